@@ -1,0 +1,1 @@
+"""Records that flow through the compiler. Knows no CUDA and no ATen semantics."""

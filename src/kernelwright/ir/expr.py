@@ -1,0 +1,151 @@
+"""Scalar expressions: what a pointwise node computes for one element."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kernelwright.ir.types import Dim, DType
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The current element of the node's `index`-th input (the value itself for a scalar input)."""
+
+    index: int
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"%{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant known at capture; `value` may be inf or nan."""
+
+    value: float | int | bool
+    dtype: DType
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A size used as a number, for example the divisor of a mean."""
+
+    dim: Dim
+    dtype: DType = DType.I64
+
+    def __str__(self) -> str:
+        return f"size({self.dim})"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An operation of OPERATIONS on operands of one dtype; `dtype` is that of the result."""
+
+    op: str
+    args: "tuple[Expr, ...]"
+    dtype: DType
+
+    def __str__(self) -> str:
+        suffix = f"<{self.dtype.value}>" if self.op == "cast" else ""
+        return f"{self.op}{suffix}({', '.join(str(arg) for arg in self.args)})"
+
+
+Expr = Operand | Literal | Size | Call
+
+OPERATIONS: dict[str, int] = {
+    # name -> number of arguments. Semantics are those of the PyTorch operator of that name on
+    # operands already promoted to one dtype; 16-bit floats compute in float32.
+    "cast": 1,
+    "add": 2,
+    "sub": 2,
+    "mul": 2,
+    "div": 2,  # true division of floats
+    "floor_div": 2,  # rounds toward minus infinity
+    "trunc_div": 2,  # rounds toward zero
+    "remainder": 2,  # sign of the divisor
+    "fmod": 2,  # sign of the dividend
+    "pow": 2,
+    "maximum": 2,  # NaN propagates
+    "minimum": 2,
+    "atan2": 2,
+    "neg": 1,
+    "abs": 1,
+    "sign": 1,
+    "exp": 1,
+    "exp2": 1,
+    "expm1": 1,
+    "log": 1,
+    "log2": 1,
+    "log10": 1,
+    "log1p": 1,
+    "sqrt": 1,
+    "rsqrt": 1,
+    "reciprocal": 1,
+    "sin": 1,
+    "cos": 1,
+    "tan": 1,
+    "asin": 1,
+    "acos": 1,
+    "atan": 1,
+    "sinh": 1,
+    "cosh": 1,
+    "tanh": 1,
+    "erf": 1,
+    "floor": 1,
+    "ceil": 1,
+    "round": 1,  # half to even
+    "trunc": 1,
+    "relu": 1,
+    "sigmoid": 1,
+    "silu": 1,
+    "mish": 1,
+    "gelu": 1,  # erf form
+    "gelu_tanh": 1,
+    "hardswish": 1,
+    "hardsigmoid": 1,
+    "softsign": 1,
+    "log_sigmoid": 1,
+    "softplus": 3,  # x, beta, threshold
+    "leaky_relu": 2,  # x, negative slope
+    "elu": 4,  # x, alpha, scale, input scale
+    "clamp": 3,  # x, low, high
+    "eq": 2,
+    "ne": 2,
+    "lt": 2,
+    "le": 2,
+    "gt": 2,
+    "ge": 2,
+    "logical_and": 2,
+    "logical_or": 2,
+    "logical_xor": 2,
+    "logical_not": 1,
+    "bitwise_and": 2,
+    "bitwise_or": 2,
+    "bitwise_xor": 2,
+    "bitwise_not": 1,
+    "isnan": 1,
+    "isinf": 1,
+    "where": 3,  # condition, then, else
+}
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every subexpression, children before parents."""
+    if isinstance(expr, Call):
+        for arg in expr.args:
+            yield from walk(arg)
+    yield expr
+
+
+def transform(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
+    """Rebuild `expr` with `leaf` applied to every Operand, Literal and Size."""
+    if isinstance(expr, Call):
+        return Call(expr.op, tuple(transform(arg, leaf) for arg in expr.args), expr.dtype)
+    return leaf(expr)
+
+
+def operations(expr: Expr) -> int:
+    """How many arithmetic operations one element costs (casts are free)."""
+    return sum(isinstance(part, Call) and part.op != "cast" for part in walk(expr))

@@ -1,0 +1,369 @@
+"""The tensor-level graph in SSA form: what the module computes, with no word of how."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from kernelwright.ir.expr import Expr
+from kernelwright.ir.types import Dim, ScalarType, TensorType, ValueType
+
+# --- Arguments of calls ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The value of the node of this name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A literal Python expression, such as `torch.float32` or `device` (the inputs' device)."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A list, tuple or dict of arguments; `keys` is empty unless `kind` is "dict"."""
+
+    kind: str
+    """"list", "tuple" or "dict"."""
+    items: "tuple[Argument, ...]"
+    keys: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "list":
+                return f"[{', '.join(map(str, self.items))}]"
+            case "tuple":
+                return f"({', '.join(map(str, self.items))}{',' if len(self.items) == 1 else ''})"
+            case _:
+                pairs = zip(self.keys, self.items, strict=True)
+                return "{" + ", ".join(f"{key!r}: {item}" for key, item in pairs) + "}"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string argument."""
+
+    value: str
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+Argument = Ref | Code | Record | Text | Dim | bool | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AtenCall:
+    """One call of an ATen operator, enough to make the same call again in PyTorch."""
+
+    target: str
+    """Overload name as under torch.ops, for example `"aten.conv2d.default"`."""
+    args: tuple[Argument, ...]
+    kwargs: tuple[tuple[str, Argument], ...] = ()
+
+    def __str__(self) -> str:
+        parts = [str(arg) for arg in self.args] + [f"{key}={arg}" for key, arg in self.kwargs]
+        return f"{self.target}({', '.join(parts)})"
+
+    @property
+    def refs(self) -> tuple[str, ...]:
+        """Names of the nodes it reads, in order, each once."""
+        found: dict[str, None] = {}
+        for arg in (*self.args, *(value for _, value in self.kwargs)):
+            found.update(dict.fromkeys(refs(arg)))
+        return tuple(found)
+
+
+def refs(arg: Argument) -> Iterator[str]:
+    """Names of the nodes an argument reads."""
+    match arg:
+        case Ref(name):
+            yield name
+        case Record(items=items):
+            for item in items:
+                yield from refs(item)
+
+
+def rename(arg: Argument, names: Mapping[str, str]) -> Argument:
+    """The argument with the nodes it reads renamed."""
+    match arg:
+        case Ref(name):
+            return Ref(names.get(name, name))
+        case Record(kind, items, keys):
+            return Record(kind, tuple(rename(item, names) for item in items), keys)
+    return arg
+
+
+# --- Kinds of node -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An argument of `forward`, tensor or Python scalar; no inputs."""
+
+    argument: str
+    """The parameter name in `forward`'s signature; `"xs[0]"` for an element of a list argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter or buffer of the module; no inputs."""
+
+    path: str
+    """Dotted path from the module, for example `"linear.weight"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A tensor that is neither parameter nor buffer; no inputs."""
+
+    path: str | None
+    """Dotted attribute path from the module when the constructor made it, else None."""
+    values: tuple[float | int | bool, ...] = ()
+    """Row-major elements when `forward` itself made it from literals (path is None)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """One expression for every element; the inputs broadcast to the result by trailing dims."""
+
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """Sum of products of two inputs, in Einstein notation with one letter for each dimension.
+
+    A letter in both inputs and the result is a batch dimension; in both inputs only, it is summed
+    over; in one input and the result, it is free. Every letter is one of these.
+    """
+
+    lhs: str
+    rhs: str
+    out: str
+
+    def __str__(self) -> str:
+        return f"{self.lhs},{self.rhs}->{self.out}"
+
+
+@dataclass(frozen=True, slots=True)
+class Permute:
+    """Dimension i of the result is dimension dims[i] of the input."""
+
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """The same elements in row-major order under the result's shape (a copy where it must be)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Broadcast by trailing dimensions to the result's shape, with stride 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsqueeze:
+    """Insert a dimension of size 1 before `dim` (0 <= dim <= rank)."""
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Squeeze:
+    """Remove the dimensions `dims`, all of size 1."""
+
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Elements start, start+step, ... before stop of one dimension; bounds already in range."""
+
+    dim: int
+    start: Dim
+    stop: Dim
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One index of one dimension, which disappears."""
+
+    dim: int
+    index: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Reverse the dimensions `dims` (PyTorch copies; a kernel reads backwards)."""
+
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiagEmbed:
+    """A vector (..., n) on the main diagonal of zero matrices (..., n, n)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagonal:
+    """The main diagonal (..., n) of matrices (..., n, n)."""
+
+
+ViewMap = (
+    Permute | Reshape | Expand | Unsqueeze | Squeeze | Slice | Select | Flip | DiagEmbed | Diagonal
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An index map of one input: no arithmetic."""
+
+    map: ViewMap
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """An ATen call left to PyTorch: the node's `origin` is the call."""
+
+    mutates: tuple[str, ...] = ()
+    """Paths of the buffers the call changes in place."""
+    random: bool = False
+    """Draws random numbers: calls of this kind keep their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Item `index` of an input of TupleType."""
+
+    index: int
+
+
+Kind = Input | Parameter | Constant | Pointwise | Contract | View | Opaque | Project
+
+
+# --- Nodes and the graph -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One value of the graph."""
+
+    name: str
+    """Unique, a Python identifier; names of `forward`'s arguments are kept."""
+    kind: Kind
+    type: ValueType
+    inputs: tuple[str, ...] = ()
+    """Names of the nodes it reads, in the order that `kind` numbers them."""
+    origin: AtenCall | None = None
+    """The call that computes this value from `inputs`' values in PyTorch; None after a rewrite."""
+    operators: tuple[str, ...] = ()
+    """Short names of the ATen operators this node stands for, for people: ("linear", "relu")."""
+    source: str | None = None
+    """`file:line` in the user's file."""
+
+    @property
+    def tensor(self) -> TensorType:
+        """The type of a node that is known to be a tensor; TypeError otherwise."""
+        if not isinstance(self.type, TensorType):
+            raise TypeError(f"{self.name} is {self.type}, not a tensor")
+        return self.type
+
+    @property
+    def is_scalar(self) -> bool:
+        """True for a Python scalar known at call time."""
+        return isinstance(self.type, ScalarType)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbol:
+    """A symbolic size and where a call finds its value."""
+
+    name: str
+    input: str
+    """Name of the Input node; the value is its size `dim`, or the int itself when dim is None."""
+    dim: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """At the end of a call the buffer at `path` takes the value of node `value`."""
+
+    path: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """Something the capture specialised: a call must satisfy it or gets a ValueError."""
+
+    condition: str
+    """Python expression over arguments of `forward` and symbols."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """A module's `forward`: nodes in an order that may be executed as it stands."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    returns: Argument
+    """What `forward` returns: a Ref, or a Record of Refs and literals."""
+    symbols: tuple[Symbol, ...] = ()
+    updates: tuple[Update, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader of the report should know, for example why sizes are static."""
+
+    def __getitem__(self, name: str) -> Node:
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Input nodes in the order of `forward`'s arguments."""
+        return tuple(node for node in self.nodes if isinstance(node.kind, Input))
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of the nodes that a caller sees: returned values and buffer updates."""
+        return (*refs(self.returns), *(update.value for update in self.updates))
+
+    def users(self) -> dict[str, tuple[str, ...]]:
+        """For each node the names of those that read it, in order (returns are not nodes)."""
+        found: dict[str, list[str]] = {node.name: [] for node in self.nodes}
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                found[name].append(node.name)
+        return {name: tuple(users) for name, users in found.items()}
+
+    def __str__(self) -> str:
+        from kernelwright.ir.printer import print_graph
+
+        return print_graph(self)
+
+
+def rename_inputs(node: Node, names: Mapping[str, str]) -> Node:
+    """The node reading other nodes, in `inputs` and in `origin` alike."""
+    origin = node.origin
+    if origin is not None:
+        args = tuple(rename(arg, names) for arg in origin.args)
+        kwargs = tuple((key, rename(arg, names)) for key, arg in origin.kwargs)
+        origin = AtenCall(origin.target, args, kwargs)
+    inputs = tuple(names.get(name, name) for name in node.inputs)
+    return replace(node, inputs=inputs, origin=origin)

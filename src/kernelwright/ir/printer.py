@@ -1,0 +1,70 @@
+"""Graphs as text that a person can read and diff."""
+
+from dataclasses import fields
+
+from kernelwright.ir.graph import (
+    Constant,
+    Contract,
+    Graph,
+    Input,
+    Node,
+    Opaque,
+    Parameter,
+    Pointwise,
+    Project,
+    View,
+)
+
+
+def print_graph(graph: Graph) -> str:
+    """One line a node, then what is returned, updated, guarded and noted."""
+    symbols = ", ".join(
+        f"{s.name} = {s.input}" + ("" if s.dim is None else f".shape[{s.dim}]")
+        for s in graph.symbols
+    )
+    lines = [f"graph {graph.name}" + (f" where {symbols}" if symbols else "")]
+    lines += [f"  {print_node(node)}" for node in graph.nodes]
+    lines += [f"  update {update.path} = {update.value}" for update in graph.updates]
+    lines += [f"  require {guard.condition}" for guard in graph.guards]
+    lines += [f"  note {note}" for note in graph.notes]
+    return "\n".join([*lines, f"  return {graph.returns}"]) + "\n"
+
+
+def print_node(node: Node) -> str:
+    """`name: type = kind(inputs; attributes)  # file:line`."""
+    where = f"  # {node.source}" if node.source else ""
+    return f"{node.name}: {node.type} = {_right_hand_side(node)}{where}"
+
+
+def _right_hand_side(node: Node) -> str:
+    inputs = ", ".join(node.inputs)
+    match node.kind:
+        case Input(argument):
+            return f"input({argument})"
+        case Parameter(path):
+            return f"parameter({path})"
+        case Constant(path, values):
+            return f"constant({path or _shorten(values)})"
+        case Pointwise(expr):
+            return f"pointwise({inputs}; {expr})"
+        case Contract():
+            return f"contract({inputs}; {node.kind})"
+        case View(index_map):
+            attributes = ", ".join(
+                f"{field.name}={_show(getattr(index_map, field.name))}"
+                for field in fields(index_map)
+            )
+            return f"{type(index_map).__name__.lower()}({inputs}{'; ' if attributes else ''}{attributes})"
+        case Opaque(mutates, _):
+            return f"opaque {node.origin}" + (f" mutates {', '.join(mutates)}" if mutates else "")
+        case Project(index):
+            return f"{inputs}[{index}]"
+
+
+def _show(value: object) -> str:
+    return f"({', '.join(map(str, value))})" if isinstance(value, tuple) else str(value)
+
+
+def _shorten(values: tuple[float | int | bool, ...]) -> str:
+    shown = ", ".join(repr(value) for value in values[:8])
+    return f"[{shown}, ... {len(values)} values]" if len(values) > 8 else f"[{shown}]"
