@@ -40,6 +40,16 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Accumulator:
+    """The anchor's result at the current element; only in the epilogue of a kernel."""
+
+    dtype: DType
+
+    def __str__(self) -> str:
+        return "acc"
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """An operation of OPERATIONS on operands of one dtype; `dtype` is that of the result."""
 
@@ -52,7 +62,7 @@ class Call:
         return f"{self.op}{suffix}({', '.join(str(arg) for arg in self.args)})"
 
 
-Expr = Operand | Literal | Size | Call
+Expr = Operand | Literal | Size | Accumulator | Call
 
 OPERATIONS: dict[str, int] = {
     # name -> number of arguments. Semantics are those of the PyTorch operator of that name on
@@ -140,7 +150,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def transform(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
-    """Rebuild `expr` with `leaf` applied to every Operand, Literal and Size."""
+    """Rebuild `expr` with `leaf` applied to every leaf."""
     if isinstance(expr, Call):
         return Call(expr.op, tuple(transform(arg, leaf) for arg in expr.args), expr.dtype)
     return leaf(expr)

@@ -14,6 +14,7 @@ from kernelwright.ir.graph import (
     Project,
     View,
 )
+from kernelwright.ir.plan import Einsum, Launch, Plan, Reinterpret, Step, Take, TorchCall
 
 
 def print_graph(graph: Graph) -> str:
@@ -68,3 +69,35 @@ def _show(value: object) -> str:
 def _shorten(values: tuple[float | int | bool, ...]) -> str:
     shown = ", ".join(repr(value) for value in values[:8])
     return f"[{shown}, ... {len(values)} values]" if len(values) > 8 else f"[{shown}]"
+
+
+def print_plan(plan: Plan) -> str:
+    """The steps, one a line, then each kernel with its epilogue and configuration."""
+    lines = [f"plan {plan.graph.name}"]
+    lines += [f"  {_print_step(step)}" for step in plan.steps]
+    lines += [f"  update {update.path} = {update.value}" for update in plan.graph.updates]
+    lines += [f"  return {plan.graph.returns}"]
+    for kernel in plan.kernels:
+        lines += [
+            f"kernel {kernel.name}: {kernel.family}"
+            + (f" {kernel.anchor}" if kernel.anchor else ""),
+            f"  replaces  {', '.join(kernel.operators)}",
+            f"  takes     {', '.join(str(item) for item in kernel.inputs)}",
+            f"  computes  {kernel.output} = {kernel.epilogue}",
+            f"  config    {kernel.config}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _print_step(step: Step) -> str:
+    match step:
+        case Launch(result=result, kernel=kernel, inputs=inputs):
+            return f"{result}: {kernel.output} = launch {kernel.name}({', '.join(inputs)})"
+        case Reinterpret(result=result, input=source, map=index_map, type=kind):
+            return f"{result}: {kind} = {type(index_map).__name__.lower()}({source})"
+        case TorchCall(result=result, call=call, type=kind, why=why):
+            return f"{result}: {kind} = torch {call}  # {why}"
+        case Einsum(result=result, contract=contract, inputs=inputs, type=kind, why=why):
+            return f"{result}: {kind} = einsum {contract}({', '.join(inputs)})  # {why}"
+        case Take(result=result, input=source, index=index):
+            return f"{result} = {source}[{index}]"

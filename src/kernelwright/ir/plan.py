@@ -1,0 +1,157 @@
+"""The plan: which kernels run, on what, in what order; the last stage before text."""
+
+from dataclasses import dataclass
+
+from kernelwright.ir.expr import Expr
+from kernelwright.ir.graph import AtenCall, Contract, Graph, ViewMap
+from kernelwright.ir.types import TensorType, ValueType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointwiseConfig:
+    """Tunables of the pointwise family."""
+
+    threads: int
+    """Threads of a block."""
+    vector_bytes: int
+    """Widest access of one thread to the widest operand, in bytes: 4, 8 or 16."""
+    unroll: int
+    """Vectors that each thread has in flight."""
+
+    def __str__(self) -> str:
+        return f"{self.threads} threads, {self.unroll} x {self.vector_bytes}-byte accesses each"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmConfig:
+    """Tunables of the CUDA-core matrix product: tile sizes in elements."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    thread_m: int
+    thread_n: int
+    stages: int
+    """Shared-memory buffers along K."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return (self.block_m // self.thread_m) * (self.block_n // self.thread_n)
+
+    def __str__(self) -> str:
+        return (
+            f"tile {self.block_m}x{self.block_n}x{self.block_k}, {self.thread_m}x{self.thread_n} "
+            f"a thread, {self.stages} stages, {self.threads} threads"
+        )
+
+
+Config = PointwiseConfig | GemmConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One CUDA kernel: an anchor, or none, and what happens to each element of its result."""
+
+    name: str
+    """After what it does, unique in the plan: `linear_relu_div`."""
+    anchor: Contract | None
+    """The product of the first two inputs, or None for a pointwise kernel."""
+    inputs: tuple[ValueType, ...]
+    """Types of the inputs, in order; scalars are run-time values."""
+    epilogue: Expr
+    """The element of the result from Accumulator and Operands (indices into `inputs`)."""
+    output: TensorType
+    operators: tuple[str, ...]
+    """ATen operators it replaces, in order."""
+    config: Config
+    sources: tuple[str, ...] = ()
+    """`file:line` of the replaced operators in the user's file."""
+
+    @property
+    def family(self) -> str:
+        """`"pointwise"` or `"gemm"`."""
+        return "pointwise" if self.anchor is None else "gemm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """Run a kernel of ours: its result is a new contiguous tensor."""
+
+    result: str
+    kernel: Kernel
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reinterpret:
+    """Another index map over a tensor that is there: no kernel, except a copy where Reshape must."""
+
+    result: str
+    input: str
+    map: ViewMap
+    type: TensorType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TorchCall:
+    """A call left to PyTorch."""
+
+    result: str
+    call: AtenCall
+    type: ValueType
+    why: str
+    """Why no kernel of ours does it."""
+    mutates: tuple[str, ...] = ()
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Einsum:
+    """A contraction left to PyTorch that no single ATen call of the user stands for."""
+
+    result: str
+    contract: Contract
+    inputs: tuple[str, str]
+    type: TensorType
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """Item `index` of a call that returned several."""
+
+    result: str
+    input: str
+    index: int
+
+
+Step = Launch | Reinterpret | TorchCall | Einsum | Take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A whole `forward` as steps in execution order."""
+
+    graph: Graph
+    """The rewritten graph: its leaves, returns, updates, symbols and guards still hold."""
+    steps: tuple[Step, ...]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """Our kernels, in launch order, each once."""
+        found: dict[str, Kernel] = {}
+        for step in self.steps:
+            if isinstance(step, Launch):
+                found.setdefault(step.kernel.name, step.kernel)
+        return tuple(found.values())
+
+    @property
+    def left_to_pytorch(self) -> tuple[TorchCall | Einsum, ...]:
+        """Calls that stay PyTorch's."""
+        return tuple(step for step in self.steps if isinstance(step, TorchCall | Einsum))
+
+    def __str__(self) -> str:
+        from kernelwright.ir.printer import print_plan
+
+        return print_plan(self)
