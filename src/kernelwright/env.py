@@ -1,0 +1,208 @@
+"""The environment variables kernelwright looks at; no other file reads `os.environ`.
+
+    from kernelwright import env
+
+    seconds = env.LOCK_TIMEOUT.get()
+    child = env.child_environment({"TORCH_EXTENSIONS_DIR": str(folder)})
+
+A variable is read each time it is asked for, so a test or a child process that changes it is heard.
+`render_settings_table()` writes the table of docs/settings.md. Ten `KERNELWRIGHT_*` at most: what
+only one command needs is an option of that command.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from kernelwright.errors import SettingError
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable(Generic[T_co]):
+    """One environment variable: its name, how its text is read, and what holds without it."""
+
+    name: str
+    """Name in the environment."""
+    parse: Callable[[str], T_co]
+    """Reads the text; raises ValueError with what was expected ("a whole number above 0")."""
+    default: T_co
+    """Value where the variable is unset or empty."""
+    default_text: str
+    """The default in words, for the docs."""
+    doc: str
+    """One sentence for the docs."""
+
+    def get(self) -> T_co:
+        """The value now.
+
+        Raises SettingError, which names the variable, if the text cannot be read.
+        """
+        text = os.environ.get(self.name, "").strip()
+        if not text:
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            raise SettingError(f"{self.name} is {text!r}, expected {error}") from error
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser()
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError("a whole number above 0")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds < float("inf"):
+        raise ValueError("a number of seconds, 0 or more")
+    return seconds
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError("one of " + ", ".join(words))
+        return text.lower()
+
+    return parse
+
+
+def _present(text: str) -> bool:
+    return bool(text)
+
+
+CACHE_DIR: Variable[Path | None] = Variable(
+    name="KERNELWRIGHT_CACHE_DIR",
+    parse=_path,
+    default=None,
+    default_text="the user's cache folder",
+    doc="Folder of everything built and of the tuning database.",
+)
+LOCK_TIMEOUT: Variable[float] = Variable(
+    name="KERNELWRIGHT_LOCK_TIMEOUT",
+    parse=_seconds,
+    default=600.0,
+    default_text="600",
+    doc="Seconds to wait for another process that is building the same thing.",
+)
+THREADS: Variable[int | None] = Variable(
+    name="KERNELWRIGHT_THREADS",
+    parse=_count,
+    default=None,
+    default_text="all the cores we may use",
+    doc="Threads of the emulator, and compilers run at a time.",
+)
+TARGET: Variable[str] = Variable(
+    name="KERNELWRIGHT_TARGET",
+    parse=_one_of("auto", "cuda", "cpu"),
+    default="auto",
+    default_text="auto",
+    doc="What to build for without --target: cuda, cpu (the emulator), or auto (cuda if it works).",
+)
+EFFORT: Variable[str] = Variable(
+    name="KERNELWRIGHT_EFFORT",
+    parse=_one_of("none", "quick", "full"),
+    default="quick",
+    default_text="quick",
+    doc="How hard to tune without --effort: none, quick or full.",
+)
+BUDGET: Variable[float | None] = Variable(
+    name="KERNELWRIGHT_BUDGET",
+    parse=_seconds,
+    default=None,
+    default_text="what the effort says",
+    doc="Seconds of tuning for a kernel without --budget.",
+)
+NVCC: Variable[Path | None] = Variable(
+    name="KERNELWRIGHT_NVCC",
+    parse=_path,
+    default=None,
+    default_text="searched for",
+    doc="The CUDA compiler.",
+)
+CXX: Variable[Path | None] = Variable(
+    name="KERNELWRIGHT_CXX",
+    parse=_path,
+    default=None,
+    default_text="CXX, then g++, clang++, c++",
+    doc="The C++ compiler of the emulator.",
+)
+LOG: Variable[str] = Variable(
+    name="KERNELWRIGHT_LOG",
+    parse=_one_of("debug", "info", "warning", "error"),
+    default="warning",
+    default_text="warning",
+    doc="What is logged on standard error: debug, info, warning or error.",
+)
+
+CUDA_HOME: Variable[Path | None] = Variable(
+    name="CUDA_HOME",
+    parse=_path,
+    default=None,
+    default_text="/usr/local/cuda",
+    doc="Install folder of CUDA, as PyTorch reads it.",
+)
+CUDA_PATH: Variable[Path | None] = Variable(
+    name="CUDA_PATH",
+    parse=_path,
+    default=None,
+    default_text="CUDA_HOME",
+    doc="Another name for CUDA_HOME.",
+)
+HOST_CXX: Variable[Path | None] = Variable(
+    name="CXX",
+    parse=_path,
+    default=None,
+    default_text="g++, clang++, c++",
+    doc="The C++ compiler, as PyTorch reads it.",
+)
+NO_COLOR: Variable[bool] = Variable(
+    name="NO_COLOR",
+    parse=_present,
+    default=False,
+    default_text="colour on a terminal",
+    doc="Set to anything: no colour (no-color.org).",
+)
+
+OURS: tuple[Variable[object], ...] = (
+    CACHE_DIR,
+    LOCK_TIMEOUT,
+    THREADS,
+    TARGET,
+    EFFORT,
+    BUDGET,
+    NVCC,
+    CXX,
+    LOG,
+)
+STANDARD: tuple[Variable[object], ...] = (CUDA_HOME, CUDA_PATH, HOST_CXX, NO_COLOR)
+
+
+def usable_cores() -> int:
+    """Cores this process may run on: KERNELWRIGHT_THREADS, or the affinity mask's count."""
+    return THREADS.get() or len(os.sched_getaffinity(0))
+
+
+def child_environment(overrides: Mapping[str, str]) -> dict[str, str]:
+    """A copy of this process's environment with `overrides` on top, for a child process."""
+    return {**os.environ, **overrides}
+
+
+def render_settings_table() -> str:
+    """Markdown table of all variables: name, default, meaning; ours first."""
+    lines = ["| variable | default | meaning |", "| --- | --- | --- |"]
+    for variable in (*OURS, *STANDARD):
+        lines.append(f"| `{variable.name}` | {variable.default_text} | {variable.doc} |")
+    return "\n".join(lines) + "\n"
