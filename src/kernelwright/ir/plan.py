@@ -85,7 +85,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reinterpret:
-    """Another index map over a tensor that is there: no kernel, except a copy where Reshape must."""
+    """Another index map over a tensor that is there: no kernel, but a copy if Reshape must."""
 
     result: str
     input: str

@@ -55,7 +55,8 @@ def _right_hand_side(node: Node) -> str:
                 f"{field.name}={_show(getattr(index_map, field.name))}"
                 for field in fields(index_map)
             )
-            return f"{type(index_map).__name__.lower()}({inputs}{'; ' if attributes else ''}{attributes})"
+            separator = "; " if attributes else ""
+            return f"{type(index_map).__name__.lower()}({inputs}{separator}{attributes})"
         case Opaque(mutates, _):
             return f"opaque {node.origin}" + (f" mutates {', '.join(mutates)}" if mutates else "")
         case Project(index):

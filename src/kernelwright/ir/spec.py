@@ -28,20 +28,20 @@ from kernelwright.ir.graph import (
 from kernelwright.ir.types import Dim, ScalarType, TensorType, TupleType
 
 
-class MalformedGraph(AssertionError):
+class MalformedGraphError(AssertionError):
     """A bug in a pass of ours, never the user's mistake; the message names node and rule."""
 
 
 def check(graph: Graph) -> Graph:
-    """Return `graph` if it is well-formed, raise MalformedGraph naming the first broken rule."""
+    """Return `graph` if it is well-formed, raise MalformedGraphError naming the first broken rule."""
     seen: dict[str, Node] = {}
     for node in graph.nodes:
         for problem in _problems(node, seen):
-            raise MalformedGraph(f"{graph.name}: node {node.name}: {problem}\n\n{graph}")
+            raise MalformedGraphError(f"{graph.name}: node {node.name}: {problem}\n\n{graph}")
         seen[node.name] = node
     missing = [name for name in graph.results if name not in seen]
     if missing:
-        raise MalformedGraph(f"{graph.name}: returns unknown nodes {missing}\n\n{graph}")
+        raise MalformedGraphError(f"{graph.name}: returns unknown nodes {missing}\n\n{graph}")
     return graph
 
 
@@ -143,7 +143,7 @@ _VIEW_RULES: dict[type, Callable[..., bool]] = {
     ),
     Reshape: lambda m, s, t: s.numel_hint == t.numel_hint,
     Expand: lambda m, s, t: _broadcasts(s, t),
-    Unsqueeze: lambda m, s, t: _hints(s)[: m.dim] + [1] + _hints(s)[m.dim :] == _hints(t),
+    Unsqueeze: lambda m, s, t: [*_hints(s)[: m.dim], 1, *_hints(s)[m.dim :]] == _hints(t),
     Squeeze: lambda m, s, t: (
         all(_hints(s)[d] == 1 for d in m.dims)
         and [size for d, size in enumerate(_hints(s)) if d not in m.dims] == _hints(t)

@@ -1,0 +1,158 @@
+"""One driver for every table of rules."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kernelwright.ir.graph import Graph, Input, Node, Opaque, Update, rename, rename_inputs
+from kernelwright.ir.spec import check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A row of a table: where it applies and what it puts there."""
+
+    name: str
+    """For reports: "product with a diagonal matrix is a scaling"."""
+    match: "Callable[[Surroundings, Node], tuple[Node, ...] | None]"
+    """The nodes that replace one node, the last of which stands for it; None: does not apply."""
+    algebraic: bool = False
+    """Changes the number of operations by more than 2x."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """One application of a rule, for people."""
+
+    rule: str
+    operators: tuple[str, ...]
+    """The operators that the new node stands for."""
+    source: str | None
+    """`file:line` of the replaced node."""
+    algebraic: bool
+
+    def __str__(self) -> str:
+        where = f" ({self.source})" if self.source else ""
+        return f"{' + '.join(self.operators)}{where}: {self.rule}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewritten:
+    """A graph and how it came about."""
+
+    graph: Graph
+    applied: tuple[Applied, ...]
+
+    @property
+    def algebraic(self) -> bool:
+        """True when any rule changed the amount of work by more than 2x."""
+        return any(item.algebraic for item in self.applied)
+
+
+class Surroundings:
+    """What a rule sees besides its node: the graph's other nodes by name, and fresh names."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._nodes = {node.name: node for node in graph.nodes}
+        self._results = set(graph.results)
+        self._first: dict[object, Node] = {}
+        for node in graph.nodes:
+            self._first.setdefault(_meaning(node), node)
+
+    def node(self, name: str) -> Node:
+        """The node called `name`."""
+        return self._nodes[name]
+
+    def unseen(self, name: str) -> bool:
+        """True when the caller never sees this value."""
+        return name not in self._results
+
+    def earlier_twin(self, node: Node) -> Node | None:
+        """The first node that computes the very same thing, if that is not `node` itself."""
+        first = self._first[_meaning(node)]
+        return None if first.name == node.name else first
+
+    def fresh(self, stem: str) -> str:
+        """A name no node has; each call gives another."""
+        number = 1
+        while f"{stem}_{number}" in self._nodes:
+            number += 1
+        name = f"{stem}_{number}"
+        self._nodes[name] = self._nodes[stem]
+        return name
+
+
+def _meaning(node: Node) -> object:
+    """Equal for nodes that compute the same thing; kinds without attributes mean their origin."""
+    call = node.origin if isinstance(node.kind, Opaque) else None
+    return (node.kind, node.inputs, node.type, call)
+
+
+def apply(rules: Sequence[Rule], graph: Graph) -> Rewritten:
+    """Apply the rules to every node until none applies, then drop what nobody reads."""
+    applied: list[Applied] = []
+    while (step := _first_match(rules, graph)) is not None:
+        graph, record = step
+        applied.append(record)
+    return Rewritten(graph=check(drop_unread(graph)), applied=tuple(applied))
+
+
+def _first_match(rules: Sequence[Rule], graph: Graph) -> tuple[Graph, Applied] | None:
+    around = Surroundings(graph)
+    for node in graph.nodes:
+        for rule in rules:
+            new = rule.match(around, node)
+            if new is None:
+                continue
+            record = Applied(
+                rule=rule.name,
+                operators=new[-1].operators,
+                source=node.source,
+                algebraic=rule.algebraic,
+            )
+            return substitute(graph, node, new), record
+    return None
+
+
+def substitute(graph: Graph, old: Node, new: tuple[Node, ...]) -> Graph:
+    """`graph` with `new` in place of `old`; readers of `old` read the last of `new`.
+
+    `new` may end in a node that is already in the graph, which then simply takes over.
+    """
+    present = {node.name for node in graph.nodes}
+    fresh = [node for node in new if node.name not in present or node.name == old.name]
+    names = {old.name: new[-1].name}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if node.name == old.name:
+            nodes.extend(fresh)
+        else:
+            nodes.append(rename_inputs(node, names))
+    return replace(
+        graph,
+        nodes=tuple(nodes),
+        returns=rename(graph.returns, names),
+        updates=tuple(
+            Update(path=update.path, value=names.get(update.value, update.value))
+            for update in graph.updates
+        ),
+    )
+
+
+def drop_unread(graph: Graph) -> Graph:
+    """Without the nodes that neither the caller nor an effect needs; inputs always stay."""
+    needed = set(graph.results)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node.name in needed or _has_effect(node):
+            needed.update(node.inputs)
+            kept.append(node)
+    return replace(graph, nodes=tuple(reversed(kept)))
+
+
+def _has_effect(node: Node) -> bool:
+    match node.kind:
+        case Input():
+            return True
+        case Opaque(mutates, random):
+            return bool(mutates) or random
+    return False

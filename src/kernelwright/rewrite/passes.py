@@ -1,0 +1,31 @@
+"""The passes, in order. Read this first."""
+
+from kernelwright.ir.graph import Graph, Node, Opaque
+from kernelwright.rewrite.driver import Applied, Rewritten, Rule, Surroundings, apply
+from kernelwright.rewrite.tensors import CONTRACT_RULES, POINTWISE_RULES, VIEW_RULES
+
+
+def rewrite(graph: Graph) -> Rewritten:
+    """Run every pass over a captured graph; the result computes the same values."""
+    applied: tuple[Applied, ...] = ()
+    for rules in PASSES:
+        result = apply(rules, graph)
+        graph, applied = result.graph, applied + result.applied
+    return Rewritten(graph=graph, applied=applied)
+
+
+def _same_value(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # Equal operations on equal inputs give equal values, unless they draw or change something.
+    match node.kind:
+        case Opaque(mutates, random) if mutates or random:
+            return None
+    twin = around.earlier_twin(node)
+    return None if twin is None or not around.unseen(node.name) else (twin,)
+
+
+PASSES: tuple[tuple[Rule, ...], ...] = (
+    VIEW_RULES,
+    (*CONTRACT_RULES, *VIEW_RULES),
+    POINTWISE_RULES,
+    (Rule(name="common subexpression merged", match=_same_value),),
+)
