@@ -40,7 +40,7 @@ class KernelwrightError(Exception):
     exit_code: ClassVar[ExitCode] = ExitCode.UNSUPPORTED
     """What the process exits with when nobody handles the error."""
     next_step: str = (
-        "Run `kernelwright doctor`; it says what works on this machine and what does not."
+        "Run `kernelwright doctor`: it says what works on this machine and what does not."
     )
     """What to do about it: a sentence for the whole class, or a better one for this instance."""
 
