@@ -1,0 +1,65 @@
+# make demo   install and run the five example problems end to end
+# make test   every check and every test
+#
+# A fresh machine needs Python 3.11 or newer, git, make and a C++ compiler. No GPU: the emulator runs
+# the kernels. Everything goes into VENV. Where PYTHON already has a torch (a GPU machine), the
+# environment sees that one and installs none; elsewhere TORCH is installed first. PyPI's torch for
+# Linux carries CUDA, some gigabytes: point PIP_EXTRA_INDEX_URL at PyTorch's index of CPU wheels to
+# save them.
+#
+#     make test PYTHON=python3.12            another interpreter
+#     make test-gpu VENV=                    no environment: the tools that are on PATH
+
+PYTHON ?= python3
+VENV ?= .venv
+TORCH ?= torch==2.13.0
+
+BIN := $(if $(VENV),$(VENV)/bin/)
+INSTALLED := $(if $(VENV),$(VENV)/.installed)
+# Without an environment nothing has been installed: Python finds the package where it lies.
+export PYTHONPATH := $(if $(VENV),,src)
+DEVICE_CODE := $(shell find src -name '*.cuh' -o -name '*.cu' -o -name '*.cpp' -o -name '*.h')
+EXAMPLES := $(wildcard examples/*.py)
+
+.PHONY: demo test lint pytest test-gpu format clean
+.DELETE_ON_ERROR:
+
+demo: $(INSTALLED)
+	@mkdir -p build/demo
+	@set -e; for problem in $(filter-out %_new.py,$(EXAMPLES)); do \
+	    name=$$(basename $$problem .py); \
+	    echo; echo "kernelwright optimize $$problem -o build/demo/$${name}_new.py"; \
+	    $(BIN)kernelwright optimize $$problem -o build/demo/$${name}_new.py; \
+	done; echo; ls -l build/demo/*_new.py
+
+test: lint pytest
+
+lint: $(INSTALLED)
+	$(BIN)ruff check
+	$(BIN)ruff format --check
+	$(BIN)mypy
+	$(BIN)lint-imports
+	$(BIN)clang-format --style=file --dry-run --Werror $(DEVICE_CODE)
+
+pytest: $(INSTALLED)
+	$(BIN)python -m pytest -q -m "not gpu"
+
+test-gpu: $(INSTALLED)
+	$(BIN)python3 -m pytest -q -m gpu
+
+format: $(INSTALLED)
+	$(BIN)ruff check --fix
+	$(BIN)ruff format
+	$(BIN)clang-format --style=file -i $(DEVICE_CODE)
+
+$(VENV)/.installed: pyproject.toml
+	if $(PYTHON) -c "import sys, torch; sys.exit(sys.prefix != sys.base_prefix)" 2>/dev/null; then \
+	    $(PYTHON) -m venv --system-site-packages $(VENV); \
+	else \
+	    $(PYTHON) -m venv $(VENV) && $(BIN)pip install --quiet $(TORCH); \
+	fi
+	$(BIN)pip install --quiet --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf build dist
