@@ -195,6 +195,11 @@ def usable_cores() -> int:
     return THREADS.get() or len(os.sched_getaffinity(0))
 
 
+def search_path() -> list[str]:
+    """The folders of PATH, in order."""
+    return os.environ.get("PATH", os.defpath).split(os.pathsep)
+
+
 def child_environment(overrides: Mapping[str, str]) -> dict[str, str]:
     """A copy of this process's environment with `overrides` on top, for a child process."""
     return {**os.environ, **overrides}

@@ -8,7 +8,7 @@ Whoever is killed in the middle leaves a temporary folder that the next build re
 else. Processes that want the same thing wait for the first one.
 
     <cache>/built/<kind>/<key>/   complete results
-    <cache>/extensions/<key>/     TORCH_EXTENSIONS_DIR of one candidate (PyTorch writes there itself)
+    <cache>/extensions/<key>/     TORCH_EXTENSIONS_DIR of one candidate (PyTorch fills it)
     <cache>/logs/                 what compilers said
     <cache>/locks/  <cache>/tmp/  housekeeping
 """
