@@ -1,0 +1,85 @@
+"""Hand-written device code: the `.cuh` files of this folder, and how they become one text.
+
+Each file compiles alone. Includes of one another are written `#include "name.cuh"`; an emitted file
+holds the files it uses, each once, dependencies first, under the system headers they need.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+
+_OWN = '#include "'
+_SYSTEM = "#include <"
+_ONCE = "#pragma once"
+
+
+@cache
+def source(name: str) -> str:
+    """Text of one file, such as `"pointwise.cuh"`; KeyError if there is none of that name."""
+    if name not in names():
+        raise KeyError(f"no kernel source {name!r}; there are {', '.join(names())}")
+    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Every file of the folder, sorted."""
+    found = (entry.name for entry in files(__name__).iterdir())
+    return tuple(sorted(name for name in found if name.endswith(".cuh")))
+
+
+def closure(*wanted: str) -> tuple[str, ...]:
+    """`wanted` and all they include, each once, dependencies before their users."""
+    order: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name not in order:
+            for include in _includes(name):
+                visit(include)
+            order[name] = None
+
+    for name in wanted:
+        visit(name)
+    return tuple(order)
+
+
+def headers(*wanted: str) -> tuple[str, ...]:
+    """System headers that `wanted` need, as `<cuda_runtime.h>`, sorted."""
+    found = {
+        line.removeprefix("#include ").strip()
+        for name in closure(*wanted)
+        for line in source(name).splitlines()
+        if line.startswith(_SYSTEM)
+    }
+    return tuple(sorted(found))
+
+
+def body(*wanted: str) -> str:
+    """The code of `wanted` and all they include, without any include line.
+
+    It may stand inside a namespace. An emitted library should put it in an unnamed one: PyTorch
+    loads libraries with global symbols, so that of two definitions of one name the first is used.
+    """
+    return "\n".join(_code(name) for name in closure(*wanted))
+
+
+def inline(*wanted: str) -> str:
+    """One self-contained text: system headers, then the code of `wanted` and all they include."""
+    includes = "".join(f"#include {header}\n" for header in headers(*wanted))
+    return f"{includes}\n{body(*wanted)}"
+
+
+def _includes(name: str) -> Iterator[str]:
+    for line in source(name).splitlines():
+        if line.startswith(_OWN):
+            yield line.removeprefix(_OWN).rstrip().removesuffix('"')
+
+
+def _code(name: str) -> str:
+    kept = [
+        line for line in source(name).splitlines() if not line.startswith((_OWN, _SYSTEM, _ONCE))
+    ]
+    text = "\n".join(kept).strip("\n")
+    while "\n\n\n" in text:
+        text = text.replace("\n\n\n", "\n\n")
+    return f"// ---- {name} ----\n{text}\n"

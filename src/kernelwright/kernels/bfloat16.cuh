@@ -1,0 +1,18 @@
+#pragma once
+// bfloat16: stored as __nv_bfloat16, computed with as float.
+
+#include <cuda_bf16.h>
+
+#include "convert.cuh"
+
+template <>
+struct Element<__nv_bfloat16> {
+  using compute = float;
+  __device__ __forceinline__ static float widen(__nv_bfloat16 value) {
+    return __bfloat162float(value);
+  }
+  template <class From>
+  __device__ __forceinline__ static __nv_bfloat16 narrow(From value) {
+    return __float2bfloat16_rn(static_cast<float>(value));
+  }
+};

@@ -1,0 +1,99 @@
+#pragma once
+// What happens to the sums of a matrix product between registers and memory.
+
+#include <utility>
+
+#include "gemm_problem.cuh"
+#include "pack.cuh"
+#include "vector.cuh"
+
+// The first element of an operand in this batch.
+template <class T>
+__device__ __forceinline__ T* batch_base(const MatrixOperand& operand,
+                                         const int64_t (&index)[MAX_BATCH_RANK], int rank) {
+  int64_t offset = 0;
+#pragma unroll
+  for (int d = 0; d < MAX_BATCH_RANK; ++d) {
+    if (d < rank) offset += index[d] * operand.batch_strides[d];
+  }
+  return static_cast<T*>(operand.data) + offset;
+}
+
+// WIDTH neighbouring columns of an extra operand, of which the first `valid` exist.
+template <class T, int WIDTH>
+__device__ __forceinline__ Vector<T, WIDTH> load_columns(const T* address,
+                                                         const MatrixOperand& operand, int valid) {
+  if (operand.has_column_vectors) return load_vector<WIDTH>(address);
+  Vector<T, WIDTH> values = {};
+#pragma unroll
+  for (int i = 0; i < WIDTH; ++i) {
+    if (i < valid) values.element[i] = address[i * operand.column_stride];
+  }
+  return values;
+}
+
+// Applies the epilogue to one run of a thread's sums and stores it.
+template <class T, class Out, class Epilogue, class... Extra>
+class GemmEpilogue {
+ public:
+  using Problem = Gemm<T, Out, Epilogue, Extra...>;
+  static constexpr int WIDTH = Problem::COLUMN_VECTOR;
+  using Sums = Vector<compute_t<T>, WIDTH>;
+
+  __device__ __forceinline__ GemmEpilogue(const Problem& problem,
+                                          const int64_t (&batch)[MAX_BATCH_RANK])
+      : problem_(problem),
+        out_(batch_base<Out>(problem.operands[Problem::OUT], batch, problem.batch_rank)) {
+    set_extras(batch, Indices());
+  }
+
+  // Columns [column, column + WIDTH) of a row; those beyond N do not exist.
+  __device__ __forceinline__ void apply(const Sums& sums, int64_t row, int64_t column) const {
+    if (row < problem_.m && column < problem_.n) apply(sums, row, column, Indices());
+  }
+
+ private:
+  using Indices = std::index_sequence_for<Extra...>;
+
+  __device__ __forceinline__ static int64_t offset(const MatrixOperand& operand, int64_t row,
+                                                   int64_t column) {
+    return row * operand.row_stride + column * operand.column_stride;
+  }
+
+  template <size_t... I>
+  __device__ __forceinline__ void set_extras(const int64_t (&batch)[MAX_BATCH_RANK],
+                                             std::index_sequence<I...>) {
+    ((get<I>(extras_) = batch_base<const Extra>(problem_.operands[Problem::FIRST_EXTRA + I], batch,
+                                                problem_.batch_rank)),
+     ...);
+  }
+
+  template <size_t... I>
+  __device__ __forceinline__ void apply(const Sums& sums, int64_t row, int64_t column,
+                                        std::index_sequence<I...>) const {
+    const MatrixOperand* operands = problem_.operands;
+    const int valid = problem_.n - column < WIDTH ? static_cast<int>(problem_.n - column) : WIDTH;
+    const Pack<Vector<Extra, WIDTH>...> extras = {{load_columns<Extra, WIDTH>(
+        get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column),
+        operands[Problem::FIRST_EXTRA + I], valid)}...};
+    Vector<Out, WIDTH> results;
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      results.element[i] =
+          narrow<Out>(problem_.epilogue(sums.element[i], widen(get<I>(extras).element[i])...));
+    }
+    Out* address = out_ + offset(operands[Problem::OUT], row, column);
+    if (operands[Problem::OUT].has_column_vectors) {
+      store_vector(address, results);
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) {
+        if (i < valid) address[i * operands[Problem::OUT].column_stride] = results.element[i];
+      }
+    }
+  }
+
+  const Problem& problem_;
+  Out* out_;
+  Pack<const Extra*...> extras_;
+};

@@ -1,0 +1,129 @@
+#pragma once
+// A batched matrix product as its kernels see it, and the host code that describes one.
+//   out[b, m, n] = epilogue(sum over k of lhs[b, m, k] * rhs[b, k, n], extra0[b, m, n], ...)
+// Every operand lies in memory as it will; the extras broadcast to out.
+
+#include "convert.cuh"
+#include "launch.cuh"
+
+constexpr int MAX_BATCH_RANK = MAX_RANK - 2;
+
+// One operand: strides in elements along its two matrix dimensions and each batch dimension.
+struct MatrixOperand {
+  void* data;
+  int64_t row_stride;
+  int64_t column_stride;
+  int64_t batch_strides[MAX_BATCH_RANK];
+  // Runs of COLUMN_VECTOR columns can be moved by one aligned access (out and extras).
+  bool has_column_vectors;
+};
+
+// T: both factors. Epilogue: a struct called with the sum and one value of each extra, 16-bit types
+// already widened to float; its members are the run-time scalars.
+template <class T, class Out, class Epilogue, class... Extra>
+struct Gemm {
+  using Factor = T;
+  using Result = Out;
+  static constexpr int OPERANDS = 3 + static_cast<int>(sizeof...(Extra));
+  static constexpr int COLUMN_VECTOR = 16 / sizeof(compute_t<T>);
+  static constexpr int64_t ELEMENT_BYTES[OPERANDS] = {sizeof(Out), sizeof(T), sizeof(T),
+                                                      sizeof(Extra)...};
+  enum Role { OUT, LHS, RHS, FIRST_EXTRA };
+
+  Epilogue epilogue;
+  int64_t m, n, k;
+  int64_t batches;
+  int64_t first_tile;  // of this launch, set by launch_gemm
+  int batch_rank;
+  int64_t batch_sizes[MAX_BATCH_RANK];
+  MatrixOperand operands[OPERANDS];
+
+  // out (..., M, N), lhs (..., M, K), rhs (..., K, N); each extra at most out's rank.
+  template <class... Tensors>
+  static Gemm describe(const Epilogue& epilogue, const Tensor& out, const Tensor& lhs,
+                       const Tensor& rhs, const Tensors&... extras) {
+    static_assert(sizeof...(Tensors) == sizeof...(Extra), "a product takes one tensor per extra");
+    Gemm problem{epilogue};
+    const Tensor tensors[OPERANDS] = {out, lhs, rhs, extras...};
+    problem.m = out.sizes[out.rank - 2];
+    problem.n = out.sizes[out.rank - 1];
+    problem.k = lhs.sizes[lhs.rank - 1];
+    problem.batches = 1;
+    for (int o = 0; o < OPERANDS; ++o) {
+      problem.operands[o].data = tensors[o].data;
+      problem.operands[o].row_stride = broadcast_stride(tensors[o], -2);
+      problem.operands[o].column_stride = broadcast_stride(tensors[o], -1);
+    }
+    for (int d = -out.rank; d < -2; ++d)
+      problem.add_batch_dimension(out.sizes[out.rank + d], tensors, d);
+    problem.fold_batch_into_rows();
+    for (int o = 0; o < OPERANDS; ++o) {
+      problem.operands[o].has_column_vectors =
+          problem.n % COLUMN_VECTOR == 0 && problem.has_column_vectors(o);
+    }
+    return problem;
+  }
+
+  __host__ __device__ const MatrixOperand& lhs() const { return operands[LHS]; }
+  __host__ __device__ const MatrixOperand& rhs() const { return operands[RHS]; }
+
+  // Whole runs of `width` elements along the dimension of stride 1 start at multiples of their
+  // size.
+  bool is_aligned(int operand, int64_t other_stride, int width) const {
+    const MatrixOperand& matrix = operands[operand];
+    const int64_t bytes = width * ELEMENT_BYTES[operand];
+    const int64_t alignment = bytes < 16 ? bytes : 16;
+    bool aligned = reinterpret_cast<uintptr_t>(matrix.data) % alignment == 0 &&
+                   other_stride * ELEMENT_BYTES[operand] % alignment == 0;
+    for (int d = 0; d < batch_rank; ++d) {
+      aligned = aligned && matrix.batch_strides[d] * ELEMENT_BYTES[operand] % alignment == 0;
+    }
+    return aligned;
+  }
+
+ private:
+  // Of dimension `dim` < 0 counted from the end; a missing one and one of size 1 never move.
+  static int64_t broadcast_stride(const Tensor& tensor, int dim) {
+    const int own = tensor.rank + dim;
+    return own < 0 || tensor.sizes[own] == 1 ? 0 : tensor.strides[own];
+  }
+
+  bool has_column_vectors(int operand) const {
+    return operands[operand].column_stride == 1 &&
+           is_aligned(operand, operands[operand].row_stride, COLUMN_VECTOR);
+  }
+
+  void add_batch_dimension(int64_t size, const Tensor (&tensors)[OPERANDS], int dim) {
+    batches *= size;
+    if (size == 1) return;
+    bool merges = batch_rank > 0;
+    for (int o = 0; o < OPERANDS && merges; ++o) {
+      merges =
+          operands[o].batch_strides[batch_rank - 1] == broadcast_stride(tensors[o], dim) * size;
+    }
+    if (!merges) batch_sizes[batch_rank++] = 1;
+    batch_sizes[batch_rank - 1] *= size;
+    for (int o = 0; o < OPERANDS; ++o) {
+      operands[o].batch_strides[batch_rank - 1] = broadcast_stride(tensors[o], dim);
+    }
+  }
+
+  // A batch that shares one right factor is one product with more rows, where memory allows.
+  void fold_batch_into_rows() {
+    while (batch_rank > 0 && operands[RHS].batch_strides[batch_rank - 1] == 0) {
+      const int last = batch_rank - 1;
+      for (int o = 0; o < OPERANDS; ++o) {
+        if (o == RHS || m == 1) continue;
+        if (operands[o].batch_strides[last] != operands[o].row_stride * m) return;
+      }
+      if (m == 1) {
+        for (int o = 0; o < OPERANDS; ++o) {
+          if (o != RHS) operands[o].row_stride = operands[o].batch_strides[last];
+        }
+      }
+      m *= batch_sizes[last];
+      batches /= batch_sizes[last] > 0 ? batch_sizes[last] : 1;
+      --batch_rank;
+    }
+  }
+};

@@ -1,0 +1,322 @@
+#pragma once
+// Matrix product on the CUDA cores: fp32-accurate (fp64 for double), register-tiled.
+//
+// A block computes a BLOCK_M x BLOCK_N tile of out, stepping through K by BLOCK_K: while it
+// multiplies one pair of shared tiles, the copies of the next STAGES - 1 are in flight. A warp
+// computes (4 THREAD_M) x (8 THREAD_N), a thread THREAD_M x THREAD_N in registers. Each step of K
+// costs a thread THREAD_M + THREAD_N shared reads for THREAD_M * THREAD_N multiply-adds; at 8 x 8
+// the multiply-adds are the limit: 2 M N K FLOP against 67 TFLOP/s on an H200.
+//
+// A config has
+//   BLOCK_M, BLOCK_N, BLOCK_K, THREAD_M, THREAD_N, STAGES
+//   PROMOTE_K  sums of so many products are added to a second sum (0: one running sum). One running
+//              sum of fp32 loses accuracy as sqrt(K); the second sum lives in shared memory, costs
+//              4 BLOCK_M BLOCK_N bytes of it and well under 1 % of the time.
+//   LHS, RHS   Major: how the factors lie
+//   MIN_TILES  the launcher takes another variant for products with fewer tiles
+// Legal when every static_assert below and in gemm_tile.cuh holds and SHARED_BYTES fits the device.
+
+#include "gemm_epilogue.cuh"
+#include "gemm_problem.cuh"
+#include "gemm_tile.cuh"
+
+template <class Config, class Problem>
+struct GemmTile {
+  using T = typename Problem::Factor;
+  using S = compute_t<T>;
+  static constexpr int BLOCK_M = Config::BLOCK_M, BLOCK_N = Config::BLOCK_N;
+  static constexpr int BLOCK_K = Config::BLOCK_K, STAGES = Config::STAGES;
+  static constexpr int THREAD_M = Config::THREAD_M, THREAD_N = Config::THREAD_N;
+  static constexpr int PROMOTE_K = Config::PROMOTE_K;
+  static constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
+  static constexpr int LANES_M = 4, LANES_N = 8;
+  static constexpr int WARP_M = LANES_M * THREAD_M, WARP_N = LANES_N * THREAD_N;
+  static constexpr int VECTOR = 16 / sizeof(S);  // elements of one shared access
+
+  using LhsCopy = TileCopy<T, Config::LHS, BLOCK_K, BLOCK_M, THREADS>;
+  using RhsCopy = TileCopy<T, Config::RHS, BLOCK_K, BLOCK_N, THREADS>;
+  static constexpr int SUMS = PROMOTE_K > 0 ? THREADS * THREAD_M * THREAD_N : 0;
+  static constexpr int SHARED_BYTES =
+      (STAGES * (LhsCopy::ELEMENTS + RhsCopy::ELEMENTS) + SUMS) * static_cast<int>(sizeof(S));
+
+  static_assert(BLOCK_M % WARP_M == 0, "warps of 4 THREAD_M rows tile BLOCK_M");
+  static_assert(BLOCK_N % WARP_N == 0, "warps of 8 THREAD_N columns tile BLOCK_N");
+  static_assert(THREADS <= 1024, "a block has at most 1024 threads");
+  static_assert(THREAD_M % VECTOR == 0 && THREAD_N % VECTOR == 0,
+                "a thread reads its rows and columns from shared memory 16 bytes at a time");
+  static_assert(STAGES >= 2, "one stage is multiplied while another is filled");
+  static_assert(PROMOTE_K % BLOCK_K == 0, "promotion happens between steps of BLOCK_K");
+  static_assert(sizeof(S) >= 4, "products are summed in float or double");
+
+  // First of this thread's rows and columns in the tile; a thread's rows come in groups of 16
+  // bytes, a group of every lane after another, so that a warp reads runs of neighbouring
+  // addresses.
+  __device__ static int row(int i) {
+    const int warp_m = threadIdx.x / 32 % (BLOCK_M / WARP_M);
+    const int lane_m = threadIdx.x % 32 / LANES_N;
+    return warp_m * WARP_M + (i / VECTOR * LANES_M + lane_m) * VECTOR + i % VECTOR;
+  }
+  __device__ static int column(int j) {
+    const int warp_n = threadIdx.x / 32 / (BLOCK_M / WARP_M);
+    const int lane_n = threadIdx.x % LANES_N;
+    return warp_n * WARP_N + (j / VECTOR * LANES_N + lane_n) * VECTOR + j % VECTOR;
+  }
+};
+
+// A tile of the result: which batch it belongs to, and its first row and column.
+struct TilePosition {
+  int64_t batch[MAX_BATCH_RANK];
+  int64_t row;
+  int64_t column;
+};
+
+// Tiles are numbered down columns of GROUP tiles, then along N, then down M: the blocks that run at
+// one time then share rows of lhs and columns of rhs, which stay in the L2 cache.
+template <class Tile, class Problem>
+__device__ __forceinline__ TilePosition locate_tile(const Problem& problem, int64_t tile) {
+  constexpr int64_t GROUP = 8;
+  const int64_t tiles_m = (problem.m + Tile::BLOCK_M - 1) / Tile::BLOCK_M;
+  const int64_t tiles_n = (problem.n + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
+  TilePosition position;
+  int64_t batch = tile / (tiles_m * tiles_n);
+  const int64_t in_batch = tile % (tiles_m * tiles_n);
+#pragma unroll
+  for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
+    position.batch[d] = 0;
+    if (d < problem.batch_rank) {
+      position.batch[d] = batch % problem.batch_sizes[d];
+      batch /= problem.batch_sizes[d];
+    }
+  }
+  const int64_t group = in_batch / (GROUP * tiles_n);
+  const int64_t in_group = in_batch % (GROUP * tiles_n);
+  const int64_t rows_left = tiles_m - group * GROUP;
+  const int64_t group_rows = rows_left < GROUP ? rows_left : GROUP;
+  position.row = (group * GROUP + in_group % group_rows) * Tile::BLOCK_M;
+  position.column = in_group / group_rows * Tile::BLOCK_N;
+  return position;
+}
+
+// Adds the products of one pair of shared tiles to this thread's sums.
+template <class Tile>
+__device__ __forceinline__ void multiply_tile(
+    const typename Tile::S* lhs, const typename Tile::S* rhs,
+    typename Tile::S (&sums)[Tile::THREAD_M][Tile::THREAD_N]) {
+  using S = typename Tile::S;
+  constexpr int VECTOR = Tile::VECTOR;
+#pragma unroll
+  for (int k = 0; k < Tile::BLOCK_K; ++k) {
+    Vector<S, VECTOR> a[Tile::THREAD_M / VECTOR];
+    Vector<S, VECTOR> b[Tile::THREAD_N / VECTOR];
+#pragma unroll
+    for (int i = 0; i < Tile::THREAD_M / VECTOR; ++i) {
+      a[i] = load_vector<VECTOR>(lhs + k * Tile::LhsCopy::PITCH + Tile::row(i * VECTOR));
+    }
+#pragma unroll
+    for (int j = 0; j < Tile::THREAD_N / VECTOR; ++j) {
+      b[j] = load_vector<VECTOR>(rhs + k * Tile::RhsCopy::PITCH + Tile::column(j * VECTOR));
+    }
+#pragma unroll
+    for (int i = 0; i < Tile::THREAD_M; ++i) {
+#pragma unroll
+      for (int j = 0; j < Tile::THREAD_N; ++j) {
+        sums[i][j] += a[i / VECTOR].element[i % VECTOR] * b[j / VECTOR].element[j % VECTOR];
+      }
+    }
+  }
+}
+
+// The second sums of a block's threads, in shared memory. Each thread meets only its own, 16 bytes
+// at a time beside its neighbours', so no barrier and no bank conflict is involved.
+template <class Tile>
+class PromotedSums {
+ public:
+  using S = typename Tile::S;
+  using Sums = S[Tile::THREAD_M][Tile::THREAD_N];
+  static constexpr int VECTOR = Tile::VECTOR;
+
+  __device__ __forceinline__ explicit PromotedSums(S* shared)
+      : own_(shared + threadIdx.x * VECTOR) {}
+
+  // Moves the running sums here and starts them again from zero.
+  __device__ __forceinline__ void promote(Sums& sums) {
+    if (any_) add_to(sums);
+    any_ = true;
+#pragma unroll
+    for (int i = 0; i < Tile::THREAD_M; ++i) {
+#pragma unroll
+      for (int j = 0; j < Tile::THREAD_N; j += VECTOR) {
+        Vector<S, VECTOR> values;
+#pragma unroll
+        for (int v = 0; v < VECTOR; ++v) {
+          values.element[v] = sums[i][j + v];
+          sums[i][j + v] = 0;
+        }
+        store_vector(address(i, j), values);
+      }
+    }
+  }
+
+  // Adds what was moved here, if anything, to the running sums.
+  __device__ __forceinline__ void finish(Sums& sums) const {
+    if (any_) add_to(sums);
+  }
+
+ private:
+  __device__ __forceinline__ S* address(int i, int j) const {
+    return own_ + (i * Tile::THREAD_N + j) * Tile::THREADS;
+  }
+  __device__ __forceinline__ void add_to(Sums& sums) const {
+#pragma unroll
+    for (int i = 0; i < Tile::THREAD_M; ++i) {
+#pragma unroll
+      for (int j = 0; j < Tile::THREAD_N; j += VECTOR) {
+        const Vector<S, VECTOR> values = load_vector<VECTOR>(address(i, j));
+#pragma unroll
+        for (int v = 0; v < VECTOR; ++v) sums[i][j + v] += values.element[v];
+      }
+    }
+  }
+
+  S* own_;
+  bool any_ = false;
+};
+
+// The body of a kernel of THREADS threads and SHARED_BYTES of dynamic shared memory.
+template <class Config, class Problem>
+__device__ __forceinline__ void gemm_simt(const Problem& problem) {
+  using Tile = GemmTile<Config, Problem>;
+  using T = typename Tile::T;
+  using S = typename Tile::S;
+  constexpr int BLOCK_K = Tile::BLOCK_K;
+  constexpr int STAGES = Tile::STAGES;
+
+  extern __shared__ __align__(16) unsigned char shared[];
+  S* const lhs_stages = reinterpret_cast<S*>(shared);
+  S* const rhs_stages = lhs_stages + STAGES * Tile::LhsCopy::ELEMENTS;
+  S* const promoted = rhs_stages + STAGES * Tile::RhsCopy::ELEMENTS;
+
+  const TilePosition at = locate_tile<Tile>(problem, problem.first_tile + blockIdx.x);
+  const MatrixOperand& lhs = problem.lhs();
+  const MatrixOperand& rhs = problem.rhs();
+  typename Tile::LhsCopy lhs_copy(batch_base<const T>(lhs, at.batch, problem.batch_rank),
+                                  lhs.row_stride, lhs.column_stride, at.row, problem.m);
+  typename Tile::RhsCopy rhs_copy(batch_base<const T>(rhs, at.batch, problem.batch_rank),
+                                  rhs.column_stride, rhs.row_stride, at.column, problem.n);
+
+  int64_t uncopied_k = problem.k;
+  int copy_stage = 0;
+  // One group is committed for each step, also past the end, so that waiting can count groups.
+  const auto copy_next = [&] {
+    if (uncopied_k > 0) {
+      const int valid_k = uncopied_k < BLOCK_K ? static_cast<int>(uncopied_k) : BLOCK_K;
+      lhs_copy.copy_next(lhs_stages + copy_stage * Tile::LhsCopy::ELEMENTS, valid_k);
+      rhs_copy.copy_next(rhs_stages + copy_stage * Tile::RhsCopy::ELEMENTS, valid_k);
+      uncopied_k -= BLOCK_K;
+      copy_stage = copy_stage + 1 == STAGES ? 0 : copy_stage + 1;
+    }
+    commit_copies();
+  };
+
+  S sums[Tile::THREAD_M][Tile::THREAD_N] = {};
+  PromotedSums<Tile> promoted_sums(promoted);
+  int unpromoted_k = 0;
+  int stage = 0;
+#pragma unroll
+  for (int s = 0; s < STAGES - 1; ++s) copy_next();
+  for (int64_t k = 0; k < problem.k; k += BLOCK_K) {
+    wait_copies<STAGES - 2>();
+    // This step's copies of every thread are visible, and the stage that is filled next is free.
+    __syncthreads();
+    copy_next();
+    multiply_tile<Tile>(lhs_stages + stage * Tile::LhsCopy::ELEMENTS,
+                        rhs_stages + stage * Tile::RhsCopy::ELEMENTS, sums);
+    stage = stage + 1 == STAGES ? 0 : stage + 1;
+    if constexpr (Tile::PROMOTE_K > 0) {
+      unpromoted_k += BLOCK_K;
+      if (unpromoted_k == Tile::PROMOTE_K) {
+        promoted_sums.promote(sums);
+        unpromoted_k = 0;
+      }
+    }
+  }
+  promoted_sums.finish(sums);
+
+  const GemmEpilogue epilogue(problem, at.batch);
+#pragma unroll
+  for (int i = 0; i < Tile::THREAD_M; ++i) {
+#pragma unroll
+    for (int j = 0; j < Tile::THREAD_N; j += Problem::COLUMN_VECTOR) {
+      Vector<S, Problem::COLUMN_VECTOR> run;
+#pragma unroll
+      for (int v = 0; v < Problem::COLUMN_VECTOR; ++v) run.element[v] = sums[i][j + v];
+      epilogue.apply(run, at.row + Tile::row(i), at.column + Tile::column(j));
+    }
+  }
+}
+
+// A __global__ function that runs gemm_simt<Config>, and what it was compiled for.
+template <class Config, class Problem>
+struct GemmVariant {
+  using Tile = GemmTile<Config, Problem>;
+  void (*kernel)(Problem);
+
+  static int64_t tiles(const Problem& problem) {
+    return problem.batches * ((problem.m + Tile::BLOCK_M - 1) / Tile::BLOCK_M) *
+           ((problem.n + Tile::BLOCK_N - 1) / Tile::BLOCK_N);
+  }
+
+  // Whether the operands lie as the kernel was compiled to read them, and fill enough blocks.
+  static bool admits(const Problem& problem) {
+    const MatrixOperand& lhs = problem.lhs();
+    const MatrixOperand& rhs = problem.rhs();
+    return tiles(problem) >= Config::MIN_TILES &&
+           is_major(Config::LHS, problem, Problem::LHS, problem.m, lhs.row_stride,
+                    lhs.column_stride) &&
+           is_major(Config::RHS, problem, Problem::RHS, problem.n, rhs.column_stride,
+                    rhs.row_stride);
+  }
+
+  cudaError_t launch(Problem problem, cudaStream_t stream) const {
+    // More than 48 KB of shared memory is given only on request.
+    cudaError_t status =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SHARED_BYTES);
+    if (status != cudaSuccess) return status;
+    constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
+    const int64_t all = tiles(problem);
+    for (problem.first_tile = 0; problem.first_tile < all; problem.first_tile += MAX_BLOCKS) {
+      const int64_t left = all - problem.first_tile;
+      const auto blocks = static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS);
+      kernel<<<blocks, Tile::THREADS, Tile::SHARED_BYTES, stream>>>(problem);
+    }
+    return cudaGetLastError();
+  }
+
+ private:
+  static bool is_major(Major major, const Problem& problem, int operand, int64_t size,
+                       int64_t mn_stride, int64_t k_stride) {
+    constexpr int VECTOR = 16 / sizeof(typename Problem::Factor);
+    switch (major) {
+      case Major::MN:
+        return mn_stride == 1 && size % VECTOR == 0 &&
+               problem.is_aligned(operand, k_stride, VECTOR);
+      case Major::K:
+        return k_stride == 1 || problem.k <= 1;
+      default:
+        return true;
+    }
+  }
+};
+
+// Runs the first variant that admits the problem; the last one should admit all (Major::NONE twice,
+// MIN_TILES 0). An empty result launches nothing; K = 0 sums to zero.
+template <class Problem, class... Variants>
+cudaError_t launch_gemm(const Problem& problem, cudaStream_t stream, const Variants&... variants) {
+  if (problem.m == 0 || problem.n == 0 || problem.batches == 0) return cudaSuccess;
+  cudaError_t status = cudaErrorInvalidValue;
+  const bool launched =
+      ((variants.admits(problem) ? (status = variants.launch(problem, stream), true) : false) ||
+       ...);
+  return launched ? status : cudaErrorInvalidValue;
+}

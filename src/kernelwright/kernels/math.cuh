@@ -1,0 +1,199 @@
+#pragma once
+// PyTorch's functions of one element whose CUDA spelling is more than one token, for float and
+// double (16-bit types arrive here as float). Formulas: PyTorch's documentation of each; where a
+// function has a cancelling and a safe form, the safe one, so that results are at least as
+// accurate.
+
+#include <cmath>
+#include <type_traits>
+
+// What the usual conversions make of two operands, so that literals need no suffix.
+template <class A, class B>
+using common_t = std::common_type_t<A, B>;
+
+// A parameter that takes its type from the others.
+template <class T>
+struct SameAs {
+  using type = T;
+};
+template <class T>
+using same_t = typename SameAs<T>::type;
+
+// --- Comparisons: NaN travels through all of them but sign, where PyTorch makes it 0
+// --------------
+
+template <class A, class B>
+__device__ __forceinline__ common_t<A, B> maximum(A a, B b) {
+  const common_t<A, B> x = a, y = b;
+  return x > y || x != x ? x : y;
+}
+
+template <class A, class B>
+__device__ __forceinline__ common_t<A, B> minimum(A a, B b) {
+  const common_t<A, B> x = a, y = b;
+  return x < y || x != x ? x : y;
+}
+
+// Where low > high every result is high.
+template <class T, class Low, class High>
+__device__ __forceinline__ auto clamp(T x, Low low, High high) {
+  return minimum(maximum(x, low), high);
+}
+
+template <class T>
+__device__ __forceinline__ T relu(T x) {
+  return x < T(0) ? T(0) : x;
+}
+
+template <class T>
+__device__ __forceinline__ T sign(T x) {
+  return static_cast<T>((T(0) < x) - (x < T(0)));
+}
+
+// Of integers; floats have fabs. The least integer is its own, as in PyTorch.
+template <class T>
+__device__ __forceinline__ T absolute(T x) {
+  return x < T(0) ? static_cast<T>(T(0) - x) : x;
+}
+
+// --- Division and powers -------------------------------------------------------------------------
+
+// Remainder with the sign of the divisor: Python's %. An integer divisor of 0 is undefined.
+template <class A, class B>
+__device__ __forceinline__ common_t<A, B> floor_remainder(A a, B b) {
+  using T = common_t<A, B>;
+  const T x = a, y = b;
+  T rest;
+  if constexpr (std::is_floating_point_v<T>) {
+    rest = std::fmod(x, y);
+  } else {
+    rest = x % y;
+  }
+  return rest != T(0) && (rest < T(0)) != (y < T(0)) ? rest + y : rest;
+}
+
+// Quotient rounded toward minus infinity: Python's //. For floats it is not floor(a / b), because
+// a / b may itself round up to a whole number.
+template <class A, class B>
+__device__ __forceinline__ common_t<A, B> floor_divide(A a, B b) {
+  using T = common_t<A, B>;
+  const T x = a, y = b;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (y == T(0)) return x / y;
+    const T rest = std::fmod(x, y);
+    T quotient = (x - rest) / y;
+    if (rest != T(0) && (y < T(0)) != (rest < T(0))) quotient -= T(1);
+    if (quotient == T(0)) return std::copysign(T(0), x / y);
+    const T whole = std::floor(quotient);
+    return quotient - whole > T(0.5) ? whole + T(1) : whole;
+  } else {
+    const T quotient = x / y;
+    return x % y != T(0) && (x < T(0)) != (y < T(0)) ? quotient - T(1) : quotient;
+  }
+}
+
+// Of floats: the exponents that PyTorch does not leave to pow; a literal exponent picks its branch
+// when the kernel is compiled. Of integers: by squaring; a negative exponent gives 0, except for
+// bases 1 and -1.
+template <class A, class B>
+__device__ __forceinline__ common_t<A, B> power(A base, B exponent) {
+  using T = common_t<A, B>;
+  T x = base, e = exponent;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (e == T(2)) return x * x;
+    if (e == T(3)) return x * x * x;
+    if (e == T(0.5)) return std::sqrt(x);
+    if (e == T(-0.5)) return T(1) / std::sqrt(x);
+    if (e == T(-1)) return T(1) / x;
+    if (e == T(-2)) return T(1) / (x * x);
+    return std::pow(x, e);
+  } else {
+    if (e < T(0)) {
+      if (x == T(1)) return T(1);
+      if (x == T(-1)) return e % T(2) == T(0) ? T(1) : T(-1);
+      return T(0);
+    }
+    T result = 1;
+    for (; e > T(0); e /= T(2)) {
+      if (e % T(2) != T(0)) result *= x;
+      x *= x;
+    }
+    return result;
+  }
+}
+
+// --- Activations ---------------------------------------------------------------------------------
+
+template <class T>
+__device__ __forceinline__ T sigmoid(T x) {
+  return T(1) / (T(1) + std::exp(-x));
+}
+
+template <class T>
+__device__ __forceinline__ T silu(T x) {
+  return x / (T(1) + std::exp(-x));
+}
+
+// x * P(a standard normal variable <= x).
+template <class T>
+__device__ __forceinline__ T gelu(T x) {
+  constexpr T SQRT_HALF = T(0.70710678118654752440);
+  return x * T(0.5) * (T(1) + std::erf(x * SQRT_HALF));
+}
+
+// gelu(approximate="tanh").
+template <class T>
+__device__ __forceinline__ T gelu_tanh(T x) {
+  constexpr T SQRT_TWO_OVER_PI = T(0.79788456080286535588);
+  const T inner = SQRT_TWO_OVER_PI * (x + T(0.044715) * x * x * x);
+  return T(0.5) * x * (T(1) + std::tanh(inner));
+}
+
+// log(1 + exp(beta x)) / beta; the identity where beta x > threshold.
+template <class T>
+__device__ __forceinline__ T softplus(T x, same_t<T> beta, same_t<T> threshold) {
+  return x * beta > threshold ? x : std::log1p(std::exp(x * beta)) / beta;
+}
+
+// x tanh(log(1 + exp(x))).
+template <class T>
+__device__ __forceinline__ T mish(T x) {
+  return x * std::tanh(std::log1p(std::exp(x)));
+}
+
+template <class T>
+__device__ __forceinline__ T log_sigmoid(T x) {
+  return minimum(T(0), x) - std::log1p(std::exp(-std::abs(x)));
+}
+
+template <class T>
+__device__ __forceinline__ T softsign(T x) {
+  return x / (T(1) + std::abs(x));
+}
+
+template <class T>
+__device__ __forceinline__ T hardtanh(T x, same_t<T> low, same_t<T> high) {
+  return clamp(x, low, high);
+}
+
+template <class T>
+__device__ __forceinline__ T hardsigmoid(T x) {
+  return clamp(x + T(3), T(0), T(6)) / T(6);
+}
+
+template <class T>
+__device__ __forceinline__ T hardswish(T x) {
+  return x * clamp(x + T(3), T(0), T(6)) / T(6);
+}
+
+template <class T>
+__device__ __forceinline__ T leaky_relu(T x, same_t<T> slope) {
+  return x > T(0) ? x : x * slope;
+}
+
+// scale * x above 0, scale * alpha * (exp(input_scale * x) - 1) below. elu, selu and celu are this
+// with other constants.
+template <class T>
+__device__ __forceinline__ T elu(T x, same_t<T> alpha, same_t<T> scale, same_t<T> input_scale) {
+  return x <= T(0) ? std::expm1(x * input_scale) * (alpha * scale) : x * scale;
+}

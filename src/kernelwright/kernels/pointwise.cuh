@@ -1,0 +1,253 @@
+#pragma once
+// One fused pointwise kernel: out[i] = operation(in0[i], in1[i], ...) over broadcast operands of
+// any strides, alignment and size. It moves each byte of its operands once, so memory sets its
+// speed.
+//
+// An operation is a struct whose call operator takes one value of each input, 16-bit types already
+// widened to float, and whose members are the run-time scalars. A config has
+//   THREADS  threads of a block
+//   WIDTH    neighbouring elements moved by one access
+//   UNROLL   accesses of every input in flight at once in a thread
+
+#include "convert.cuh"
+#include "divide.cuh"
+#include "index_space.cuh"
+#include "pack.cuh"
+#include "vector.cuh"
+
+template <class Config, class Operation, class Out, class... In>
+struct Pointwise {
+  static constexpr int THREADS = Config::THREADS;
+  static constexpr int WIDTH = Config::WIDTH;
+  static constexpr int UNROLL = Config::UNROLL;
+  static constexpr int OPERANDS = 1 + static_cast<int>(sizeof...(In));
+  static_assert(THREADS % 32 == 0 && THREADS <= 1024, "a block has 1 to 32 whole warps");
+  static_assert(UNROLL > 0, "a thread computes at least one vector");
+
+  using Space = IndexSpace<OPERANDS>;
+  using InputIndices = std::index_sequence_for<In...>;
+
+  template <int N, size_t... INPUT>
+  __device__ __forceinline__ static Vector<Out, N> compute(const Operation& operation,
+                                                           const Pack<Vector<In, N>...>& inputs,
+                                                           std::index_sequence<INPUT...>) {
+    Vector<Out, N> result;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      result.element[i] = narrow<Out>(operation(widen(get<INPUT>(inputs).element[i])...));
+    }
+    return result;
+  }
+
+  // Every operand is one run of memory: no index arithmetic at all.
+  struct Contiguous {
+    Operation operation;
+    Out* out;
+    Pack<const In*...> in;
+    int64_t count;
+
+    template <int N, size_t... INPUT>
+    __device__ __forceinline__ void load(Pack<Vector<In, N>...>& values, int64_t element,
+                                         std::index_sequence<INPUT...>) const {
+      ((get<INPUT>(values) = load_vector<N>(get<INPUT>(in) + element)), ...);
+    }
+
+    __device__ __forceinline__ void run() const {
+      const int64_t vectors = count / WIDTH;
+      const int64_t first = static_cast<int64_t>(blockIdx.x) * (THREADS * UNROLL) + threadIdx.x;
+      Pack<Vector<In, WIDTH>...> values[UNROLL];
+      // All loads before the first use, so that a thread waits for memory once.
+#pragma unroll
+      for (int u = 0; u < UNROLL; ++u) {
+        const int64_t vector = first + u * THREADS;
+        if (vector < vectors) load<WIDTH>(values[u], vector * WIDTH, InputIndices());
+      }
+#pragma unroll
+      for (int u = 0; u < UNROLL; ++u) {
+        const int64_t vector = first + u * THREADS;
+        if (vector < vectors) {
+          store_vector(out + vector * WIDTH, compute<WIDTH>(operation, values[u], InputIndices()));
+        }
+      }
+      // What does not fill a vector, one element for each of the first threads.
+      const int64_t rest = vectors * WIDTH + first;
+      if (rest < count) {
+        Pack<Vector<In, 1>...> value;
+        load<1>(value, rest, InputIndices());
+        store_vector(out + rest, compute<1>(operation, value, InputIndices()));
+      }
+    }
+  };
+
+  // Any strides. A step of the innermost dimension covers N elements: with N > 1 each operand is
+  // there either contiguous or one repeated element (a row of a matrix, or its scale).
+  template <int N>
+  struct Indexed {
+    Operation operation;
+    void* data[OPERANDS];
+    uint32_t steps;
+    int outer_rank;
+    Divisor inner_steps;
+    Divisor outer_sizes[MAX_RANK];
+    int64_t inner_strides[OPERANDS];
+    int64_t outer_strides[MAX_RANK][OPERANDS];
+
+    // Offsets in elements of the operands at `step`, counted along the innermost dimension first.
+    __device__ __forceinline__ void locate(uint32_t step, int64_t (&offsets)[OPERANDS]) const {
+      uint32_t outer = inner_steps.quotient(step);
+      const int64_t inner = static_cast<int64_t>(step - outer * inner_steps.value()) * N;
+#pragma unroll
+      for (int o = 0; o < OPERANDS; ++o) offsets[o] = inner * inner_strides[o];
+      for (int d = outer_rank - 1; d >= 0; --d) {
+        const uint32_t quotient = outer_sizes[d].quotient(outer);
+        const int64_t index = outer - quotient * outer_sizes[d].value();
+        outer = quotient;
+#pragma unroll
+        for (int o = 0; o < OPERANDS; ++o) offsets[o] += index * outer_strides[d][o];
+      }
+    }
+
+    template <class T>
+    __device__ __forceinline__ Vector<T, N> load(int operand, int64_t offset) const {
+      const T* address = static_cast<const T*>(data[operand]) + offset;
+      if (N == 1 || inner_strides[operand] != 0) return load_vector<N>(address);
+      Vector<T, N> repeated;
+      const T value = *address;
+#pragma unroll
+      for (int i = 0; i < N; ++i) repeated.element[i] = value;
+      return repeated;
+    }
+
+    template <size_t... INPUT>
+    __device__ __forceinline__ void load_all(Pack<Vector<In, N>...>& values,
+                                             const int64_t (&offsets)[OPERANDS],
+                                             std::index_sequence<INPUT...>) const {
+      ((get<INPUT>(values) = load<In>(INPUT + 1, offsets[INPUT + 1])), ...);
+    }
+
+    __device__ __forceinline__ void run() const {
+      const uint32_t first = blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
+      Pack<Vector<In, N>...> values[UNROLL];
+      int64_t result_offsets[UNROLL];
+#pragma unroll
+      for (int u = 0; u < UNROLL; ++u) {
+        if (first + u * THREADS < steps) {
+          int64_t offsets[OPERANDS];
+          locate(first + u * THREADS, offsets);
+          result_offsets[u] = offsets[0];
+          load_all(values[u], offsets, InputIndices());
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < UNROLL; ++u) {
+        if (first + u * THREADS < steps) {
+          store_vector(static_cast<Out*>(data[0]) + result_offsets[u],
+                       compute<N>(operation, values[u], InputIndices()));
+        }
+      }
+    }
+  };
+  using Rows = Indexed<WIDTH>;
+  using Strided = Indexed<1>;
+
+  // The kernels that the launcher chooses from; each runs `parameters.run()`.
+  struct Kernels {
+    void (*contiguous)(Contiguous);
+    void (*rows)(Rows);
+    void (*strided)(Strided);
+  };
+
+  // `in`: one Tensor for each input. Any size; an empty result launches nothing.
+  template <class... Tensors>
+  static cudaError_t launch(const Kernels& kernels, const Operation& operation, cudaStream_t stream,
+                            const Tensor& out, const Tensors&... in) {
+    static_assert(sizeof...(Tensors) == sizeof...(In),
+                  "a pointwise kernel takes one tensor per input");
+    const Tensor operands[OPERANDS] = {out, in...};
+    const Space space = make_index_space(operands);
+    if (space.count() == 0) return cudaSuccess;
+    if (is_contiguous(space)) {
+      launch_contiguous(kernels, operation, stream, space, InputIndices());
+    } else if (has_vector_rows(space)) {
+      launch_indexed<WIDTH>(kernels.rows, operation, stream, space);
+    } else {
+      launch_indexed<1>(kernels.strided, operation, stream, space);
+    }
+    return cudaGetLastError();
+  }
+
+ private:
+  static constexpr int64_t ELEMENT_BYTES[OPERANDS] = {sizeof(Out), sizeof(In)...};
+  static constexpr int64_t MAX_STEPS = (int64_t{1} << 31) - 1;  // what Divisor can divide
+
+  // Every vector of the operand starts at a multiple of its access width.
+  static bool is_aligned(const Space& space, int operand) {
+    const int64_t alignment = access_bytes(WIDTH * ELEMENT_BYTES[operand]);
+    if (reinterpret_cast<uintptr_t>(space.data[operand]) % alignment != 0) return false;
+    for (int d = 0; d + 1 < space.rank; ++d) {
+      if (space.strides[d][operand] * ELEMENT_BYTES[operand] % alignment != 0) return false;
+    }
+    return true;
+  }
+
+  static bool is_contiguous(const Space& space) {
+    if (space.rank != 1) return false;
+    for (int o = 0; o < OPERANDS; ++o) {
+      if (space.inner_stride(o) != 1 || !is_aligned(space, o)) return false;
+    }
+    return true;
+  }
+
+  static bool has_vector_rows(const Space& space) {
+    if (space.inner_size() % WIDTH != 0 || space.inner_stride(0) != 1) return false;
+    for (int o = 0; o < OPERANDS; ++o) {
+      if (space.inner_stride(o) == 0) continue;
+      if (space.inner_stride(o) != 1 || !is_aligned(space, o)) return false;
+    }
+    return true;
+  }
+
+  static unsigned blocks_for(int64_t steps) {
+    constexpr int64_t STEPS_PER_BLOCK = int64_t{THREADS} * UNROLL;
+    return static_cast<unsigned>((steps + STEPS_PER_BLOCK - 1) / STEPS_PER_BLOCK);
+  }
+
+  template <size_t... INPUT>
+  static void launch_contiguous(const Kernels& kernels, const Operation& operation,
+                                cudaStream_t stream, const Space& space,
+                                std::index_sequence<INPUT...>) {
+    Contiguous parameters{operation, reinterpret_cast<Out*>(space.data[0]), {}, space.count()};
+    ((get<INPUT>(parameters.in) = reinterpret_cast<const In*>(space.data[INPUT + 1])), ...);
+    const unsigned blocks = blocks_for((space.count() + WIDTH - 1) / WIDTH);
+    const auto kernel = kernels.contiguous;
+    kernel<<<blocks, THREADS, 0, stream>>>(parameters);
+  }
+
+  template <int N>
+  static void launch_indexed(void (*kernel)(Indexed<N>), const Operation& operation,
+                             cudaStream_t stream, const Space& space) {
+    const int64_t steps = space.count() / N;
+    if (steps > MAX_STEPS) {
+      Space halves[2];
+      space.halve(N, ELEMENT_BYTES, halves);
+      launch_indexed<N>(kernel, operation, stream, halves[0]);
+      launch_indexed<N>(kernel, operation, stream, halves[1]);
+      return;
+    }
+    Indexed<N> parameters{operation};
+    parameters.steps = static_cast<uint32_t>(steps);
+    parameters.inner_steps = Divisor(static_cast<uint32_t>(space.inner_size() / N));
+    parameters.outer_rank = space.rank > 0 ? space.rank - 1 : 0;
+    for (int d = 0; d < parameters.outer_rank; ++d) {
+      parameters.outer_sizes[d] = Divisor(static_cast<uint32_t>(space.sizes[d]));
+    }
+    for (int o = 0; o < OPERANDS; ++o) {
+      parameters.data[o] = space.data[o];
+      parameters.inner_strides[o] = space.inner_stride(o);
+      for (int d = 0; d < parameters.outer_rank; ++d) {
+        parameters.outer_strides[d][o] = space.strides[d][o];
+      }
+    }
+    kernel<<<blocks_for(steps), THREADS, 0, stream>>>(parameters);
+  }
+};
