@@ -1,0 +1,69 @@
+"""What all tests share: a cache of their own, golden files, and the mark `gpu`."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="write what the code produces now into the golden files, instead of comparing",
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `gpu` where there is no device; torch is asked only if there are some."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One cache folder for the run, shared by its workers, so that each thing is built once.
+
+    Never the user's: what lies there would decide whether a test builds anything.
+    """
+    base = tmp_path_factory.getbasetemp()
+    # The base folders of xdist's workers lie side by side in that of the run.
+    folder = (base.parent if base.name.startswith("popen-") else base) / "kernelwright-cache"
+    patch = pytest.MonkeyPatch()
+    patch.setenv("KERNELWRIGHT_CACHE_DIR", str(folder))
+    yield folder
+    patch.undo()
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache for one test."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("KERNELWRIGHT_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden(text, "softmax.cu")`: the text is that of `golden/<test module>/softmax.cu` here.
+
+    `pytest --update-golden` writes the files; read the diff before you commit it.
+    """
+    folder = request.path.parent / "golden" / request.path.stem
+
+    def check(text: str, name: str) -> None:
+        path = folder / name
+        if request.config.getoption("--update-golden"):
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        assert path.is_file(), f"no golden file {path}; make it with --update-golden"
+        assert text == path.read_text()
+
+    return check
