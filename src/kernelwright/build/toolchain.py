@@ -166,7 +166,8 @@ def _nvcc_places() -> Iterator[tuple[str, Path]]:
 
 
 def _tool(name: str, path: Path, origin: str) -> Tool | None:
-    version = _version(path)
+    # Looked at each time, since it may have been installed meanwhile; who it is does not change.
+    version = _version(path) if path.is_file() else ""
     return Tool(name=name, path=path, version=version, origin=origin) if version else None
 
 
