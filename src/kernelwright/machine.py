@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, cast
 
 
 class Origin(Enum):
@@ -65,7 +65,7 @@ H200 = Machine(
         {"fp32_simt": 60e12, "fp64_simt": 30e12, "tf32": 405e12, "fp16": 743e12, "bf16": 727e12}
     ),
 )
-"""NVIDIA H200 (SXM, 141 GB), 2026-11-21, torch 2.11, CUDA 13.0, driver 580: see docs/measured.md."""
+"""NVIDIA H200 (SXM, 141 GB); 2026-11-21, torch 2.11, CUDA 13.0, driver 580 (docs/measured.md)."""
 
 _MEASURED: Mapping[str, Machine] = MappingProxyType({H200.name: H200})
 
@@ -157,4 +157,6 @@ def detect() -> Machine | None:
 
     if not torch.cuda.is_available():
         return None
-    return machine_of(torch.cuda.get_device_properties(torch.cuda.current_device()))
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    # torch's stubs leave out some of the fields that the class has.
+    return machine_of(cast(DeviceProperties, properties))
