@@ -1,0 +1,123 @@
+// The whole interface between a translated unit and the runtime library, libkwemu.so.
+//
+// How translated text calls it (the translator's side of the contract):
+//
+//   kernel<T><<<grid, block, bytes, stream>>>(a, b);
+//     ::kwemu::launch("kernel", __FILE__, __LINE__, ::kwemu::config(grid, block, bytes, stream),
+//                     [&](auto... kwemu_args) { kernel<T>(kwemu_args...); }, a, b);
+//   __shared__ float tile[16][17];
+//     typedef float tile_kwemu_t[16][17];
+//     static constinit ::kwemu::SharedSite tile_kwemu_site{"tile", __LINE__};
+//     auto& tile = ::kwemu::shared<tile_kwemu_t>(tile_kwemu_site);
+//   extern __shared__ float buffer[];            inside a function, or at namespace scope:
+//     float* buffer = ::kwemu::dynamic_shared<float>();
+//     static constexpr ::kwemu::DynamicShared<float> buffer{};
+//   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(dst), "l"(src));
+//     ::kwemu::ptx::cp_async_cg_shared_global(dst, src, 16);      (names: see kwemu/ptx.h)
+//
+// A unit is compiled with -fsanitize=thread --param tsan-instrument-func-entry-exit=0
+// --param tsan-distinguish-volatile=1, and linked without it:
+//   g++ -shared -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=__assert_fail unit.o -o unit.so
+// The runtime defines the __tsan_* functions and the __wrap_* functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kwemu/vector_types.h"
+
+// Code of the emulator itself: the checks must not see its accesses.
+#define KWEMU_UNCHECKED __attribute__((no_sanitize("thread")))
+// A device function whose return address is the line of the user's code.
+#define KWEMU_DEVICE __attribute__((noinline, no_sanitize("thread")))
+#define KWEMU_INLINE inline __attribute__((always_inline))
+#define KWEMU_CALLER __builtin_return_address(0)
+#define KWEMU_THREAD_LOCAL extern const __thread __attribute__((tls_model("initial-exec")))
+
+namespace kwemu {
+
+// One `__shared__` declaration; `slot` is the runtime's, set at first use.
+struct SharedSite {
+  const char* name;
+  int line;
+  unsigned slot = 0;
+};
+
+struct Config {
+  dim3 grid;
+  dim3 block;
+  size_t shared_bytes = 0;
+  void* stream = nullptr;
+};
+
+enum class WarpOp : int {
+  kShuffle,      // operand: source lane inside the segment
+  kShuffleUp,    // operand: delta
+  kShuffleDown,  // operand: delta
+  kShuffleXor,   // operand: lane mask
+  kBallot,       // value: predicate; result: mask of lanes
+  kMatchAny,     // result: mask of lanes with the same value
+  kMatchAll,     // result: the mask if all values agree, else 0
+  kReduceAdd,
+  kReduceMin,
+  kReduceMax,
+  kReduceMinSigned,
+  kReduceMaxSigned,
+  kReduceAnd,
+  kReduceOr,
+  kReduceXor,
+  kSync,         // __syncwarp: also orders memory
+  kActiveMask,   // result: the lanes that came together
+};
+
+enum class BarrierOp : int { kPlain, kCount, kAnd, kOr };
+
+}  // namespace kwemu
+
+extern "C" {
+
+// The position of the running thread. Constants as far as device code can see.
+KWEMU_THREAD_LOCAL uint3 kwemu_thread_index;
+KWEMU_THREAD_LOCAL uint3 kwemu_block_index;
+KWEMU_THREAD_LOCAL dim3 kwemu_block_dim;
+KWEMU_THREAD_LOCAL dim3 kwemu_grid_dim;
+
+// Runs `body(closure)` once per thread of the grid; `function` is the kernel's address or null.
+int kwemu_launch(const char* kernel, const char* file, int line, const kwemu::Config* config,
+                 void (*body)(void*), void* closure);
+
+void* kwemu_shared(kwemu::SharedSite* site, size_t bytes, size_t alignment);
+void* kwemu_dynamic_shared();
+
+int kwemu_barrier(kwemu::BarrierOp op, int predicate, const char* file, int line);
+// Barrier `id` of the block for `count` threads; `wait` false arrives without waiting.
+void kwemu_named_barrier(int id, unsigned count, int wait, const char* file, int line);
+
+// Waits until the live lanes of `mask` have called it with the same op, then gives this lane's result.
+uint64_t kwemu_warp(kwemu::WarpOp op, unsigned mask, uint64_t value, unsigned operand,
+                    unsigned width, const char* file, int line);
+
+void kwemu_fence();
+void kwemu_atomic(const void* address, size_t bytes, void* caller);
+void kwemu_access(const void* address, size_t bytes, int is_write, void* caller);
+
+// Shared memory as the 32-bit handles that inline PTX uses, and back.
+unsigned kwemu_shared_handle(const void* address);
+void* kwemu_shared_address(unsigned handle);
+int kwemu_is_shared(const void* address);
+
+// cp.async: `source_bytes` of `bytes` are copied, the rest is zero. Nothing lands before a wait.
+void kwemu_async_copy(void* shared, const void* global, unsigned bytes, unsigned source_bytes,
+                      void* caller);
+void kwemu_async_commit();
+void kwemu_async_wait(unsigned groups_in_flight);
+void kwemu_async_wait_all();
+
+// Ends the launch: `error` is the cudaError_t that the host will see.
+[[noreturn]] void kwemu_trap(int error);
+// A construct that the emulator has no model of: a finding, and the end of the launch.
+[[noreturn]] void kwemu_unsupported(const char* what, const char* file, int line);
+
+unsigned kwemu_linear_thread();
+unsigned long long kwemu_clock();
+}

@@ -1,0 +1,19 @@
+// The words of the device language that mean nothing to a host compiler.
+// `__shared__` and `__noinline__` are the translator's: the first becomes a call, and the second
+// is an attribute's spelling inside the standard library's headers.
+#pragma once
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __maxnreg__(...)
+#define __nv_pure__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __attribute__((aligned(n)))
+#define CUDART_CB
+#define CUDARTAPI
