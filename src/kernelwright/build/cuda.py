@@ -8,7 +8,7 @@ whatever process, is not compiled again.
 """
 
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -58,8 +58,8 @@ def compile_library(cuda_source: str, arch: str = "sm_90a") -> Path:
 
 
 def compile_libraries(
-    cuda_sources: Sequence[str], *, arch: str = "sm_90a", timeout: float
-) -> Iterator[tuple[int, Path | KernelwrightError]]:
+    cuda_sources: Sequence[str], timeout: float, arch: str = "sm_90a"
+) -> Generator[tuple[int, Path | KernelwrightError], None, None]:
     """Compile many, as many at a time as there are cores; yields them as they become ready.
 
     Yields the index in `cuda_sources` and the library, or why there is none. Ends early after

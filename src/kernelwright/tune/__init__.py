@@ -1,0 +1,1 @@
+"""Choosing among variants of a kernel by timing them: effort, tuner, database."""
