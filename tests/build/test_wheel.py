@@ -1,4 +1,4 @@
-"""The wheel has everything that is not Python too: device code, templates, the emulator's sources."""
+"""The wheel carries what is not Python too: device code, templates, the emulator's sources."""
 
 import zipfile
 from pathlib import Path
