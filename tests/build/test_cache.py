@@ -171,6 +171,14 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(
         cached_build("library", content_key("x"), _fill)
 
 
+def test_a_lock_that_cannot_be_made_is_an_error_that_names_it(cache: Path) -> None:
+    key = content_key("x")
+    blocker = cache / "locks" / f"library-{key}"
+    blocker.mkdir(parents=True)
+    with pytest.raises(CacheFolderError, match=f"cannot lock {blocker}"):
+        cached_build("library", key, _fill)
+
+
 def test_default_root_is_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KERNELWRIGHT_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

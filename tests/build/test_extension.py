@@ -87,6 +87,23 @@ def test_compile_error_names_the_candidates_line(cache: Path, tmp_path: Path) ->
     assert error.log_path is not None and "ninja" in error.log_path.read_text()
 
 
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+@needs_bare_sources
+def test_compile_error_in_cuda_names_the_candidates_line(cache: Path, tmp_path: Path) -> None:
+    candidate = _candidate(tmp_path, "fortytwo")
+    text = candidate.read_text().replace("return fortytwo", "return 42")
+    flags = '["-gencode=arch=compute_90a,code=sm_90a"]'
+    # A PyTorch without CUDA does not look for nvcc by itself.
+    look = "import os\ntorch.utils.cpp_extension.CUDA_HOME = os.environ['CUDA_HOME']\n"
+    call = f'load_inline("mine", CPP, CUDA_SOURCE, extra_cuda_cflags={flags}, '
+    text = text.replace('load_inline("mine", CPP, ', f"{look}{call}")
+    candidate.write_text(text)
+    done = _import(candidate, prepare_extension_folder(candidate))
+    error = build_error(done.stderr, candidate)
+    assert error.message == 'new.py does not build: identifier "fortytwo" is undefined'
+    assert error.location == f"{candidate}:5"
+
+
 def test_a_lock_that_somebody_holds_stays(cache: Path, tmp_path: Path) -> None:
     candidate = _candidate(tmp_path, "42")
     folder = Path(prepare_extension_folder(candidate)["TORCH_EXTENSIONS_DIR"])

@@ -25,7 +25,8 @@ _BATON = "lock"
 _MISSING_TOOLS = {
     "Ninja is required": "PyTorch needs ninja to build extensions: pip install ninja.",
     "CUDA_HOME environment variable is not set": (
-        "Install the CUDA toolkit, or name its compiler in KERNELWRIGHT_NVCC."
+        "Install a PyTorch built for CUDA and the CUDA toolkit (KERNELWRIGHT_NVCC names its "
+        "compiler), or build for the emulator: --target cpu."
     ),
 }
 """What cpp_extension says where it has nothing to build with, and what to do."""

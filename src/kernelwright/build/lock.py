@@ -20,7 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from kernelwright.errors import LockTimeoutError
+from kernelwright.errors import CacheFolderError, LockTimeoutError
 
 _LOOK_AGAIN_SECONDS = 0.5
 """How often a waiting process looks whether the holder is still alive."""
@@ -84,13 +84,14 @@ def exclusive(lock_path: Path, *, what: str, timeout: float) -> Iterator[None]:
     A lock whose holder is dead, but which a child that it forked still keeps, is taken over: the
     block runs without it. So the block must be safe, if wasteful, to run twice at a time.
 
-    Raises LockTimeoutError, which names the holder, after `timeout` seconds.
+    Raises LockTimeoutError, which names the holder, after `timeout` seconds; CacheFolderError where
+    there can be no lock.
     """
     lock = FileLock(lock_path)
     taken = _acquire(lock, lock_path, what=what, timeout=timeout)
-    if taken:
-        _write_note(lock_path)
     try:
+        if taken:
+            _write_note(lock_path)
         yield
     finally:
         if taken:
@@ -112,6 +113,8 @@ def _acquire(lock: FileLock, lock_path: Path, *, what: str, timeout: float) -> b
                 raise LockTimeoutError(
                     f"waited {timeout:.0f} s for {what}, locked by {holder or 'an unknown process'}"
                 ) from None
+        except OSError as error:
+            raise CacheFolderError(f"cannot lock {lock_path}: {error.strerror}") from error
         else:
             return True
 
