@@ -20,6 +20,13 @@
 #include "gemm_problem.cuh"
 #include "gemm_tile.cuh"
 
+// A tile of the result: which batch it belongs to, and its first row and column.
+struct TilePosition {
+  int64_t batch[MAX_BATCH_RANK];
+  int64_t row;
+  int64_t column;
+};
+
 template <class Config, class Problem>
 struct GemmTile {
   using T = typename Problem::Factor;
@@ -37,7 +44,8 @@ struct GemmTile {
   using RhsCopy = TileCopy<T, Config::RHS, BLOCK_K, BLOCK_N, THREADS>;
   static constexpr int SUMS = PROMOTE_K > 0 ? THREADS * THREAD_M * THREAD_N : 0;
   static constexpr int SHARED_BYTES =
-      (STAGES * (LhsCopy::ELEMENTS + RhsCopy::ELEMENTS) + SUMS) * static_cast<int>(sizeof(S));
+      (STAGES * (LhsCopy::ELEMENTS + RhsCopy::ELEMENTS) + SUMS) * static_cast<int>(sizeof(S)) +
+      static_cast<int>(sizeof(TilePosition));
 
   static_assert(BLOCK_M % WARP_M == 0, "warps of 4 THREAD_M rows tile BLOCK_M");
   static_assert(BLOCK_N % WARP_N == 0, "warps of 8 THREAD_N columns tile BLOCK_N");
@@ -61,13 +69,6 @@ struct GemmTile {
     const int lane_n = threadIdx.x % LANES_N;
     return warp_n * WARP_N + (j / VECTOR * LANES_N + lane_n) * VECTOR + j % VECTOR;
   }
-};
-
-// A tile of the result: which batch it belongs to, and its first row and column.
-struct TilePosition {
-  int64_t batch[MAX_BATCH_RANK];
-  int64_t row;
-  int64_t column;
 };
 
 // Tiles are numbered down columns of GROUP tiles, then along N, then down M: the blocks that run at
@@ -139,9 +140,8 @@ class PromotedSums {
       : own_(shared + threadIdx.x * VECTOR) {}
 
   // Moves the running sums here and starts them again from zero.
-  __device__ __forceinline__ void promote(Sums& sums) {
-    if (any_) add_to(sums);
-    any_ = true;
+  __device__ __forceinline__ void promote(Sums& sums, bool first) {
+    if (!first) add_to(sums);
 #pragma unroll
     for (int i = 0; i < Tile::THREAD_M; ++i) {
 #pragma unroll
@@ -157,15 +157,7 @@ class PromotedSums {
     }
   }
 
-  // Adds what was moved here, if anything, to the running sums.
-  __device__ __forceinline__ void finish(Sums& sums) const {
-    if (any_) add_to(sums);
-  }
-
- private:
-  __device__ __forceinline__ S* address(int i, int j) const {
-    return own_ + (i * Tile::THREAD_N + j) * Tile::THREADS;
-  }
+  // Adds what was moved here to the running sums.
   __device__ __forceinline__ void add_to(Sums& sums) const {
 #pragma unroll
     for (int i = 0; i < Tile::THREAD_M; ++i) {
@@ -178,8 +170,12 @@ class PromotedSums {
     }
   }
 
+ private:
+  __device__ __forceinline__ S* address(int i, int j) const {
+    return own_ + (i * Tile::THREAD_N + j) * Tile::THREADS;
+  }
+
   S* own_;
-  bool any_ = false;
 };
 
 // The body of a kernel of THREADS threads and SHARED_BYTES of dynamic shared memory.
@@ -194,9 +190,12 @@ __device__ __forceinline__ void gemm_simt(const Problem& problem) {
   extern __shared__ __align__(16) unsigned char shared[];
   S* const lhs_stages = reinterpret_cast<S*>(shared);
   S* const rhs_stages = lhs_stages + STAGES * Tile::LhsCopy::ELEMENTS;
-  S* const promoted = rhs_stages + STAGES * Tile::RhsCopy::ELEMENTS;
+  S* const second_sums = rhs_stages + STAGES * Tile::RhsCopy::ELEMENTS;
+  // Registers are for the sums: the epilogue finds the position here.
+  TilePosition* const position = reinterpret_cast<TilePosition*>(second_sums + Tile::SUMS);
 
   const TilePosition at = locate_tile<Tile>(problem, problem.first_tile + blockIdx.x);
+  if (threadIdx.x == 0) *position = at;
   const MatrixOperand& lhs = problem.lhs();
   const MatrixOperand& rhs = problem.rhs();
   typename Tile::LhsCopy lhs_copy(batch_base<const T>(lhs, at.batch, problem.batch_rank),
@@ -204,45 +203,42 @@ __device__ __forceinline__ void gemm_simt(const Problem& problem) {
   typename Tile::RhsCopy rhs_copy(batch_base<const T>(rhs, at.batch, problem.batch_rank),
                                   rhs.column_stride, rhs.row_stride, at.column, problem.n);
 
-  int64_t uncopied_k = problem.k;
-  int copy_stage = 0;
+  const int steps = static_cast<int>((problem.k + BLOCK_K - 1) / BLOCK_K);
   // One group is committed for each step, also past the end, so that waiting can count groups.
-  const auto copy_next = [&] {
-    if (uncopied_k > 0) {
-      const int valid_k = uncopied_k < BLOCK_K ? static_cast<int>(uncopied_k) : BLOCK_K;
-      lhs_copy.copy_next(lhs_stages + copy_stage * Tile::LhsCopy::ELEMENTS, valid_k);
-      rhs_copy.copy_next(rhs_stages + copy_stage * Tile::RhsCopy::ELEMENTS, valid_k);
-      uncopied_k -= BLOCK_K;
-      copy_stage = copy_stage + 1 == STAGES ? 0 : copy_stage + 1;
+  const auto copy_step = [&](int step, int stage) {
+    if (step < steps) {
+      const int64_t left = problem.k - static_cast<int64_t>(step) * BLOCK_K;
+      const int valid_k = left < BLOCK_K ? static_cast<int>(left) : BLOCK_K;
+      lhs_copy.copy_next(lhs_stages + stage * Tile::LhsCopy::ELEMENTS, valid_k);
+      rhs_copy.copy_next(rhs_stages + stage * Tile::RhsCopy::ELEMENTS, valid_k);
     }
     commit_copies();
   };
 
   S sums[Tile::THREAD_M][Tile::THREAD_N] = {};
-  PromotedSums<Tile> promoted_sums(promoted);
-  int unpromoted_k = 0;
-  int stage = 0;
+  PromotedSums<Tile> promoted(second_sums);
 #pragma unroll
-  for (int s = 0; s < STAGES - 1; ++s) copy_next();
-  for (int64_t k = 0; k < problem.k; k += BLOCK_K) {
+  for (int s = 0; s < STAGES - 1; ++s) copy_step(s, s);
+  int stage = 0;
+  for (int step = 0; step < steps; ++step) {
     wait_copies<STAGES - 2>();
     // This step's copies of every thread are visible, and the stage that is filled next is free.
     __syncthreads();
-    copy_next();
+    copy_step(step + STAGES - 1, stage == 0 ? STAGES - 1 : stage - 1);
     multiply_tile<Tile>(lhs_stages + stage * Tile::LhsCopy::ELEMENTS,
                         rhs_stages + stage * Tile::RhsCopy::ELEMENTS, sums);
     stage = stage + 1 == STAGES ? 0 : stage + 1;
     if constexpr (Tile::PROMOTE_K > 0) {
-      unpromoted_k += BLOCK_K;
-      if (unpromoted_k == Tile::PROMOTE_K) {
-        promoted_sums.promote(sums);
-        unpromoted_k = 0;
-      }
+      constexpr int INTERVAL = Tile::PROMOTE_K / BLOCK_K;
+      if ((step + 1) % INTERVAL == 0) promoted.promote(sums, step + 1 == INTERVAL);
     }
   }
-  promoted_sums.finish(sums);
+  if constexpr (Tile::PROMOTE_K > 0) {
+    if (problem.k > Tile::PROMOTE_K - BLOCK_K) promoted.add_to(sums);
+  }
+  __syncthreads();  // K = 0 came here without one: the position must be visible
 
-  const GemmEpilogue epilogue(problem, at.batch);
+  const GemmEpilogue epilogue(problem, position->batch);
 #pragma unroll
   for (int i = 0; i < Tile::THREAD_M; ++i) {
 #pragma unroll
@@ -250,7 +246,7 @@ __device__ __forceinline__ void gemm_simt(const Problem& problem) {
       Vector<S, Problem::COLUMN_VECTOR> run;
 #pragma unroll
       for (int v = 0; v < Problem::COLUMN_VECTOR; ++v) run.element[v] = sums[i][j + v];
-      epilogue.apply(run, at.row + Tile::row(i), at.column + Tile::column(j));
+      epilogue.apply(run, position->row + Tile::row(i), position->column + Tile::column(j));
     }
   }
 }

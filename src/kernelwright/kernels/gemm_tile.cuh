@@ -44,13 +44,14 @@ class TileCopy {
       constexpr int CHUNKS = BLOCK_MN / ACCESS;
       static_assert(THREADS % CHUNKS == 0, "whole rows of 16-byte chunks for each pass of a block");
       constexpr int PASS_K = THREADS / CHUNKS;
-      static_assert(BLOCK_K % PASS_K == 0, "passes of a block tile BLOCK_K");
       const int mn = thread % CHUNKS * ACCESS;
       const T* source = next_ + min(mn, last_);
 #pragma unroll
-      for (int pass = 0; pass < BLOCK_K / PASS_K; ++pass) {
+      for (int pass = 0; pass * PASS_K < BLOCK_K; ++pass) {
         const int k = thread / CHUNKS + pass * PASS_K;
-        move(shared + k * PITCH + mn, source + k * k_stride_, k < valid_k);
+        if (BLOCK_K % PASS_K == 0 || k < BLOCK_K) {
+          move(shared + k * PITCH + mn, source + k * k_stride_, k < valid_k);
+        }
       }
     } else if constexpr (MAJOR == Major::K) {
       // Eight lanes read 8 neighbours along K (32 bytes of float, a memory sector) of one row.
