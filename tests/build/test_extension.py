@@ -12,6 +12,7 @@ from torch.utils.cpp_extension import load_inline
 
 from kernelwright.build.extension import (
     build_error,
+    cubins_of,
     cuda_source_of,
     is_built,
     prepare_extension_folder,
@@ -177,8 +178,17 @@ def test_cuda_source_of(tmp_path: Path) -> None:
     assert cuda_source_of(stranger) is None
 
 
-def test_waiting_for_a_lock_does_not_scan_without_reason(cache: Path, tmp_path: Path) -> None:
-    """Preparing costs next to nothing where there is no lock file: children start often."""
+def test_cubins_of(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    candidate = _candidate(tmp_path, "1")
+    if find_nvcc() is not None:
+        ((kernel,),) = (report.kernels for report in cubins_of(candidate))
+        assert kernel.name == "kernel"
+    monkeypatch.setenv("KERNELWRIGHT_NVCC", "/no/such/nvcc")
+    assert cubins_of(candidate) == ()
+
+
+def test_preparing_is_quick(cache: Path, tmp_path: Path) -> None:
+    """Children start often, and mostly find no lock file to look for the owner of."""
     candidate = _candidate(tmp_path, "1")
     prepare_extension_folder(candidate)
     started = time.monotonic()

@@ -16,7 +16,9 @@ from pathlib import Path
 
 from kernelwright import env
 from kernelwright.build.cache import content_key, extensions_folder, locked, write_log
+from kernelwright.build.cuda import compile_check
 from kernelwright.build.messages import Message, first_error, locate
+from kernelwright.build.ptxas import CubinReport
 from kernelwright.build.toolchain import cuda_home, find_ninja, find_nvcc
 from kernelwright.errors import CompileError, KernelwrightError, NoCompilerError
 
@@ -74,6 +76,17 @@ def cuda_source_of(candidate_path: Path) -> str | None:
             case ast.Assign(targets=[ast.Name(id="CUDA_SOURCE")], value=ast.Constant(str(text))):
                 return text
     return None
+
+
+def cubins_of(candidate_path: Path, arch: str = "sm_90a") -> tuple[CubinReport, ...]:
+    """What ptxas says of the kernels of a file of ours; empty without nvcc, or for a stranger's.
+
+    Raises CompileError if nvcc refuses the text.
+    """
+    source = cuda_source_of(candidate_path)
+    if source is None or find_nvcc() is None:
+        return ()
+    return (compile_check(source, arch),)
 
 
 def build_error(output: str, candidate_path: Path) -> KernelwrightError:

@@ -12,7 +12,7 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -46,11 +46,8 @@ def find_nvcc() -> Tool | None:
     named = env.NVCC.get()
     if named is not None:
         return _tool("nvcc", named, env.NVCC.name)
-    for origin, path in _nvcc_places():
-        tool = _tool("nvcc", path, origin)
-        if tool is not None and cuda_home(tool) is not None:
-            return tool
-    return None
+    tools = (_tool("nvcc", path, origin) for origin, path in _nvcc_places())
+    return next((tool for tool in tools if tool and cuda_home(tool)), None)
 
 
 def require_nvcc() -> Tool:
@@ -71,7 +68,7 @@ def cuda_home(nvcc: Tool) -> Path | None:
 
     None if its headers are missing: an nvcc that can compile nothing.
     """
-    for line in _output(nvcc.path, "--dryrun", "x.cu").splitlines():
+    for line in _output(nvcc.path, "--dryrun", "-x", "cu", "/dev/null").splitlines():
         # nvcc itself says where its home is, also through links and wrapper scripts.
         name, _, value = line.removeprefix("#$ ").partition("=")
         if name == "TOP":
@@ -86,12 +83,8 @@ def find_cxx() -> Tool | None:
         named = variable.get()
         if named is not None:
             return _tool(named.name, Path(shutil.which(named) or named), variable.name)
-    for name in ("g++", "clang++", "c++"):
-        path = shutil.which(name)
-        tool = _tool(name, Path(path), "PATH") if path else None
-        if tool is not None:
-            return tool
-    return None
+    tools = (_first(name, [("PATH", shutil.which(name))]) for name in ("g++", "clang++", "c++"))
+    return next((tool for tool in tools if tool), None)
 
 
 def require_cxx() -> Tool:
@@ -111,43 +104,17 @@ def require_cxx() -> Tool:
 
 def find_ninja() -> Tool | None:
     """ninja, which load_inline runs: on PATH, or beside Python, where pip puts it."""
-    places = (
-        ("PATH", shutil.which("ninja")),
-        ("Python", str(Path(sys.executable).parent / "ninja")),
-    )
-    for origin, path in places:
-        tool = _tool("ninja", Path(path), origin) if path else None
-        if tool is not None:
-            return tool
-    return None
-
-
-def require_ninja() -> Tool:
-    """ninja; raises NoCompilerError if there is none."""
-    tool = find_ninja()
-    if tool is None:
-        raise NoCompilerError(
-            "no ninja, which PyTorch builds extensions with",
-            next_step="Install it: pip install ninja.",
-        )
-    return tool
+    beside_python = Path(sys.executable).parent / "ninja"
+    return _first("ninja", [("PATH", shutil.which("ninja")), ("Python", beside_python)])
 
 
 def find_compute_sanitizer() -> Tool | None:
     """NVIDIA's memory and race checker, on PATH or in the folder of nvcc's install."""
     nvcc = find_nvcc()
     home = cuda_home(nvcc) if nvcc else None
-    places = [("PATH", shutil.which("compute-sanitizer"))]
-    if home is not None:
-        places += [("CUDA", str(home / folder / "compute-sanitizer")) for folder in _SANITIZER_IN]
-    for origin, path in places:
-        tool = _tool("compute-sanitizer", Path(path), origin) if path else None
-        if tool is not None:
-            return tool
-    return None
-
-
-_SANITIZER_IN = ("bin", "compute-sanitizer")
+    folders = [home / "bin", home / "compute-sanitizer"] if home else []
+    places = [("CUDA", folder / "compute-sanitizer") for folder in folders]
+    return _first("compute-sanitizer", [("PATH", shutil.which("compute-sanitizer")), *places])
 
 
 def _nvcc_places() -> Iterator[tuple[str, Path]]:
@@ -163,6 +130,12 @@ def _nvcc_places() -> Iterator[tuple[str, Path]]:
     for folder in wheels.submodule_search_locations or () if wheels else ():
         for path in sorted(Path(folder).glob("*/bin/nvcc"), reverse=True):
             yield "pip", path
+
+
+def _first(name: str, places: Iterable[tuple[str, str | Path | None]]) -> Tool | None:
+    """The first of the places that has the tool; None stands for a place that has nothing."""
+    tools = (_tool(name, Path(path), origin) for origin, path in places if path is not None)
+    return next((tool for tool in tools if tool), None)
 
 
 def _tool(name: str, path: Path, origin: str) -> Tool | None:
