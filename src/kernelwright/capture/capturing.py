@@ -1,0 +1,108 @@
+"""A module to a Graph: as dynamic as can be first, then step by step less so."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import Dim
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from kernelwright.capture.builder import RESERVED
+from kernelwright.capture.convert import convert
+from kernelwright.capture.errors import CaptureError, ScalarNeededError, UnsupportedValueError
+from kernelwright.capture.exporting import Arguments, bind, trace
+from kernelwright.capture.sources import innermost_line
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.spec import check
+from kernelwright.problem.execution import instantiate_fake
+from kernelwright.problem.record import Problem
+
+
+def capture(problem: Problem) -> Graph:
+    """The graph of a problem's module, in the mode that its constructor leaves it in.
+
+    Nothing is computed: tensors are fake, except where the file needs real ones, which a note of
+    the graph says. Raises what `instantiate` raises for mistakes in the file, CaptureError for a
+    module that torch.export does not take, UnsupportedValueError for values that graphs have no
+    word for; each with the line of the file.
+    """
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    instance = instantiate_fake(problem, mode)
+    return capture_module(
+        instance.module,
+        instance.inputs,
+        name=problem.name,
+        path=problem.path,
+        notes=instance.notes,
+    )
+
+
+def capture_module(
+    module: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    path: Path | None = None,
+    notes: tuple[str, ...] = (),
+) -> Graph:
+    """The graph of `module(*args, **kwargs)`, in the mode that the module is in.
+
+    Sizes of tensors and numbers stay open where the module allows: sizes in `Graph.symbols`,
+    floats and ints as scalar inputs. What the trace holds fast is in `Graph.guards`, and why, in
+    `Graph.notes`. `path` is the user's file; without it, lines are those outside of PyTorch.
+
+    Raises as `capture` does.
+    """
+    arguments = bind(module, args, kwargs or {}, RESERVED)
+    failure: Exception | None = None
+    for dims, constants in _attempts(arguments):
+        try:
+            exported = trace(
+                module,
+                arguments.with_constants(constants),
+                name=name or type(module).__name__,
+                path=path,
+                dims=dims,
+                notes=(*notes, *_explain(dims, constants, failure)),
+            )
+        except Exception as error:  # torch.export raises errors of every kind
+            failure = error
+            continue
+        try:
+            return check(convert(exported))
+        except (ScalarNeededError, UnsupportedValueError) as error:
+            failure = error
+    if isinstance(failure, UnsupportedValueError):
+        raise failure
+    assert failure is not None
+    text = str(failure).strip().partition("\n")[0]
+    raise CaptureError(
+        f"torch.export does not take the module: {type(failure).__name__}: {text}",
+        location=innermost_line(failure, path),
+    ) from failure
+
+
+def _attempts(arguments: Arguments) -> Iterator[tuple[Any, frozenset[str]]]:
+    """What to ask of sizes, and which numbers to hold fast: nothing, then one, then everything."""
+    numbers = [leaf.name for leaf in arguments.leaves if leaf.is_scalar]
+    choices = [frozenset[str]()]
+    if len(numbers) > 1:
+        choices += [frozenset({number}) for number in numbers]
+    if numbers:
+        choices.append(frozenset(numbers))
+    for dims in (Dim.AUTO, None):
+        for constants in choices:
+            yield dims, constants
+
+
+def _explain(dims: Any, constants: frozenset[str], failure: Exception | None) -> Iterator[str]:
+    """What an attempt after a failed one gives up, and why."""
+    if failure is not None:
+        reason = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
+        if dims is None:
+            yield f"sizes are those of the capture ({reason})"
+        if constants:
+            yield f"the value of {', '.join(sorted(constants))} is that of the capture ({reason})"

@@ -1,0 +1,22 @@
+"""Why a module cannot become a Graph."""
+
+from kernelwright.errors import UnsupportedError
+
+
+class CaptureError(UnsupportedError):
+    """PyTorch cannot trace the module: its control flow depends on the numbers in a tensor."""
+
+    next_step = (
+        "Make the line named independent of tensor values, for example with torch.where; "
+        "`torch.export.export(model, inputs, strict=False)` shows the same error."
+    )
+
+
+class UnsupportedValueError(UnsupportedError):
+    """`forward` takes, makes or returns something that a Graph has no word for."""
+
+    next_step = "Pass and return tensors, numbers, and lists, tuples or dicts of them."
+
+
+class ScalarNeededError(Exception):
+    """Internal: a call-time number is needed as a Python number; capture again with its value."""

@@ -1,0 +1,105 @@
+"""Sizes: from PyTorch's symbolic integers to `Dim`s over symbols that a call can look up."""
+
+from collections.abc import Mapping
+
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv
+from torch.utils._sympy.printers import PythonPrinter
+
+from kernelwright.capture.errors import UnsupportedValueError
+from kernelwright.ir.graph import Guard, Symbol
+from kernelwright.ir.types import Dim
+
+
+class Sizes:
+    """The symbols of one capture: declared by its inputs, then used to spell every size."""
+
+    def __init__(self, reserved: set[str]) -> None:
+        self.symbols: list[Symbol] = []
+        self.guards: list[Guard] = []
+        self._reserved = reserved
+        self._hints: dict[sympy.Symbol, int] = {}
+        self._known: dict[sympy.Expr, sympy.Expr] = {}
+
+    def declare(self, size: object, hint: int, source: str, dim: int | None) -> None:
+        """Note that `size` can be read from dimension `dim` of the input node `source`.
+
+        `source` itself is the size when `dim` is None; `hint` is its value at capture. Sizes that
+        are static, or are known from another input already, declare nothing.
+        """
+        if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+            if size.node.expr not in self._known:
+                self._known[size.node.expr] = self._new_symbol(hint, source, dim)
+
+    def declare_derived(self, size: object, hint: int, source: str, dim: int | None) -> None:
+        """The same for a size such as `2*s + 1` whose `s` no input has: `s` is solved for.
+
+        Call it after every input was declared; a guard keeps the division exact.
+        """
+        if not isinstance(size, torch.SymInt):
+            return
+        expr = size.node.expr
+        unknown = [symbol for symbol in expr.free_symbols if symbol not in self._known]
+        if not unknown:
+            return
+        (symbol, *others) = unknown
+        factor, offset = expr.coeff(symbol, 1), expr.coeff(symbol, 0)
+        if others or expr != factor * symbol + offset or not factor.is_Integer:
+            raise UnsupportedValueError(f"the size {expr} of argument {source} cannot be solved")
+        whole = self._new_symbol(hint, source, dim)
+        rest = whole - offset.xreplace(self._known)
+        self._known[expr] = whole
+        self._known[symbol] = FloorDiv(rest, factor)
+        self.guards.append(
+            Guard(
+                condition=f"({PythonPrinter().doprint(rest)}) % {factor} == 0",
+                message=f"size {dim} of {source} must be {expr} for a whole number {symbol}",
+            )
+        )
+
+    def dim(self, size: object) -> Dim:
+        """The `Dim` of an int or a SymInt."""
+        if isinstance(size, int):
+            return Dim.static(size)
+        if not isinstance(size, torch.SymInt):
+            raise UnsupportedValueError(f"{size!r} is no size")
+        expr = self.resolve(size.node.expr)
+        return Dim(self.text(expr), self.hint(expr))
+
+    def hint(self, expr: sympy.Expr) -> int:
+        """The value at capture of an expression over the symbols declared here."""
+        return int(expr.xreplace(self._hints))
+
+    def knows(self, expr: sympy.Expr) -> bool:
+        """True if all symbols of the expression can be read from a call's arguments."""
+        return expr.free_symbols <= self._known.keys()
+
+    def resolve(self, expr: sympy.Expr) -> sympy.Expr:
+        """PyTorch's expression over the symbols declared here."""
+        if expr in self._known:
+            return self._known[expr]
+        unknown = [s for s in expr.free_symbols if s not in self._known]
+        if unknown:
+            raise UnsupportedValueError(
+                f"the size {expr} depends on the numbers in a tensor",
+                next_step="Keep operators such as nonzero or unique out of `forward`.",
+            )
+        return expr.subs(self._whole()).xreplace(self._known)
+
+    def text(self, expr: sympy.Expr) -> str:
+        """Python text of an expression over the symbols declared here."""
+        return str(PythonPrinter().doprint(expr))
+
+    def _whole(self) -> Mapping[sympy.Expr, sympy.Expr]:
+        return {expr: symbol for expr, symbol in self._known.items() if not expr.is_Symbol}
+
+    def _new_symbol(self, hint: int, source: str, dim: int | None) -> sympy.Symbol:
+        number = len(self.symbols)
+        while f"s{number}" in self._reserved:
+            number += 1
+        self._reserved.add(f"s{number}")
+        self.symbols.append(Symbol(name=f"s{number}", input=source, dim=dim))
+        symbol = sympy.Symbol(f"s{number}", integer=True, nonnegative=True)
+        self._hints[symbol] = hint
+        return symbol

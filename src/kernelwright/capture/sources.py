@@ -1,0 +1,43 @@
+"""Which line of the user's file a traced call comes from."""
+
+import traceback
+from pathlib import Path
+
+import torch
+from torch import fx
+
+_TORCH = str(Path(torch.__file__).parent)
+
+
+def source_of(node: fx.Node, path: Path | None) -> str | None:
+    """`file:line` of the innermost frame in the file at `path`, or else outside of PyTorch.
+
+    None where tracing kept no frame.
+    """
+    frames = _frames(node.meta.get("stack_trace") or "")
+    if path is not None:
+        lines = [line for file, line in frames if file == str(path)]
+        return f"{path.name}:{lines[-1]}" if lines else None
+    theirs = [
+        f"{Path(file).name}:{line}"
+        for file, line in frames
+        if not file.startswith((_TORCH, "torch/", "<"))
+    ]
+    return theirs[-1] if theirs else None
+
+
+def _frames(trace: str) -> list[tuple[str, str]]:
+    """File and line of each frame of a formatted traceback, outermost first."""
+    found = []
+    for text in trace.splitlines():
+        head, _, rest = text.strip().partition('", line ')
+        if head.startswith('File "') and rest:
+            found.append((head.removeprefix('File "'), rest.partition(",")[0]))
+    return found
+
+
+def innermost_line(error: BaseException, path: Path | None) -> str | None:
+    """`file:line` of the innermost frame of an exception in the file at `path`; None for none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if path is not None and frame.filename == str(path)]
+    return f"{path}:{lines[-1]}" if lines else None
