@@ -78,28 +78,50 @@ struct MathFunction {
   int64_t which;
   __device__ T operator()(T x, T y) const {
     switch (which) {
-      case 0: return relu(x);
-      case 1: return sigmoid(x);
-      case 2: return silu(x);
-      case 3: return gelu(x);
-      case 4: return gelu_tanh(x);
-      case 5: return softplus(x, T(1.5), T(20));
-      case 6: return mish(x);
-      case 7: return hardswish(x);
-      case 8: return hardsigmoid(x);
-      case 9: return hardtanh(x, T(-0.5), T(2));
-      case 10: return leaky_relu(x, T(0.01));
-      case 11: return elu(x, T(1.5), T(1), T(1));
-      case 12: return softsign(x);
-      case 13: return log_sigmoid(x);
-      case 14: return clamp(x, T(-1), T(1));
-      case 15: return sign(x);
-      case 16: return floor_divide(x, y);
-      case 17: return floor_remainder(x, y);
-      case 18: return maximum(x, y);
-      case 19: return minimum(x, y);
-      case 20: return power(x, y);
-      default: return x;
+      case 0:
+        return relu(x);
+      case 1:
+        return sigmoid(x);
+      case 2:
+        return silu(x);
+      case 3:
+        return gelu(x);
+      case 4:
+        return gelu_tanh(x);
+      case 5:
+        return softplus(x, T(1.5), T(20));
+      case 6:
+        return mish(x);
+      case 7:
+        return hardswish(x);
+      case 8:
+        return hardsigmoid(x);
+      case 9:
+        return hardtanh(x, T(-0.5), T(2));
+      case 10:
+        return leaky_relu(x, T(0.01));
+      case 11:
+        return elu(x, T(1.5), T(1), T(1));
+      case 12:
+        return softsign(x);
+      case 13:
+        return log_sigmoid(x);
+      case 14:
+        return clamp(x, T(-1), T(1));
+      case 15:
+        return sign(x);
+      case 16:
+        return floor_divide(x, y);
+      case 17:
+        return floor_remainder(x, y);
+      case 18:
+        return maximum(x, y);
+      case 19:
+        return minimum(x, y);
+      case 20:
+        return power(x, y);
+      default:
+        return x;
     }
   }
 };
@@ -108,11 +130,16 @@ struct IntegerFunction {
   int64_t which;
   __device__ int64_t operator()(int64_t x, int64_t y) const {
     switch (which) {
-      case 0: return floor_divide(x, y);
-      case 1: return floor_remainder(x, y);
-      case 2: return power(x, y);
-      case 3: return absolute(x);
-      default: return clamp(x, -3, 3);
+      case 0:
+        return floor_divide(x, y);
+      case 1:
+        return floor_remainder(x, y);
+      case 2:
+        return power(x, y);
+      case 3:
+        return absolute(x);
+      default:
+        return clamp(x, -3, 3);
     }
   }
 };
@@ -147,29 +174,25 @@ cudaError_t run_gemm(const Problem& problem, cudaStream_t stream) {
 }
 
 template <Major L, Major R>
-using Tiles = std::tuple<GemmConfig<128, 128, 16, 8, 8, 2, 512, 2, L, R>,
-                         GemmConfig<128, 128, 8, 8, 8, 4, 512, 2, L, R>,
-                         GemmConfig<128, 128, 16, 8, 8, 3, 0, 2, L, R>,
-                         GemmConfig<128, 128, 32, 8, 8, 2, 0, 1, L, R>,
-                         GemmConfig<128, 256, 16, 8, 16, 3, 512, 1, L, R>,
-                         GemmConfig<256, 128, 16, 16, 8, 3, 512, 1, L, R>,
-                         GemmConfig<64, 64, 16, 4, 4, 3, 512, 4, L, R>,
-                         GemmConfig<64, 128, 16, 8, 8, 3, 512, 4, L, R>,
-                         GemmConfig<32, 32, 32, 4, 4, 4, 512, 4, L, R>>;
+using Tiles = std::tuple<
+    GemmConfig<128, 128, 16, 8, 8, 2, 512, 2, L, R>, GemmConfig<128, 128, 8, 8, 8, 4, 512, 2, L, R>,
+    GemmConfig<128, 128, 16, 8, 8, 3, 0, 2, L, R>, GemmConfig<128, 128, 32, 8, 8, 2, 0, 1, L, R>,
+    GemmConfig<128, 256, 16, 8, 16, 3, 512, 1, L, R>,
+    GemmConfig<256, 128, 16, 16, 8, 3, 512, 1, L, R>, GemmConfig<64, 64, 16, 4, 4, 3, 512, 4, L, R>,
+    GemmConfig<64, 128, 16, 8, 8, 3, 512, 4, L, R>, GemmConfig<32, 32, 32, 4, 4, 4, 512, 4, L, R>>;
 
 template <class Types, class Problem>
 cudaError_t pick_gemm(int64_t index, const Problem& problem, cudaStream_t stream) {
-  return pick<Types>(index, [&](auto config) {
-    return run_gemm<decltype(config), Problem>(problem, stream);
-  });
+  return pick<Types>(
+      index, [&](auto config) { return run_gemm<decltype(config), Problem>(problem, stream); });
 }
-
 
 // The layouts that the general kernels must handle, for types with few instances.
 template <class T, int TM, int TN, int PROMOTE>
-using SmallTiles = std::tuple<GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, 1, Major::NONE, Major::NONE>,
-                              GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, 1, Major::K, Major::MN>,
-                              GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, 1, Major::MN, Major::K>>;
+using SmallTiles =
+    std::tuple<GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, 1, Major::NONE, Major::NONE>,
+               GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, 1, Major::K, Major::MN>,
+               GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, 1, Major::MN, Major::K>>;
 
 template <class T, int PROMOTE>
 cudaError_t small_gemm(Arguments& args) {
@@ -180,6 +203,24 @@ cudaError_t small_gemm(Arguments& args) {
   using Problem = Gemm<T, T, Identity<compute_t<T>>>;
   return pick_gemm<SmallTiles<T, 4, 4, PROMOTE>>(index, Problem::describe({}, out, lhs, rhs),
                                                  args.stream());
+}
+
+// ---- The ceiling of multiply-adds ---------------------------------------------------------------
+
+template <class T>
+__global__ void __launch_bounds__(256) multiply_add_kernel(T* out, int64_t steps, T factor) {
+  constexpr int CHAINS = 16;
+  T chain[CHAINS];
+#pragma unroll
+  for (int c = 0; c < CHAINS; ++c) chain[c] = T(threadIdx.x + c);
+  for (int64_t step = 0; step < steps; ++step) {
+#pragma unroll
+    for (int c = 0; c < CHAINS; ++c) chain[c] = chain[c] * factor + T(0.25);
+  }
+  T sum = 0;
+#pragma unroll
+  for (int c = 0; c < CHAINS; ++c) sum += chain[c];
+  out[static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x] = sum;
 }
 
 }  // namespace
@@ -220,8 +261,8 @@ int multiply_other(const int64_t* words) {
   const Tensor b = args.tensor();
   return pick<std::tuple<__half, __nv_bfloat16, double, int64_t, bool>>(index, [&](auto type) {
     using T = decltype(type);
-    return run_pointwise<PointwiseTile<256, 16 / sizeof(T), 2>, T, T, T>(
-        Multiply<compute_t<T>>(), args.stream(), out, a, b);
+    return run_pointwise<PointwiseTile<256, 16 / sizeof(T), 2>, T, T, T>(Multiply<compute_t<T>>(),
+                                                                         args.stream(), out, a, b);
   });
 }
 
@@ -276,11 +317,16 @@ int gemm_float(const int64_t* words) {
   const auto problem = Gemm<float, float, Identity<float>>::describe({}, out, lhs, rhs);
   const cudaStream_t stream = args.stream();
   switch (layout) {
-    case 0: return pick_gemm<Tiles<Major::K, Major::MN>>(index, problem, stream);
-    case 1: return pick_gemm<Tiles<Major::K, Major::K>>(index, problem, stream);
-    case 2: return pick_gemm<Tiles<Major::MN, Major::MN>>(index, problem, stream);
-    case 3: return pick_gemm<Tiles<Major::MN, Major::K>>(index, problem, stream);
-    default: return pick_gemm<Tiles<Major::NONE, Major::NONE>>(index, problem, stream);
+    case 0:
+      return pick_gemm<Tiles<Major::K, Major::MN>>(index, problem, stream);
+    case 1:
+      return pick_gemm<Tiles<Major::K, Major::K>>(index, problem, stream);
+    case 2:
+      return pick_gemm<Tiles<Major::MN, Major::MN>>(index, problem, stream);
+    case 3:
+      return pick_gemm<Tiles<Major::MN, Major::K>>(index, problem, stream);
+    default:
+      return pick_gemm<Tiles<Major::NONE, Major::NONE>>(index, problem, stream);
   }
 }
 
@@ -297,6 +343,23 @@ int linear_relu_div(const int64_t* words) {
   using Variants = std::tuple<GemmConfig<128, 128, 16, 8, 8, 2, 512, 2, Major::K, Major::K>,
                               GemmConfig<64, 64, 16, 4, 4, 3, 512, 4, Major::NONE, Major::NONE>>;
   return pick_gemm<Variants>(index, problem, args.stream());
+}
+
+// out, bytes of an element, steps of 16 multiply-adds a thread.
+int multiply_add_rate(const int64_t* words) {
+  Arguments args(words);
+  const Tensor out = args.tensor();
+  const int64_t bytes = args.integer();
+  const int64_t steps = args.integer();
+  const unsigned blocks = static_cast<unsigned>(out.sizes[0] / 256);
+  if (bytes == 8) {
+    multiply_add_kernel<<<blocks, 256, 0, args.stream()>>>(static_cast<double*>(out.data), steps,
+                                                           0.5);
+  } else {
+    multiply_add_kernel<<<blocks, 256, 0, args.stream()>>>(static_cast<float*>(out.data), steps,
+                                                           0.5f);
+  }
+  return cudaGetLastError();
 }
 
 int gemm_double(const int64_t* words) {
