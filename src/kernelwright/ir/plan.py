@@ -13,13 +13,13 @@ class PointwiseConfig:
 
     threads: int
     """Threads of a block."""
-    vector_bytes: int
-    """Widest access of one thread to the widest operand, in bytes: 4, 8 or 16."""
+    width: int
+    """Neighbouring elements that one access moves."""
     unroll: int
     """Vectors that each thread has in flight."""
 
     def __str__(self) -> str:
-        return f"{self.threads} threads, {self.unroll} x {self.vector_bytes}-byte accesses each"
+        return f"{self.threads} threads, {self.unroll} accesses of {self.width} elements each"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,10 @@ class GemmConfig:
     thread_n: int
     stages: int
     """Shared-memory buffers along K."""
+    promote_k: int = 256
+    """Products summed in one register before they join the second sum."""
+    min_tiles: int = 0
+    """With fewer tiles than this the launcher takes the small variant."""
 
     @property
     def threads(self) -> int:

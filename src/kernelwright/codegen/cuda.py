@@ -1,0 +1,150 @@
+"""The CUDA text of a plan: library code in use, then one section for each kernel."""
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from kernelwright import kernels
+from kernelwright.codegen.functor import Functor, Member, functor, operand_name
+from kernelwright.codegen.spelling import COMPUTED, HEADERS, STORED
+from kernelwright.ir.plan import GemmConfig, Kernel, Plan, PointwiseConfig
+from kernelwright.ir.types import DType, ScalarType, TensorType
+from kernelwright.schedule.cost import cost_of_kernel
+from kernelwright.schedule.roles import Roles, roles
+
+_FAMILY_SOURCES = {"pointwise": "pointwise.cuh", "gemm": "gemm_simt.cuh"}
+
+TEMPLATES = Environment(
+    loader=PackageLoader("kernelwright.codegen", "templates"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,
+)
+
+
+def cuda_source(plan: Plan) -> str:
+    """Everything that nvcc compiles: no torch header, entry points `launch_<kernel>`."""
+    functors = [functor(kernel, tiles(kernel)) for kernel in plan.kernels]
+    files = [_FAMILY_SOURCES[kernel.family] for kernel in plan.kernels]
+    files += ["math.cuh"] * any(item.uses_math for item in functors)
+    files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
+    files = ["launch.cuh", *dict.fromkeys(files)]
+    sections = [_section(kernel, item) for kernel, item in zip(plan.kernels, functors, strict=True)]
+    return TEMPLATES.get_template("kernels.cu.jinja").render(
+        headers=kernels.headers(*files), library=kernels.body(*files), sections=sections
+    )
+
+
+def tiles(kernel: Kernel) -> int:
+    """How many of the kernel's inputs are read as tiles by the anchor."""
+    return 2 if kernel.anchor is not None else 0
+
+
+def _dtypes(plan: Plan) -> set[DType]:
+    types = [kind for kernel in plan.kernels for kind in (*kernel.inputs, kernel.output)]
+    return {kind.dtype for kind in types if isinstance(kind, TensorType)}
+
+
+def _section(kernel: Kernel, item: Functor) -> str:
+    cost = cost_of_kernel(kernel)
+    return TEMPLATES.get_template(f"{kernel.family}.cu.jinja").render(
+        name=kernel.name,
+        functor=item,
+        operators=", ".join(kernel.operators),
+        megabytes=f"{cost.bytes / 1e6:,.1f}",
+        gigaflops=f"{cost.flops / 1e9:,.3f}",
+        config=kernel.config,
+        shapes=", ".join(str(kind) for kind in kernel.inputs) + f" -> {kernel.output}",
+        types=_types(kernel),
+        arguments=_arguments(kernel, item),
+        tensors=_tensor_names(kernel),
+        **_family_fields(kernel),
+    )
+
+
+def _types(kernel: Kernel) -> str:
+    """Stored types of the result and of the tensors read element by element."""
+    read = [kind.dtype for kind in kernel.inputs[tiles(kernel) :] if isinstance(kind, TensorType)]
+    return ", ".join(STORED[dtype] for dtype in (kernel.output.dtype, *read))
+
+
+def _tensor_names(kernel: Kernel) -> list[str]:
+    names = ["lhs", "rhs"] if kernel.anchor is not None else []
+    first = tiles(kernel)
+    names += [
+        operand_name(index, first)
+        for index, kind in enumerate(kernel.inputs)
+        if index >= first and isinstance(kind, TensorType)
+    ]
+    return names
+
+
+def _arguments(kernel: Kernel, item: Functor) -> list[str]:
+    """Statements that read the launch words in order: inputs, then sizes used as numbers."""
+    tensors = iter(_tensor_names(kernel))
+    lines = []
+    for index, kind in enumerate(kernel.inputs):
+        if isinstance(kind, ScalarType):
+            wanted = [member for member in item.members if member.source == index]
+            lines += _read_scalar(index, wanted)
+        else:
+            lines.append(f"const Tensor {next(tensors)} = arguments.tensor();")
+    for member in item.members:
+        if not isinstance(member.source, int):
+            lines.append(_read(member, f"arguments.{member.reader}()"))
+    return lines
+
+
+def _read_scalar(index: int, members: list[Member]) -> list[str]:
+    if len(members) == 1:
+        return [_read(members[0], f"arguments.{members[0].reader}()")]
+    word = f"word{index}"
+    reader = members[0].reader if members else "integer"
+    return [
+        f"const auto {word} = arguments.{reader}();",
+        *(_read(member, word) for member in members),
+    ]
+
+
+def _read(member: Member, value: str) -> str:
+    return f"const {member.type} {member.name} = static_cast<{member.type}>({value});"
+
+
+def _family_fields(kernel: Kernel) -> dict[str, object]:
+    """What the family's template needs besides the common fields."""
+    match kernel.config:
+        case PointwiseConfig():
+            return {}
+        case GemmConfig() as config:
+            assert kernel.anchor is not None
+            found = roles(kernel.anchor)
+            assert isinstance(found, Roles)
+            factor = kernel.inputs[0]
+            assert isinstance(factor, TensorType)
+            return {
+                "factor": STORED[factor.dtype],
+                "lhs_major": _major(found.left, found.m, found.k),
+                "rhs_major": _major(found.right, found.n, found.k),
+                "small": _small(config),
+                "computed": COMPUTED[factor.dtype],
+            }
+
+
+def _major(letters: str, own: str, summed: str) -> str:
+    """How a contiguous operand of these letters lies, in the terms of gemm_tile.cuh."""
+    if letters[-1] == summed:
+        return "K"
+    return "MN" if letters[-1] == own else "NONE"
+
+
+def _small(config: GemmConfig) -> GemmConfig:
+    """The tile for products that would leave multiprocessors idle, and for general strides."""
+    return GemmConfig(
+        block_m=32,
+        block_n=64,
+        block_k=16,
+        thread_m=4,
+        thread_n=4,
+        stages=3,
+        promote_k=config.promote_k,
+    )

@@ -1,0 +1,235 @@
+"""Grouping: a kernel is an anchor or none, and every pointwise node that can join it."""
+
+from dataclasses import dataclass, replace
+
+from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform, walk
+from kernelwright.ir.graph import (
+    Contract,
+    DiagEmbed,
+    Flip,
+    Graph,
+    Node,
+    Opaque,
+    Parameter,
+    Pointwise,
+    Project,
+    View,
+)
+from kernelwright.ir.plan import Einsum, Kernel, Launch, Plan, Reinterpret, Step, Take, TorchCall
+from kernelwright.machine import Machine
+from kernelwright.schedule.configs import best_config
+from kernelwright.schedule.legality import Library, why_not
+from kernelwright.schedule.naming import kernel_name, merge_operators
+
+_CHEAP = 4
+"""Operations that are worth recomputing for each element instead of a launch of their own."""
+_LONGEST_EXPRESSION = 96
+"""Operations, repetitions counted, above which a producer keeps a kernel of its own."""
+_LONGEST_EXPRESSION = 96
+"""Operations, repetitions counted, above which a producer keeps a kernel of its own."""
+
+
+def schedule(graph: Graph, machine: Machine, library: Library = Library.WHERE_FASTER) -> Plan:
+    """The plan with the fewest modelled bytes that our families allow."""
+    reasons = {
+        node.name: why_not(node, graph, machine, library)
+        for node in graph.nodes
+        if isinstance(node.kind, Pointwise | Contract)
+    }
+    groups = _group(graph, {name for name, reason in reasons.items() if reason is None})
+    inside = {node.name for group in groups.values() for node in group.members}
+    kernels: list[Kernel] = []
+    steps: list[Step] = []
+    for node in graph.nodes:
+        if node.name in groups:
+            steps.append(_launch(groups[node.name], graph, kernels, machine))
+        elif node.name not in inside:
+            why = reasons.get(node.name) or "kernelwright has no kernel for it"
+            steps += _step(node, why)
+    return Plan(graph=graph, steps=tuple(steps))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Group:
+    """Nodes that become one kernel; `root` is the one whose value is written."""
+
+    root: Node
+    members: tuple[Node, ...]
+    """Root, absorbed pointwise nodes and anchor, users before what they use."""
+    anchor: Node | None
+
+
+def _group(graph: Graph, ours: set[str]) -> dict[str, _Group]:
+    """Groups by the name of their root, grown from the end of the graph backwards."""
+    users = graph.users()
+    fixed = set(graph.results) | _reads_mutable_buffer(graph)
+    groups: dict[str, _Group] = {}
+    taken: set[str] = set()
+    for position, root in reversed(list(enumerate(graph.nodes))):
+        if root.name not in ours or root.name in taken:
+            continue
+        producers = [
+            node
+            for node in reversed(graph.nodes[:position])
+            if node.name in ours and node.name not in fixed
+        ]
+        groups[root.name] = _grow(root, producers, users)
+        taken.update(node.name for node in groups[root.name].members)
+    return groups
+
+
+def _reads_mutable_buffer(graph: Graph) -> set[str]:
+    """Nodes that may not move later: they read a buffer that some call changes in place."""
+    mutated = {
+        path for node in graph.nodes if isinstance(node.kind, Opaque) for path in node.kind.mutates
+    }
+    buffers = {
+        node.name
+        for node in graph.nodes
+        if isinstance(node.kind, Parameter) and node.kind.path in mutated
+    }
+    return {node.name for node in graph.nodes if buffers & set(node.inputs)}
+
+
+def _grow(root: Node, producers: list[Node], users: dict[str, tuple[str, ...]]) -> _Group:
+    """Absorb every producer all of whose users are in the group and that is worth it."""
+    if isinstance(root.kind, Contract):
+        return _Group(root=root, members=(root,), anchor=root)
+    members = {root.name: root}
+    copies = {root.name: 1}
+    anchor: Node | None = None
+    for node in producers:
+        readers = users[node.name]
+        if not readers or any(name not in members or members[name] is anchor for name in readers):
+            continue
+        uses = sum(copies[name] * _occurrences(members[name], node) for name in readers)
+        if isinstance(node.kind, Contract):
+            # The tile of the product is the tile of the result: nothing may be broadcast.
+            if anchor is None and node.tensor.shape == root.tensor.shape:
+                anchor = members[node.name] = node
+        elif _is_worth_joining(node, root, uses):
+            members[node.name], copies[node.name] = node, uses
+    return _Group(root=root, members=tuple(members.values()), anchor=anchor)
+
+
+def _occurrences(reader: Node, source: Node) -> int:
+    assert isinstance(reader.kind, Pointwise)
+    positions = [i for i, name in enumerate(reader.inputs) if name == source.name]
+    return sum(
+        isinstance(part, Operand) and part.index in positions for part in walk(reader.kind.expr)
+    )
+
+
+def _is_worth_joining(node: Node, root: Node, uses: int) -> bool:
+    assert isinstance(node.kind, Pointwise)
+    cost = operations(node.kind.expr)
+    # Every mention is written out in the kernel's expression; a long one is not readable.
+    if uses * cost > _LONGEST_EXPRESSION:
+        return False
+    # Of the same size: its write and its read disappear. Smaller: it would be computed anew for
+    # every element it is broadcast to, which only cheap expressions are worth.
+    return node.tensor.numel_hint == root.tensor.numel_hint or cost <= _CHEAP
+
+
+def _inputs_and_expression(group: _Group, graph: Graph) -> tuple[list[Node], Expr]:
+    """What the kernel reads, the anchor's operands first, and what it computes per element."""
+    absorbed = {node.name: node for node in group.members}
+    inputs = [graph[name] for name in group.anchor.inputs] if group.anchor else []
+    # The anchor's operands are read as tiles, everything else element by element.
+    tiles = len(inputs)
+
+    def expand(node: Node) -> Expr:
+        if node is group.anchor:
+            return Accumulator(node.tensor.dtype)
+        assert isinstance(node.kind, Pointwise)
+        return transform(node.kind.expr, lambda leaf: place(node, leaf))
+
+    def place(node: Node, leaf: Expr) -> Expr:
+        if not isinstance(leaf, Operand):
+            return leaf
+        source = graph[node.inputs[leaf.index]]
+        if source.name in absorbed:
+            return expand(source)
+        if source not in inputs[tiles:]:
+            inputs.append(source)
+        return Operand(tiles + inputs[tiles:].index(source), leaf.dtype)
+
+    expression = expand(group.root)
+    return inputs, expression
+
+
+def _launch(group: _Group, graph: Graph, kernels: list[Kernel], machine: Machine) -> Launch:
+    inputs, expression = _inputs_and_expression(group, graph)
+    ordered = [node for node in graph.nodes if node in group.members]
+    operators = merge_operators(*(node.operators for node in ordered))
+    anchor = group.anchor.kind if group.anchor else None
+    assert anchor is None or isinstance(anchor, Contract)
+    kernel = Kernel(
+        name="",
+        anchor=anchor,
+        inputs=tuple(node.type for node in inputs),
+        epilogue=expression,
+        output=group.root.tensor,
+        operators=operators,
+        config=best_config(anchor, inputs, group.root, machine),
+        sources=tuple(dict.fromkeys(node.source for node in ordered if node.source)),
+    )
+    twin = next((other for other in kernels if _same_text(other, kernel)), None)
+    if twin is None:
+        name = kernel_name(operators, (other.name for other in kernels))
+        twin = replace(kernel, name=name)
+        kernels.append(twin)
+    return Launch(
+        result=group.root.name,
+        kernel=replace(kernel, name=twin.name, config=twin.config),
+        inputs=tuple(node.name for node in inputs),
+    )
+
+
+def _same_text(a: Kernel, b: Kernel) -> bool:
+    """Whether two kernels come out as the same CUDA text: everything but the sizes agrees."""
+
+    def signature(kernel: Kernel) -> object:
+        inputs = [
+            (type(kind).__name__, getattr(kind, "dtype", None), getattr(kind, "rank", None))
+            for kind in kernel.inputs
+        ]
+        output = (kernel.output.dtype, kernel.output.rank)
+        return (kernel.anchor, inputs, str(kernel.epilogue), output, kernel.operators)
+
+    return signature(a) == signature(b)
+
+
+def _step(node: Node, why: str) -> list[Step]:
+    """What happens to a node outside all kernels; leaves of the graph need no step."""
+    match node.kind:
+        case Project(index):
+            return [Take(result=node.name, input=node.inputs[0], index=index)]
+        case View(index_map) if not isinstance(index_map, DiagEmbed | Flip):
+            return [
+                Reinterpret(result=node.name, input=node.inputs[0], map=index_map, type=node.tensor)
+            ]
+        case Contract() if node.origin is None:
+            lhs, rhs = node.inputs
+            return [
+                Einsum(
+                    result=node.name,
+                    contract=node.kind,
+                    inputs=(lhs, rhs),
+                    type=node.tensor,
+                    why=why,
+                )
+            ]
+        case Opaque() | View() | Pointwise() | Contract():
+            assert node.origin is not None, f"{node.name} has neither a kernel nor a call"
+            return [
+                TorchCall(
+                    result=node.name,
+                    call=node.origin,
+                    type=node.type,
+                    why=why,
+                    mutates=node.kind.mutates if isinstance(node.kind, Opaque) else (),
+                    source=node.source,
+                )
+            ]
+    return []
