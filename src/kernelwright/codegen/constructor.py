@@ -33,9 +33,7 @@ def keep(source: str) -> Kept:
     """Take apart the text of a problem file (one that `load_problem` accepts)."""
     tree = ast.parse(source)
     definitions = {
-        node.name: node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }
     model = definitions["Model"]
     assert isinstance(model, ast.ClassDef)
@@ -47,9 +45,7 @@ def keep(source: str) -> Kept:
     constants = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     roots = [*methods, *model.bases, forward.args, *problem, *constants]
     needed = _reachable(roots, definitions)
-    helpers = [
-        node for name, node in definitions.items() if name in needed and node not in problem
-    ]
+    helpers = [node for name, node in definitions.items() if name in needed and node not in problem]
     return Kept(
         imports=tuple(_imports(tree, needed)),
         constants=tuple(_text(source, node) for node in constants),
@@ -66,7 +62,9 @@ def _constructor_methods(model: ast.ClassDef) -> Iterator[ast.FunctionDef]:
     methods = {node.name: node for node in model.body if isinstance(node, ast.FunctionDef)}
     wanted: list[str] = ["__init__"] if "__init__" in methods else []
     for name in wanted:
-        mentioned = (node.attr for node in ast.walk(methods[name]) if isinstance(node, ast.Attribute))
+        mentioned = (
+            node.attr for node in ast.walk(methods[name]) if isinstance(node, ast.Attribute)
+        )
         wanted += [m for m in mentioned if m in methods and m not in wanted and m != "forward"]
     return (node for name, node in methods.items() if name in wanted)
 

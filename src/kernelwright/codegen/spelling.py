@@ -40,7 +40,16 @@ class Spelling:
     """Another text for double, where the function's name differs."""
 
 
-_CALL, _UNARY, _PRODUCT, _SUM, _COMPARE, _EQUAL, _BIT_AND, _BIT_XOR = 100, 90, 80, 70, 60, 55, 50, 48
+_CALL, _UNARY, _PRODUCT, _SUM, _COMPARE, _EQUAL, _BIT_AND, _BIT_XOR = (
+    100,
+    90,
+    80,
+    70,
+    60,
+    55,
+    50,
+    48,
+)
 _BIT_OR, _AND, _OR, _SELECT = 46, 40, 38, 20
 
 
@@ -60,7 +69,9 @@ SPELLING: dict[str, Spelling] = {
     "mul": Spelling("{0} * {1}", _PRODUCT),
     "div": Spelling("{0} / {1}", _PRODUCT),
     "floor_div": _device("floor_divide", 2),
-    "trunc_div": Spelling("truncf({0} / {1})", _CALL, integer="{0} / {1}", double="trunc({0} / {1})"),
+    "trunc_div": Spelling(
+        "truncf({0} / {1})", _CALL, integer="{0} / {1}", double="trunc({0} / {1})"
+    ),
     "remainder": _device("floor_remainder", 2),
     "fmod": Spelling("fmodf({0}, {1})", _CALL, integer="{0} % {1}", double="fmod({0}, {1})"),
     "pow": _device("power", 2),

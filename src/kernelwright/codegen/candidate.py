@@ -1,0 +1,86 @@
+"""The emitted file."""
+
+import hashlib
+from dataclasses import dataclass
+
+from kernelwright.codegen.constructor import Kept, keep
+from kernelwright.codegen.cuda import TEMPLATES, cuda_source
+from kernelwright.codegen.docstring import docstring
+from kernelwright.codegen.python import TORCH_DTYPE, constant_path, forward_body
+from kernelwright.ir.graph import Constant, Node
+from kernelwright.ir.plan import Plan
+from kernelwright.problem import Problem
+from kernelwright.rewrite import Applied
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A file with `ModelNew`, ours: its text and what is in it."""
+
+    source: str
+    """The whole Python file."""
+    cuda_source: str
+    """The CUDA text inside, "" when everything is left to PyTorch."""
+    plan: Plan
+
+
+def emit(
+    problem: Problem, plan: Plan, applied: tuple[Applied, ...], measured: tuple[str, ...] = ()
+) -> Candidate:
+    """The file for `problem` as `plan` computes it; `measured`: lines of results to show in it."""
+    kept = keep(problem.source)
+    cuda = cuda_source(plan) if plan.kernels else ""
+    digest = hashlib.sha256(cuda.encode()).hexdigest()[:12]
+    source = TEMPLATES.get_template("script.py.jinja").render(
+        docstring=docstring(problem, plan, applied, measured),
+        kept=kept,
+        kernels=plan.kernels,
+        cuda_source=cuda,
+        library=f"kernelwright_{_identifier(problem.name)}_{digest}",
+        methods=_constructor(kept, plan),
+        forward=forward_body(plan),
+    )
+    return Candidate(source=_tidy(source), cuda_source=cuda, plan=plan)
+
+
+def _identifier(name: str) -> str:
+    return "".join(char if char.isalnum() else "_" for char in name)
+
+
+def _constructor(kept: Kept, plan: Plan) -> tuple[str, ...]:
+    """The user's methods; `__init__` first refuses other arguments and last adds constants."""
+    constants = [
+        node
+        for node in plan.graph.nodes
+        if isinstance(node.kind, Constant) and node.kind.path is None
+    ]
+    buffers = [f"        {_register(node)}" for node in constants]
+    methods = [
+        method + "".join(f"\n{line}" for line in buffers) if _is_init(method) else method
+        for method in kept.methods
+    ]
+    if buffers and not any(_is_init(method) for method in methods):
+        methods.insert(
+            0, "\n".join(["    def __init__(self):", "        super().__init__()", *buffers])
+        )
+    return tuple(methods)
+
+
+def _is_init(method: str) -> bool:
+    return method.lstrip().startswith("def __init__(")
+
+
+def _register(node: Node) -> str:
+    assert isinstance(node.kind, Constant)
+    shape = tuple(dim.hint for dim in node.tensor.shape)
+    values = f"torch.tensor({list(node.kind.values)!r}, dtype={TORCH_DTYPE[node.tensor.dtype]})"
+    buffer = f"{values}.reshape({shape!r})"
+    return f"self.register_buffer({constant_path(node)!r}, {buffer}, persistent=False)"
+
+
+def _tidy(source: str) -> str:
+    """Without trailing blanks, and never more than two empty lines in a row."""
+    text = "\n".join(line.rstrip() for line in source.splitlines()) + "\n"
+    while "\n\n\n\n" in text:
+        text = text.replace("\n\n\n\n", "\n\n\n")
+    return text

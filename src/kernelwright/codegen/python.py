@@ -1,0 +1,342 @@
+"""The body of the emitted `forward`: checks, launches and the calls left to PyTorch."""
+
+from collections.abc import Iterator
+
+from kernelwright.codegen.arrange import arranged_product
+from kernelwright.ir.expr import Size, walk
+from kernelwright.ir.graph import (
+    Argument,
+    Code,
+    Constant,
+    Diagonal,
+    Expand,
+    Graph,
+    Input,
+    Node,
+    Parameter,
+    Permute,
+    Record,
+    Ref,
+    Reshape,
+    Select,
+    Slice,
+    Squeeze,
+    Text,
+    Unsqueeze,
+    ViewMap,
+    refs,
+)
+from kernelwright.ir.plan import Einsum, Launch, Plan, Reinterpret, Step, Take, TorchCall
+from kernelwright.ir.types import DType, ScalarType, TensorType
+
+TORCH_DTYPE: dict[DType, str] = {
+    DType.F64: "torch.float64",
+    DType.F32: "torch.float32",
+    DType.F16: "torch.float16",
+    DType.BF16: "torch.bfloat16",
+    DType.I64: "torch.int64",
+    DType.I32: "torch.int32",
+    DType.I16: "torch.int16",
+    DType.I8: "torch.int8",
+    DType.U8: "torch.uint8",
+    DType.BOOL: "torch.bool",
+    DType.C64: "torch.complex64",
+    DType.C128: "torch.complex128",
+}
+
+
+def forward_body(plan: Plan) -> tuple[str, ...]:
+    """Statements of `forward`, without indentation of its own."""
+    writer = _Writer(plan)
+    checks = list(writer.checks())
+    work = list(writer.work())
+    if plan.left_to_pytorch:
+        # PyTorch would record a graph for a backward that the kernels do not have.
+        return (*checks, "with torch.no_grad():", *(f"    {line}" for line in work))
+    return (*checks, *work)
+
+
+def path_expression(path: str) -> str:
+    """`layers.0.weight` -> `self.layers[0].weight`."""
+    text = "self"
+    for part in path.split("."):
+        match part:
+            case _ if part.isdigit():
+                text += f"[{part}]"
+            case _ if part.isidentifier():
+                text += f".{part}"
+            case _:
+                text = f"getattr({text}, {part!r})"
+    return text
+
+
+class _Writer:
+    """Turns steps into lines; values that are one short expression are written in place."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._graph: Graph = plan.graph
+        self._text: dict[str, str] = {node.name: _leaf_text(node) for node in plan.graph.nodes}
+        self._uses = _count_uses(plan)
+
+    # --- Checks ------------------------------------------------------------------------------
+
+    def checks(self) -> Iterator[str]:
+        """Refuse bad input before anything runs, then name the symbolic sizes."""
+        if self._plan.kernels or self._mentions_device():
+            yield f"device = {self._device()}"
+        if self._plan.kernels:
+            yield from self._tensor_checks()
+        yield from self._sizes()
+        for guard in self._graph.guards:
+            yield f"if not ({guard.condition}):"
+            yield f"    raise ValueError({guard.message!r})"
+
+    def _tensor_checks(self) -> Iterator[str]:
+        launched = {name for step in self._plan.steps for name in _launch_inputs(step)}
+        for node in self._graph.nodes:
+            match node.kind, node.type:
+                case Input(argument), TensorType(dtype, _):
+                    shape = self._expected_shape(node)
+                    yield f"_expect({argument!r}, {argument}, {TORCH_DTYPE[dtype]}, {shape}, device)"
+                case Input(argument), ScalarType(dtype) if node.name in launched:
+                    kinds = "(int, float)" if dtype is DType.F64 else "int"
+                    yield f"if not isinstance({argument}, {kinds}):"
+                    message = f"{argument}: expected a Python number, got "
+                    yield f"    raise TypeError({message!r} + type({argument}).__name__)"
+                case Parameter(path), TensorType(dtype, shape):
+                    if self._reaches_launch(node.name, launched):
+                        sizes = _tuple(["None"] * len(shape))
+                        text = path_expression(path)
+                        yield f"_expect({path!r}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
+
+    def _reaches_launch(self, name: str, launched: set[str]) -> bool:
+        if name in launched:
+            return True
+        views = [step for step in self._plan.steps if isinstance(step, Reinterpret)]
+        return any(v.input == name and self._reaches_launch(v.result, launched) for v in views)
+
+    def _expected_shape(self, node: Node) -> str:
+        defined = {(s.input, s.dim) for s in self._graph.symbols}
+        known = {s.name for s in self._graph.symbols}
+        sizes = []
+        for position, dim in enumerate(node.tensor.shape):
+            if dim.is_static:
+                sizes.append(dim.text)
+            elif (node.name, position) in defined or dim.text not in known:
+                sizes.append("None")
+            else:
+                sizes.append(self._symbol(dim.text))
+        return _tuple(sizes)
+
+    def _symbol(self, name: str) -> str:
+        """Where the value of a symbol comes from, as an expression over the arguments."""
+        symbol = next(s for s in self._graph.symbols if s.name == name)
+        source = self._text[symbol.input]
+        return source if symbol.dim is None else f"{source}.shape[{symbol.dim}]"
+
+    def _sizes(self) -> Iterator[str]:
+        mentioned = " ".join(self._size_texts())
+        for symbol in self._graph.symbols:
+            if symbol.name in _words(mentioned):
+                yield f"{symbol.name} = {self._symbol(symbol.name)}"
+
+    def _size_texts(self) -> Iterator[str]:
+        """Every text in which the name of a symbolic size can occur."""
+        for guard in self._graph.guards:
+            yield guard.condition
+        for step in self._plan.steps:
+            yield from _step_size_texts(step)
+        yield str(self._graph.returns)
+
+    def _device(self) -> str:
+        tensors = [node for node in self._graph.inputs if isinstance(node.type, TensorType)]
+        leaves = [node for node in self._graph.nodes if isinstance(node.kind, Parameter)]
+        for node in (*tensors, *leaves):
+            return f"{self._text[node.name]}.device"
+        return 'torch.device("cuda")'
+
+    def _mentions_device(self) -> bool:
+        calls = [step.call for step in self._plan.steps if isinstance(step, TorchCall)]
+        return any("device" in _words(str(call)) for call in calls)
+
+    # --- Work --------------------------------------------------------------------------------
+
+    def work(self) -> Iterator[str]:
+        """The steps in order, the buffer updates, and the return."""
+        last_use = _last_uses(self._plan)
+        for position, step in enumerate(self._plan.steps):
+            yield from self._step(step)
+            dead = [name for name in last_use.get(position, ()) if self._text[name] == name]
+            if dead and position + 1 < len(self._plan.steps):
+                yield f"del {', '.join(dead)}"
+        for update in self._graph.updates:
+            yield f"{path_expression(update.path)}.copy_({self._text[update.value]})"
+        yield f"return {self._argument(self._graph.returns)}"
+
+    def _step(self, step: Step) -> Iterator[str]:
+        match step:
+            case Launch():
+                yield from self._launch(step)
+            case Reinterpret(result=result, input=source, map=index_map):
+                text = f"{self._text[source]}{self._view(index_map, step.type)}"
+                yield from self._name_or_inline(result, text)
+            case TorchCall(result=result, call=call):
+                arguments = [self._argument(arg) for arg in call.args]
+                arguments += [f"{key}={self._argument(arg)}" for key, arg in call.kwargs]
+                text = f"torch.ops.{call.target}({', '.join(arguments)})"
+                yield self._assign(result, text)
+            case Einsum(result=result, contract=contract, inputs=(lhs, rhs)):
+                operands = f"{self._text[lhs]}, {self._text[rhs]}"
+                yield self._assign(result, f'torch.einsum("{contract}", {operands})')
+            case Take(result=result, input=source, index=index):
+                yield from self._name_or_inline(result, f"{self._text[source]}[{index}]")
+
+    def _launch(self, step: Launch) -> Iterator[str]:
+        kernel = step.kernel
+        sizes = _tuple([dim.text for dim in kernel.output.shape])
+        dtype = TORCH_DTYPE[kernel.output.dtype]
+        yield f"{step.result} = torch.empty({sizes}, dtype={dtype}, device=device)"
+        operands = [self._operand(name) for name in step.inputs]
+        result = step.result
+        if kernel.anchor is not None:
+            result, left, right = arranged_product(kernel.anchor, result, operands[0], operands[1])
+            operands[:2] = [left, right]
+        sizes_used = [part.dim for part in walk(kernel.epilogue) if isinstance(part, Size)]
+        numbers = [dim.text for dim in dict.fromkeys(sizes_used) if not dim.is_static]
+        arguments = ", ".join([result, *operands, *numbers])
+        yield f'_launch("launch_{kernel.name}", {arguments})'
+
+    def _operand(self, name: str) -> str:
+        kind = self._graph[name].type
+        text = self._text[name]
+        return f"float({text})" if kind == ScalarType(DType.F64) else text
+
+    def _assign(self, result: str, text: str) -> str:
+        return f"{result} = {text}" if self._uses.get(result, 0) else text
+
+    def _name_or_inline(self, result: str, text: str) -> Iterator[str]:
+        if self._uses.get(result, 0) == 1 and len(text) < 60:
+            self._text[result] = text
+        else:
+            yield f"{result} = {text}"
+
+    def _view(self, index_map: ViewMap, kind: TensorType) -> str:
+        sizes = ", ".join(dim.text for dim in kind.shape)
+        match index_map:
+            case Permute((1, 0)):
+                return ".t()"
+            case Permute(dims):
+                return f".permute({', '.join(map(str, dims))})"
+            case Reshape():
+                return f".reshape({sizes})" if kind.shape else ".reshape(())"
+            case Expand():
+                return f".expand({sizes})" if kind.shape else ".expand(())"
+            case Unsqueeze(dim):
+                return f".unsqueeze({dim})"
+            case Squeeze(dims):
+                return "".join(f".squeeze({dim})" for dim in sorted(dims, reverse=True))
+            case Slice(dim, start, stop, step):
+                colons = ":, " * dim
+                return f"[{colons}{start}:{stop}{f':{step}' if step != 1 else ''}]"
+            case Select(dim, index):
+                return f".select({dim}, {index})"
+            case Diagonal():
+                return ".diagonal(dim1=-2, dim2=-1)"
+        raise AssertionError(f"{index_map} is a call, not a view")
+
+    def _argument(self, arg: Argument) -> str:
+        match arg:
+            case Ref(name):
+                return self._text[name]
+            case Record(kind, items, keys):
+                inside = Record(kind, tuple(Code(self._argument(item)) for item in items), keys)
+                return str(inside)
+            case Text(value):
+                return repr(value)
+            case float():
+                return _number(arg)
+        return str(arg)
+
+
+def _leaf_text(node: Node) -> str:
+    match node.kind:
+        case Input(argument):
+            return argument
+        case Parameter(path):
+            return path_expression(path)
+        case Constant(path, _):
+            return path_expression(path or constant_path(node))
+    return node.name
+
+
+def constant_path(node: Node) -> str:
+    """The buffer that the emitted constructor makes for a constant of `forward`."""
+    return f"constant_{node.name}"
+
+
+def _number(value: float) -> str:
+    text = repr(value)
+    return text if text not in ("inf", "-inf", "nan") else f'float("{text}")'
+
+
+def _tuple(items: list[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _words(text: str) -> set[str]:
+    """Identifiers in a text of expressions."""
+    spaced = "".join(char if char.isalnum() or char == "_" else " " for char in text)
+    return set(spaced.split())
+
+
+def _launch_inputs(step: Step) -> tuple[str, ...]:
+    return step.inputs if isinstance(step, Launch) else ()
+
+
+def _reads(step: Step) -> tuple[str, ...]:
+    match step:
+        case Launch(inputs=inputs) | Einsum(inputs=inputs):
+            return inputs
+        case Reinterpret(input=source) | Take(input=source):
+            return (source,)
+        case TorchCall(call=call):
+            return call.refs
+
+
+def _step_size_texts(step: Step) -> Iterator[str]:
+    match step:
+        case Launch(kernel=kernel):
+            yield from (dim.text for dim in kernel.output.shape)
+            yield str(kernel.epilogue)
+        case Reinterpret(map=index_map, type=kind):
+            yield from (dim.text for dim in kind.shape)
+            yield str(index_map)
+        case TorchCall(call=call):
+            yield str(call)
+
+
+def _count_uses(plan: Plan) -> dict[str, int]:
+    uses: dict[str, int] = {}
+    reads = [name for step in plan.steps for name in _reads(step)]
+    for name in (*reads, *plan.graph.results):
+        uses[name] = uses.get(name, 0) + 1
+    return uses
+
+
+def _last_uses(plan: Plan) -> dict[int, list[str]]:
+    """For each step the results of earlier steps that nothing reads after it.
+
+    A view keeps its base alive by itself, so that a deleted name never frees what is in use.
+    """
+    kept = {name for name in refs(plan.graph.returns)} | {u.value for u in plan.graph.updates}
+    last: dict[str, int] = {}
+    made = {step.result for step in plan.steps}
+    for position, step in enumerate(plan.steps):
+        for name in _reads(step):
+            if name in made and name not in kept:
+                last[name] = position
+    found: dict[int, list[str]] = {}
+    for name, position in last.items():
+        found.setdefault(position, []).append(name)
+    return found
