@@ -8,6 +8,12 @@ print(graph)
 """
 
 from kernelwright.capture.capturing import capture, capture_module
-from kernelwright.capture.errors import CaptureError, UnsupportedValueError
+from kernelwright.capture.errors import CaptureError, UnsupportedValueError, WrongArgumentsError
 
-__all__ = ["CaptureError", "UnsupportedValueError", "capture", "capture_module"]
+__all__ = [
+    "CaptureError",
+    "UnsupportedValueError",
+    "WrongArgumentsError",
+    "capture",
+    "capture_module",
+]

@@ -23,8 +23,9 @@ def opaque(builder: Builder, call: Call) -> str:
         if is_number and isinstance(node.meta["val"], torch.Tensor):
             raise ScalarNeededError(f"{call.name} takes a call-time number as a tensor")
     origin = builder.origin(call.node)
-    random = torch.Tag.nondeterministic_seeded in getattr(call.node.target, "tags", ())
-    return builder.add_call(call, Opaque(random=random), origin.refs, origin)
+    tagged = torch.Tag.nondeterministic_seeded in getattr(call.node.target, "tags", ())
+    drops = any(call.arguments.get(name) for name in ("dropout", "dropout_p"))
+    return builder.add_call(call, Opaque(random=tagged or drops), origin.refs, origin)
 
 
 def project(builder: Builder, call: Call, index: int, item: fx.Node) -> str:

@@ -11,7 +11,12 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from kernelwright.capture.builder import RESERVED
 from kernelwright.capture.convert import convert
-from kernelwright.capture.errors import CaptureError, ScalarNeededError, UnsupportedValueError
+from kernelwright.capture.errors import (
+    CaptureError,
+    ScalarNeededError,
+    UnsupportedValueError,
+    WrongArgumentsError,
+)
 from kernelwright.capture.exporting import Arguments, bind, trace
 from kernelwright.capture.sources import innermost_line
 from kernelwright.ir.graph import Graph
@@ -56,7 +61,12 @@ def capture_module(
 
     Raises as `capture` does.
     """
-    arguments = bind(module, args, kwargs or {}, RESERVED)
+    try:
+        arguments = bind(module, args, kwargs or {}, RESERVED)
+    except TypeError as error:
+        raise WrongArgumentsError(
+            f"the arguments do not fit `forward`: {error}", location=str(path) if path else None
+        ) from error
     failure: Exception | None = None
     for dims, constants in _attempts(arguments):
         try:

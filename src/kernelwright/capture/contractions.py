@@ -217,14 +217,13 @@ def _matmul(builder: Builder, call: Call, left: str = "self", right: str = "othe
     kind = builder.type_of(call.result)
     if not isinstance(kind, TensorType):
         return None
-    batch = ascii_letters[: max(a.dim(), b.dim()) - 2] if max(a.dim(), b.dim()) > 2 else ""
-    m, k, n = ascii_letters[len(batch) : len(batch) + 3]
+    batches = max(a.dim() - 2, b.dim() - 2, 0)
+    batch, (m, k, n) = ascii_letters[:batches], tuple(ascii_letters[batches : batches + 3])
     row, column = (m if a.dim() > 1 else ""), (n if b.dim() > 1 else "")
+    a_batch, b_batch = (batch[batches - max(x.dim() - 2, 0) :] for x in (a, b))
     terms = (
-        _term(builder, call.arguments[left], batch[len(batch) - max(a.dim() - 2, 0) :] + row + k),
-        _term(
-            builder, call.arguments[right], batch[len(batch) - max(b.dim() - 2, 0) :] + k + column
-        ),
+        _term(builder, call.arguments[left], a_batch + row + k),
+        _term(builder, call.arguments[right], b_batch + k + column),
     )
     return _product(builder, call, terms, batch + row + column, kind)
 

@@ -1,6 +1,6 @@
 """Why a module cannot become a Graph."""
 
-from kernelwright.errors import UnsupportedError
+from kernelwright.errors import UnsupportedError, UsageError
 
 
 class CaptureError(UnsupportedError):
@@ -16,6 +16,12 @@ class UnsupportedValueError(UnsupportedError):
     """`forward` takes, makes or returns something that a Graph has no word for."""
 
     next_step = "Pass and return tensors, numbers, and lists, tuples or dicts of them."
+
+
+class WrongArgumentsError(UsageError):
+    """`get_inputs` gives other arguments than `forward` takes."""
+
+    next_step = "Return from `get_inputs` one value for each argument of `forward`, in its order."
 
 
 class ScalarNeededError(Exception):

@@ -4,12 +4,28 @@ from collections.abc import Mapping
 
 import sympy
 import torch
+from sympy.printing.precedence import precedence_traditional
 from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.printers import PythonPrinter
 
 from kernelwright.capture.errors import UnsupportedValueError
 from kernelwright.ir.graph import Guard, Symbol
 from kernelwright.ir.types import Dim
+
+
+class _Printer(PythonPrinter):
+    """Python text of sizes as a person writes it: `s0 - 1` rather than `(-1) + s0`."""
+
+    def _print_Add(  # noqa: N802, the name is sympy's
+        self, expr: sympy.Expr, order: str | None = None
+    ) -> str:
+        text = ""
+        for term in sorted(expr.args, key=lambda term: (term.is_number, str(term))):
+            negative = term.could_extract_minus_sign()
+            part = self.parenthesize(-term if negative else term, precedence_traditional(expr))
+            joint = (" - " if negative else " + ") if text else ("-" if negative else "")
+            text += joint + part
+        return text
 
 
 class Sizes:
@@ -28,9 +44,9 @@ class Sizes:
         `source` itself is the size when `dim` is None; `hint` is its value at capture. Sizes that
         are static, or are known from another input already, declare nothing.
         """
-        if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
-            if size.node.expr not in self._known:
-                self._known[size.node.expr] = self._new_symbol(hint, source, dim)
+        expr = size.node.expr if isinstance(size, torch.SymInt) else None
+        if isinstance(expr, sympy.Symbol) and expr not in self._known:
+            self._known[expr] = self._new_symbol(hint, source, dim)
 
     def declare_derived(self, size: object, hint: int, source: str, dim: int | None) -> None:
         """The same for a size such as `2*s + 1` whose `s` no input has: `s` is solved for.
@@ -53,7 +69,7 @@ class Sizes:
         self._known[symbol] = FloorDiv(rest, factor)
         self.guards.append(
             Guard(
-                condition=f"({PythonPrinter().doprint(rest)}) % {factor} == 0",
+                condition=f"({_Printer().doprint(rest)}) % {factor} == 0",
                 message=f"size {dim} of {source} must be {expr} for a whole number {symbol}",
             )
         )
@@ -73,7 +89,7 @@ class Sizes:
 
     def knows(self, expr: sympy.Expr) -> bool:
         """True if all symbols of the expression can be read from a call's arguments."""
-        return expr.free_symbols <= self._known.keys()
+        return all(symbol in self._known for symbol in expr.free_symbols)
 
     def resolve(self, expr: sympy.Expr) -> sympy.Expr:
         """PyTorch's expression over the symbols declared here."""
@@ -89,7 +105,7 @@ class Sizes:
 
     def text(self, expr: sympy.Expr) -> str:
         """Python text of an expression over the symbols declared here."""
-        return str(PythonPrinter().doprint(expr))
+        return str(_Printer().doprint(expr))
 
     def _whole(self) -> Mapping[sympy.Expr, sympy.Expr]:
         return {expr: symbol for expr, symbol in self._known.items() if not expr.is_Symbol}

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 from torch import fx
 
-from kernelwright.capture.builder import Builder, Call
+from kernelwright.capture.builder import Builder, Call, Number
 from kernelwright.ir.graph import (
     AtenCall,
     DiagEmbed,
@@ -40,9 +39,10 @@ Rule = Callable[[Builder, Call], ViewMap | Same | None]
 def view(builder: Builder, call: Call) -> str | None:
     """The node of a view call: a new one, or the operand's own; None if the call is no view."""
     rule = RULES.get(call.operator)
-    if rule is None or not isinstance(call.traced("self"), torch.Tensor):
+    if rule is None or isinstance(builder.values[call.arguments["self"]], Number):
         return None
-    return _apply(builder, call, call.arguments["self"], rule(builder, call))
+    operand = call.arguments["src" if call.operator == "copy" else "self"]
+    return _apply(builder, call, operand, rule(builder, call))
 
 
 def item_view(builder: Builder, call: Call, index: int, item: fx.Node) -> str | None:
@@ -127,6 +127,13 @@ def _same(_: Builder, __: Call) -> Same:
 def _clone(builder: Builder, call: Call) -> Same | None:
     """A copy is the operand itself, unless that may change while the copy does not."""
     return None if builder.is_mutable(builder.tensor(call.arguments["self"])) else Same()
+
+
+def _copy(builder: Builder, call: Call) -> Same | None:
+    """The source of a copy_, where nothing is converted and nothing broadcast."""
+    source = call.arguments["src"]
+    same = builder.type_of(call.traced("src")) == builder.type_of(call.result)
+    return Same() if same and not builder.is_mutable(builder.tensor(source)) else None
 
 
 def _same_dtype(_: Builder, call: Call) -> Same | None:
@@ -280,6 +287,7 @@ RULES: dict[str, Rule] = {
     **{name: _expand for name in ("expand", "expand_as", "broadcast_to")},
     **{name: _transpose for name in ("transpose", "swapaxes", "swapdims")},
     "clone": _clone,
+    "copy": _copy,
     "permute": _permute,
     "t": _transpose_last,
     "mT": _transpose_last,
