@@ -42,7 +42,7 @@ lint: $(INSTALLED)
 	$(BIN)clang-format --style=file --dry-run --Werror $(DEVICE_CODE)
 
 pytest: $(INSTALLED)
-	$(BIN)python -m pytest -q -m "not gpu"
+	$(BIN)python -m pytest -q -n 2 -m "not gpu"
 
 test-gpu: $(INSTALLED)
 	$(BIN)python3 -m pytest -q -m gpu
