@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 _KEPT_FUNCTIONS = ("get_inputs", "get_init_inputs")
-_OWN_IMPORTS = {"torch", "nn", "ctypes", "inspect", "struct", "load_inline"}
-"""Names the emitted file imports itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +20,8 @@ class Kept:
     bases: str
     """Base classes of `Model`, as in `class ModelNew(<bases>):`."""
     methods: tuple[str, ...]
-    """`__init__` and the methods it calls, indented by four spaces; may be empty."""
+    """`__init__` and the methods it calls, indented by four spaces; may be empty. `__init__`
+    refuses arguments other than those of `get_init_inputs`."""
     forward_arguments: str
     """Everything between the parentheses of `def forward(...)`."""
     problem_functions: tuple[str, ...]
@@ -41,6 +40,9 @@ def keep(source: str) -> Kept:
     forward = next(
         node for node in model.body if isinstance(node, ast.FunctionDef) and node.name == "forward"
     )
+    # Numbers and names compare with ==; a tensor among the arguments does not.
+    comparable = "torch." not in ast.unparse(definitions["get_init_inputs"])
+    write = _checked_method if comparable else _renamed
     problem = [definitions[name] for name in _KEPT_FUNCTIONS if name in definitions]
     constants = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     roots = [*methods, *model.bases, forward.args, *problem, *constants]
@@ -51,7 +53,7 @@ def keep(source: str) -> Kept:
         constants=tuple(_text(source, node) for node in constants),
         helpers=tuple(_helper(source, node) for node in helpers if node is not model),
         bases=", ".join(ast.unparse(base) for base in model.bases),
-        methods=tuple(_method(source, node) for node in methods),
+        methods=tuple(write(source, node) for node in methods),
         forward_arguments=ast.unparse(forward.args),
         problem_functions=tuple(_text(source, node) for node in problem),
     )
@@ -111,7 +113,7 @@ def _binds(alias: ast.alias) -> str:
 
 
 def _own(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
-    """Whether the emitted file has this import of its own: `import torch`, `from torch import nn`."""
+    """Whether the emitted file makes this import anyway: `import torch`, `from torch import nn`."""
     if isinstance(node, ast.Import):
         return alias.name == "torch" or (alias.name, alias.asname) == ("torch.nn", "nn")
     return node.module == "torch" and alias.name == "nn" and alias.asname is None
@@ -151,8 +153,49 @@ def _first_line(node: ast.FunctionDef | ast.ClassDef) -> int:
     return min([node.lineno, *(d.lineno for d in node.decorator_list)])
 
 
-def _method(source: str, node: ast.FunctionDef) -> str:
-    """A method indented by four spaces, calling `super` of the new class."""
+def _checked_method(source: str, node: ast.FunctionDef) -> str:
+    """As `_renamed`; `__init__` also refuses arguments that it was not specialised to."""
+    text = _renamed(source, node)
+    parameters = _positional(node) if node.name == "__init__" else []
+    if not parameters:
+        return text
+    body = _body_line(node) - _first_line(node)
+    lines = text.splitlines()
+    names = ", ".join(parameters)
+    check = [
+        f"        if [{names}] != {_expected_arguments(node)}:",
+        "            raise ValueError(",
+        '                "ModelNew is specialised to its constructor arguments: expected "',
+        f'                f"{{{_expected_arguments(node)}}}, got {{[{names}]}}"',
+        "            )",
+    ]
+    return "\n".join([*lines[:body], *check, *lines[body:]])
+
+
+def _positional(init: ast.FunctionDef) -> list[str]:
+    """Parameters of `__init__` that a list of arguments fills; none where it takes *args."""
+    given = [*init.args.posonlyargs, *init.args.args][1:]
+    return [] if init.args.vararg else [arg.arg for arg in given]
+
+
+def _expected_arguments(init: ast.FunctionDef) -> str:
+    """`[*get_init_inputs()]`, and after them the defaults of parameters that it leaves out."""
+    defaults = [ast.unparse(value) for value in init.args.defaults]
+    if not defaults:
+        return "[*get_init_inputs()]"
+    count = len(_positional(init))
+    first = count - len(defaults)
+    return f"[*get_init_inputs(), *[{', '.join(defaults)}][len(get_init_inputs()) - {first} :]]"
+
+
+def _body_line(node: ast.FunctionDef) -> int:
+    """The line of the first statement after the docstring."""
+    has_docstring = ast.get_docstring(node) is not None and len(node.body) > 1
+    return node.body[1 if has_docstring else 0].lineno
+
+
+def _renamed(source: str, node: ast.FunctionDef) -> str:
+    """The method's text, four spaces deep, calling `super` of the new class."""
     lines = source.splitlines()[_first_line(node) - 1 : node.end_lineno]
     renames: Sequence[ast.Name] = [
         x for x in ast.walk(node) if isinstance(x, ast.Name) and x.id == "Model"

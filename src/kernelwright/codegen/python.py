@@ -1,5 +1,6 @@
 """The body of the emitted `forward`: checks, launches and the calls left to PyTorch."""
 
+import json
 from collections.abc import Iterator
 
 from kernelwright.codegen.arrange import arranged_product
@@ -90,7 +91,7 @@ class _Writer:
         yield from self._sizes()
         for guard in self._graph.guards:
             yield f"if not ({guard.condition}):"
-            yield f"    raise ValueError({guard.message!r})"
+            yield f"    raise ValueError({quoted(guard.message)})"
 
     def _tensor_checks(self) -> Iterator[str]:
         launched = {name for step in self._plan.steps for name in _launch_inputs(step)}
@@ -98,17 +99,19 @@ class _Writer:
             match node.kind, node.type:
                 case Input(argument), TensorType(dtype, _):
                     shape = self._expected_shape(node)
-                    yield f"_expect({argument!r}, {argument}, {TORCH_DTYPE[dtype]}, {shape}, device)"
+                    name = quoted(argument)
+                    yield f"_expect({name}, {argument}, {TORCH_DTYPE[dtype]}, {shape}, device)"
                 case Input(argument), ScalarType(dtype) if node.name in launched:
                     kinds = "(int, float)" if dtype is DType.F64 else "int"
                     yield f"if not isinstance({argument}, {kinds}):"
                     message = f"{argument}: expected a Python number, got "
-                    yield f"    raise TypeError({message!r} + type({argument}).__name__)"
+                    yield f"    raise TypeError({quoted(message)} + type({argument}).__name__)"
                 case Parameter(path), TensorType(dtype, shape):
                     if self._reaches_launch(node.name, launched):
                         sizes = _tuple(["None"] * len(shape))
                         text = path_expression(path)
-                        yield f"_expect({path!r}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
+                        name = quoted(path)
+                        yield f"_expect({name}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
 
     def _reaches_launch(self, name: str, launched: set[str]) -> bool:
         if name in launched:
@@ -253,7 +256,7 @@ class _Writer:
                 inside = Record(kind, tuple(Code(self._argument(item)) for item in items), keys)
                 return str(inside)
             case Text(value):
-                return repr(value)
+                return quoted(value)
             case float():
                 return _number(arg)
         return str(arg)
@@ -273,6 +276,11 @@ def _leaf_text(node: Node) -> str:
 def constant_path(node: Node) -> str:
     """The buffer that the emitted constructor makes for a constant of `forward`."""
     return f"constant_{node.name}"
+
+
+def quoted(text: str) -> str:
+    """A string literal in double quotes."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _number(value: float) -> str:

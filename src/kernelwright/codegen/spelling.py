@@ -177,8 +177,8 @@ def write_cast(arg: Written, source: DType, target: DType) -> Written:
     return Written(f"static_cast<{COMPUTED[target]}>({arg.text})")
 
 
-def write_literal(value: float | int | bool, dtype: DType) -> Written:
-    """A constant as C++ writes it, rounded to `dtype`."""
+def write_literal(value: float, dtype: DType) -> Written:
+    """A constant (float, int or bool) as C++ writes it, rounded to `dtype`."""
     if dtype is DType.BOOL:
         return Written("true" if value else "false")
     if not dtype.is_float:

@@ -33,7 +33,7 @@ class MalformedGraphError(AssertionError):
 
 
 def check(graph: Graph) -> Graph:
-    """Return `graph` if it is well-formed, or raise MalformedGraphError at the first broken rule."""
+    """Return `graph` if it is well-formed; MalformedGraphError at the first broken rule."""
     seen: dict[str, Node] = {}
     for node in graph.nodes:
         for problem in _problems(node, seen):

@@ -1,6 +1,7 @@
 """Configurations: enumerate, filter with reasons, rank by the machine model."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from math import ceil
 
@@ -23,20 +24,25 @@ def ranked_configs(
     """Every legal configuration, best first by the model: what the tuner tries in this order."""
     itemsize = max(node.tensor.dtype.itemsize for node in (root, *inputs) if not node.is_scalar)
     if anchor is None:
-        return tuple(pointwise_configs())
+        narrowest = min(
+            node.tensor.dtype.itemsize for node in (root, *inputs) if not node.is_scalar
+        )
+        return tuple(pointwise_configs(narrowest))
     shape = _problem_shape(anchor, inputs)
     legal = [config for config in gemm_configs() if not why_illegal(config, itemsize, machine)]
-    return tuple(sorted(legal, key=lambda config: _gemm_waves(config, shape, machine)))
+    ranked = sorted(legal, key=lambda config: _gemm_waves(config, shape, machine))
+    return tuple(_with_least_tiles(config, shape, machine) for config in ranked)
 
 
 # --- Pointwise ---------------------------------------------------------------------------------
 
 
-def pointwise_configs() -> Iterator[PointwiseConfig]:
-    """Measured order on an H200: one 16-byte access in flight per operand suffices when warps
-    are many, so smaller unrolls come first."""
+def pointwise_configs(narrowest: int) -> Iterator[PointwiseConfig]:
+    """Best first as measured on an H200; `narrowest`: bytes of the smallest element moved."""
+    # One access moves 16 bytes of the narrowest type; more than 8 elements cost registers.
+    width = min(8, 16 // narrowest)
     for unroll, threads in product((2, 4, 1), (256, 512, 128)):
-        yield PointwiseConfig(threads=threads, vector_bytes=16, unroll=unroll)
+        yield PointwiseConfig(threads=threads, width=width, unroll=unroll)
 
 
 # --- Gemm --------------------------------------------------------------------------------------
@@ -57,37 +63,48 @@ def gemm_configs() -> Iterator[GemmConfig]:
         )
 
 
-def _threads_fill_warps(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
-    # A block is whole warps, at least four so that all four schedulers of an SM have one.
-    return None if config.threads % 32 == 0 and 64 <= config.threads <= 512 else "threads"
+def _warps_tile_the_block(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
+    # A warp covers 4 threads of rows by 8 of columns.
+    rows, columns = 4 * config.thread_m, 8 * config.thread_n
+    whole = config.block_m % rows == 0 and config.block_n % columns == 0
+    return None if whole else "warps do not tile the block"
+
+
+def _threads_fill_schedulers(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
+    # Fewer than two warps leave schedulers idle; above 512 threads registers run out.
+    return None if 64 <= config.threads <= 512 else "too few or too many threads"
 
 
 def _tile_fits_registers(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
-    # Accumulators, their master copies and two fragments must stay well under 255 registers.
+    # Accumulators and two fragments must stay well under 255 registers, and all threads of one
+    # block under the multiprocessor's file.
     words = max(1, itemsize // 4)
     used = words * (config.thread_m * config.thread_n + 2 * (config.thread_m + config.thread_n))
-    return None if used <= 128 else "registers"
+    fits = used <= 128 and (used + 40) * config.threads <= machine.registers_per_sm
+    return None if fits else "too many registers"
 
 
 def _tile_fits_shared_memory(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
-    # Static shared memory ends at 48 KiB.
-    size = config.stages * config.block_k * (config.block_m + config.block_n + 8) * itemsize
-    return None if size <= 48 * 1024 else "shared memory"
+    # Stages of both tiles, each row padded by 16 bytes, and the second sums of promotion.
+    size = max(4, itemsize)
+    rows = config.block_m + config.block_n + 32 // size
+    elements = config.stages * config.block_k * rows + config.block_m * config.block_n
+    return None if elements * size <= machine.shared_memory_per_block else "too much shared memory"
 
 
-def _loads_divide_evenly(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
-    # Every thread copies the same number of elements of each tile.
-    even = all(
-        side * config.block_k % config.threads == 0 for side in (config.block_m, config.block_n)
-    )
-    return None if even else "tile copies"
+def _copies_divide_evenly(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
+    # A pass of the block copies whole rows of 16-byte chunks.
+    chunk = 16 // itemsize
+    sides = (config.block_m // chunk, config.block_n // chunk)
+    return None if all(config.threads % side == 0 for side in sides) else "uneven copies"
 
 
 LEGAL: tuple[Callable[[GemmConfig, int, Machine], str | None], ...] = (
-    _threads_fill_warps,
+    _warps_tile_the_block,
+    _threads_fill_schedulers,
     _tile_fits_registers,
     _tile_fits_shared_memory,
-    _loads_divide_evenly,
+    _copies_divide_evenly,
 )
 
 
@@ -107,6 +124,16 @@ def _problem_shape(anchor: Contract, inputs: Sequence[Node]) -> tuple[int, int, 
     for letter in found.batch:
         batch *= sizes[letter]
     return batch, sizes[found.m] if found.m else 1, sizes[found.n]
+
+
+def _with_least_tiles(
+    config: GemmConfig, shape: tuple[int, int, int], machine: Machine
+) -> GemmConfig:
+    """Leave products to the small tile that would fill less than half of the card, unless the
+    captured one is such a product itself: the config was chosen for it."""
+    batch, m, n = shape
+    tiles = batch * ceil(m / config.block_m) * ceil(n / config.block_n)
+    return replace(config, min_tiles=min(tiles, machine.sm_count // 2))
 
 
 def _gemm_waves(config: GemmConfig, shape: tuple[int, int, int], machine: Machine) -> float:
