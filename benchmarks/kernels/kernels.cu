@@ -57,7 +57,7 @@ struct MultiplyAdd {
 using PointwiseTiles =
     std::tuple<PointwiseTile<256, 4, 1>, PointwiseTile<256, 4, 2>, PointwiseTile<256, 4, 4>,
                PointwiseTile<512, 4, 1>, PointwiseTile<512, 4, 2>, PointwiseTile<1024, 4, 1>,
-               PointwiseTile<128, 4, 4>, PointwiseTile<256, 8, 1>>;
+               PointwiseTile<128, 4, 1>, PointwiseTile<128, 4, 2>>;
 
 // Calls `action` with the `index`-th type of a tuple.
 template <class Types, class Action, size_t... I>
@@ -146,15 +146,16 @@ struct IntegerFunction {
 
 // ---- Matrix products ----------------------------------------------------------------------------
 
-template <int M, int N, int K, int TM, int TN, int S, int PROMOTE, int BLOCKS, Major L, Major R>
+template <int M, int N, int K, int TM, int TN, int S, int PROMOTE, Major L, Major R>
 struct GemmConfig {
   static constexpr int BLOCK_M = M, BLOCK_N = N, BLOCK_K = K, THREAD_M = TM, THREAD_N = TN;
-  static constexpr int STAGES = S, PROMOTE_K = PROMOTE, MIN_TILES = 0, MIN_BLOCKS = BLOCKS;
+  static constexpr int STAGES = S, PROMOTE_K = PROMOTE, MIN_TILES = 0;
   static constexpr Major LHS = L, RHS = R;
 };
 
 template <class Config, class Problem>
-__global__ void __launch_bounds__((GemmTile<Config, Problem>::THREADS), (Config::MIN_BLOCKS))
+__global__ void __launch_bounds__((GemmTile<Config, Problem>::THREADS),
+                                  (GemmTile<Config, Problem>::MIN_BLOCKS))
     gemm_kernel(Problem problem) {
   gemm_simt<Config>(problem);
 }
@@ -175,11 +176,16 @@ cudaError_t run_gemm(const Problem& problem, cudaStream_t stream) {
 
 template <Major L, Major R>
 using Tiles = std::tuple<
-    GemmConfig<128, 128, 16, 8, 8, 2, 512, 2, L, R>, GemmConfig<128, 128, 8, 8, 8, 4, 512, 2, L, R>,
-    GemmConfig<128, 128, 16, 8, 8, 3, 0, 2, L, R>, GemmConfig<128, 128, 32, 8, 8, 2, 0, 1, L, R>,
-    GemmConfig<128, 256, 16, 8, 16, 3, 512, 1, L, R>,
-    GemmConfig<256, 128, 16, 16, 8, 3, 512, 1, L, R>, GemmConfig<64, 64, 16, 4, 4, 3, 512, 4, L, R>,
-    GemmConfig<64, 128, 16, 8, 8, 3, 512, 4, L, R>, GemmConfig<32, 32, 32, 4, 4, 4, 512, 4, L, R>>;
+    GemmConfig<128, 128, 16, 8, 8, 2, 512, L, R>, GemmConfig<128, 128, 16, 8, 8, 3, 0, L, R>,
+    GemmConfig<128, 128, 32, 8, 8, 2, 0, L, R>, GemmConfig<128, 128, 16, 16, 8, 2, 512, L, R>,
+    GemmConfig<128, 128, 16, 8, 16, 2, 512, L, R>, GemmConfig<128, 256, 16, 8, 16, 3, 512, L, R>,
+    GemmConfig<256, 128, 16, 16, 8, 3, 512, L, R>, GemmConfig<64, 128, 16, 8, 8, 3, 512, L, R>,
+    GemmConfig<64, 64, 16, 4, 4, 3, 512, L, R>, GemmConfig<32, 64, 16, 4, 4, 3, 512, L, R>,
+    GemmConfig<32, 32, 32, 4, 4, 4, 512, L, R>>;
+// Of the layout in which nothing is known.
+using GeneralTiles = std::tuple<GemmConfig<64, 64, 16, 4, 4, 3, 512, Major::NONE, Major::NONE>,
+                                GemmConfig<32, 64, 16, 4, 4, 3, 512, Major::NONE, Major::NONE>,
+                                GemmConfig<32, 32, 32, 4, 4, 4, 512, Major::NONE, Major::NONE>>;
 
 template <class Types, class Problem>
 cudaError_t pick_gemm(int64_t index, const Problem& problem, cudaStream_t stream) {
@@ -189,10 +195,9 @@ cudaError_t pick_gemm(int64_t index, const Problem& problem, cudaStream_t stream
 
 // The layouts that the general kernels must handle, for types with few instances.
 template <class T, int TM, int TN, int PROMOTE>
-using SmallTiles =
-    std::tuple<GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, 1, Major::NONE, Major::NONE>,
-               GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, 1, Major::K, Major::MN>,
-               GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, 1, Major::MN, Major::K>>;
+using SmallTiles = std::tuple<GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, Major::NONE, Major::NONE>,
+                              GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, Major::K, Major::MN>,
+                              GemmConfig<64, 64, 16, TM, TN, 2, PROMOTE, Major::MN, Major::K>>;
 
 template <class T, int PROMOTE>
 cudaError_t small_gemm(Arguments& args) {
@@ -213,6 +218,7 @@ __global__ void __launch_bounds__(256) multiply_add_kernel(T* out, int64_t steps
   T chain[CHAINS];
 #pragma unroll
   for (int c = 0; c < CHAINS; ++c) chain[c] = T(threadIdx.x + c);
+#pragma unroll 16
   for (int64_t step = 0; step < steps; ++step) {
 #pragma unroll
     for (int c = 0; c < CHAINS; ++c) chain[c] = chain[c] * factor + T(0.25);
@@ -326,7 +332,7 @@ int gemm_float(const int64_t* words) {
     case 3:
       return pick_gemm<Tiles<Major::MN, Major::K>>(index, problem, stream);
     default:
-      return pick_gemm<Tiles<Major::NONE, Major::NONE>>(index, problem, stream);
+      return pick_gemm<GeneralTiles>(index, problem, stream);
   }
 }
 
@@ -340,8 +346,8 @@ int linear_relu_div(const int64_t* words) {
   const BiasReluDivide epilogue{static_cast<float>(args.real())};
   const auto problem = Gemm<float, float, BiasReluDivide, float>::describe(
       epilogue, out, x, weight.transposed(-2, -1), bias);
-  using Variants = std::tuple<GemmConfig<128, 128, 16, 8, 8, 2, 512, 2, Major::K, Major::K>,
-                              GemmConfig<64, 64, 16, 4, 4, 3, 512, 4, Major::NONE, Major::NONE>>;
+  using Variants = std::tuple<GemmConfig<128, 128, 16, 8, 8, 2, 512, Major::K, Major::K>,
+                              GemmConfig<64, 64, 16, 4, 4, 3, 512, Major::NONE, Major::NONE>>;
   return pick_gemm<Variants>(index, problem, args.stream());
 }
 

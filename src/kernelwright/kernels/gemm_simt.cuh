@@ -47,6 +47,16 @@ struct GemmTile {
       (STAGES * (LhsCopy::ELEMENTS + RhsCopy::ELEMENTS) + SUMS) * static_cast<int>(sizeof(S)) +
       static_cast<int>(sizeof(TilePosition));
 
+  // For __launch_bounds__: as many blocks on a multiprocessor as its shared memory holds and as
+  // leave a thread the registers that its sums, its fragments and the addresses need.
+  static constexpr int SUM_REGISTERS = THREAD_M * THREAD_N * static_cast<int>(sizeof(S)) / 4;
+  static constexpr int REGISTERS = SUM_REGISTERS <= 16 ? 80 : SUM_REGISTERS <= 64 ? 128 : 255;
+  static constexpr int BLOCKS_BY_REGISTERS = 65536 / (THREADS * REGISTERS);
+  static constexpr int BLOCKS_BY_SHARED = 228 * 1024 / (SHARED_BYTES + 1024);
+  static constexpr int FEWER_BLOCKS =
+      BLOCKS_BY_REGISTERS < BLOCKS_BY_SHARED ? BLOCKS_BY_REGISTERS : BLOCKS_BY_SHARED;
+  static constexpr int MIN_BLOCKS = FEWER_BLOCKS > 1 ? FEWER_BLOCKS : 1;
+
   static_assert(BLOCK_M % WARP_M == 0, "warps of 4 THREAD_M rows tile BLOCK_M");
   static_assert(BLOCK_N % WARP_N == 0, "warps of 8 THREAD_N columns tile BLOCK_N");
   static_assert(THREADS <= 1024, "a block has at most 1024 threads");
@@ -204,11 +214,11 @@ __device__ __forceinline__ void gemm_simt(const Problem& problem) {
                                   rhs.column_stride, rhs.row_stride, at.column, problem.n);
 
   const int steps = static_cast<int>((problem.k + BLOCK_K - 1) / BLOCK_K);
+  const int last_valid_k = static_cast<int>((problem.k - 1) % BLOCK_K) + 1;
   // One group is committed for each step, also past the end, so that waiting can count groups.
   const auto copy_step = [&](int step, int stage) {
     if (step < steps) {
-      const int64_t left = problem.k - static_cast<int64_t>(step) * BLOCK_K;
-      const int valid_k = left < BLOCK_K ? static_cast<int>(left) : BLOCK_K;
+      const int valid_k = step == steps - 1 ? last_valid_k : BLOCK_K;
       lhs_copy.copy_next(lhs_stages + stage * Tile::LhsCopy::ELEMENTS, valid_k);
       rhs_copy.copy_next(rhs_stages + stage * Tile::RhsCopy::ELEMENTS, valid_k);
     }

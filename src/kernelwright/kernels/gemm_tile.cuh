@@ -8,16 +8,16 @@
 #include "vector.cuh"
 
 // The dimension along which a factor is contiguous in memory, as far as the kernel relies on it.
-//   MN    its own dimension (M of lhs, N of rhs): moved 16 bytes at a time, which needs a multiple
-//   of
-//         16 bytes along it and aligned addresses
-//   K     the summed dimension: moved by elements, and transposed on the way
-//   NONE  nothing known: any strides, moved by elements
+//   MN    its own dimension (M of lhs, N of rhs). Moved 16 bytes at a time, so whole 16 bytes along
+//         it, and aligned
+//   K     the summed dimension. Moved by elements and transposed on the way
+//   NONE  nothing known. Moved by elements
 enum class Major { MN, K, NONE };
 
 // The shared tile is always [BLOCK_K][PITCH], contiguous along MN, so that one product kernel reads
 // all layouts. Types of 4 and 8 bytes are copied asynchronously; 16-bit types pass through
-// registers and become float on the way.
+// registers and become float on the way. The address arithmetic shares its issue slots with the
+// multiply-adds, so what can be computed once is kept in `next_`.
 template <class T, Major MAJOR, int BLOCK_K, int BLOCK_MN, int THREADS>
 class TileCopy {
  public:
@@ -31,62 +31,92 @@ class TileCopy {
   // beyond the end it repeats the last element, which no stored result depends on.
   __device__ __forceinline__ TileCopy(const T* base, int64_t mn_stride, int64_t k_stride,
                                       int64_t first, int64_t size)
-      : next_(base + first * mn_stride), mn_stride_(mn_stride), k_stride_(k_stride) {
+      : mn_stride_(mn_stride), k_stride_(k_stride) {
     const int64_t left = size - first;
     last_ = (left < BLOCK_MN ? static_cast<int>(left) : BLOCK_MN) - ACCESS;
+    next_ = base + first * mn_stride;
+    if constexpr (MAJOR == Major::MN) {
+      next_ += min(mn_of_chunk(), last_) + thread_row() * k_stride;
+    } else if constexpr (MAJOR == Major::K) {
+      next_ += thread_row() * mn_stride + thread_column();
+    }
   }
 
-  // Starts copying the next BLOCK_K of K, of which the first `valid_k` exist; the rest become
-  // zeros.
+  // Starts copying the next BLOCK_K of K, of which the first `valid_k` exist; zeros for the rest.
   __device__ __forceinline__ void copy_next(Shared* shared, int valid_k) {
-    const int thread = threadIdx.x;
     if constexpr (MAJOR == Major::MN) {
-      constexpr int CHUNKS = BLOCK_MN / ACCESS;
-      static_assert(THREADS % CHUNKS == 0, "whole rows of 16-byte chunks for each pass of a block");
-      constexpr int PASS_K = THREADS / CHUNKS;
-      const int mn = thread % CHUNKS * ACCESS;
-      const T* source = next_ + min(mn, last_);
-#pragma unroll
-      for (int pass = 0; pass * PASS_K < BLOCK_K; ++pass) {
-        const int k = thread / CHUNKS + pass * PASS_K;
-        if (BLOCK_K % PASS_K == 0 || k < BLOCK_K) {
-          move(shared + k * PITCH + mn, source + k * k_stride_, k < valid_k);
-        }
-      }
+      copy_mn(shared, valid_k);
+      next_ += BLOCK_K * k_stride_;
     } else if constexpr (MAJOR == Major::K) {
-      // Eight lanes read 8 neighbours along K (32 bytes of float, a memory sector) of one row.
-      constexpr int LANES_K = 8;
-      static_assert(BLOCK_K % LANES_K == 0, "BLOCK_K is a multiple of 8 lanes");
-      constexpr int PASS_MN = THREADS / LANES_K;
-      static_assert(BLOCK_MN % PASS_MN == 0, "passes of a block tile its rows");
-#pragma unroll
-      for (int pass = 0; pass < BLOCK_MN / PASS_MN; ++pass) {
-        const int mn = thread / LANES_K + pass * PASS_MN;
-        const T* row = next_ + min(mn, last_) * mn_stride_;
-#pragma unroll
-        for (int k_pass = 0; k_pass < BLOCK_K / LANES_K; ++k_pass) {
-          const int k = thread % LANES_K + k_pass * LANES_K;
-          move(shared + k * PITCH + mn, row + k, k < valid_k);
-        }
-      }
+      copy_k(shared, valid_k);
+      next_ += BLOCK_K;
     } else {
-      static_assert(BLOCK_K * BLOCK_MN % THREADS == 0, "every thread copies equally many elements");
-      const bool along_k = k_stride_ <= mn_stride_;
-#pragma unroll
-      for (int pass = 0; pass < BLOCK_K * BLOCK_MN / THREADS; ++pass) {
-        const int element = thread + pass * THREADS;
-        const int k = along_k ? element % BLOCK_K : element / BLOCK_MN;
-        const int mn = along_k ? element / BLOCK_K : element % BLOCK_MN;
-        move(shared + k * PITCH + mn, next_ + min(mn, last_) * mn_stride_ + k * k_stride_,
-             k < valid_k);
-      }
+      copy_any(shared, valid_k);
+      next_ += BLOCK_K * k_stride_;
     }
-    next_ += BLOCK_K * (MAJOR == Major::K ? 1 : k_stride_);
   }
 
  private:
   static constexpr int ACCESS = MAJOR == Major::MN ? 16 / sizeof(T) : 1;  // elements
-  static_assert(BLOCK_MN % ACCESS == 0, "the tile is a whole number of accesses");
+  // Threads side by side: over a row of 16-byte chunks, or over 8 neighbours along K of one row
+  // (32 bytes of float: a memory sector). The others are in further rows, ROWS at a time.
+  static constexpr int COLUMNS = MAJOR == Major::MN ? BLOCK_MN / ACCESS : 8;
+  static constexpr int ROWS = THREADS / COLUMNS;
+  static_assert(BLOCK_MN % ACCESS == 0, "the tile is a whole number of accesses wide");
+  static_assert(MAJOR == Major::NONE || THREADS % COLUMNS == 0, "threads form whole rows");
+  static_assert(MAJOR != Major::K || BLOCK_K % COLUMNS == 0, "BLOCK_K is a multiple of 8");
+  static_assert(MAJOR != Major::K || BLOCK_MN % ROWS == 0, "rows of threads tile BLOCK_MN");
+  static_assert(MAJOR != Major::NONE || BLOCK_K * BLOCK_MN % THREADS == 0,
+                "every thread copies equally many elements");
+
+  __device__ __forceinline__ static int thread_row() { return threadIdx.x / COLUMNS; }
+  __device__ __forceinline__ static int thread_column() { return threadIdx.x % COLUMNS; }
+  __device__ __forceinline__ static int mn_of_chunk() { return thread_column() * ACCESS; }
+
+  __device__ __forceinline__ void copy_mn(Shared* shared, int valid_k) const {
+#pragma unroll
+    for (int pass_k = 0; pass_k < BLOCK_K; pass_k += ROWS) {
+      const int k = thread_row() + pass_k;
+      if (BLOCK_K % ROWS == 0 || k < BLOCK_K) {
+        move(shared + k * PITCH + mn_of_chunk(), next_ + pass_k * k_stride_, k < valid_k);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void copy_k(Shared* shared, int valid_k) const {
+    Shared* const target = shared + thread_column() * PITCH + thread_row();
+    const bool whole = last_ == BLOCK_MN - 1 && valid_k == BLOCK_K;
+    if (whole) {
+#pragma unroll
+      for (int pass = 0; pass < BLOCK_MN; pass += ROWS) {
+        const T* row = next_ + pass * mn_stride_;
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; k += COLUMNS) move(target + k * PITCH + pass, row + k, true);
+      }
+    } else {
+#pragma unroll
+      for (int pass = 0; pass < BLOCK_MN; pass += ROWS) {
+        const T* row = next_ + (min(thread_row() + pass, last_) - thread_row()) * mn_stride_;
+#pragma unroll
+        for (int k = 0; k < BLOCK_K; k += COLUMNS) {
+          move(target + k * PITCH + pass, row + k, thread_column() + k < valid_k);
+        }
+      }
+    }
+  }
+
+  // Neighbouring threads follow the smaller stride.
+  __device__ __forceinline__ void copy_any(Shared* shared, int valid_k) const {
+    const bool along_k = k_stride_ <= mn_stride_;
+#pragma unroll
+    for (int pass = 0; pass < BLOCK_K * BLOCK_MN; pass += THREADS) {
+      const int element = threadIdx.x + pass;
+      const int k = along_k ? element % BLOCK_K : element / BLOCK_MN;
+      const int mn = along_k ? element / BLOCK_K : element % BLOCK_MN;
+      move(shared + k * PITCH + mn, next_ + min(mn, last_) * mn_stride_ + k * k_stride_,
+           k < valid_k);
+    }
+  }
 
   __device__ __forceinline__ static void move(Shared* shared, const T* global, bool valid) {
     if constexpr (sizeof(T) >= 4) {
@@ -102,7 +132,7 @@ class TileCopy {
     }
   }
 
-  const T* next_;
+  const T* next_;  // this thread's first element of the next step; NONE: the tile's
   int64_t mn_stride_;
   int64_t k_stride_;
   int last_;  // greatest first element of an access
