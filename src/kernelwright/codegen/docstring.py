@@ -27,7 +27,6 @@ def docstring(
 def _left_to_pytorch(plan: Plan) -> str:
     counts: dict[str, int] = {}
     for step in plan.left_to_pytorch:
-        name = step.call.target if hasattr(step, "call") else "aten.einsum.default"
-        counts[name] = counts.get(name, 0) + 1
+        counts[step.name] = counts.get(step.name, 0) + 1
     calls = [f"{name}, {n} call{'s' if n > 1 else ''}" for name, n in counts.items()]
     return "Left to PyTorch: " + ("; ".join(calls) or "nothing") + "."

@@ -109,6 +109,11 @@ class TorchCall:
     mutates: tuple[str, ...] = ()
     source: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The operator, for people."""
+        return self.call.target
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Einsum:
@@ -119,6 +124,11 @@ class Einsum:
     inputs: tuple[str, str]
     type: TensorType
     why: str
+
+    @property
+    def name(self) -> str:
+        """The operator, for people."""
+        return "aten.einsum.default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
