@@ -1,0 +1,33 @@
+"""What produced a recorded number: card, versions, command, date, state of the source."""
+
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+
+import torch
+
+
+def provenance() -> dict[str, object]:
+    """JSON-ready facts about this run; works with and without a GPU."""
+    facts: dict[str, object] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["python", *sys.argv]),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "commit": _output(["git", "rev-parse", "--short", "HEAD"]),
+        "nvcc": _output(["nvcc", "--version"]).splitlines()[-1:],
+    }
+    if torch.cuda.is_available():
+        facts["card"] = torch.cuda.get_device_name()
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        facts["driver"] = _output(query).splitlines()[:1]
+    return facts
+
+
+def _output(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
