@@ -90,7 +90,7 @@ inline __attribute__((always_inline)) void copy_whole(void* to, const void* from
   struct alignas(4 * sizeof(type)) name {                                                      \
     type x, y, z, w;                                                                           \
     name() = default;                                                                          \
-    constexpr name(type x, type y, type z = type(), type w = type()) : x(x), y(y), z(z), w(w) {} \
+    constexpr name(type x, type y, type z = 0, type w = 0) : x(x), y(y), z(z), w(w) {} \
     constexpr explicit name(type x) : x(x), y(), z(), w() {}                                   \
     constexpr void assign(const name& o) { x = o.x, y = o.y, z = o.z, w = o.w; }               \
     KWEMU_WHOLE_COPY(name, 4 * sizeof(type))                                                   \

@@ -1,0 +1,72 @@
+// One launch, and the settings it runs under.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kwemu/abi.h"
+#include "registry.h"
+#include "report.h"
+
+namespace kwemu {
+
+struct Settings {
+  unsigned order_seed = 0;  // 0: natural order of blocks and threads
+  unsigned threads = 1;     // of the operating system
+  double stall_seconds = 2;  // blocks that only spin for so long are a deadlock
+  double time_limit_seconds = 0;  // of one launch; 0: none
+  bool check_bounds = true;
+  bool check_alignment = true;
+  bool check_uninitialised = true;
+  bool check_races = true;
+};
+
+// The order in which `count` things are done: a permutation without a table.
+class Order {
+ public:
+  Order(uint64_t count, unsigned seed);
+  uint64_t operator[](uint64_t i) const { return (i * step_ + start_) % count_; }
+
+ private:
+  uint64_t count_;
+  uint64_t step_ = 1;
+  uint64_t start_ = 0;
+};
+
+struct Launch {
+  const char* kernel = "";
+  Place place;
+  Config config;
+  void (*body)(void*) = nullptr;  // runs one thread
+  void* closure = nullptr;
+  const Settings* settings = nullptr;
+  std::vector<Allocation*> allocations;
+  Record tag = 0;  // in the place of records' launch bits
+  uintptr_t host_stack_low = 0;
+  size_t host_stack_bytes = 0;
+
+  Order order{1, 0};  // of blocks
+  uint64_t block_count = 0;
+  unsigned threads_per_block = 0;
+  std::atomic<uint64_t> next_block{0};
+  std::atomic<unsigned> active_workers{0};
+  std::atomic<unsigned> stalled_workers{0};
+  std::atomic<int> error{0};  // cudaError_t; the first wins
+  // Per block: the time of its last fence or atomic, for ordering between blocks.
+  std::unique_ptr<std::atomic<uint32_t>[]> released;
+
+  Allocation* find(uintptr_t address) const;
+  bool on_host_stack(uintptr_t address) const {
+    return address - host_stack_low < host_stack_bytes;
+  }
+  // Ends the launch everywhere.
+  void abandon(int error);
+};
+
+// Set while a launch is being abandoned; every hook looks at it.
+extern std::atomic<bool> stopping;
+
+}  // namespace kwemu

@@ -1,0 +1,236 @@
+#include "races.h"
+
+#include <string>
+
+namespace kwemu {
+namespace {
+
+const char* verb(Access access) {
+  switch (access) {
+    case Access::kRead:
+      return "reads";
+    case Access::kWrite:
+      return "writes";
+    default:
+      return "atomically updates";
+  }
+}
+
+std::string name_of(const Thread& thread) {
+  return "thread (" + std::to_string(thread.index.x) + ", " + std::to_string(thread.index.y) +
+         ", " + std::to_string(thread.index.z) + ")";
+}
+
+// The code address whose low bits a shared record keeps; units are near one another.
+const void* code_of(Record record, const void* near) {
+  constexpr uintptr_t kSpan = uintptr_t{1} << (64 - kTagShift);
+  const auto base = reinterpret_cast<uintptr_t>(near);
+  uintptr_t code = (base & ~(kSpan - 1)) | (record >> kTagShift);
+  if (code > base + kSpan / 2) code -= kSpan;
+  if (code + kSpan / 2 < base) code += kSpan;
+  return reinterpret_cast<const void*>(code);
+}
+
+// Whether an earlier access by a thread of this block, since the last block-wide barrier, comes
+// before the running thread's: through __syncwarp, or through fences and atomics of both threads.
+bool is_ordered(const Block& block, Record earlier) {
+  const Thread& other = block.threads[thread_of(earlier)];
+  const Thread& self = *block.current;
+  const unsigned time = time_of(earlier);
+  if (&other == &self) return true;
+  const unsigned warp = other.linear / 32;
+  if (warp == self.linear / 32 && time < block.warps[warp].sync_time) return true;
+  return time < other.sync_time && time < self.sync_time;
+}
+
+bool both_atomic(Record earlier, Access access) {
+  return (earlier & kAtomic) != 0 && access == Access::kAtomic;
+}
+
+void report_shared_race(Block& block, size_t offset, Record earlier, const char* did,
+                        Access access, const void* caller) {
+  const Place place = Place::of(caller);
+  if (block.is_reported(FindingKind::kRace, place)) return;
+  const Thread& other = block.threads[thread_of(earlier)];
+  const bool many = &other == block.current;
+  const std::string who = many ? "another thread" : name_of(other);
+  block.report(FindingKind::kRace, place,
+               std::string(verb(access)) + " shared memory, " + block.shared.describe(offset) +
+                   ", that " + who + " " + did + " with no barrier in between",
+               many ? nullptr : &other, Place::of(code_of(earlier, caller)));
+}
+
+void report_uninitialised(Block& block, size_t offset, const void* caller) {
+  const Place place = Place::of(caller);
+  if (!block.check_uninitialised || block.is_reported(FindingKind::kUninitialisedRead, place)) {
+    return;
+  }
+  block.report(FindingKind::kUninitialisedRead, place,
+               "reads shared memory that no thread of the block has written: " +
+                   block.shared.describe(offset));
+}
+
+// A record that is no write. Redzones end the launch.
+void check_special(Block& block, size_t offset, Record write, Access access, const void* caller) {
+  switch (special_of(write)) {
+    case kRedzone:
+      block.report(FindingKind::kOutOfBounds, Place::of(caller),
+                   std::string(verb(access)) + " shared memory " + block.shared.describe(offset));
+      block.abandon(700 /* cudaErrorIllegalAddress */);
+    case kUninitialised:
+      if (access != Access::kWrite) report_uninitialised(block, offset, caller);
+      return;
+    default:
+      report_shared_race(block, offset, write, "copies to with cp.async and has not waited for,",
+                         access, caller);
+  }
+}
+
+// Gives the bytes of a word their own cells.
+void split_shared(Block& block, size_t word_offset) {
+  Cell& word = *block.shared.word(word_offset);
+  if (word.write == kSplitShared) return;
+  for (size_t i = 0; i < 4; ++i) *block.shared.byte(word_offset + i) = word;
+  word.write = kSplitShared;
+}
+
+// Byte cells, or the word cell itself.
+void check_shared_write(Block& block, const Cell& cell, size_t offset, Access access,
+                        const void* caller) {
+  const Record write = cell.write;
+  if (is_special(write)) return check_special(block, offset, write, access, caller);
+  if (before_barrier(block, write) || !block.check_races) return;
+  if (both_atomic(write, access) || is_ordered(block, write)) return;
+  report_shared_race(block, offset, write, "wrote", access, caller);
+}
+
+}  // namespace
+
+void slow_shared_write_record(Block& block, size_t offset, Access access, const void* caller) {
+  check_shared_write(block, *block.shared.word(offset), offset, access, caller);
+}
+
+void slow_shared_read_record(Block& block, Cell& cell, Access access, const void* caller) {
+  if (!block.check_races) return;
+  const Record read = cell.read;
+  const bool own = thread_of(read) == block.current->linear;
+  if (own ? block.current->sync_time > time_of(read) : is_ordered(block, read)) return;
+  const auto word = static_cast<size_t>(&cell - block.shared.word(0));
+  const bool is_word = word < SharedMemory::kBytes / 4;
+  const size_t offset =
+      is_word ? word * 4 : static_cast<size_t>(&cell - block.shared.byte(0));
+  report_shared_race(block, offset, read, "read", access, caller);
+}
+
+void note_shared_bytes(Block& block, size_t offset, unsigned mask, Access access,
+                       const void* caller) {
+  split_shared(block, offset);
+  const Record me = shared_record(block, access, caller);
+  for (size_t i = 0; i < 4; ++i) {
+    if (((mask >> i) & 1) == 0) continue;
+    Cell& cell = *block.shared.byte(offset + i);
+    check_shared_write(block, cell, offset + i, access, caller);
+    note_shared_cell(block, cell, access, me, caller);
+  }
+  if (mask == 0xf && access != Access::kRead) *block.shared.word(offset) = Cell{me, 0};
+}
+
+namespace {
+
+dim3 block_index(const Launch& launch, uint64_t linear) {
+  const dim3& grid = launch.config.grid;
+  return dim3(static_cast<unsigned>(linear % grid.x),
+              static_cast<unsigned>(linear / grid.x % grid.y),
+              static_cast<unsigned>(linear / grid.x / grid.y));
+}
+
+// Between blocks nothing is ordered but by fences and atomics; whether these two blocks' order
+// these two accesses is not worked out: both having used them after and before is enough.
+bool blocks_are_ordered(const Block& block, Record earlier) {
+  const uint32_t released =
+      block.launch->released[block_of(earlier)].load(std::memory_order_relaxed);
+  return block.has_synchronised && time_of(earlier) < released;
+}
+
+void report_global_race(Block& block, const Allocation& allocation, size_t offset, Record earlier,
+                        const char* did, Access access, const void* caller) {
+  const Place place = Place::of(caller);
+  if (block.is_reported(FindingKind::kRace, place)) return;
+  const bool same_block = of_this_block(block, earlier);
+  const unsigned other = thread_of(earlier);
+  const bool known = !same_block || other != block.current->linear;
+  Finding finding;
+  finding.kind = FindingKind::kRace;
+  finding.kernel = block.launch->kernel;
+  finding.place = place;
+  finding.block = dim3(block.index);
+  finding.thread = dim3(block.current->index);
+  if (known) {
+    finding.other_block = block_index(*block.launch, block_of(earlier));
+    finding.other_thread = dim3(block.threads[other].index);
+  }
+  finding.message = std::string(verb(access)) + " byte " + std::to_string(offset) + " of '" +
+                    allocation.name + "', which a thread of " +
+                    (same_block ? "the same block " : "another block ") + did +
+                    (same_block ? " with no barrier in between" : " in the same launch");
+  Report::instance().add(std::move(finding));
+}
+
+void split_global(Block& block, Allocation& allocation, size_t word_offset) {
+  Cell& word = *allocation.shadow.word(word_offset);
+  const Record marker = (block.global_tag & kLaunchMask) | kSplitGlobal;
+  const Cell before{load(word.write), load(word.read)};
+  if (before.write == marker) return;
+  for (size_t i = 0; i < 4; ++i) {
+    Cell& cell = *allocation.shadow.byte(word_offset + i);
+    store(cell.write, before.write);
+    store(cell.read, before.read);
+  }
+  store(word.write, marker);
+}
+
+}  // namespace
+
+void slow_global_write_record(Block& block, Allocation& allocation, size_t offset, Record write,
+                              Access access, const void* caller) {
+  if (both_atomic(write, access)) return;
+  const bool same_block = of_this_block(block, write);
+  if (same_block ? is_ordered(block, write) : blocks_are_ordered(block, write)) return;
+  report_global_race(block, allocation, offset, write, "wrote", access, caller);
+}
+
+void slow_global_read_record(Block& block, Allocation& allocation, size_t offset, Record read,
+                             Access access, const void* caller) {
+  if ((read & kForeign) != 0 || !of_this_block(block, read)) {
+    // Some reader was of another block; which one is known only if it was the last.
+    if (block.has_synchronised) return;
+    report_global_race(block, allocation, offset, read, "read", access, caller);
+    return;
+  }
+  const bool own = thread_of(read) == block.current->linear;
+  if (own ? block.current->sync_time > time_of(read) : is_ordered(block, read)) return;
+  report_global_race(block, allocation, offset, read, "read", access, caller);
+}
+
+void note_global_bytes(Block& block, Allocation& allocation, size_t offset, unsigned mask,
+                       Access access, const void* caller) {
+  split_global(block, allocation, offset);
+  for (size_t i = 0; i < 4; ++i) {
+    if (((mask >> i) & 1) == 0) continue;
+    note_global_cell(block, allocation, *allocation.shadow.byte(offset + i), offset + i, access,
+                     caller);
+  }
+}
+
+void begin_async_copy(Block& block, const AsyncCopy& copy) {
+  const auto shared = reinterpret_cast<uintptr_t>(copy.shared);
+  check_access(block, shared, copy.bytes, Access::kWrite, copy.caller);
+  fill_with_poison(copy.shared, copy.bytes);
+  const Record pending = (reinterpret_cast<uintptr_t>(copy.caller) << kTagShift) |
+                         (block.self & kThreadMask) | kInFlight;
+  for (unsigned i = 0; i < copy.bytes; i += 4) {
+    *block.shared.word(shared - block.shared_low + i) = Cell{pending, 0};
+  }
+}
+
+}  // namespace kwemu

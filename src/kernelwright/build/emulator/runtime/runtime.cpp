@@ -1,0 +1,155 @@
+#include "runtime.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <numeric>
+#include <thread>
+
+namespace kwemu {
+
+std::atomic<bool> stopping{false};
+
+namespace {
+
+// Ends a launch that takes too long.
+class Watchdog {
+ public:
+  Watchdog(Launch& launch, double seconds) {
+    if (seconds <= 0) return;
+    thread_ = std::thread([this, &launch, seconds] {
+      std::unique_lock lock(mutex_);
+      const auto limit = std::chrono::duration<double>(seconds);
+      if (changed_.wait_for(lock, limit, [this] { return done_; })) return;
+      Finding finding;
+      finding.kind = FindingKind::kDeadlock;
+      finding.kernel = launch.kernel;
+      finding.place = launch.place;
+      finding.message = "the launch did not end within " + std::to_string(seconds) + " seconds";
+      Report::instance().add(std::move(finding));
+      launch.abandon(702 /* cudaErrorLaunchTimeout */);
+    });
+  }
+  ~Watchdog() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+void find_host_stack(Launch& launch) {
+#if defined(__linux__)
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  void* low = nullptr;
+  size_t bytes = 0;
+  pthread_attr_getstack(&attributes, &low, &bytes);
+  pthread_attr_destroy(&attributes);
+  launch.host_stack_low = reinterpret_cast<uintptr_t>(low);
+  launch.host_stack_bytes = bytes;
+#else
+  launch.host_stack_low = 0;
+#endif
+}
+
+}  // namespace
+
+// Seed 1 goes backwards; others step through by a number coprime to the count.
+Order::Order(uint64_t count, unsigned seed) : count_(count) {
+  if (seed == 0 || count < 2) return;
+  step_ = count - 1;
+  start_ = count - 1;
+  if (seed == 1) return;
+  const uint64_t mixed = (seed * 0x9e3779b97f4a7c15ull) >> 20;
+  start_ = mixed % count;
+  step_ = mixed / 7 % std::min<uint64_t>(count, 1u << 30) | 1;
+  while (std::gcd(step_, count) != 1) step_ += 2;
+}
+
+Allocation* Launch::find(uintptr_t address) const {
+  auto after = std::upper_bound(allocations.begin(), allocations.end(), address,
+                                [](uintptr_t a, const Allocation* b) { return a < b->low; });
+  if (after == allocations.begin()) return nullptr;
+  Allocation* allocation = *--after;
+  if (settings->check_races && allocation->writable) {
+    static std::mutex making;
+    const std::lock_guard lock(making);
+    if (!allocation->shadow.exists()) allocation->shadow = Shadow(allocation->bytes);
+  }
+  return allocation;
+}
+
+void Launch::abandon(int new_error) {
+  int none = 0;
+  if (new_error != 0) error.compare_exchange_strong(none, new_error);
+  stopping.store(true);
+}
+
+Runtime& Runtime::instance() {
+  static Runtime* const runtime = new Runtime;
+  return *runtime;
+}
+
+int Runtime::take_last_error() {
+  const int error = last_error();
+  last_error_ = 0;
+  return error;
+}
+
+int Runtime::remember(int error) {
+  if (error != 0) last_error_ = error;
+  return error;
+}
+
+Record Runtime::next_launch_tag() {
+  if (++launch_tag_ > kMaxLaunch) {
+    Registry::instance().clear_shadows();
+    launch_tag_ = 1;
+  }
+  return Record{launch_tag_} << kLaunchShift;
+}
+
+int Runtime::run(Launch& launch) {
+  const std::lock_guard lock(mutex_);
+  if (fault_ != 0) return fault_;
+  ++launch_count_;
+  launch.settings = &settings_;
+  launch.allocations = Registry::instance().snapshot();
+  launch.tag = next_launch_tag();
+  find_host_stack(launch);
+  launch.order = Order(launch.block_count, settings_.order_seed);
+  if (settings_.check_races && launch.block_count < kMaxBlock) {
+    launch.released = std::make_unique<std::atomic<uint32_t>[]>(launch.block_count);
+  }
+  const auto count = static_cast<unsigned>(
+      std::min<uint64_t>(std::max(1u, settings_.threads), launch.block_count));
+  while (workers_.size() < count) workers_.push_back(std::make_unique<Worker>());
+  launch.active_workers = count;
+  stopping.store(false);
+  {
+    const Watchdog watchdog(launch, settings_.time_limit_seconds);
+    std::vector<std::thread> others;
+    for (unsigned i = 1; i < count; ++i) {
+      others.emplace_back([&launch, worker = workers_[i].get()] { worker->work(launch); });
+    }
+    workers_[0]->work(launch);
+    for (std::thread& other : others) other.join();
+  }
+  stopping.store(false);
+  if (launch.error != 0) fault_ = launch.error;
+  return fault_;
+}
+
+}  // namespace kwemu
