@@ -203,7 +203,7 @@ def _pointwise(
         inputs,
         name=name,
         origin=AtenCall(f"aten.{operation}.Tensor", (Ref(left), other)),
-        operators=(name,),
+        operators=(call.operator,),
         source=call.source,
     )
 
