@@ -62,7 +62,7 @@ H200 = Machine(
     read_bandwidth=4.34e12,
     write_bandwidth=4.65e12,
     flops=MappingProxyType(
-        {"fp32_simt": 60e12, "fp64_simt": 30e12, "tf32": 405e12, "fp16": 743e12, "bf16": 727e12}
+        {"fp32_simt": 65.3e12, "fp64_simt": 33.2e12, "tf32": 405e12, "fp16": 743e12, "bf16": 727e12}
     ),
 )
 """NVIDIA H200 (SXM, 141 GB); 2026-11-21, torch 2.11, CUDA 13.0, driver 580 (docs/measured.md)."""
