@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from kernelwright.capture.builder import RESERVED
 from kernelwright.capture.convert import convert
@@ -21,7 +19,7 @@ from kernelwright.capture.exporting import Arguments, bind, trace
 from kernelwright.capture.sources import innermost_line
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.spec import check
-from kernelwright.problem.execution import instantiate_fake
+from kernelwright.problem.execution import Shapes, instantiate_fake
 from kernelwright.problem.record import Problem
 
 
@@ -33,8 +31,7 @@ def capture(problem: Problem) -> Graph:
     module that torch.export does not take, UnsupportedValueError for values that graphs have no
     word for; each with the line of the file.
     """
-    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
-    instance = instantiate_fake(problem, mode)
+    instance = instantiate_fake(problem, Shapes())
     return capture_module(
         instance.module,
         instance.inputs,

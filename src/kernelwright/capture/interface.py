@@ -79,7 +79,7 @@ def _add_argument(builder: Builder, node: fx.Node, leaf: Leaf) -> list[Guard]:
         scalar = len(builder.scalars)
         builder.scalars.append(_add_named(builder, kind, ScalarType(DType.F64), leaf.name))
         builder.values[node] = Number(Operand(scalar, DType.F64))
-    elif isinstance(traced, torch.SymInt):
+    elif isinstance(traced, torch.SymInt) and not traced.node.expr.is_Integer:
         _add_named(builder, kind, ScalarType(DType.I64), leaf.name)
         return [] if _is_plain_number(node) else [_at_least(leaf.path, 0)]
     elif isinstance(leaf.value, torch.Tensor):

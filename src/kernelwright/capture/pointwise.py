@@ -16,7 +16,7 @@ from kernelwright.capture.numbers import number_expression
 from kernelwright.capture.types import dtype_of
 from kernelwright.ir.expr import Call as Op
 from kernelwright.ir.expr import Expr, Literal, Operand, transform
-from kernelwright.ir.graph import AtenCall, Code, Pointwise, Record
+from kernelwright.ir.graph import AtenCall, Code, Pointwise, Record, Ref
 from kernelwright.ir.types import DType, TensorType
 
 HALVES = (DType.F16, DType.BF16)
@@ -131,7 +131,12 @@ def pointwise(builder: Builder, call: Call) -> str | Number | None:
         expr = cast(rule(scope), dtype_of(result.dtype))
     except NotPointwiseError:
         return None
-    origin = _fill(builder, call) if call.operator in FILLS else None
+    origin = None
+    if call.operator in FILLS:
+        origin = _fill(builder, call)
+    elif call.operator in CASTS:
+        dtype = Code(str(result.dtype))
+        origin = AtenCall("aten.to.dtype", (Ref(scope.inputs[0]), dtype))
     return builder.add_call(call, Pointwise(expr), scope.inputs, origin)
 
 
@@ -309,13 +314,12 @@ def _hardshrink(a: Scope) -> Expr:
     return op("where", inside, a.number(0.0), x)
 
 
-def _cast(a: Scope) -> Expr:
-    return a.x("self")
-
-
 def _filled(a: Scope) -> Expr:
     return a.x("fill_value") if a.has("fill_value") else a.number(FILLS[a.call.operator] or 0.0)
 
+
+CASTS = ("_to_copy", "to", "type_as")
+"""Operators that only convert."""
 
 FILLS: dict[str, float | None] = {
     **{"full": None, "full_like": None, "new_full": None},
@@ -388,9 +392,7 @@ RULES: dict[str, Rule] = {
     "bitwise_not": _unary("bitwise_not"),
     "where": lambda a: op("where", a.x("condition", DType.BOOL), a.x("self"), a.x("other")),
     "masked_fill": _masked_fill,
-    "_to_copy": _cast,
-    "to": _cast,
-    "type_as": _cast,
+    **{name: lambda a: a.x("self") for name in CASTS},
     **{name: _filled for name in FILLS},
 }
 """By the operator's short name; every overload reads its arguments by their schema names."""

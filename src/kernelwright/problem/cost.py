@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from kernelwright.problem.execution import instantiate_fake, user_code
+from kernelwright.problem.execution import Shapes, instantiate_fake, user_code
 from kernelwright.problem.record import Problem
 
 
@@ -29,7 +28,7 @@ def measure(problem: Problem) -> Cost:
 
     Raises what `instantiate` raises, or ProblemRaisedError when `forward` fails.
     """
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = Shapes()
     instance = instantiate_fake(problem, mode)
     flops = FlopCounterMode(display=False)
     writes = _ElementCounter()

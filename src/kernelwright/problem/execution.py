@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from kernelwright.problem.errors import (
     ModelNotModuleError,
@@ -126,9 +127,20 @@ def instantiate(problem: Problem, module_name: str | None = None) -> Instance:
     )
 
 
-def instantiate_fake(
-    problem: Problem, mode: FakeTensorMode, module_name: str | None = None
-) -> Instance:
+class Shapes(FakeTensorMode):  # type: ignore[no-untyped-call]
+    """A mode in which tensors have shapes and no data."""
+
+    def __init__(self) -> None:
+        # without scalar outputs `.item()` raises, where it would give a made-up symbolic number
+        shape_env = ShapeEnv(allow_scalar_outputs=False)
+        super().__init__(shape_env=shape_env, allow_non_fake_inputs=True)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Shapes":
+        """Modules that copy their layers copy the tensors, not the mode that these belong to."""
+        return self
+
+
+def instantiate_fake(problem: Problem, mode: Shapes, module_name: str | None = None) -> Instance:
     """The same with tensors of `mode`, which hold no data, so that any size costs nothing.
 
     Where the inputs or the constructor need real numbers (`.item()`), that part is made with real
@@ -187,11 +199,11 @@ def _describe(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
 
 
-def _convert(value: Any, mode: FakeTensorMode) -> Any:
+def _convert(value: Any, mode: Shapes) -> Any:
     """`value` with the tensors in its lists, tuples and dicts made fake."""
     match value:
         case torch.Tensor():
-            return mode.from_tensor(value)
+            return mode.from_tensor(value, static_shapes=True)
         case list() | tuple():
             return type(value)(_convert(item, mode) for item in value)
         case dict():
@@ -199,12 +211,14 @@ def _convert(value: Any, mode: FakeTensorMode) -> Any:
     return value
 
 
-def _convert_module(module: nn.Module, mode: FakeTensorMode) -> None:
+def _convert_module(module: nn.Module, mode: Shapes) -> None:
     """Make the module's parameters and buffers fake; shared ones stay shared."""
     fakes: dict[int, torch.Tensor] = {}
     for part in module.modules():
         for table in (part._parameters, part._buffers):
             for name, tensor in table.items():
                 if tensor is not None:
-                    fake = fakes.setdefault(id(tensor), mode.from_tensor(tensor))
+                    fake = fakes.setdefault(
+                        id(tensor), mode.from_tensor(tensor, static_shapes=True)
+                    )
                     table[name] = fake  # type: ignore[assignment]

@@ -1,0 +1,26 @@
+"""Convolutions over 1 dimension: strided, padded, dilated, grouped."""
+
+import torch
+from torch import nn
+
+BATCH = 2
+CHANNELS = 4
+WIDTH = 9
+
+
+class Model(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.plain = nn.Conv1d(channels, 6, 3, padding=1)
+        self.grouped = nn.Conv1d(6, 6, 3, stride=2, padding=2, dilation=2, groups=3, bias=False)
+
+    def forward(self, x: torch.Tensor):
+        return self.grouped(torch.relu(self.plain(x)))
+
+
+def get_inputs():
+    return [torch.randn(BATCH, CHANNELS, WIDTH)]
+
+
+def get_init_inputs():
+    return [CHANNELS]

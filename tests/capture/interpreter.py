@@ -1,0 +1,220 @@
+"""What a Graph means: each node computed in plain PyTorch, one after the other."""
+
+import inspect
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from kernelwright.ir.expr import Call, Expr, Literal, Operand, Size
+from kernelwright.ir.graph import (
+    Argument,
+    AtenCall,
+    Code,
+    Constant,
+    Contract,
+    DiagEmbed,
+    Diagonal,
+    Expand,
+    Flip,
+    Graph,
+    Input,
+    Node,
+    Opaque,
+    Parameter,
+    Permute,
+    Pointwise,
+    Project,
+    Record,
+    Ref,
+    Reshape,
+    Select,
+    Slice,
+    Squeeze,
+    Text,
+    Unsqueeze,
+    View,
+    ViewMap,
+)
+from kernelwright.ir.types import Dim, DType, TensorType
+
+_DTYPES = {
+    DType.F64: torch.float64,
+    DType.F32: torch.float32,
+    DType.F16: torch.float16,
+    DType.BF16: torch.bfloat16,
+    DType.I64: torch.int64,
+    DType.I32: torch.int32,
+    DType.I16: torch.int16,
+    DType.I8: torch.int8,
+    DType.U8: torch.uint8,
+    DType.BOOL: torch.bool,
+    DType.C64: torch.complex64,
+    DType.C128: torch.complex128,
+}
+
+F = nn.functional
+
+# Where the expression's name is not that of a function of torch.
+_OPERATIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "floor_div": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "trunc_div": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "silu": F.silu,
+    "mish": F.mish,
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "softsign": F.softsign,
+    "log_sigmoid": F.logsigmoid,
+    "softplus": lambda x, beta, bound: torch.where(
+        x * beta > bound, x, torch.log1p(torch.exp(x * beta)) / beta
+    ),
+    "leaky_relu": lambda x, slope: torch.where(x > 0, x, x * slope),
+    "elu": lambda x, alpha, scale, input_scale: torch.where(
+        x <= 0, torch.expm1(x * input_scale) * alpha * scale, x * scale
+    ),
+}
+
+
+def run(graph: Graph, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What `module(*args, **kwargs)` returns according to its graph; buffers change as they would.
+
+    Raises AssertionError naming the guard that a call does not satisfy.
+    """
+    bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return _Run(graph, module, bound.arguments).result()
+
+
+@dataclass
+class _Run:
+    graph: Graph
+    module: nn.Module
+    arguments: Mapping[str, Any]
+
+    def result(self) -> Any:
+        self.values: dict[str, Any] = {}
+        self.symbols: dict[str, int] = {}
+        for node in self.graph.inputs:
+            assert isinstance(node.kind, Input)
+            self.values[node.name] = eval(node.kind.argument, {}, dict(self.arguments))
+        for symbol in self.graph.symbols:
+            value = self.values[symbol.input]
+            self.symbols[symbol.name] = value if symbol.dim is None else value.shape[symbol.dim]
+        for guard in self.graph.guards:
+            assert eval(guard.condition, {}, {**self.arguments, **self.symbols}), guard.message
+        for node in self.graph.nodes:
+            if not isinstance(node.kind, Input):
+                self.values[node.name] = self.compute(node)
+            self.check(node)
+        for update in self.graph.updates:
+            self.attribute(update.path).data.copy_(self.values[update.value])
+        return self.argument(self.graph.returns)
+
+    def compute(self, node: Node) -> Any:
+        operands = [self.values[name] for name in node.inputs]
+        match node.kind:
+            case Parameter(path):
+                return self.attribute(path)
+            case Constant(None, values):
+                return torch.tensor(values, dtype=_DTYPES[node.tensor.dtype]).view(self.shape(node))
+            case Constant(path):
+                return self.attribute(str(path))
+            case Pointwise(expr):
+                return self.expression(expr, operands).expand(self.shape(node)).clone()
+            case Contract(lhs, rhs, out):
+                return torch.einsum(f"{lhs},{rhs}->{out}", *operands)
+            case View(index_map):
+                return self.view(index_map, operands[0], node)
+            case Opaque():
+                assert node.origin is not None
+                return self.call(node.origin)
+            case Project(index):
+                return operands[0][index]
+        raise AssertionError(node)
+
+    def check(self, node: Node) -> None:
+        """Types are promises: every value has the dtype and the shape that its node says."""
+        if isinstance(node.type, TensorType):
+            value = self.values[node.name]
+            assert value.dtype is _DTYPES[node.type.dtype], (node.name, value.dtype)
+            assert list(value.shape) == self.shape(node), (node.name, value.shape)
+
+    def attribute(self, path: str) -> torch.Tensor:
+        return operator.attrgetter(path)(self.module)
+
+    def size(self, dim: Dim) -> int:
+        return int(eval(dim.text, {"math": math}, self.symbols))
+
+    def shape(self, node: Node) -> list[int]:
+        return [self.size(dim) for dim in node.tensor.shape]
+
+    def expression(self, expr: Expr, operands: Sequence[Any]) -> torch.Tensor:
+        match expr:
+            case Operand(index, dtype):
+                return torch.as_tensor(operands[index], dtype=_DTYPES[dtype])
+            case Literal(value, dtype):
+                return torch.tensor(value, dtype=_DTYPES[dtype])
+            case Size(dim, dtype):
+                return torch.tensor(self.size(dim), dtype=_DTYPES[dtype])
+            case Call("cast", (arg,), dtype):
+                return self.expression(arg, operands).to(_DTYPES[dtype])
+            case Call(name, args, dtype):
+                values = torch.broadcast_tensors(*(self.expression(x, operands) for x in args))
+                function = _OPERATIONS.get(name) or getattr(torch, name)
+                result = function(*values)
+                assert result.dtype is _DTYPES[dtype], (name, result.dtype, dtype)
+                return result
+        raise AssertionError(expr)
+
+    def view(self, index_map: ViewMap, x: torch.Tensor, node: Node) -> torch.Tensor:
+        match index_map:
+            case Permute(dims):
+                return x.permute(dims)
+            case Reshape():
+                return x.reshape(self.shape(node))
+            case Expand():
+                return x.expand(self.shape(node))
+            case Unsqueeze(dim):
+                return x.unsqueeze(dim)
+            case Squeeze(dims):
+                return x.squeeze(dims)
+            case Slice(dim, start, stop, step):
+                index = torch.arange(self.size(start), self.size(stop), step)
+                return x.index_select(dim, index)
+            case Select(dim, index):
+                return x.select(dim, self.size(index))
+            case Flip(dims):
+                return x.flip(dims)
+            case DiagEmbed():
+                return torch.diag_embed(x)
+            case Diagonal():
+                return torch.diagonal(x, 0, -2, -1)
+
+    def call(self, call: AtenCall) -> Any:
+        namespace, name, overload = call.target.split(".")
+        operation = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        kwargs = {key: self.argument(value) for key, value in call.kwargs}
+        return operation(*(self.argument(arg) for arg in call.args), **kwargs)
+
+    def argument(self, value: Argument) -> Any:
+        match value:
+            case Ref(name):
+                return self.values[name]
+            case Code(text):
+                names = {"torch": torch, "math": math, "device": torch.device("cpu")}
+                return eval(text, names, self.symbols)
+            case Record("dict", items, keys):
+                return dict(zip(keys, map(self.argument, items), strict=True))
+            case Record(kind, items):
+                return {"list": list, "tuple": tuple}[kind](map(self.argument, items))
+            case Text(text):
+                return text
+            case Dim():
+                return self.size(value)
+        return value
