@@ -1,39 +1,71 @@
 """Operands of a contraction as the matrix-product launchers expect them: views, no copies."""
 
+from dataclasses import dataclass
+from typing import Any
+
 from kernelwright.ir.graph import Contract
 from kernelwright.schedule.roles import Roles, roles
 
 
-def arranged_product(contract: Contract, out: str, lhs: str, rhs: str) -> tuple[str, str, str]:
-    """Expressions for out (..., m, n), left (..., m, k) and right (..., k, n)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """A view of one operand: its dimensions permuted, then dimensions of size 1 put in."""
+
+    permute: tuple[int, ...]
+    unsqueeze: tuple[int, ...]
+    """Positions, each counted after the insertions before it."""
+
+    def text(self, name: str) -> str:
+        """The view as a Python expression over the tensor called `name`."""
+        if self.permute == (1, 0):
+            name += ".t()"
+        elif self.permute != tuple(range(len(self.permute))):
+            name += f".permute({', '.join(map(str, self.permute))})"
+        return name + "".join(f".unsqueeze({position})" for position in self.unsqueeze)
+
+    def apply(self, tensor: Any) -> Any:
+        """The view of a torch.Tensor."""
+        tensor = tensor.permute(self.permute)
+        for position in self.unsqueeze:
+            tensor = tensor.unsqueeze(position)
+        return tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """How out (..., m, n), left (..., m, k) and right (..., k, n) come from a contraction."""
+
+    swapped: bool
+    """The contraction's rhs is the left factor."""
+    out: Arrangement
+    left: Arrangement
+    right: Arrangement
+
+
+def product_of(contract: Contract) -> Product:
+    """The arrangements for a contraction that the schedule room gave a gemm kernel."""
     found = roles(contract)
     assert isinstance(found, Roles), "the schedule room gives only matrix products an anchor"
-    left, right = (rhs, lhs) if found.swapped else (lhs, rhs)
-    if not found.m:
-        # A vector times a matrix: one row.
-        out = f"{out}.unsqueeze(-2)"
-    return (
-        out,
-        _arranged(left, found.left, found.batch + found.m + found.k, found.m),
-        _arranged(right, found.right, found.batch + found.k + found.n, "always"),
+    rank = len(contract.out)
+    # A vector times a matrix has one row.
+    row = () if found.m else (-2,)
+    return Product(
+        swapped=found.swapped,
+        out=Arrangement(permute=tuple(range(rank)), unsqueeze=row),
+        left=_arrange(found.left, found.batch + found.m + found.k, row),
+        right=_arrange(found.right, found.batch + found.k + found.n, ()),
     )
 
 
-def _arranged(text: str, letters: str, wanted: str, row: str) -> str:
-    """`text` with dimensions `letters`, permuted to the order of `wanted`, size 1 where missing.
+def _arrange(letters: str, wanted: str, row: tuple[int, ...]) -> Arrangement:
+    """Dimensions `letters` in the order of `wanted`, size 1 where one is missing.
 
     Leading dimensions that are missing stay missing: the launchers broadcast by trailing ones.
     """
     present = [letter for letter in wanted if letter in letters]
-    order = [letters.index(letter) for letter in present]
-    if order == [1, 0]:
-        text += ".t()"
-    elif order != sorted(order):
-        text += f".permute({', '.join(map(str, order))})"
     first = wanted.index(present[0])
-    for position in range(first + 1, len(wanted)):
-        if wanted[position] not in letters:
-            text += f".unsqueeze({position - first})"
-    if not row:
-        text += ".unsqueeze(-2)"
-    return text
+    missing = [at - first for at in range(first + 1, len(wanted)) if wanted[at] not in letters]
+    return Arrangement(
+        permute=tuple(letters.index(letter) for letter in present),
+        unsqueeze=(*missing, *row),
+    )

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 
-from kernelwright.codegen.arrange import arranged_product
+from kernelwright.codegen.arrange import product_of
 from kernelwright.ir.expr import Size, walk
 from kernelwright.ir.graph import (
     Argument,
@@ -203,8 +203,10 @@ class _Writer:
         operands = [self._operand(name) for name in step.inputs]
         result = step.result
         if kernel.anchor is not None:
-            result, left, right = arranged_product(kernel.anchor, result, operands[0], operands[1])
-            operands[:2] = [left, right]
+            product = product_of(kernel.anchor)
+            left, right = reversed(operands[:2]) if product.swapped else operands[:2]
+            result = product.out.text(result)
+            operands[:2] = [product.left.text(left), product.right.text(right)]
         sizes_used = [part.dim for part in walk(kernel.epilogue) if isinstance(part, Size)]
         numbers = [dim.text for dim in dict.fromkeys(sizes_used) if not dim.is_static]
         arguments = ", ".join([result, *operands, *numbers])

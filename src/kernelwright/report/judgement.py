@@ -1,0 +1,61 @@
+"""A verdict and a measurement as terminal text: the one thing to fix comes first."""
+
+from collections.abc import Iterator
+
+from kernelwright.bench.measurement import Measurement
+from kernelwright.verify.verdict import Outcome, Verdict
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """The conclusion, what decided it, warnings, and how many checks held."""
+    where = "the emulator" if verdict.target == "cpu" else "the GPU"
+    sizes = ", ".join(f"{name} = {value}" for name, value in verdict.sizes.items())
+    at_sizes = f" at sizes {sizes}" if sizes else ""
+    yield f"verdict     {verdict.status.value}"
+    yield f"            {verdict.summary}"
+    for check in verdict.failures:
+        yield f"fix first   {check.name}{f' ({check.case})' if check.case else ''}"
+        yield f"            {check.evidence}"
+    for check in verdict.warnings:
+        yield f"warning     {check.name}: {check.evidence}"
+    passed = sum(check.outcome is Outcome.PASSED for check in verdict.checks)
+    yield (
+        f"checks      {passed} of {len(verdict.checks)} passed on {where}{at_sizes}; "
+        f"built in {verdict.build_seconds:.1f} s"
+    )
+
+
+def measurement_lines(measurement: Measurement) -> Iterator[str]:
+    """Times with their baselines and intervals, and the share of what the card can do."""
+    if measurement.note:
+        yield f"speed       {measurement.note}"
+        if measurement.floor_ms is not None:
+            floor = f"{measurement.floor_ms:.4f} ms on {measurement.machine}"
+            yield f"            modelled floor {floor}"
+        return
+    assert measurement.candidate is not None
+    own = measurement.candidate
+    yield f"speed       {own.device_ms:.4f} ms (host {own.host_ms:.4f} ms, {own.samples} samples)"
+    for baseline in measurement.baselines:
+        speedup = measurement.speedup_over(baseline.name)
+        assert speedup is not None
+        interval = f"[{speedup.device.low:.3f}, {speedup.device.high:.3f}]"
+        yield (
+            f"            {speedup.device.value:.2f}x over {baseline.name} "
+            f"({baseline.device_ms:.4f} ms), 95 % interval {interval}"
+        )
+    for name, why in measurement.lost.items():
+        yield f"            {name} not measured: {why}"
+    if measurement.share_of_floor is not None:
+        yield (
+            f"            {measurement.share_of_floor:.0%} of the modelled floor "
+            f"({measurement.floor_ms:.4f} ms on {measurement.machine})"
+        )
+    if measurement.share_of_copy is not None and measurement.copy_bandwidth is not None:
+        yield (
+            f"            {measurement.share_of_copy:.0%} of a copy of as many bytes "
+            f"({measurement.copy_bandwidth / 1e12:.2f} TB/s in the same run)"
+        )
+    if measurement.environment is not None:
+        env = measurement.environment
+        yield f"            {env.card}, torch {env.torch}, CUDA {env.cuda}, driver {env.driver}"

@@ -1,0 +1,92 @@
+"""Time one compiled variant of a kernel on the GPU, on random operands of the captured sizes."""
+
+import ctypes
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelwright.bench.timing import Stopwatch
+from kernelwright.codegen.arrange import product_of
+from kernelwright.ir.plan import Kernel
+from kernelwright.ir.types import DType, ScalarType, TensorType
+from kernelwright.tune.tuner import Failure, Timing, Variant
+
+_WARM_UP_SECONDS = 0.05
+_SAMPLES = 30
+
+_TORCH: dict[DType, torch.dtype] = {
+    DType.F64: torch.float64,
+    DType.F32: torch.float32,
+    DType.F16: torch.float16,
+    DType.BF16: torch.bfloat16,
+    DType.I64: torch.int64,
+    DType.I32: torch.int32,
+    DType.I16: torch.int16,
+    DType.I8: torch.int8,
+    DType.U8: torch.uint8,
+    DType.BOOL: torch.bool,
+}
+
+
+class KernelTimer:
+    """Holds a kernel's operands on `device`; call it with a variant and its compiled library."""
+
+    def __init__(self, kernel: Kernel, device: torch.device) -> None:
+        self._function = f"launch_{kernel.name}"
+        self._stopwatch = Stopwatch(device)
+        self._operands = _operands(kernel, device)
+        self._device = device
+
+    def __call__(self, variant: Variant, library: Path) -> Timing | Failure:
+        """The median of device spans with a flushed L2, or why the variant does not run."""
+        launch = getattr(ctypes.CDLL(str(library)), self._function)
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        words = pack([self._device.index or 0, stream, *self._operands])
+        if code := launch(words):
+            return Failure(reason=f"CUDA error {code}")
+        self._stopwatch.warm_up(lambda _: launch(words), _WARM_UP_SECONDS)
+        times = sorted(self._stopwatch.sample(lambda _: launch(words), _SAMPLES).device_ms)
+        return Timing(seconds=times[len(times) // 2] / 1e3, samples=len(times))
+
+
+def pack(arguments: Sequence[Any]) -> bytes:
+    """The 64-bit words of a launch: see kernels/launch.cuh."""
+    words = [word for argument in arguments for word in _words(argument)]
+    return struct.pack(f"{len(words)}q", *words)
+
+
+def _words(argument: Any) -> Iterator[int]:
+    match argument:
+        case torch.Tensor():
+            yield from (argument.data_ptr(), argument.dim(), *argument.shape, *argument.stride())
+        case float():
+            yield from struct.unpack("q", struct.pack("d", argument))
+        case _:
+            yield int(argument)
+
+
+def _operands(kernel: Kernel, device: torch.device) -> list[Any]:
+    """Result and inputs in the launcher's order; values from [0, 1), or small integers."""
+    shape = [dim.hint for dim in kernel.output.shape]
+    out = torch.empty(shape, dtype=_TORCH[kernel.output.dtype], device=device)
+    inputs = [_operand(kind, device) for kind in kernel.inputs]
+    if kernel.anchor is None:
+        return [out, *inputs]
+    product = product_of(kernel.anchor)
+    left, right = reversed(inputs[:2]) if product.swapped else inputs[:2]
+    factors = [product.left.apply(left), product.right.apply(right)]
+    return [product.out.apply(out), *factors, *inputs[2:]]
+
+
+def _operand(kind: object, device: torch.device) -> Any:
+    match kind:
+        case TensorType(dtype, dims):
+            shape = [dim.hint for dim in dims]
+            dense = torch.rand(shape, device=device)
+            return (dense if dtype.is_float else dense * 2).to(_TORCH[dtype])
+        case ScalarType(DType.F64):
+            return 1.5
+    return 1
