@@ -173,7 +173,8 @@ def _literal(text: str, at: int) -> tuple[TokenKind, int] | None:
     end = quote + 1
     while end < len(text) and text[end] not in (mark, "\n"):
         end += _splice(text, end) or (2 if text[end] == "\\" else 1)
-    return TokenKind.STRING if mark == '"' else TokenKind.CHARACTER, min(end + 1, len(text))
+    end += text.startswith(mark, end)
+    return TokenKind.STRING if mark == '"' else TokenKind.CHARACTER, end
 
 
 def join(tokens: Iterable[Token]) -> str:
@@ -182,9 +183,14 @@ def join(tokens: Iterable[Token]) -> str:
 
 
 def flatten(tokens: Iterable[Token]) -> str:
-    """The tokens on one line, without comments."""
-    words = (" " if token.blank else token.text for token in tokens)
-    return " ".join("".join(words).split(" ")).strip()
+    """The tokens on one line, without comments, with one blank where there were any."""
+    words: list[str] = []
+    for token in tokens:
+        if not token.blank:
+            words.append(token.text)
+        elif words and words[-1] != " ":
+            words.append(" ")
+    return "".join(words).rstrip(" ")
 
 
 def line_breaks(tokens: Iterable[Token]) -> str:
