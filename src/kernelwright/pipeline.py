@@ -2,19 +2,33 @@
 
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from kernelwright.bench.measurement import Measurement
+from kernelwright.bench.roofline import Floor
 from kernelwright.build.records import Target
 from kernelwright.capture import capture
-from kernelwright.codegen import Candidate, emit
+from kernelwright.codegen import Candidate, cuda_source, emit
 from kernelwright.errors import UnsupportedError
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import Config, GemmConfig, Launch, Plan
+from kernelwright.ir.plan import Config, GemmConfig, Kernel, Launch, Plan
 from kernelwright.machine import H200, Machine, detect
 from kernelwright.problem import Problem, load_problem, shrink
+from kernelwright.report.judgement import headline
 from kernelwright.rewrite import Rewritten, rewrite
-from kernelwright.schedule import Cost, Library, cost_of_plan, schedule
+from kernelwright.schedule import Cost, Library, cost_of_plan, ranked_configs, schedule
+from kernelwright.tune.effort import QUICK, Effort
+from kernelwright.tune.tuner import TuningResult, Variant, tune
+from kernelwright.verify.verdict import Verdict
+from kernelwright.verify.verification import Event
+from kernelwright.worker import JudgeOptions
+from kernelwright.worker import judge as judge_in_workers
+
+Progress = Callable[[Event], None]
+
+
+# --- Compiling ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +41,7 @@ class Compiled:
     plan: Plan
     machine: Machine
     """The card that the plan was made for."""
+    library: Library
 
     @property
     def cost(self) -> Cost:
@@ -34,14 +49,10 @@ class Compiled:
         return cost_of_plan(self.plan)
 
     @property
-    def floor_seconds(self) -> float:
-        """Time that the card cannot beat with this plan."""
-        return self.cost.floor_seconds(self.machine)
-
-    @property
-    def left_to_pytorch(self) -> tuple[str, ...]:
-        """ "aten.convolution.default: why", one line for each call."""
-        return tuple(f"{step.name}: {step.why}" for step in self.plan.left_to_pytorch)
+    def floor(self) -> Floor:
+        """The same as the bench room takes it."""
+        cost = self.cost
+        return Floor(bytes=cost.bytes, flops=cost.flops, arithmetic=cost.arithmetic)
 
 
 def compile_problem(
@@ -53,10 +64,35 @@ def compile_problem(
     """
     captured = capture(problem)
     rewritten = rewrite(captured)
-    plan = schedule(rewritten.graph, machine, library)
     return Compiled(
-        problem=problem, captured=captured, rewritten=rewritten, plan=plan, machine=machine
+        problem=problem,
+        captured=captured,
+        rewritten=rewritten,
+        plan=schedule(rewritten.graph, machine, library),
+        machine=machine,
+        library=library,
     )
+
+
+def modelled_machine() -> Machine:
+    """The GPU of this machine, or the card that everything is modelled for without one."""
+    return detect() or H200
+
+
+def demand_nothing_left(compiled: Compiled) -> None:
+    """Raise UnsupportedError for the first call that is left to PyTorch: `--strict`."""
+    for step in compiled.plan.left_to_pytorch:
+        raise UnsupportedError(f"{step.name} is left to PyTorch: {step.why}", location=step.source)
+
+
+def write_candidate(compiled: Compiled, path: Path, measured: Iterable[str] = ()) -> Candidate:
+    """Emit the file and write it to `path`, in one step so that no half file is ever seen."""
+    candidate = emit(compiled.problem, compiled.plan, compiled.rewritten.applied, tuple(measured))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".tmp") as file:
+        file.write(candidate.source)
+    Path(file.name).replace(path)
+    return candidate
 
 
 def with_configs(plan: Plan, configs: dict[str, Config]) -> Plan:
@@ -70,36 +106,152 @@ def with_configs(plan: Plan, configs: dict[str, Config]) -> Plan:
     return replace(plan, steps=steps)
 
 
-def modelled_machine() -> Machine:
-    """The GPU of this machine, or the card that everything is modelled for without one."""
-    return detect() or H200
+# --- Tuning ------------------------------------------------------------------------------------
 
 
-def demand_nothing_left(compiled: Compiled) -> None:
-    """Raise UnsupportedError for the first call that is left to PyTorch: `--strict`."""
-    for step in compiled.plan.left_to_pytorch:
-        raise UnsupportedError(
-            f"{step.name} is left to PyTorch: {step.why}", location=getattr(step, "source", None)
+def tuned(
+    compiled: Compiled, effort: Effort, budget_seconds: float, progress: Progress
+) -> Compiled:
+    """The same with the fastest configuration found for each kernel; Ctrl-C keeps the best so far.
+
+    Needs a GPU and nvcc. `budget_seconds` is for all kernels together.
+    """
+    kernels = compiled.plan.kernels
+    configs: dict[str, Config] = {}
+    for number, kernel in enumerate(kernels):
+        message = f"tuning {kernel.name}"
+        progress(Event(stage="tune", message=message, done=number, total=len(kernels)))
+        result = _tune_kernel(compiled, kernel, effort, budget_seconds / len(kernels))
+        if result.best is not None:
+            configs[kernel.name] = _config_of(kernel, result)
+    return replace(compiled, plan=with_configs(compiled.plan, configs))
+
+
+def _tune_kernel(
+    compiled: Compiled, kernel: Kernel, effort: Effort, budget_seconds: float
+) -> TuningResult:
+    import torch
+
+    from kernelwright.tune.measuring import KernelTimer
+
+    configs = ranked_configs(kernel.anchor, kernel.inputs, kernel.output, compiled.machine)
+    variants = [
+        Variant(
+            config=asdict(config),
+            source=_source_of(compiled.plan, kernel, config),
+            function=f"launch_{kernel.name}",
+        )
+        for config in configs[: effort.variants]
+    ]
+    timer = KernelTimer(kernel, torch.device("cuda", torch.cuda.current_device()))
+    result = tune(variants, timer, budget_seconds=budget_seconds, finalists=effort.finalists)
+    del timer
+    torch.cuda.empty_cache()
+    return result
+
+
+def _source_of(plan: Plan, kernel: Kernel, config: Config) -> str:
+    """CUDA text of one kernel alone in one configuration."""
+    launches = [step for step in plan.steps if isinstance(step, Launch)]
+    mine = next(step for step in launches if step.kernel.name == kernel.name)
+    alone = replace(plan, steps=(replace(mine, kernel=replace(mine.kernel, config=config)),))
+    return cuda_source(alone)
+
+
+def _config_of(kernel: Kernel, result: TuningResult) -> Config:
+    assert result.best is not None
+    return type(kernel.config)(**result.best.variant.config)
+
+
+# --- Optimizing and judging --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeOptions:
+    """What a caller can ask of `optimize`."""
+
+    target: Target
+    library: Library = Library.WHERE_FASTER
+    effort: Effort = QUICK
+    budget_seconds: float | None = None
+    """Seconds of tuning for all kernels; None: what the effort says."""
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimized:
+    """A written file and the proof that goes with it."""
+
+    compiled: Compiled
+    path: Path
+    candidate: Candidate
+    verdict: Verdict
+    measurement: Measurement
+
+
+def default_target() -> Target:
+    """The GPU if PyTorch sees one, otherwise the emulator."""
+    import torch
+
+    return Target.CUDA if torch.cuda.is_available() else Target.CPU
+
+
+def optimize(
+    compiled: Compiled, path: Path, options: OptimizeOptions, progress: Progress
+) -> Optimized:
+    """Tune where there is a GPU, write the file to `path`, verify it and time it."""
+    if options.target is Target.CUDA and options.effort.variants and compiled.plan.kernels:
+        budget = options.budget_seconds
+        seconds = options.effort.budget_seconds if budget is None else budget
+        compiled = tuned(compiled, options.effort, seconds, progress)
+    candidate = write_candidate(compiled, path)
+    match options.target:
+        case Target.CUDA:
+            verdict, measurement = judge_in_workers(
+                compiled.problem,
+                path,
+                target=options.target,
+                floor=compiled.floor,
+                options=options.judge,
+                progress=progress,
+            )
+        case Target.CPU:
+            verdict, measurement = _judge_shrunk(compiled, options, progress)
+    candidate = write_candidate(compiled, path, headline(verdict, measurement))
+    return Optimized(
+        compiled=compiled,
+        path=path,
+        candidate=candidate,
+        verdict=verdict,
+        measurement=measurement,
+    )
+
+
+def _judge_shrunk(
+    compiled: Compiled, options: OptimizeOptions, progress: Progress
+) -> tuple[Verdict, Measurement]:
+    """Verify the same kernels on the emulator, in a file for sizes that it can run."""
+    small = shrunk_for_emulator(compiled)
+    with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
+        path = Path(folder) / f"{compiled.problem.name}_new.py"
+        write_candidate(small, path)
+        return judge_in_workers(
+            small.problem,
+            path,
+            target=Target.CPU,
+            floor=compiled.floor,
+            options=options.judge,
+            progress=progress,
         )
 
 
-def write_candidate(compiled: Compiled, path: Path, measured: Iterable[str] = ()) -> Candidate:
-    """Emit the file and write it to `path`, in one step so that no half file is ever seen."""
-    candidate = emit(compiled.problem, compiled.plan, compiled.rewritten.applied, tuple(measured))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".tmp") as file:
-        file.write(candidate.source)
-    Path(file.name).replace(path)
-    return candidate
-
-
 def shrunk_for_emulator(compiled: Compiled) -> Compiled:
-    """The same problem at sizes that the emulator can run, with the configurations of the full one.
+    """The same problem at sizes for the emulator, with the configurations of the full one.
 
     The kernels' text is that of the full problem but for what depends on sizes: the comments, and
     the least number of tiles, which is lowered so that the tuned variant runs.
     """
-    small = compile_problem(shrink(compiled.problem), compiled.machine, _library_of(compiled))
+    small = compile_problem(shrink(compiled.problem), compiled.machine, compiled.library)
     configs = {kernel.name: _for_few_tiles(kernel.config) for kernel in compiled.plan.kernels}
     return replace(small, plan=with_configs(small.plan, configs))
 
@@ -108,21 +260,52 @@ def _for_few_tiles(config: Config) -> Config:
     return replace(config, min_tiles=2) if isinstance(config, GemmConfig) else config
 
 
-def _library_of(compiled: Compiled) -> Library:
-    ours = any(step.why for step in compiled.plan.left_to_pytorch)
-    return Library.WHERE_FASTER if ours else Library.NEVER
+def judge(
+    reference: Path | str,
+    candidate: Path | str,
+    *,
+    target: Target | None = None,
+    options: JudgeOptions | None = None,
+    progress: Progress = lambda event: None,
+) -> tuple[Verdict, Measurement]:
+    """Verify and time anybody's file against a problem file.
+
+    The floor comes from our own plan for the problem; None when the module does not capture.
+    """
+    problem = load_problem(Path(reference))
+    return judge_in_workers(
+        problem,
+        Path(candidate),
+        target=target or default_target(),
+        floor=_floor_of(problem),
+        options=options or JudgeOptions(),
+        progress=progress,
+    )
 
 
-Notify = Callable[[str], None]
+def _floor_of(problem: Problem) -> Floor | None:
+    from kernelwright.capture import CaptureError
+
+    try:
+        return compile_problem(problem, modelled_machine()).floor
+    except CaptureError:
+        return None
+
 
 __all__ = [
     "Compiled",
+    "OptimizeOptions",
+    "Optimized",
     "Target",
     "compile_problem",
+    "default_target",
     "demand_nothing_left",
+    "judge",
     "load_problem",
     "modelled_machine",
+    "optimize",
     "shrunk_for_emulator",
+    "tuned",
     "with_configs",
     "write_candidate",
 ]

@@ -124,6 +124,7 @@ class Einsum:
     inputs: tuple[str, str]
     type: TensorType
     why: str
+    source: str | None = None
 
     @property
     def name(self) -> str:

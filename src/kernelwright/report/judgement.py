@@ -59,3 +59,21 @@ def measurement_lines(measurement: Measurement) -> Iterator[str]:
     if measurement.environment is not None:
         env = measurement.environment
         yield f"            {env.card}, torch {env.torch}, CUDA {env.cuda}, driver {env.driver}"
+
+
+def headline(verdict: Verdict, measurement: Measurement) -> tuple[str, ...]:
+    """A few lines for the emitted file itself: what was verified, where, and how fast it was."""
+    where = "the emulator" if verdict.target == "cpu" else "the GPU"
+    sizes = ", ".join(f"{name} = {value}" for name, value in verdict.sizes.items())
+    lines = [f"Verdict: {verdict.status.value}, on {where}{f' at {sizes}' if sizes else ''}."]
+    if measurement.note:
+        lines.append(f"Speed: {measurement.note}.")
+    else:
+        assert measurement.candidate is not None and measurement.environment is not None
+        env = measurement.environment
+        lines.append(f"Measured on {env.card}, torch {env.torch}, CUDA {env.cuda}, {env.date}:")
+        lines.append(f"  {measurement.candidate.device_ms:.4f} ms")
+        for item in measurement.speedups:
+            interval = f"[{item.device.low:.3f}, {item.device.high:.3f}]"
+            lines.append(f"  {item.device.value:.2f}x {interval} over {item.baseline}")
+    return tuple(lines)

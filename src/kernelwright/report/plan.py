@@ -24,7 +24,7 @@ def plan_lines(rewritten: Rewritten, plan: Plan, machine: Machine) -> Iterator[s
             f"floor {floor:.4f} ms; {kernel.config}"
         )
     for step in plan.left_to_pytorch:
-        where = f" ({step.source})" if getattr(step, "source", None) else ""
+        where = f" ({step.source})" if step.source else ""
         yield f"PyTorch     {step.name}{where}: {step.why}"
     for note in plan.graph.notes:
         yield f"note        {note}"

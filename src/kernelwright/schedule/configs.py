@@ -5,31 +5,22 @@ from dataclasses import replace
 from itertools import product
 from math import ceil
 
-from kernelwright.ir.graph import Contract, Node
+from kernelwright.ir.graph import Contract
 from kernelwright.ir.plan import Config, GemmConfig, PointwiseConfig
+from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.roles import Roles, roles
 
 
-def best_config(
-    anchor: Contract | None, inputs: Sequence[Node], root: Node, machine: Machine
-) -> Config:
-    """The configuration that the model ranks first."""
-    return ranked_configs(anchor, inputs, root, machine)[0]
-
-
 def ranked_configs(
-    anchor: Contract | None, inputs: Sequence[Node], root: Node, machine: Machine
+    anchor: Contract | None, inputs: Sequence[ValueType], output: TensorType, machine: Machine
 ) -> tuple[Config, ...]:
     """Every legal configuration, best first by the model: what the tuner tries in this order."""
-    itemsize = max(node.tensor.dtype.itemsize for node in (root, *inputs) if not node.is_scalar)
+    sizes = [kind.dtype.itemsize for kind in (output, *inputs) if isinstance(kind, TensorType)]
     if anchor is None:
-        narrowest = min(
-            node.tensor.dtype.itemsize for node in (root, *inputs) if not node.is_scalar
-        )
-        return tuple(pointwise_configs(narrowest))
+        return tuple(pointwise_configs(min(sizes)))
     shape = _problem_shape(anchor, inputs)
-    legal = [config for config in gemm_configs() if not why_illegal(config, itemsize, machine)]
+    legal = [config for config in gemm_configs() if not why_illegal(config, max(sizes), machine)]
     ranked = sorted(legal, key=lambda config: _gemm_waves(config, shape, machine))
     return tuple(_with_least_tiles(config, shape, machine) for config in ranked)
 
@@ -113,13 +104,14 @@ def why_illegal(config: GemmConfig, itemsize: int, machine: Machine) -> str | No
     return next((why for rule in LEGAL if (why := rule(config, itemsize, machine))), None)
 
 
-def _problem_shape(anchor: Contract, inputs: Sequence[Node]) -> tuple[int, int, int]:
+def _problem_shape(anchor: Contract, inputs: Sequence[ValueType]) -> tuple[int, int, int]:
     """Tiles' problem: (batch * everything but m and n, m, n) at the captured sizes."""
     found = roles(anchor)
     assert isinstance(found, Roles)
     sizes: dict[str, int] = {}
-    for labels, node in zip((anchor.lhs, anchor.rhs), inputs, strict=False):
-        sizes.update(zip(labels, (dim.hint for dim in node.tensor.shape), strict=True))
+    for labels, kind in zip((anchor.lhs, anchor.rhs), inputs, strict=False):
+        assert isinstance(kind, TensorType)
+        sizes.update(zip(labels, (dim.hint for dim in kind.shape), strict=True))
     batch = 1
     for letter in found.batch:
         batch *= sizes[letter]

@@ -17,7 +17,7 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.plan import Einsum, Kernel, Launch, Plan, Reinterpret, Step, Take, TorchCall
 from kernelwright.machine import Machine
-from kernelwright.schedule.configs import best_config
+from kernelwright.schedule.configs import ranked_configs
 from kernelwright.schedule.legality import Library, why_not
 from kernelwright.schedule.naming import kernel_name, merge_operators
 
@@ -164,14 +164,15 @@ def _launch(group: _Group, graph: Graph, kernels: list[Kernel], machine: Machine
     operators = merge_operators(*(node.operators for node in ordered))
     anchor = group.anchor.kind if group.anchor else None
     assert anchor is None or isinstance(anchor, Contract)
+    types = tuple(node.type for node in inputs)
     kernel = Kernel(
         name="",
         anchor=anchor,
-        inputs=tuple(node.type for node in inputs),
+        inputs=types,
         epilogue=expression,
         output=group.root.tensor,
         operators=operators,
-        config=best_config(anchor, inputs, group.root, machine),
+        config=ranked_configs(anchor, types, group.root.tensor, machine)[0],
         sources=tuple(dict.fromkeys(node.source for node in ordered if node.source)),
     )
     twin = next((other for other in kernels if _same_text(other, kernel)), None)
@@ -218,6 +219,7 @@ def _step(node: Node, why: str) -> list[Step]:
                     inputs=(lhs, rhs),
                     type=node.tensor,
                     why=why,
+                    source=node.source,
                 )
             ]
         case Opaque() | View() | Pointwise() | Contract():

@@ -1,0 +1,236 @@
+"""The command line: parse, run the line, print, exit with the code that says how it went."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import click
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from kernelwright import __version__, env
+from kernelwright.errors import ExitCode, KernelwrightError, UsageError
+
+app = typer.Typer(
+    name="kernelwright",
+    help="Turn a PyTorch module into one file of CUDA kernels, and prove that it is right.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+TargetName = Annotated[
+    str | None, typer.Option("--target", help="cuda, or cpu: the emulator. Default: what works.")
+]
+Seeds = Annotated[int, typer.Option(help="Seeds of each kind of input.", min=1)]
+
+
+def main() -> None:
+    """Entry point of the `kernelwright` script."""
+    try:
+        code = app(standalone_mode=False) or ExitCode.VERIFIED
+    except KernelwrightError as error:
+        code = error.exit_code
+        _print_error(error.to_json(), str(error))
+    except click.ClickException as error:
+        code = ExitCode.USAGE
+        message = error.format_message()
+        plain = {"error": "UsageError", "message": message, "exit_code": int(code)}
+        _print_error(plain, f"{message}\n  next: {UsageError.next_step}")
+    except (KeyboardInterrupt, click.Abort):
+        typer.echo("interrupted", err=True)
+        sys.exit(130)
+    sys.exit(int(code))
+
+
+def _print_error(plain: dict[str, Any], text: str) -> None:
+    if "--json" in sys.argv:
+        typer.echo(json.dumps(plain, indent=2))
+    else:
+        typer.echo(f"error: {text}", err=True)
+
+
+@app.command()
+def optimize(
+    model: Annotated[
+        Path, typer.Argument(help="Problem file: Model, get_inputs, get_init_inputs.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File to write; MODEL_new.py by default.")
+    ] = None,
+    target: TargetName = None,
+    effort: Annotated[str | None, typer.Option(help="Tuning: none, quick or full.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Seconds of tuning.", min=0.0)] = None,
+    strict: Annotated[bool, typer.Option(help="Refuse to leave anything to PyTorch.")] = False,
+    seeds: Seeds = 5,
+    as_json: Json = False,
+) -> ExitCode:
+    """Write the file, build it, verify it, time it."""
+    from kernelwright import pipeline
+    from kernelwright.report.judgement import measurement_lines, verdict_lines
+    from kernelwright.report.plan import plan_json, plan_lines
+    from kernelwright.schedule import Library
+    from kernelwright.tune.effort import effort as profile
+
+    options = pipeline.OptimizeOptions(
+        target=_target(target),
+        library=Library.NEVER if strict else Library.WHERE_FASTER,
+        effort=profile(effort or env.EFFORT.get()),
+        budget_seconds=budget if budget is not None else env.BUDGET.get(),
+        judge=pipeline.JudgeOptions(seeds=seeds),
+    )
+    problem = pipeline.load_problem(model)
+    with _progress() as progress:
+        progress.say("capturing")
+        machine = pipeline.modelled_machine()
+        compiled = pipeline.compile_problem(problem, machine, options.library)
+        if strict:
+            pipeline.demand_nothing_left(compiled)
+        path = output or model.with_name(f"{model.stem}_new.py")
+        done = pipeline.optimize(compiled, path, options, progress.event)
+    plan = (done.compiled.rewritten, done.compiled.plan, done.compiled.machine)
+    if as_json:
+        _print_json(
+            file=str(path),
+            plan=plan_json(*plan),
+            verdict=done.verdict.to_json(),
+            measurement=done.measurement.to_json(),
+        )
+    else:
+        _print_lines(plan_lines(*plan))
+        _print_lines(verdict_lines(done.verdict))
+        _print_lines(measurement_lines(done.measurement))
+        typer.echo(f"wrote       {path}")
+        typer.echo(f"next        kernelwright judge {model} {path}")
+    return ExitCode(done.verdict.status.exit_code)
+
+
+@app.command()
+def judge(
+    reference: Annotated[Path, typer.Argument(help="The problem file.")],
+    candidate: Annotated[Path, typer.Argument(help="A file with ModelNew, whoever wrote it.")],
+    target: TargetName = None,
+    seeds: Seeds = 5,
+    case: Annotated[
+        list[str] | None, typer.Option(help="Run just this case, as a verdict printed it.")
+    ] = None,
+    as_json: Json = False,
+) -> ExitCode:
+    """Verify and time a candidate against a problem."""
+    from kernelwright import pipeline
+    from kernelwright.report.judgement import measurement_lines, verdict_lines
+    from kernelwright.verify.cases import parse_case
+
+    if not candidate.is_file():
+        raise UsageError(f"there is no file {candidate}", next_step="Check the path.")
+    cases = tuple(parse_case(text) for text in case or ())
+    options = pipeline.JudgeOptions(seeds=seeds, cases=cases)
+    with _progress() as progress:
+        verdict, measurement = pipeline.judge(
+            reference, candidate, target=_target(target), options=options, progress=progress.event
+        )
+    if as_json:
+        _print_json(verdict=verdict.to_json(), measurement=measurement.to_json())
+    else:
+        _print_lines(verdict_lines(verdict))
+        _print_lines(measurement_lines(measurement))
+    return ExitCode(verdict.status.exit_code)
+
+
+@app.command()
+def explain(
+    model: Annotated[Path, typer.Argument(help="Problem file.")],
+    stages: Annotated[bool, typer.Option(help="Print graph and plan of every stage.")] = False,
+    as_json: Json = False,
+) -> ExitCode:
+    """Say what would be rewritten and fused: bytes, FLOPs, floor. Runs nothing."""
+    from kernelwright import pipeline
+    from kernelwright.report.plan import plan_json, plan_lines
+
+    problem = pipeline.load_problem(model)
+    compiled = pipeline.compile_problem(problem, pipeline.modelled_machine())
+    plan = (compiled.rewritten, compiled.plan, compiled.machine)
+    if as_json:
+        _print_json(**plan_json(*plan))
+        return ExitCode.VERIFIED
+    if stages:
+        for title, stage in (
+            ("captured", compiled.captured),
+            ("rewritten", compiled.rewritten.graph),
+            ("planned", compiled.plan),
+        ):
+            typer.echo(f"--- {title}\n{stage}")
+    _print_lines(plan_lines(*plan))
+    return ExitCode.VERIFIED
+
+
+@app.command()
+def doctor(as_json: Json = False) -> ExitCode:
+    """Say what works on this machine, what does not, and what to do about it."""
+    from dataclasses import asdict
+
+    from kernelwright.build.doctor import Status, diagnose, worst
+
+    checks = diagnose()
+    status = worst(checks)
+    if as_json:
+        _print_json(status=status, checks=[asdict(check) for check in checks])
+    else:
+        _print_lines(str(check) for check in checks)
+    return ExitCode.UNSUPPORTED if status is Status.FAIL else ExitCode.VERIFIED
+
+
+@app.command()
+def version() -> ExitCode:
+    """Print the version."""
+    typer.echo(__version__)
+    return ExitCode.VERIFIED
+
+
+def _target(name: str | None) -> Any:
+    from kernelwright.errors import NoGpuError
+    from kernelwright.pipeline import Target, default_target
+
+    match name or env.TARGET.get():
+        case "auto":
+            return default_target()
+        case "cuda" if default_target() is not Target.CUDA:
+            raise NoGpuError("no CUDA GPU is visible to PyTorch")
+        case "cuda" | "cpu" as known:
+            return Target(known)
+        case other:
+            raise UsageError(f"no target is called {other!r}", next_step="Use cuda or cpu.")
+
+
+class _Progress:
+    """One line on standard error that says what is going on; nothing where that is no terminal."""
+
+    def __init__(self, update: Callable[[str], None]) -> None:
+        self._update = update
+
+    def say(self, message: str) -> None:
+        self._update(escape(message))
+
+    def event(self, event: Any) -> None:
+        self.say(f"{event.stage} {event.done + 1}/{event.total}: {event.message}")
+
+
+@contextmanager
+def _progress() -> Iterator[_Progress]:
+    console = Console(stderr=True)
+    with console.status("starting") as status:
+        yield _Progress(lambda message: status.update(message))
+
+
+def _print_lines(lines: Iterator[str]) -> None:
+    for line in lines:
+        typer.echo(line)
+
+
+def _print_json(**fields: Any) -> None:
+    typer.echo(json.dumps(fields, indent=2))
