@@ -1,10 +1,11 @@
 """Trace a module with torch.export into functional ATen, as dynamic as the module allows."""
 
 import inspect
+import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -226,7 +227,8 @@ def _quiet() -> Iterator[None]:
     try:
         for logger in loggers:
             logger.setLevel(logging.CRITICAL)
-        with warnings.catch_warnings():
+        # torch.export prints the graph so far to stderr before it raises
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
