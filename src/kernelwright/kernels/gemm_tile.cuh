@@ -39,6 +39,8 @@ class TileCopy {
       next_ += min(mn_of_chunk(), last_) + thread_row() * k_stride;
     } else if constexpr (MAJOR == Major::K) {
       next_ += thread_row() * mn_stride + thread_column();
+    } else {
+      next_ += any_k() * k_stride + any_mn() * mn_stride;
     }
   }
 
@@ -66,8 +68,9 @@ class TileCopy {
   static_assert(MAJOR == Major::NONE || THREADS % COLUMNS == 0, "threads form whole rows");
   static_assert(MAJOR != Major::K || BLOCK_K % COLUMNS == 0, "BLOCK_K is a multiple of 8");
   static_assert(MAJOR != Major::K || BLOCK_MN % ROWS == 0, "rows of threads tile BLOCK_MN");
-  static_assert(MAJOR != Major::NONE || BLOCK_K * BLOCK_MN % THREADS == 0,
-                "every thread copies equally many elements");
+  static_assert(MAJOR != Major::NONE || (THREADS % BLOCK_K == 0 && THREADS % BLOCK_MN == 0 &&
+                                         BLOCK_K * BLOCK_MN % THREADS == 0),
+                "threads form whole rows either way, and rows of threads the tile");
 
   __device__ __forceinline__ static int thread_row() { return threadIdx.x / COLUMNS; }
   __device__ __forceinline__ static int thread_column() { return threadIdx.x % COLUMNS; }
@@ -105,16 +108,34 @@ class TileCopy {
     }
   }
 
-  // Neighbouring threads follow the smaller stride.
+  // Of any strides: neighbouring threads follow the smaller one.
+  __device__ __forceinline__ bool along_k() const { return k_stride_ <= mn_stride_; }
+  __device__ __forceinline__ int any_k() const {
+    return along_k() ? threadIdx.x % BLOCK_K : threadIdx.x / BLOCK_MN;
+  }
+  __device__ __forceinline__ int any_mn() const {
+    return along_k() ? threadIdx.x / BLOCK_K : threadIdx.x % BLOCK_MN;
+  }
+
   __device__ __forceinline__ void copy_any(Shared* shared, int valid_k) const {
-    const bool along_k = k_stride_ <= mn_stride_;
+    constexpr int PASSES = BLOCK_K * BLOCK_MN / THREADS;
+    const int pass_k = along_k() ? 0 : THREADS / BLOCK_MN;
+    const int pass_mn = along_k() ? THREADS / BLOCK_K : 0;
+    const int64_t pass_stride = pass_k * k_stride_ + pass_mn * mn_stride_;
+    Shared* const target = shared + any_k() * PITCH + any_mn();
+    const bool whole = last_ == BLOCK_MN - 1 && valid_k == BLOCK_K;
+    if (whole) {
 #pragma unroll
-    for (int pass = 0; pass < BLOCK_K * BLOCK_MN; pass += THREADS) {
-      const int element = threadIdx.x + pass;
-      const int k = along_k ? element % BLOCK_K : element / BLOCK_MN;
-      const int mn = along_k ? element / BLOCK_K : element % BLOCK_MN;
-      move(shared + k * PITCH + mn, next_ + min(mn, last_) * mn_stride_ + k * k_stride_,
-           k < valid_k);
+      for (int pass = 0; pass < PASSES; ++pass) {
+        move(target + pass * (pass_k * PITCH + pass_mn), next_ + pass * pass_stride, true);
+      }
+    } else {
+#pragma unroll
+      for (int pass = 0; pass < PASSES; ++pass) {
+        const int mn = any_mn() + pass * pass_mn;
+        const T* source = next_ + pass * pass_stride + (min(mn, last_) - mn) * mn_stride_;
+        move(target + pass * (pass_k * PITCH + pass_mn), source, any_k() + pass * pass_k < valid_k);
+      }
     }
   }
 
@@ -132,7 +153,7 @@ class TileCopy {
     }
   }
 
-  const T* next_;  // this thread's first element of the next step; NONE: the tile's
+  const T* next_;  // this thread's first element of the next step
   int64_t mn_stride_;
   int64_t k_stride_;
   int last_;  // greatest first element of an access

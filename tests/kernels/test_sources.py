@@ -1,0 +1,43 @@
+"""The kernels' files as package data, and as the one text that an emitted file holds."""
+
+import pytest
+
+from kernelwright import kernels
+
+
+def test_dependencies_come_first_and_once() -> None:
+    order = kernels.closure("gemm_simt.cuh", "pointwise.cuh")
+    assert len(set(order)) == len(order)
+    for position, name in enumerate(order):
+        needed = {
+            line.split('"')[1]
+            for line in kernels.source(name).splitlines()
+            if line.startswith('#include "')
+        }
+        assert needed <= set(order[:position])
+
+
+def test_inline_is_self_contained() -> None:
+    text = kernels.inline(*kernels.names())
+    assert '#include "' not in text and "#pragma once" not in text
+    includes = [line for line in text.splitlines() if line.startswith("#include")]
+    assert len(set(includes)) == len(includes)
+    assert text.startswith("\n".join(includes))
+    # No name of CUDA's C++ library, of cooperative groups or of PyTorch.
+    assert not [line for line in includes if "cuda/" in line or "torch" in line or "coop" in line]
+
+
+def test_only_what_is_asked_for_is_inlined() -> None:
+    text = kernels.inline("pointwise.cuh")
+    assert "cp.async" not in text and "cuda_fp16" not in text and "gelu" not in text
+
+
+def test_a_name_that_is_not_there() -> None:
+    with pytest.raises(KeyError, match=r"softmax\.cuh.*pointwise\.cuh"):
+        kernels.source("softmax.cuh")
+
+
+def test_device_code_has_no_macros() -> None:
+    lines = [line for name in kernels.names() for line in kernels.source(name).splitlines()]
+    assert not [line for line in lines if line.startswith(("#define", "#if"))]
+    assert max(map(len, lines)) <= 100
