@@ -13,6 +13,7 @@
 #include "kwemu/builtins.h"
 #include "kwemu/device_math.h"
 #include "kwemu/host_api.h"
+#include "kwemu/host_launch.h"
 #include "kwemu/intrinsics.h"
 #include "kwemu/launch.h"
 #include "kwemu/memory.h"

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "access.h"
+#include "device_limits.h"
 #include "runtime.h"
 
 #define KWEMU_EXPORT __attribute__((visibility("default")))
@@ -19,17 +20,16 @@ using kwemu::Place;
 
 namespace {
 
+constexpr int kInvalidValue = 1;          // cudaErrorInvalidValue
 constexpr int kInvalidConfiguration = 9;  // cudaErrorInvalidConfiguration
-constexpr unsigned kMaxThreads = 1024;
-constexpr unsigned kMaxThreadsZ = 64;
-constexpr unsigned kMaxGridYZ = 65535;
 
 bool is_valid(const kwemu::Config& config) {
   const dim3& g = config.grid;
   const dim3& b = config.block;
   const uint64_t threads = uint64_t{b.x} * b.y * b.z;
-  return threads > 0 && threads <= kMaxThreads && b.z <= kMaxThreadsZ && g.x > 0 && g.y > 0 &&
-         g.z > 0 && g.x <= 0x7fffffffu && g.y <= kMaxGridYZ && g.z <= kMaxGridYZ;
+  return threads > 0 && threads <= kwemu::kThreadsPerBlock && b.z <= kwemu::kThreadsPerBlockZ &&
+         g.x > 0 && g.y > 0 && g.z > 0 && g.x <= 0x7fffffffu && g.y <= kwemu::kGridYZ &&
+         g.z <= kwemu::kGridYZ;
 }
 
 }  // namespace
@@ -40,6 +40,7 @@ KWEMU_EXPORT int kwemu_launch(const char* kernel, const char* file, int line,
                               const kwemu::Config* config, void (*body)(void*), void* closure) {
   kwemu::Runtime& runtime = kwemu::Runtime::instance();
   if (!is_valid(*config)) return runtime.remember(kInvalidConfiguration);
+  if (config->shared_bytes > runtime.shared_limit(kernel)) return runtime.remember(kInvalidValue);
   kwemu::Launch launch;
   launch.kernel = kernel;
   launch.place = Place::at(file, line);
@@ -49,6 +50,25 @@ KWEMU_EXPORT int kwemu_launch(const char* kernel, const char* file, int line,
   launch.block_count = uint64_t{config->grid.x} * config->grid.y * config->grid.z;
   launch.threads_per_block = config->block.x * config->block.y * config->block.z;
   return runtime.remember(runtime.run(launch));
+}
+
+// cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)
+KWEMU_EXPORT int kwemu_allow_shared(const void* kernel, size_t bytes) {
+  kwemu::Runtime& runtime = kwemu::Runtime::instance();
+  if (bytes > size_t{kwemu::kSharedBytesOptIn}) return runtime.remember(kInvalidValue);
+  runtime.allow_shared(kernel, bytes);
+  return 0;
+}
+
+// A launch that the host asked for in a way the emulator cannot follow.
+KWEMU_EXPORT int kwemu_unsupported_launch(const char* what, const char* file, int line) {
+  kwemu::Finding finding;
+  finding.kind = kwemu::FindingKind::kUnsupported;
+  finding.kernel = what;
+  finding.place = Place::at(file, line);
+  finding.message = std::string(what) + " has no model in the emulator";
+  kwemu::Report::instance().add(std::move(finding));
+  return kwemu::Runtime::instance().remember(801 /* cudaErrorNotSupported */);
 }
 
 KWEMU_EXPORT void* kwemu_shared(kwemu::SharedSite* site, size_t bytes, size_t alignment) {

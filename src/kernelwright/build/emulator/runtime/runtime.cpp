@@ -1,5 +1,6 @@
 #include "runtime.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -7,6 +8,8 @@
 #include <condition_variable>
 #include <numeric>
 #include <thread>
+
+#include "device_limits.h"
 
 namespace kwemu {
 
@@ -111,6 +114,28 @@ int Runtime::take_last_error() {
 int Runtime::remember(int error) {
   if (error != 0) last_error_ = error;
   return error;
+}
+
+void Runtime::allow_shared(const void* kernel, size_t bytes) {
+  Dl_info info;
+  const bool known = dladdr(kernel, &info) != 0 && info.dli_sname != nullptr;
+  const std::lock_guard lock(mutex_);
+  shared_limits_.emplace_back(known ? info.dli_sname : "", bytes);
+}
+
+// A launch knows its kernel as the source spells it: "ns::kernel<float>". The symbol holds the
+// bare name; one without a symbol may be any kernel.
+size_t Runtime::shared_limit(const char* kernel) {
+  std::string name(kernel);
+  name = name.substr(0, name.find('<'));
+  name = name.substr(name.find_last_of(": ") + 1);
+  const std::lock_guard lock(mutex_);
+  size_t limit = kSharedBytes;
+  for (const auto& [symbol, bytes] : shared_limits_) {
+    const bool matches = symbol.empty() || symbol.find(name) != std::string::npos;
+    if (matches) limit = std::max(limit, bytes);
+  }
+  return limit;
 }
 
 Record Runtime::next_launch_tag() {

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "launch_state.h"
@@ -17,6 +19,9 @@ class Runtime {
   Settings& settings() { return settings_; }
   // Runs a launch to its end. Returns its cudaError_t.
   int run(Launch& launch);
+  // Dynamic shared memory of a block: 48 KB, or what was asked for the kernel.
+  void allow_shared(const void* kernel, size_t bytes);
+  size_t shared_limit(const char* kernel);
   unsigned long long launch_count() const { return launch_count_; }
 
   // Errors as cudaGetLastError gives them: those of a fault inside a kernel stay.
@@ -32,6 +37,7 @@ class Runtime {
   std::mutex mutex_;  // launches run one after another
   Settings settings_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::pair<std::string, size_t>> shared_limits_;  // by the kernels' symbols
   unsigned long long launch_count_ = 0;
   unsigned launch_tag_ = 0;
   int last_error_ = 0;

@@ -82,9 +82,12 @@ KWEMU_THREAD_LOCAL uint3 kwemu_block_index;
 KWEMU_THREAD_LOCAL dim3 kwemu_block_dim;
 KWEMU_THREAD_LOCAL dim3 kwemu_grid_dim;
 
-// Runs `body(closure)` once per thread of the grid; `function` is the kernel's address or null.
+// Runs `body(closure)` once per thread of the grid.
 int kwemu_launch(const char* kernel, const char* file, int line, const kwemu::Config* config,
                  void (*body)(void*), void* closure);
+
+int kwemu_allow_shared(const void* kernel, size_t bytes);
+int kwemu_unsupported_launch(const char* what, const char* file, int line);
 
 void* kwemu_shared(kwemu::SharedSite* site, size_t bytes, size_t alignment);
 void* kwemu_dynamic_shared();
