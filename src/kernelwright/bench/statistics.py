@@ -1,0 +1,57 @@
+"""Medians and bootstrap intervals of interleaved samples."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Samples = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+"""Rounds by samples."""
+
+_RESAMPLES = 2000
+_SEED = 20120713
+"""Fixed, so that the same samples give the same interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def median(rounds: Sequence[Sequence[float]]) -> float:
+    """Median of all samples of all rounds."""
+    return float(np.median(np.concatenate([np.asarray(samples) for samples in rounds])))
+
+
+def ratio_of_medians(
+    numerator: Sequence[Sequence[float]], denominator: Sequence[Sequence[float]]
+) -> Interval:
+    """median(numerator) / median(denominator) with a 95 % bootstrap interval.
+
+    The two were measured in turns: round i of one right before round i of the other. Rounds are
+    resampled together, so that what a changing clock does to both is not taken for noise of the
+    ratio, and samples within a round are resampled each on their own.
+    """
+    if len(numerator) != len(denominator) or not numerator:
+        raise ValueError(f"{len(numerator)} rounds against {len(denominator)}")
+    top, bottom = (np.asarray(rounds, dtype=np.float64) for rounds in (numerator, denominator))
+    random = np.random.default_rng(_SEED)
+    count = len(top)
+    ratios = np.empty(_RESAMPLES)
+    for index in range(_RESAMPLES):
+        rounds = random.integers(count, size=count)
+        ratios[index] = np.median(_resample(top[rounds], random)) / np.median(
+            _resample(bottom[rounds], random)
+        )
+    low, high = np.percentile(ratios, [2.5, 97.5])
+    value = float(np.median(top) / np.median(bottom))
+    return Interval(value=value, low=float(low), high=float(high))
+
+
+def _resample(rounds: Samples, random: np.random.Generator) -> Samples:
+    picks = random.integers(rounds.shape[1], size=rounds.shape)
+    return np.take_along_axis(rounds, picks, axis=1)

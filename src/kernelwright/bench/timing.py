@@ -1,0 +1,164 @@
+"""How long a call takes on a GPU: the only place where kernelwright measures time of kernels.
+
+Two times are taken. The *device span* lies between two CUDA events around the call, recorded while
+the L2 flush in front of it still runs, so that the kernels follow each other as the device lets
+them. The *host time* runs from the call to the end of a synchronisation on an idle device: it has
+the launch overhead in it, which is all that launch-bound models consist of.
+
+Before each call a buffer of at least twice the L2 is written, and the inputs rotate over several
+sets. `interleave` takes small batches of every contestant in turn, so that a clock that changes
+changes for all.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+
+_FLUSH_TIMES_L2 = 2.5
+_HOST_SHARE = 4
+"""One host sample for so many device samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingPlan:
+    """How much to measure."""
+
+    warm_up_seconds: float = 0.5
+    """Calls before the first sample, by time: clocks rise and caches fill."""
+    input_sets: int = 3
+    """Sets of inputs that the calls rotate over."""
+    batch: int = 10
+    """Device samples of one contestant before it is the next one's turn."""
+    samples: int = 100
+    """Device samples of each contestant, at least, unless `seconds` have passed."""
+    seconds: float = 1.0
+    """Time spent measuring each contestant, at least, unless there are `samples`."""
+    most_samples: int = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """One batch of one contestant, in milliseconds."""
+
+    device_ms: tuple[float, ...]
+    host_ms: tuple[float, ...]
+
+
+class Stopwatch:
+    """Times calls on one CUDA device; holds the buffer that flushes its L2."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        l2_bytes = int(torch.cuda.get_device_properties(device).L2_cache_size)
+        size = int(l2_bytes * _FLUSH_TIMES_L2)
+        self._flush_buffer = torch.empty(size, dtype=torch.uint8, device=device)
+
+    def warm_up(self, call: Callable[[int], object], seconds: float) -> None:
+        """Call for `seconds`, at least twice."""
+        deadline = time.perf_counter() + seconds
+        turn = 0
+        while turn < 2 or time.perf_counter() < deadline:
+            call(turn)
+            torch.cuda.synchronize(self._device)
+            turn += 1
+
+    def sample(self, call: Callable[[int], object], count: int) -> Samples:
+        """`count` device samples and a quarter as many host samples of `call(turn)`."""
+        device_ms = tuple(self._device_span(call, turn) for turn in range(count))
+        host_turns = range(count, count + max(1, count // _HOST_SHARE))
+        return Samples(
+            device_ms=device_ms, host_ms=tuple(self._host_time(call, turn) for turn in host_turns)
+        )
+
+    def _device_span(self, call: Callable[[int], object], turn: int) -> float:
+        start, end = (
+            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            for _ in range(2)
+        )
+        self._flush_buffer.zero_()
+        start.record()
+        result = call(turn)
+        end.record()
+        torch.cuda.synchronize(self._device)
+        del result  # kept until here: freeing it earlier would hand its memory to the call itself
+        return float(start.elapsed_time(end))
+
+    def _host_time(self, call: Callable[[int], object], turn: int) -> float:
+        self._flush_buffer.zero_()
+        torch.cuda.synchronize(self._device)
+        start = time.perf_counter()
+        result = call(turn)
+        torch.cuda.synchronize(self._device)
+        seconds = time.perf_counter() - start
+        del result
+        return seconds * 1e3
+
+
+class Contestant(Protocol):
+    """Something that gives batches of samples when asked; it runs only then."""
+
+    def take(self, count: int) -> Samples:
+        """The next `count` device samples; raises `ContestantLostError` if there are no more."""
+        ...
+
+
+class ContestantLostError(Exception):
+    """A contestant cannot be measured any more; the message says why."""
+
+
+@dataclass(slots=True)
+class Rounds:
+    """The batches of one contestant so far, in milliseconds."""
+
+    device_ms: list[tuple[float, ...]] = field(default_factory=list)
+    host_ms: list[tuple[float, ...]] = field(default_factory=list)
+    lost: str = ""
+    """Why it fell out, or empty."""
+
+
+def interleave(
+    contestants: Mapping[str, Contestant],
+    plan: TimingPlan,
+    on_round: Callable[[int], None],
+) -> dict[str, Rounds]:
+    """Batches of all contestants in turn, A B C A B C, until each has enough.
+
+    One that fails falls out with its reason; its rounds are dropped, the others go on.
+    """
+    rounds = {name: Rounds() for name in contestants}
+    start = time.perf_counter()
+    taken = 0
+    while taken < plan.most_samples:
+        racing = [name for name in contestants if not rounds[name].lost]
+        if not racing:
+            break
+        for name in racing:
+            _take(contestants[name], rounds[name], plan.batch)
+        taken += plan.batch
+        on_round(taken)
+        enough_time = time.perf_counter() - start >= plan.seconds * len(racing)
+        if taken >= plan.samples or (enough_time and taken >= 2 * plan.batch):
+            break
+    return rounds
+
+
+def _take(contestant: Contestant, rounds: Rounds, count: int) -> None:
+    try:
+        samples = contestant.take(count)
+    except ContestantLostError as error:
+        rounds.lost = str(error)
+        rounds.device_ms.clear()
+        rounds.host_ms.clear()
+        return
+    rounds.device_ms.append(samples.device_ms)
+    rounds.host_ms.append(samples.host_ms)
+
+
+def rotate(
+    call: Callable[..., object], sets: Sequence[Sequence[object]]
+) -> Callable[[int], object]:
+    """`call` on the set of arguments whose turn it is."""
+    return lambda turn: call(*sets[turn % len(sets)])

@@ -1,0 +1,248 @@
+"""Facts to checks: each function looks at one property of an observation.
+
+`CHECKS` lists them in the order in which they explain: a race makes wrong values, wrong values do
+not make a race.
+"""
+
+from collections.abc import Callable, Iterator
+
+from kernelwright.verify.observation import (
+    Fault,
+    FaultKind,
+    Observation,
+    Refusal,
+    RunFacts,
+    TensorFacts,
+    status_of,
+)
+from kernelwright.verify.tolerance import ErrorMetrics, Tolerance, rule
+from kernelwright.verify.verdict import Check, Outcome, Status
+
+RUNS = "runs"
+"""Name of the check that both ran."""
+STATE = "state"
+"""Name of the check of parameters and buffers."""
+
+
+def examine(observation: Observation, tolerance: Tolerance) -> tuple[Check, ...]:
+    """All checks of one observation, the most telling first."""
+    return tuple(check for examiner in CHECKS for check in examiner(observation, tolerance))
+
+
+def _check(
+    name: str, observation: Observation, problems: list[str], status: Status, passed: str
+) -> Check:
+    """PASSED with the text `passed`, or FAILED with the problems."""
+    return Check(
+        name=name,
+        outcome=Outcome.FAILED if problems else Outcome.PASSED,
+        evidence="; ".join(problems) if problems else passed,
+        status=status,
+        case=str(observation.case),
+    )
+
+
+def check_findings(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """Faults that the emulator saw inside kernels."""
+    del tolerance
+    for finding in observation.findings:
+        yield _check(
+            "kernel checks",
+            observation,
+            [f"{finding.kind.value}: {finding.message}"],
+            status_of(finding),
+            "",
+        )
+
+
+def check_runs(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """Both ran."""
+    del tolerance
+    match observation.reference, observation.candidate:
+        case Refusal(message=message), _:
+            yield Check(
+                name=RUNS,
+                outcome=Outcome.SKIPPED,
+                evidence=f"the reference does not take this case: {message}",
+                case=str(observation.case),
+            )
+        case RunFacts(), Fault(kind=kind) as fault if not observation.findings:
+            where = f" at {fault.location}" if fault.location else ""
+            status = status_of(fault)
+            if kind is FaultKind.REFUSED and observation.case.sizes:
+                # Nothing is known about the file's own sizes, which the target cannot run.
+                status = Status.UNSUPPORTED
+            yield _check(RUNS, observation, [f"{fault.message}{where}"], status, "")
+
+
+def check_inputs_agree(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """Both saw the same values: `get_inputs` gives the same under the same seed."""
+    del tolerance
+    match observation.reference, observation.candidate:
+        case RunFacts(inputs=first), RunFacts(inputs=second):
+            problems = [
+                f"{left.name} differs between two processes under one seed"
+                for left, right in zip(first, second, strict=False)
+                if left.fingerprint != right.fingerprint
+            ]
+            if problems:
+                yield _check("same inputs", observation, problems, Status.UNSUPPORTED, "")
+
+
+def check_state(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """The same parameters and buffers, in order, under the same seed."""
+    del tolerance
+    if observation.reference_state is None or observation.candidate_state is None:
+        return
+    expected = observation.reference_state.tensors
+    found = observation.candidate_state.tensors
+    if not expected and not found:
+        return
+    layout = _layout_problems(expected, found)
+    if layout:
+        yield _check(STATE, observation, layout, Status.WRONG_SHAPE_OR_DTYPE, "")
+        return
+    values = [
+        f"{left.name} has other values than the reference's under the same seed"
+        for left, right in zip(expected, found, strict=True)
+        if left.fingerprint != right.fingerprint
+    ]
+    passed = f"{len(expected)} parameters and buffers with the same names, order and values"
+    yield _check(STATE, observation, values, Status.WRONG_VALUES, passed)
+
+
+def _layout_problems(
+    expected: tuple[TensorFacts, ...], found: tuple[TensorFacts, ...]
+) -> list[str]:
+    names, found_names = [[facts.name for facts in side] for side in (expected, found)]
+    if names != found_names:
+        return [f"state_dict has {found_names}, the reference's has {names}"]
+    return [
+        f"{left.name} is {right.dtype}{list(right.shape)}, should be {left.dtype}{list(left.shape)}"
+        for left, right in zip(expected, found, strict=True)
+        if (left.dtype, left.shape) != (right.dtype, right.shape)
+    ]
+
+
+def check_form(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """Containers, shapes, dtypes and devices of the result; other strides are a warning."""
+    del tolerance
+    match observation.reference, observation.candidate:
+        case RunFacts() as expected, RunFacts() as found:
+            problems = _form_problems(expected, found)
+            passed = ", ".join(
+                f"{facts.name} {facts.dtype}{list(facts.shape)}" for facts in expected.outputs
+            )
+            yield _check("form", observation, problems, Status.WRONG_SHAPE_OR_DTYPE, passed)
+            if not problems:
+                yield from _stride_warnings(observation, expected, found)
+
+
+def _form_problems(expected: RunFacts, found: RunFacts) -> list[str]:
+    if expected.structure != found.structure:
+        return [f"the result is {found.structure}, should be {expected.structure}"]
+    problems = []
+    for left, right in zip(expected.outputs, found.outputs, strict=True):
+        should, is_ = [
+            f"{facts.dtype}{list(facts.shape)} on {facts.device}" for facts in (left, right)
+        ]
+        if should != is_:
+            problems.append(f"{right.name} is {is_}, should be {should}")
+    return problems
+
+
+def _stride_warnings(
+    observation: Observation, expected: RunFacts, found: RunFacts
+) -> Iterator[Check]:
+    for left, right in zip(expected.outputs, found.outputs, strict=True):
+        if left.strides != right.strides and observation.case.layout.value == "as-made":
+            yield Check(
+                name="strides",
+                outcome=Outcome.WARNING,
+                evidence=f"{right.name} has strides {list(right.strides)}, the reference's "
+                f"{list(left.strides)}",
+                case=str(observation.case),
+            )
+
+
+def check_unchanged(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """Inputs, parameters and buffers change exactly where the reference changes them."""
+    del tolerance
+    match observation.reference, observation.candidate:
+        case RunFacts(changed=expected), RunFacts(changed=found):
+            extra = [f"{name} was changed" for name in found if name not in expected]
+            missing = [f"{name} was not updated" for name in expected if name not in found]
+            passed = f"{len(expected)} changed, as by the reference" if expected else "none changed"
+            yield _check(
+                "inputs and state", observation, extra + missing, Status.INPUT_CHANGED, passed
+            )
+
+
+def check_aliases(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """Outputs share memory with nothing that the reference's do not share it with."""
+    del tolerance
+    match observation.reference, observation.candidate:
+        case RunFacts(aliases=expected), RunFacts(aliases=found):
+            problems = [
+                f"{output} shares memory with {owner}"
+                for output, owner in found
+                if (output, owner) not in expected
+            ]
+            yield _check(
+                "aliasing", observation, problems, Status.INPUT_CHANGED, "outputs own their memory"
+            )
+
+
+def check_repeat(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """A second run gives the same; differences within the tolerance are a warning."""
+    if not isinstance(observation.candidate, RunFacts):
+        return
+    if observation.repeats is None:
+        yield _check(
+            "repeat", observation, [], Status.NOT_DETERMINISTIC, "a second run is bitwise the same"
+        )
+        return
+    runs = (*observation.comparisons, *observation.repeats)
+    problems = _value_problems(runs, tolerance)
+    if problems:
+        text = f"two runs on the same inputs differ: {problems[-1]}"
+        yield _check("repeat", observation, [text], Status.NOT_DETERMINISTIC, "")
+        return
+    yield Check(
+        name="repeat",
+        outcome=Outcome.WARNING,
+        evidence="two runs on the same inputs differ by rounding (atomics?); both are within "
+        "the tolerance",
+        case=str(observation.case),
+    )
+
+
+def check_values(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """No less accurate than the reference."""
+    if not observation.comparisons:
+        return
+    problems = _value_problems(observation.comparisons, tolerance)
+    passed = "; ".join(rule(metrics, tolerance).reason for metrics in observation.comparisons)
+    yield _check("values", observation, problems, Status.WRONG_VALUES, passed)
+    for note in sorted({metrics.note for metrics in observation.comparisons if metrics.note}):
+        yield Check(
+            name="oracle", outcome=Outcome.WARNING, evidence=note, case=str(observation.case)
+        )
+
+
+def _value_problems(comparisons: tuple[ErrorMetrics, ...], tolerance: Tolerance) -> list[str]:
+    rulings = [rule(metrics, tolerance) for metrics in comparisons]
+    return [ruling.reason for ruling in rulings if not ruling.accepted]
+
+
+CHECKS: tuple[Callable[[Observation, Tolerance], Iterator[Check]], ...] = (
+    check_findings,
+    check_runs,
+    check_inputs_agree,
+    check_form,
+    check_unchanged,
+    check_aliases,
+    check_repeat,
+    check_values,
+    check_state,
+)

@@ -1,0 +1,142 @@
+"""What was seen when reference and candidate ran one case: facts, without judgement."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kernelwright.verify.cases import Case
+from kernelwright.verify.tolerance import ErrorMetrics
+from kernelwright.verify.verdict import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorFacts:
+    """One tensor, without its values."""
+
+    name: str
+    """"output[0]", "input[1]", "weight"."""
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: str
+    """"cuda" or "cpu"."""
+    fingerprint: str
+    """Checksum of dtype, shape and values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFacts:
+    """What one call of a module did."""
+
+    structure: str
+    """The containers of the result: "T", "(T, [T])"."""
+    outputs: tuple[TensorFacts, ...]
+    inputs: tuple[TensorFacts, ...]
+    """The arguments before the call."""
+    changed: tuple[str, ...]
+    """Arguments, parameters and buffers whose values the call changed."""
+    aliases: tuple[tuple[str, str], ...]
+    """(output, argument or parameter) pairs that share memory."""
+    seconds: float
+
+
+class FindingKind(Enum):
+    """What a checker of kernels (the emulator, a sanitizer) can report."""
+
+    OUT_OF_BOUNDS = "out of bounds"
+    MISALIGNED = "misaligned access"
+    UNINITIALISED_READ = "uninitialised read"
+    RACE = "race"
+    BARRIER_DIVERGENCE = "divergent barrier"
+    DEADLOCK = "deadlock"
+    UNSUPPORTED = "unsupported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelFinding:
+    """One fault inside a kernel."""
+
+    kind: FindingKind
+    message: str
+    """Kernel, line, block, thread and what happened, in one sentence."""
+
+
+class FaultKind(Enum):
+    """How running the candidate can end other than with a result."""
+
+    BUILD = "build"
+    """Importing or constructing raised."""
+    REFUSED = "refused"
+    """`forward` or the constructor raised an exception; the process is well."""
+    CRASH = "crash"
+    """The process ended, or talked nonsense."""
+    HANG = "hang"
+    """It did not answer in time and was ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """The candidate gave no result."""
+
+    kind: FaultKind
+    message: str
+    """What happened: exception and text, signal, or how long was waited."""
+    location: str | None = None
+    """"model_new.py:40", where the candidate's own code is to blame."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The reference does not take the case (a logarithm of negative inputs, for example)."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFacts:
+    """Parameters and buffers of a freshly constructed module, in `state_dict` order."""
+
+    tensors: tuple[TensorFacts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Both runs of one case and how they compare."""
+
+    case: Case
+    reference: RunFacts | Refusal
+    candidate: RunFacts | Fault
+    reference_state: StateFacts | None
+    candidate_state: StateFacts | None
+    """Given with the first case of each size; None on the others."""
+    comparisons: tuple[ErrorMetrics, ...]
+    """One per tensor of the result and per tensor that the reference changes."""
+    repeats: tuple[ErrorMetrics, ...] | None
+    """The same for a second run; None when it was bit for bit the same."""
+    findings: tuple[KernelFinding, ...]
+
+
+_STATUS_OF_FINDING = {
+    FindingKind.OUT_OF_BOUNDS: Status.MEMORY_ERROR,
+    FindingKind.MISALIGNED: Status.MEMORY_ERROR,
+    FindingKind.UNINITIALISED_READ: Status.MEMORY_ERROR,
+    FindingKind.RACE: Status.RACE,
+    FindingKind.BARRIER_DIVERGENCE: Status.RACE,
+    FindingKind.DEADLOCK: Status.TIMED_OUT,
+    FindingKind.UNSUPPORTED: Status.UNSUPPORTED,
+}
+
+_STATUS_OF_FAULT = {
+    FaultKind.BUILD: Status.BUILD_FAILED,
+    FaultKind.REFUSED: Status.CRASHED,
+    FaultKind.CRASH: Status.CRASHED,
+    FaultKind.HANG: Status.TIMED_OUT,
+}
+
+
+def status_of(fault: Fault | KernelFinding) -> Status:
+    """The verdict that a fault or a finding leads to."""
+    match fault:
+        case Fault(kind=kind):
+            return _STATUS_OF_FAULT[kind]
+        case KernelFinding(kind=finding_kind):
+            return _STATUS_OF_FINDING[finding_kind]

@@ -1,0 +1,159 @@
+"""How wrong a result may be: the only place where kernelwright holds a tolerance.
+
+The rule is relative to the reference. Both results are measured against a float64 oracle on the
+very same values, and the candidate has to be no less accurate than the reference is:
+
+    RMSE(candidate) <= multiplier * RMSE(reference) + floor
+
+with a floor of a few units in the last place, for references that are exact. The same holds for the
+largest error of a single element, scaled by |oracle| + RMS(oracle), which finds the one wrong
+element in a million that a mean does not show. (torchbench's `same` has the first half.)
+"""
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Oracle(Enum):
+    """What a result is measured against."""
+
+    FLOAT64 = "float64"
+    """The reference's own computation in float64."""
+    REFERENCE = "reference"
+    """The reference's result, where the float64 run failed or computes something else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorMetrics:
+    """How far one tensor of the candidate and of the reference lie from the oracle.
+
+    Errors are over the elements where the reference is finite. For integers and booleans
+    `mismatches` counts elements that differ, and the errors are zero.
+    """
+
+    name: str
+    """Which tensor: "output[0]", "state.running_mean", "input[1]"."""
+    dtype: str
+    oracle: Oracle
+    note: str
+    """Why the oracle is not float64, or empty."""
+    count: int
+    """Elements."""
+    epsilon: float
+    """Distance from 1 to the next number in the tensor's dtype; 0 for integers."""
+    rms: float
+    """Root mean square of the oracle."""
+    candidate_rmse: float
+    reference_rmse: float
+    candidate_worst: float
+    """Largest |error| / (|oracle| + rms)."""
+    reference_worst: float
+    worst_index: tuple[int, ...]
+    """Where the candidate's largest scaled error is."""
+    candidate_value: float
+    """The candidate's element there."""
+    oracle_value: float
+    mismatches: int
+    """Elements whose NaN, +Inf or -Inf is not the reference's, or integers that differ."""
+    mismatch_index: tuple[int, ...]
+    """The first of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """The numbers of the rule."""
+
+    multiplier: float
+    """Times the reference's RMSE."""
+    floor: float
+    """Times epsilon * rms: what an exact reference still allows."""
+    worst_multiplier: float
+    """Times the reference's worst element."""
+    worst_floor: float
+    """Times epsilon."""
+
+
+NO_LESS_ACCURATE = Tolerance(multiplier=2.0, floor=1.0, worst_multiplier=8.0, worst_floor=8.0)
+"""Reference and candidate ran on the same device."""
+
+CPU_STAND_IN = Tolerance(multiplier=4.0, floor=4.0, worst_multiplier=16.0, worst_floor=16.0)
+"""The reference ran on the CPU in place of the GPU: torch's CPU sums cascade and its CPU products
+keep other partial sums than its GPU kernels, so its own error is only a stand-in."""
+
+_REFERENCE_ONLY = {
+    "torch.float64": 1e-10,
+    "torch.complex128": 1e-10,
+    "torch.float32": 1e-4,
+    "torch.complex64": 1e-4,
+}
+"""Error allowed, relative to the RMS, where there is no better oracle than the reference: what
+KernelBench allows for fp32; its 1e-2 holds for every shorter type."""
+
+_SHORT_TYPES = 1e-2
+
+UNREPRESENTATIVE = 0.05
+"""Above this error relative to the RMS the float64 run computed something other than the
+reference (random numbers, a branch on a rounded value), so it is no oracle for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """Whether one tensor is right, and the sentence that says why."""
+
+    accepted: bool
+    reason: str
+
+
+def rule(metrics: ErrorMetrics, tolerance: Tolerance) -> Ruling:
+    """Apply the rule to one tensor."""
+    if metrics.mismatches:
+        where = f"first at {list(metrics.mismatch_index)}"
+        kind = "NaN or Inf is not where the reference has it" if metrics.epsilon else "differs"
+        return Ruling(
+            accepted=False,
+            reason=f"{metrics.name}: {kind} in {metrics.mismatches} of {metrics.count} elements, "
+            + where,
+        )
+    limit, worst_limit = _limits(metrics, tolerance)
+    if metrics.candidate_rmse > limit:
+        return Ruling(accepted=False, reason=_explain_mean(metrics, limit))
+    if metrics.candidate_worst > worst_limit:
+        return Ruling(accepted=False, reason=_explain_worst(metrics, worst_limit))
+    return Ruling(accepted=True, reason=_explain_mean(metrics, limit))
+
+
+def _limits(metrics: ErrorMetrics, tolerance: Tolerance) -> tuple[float, float]:
+    """The largest accepted RMSE and worst scaled error."""
+    # The smallest normal number keeps results that underflow from failing on a flushed denormal.
+    tiny = 1.2e-38
+    if metrics.oracle is Oracle.REFERENCE:
+        allowed = _REFERENCE_ONLY.get(metrics.dtype, _SHORT_TYPES)
+        return allowed * metrics.rms + tiny, 10 * allowed
+    # A handful of elements says little about how accurate the reference is: a scalar may be
+    # right to the last bit by luck. The share of luck falls with the root of their number.
+    luck = 1.0 + 4.0 / math.sqrt(max(metrics.count, 1))
+    floor = tolerance.floor * metrics.epsilon * metrics.rms
+    limit = luck * (tolerance.multiplier * metrics.reference_rmse + floor) + tiny
+    worst_floor = tolerance.worst_floor * metrics.epsilon
+    worst_limit = luck * (tolerance.worst_multiplier * metrics.reference_worst + worst_floor)
+    return limit, worst_limit
+
+
+def _explain_mean(metrics: ErrorMetrics, limit: float) -> str:
+    if not metrics.epsilon:
+        return f"{metrics.name}: all {metrics.count} elements equal"
+    scale = metrics.rms or 1.0
+    return (
+        f"{metrics.name}: RMSE {metrics.candidate_rmse / scale:.2e} of the RMS, the reference's "
+        f"{metrics.reference_rmse / scale:.2e}, allowed {limit / scale:.2e} "
+        f"(against {metrics.oracle.value})"
+    )
+
+
+def _explain_worst(metrics: ErrorMetrics, limit: float) -> str:
+    return (
+        f"{metrics.name}{list(metrics.worst_index)} is {metrics.candidate_value:.9g}, should be "
+        f"{metrics.oracle_value:.9g}: scaled error {metrics.candidate_worst:.2e}, the reference's "
+        f"worst {metrics.reference_worst:.2e}, allowed {limit:.2e}"
+    )

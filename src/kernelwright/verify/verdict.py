@@ -1,0 +1,145 @@
+"""What judging a candidate concludes: a status, and for every check the evidence behind it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from kernelwright.errors import ExitCode
+from kernelwright.verify.records import to_plain
+
+
+class Status(Enum):
+    """The conclusion about a candidate."""
+
+    VERIFIED_FASTER = "verified, faster"
+    VERIFIED_NOT_FASTER = "verified, not faster"
+    VERIFIED = "verified, speed not measured"
+    WRONG_VALUES = "wrong values"
+    WRONG_SHAPE_OR_DTYPE = "wrong shape or dtype"
+    INPUT_CHANGED = "input changed"
+    """It wrote to its inputs, or its output shares their memory, and the reference does not."""
+    NOT_DETERMINISTIC = "not deterministic"
+    """A second run on the same inputs is wrong or differs by more than rounding."""
+    BUILD_FAILED = "build failed"
+    """Importing the file, compiling its kernels or constructing `ModelNew` failed."""
+    CRASHED = "crashed"
+    """`forward` raised, or the process died."""
+    TIMED_OUT = "timed out"
+    RACE = "race"
+    """The emulator saw two threads touch one address between barriers, or a divergent barrier."""
+    MEMORY_ERROR = "memory error"
+    """Out of bounds, misaligned, or read before it was written."""
+    UNSUPPORTED = "unsupported"
+    """It uses something that this target cannot run."""
+
+    @property
+    def verified(self) -> bool:
+        """The candidate is right; nothing about its speed."""
+        return self in _VERIFIED
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """What the command line exits with."""
+        return _EXIT_CODES.get(self, ExitCode.WRONG)
+
+
+_VERIFIED = frozenset({Status.VERIFIED_FASTER, Status.VERIFIED_NOT_FASTER, Status.VERIFIED})
+
+_EXIT_CODES: Mapping[Status, ExitCode] = {
+    Status.VERIFIED_FASTER: ExitCode.VERIFIED,
+    Status.VERIFIED_NOT_FASTER: ExitCode.NOT_FASTER,
+    Status.VERIFIED: ExitCode.VERIFIED,
+    Status.BUILD_FAILED: ExitCode.DOES_NOT_BUILD,
+    Status.UNSUPPORTED: ExitCode.UNSUPPORTED,
+}
+
+
+class Outcome(Enum):
+    """How one check ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    WARNING = "warning"
+    """Failed, but nobody demanded it; or something worth knowing."""
+    SKIPPED = "skipped"
+    """Could not be asked: `evidence` says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    """What was checked: "values", "inputs unchanged"."""
+    outcome: Outcome
+    evidence: str
+    """What was seen, in a sentence or two, with numbers."""
+    status: Status | None = None
+    """What the verdict is when this check fails; None for checks that only inform."""
+    case: str = ""
+    """The input case, in the words that `--case` takes; empty when no case was involved."""
+
+    @property
+    def reproduce(self) -> str:
+        """The command, but for the files, that runs this case alone; empty without a case."""
+        return f"kernelwright judge MODEL MODEL_NEW --case '{self.case}'" if self.case else ""
+
+    def demoted(self) -> "Check":
+        """The same check as a warning, for what was not demanded."""
+        return (
+            self if self.outcome is not Outcome.FAILED else replace(self, outcome=Outcome.WARNING)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The conclusion and all that led to it."""
+
+    status: Status
+    summary: str
+    """The conclusion in one sentence."""
+    checks: tuple[Check, ...]
+    target: str
+    """What the candidate ran on: "cuda" or "cpu" (the emulator)."""
+    sizes: Mapping[str, int]
+    """Constants of the problem that had another value than the file's while it was verified."""
+    build_seconds: float
+    """Importing the file and constructing `ModelNew`, compilation included."""
+
+    @property
+    def failures(self) -> tuple[Check, ...]:
+        """The checks that decided against the candidate."""
+        return tuple(check for check in self.checks if check.outcome is Outcome.FAILED)
+
+    @property
+    def warnings(self) -> tuple[Check, ...]:
+        """What a user should know though it decided nothing."""
+        return tuple(check for check in self.checks if check.outcome is Outcome.WARNING)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as JSON values, with the exit code and how to reproduce each check."""
+        checks = [{**to_plain(check), "reproduce": check.reproduce} for check in self.checks]
+        return {**to_plain(self), "checks": checks, "exit_code": int(self.status.exit_code)}
+
+
+def conclude(
+    checks: tuple[Check, ...], *, target: str, sizes: Mapping[str, int], build_seconds: float
+) -> Verdict:
+    """The verdict of `checks`: that of the first failure, or VERIFIED."""
+    failures = [check for check in checks if check.outcome is Outcome.FAILED]
+    if failures:
+        status = failures[0].status or Status.WRONG_VALUES
+        summary = failures[0].evidence
+    else:
+        status = Status.VERIFIED
+        cases = {check.case for check in checks if check.case}
+        summary = f"no less accurate than the reference on {len(cases)} sets of inputs"
+    return Verdict(
+        status=status,
+        summary=summary,
+        checks=checks,
+        target=target,
+        sizes=sizes,
+        build_seconds=build_seconds,
+    )

@@ -1,0 +1,116 @@
+"""Run the planned cases until one decides, and conclude."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase
+from kernelwright.verify.checks import RUNS, STATE, examine
+from kernelwright.verify.observation import Fault, Observation, status_of
+from kernelwright.verify.tolerance import Tolerance
+from kernelwright.verify.verdict import Check, Outcome, Status, Verdict, conclude
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something to show while judging takes its time."""
+
+    stage: str
+    """"build", "verify" or "time"."""
+    message: str
+    done: int
+    total: int
+    """Steps of the stage; `done` of them are finished."""
+
+
+Progress = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildFacts:
+    """How making the candidate ready to run went."""
+
+    seconds: float
+    fault: Fault | None
+
+
+class Session(Protocol):
+    """Runs reference and candidate, each isolated; the room worker has the real one."""
+
+    def build(self) -> BuildFacts:
+        """Import the candidate and construct its module."""
+        ...
+
+    def run(self, case: Case) -> Observation:
+        """Run both on one case and compare."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brief:
+    """What a verification is asked."""
+
+    cases: Sequence[PlannedCase]
+    demands: Demands
+    tolerance: Tolerance
+    target: str
+    """"cuda" or "cpu"."""
+    sizes: Mapping[str, int]
+    """Constants replaced for the sizes under judgement."""
+    static_checks: tuple[Check, ...] = ()
+    """What reading the file already showed."""
+
+
+def verify(session: Session, brief: Brief, progress: Progress) -> Verdict:
+    """The verdict on the candidate of `session`; stops at the first demanded check that fails."""
+    total = len(brief.cases)
+    progress(Event(stage="build", message="building the candidate", done=0, total=1))
+    built = session.build()
+    checks = [*brief.static_checks, _build_check(built)]
+    if built.fault is None:
+        for done, planned in enumerate(brief.cases):
+            message = f"{planned.purpose}: {planned.case}"
+            progress(Event(stage="verify", message=message, done=done, total=total))
+            found = examine(session.run(planned.case), brief.tolerance)
+            checks += [
+                asked for check in found for asked in _as_demanded(check, planned, brief.demands)
+            ]
+            if any(check.outcome is Outcome.FAILED for check in checks):
+                break
+    return conclude(
+        tuple(checks), target=brief.target, sizes=brief.sizes, build_seconds=built.seconds
+    )
+
+
+def _build_check(built: BuildFacts) -> Check:
+    if built.fault is None:
+        return Check(
+            name="builds",
+            outcome=Outcome.PASSED,
+            evidence=f"imported and constructed in {built.seconds:.1f} s",
+            status=Status.BUILD_FAILED,
+        )
+    where = f" at {built.fault.location}" if built.fault.location else ""
+    return Check(
+        name="builds",
+        outcome=Outcome.FAILED,
+        evidence=f"{built.fault.message}{where}",
+        status=status_of(built.fault),
+    )
+
+
+def _as_demanded(check: Check, planned: PlannedCase, demands: Demands) -> Iterator[Check]:
+    """The check as it counts in this case; nothing where it was not asked for."""
+    demand = demands.state if check.name == STATE else planned.demand
+    match demand:
+        case Demand.REQUIRED if _permitted_refusal(check, planned):
+            yield replace(check, outcome=Outcome.SKIPPED, evidence=f"refused: {check.evidence}")
+        case Demand.REQUIRED:
+            yield check
+        case Demand.REPORTED:
+            yield check.demoted()
+
+
+def _permitted_refusal(check: Check, planned: PlannedCase) -> bool:
+    refused = check.name == RUNS and check.status is Status.UNSUPPORTED
+    return refused and planned.refusal is Demand.SKIPPED

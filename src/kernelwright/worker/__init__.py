@@ -1,0 +1,35 @@
+"""Room worker: strangers' code runs here, in child processes that may crash, hang or lie.
+
+from kernelwright.worker import JudgeOptions, judge
+
+verdict, measurement = judge(
+    problem, path, target=None, floor=None, options=JudgeOptions(), progress=print
+)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelwright.worker.judging import judge
+    from kernelwright.worker.options import Baseline, JudgeOptions, Speed, Timeouts
+    from kernelwright.worker.pool import LocalPool
+
+__all__ = ["Baseline", "JudgeOptions", "LocalPool", "Speed", "Timeouts", "judge"]
+
+_HOME = {
+    "Baseline": "options",
+    "JudgeOptions": "options",
+    "LocalPool": "pool",
+    "Speed": "options",
+    "Timeouts": "options",
+    "judge": "judging",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Children import this package before they may import torch."""
+    from importlib import import_module
+
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

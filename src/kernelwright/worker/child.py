@@ -1,0 +1,91 @@
+"""Entry of a child process: `python -m kernelwright.worker.child DESCRIPTOR`.
+
+It answers requests over the socket it inherited until that closes. Everything that can crash, hang
+or lie runs here; the parent only reads JSON.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kernelwright.errors import KernelwrightError
+from kernelwright.verify.records import to_plain
+from kernelwright.worker.protocol import Channel, ChannelClosedError
+
+if TYPE_CHECKING:
+    from kernelwright.worker.roles import Host
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main(arguments: list[str]) -> None:
+    """Serve the parent behind the descriptor named in `arguments`."""
+    _die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends its children.
+    descriptor = int(arguments[0])
+    connection = socket.socket(fileno=descriptor)
+    os.set_inheritable(descriptor, False)  # noqa: FBT003 - a compiler would keep it open
+    channel = Channel(connection)
+    try:
+        _serve(channel)
+    except ChannelClosedError:
+        os._exit(0)  # The parent has gone: nothing of a candidate's should run at exit.
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _serve(channel: Channel) -> None:
+    request = channel.receive()
+
+    def start() -> "Host":
+        # torch is imported here and not above: within the first request's timeout, and so that
+        # what goes wrong in it becomes an answer.
+        from kernelwright.worker.roles import make_host
+
+        return make_host(request["body"])
+
+    host = _reply(channel, request, start, announce=lambda _: {"pid": os.getpid()})
+    while host is not None:
+        request = channel.receive()
+        answer = partial(host.answer, request["operation"], request["body"])
+        _reply(channel, request, answer, announce=to_plain)
+
+
+Result = TypeVar("Result")
+
+
+def _reply(
+    channel: Channel,
+    request: dict[str, Any],
+    work: Callable[[], Result],
+    announce: Callable[[Result], Any],
+) -> Result | None:
+    """Do the work and answer with what it gave or raised; None if it raised."""
+    try:
+        result = work()
+        message = {"id": request["id"], "body": announce(result)}
+    except Exception as error:
+        traceback.print_exc()  # goes to the log that the parent keeps
+        channel.send({"id": request["id"], "error": _describe(error)})
+        return None
+    channel.send(message)
+    return result
+
+
+def _describe(error: Exception) -> dict[str, str | None]:
+    match error:
+        case KernelwrightError(message=message, location=location, next_step=next_step):
+            return {"message": message, "location": location, "next_step": next_step}
+    return {"message": f"{type(error).__name__}: {error}", "location": None, "next_step": None}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

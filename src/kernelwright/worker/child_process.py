@@ -1,0 +1,69 @@
+"""A child that is started when it is first needed, and again after it died."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kernelwright.verify.records import to_plain
+from kernelwright.worker.client import Answer, Client, Replied
+from kernelwright.worker.requests import StartRequest
+
+
+class ChildProcess:
+    """Asks one role; a dead process is replaced at the next question."""
+
+    def __init__(
+        self, start: StartRequest, environment: Mapping[str, str], start_seconds: float
+    ) -> None:
+        self._start = start
+        self._environment = environment
+        self._start_seconds = start_seconds
+        self._client: Client | None = None
+        self._starting = False
+        self._failure: Answer | None = None
+
+    def launch(self) -> None:
+        """Start it without waiting until it is ready."""
+        self._client = Client(self._start.role.value, self._environment)
+        self._client.post("start", to_plain(self._start))
+        self._starting = True
+
+    def post(self, operation: str, body: Any) -> None:
+        """Ask without waiting; waits only for the process to be ready."""
+        client = self._ready()
+        self._failure = client if not isinstance(client, Client) else None
+        if isinstance(client, Client):
+            client.post(operation, body)
+
+    def wait(self, seconds: float) -> Answer:
+        """The answer to the last `post`."""
+        if self._failure is not None:
+            return self._failure
+        assert self._client is not None
+        return self._client.wait(seconds)
+
+    def ask(self, operation: str, body: Any, seconds: float) -> Answer:
+        """`post` and `wait`."""
+        self.post(operation, body)
+        return self.wait(seconds)
+
+    def log(self) -> str:
+        """What the process printed so far, shortened."""
+        return "" if self._client is None else self._client.log.text()
+
+    def close(self) -> None:
+        """End the process; a further question starts another."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _ready(self) -> Client | Answer:
+        if self._client is None or not self._client.alive:
+            self.close()
+            self.launch()
+        assert self._client is not None
+        if self._starting:
+            self._starting = False
+            answer = self._client.wait(self._start_seconds)
+            if not isinstance(answer, Replied):
+                return answer
+        return self._client

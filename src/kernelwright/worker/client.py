@@ -1,0 +1,187 @@
+"""The parent's side of one child: start it, ask it, and survive whatever it does."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, Any
+
+from kernelwright.worker.protocol import (
+    Channel,
+    ChannelClosedError,
+    ChannelTimeoutError,
+    GarbledError,
+)
+
+_LOG_HALF = 32 << 10
+"""Bytes kept of the beginning and of the end of what a child prints."""
+_LINE = 200
+"""Characters of a child's last words that a message quotes."""
+_EXIT_GRACE = 2.0
+"""Seconds between the end of the conversation and a look at how the process ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replied:
+    """The child answered."""
+
+    body: Any
+    """JSON values; from a stranger's process where the child is a candidate's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Raised:
+    """The child could not do what it was asked, and said so."""
+
+    message: str
+    location: str | None
+    next_step: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Died:
+    """The child ended, or answered nonsense and was ended."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hung:
+    """The child did not answer in time and was ended."""
+
+    message: str
+
+
+Answer = Replied | Raised | Died | Hung
+
+
+class BoundedLog:
+    """What a child prints: its beginning and its end, drained so that it never blocks."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._thread = threading.Thread(target=self._drain, daemon=True)
+        self._thread.start()
+
+    def text(self) -> str:
+        """Head and tail, with a line between them where something was left out."""
+        self._thread.join(timeout=_EXIT_GRACE)
+        head, tail = (bytes(part).decode(errors="replace") for part in (self._head, self._tail))
+        cut = "\n... left out ...\n" if len(self._tail) == _LOG_HALF else ""
+        return head + cut + tail
+
+    def last_line(self) -> str:
+        """The last line that is not empty, shortened."""
+        lines = [line.strip() for line in self.text().splitlines() if line.strip()]
+        return lines[-1][:_LINE] if lines else ""
+
+    def _drain(self) -> None:
+        with suppress(OSError, ValueError), self._stream:
+            while piece := os.read(self._stream.fileno(), 1 << 16):
+                room = _LOG_HALF - len(self._head)
+                self._head += piece[:room]
+                self._tail = (self._tail + piece[room:])[-_LOG_HALF:]
+
+
+class Client:
+    """One child process in a session of its own; it dies with this process or at `close`.
+
+    The kernel ends the child when the *thread* that started it ends: use and close a client in
+    the thread that made it.
+    """
+
+    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+        self.name = name
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                # -P: nothing beside the user's files may shadow a module of ours.
+                [sys.executable, "-P", "-m", "kernelwright.worker.child", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(theirs.fileno(),),
+                env=dict(environment),
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        self.log = BoundedLog(self._process.stdout)
+        self._channel = Channel(ours)
+        self._last_id = 0
+        self._posted: tuple[str, float] = ("", 0.0)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked more."""
+        return self._process.poll() is None
+
+    def post(self, operation: str, body: Any) -> None:
+        """Send a request without waiting; each is followed by one `wait`."""
+        self._last_id += 1
+        self._posted = operation, time.monotonic()
+        with suppress(ChannelClosedError):  # `wait` finds out how it ended
+            self._channel.send({"id": self._last_id, "operation": operation, "body": body})
+
+    def wait(self, timeout: float) -> Answer:
+        """The answer to the last request, at most `timeout` seconds after it was sent."""
+        operation, since = self._posted
+        try:
+            reply = self._channel.receive(max(0.0, since + timeout - time.monotonic()))
+            return self._read(reply)
+        except ChannelTimeoutError:
+            self.close()
+            return Hung(message=f"the {self.name} did not answer to {operation!r} in {timeout:g} s")
+        except ChannelClosedError:
+            ended = self._how_it_ended()
+            said = self.log.last_line()
+            words = f"; its last words: {said}" if said else ""
+            return Died(message=f"the {self.name} process {ended} during {operation!r}{words}")
+        except GarbledError as error:
+            self.close()
+            return Died(message=f"the {self.name} process answered nonsense: {error}")
+
+    def ask(self, operation: str, body: Any, timeout: float) -> Answer:
+        """`post` and `wait`."""
+        self.post(operation, body)
+        return self.wait(timeout)
+
+    def close(self) -> None:
+        """End the child and whatever it started; twice is once."""
+        self._channel.close()
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _read(self, reply: dict[str, Any]) -> Answer:
+        match reply:
+            case {"id": int(number), "body": body} if number == self._last_id:
+                return Replied(body=body)
+            case {"id": int(number), "error": {"message": str(message)} as error} if (
+                number == self._last_id
+            ):
+                location, next_step = error.get("location"), error.get("next_step")
+                return Raised(
+                    message=message,
+                    location=location if isinstance(location, str) else None,
+                    next_step=next_step if isinstance(next_step, str) else None,
+                )
+        raise GarbledError(f"request {self._last_id} was answered with {str(reply)[:80]}")
+
+    def _how_it_ended(self) -> str:
+        try:
+            code = self._process.wait(_EXIT_GRACE)
+        except subprocess.TimeoutExpired:
+            self.close()
+            return "closed the conversation"
+        self.close()
+        if code < 0:
+            return f"was ended by {signal.Signals(-code).name}"
+        return f"exited with code {code}"

@@ -1,0 +1,17 @@
+"""What keeps a judgement from being made at all."""
+
+from kernelwright.errors import ExitCode, KernelwrightError
+
+
+class ReferenceFailedError(KernelwrightError):
+    """The problem's own module cannot be run, so there is nothing to compare with."""
+
+    exit_code = ExitCode.USAGE
+    next_step = "Run the problem file by itself: its Model has to run on what get_inputs returns."
+
+
+class CandidateFileError(KernelwrightError):
+    """There is no candidate file at that path."""
+
+    exit_code = ExitCode.USAGE
+    next_step = "Pass the path of a Python file that defines `ModelNew`."

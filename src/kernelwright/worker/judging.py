@@ -1,0 +1,120 @@
+"""Judge a candidate from beginning to end: verify it, and if it is right, time it."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from kernelwright.bench.measurement import NO_GPU, Measurement, not_measured
+from kernelwright.bench.roofline import Floor
+from kernelwright.bench.timing import ContestantLostError
+from kernelwright.build.records import Target
+from kernelwright.machine import H200, detect
+from kernelwright.problem import Problem
+from kernelwright.verify.cases import Case, Demand, PlannedCase, plan_cases
+from kernelwright.verify.static import read_candidate
+from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE
+from kernelwright.verify.verdict import Status, Verdict, conclude
+from kernelwright.verify.verification import Brief, Event, Progress, verify
+from kernelwright.worker.errors import CandidateFileError
+from kernelwright.worker.lease import shared_lease
+from kernelwright.worker.options import JudgeOptions, Speed
+from kernelwright.worker.racing import race
+from kernelwright.worker.requests import SizesReply
+from kernelwright.worker.session import ChildSession
+from kernelwright.worker.tensors import make_exchange_folder
+
+
+def judge(
+    problem: Problem,
+    candidate_path: Path,
+    *,
+    target: Target | None,
+    floor: Floor | None,
+    options: JudgeOptions,
+    progress: Progress,
+) -> tuple[Verdict, Measurement]:
+    """Verify the candidate against the problem, then time it.
+
+    `target` None is the GPU where there is one, else the emulator. `floor` is the least work of
+    the problem, for the shares of the ceilings. Children end with the call, also on Ctrl-C. Raises
+    CandidateFileError, or ReferenceFailedError if the problem itself does not run.
+    """
+    if not candidate_path.is_file():
+        raise CandidateFileError(f"{candidate_path} does not exist", location=str(candidate_path))
+    chosen = target or (Target.CUDA if torch.cuda.is_available() else Target.CPU)
+    static_checks = read_candidate(candidate_path, problem.source)
+    if any(check.status is Status.BUILD_FAILED for check in static_checks):
+        verdict = conclude(static_checks, target=chosen.value, sizes={}, build_seconds=0.0)
+        return verdict, _untimed(verdict.status.value, floor)
+    folder = make_exchange_folder()
+    try:
+        with ChildSession(problem, candidate_path, chosen, options, folder) as session:
+            brief_checks = _brief(session, chosen, options)
+            brief = replace(brief_checks, static_checks=static_checks)
+            match chosen:
+                case Target.CPU:
+                    return verify(session, brief, progress), _untimed(NO_GPU, floor)
+                case Target.CUDA:
+                    return _verify_and_race(session, brief, floor, options, progress)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _brief(session: ChildSession, target: Target, options: JudgeOptions) -> Brief:
+    sizes = session.sizes()
+    return Brief(
+        cases=_cases(sizes, options),
+        demands=options.demands,
+        tolerance=CPU_STAND_IN if target is Target.CPU else NO_LESS_ACCURATE,
+        target=target.value,
+        sizes=dict(sizes.own),
+    )
+
+
+def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
+    if options.cases:
+        return tuple(
+            PlannedCase(case=case, demand=Demand.REQUIRED, purpose="asked for")
+            for case in options.cases
+        )
+    return plan_cases(
+        seeds=options.seeds,
+        demands=options.demands,
+        own_sizes=sizes.own,
+        other_sizes=sizes.others,
+    )
+
+
+def _verify_and_race(
+    session: ChildSession,
+    brief: Brief,
+    floor: Floor | None,
+    options: JudgeOptions,
+    progress: Progress,
+) -> tuple[Verdict, Measurement]:
+    machine = detect() or H200
+    with shared_lease(options.device_index) as lease:
+        verdict = verify(session, brief, progress)
+        if not verdict.status.verified:
+            return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
+        if options.speed is Speed.SKIPPED:
+            return verdict, _untimed("not measured: not asked for", floor)
+        waiting = Event(stage="time", message="another process uses the card", done=0, total=1)
+        lease.claim(lambda: progress(waiting))
+        try:
+            measurement = race(
+                session, options, case=Case(), floor=floor, machine=machine, progress=progress
+            )
+        except ContestantLostError as error:
+            return verdict, _untimed(f"not measured: {error}", floor)
+    if not measurement.speedups:
+        return verdict, measurement
+    status = Status.VERIFIED_FASTER if measurement.faster else Status.VERIFIED_NOT_FASTER
+    return replace(verdict, status=status), measurement
+
+
+def _untimed(note: str, floor: Floor | None) -> Measurement:
+    """No times; the floor is that of the card here, or of the H200 where there is none."""
+    return not_measured(note, floor, detect() or H200)

@@ -1,0 +1,83 @@
+"""What watches a candidate's kernels while they run: nothing on a GPU, the emulator on a CPU."""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from kernelwright.verify.observation import FindingKind, KernelFinding
+
+if TYPE_CHECKING:
+    from kernelwright.build.emulator import Finding
+
+
+class KernelChecks(Protocol):
+    """A context in which a candidate is imported, constructed and run."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def take(self) -> tuple[KernelFinding, ...]:
+        """What was found since the last call."""
+        ...
+
+
+class Unwatched:
+    """Kernels run as they are."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        return None
+
+    def take(self) -> tuple[KernelFinding, ...]:
+        """Nothing: nobody looks."""
+        return ()
+
+
+class Emulated:
+    """Kernels run on the emulator, threads of a block in the order of `order_seed`."""
+
+    def __init__(self, order_seed: int, threads: int) -> None:
+        from kernelwright.build.emulator import Session
+
+        self._session = Session(order_seed=order_seed, threads=threads)
+        self._taken = 0
+
+    def __enter__(self) -> Self:
+        self._session.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._session.__exit__(kind, error, trace)
+
+    def take(self) -> tuple[KernelFinding, ...]:
+        """The emulator's findings since the last call."""
+        new = self._session.findings[self._taken :]
+        self._taken += len(new)
+        return tuple(_as_kernel_finding(finding) for finding in new)
+
+
+def _as_kernel_finding(finding: "Finding") -> KernelFinding:
+    place = f"{finding.kernel} at {finding.file}:{finding.line}"
+    threads = f"block {finding.block}, thread {finding.thread}"
+    other = f" and {finding.other}" if finding.other else ""
+    return KernelFinding(
+        kind=FindingKind[finding.kind.name],
+        message=f"{place}, {threads}{other}: {finding.message}",
+    )

@@ -1,0 +1,65 @@
+"""What a caller can ask of a judgement."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kernelwright.bench.timing import TimingPlan
+from kernelwright.verify.cases import Case, Demands
+
+
+class Baseline(Enum):
+    """What a candidate is timed against; each runs in a process of its own."""
+
+    EAGER = "eager"
+    COMPILED = "torch.compile"
+    COMPILED_MAX = "torch.compile max-autotune"
+
+
+class Speed(Enum):
+    """Whether to time a candidate that is right."""
+
+    MEASURED = "measured"
+    SKIPPED = "skipped"
+
+
+class Watch(Enum):
+    """What a candidate's kernels run on where there is no GPU."""
+
+    EMULATOR = "emulator"
+    NOTHING = "nothing"
+    """The candidate has no kernels of its own: plain PyTorch on the CPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Seconds a child may take for one answer."""
+
+    start: float = 180.0
+    """Until torch is imported; a cold disk takes a minute."""
+    build: float = 600.0
+    run: float = 300.0
+    compile: float = 900.0
+    """Preparing a torch.compile baseline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """How thorough and how patient to be."""
+
+    seeds: int = 5
+    """Seeds of the problem's own inputs, and as many of zero-mean ones."""
+    demands: Demands = field(default_factory=Demands)
+    cases: tuple[Case, ...] = ()
+    """Run just these cases, to reproduce a check; empty: the whole plan."""
+    watch: Watch = Watch.EMULATOR
+    order_seeds: int = 2
+    """Orders of the threads in a block that the emulator runs the first case under."""
+    variant_bytes: int = 4 << 20
+    """Largest size of one call on the emulator and at other sizes."""
+    variant_flops: int = 1 << 24
+    speed: Speed = Speed.MEASURED
+    baselines: tuple[Baseline, ...] = (Baseline.EAGER, Baseline.COMPILED)
+    timing: TimingPlan = field(default_factory=TimingPlan)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    device_index: int = 0
+    """CUDA device to run on."""

@@ -1,0 +1,88 @@
+"""The bodies of requests and replies: what parent and child agree on."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kernelwright.verify.cases import Case, Sizes
+from kernelwright.verify.tolerance import ErrorMetrics
+from kernelwright.worker.tensors import TensorHeader
+
+
+class Role(Enum):
+    """What a child is for."""
+
+    REFERENCE = "reference"
+    CANDIDATE = "candidate"
+    COMPILED = "torch.compile"
+    COMPILED_MAX = "torch.compile max-autotune"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRequest:
+    """Body of the first request to a child."""
+
+    role: Role
+    problem_path: str
+    problem_source: str
+    """The text itself: the file may have been resized in memory."""
+    candidate_path: str
+    folder: str
+    """Where tensors are exchanged."""
+    device: str
+    """"cuda:0" or "cpu"."""
+    emulate: bool
+    """Whether the candidate's kernels run on the emulator."""
+    order_seed: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRequest:
+    """Body of "build" and "run"."""
+
+    case: Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareRequest:
+    """Body of "compare"."""
+
+    case: Case
+    files: tuple[TensorHeader, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonReply:
+    """Reply to "compare"; tensors of another form than expected are left out."""
+
+    metrics: tuple[ErrorMetrics, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizesRequest:
+    """Body of "sizes": the budget of one call."""
+
+    bytes: int
+    flops: int
+    shrink: bool
+    """Whether the sizes under judgement have to fit the budget as well."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizesReply:
+    """Constants to replace in the problem."""
+
+    own: Sizes
+    """For the sizes under judgement; empty for the file's own."""
+    others: tuple[Sizes, ...]
+    """For further sizes, each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentReply:
+    """Reply to "environment": what the children run on."""
+
+    card: str
+    torch: str
+    cuda: str
+    driver: str

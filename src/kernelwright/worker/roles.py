@@ -1,0 +1,133 @@
+"""The roles a child can play, and the table of operations of each."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelwright.problem import Budget, Problem, shrink, size_variants
+from kernelwright.problem.loading import parse_problem
+from kernelwright.verify.cases import Sizes
+from kernelwright.verify.records import from_plain
+from kernelwright.worker.candidate import Candidate
+from kernelwright.worker.kernel_checks import Emulated, KernelChecks, Unwatched
+from kernelwright.worker.reference import Reference
+from kernelwright.worker.requests import (
+    CaseRequest,
+    CompareRequest,
+    ComparisonReply,
+    EnvironmentReply,
+    Role,
+    SizesReply,
+    SizesRequest,
+    StartRequest,
+)
+from kernelwright.worker.timed import Timed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """Answers the operations of one role."""
+
+    operations: Mapping[str, Callable[[dict[str, Any]], object]]
+
+    def answer(self, operation: str, body: dict[str, Any]) -> object:
+        """What the operation gives: a record, or JSON values."""
+        return self.operations[operation](body)
+
+
+def make_host(body: dict[str, Any]) -> Host:
+    """The host of the role that the first request names."""
+    start = from_plain(StartRequest, body)
+    device = torch.device(start.device)
+    problem = parse_problem(Path(start.problem_path), start.problem_source)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    match start.role:
+        case Role.CANDIDATE:
+            return _candidate_host(start, problem, device)
+        case Role.REFERENCE:
+            return _reference_host(start, problem, device)
+        case Role.COMPILED:
+            return _timing_host(Timed.compiled(problem, device, mode="default"))
+        case Role.COMPILED_MAX:
+            return _timing_host(Timed.compiled(problem, device, mode="max-autotune"))
+
+
+def _reference_host(start: StartRequest, problem: Problem, device: torch.device) -> Host:
+    reference = Reference(problem, device)
+    timed = Timed.eager(problem, device)
+
+    def compare(body: dict[str, Any]) -> object:
+        request = from_plain(CompareRequest, body)
+        metrics = reference.compare(request.case, Path(start.folder), request.files)
+        return ComparisonReply(metrics=metrics)
+
+    operations: dict[str, Callable[[dict[str, Any]], object]] = {
+        "environment": lambda _: _environment(device),
+        "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body)),
+        "run": lambda body: reference.run(from_plain(CaseRequest, body).case),
+        "compare": compare,
+    }
+    return Host(operations={**operations, **_timing_host(timed).operations})
+
+
+def _candidate_host(start: StartRequest, problem: Problem, device: torch.device) -> Host:
+    checks: KernelChecks = (
+        Emulated(start.order_seed, start.threads) if start.emulate else Unwatched()
+    )
+    checks.__enter__()  # left only when the process ends: everything of the candidate is inside
+    candidate = Candidate(problem, Path(start.candidate_path), device, checks)
+
+    def run(body: dict[str, Any]) -> object:
+        return candidate.run(from_plain(CaseRequest, body).case, Path(start.folder))
+
+    operations: dict[str, Callable[[dict[str, Any]], object]] = {
+        "build": lambda body: candidate.build(from_plain(CaseRequest, body).case),
+        "run": run,
+    }
+    return Host(operations={**operations, **_timing_host(candidate.timed()).operations})
+
+
+def _timing_host(timed: Timed) -> Host:
+    return Host(operations={"prepare": timed.prepare, "time": timed.time, "copy": timed.copy})
+
+
+def _sizes(problem: Problem, request: SizesRequest) -> SizesReply:
+    budget = Budget(bytes=request.bytes, flops=request.flops)
+    own = shrink(problem, budget) if request.shrink else problem
+    others = [it for it in size_variants(problem, budget) if it.source != own.source]
+    return SizesReply(
+        own=_changes(problem, own), others=tuple(_changes(problem, it) for it in others)
+    )
+
+
+def _changes(problem: Problem, variant: Problem) -> Sizes:
+    changed = (
+        (name, value)
+        for name, value in variant.constants.items()
+        if problem.constants[name] != value
+    )
+    return tuple(sorted(changed))
+
+
+def _environment(device: torch.device) -> EnvironmentReply:
+    on_gpu = device.type == "cuda"
+    return EnvironmentReply(
+        card=torch.cuda.get_device_name(device) if on_gpu else "",
+        torch=str(torch.__version__),
+        cuda=torch.version.cuda or "",
+        driver=_driver_version() if on_gpu else "",
+    )
+
+
+def _driver_version() -> str:
+    """Version of the kernel module: "NVRM version: ... Kernel Module  580.95.05  ..."."""
+    try:
+        first_line = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+    except (OSError, IndexError):
+        return ""
+    numbers = [word for word in first_line.split() if word.replace(".", "").isdecimal()]
+    return numbers[0] if numbers else ""

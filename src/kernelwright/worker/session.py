@@ -1,0 +1,236 @@
+"""The children of one judgement: started together, asked in parallel, replaced when they die."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from kernelwright.build.extension import build_error, prepare_extension_folder
+from kernelwright.build.records import Target
+from kernelwright.env import usable_cores
+from kernelwright.problem import Problem
+from kernelwright.verify.cases import Case, Distribution, Layout, Sizes
+from kernelwright.verify.observation import Fault, FaultKind, Observation, Refusal, RunFacts
+from kernelwright.verify.records import RecordError, from_plain, to_plain
+from kernelwright.verify.tolerance import ErrorMetrics
+from kernelwright.verify.verification import BuildFacts
+from kernelwright.worker.candidate import CandidateRun
+from kernelwright.worker.child_process import ChildProcess
+from kernelwright.worker.client import Answer, Died, Hung, Raised, Replied
+from kernelwright.worker.errors import ReferenceFailedError
+from kernelwright.worker.options import JudgeOptions, Watch
+from kernelwright.worker.reference import ReferenceRun
+from kernelwright.worker.requests import (
+    CaseRequest,
+    CompareRequest,
+    ComparisonReply,
+    Role,
+    SizesReply,
+    SizesRequest,
+    StartRequest,
+)
+from kernelwright.worker.tensors import TensorHeader
+
+Record = TypeVar("Record")
+
+
+class ChildSession:
+    """Runs reference and candidate in processes of their own; the Session that `verify` asks.
+
+    A context: leaving it ends every child.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        candidate_path: Path,
+        target: Target,
+        options: JudgeOptions,
+        folder: Path,
+    ) -> None:
+        self._options = options
+        self._problem = problem
+        self._candidate_path = candidate_path.resolve()
+        self._target = target
+        self._folder = folder
+        self._emulated = target is Target.CPU and options.watch is Watch.EMULATOR
+        self._stack = ExitStack()
+        self._environment = prepare_extension_folder(candidate_path)
+        self.reference = self.child(Role.REFERENCE)
+        self.candidate = self.child(Role.CANDIDATE)
+        self._own_sizes: Sizes = ()
+        self._sizes_seen: set[Sizes] = set()
+
+    def __enter__(self) -> Self:
+        self.reference.launch()
+        self.candidate.launch()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    def child(self, role: Role, order_seed: int = 0) -> ChildProcess:
+        """A further child, not yet launched; it ends with the session."""
+        cuda = self._target is Target.CUDA
+        start = StartRequest(
+            role=role,
+            problem_path=str(self._problem.path),
+            problem_source=self._problem.source,
+            candidate_path=str(self._candidate_path),
+            folder=str(self._folder),
+            device=f"cuda:{self._options.device_index}" if cuda else "cpu",
+            emulate=self._emulated,
+            order_seed=order_seed,
+            threads=usable_cores(),
+        )
+        child = ChildProcess(start, self._environment, self._options.timeouts.start)
+        self._stack.callback(child.close)
+        return child
+
+    def sizes(self) -> SizesReply:
+        """Sizes under judgement and further ones; remembers the former."""
+        request = SizesRequest(
+            bytes=self._options.variant_bytes,
+            flops=self._options.variant_flops,
+            shrink=self._target is Target.CPU,
+        )
+        answer = self.reference.ask("sizes", to_plain(request), self._options.timeouts.run)
+        sizes = trusted(SizesReply, answer)
+        self._own_sizes = sizes.own
+        return sizes
+
+    def build(self) -> BuildFacts:
+        """Import the candidate and construct its module at the sizes under judgement."""
+        request = to_plain(CaseRequest(case=Case(sizes=self._own_sizes)))
+        answer = self.candidate.ask("build", request, self._options.timeouts.build)
+        match answer:
+            case Replied(body=body):
+                try:
+                    facts = from_plain(BuildFacts, body)
+                except RecordError as error:
+                    facts = BuildFacts(seconds=0.0, fault=_nonsense(error))
+            case failed:
+                facts = BuildFacts(seconds=0.0, fault=_as_fault(failed, FaultKind.BUILD))
+        return replace(facts, fault=self._readable(facts.fault))
+
+    def run(self, case: Case) -> Observation:
+        """Run both on `case` at the same time, then compare."""
+        request, seconds = to_plain(CaseRequest(case=case)), self._options.timeouts.run
+        self.reference.post("run", request)
+        self.candidate.post("run", request)
+        reference, candidate = self.reference.wait(seconds), self.candidate.wait(seconds)
+        expected = self._reference_run(case, reference)
+        found = _candidate_run(candidate)
+        if isinstance(found.facts, Fault) and found.facts.kind is FaultKind.CRASH:
+            self.candidate.close()  # a device that is lost stays lost for this process
+        first = case.sizes not in self._sizes_seen
+        self._sizes_seen.add(case.sizes)
+        observation = Observation(
+            case=case,
+            reference=expected if isinstance(expected, Refusal) else expected.facts,
+            candidate=found.facts,
+            reference_state=expected.state if isinstance(expected, ReferenceRun) else None,
+            candidate_state=found.state if first else None,
+            comparisons=(),
+            repeats=None,
+            findings=found.findings,
+        )
+        if isinstance(expected, Refusal):
+            return observation
+        observation = self._compared(observation, found)
+        is_first_case = len(self._sizes_seen) == 1 and first
+        return self._reordered(observation) if is_first_case else observation
+
+    def _compared(self, observation: Observation, found: CandidateRun) -> Observation:
+        repeats = observation.repeats
+        if found.repeat_files is not None:
+            repeats = self._compare(observation.case, found.repeat_files)
+        return replace(
+            observation, comparisons=self._compare(observation.case, found.files), repeats=repeats
+        )
+
+    def _reordered(self, observation: Observation) -> Observation:
+        """The case once more for every other order of threads that the emulator can take."""
+        if not self._emulated or not isinstance(observation.candidate, RunFacts):
+            return observation
+        marks = [facts.fingerprint for facts in observation.candidate.outputs]
+        for order_seed in range(1, self._options.order_seeds):
+            child = self.child(Role.CANDIDATE, order_seed)
+            request = to_plain(CaseRequest(case=observation.case))
+            found = _candidate_run(child.ask("run", request, self._options.timeouts.run))
+            child.close()
+            observation = replace(
+                observation, findings=_merged(observation.findings, found.findings)
+            )
+            if isinstance(found.facts, Fault):
+                return replace(observation, candidate=found.facts)
+            if marks != [facts.fingerprint for facts in found.facts.outputs]:
+                return replace(observation, repeats=self._compare(observation.case, found.files))
+        return observation
+
+    def _compare(self, case: Case, files: tuple[TensorHeader, ...]) -> tuple[ErrorMetrics, ...]:
+        request = to_plain(CompareRequest(case=case, files=files))
+        answer = self.reference.ask("compare", request, self._options.timeouts.run)
+        for header in files:
+            (self._folder / Path(header.file).name).unlink(missing_ok=True)
+        return trusted(ComparisonReply, answer).metrics
+
+    def _reference_run(self, case: Case, answer: Answer) -> ReferenceRun | Refusal:
+        own = case.distribution is Distribution.OWN and case.layout is Layout.AS_MADE
+        if isinstance(answer, Replied) or own:
+            return trusted(ReferenceRun, answer)
+        return Refusal(message=answer.message)
+
+    def _readable(self, fault: Fault | None) -> Fault | None:
+        """The fault with a compiler's pages of output reduced to its first message."""
+        if fault is None or "building extension" not in fault.message:
+            return fault
+        error = build_error(fault.message, self._candidate_path)
+        return Fault(kind=fault.kind, message=error.message, location=error.location)
+
+
+def trusted(record: type[Record], answer: Answer) -> Record:
+    """The record in an answer of the reference's child; ReferenceFailedError if there is none."""
+    match answer:
+        case Replied(body=body):
+            return from_plain(record, body)
+        case Raised(message=message, location=location, next_step=next_step):
+            raise ReferenceFailedError(message, location=location, next_step=next_step)
+        case Died(message=message) | Hung(message=message):
+            raise ReferenceFailedError(message)
+
+
+def _candidate_run(answer: Answer) -> CandidateRun:
+    match answer:
+        case Replied(body=body):
+            try:
+                return from_plain(CandidateRun, body)
+            except RecordError as error:
+                fault = _nonsense(error)
+        case failed:
+            fault = _as_fault(failed, FaultKind.REFUSED)
+    return CandidateRun(facts=fault, state=None, files=(), repeat_files=None, findings=())
+
+
+def _as_fault(answer: Raised | Died | Hung, raised: FaultKind) -> Fault:
+    match answer:
+        case Raised(message=message, location=location):
+            return Fault(kind=raised, message=message, location=location)
+        case Died(message=message):
+            return Fault(kind=FaultKind.CRASH, message=message)
+        case Hung(message=message):
+            return Fault(kind=FaultKind.HANG, message=message)
+
+
+def _nonsense(error: RecordError) -> Fault:
+    return Fault(kind=FaultKind.CRASH, message=f"the candidate process answered nonsense: {error}")
+
+
+def _merged(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys((*first, *second)))

@@ -1,0 +1,80 @@
+"""Tensors between processes: raw bytes in a private folder, described by JSON headers."""
+
+import math
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+_DTYPES = {
+    str(dtype): dtype
+    for dtype in (
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+    )
+}
+
+_MEMORY_FOLDER = Path("/dev/shm")
+_ENOUGH_MEMORY = 4 << 30
+"""Bytes free in /dev/shm for tensors to go there; otherwise the folder for temporary files."""
+
+
+class TensorFileError(ValueError):
+    """A header or its file is not what it has to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorHeader:
+    """Where a tensor's bytes are and how to read them."""
+
+    name: str
+    """Which tensor: "output[0]"."""
+    file: str
+    """Plain file name inside the folder of the conversation; contiguous, native byte order."""
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def make_exchange_folder() -> Path:
+    """A new folder that only this user can read, in memory where there is room."""
+    parent = None
+    if _MEMORY_FOLDER.is_dir() and shutil.disk_usage(_MEMORY_FOLDER).free > _ENOUGH_MEMORY:
+        parent = _MEMORY_FOLDER
+    return Path(tempfile.mkdtemp(prefix="kernelwright-", dir=parent))
+
+
+def write_tensor(folder: Path, file: str, name: str, tensor: Tensor) -> TensorHeader:
+    """Write `tensor` (any strides, any device) and return its header."""
+    if str(tensor.dtype) not in _DTYPES:
+        raise TensorFileError(f"{name} is {tensor.dtype}, which cannot be compared")
+    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu()
+    plain.reshape(-1).view(torch.uint8).numpy().tofile(folder / file)
+    return TensorHeader(name=name, file=file, dtype=str(tensor.dtype), shape=tuple(tensor.shape))
+
+
+def read_tensor(folder: Path, header: TensorHeader) -> Tensor:
+    """The tensor of `header`, on the CPU, mapped from its file; the file may go afterwards."""
+    dtype = _DTYPES.get(header.dtype)
+    if dtype is None or min(header.shape, default=0) < 0 or Path(header.file).name != header.file:
+        raise TensorFileError(f"{header} describes no tensor")
+    path = folder / header.file
+    size = math.prod(header.shape) * dtype.itemsize
+    if path.is_symlink() or not path.is_file() or path.stat().st_size != size:
+        raise TensorFileError(f"{header.name}: {path} does not hold {size} bytes")
+    if size == 0:
+        return torch.empty(header.shape, dtype=dtype)
+    flat = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+    return flat.view(dtype).reshape(header.shape)

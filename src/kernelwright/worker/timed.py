@@ -1,0 +1,107 @@
+"""Timing inside a child: batches of samples of one module on rotating inputs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from kernelwright.bench.timing import Samples, Stopwatch, TimingPlan, rotate
+from kernelwright.problem import Problem
+from kernelwright.verify.cases import Case
+from kernelwright.verify.records import from_plain
+from kernelwright.worker.subject import Subject
+
+_FIRST_TIMING_SEED = 1000
+"""Inputs of timed calls are none of those that were verified."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareRequest:
+    """Body of "prepare"."""
+
+    case: Case
+    plan: TimingPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeRequest:
+    """Body of "time"."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRequest:
+    """Body of "copy": a copy that reads and writes `bytes` together."""
+
+    bytes: int
+    count: int
+
+
+class Timed:
+    """One module, made by `make_module` for a case when it is to be timed."""
+
+    def __init__(self, subject: Subject, make_module: Callable[[Case], nn.Module]) -> None:
+        self._subject = subject
+        self._make_module = make_module
+        self._stopwatch: Stopwatch | None = None
+        self._call: Callable[[int], object] | None = None
+
+    @classmethod
+    def eager(cls, problem: Problem, device: torch.device) -> "Timed":
+        """The reference as PyTorch runs it."""
+        subject = Subject(problem, device)
+        return cls(subject, lambda case: _reference_module(subject, case))
+
+    @classmethod
+    def compiled(cls, problem: Problem, device: torch.device, mode: str) -> "Timed":
+        """The reference under torch.compile."""
+        subject = Subject(problem, device)
+        return cls(subject, lambda case: _compile(_reference_module(subject, case), mode))
+
+    @torch.no_grad()
+    def prepare(self, body: dict[str, Any]) -> dict[str, int]:
+        """Make module and inputs, and warm up."""
+        request = from_plain(PrepareRequest, body)
+        module = self._make_module(request.case)
+        seeds = range(_FIRST_TIMING_SEED, _FIRST_TIMING_SEED + request.plan.input_sets)
+        sets = [
+            self._subject.arguments(Case(seed=seed, sizes=request.case.sizes)) for seed in seeds
+        ]
+        self._call = rotate(module, sets)
+        self._watch().warm_up(self._call, request.plan.warm_up_seconds)
+        return {"input_sets": len(sets)}
+
+    @torch.no_grad()
+    def time(self, body: dict[str, Any]) -> Samples:
+        """One batch."""
+        if self._call is None:
+            raise LookupError("nothing was prepared")
+        return self._watch().sample(self._call, from_plain(TakeRequest, body).count)
+
+    @torch.no_grad()
+    def copy(self, body: dict[str, Any]) -> Samples:
+        """A batch of device-to-device copies: the ceiling of everything that streams."""
+        request = from_plain(CopyRequest, body)
+        device = self._subject.device
+        source = torch.zeros(request.bytes // 2, dtype=torch.uint8, device=device)
+        target = torch.empty_like(source)
+        self._watch().warm_up(lambda _: target.copy_(source), 0.1)
+        return self._watch().sample(lambda _: target.copy_(source), request.count)
+
+    def _watch(self) -> Stopwatch:
+        if self._stopwatch is None:
+            self._stopwatch = Stopwatch(self._subject.device)
+        return self._stopwatch
+
+
+def _reference_module(subject: Subject, case: Case) -> nn.Module:
+    args, kwargs = subject.init_inputs(case)
+    return subject.definition(case.sizes).build(args, kwargs).to(subject.device)
+
+
+def _compile(module: nn.Module, mode: str) -> nn.Module:
+    compiled: nn.Module = torch.compile(module, mode=mode)  # type: ignore[assignment]
+    return compiled

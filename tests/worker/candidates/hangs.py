@@ -1,0 +1,17 @@
+"""Never returns."""
+
+import time
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, divisor):
+        super().__init__()
+        self.linear = nn.Linear(features, features)
+        self.divisor = divisor
+
+    def forward(self, x):
+        time.sleep(1000)
+        return x

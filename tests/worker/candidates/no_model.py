@@ -1,0 +1,3 @@
+"""Has no ModelNew."""
+
+Model = None

@@ -1,0 +1,15 @@
+"""Initialises its weights by itself."""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, divisor):
+        super().__init__()
+        self.linear = nn.Linear(features, features)
+        nn.init.normal_(self.linear.weight)
+        self.divisor = divisor
+
+    def forward(self, x):
+        return torch.relu(self.linear(x)) / self.divisor

@@ -1,0 +1,14 @@
+"""Returns one row too few."""
+
+import torch
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, divisor):
+        super().__init__()
+        self.linear = nn.Linear(features, features)
+        self.divisor = divisor
+
+    def forward(self, x):
+        return (torch.relu(self.linear(x)) / self.divisor)[1:]
