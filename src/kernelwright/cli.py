@@ -76,13 +76,15 @@ def optimize(
     from kernelwright.report.plan import plan_json, plan_lines
     from kernelwright.schedule import Library
     from kernelwright.tune.effort import effort as profile
+    from kernelwright.verify.cases import STRICT
+    from kernelwright.worker import JudgeOptions
 
     options = pipeline.OptimizeOptions(
         target=_target(target),
         library=Library.NEVER if strict else Library.WHERE_FASTER,
         effort=profile(effort or env.EFFORT.get()),
         budget_seconds=budget if budget is not None else env.BUDGET.get(),
-        judge=pipeline.JudgeOptions(seeds=seeds),
+        judge=JudgeOptions(seeds=seeds, demands=STRICT),
     )
     problem = pipeline.load_problem(model)
     with _progress() as progress:
@@ -124,12 +126,11 @@ def judge(
     """Verify and time a candidate against a problem."""
     from kernelwright import pipeline
     from kernelwright.report.judgement import measurement_lines, verdict_lines
-    from kernelwright.verify.cases import parse_case
+    from kernelwright.worker import JudgeOptions
 
     if not candidate.is_file():
         raise UsageError(f"there is no file {candidate}", next_step="Check the path.")
-    cases = tuple(parse_case(text) for text in case or ())
-    options = pipeline.JudgeOptions(seeds=seeds, cases=cases)
+    options = JudgeOptions(seeds=seeds, cases=tuple(_case(text) for text in case or ()))
     with _progress() as progress:
         verdict, measurement = pipeline.judge(
             reference, candidate, target=_target(target), options=options, progress=progress.event
@@ -190,6 +191,16 @@ def version() -> ExitCode:
     """Print the version."""
     typer.echo(__version__)
     return ExitCode.VERIFIED
+
+
+def _case(text: str) -> Any:
+    from kernelwright.verify.cases import Case
+
+    try:
+        return Case.parse(text)
+    except ValueError as error:
+        step = "Copy the text between the quotes of a verdict's --case."
+        raise UsageError(f"--case {text!r}: {error}", next_step=step) from None
 
 
 def _target(name: str | None) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from kernelwright.bench.measurement import Measurement
 from kernelwright.bench.roofline import Floor
 from kernelwright.build.records import Target
-from kernelwright.capture import capture
+from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, cuda_source, emit
 from kernelwright.errors import UnsupportedError
 from kernelwright.ir.graph import Graph
@@ -20,6 +20,7 @@ from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.schedule import Cost, Library, cost_of_plan, ranked_configs, schedule
 from kernelwright.tune.effort import QUICK, Effort
 from kernelwright.tune.tuner import TuningResult, Variant, tune
+from kernelwright.verify.cases import STRICT, Demand, Demands
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Event
 from kernelwright.worker import JudgeOptions
@@ -175,7 +176,7 @@ class OptimizeOptions:
     effort: Effort = QUICK
     budget_seconds: float | None = None
     """Seconds of tuning for all kernels; None: what the effort says."""
-    judge: JudgeOptions = field(default_factory=JudgeOptions)
+    judge: JudgeOptions = field(default_factory=lambda: JudgeOptions(demands=STRICT))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +206,7 @@ def optimize(
         seconds = options.effort.budget_seconds if budget is None else budget
         compiled = tuned(compiled, options.effort, seconds, progress)
     candidate = write_candidate(compiled, path)
+    asked = replace(options.judge, demands=_demands(options.judge.demands, compiled))
     match options.target:
         case Target.CUDA:
             verdict, measurement = judge_in_workers(
@@ -212,11 +214,11 @@ def optimize(
                 path,
                 target=options.target,
                 floor=compiled.floor,
-                options=options.judge,
+                options=asked,
                 progress=progress,
             )
         case Target.CPU:
-            verdict, measurement = _judge_shrunk(compiled, options, progress)
+            verdict, measurement = _judge_shrunk(compiled, asked, progress)
     candidate = write_candidate(compiled, path, headline(verdict, measurement))
     return Optimized(
         compiled=compiled,
@@ -228,7 +230,7 @@ def optimize(
 
 
 def _judge_shrunk(
-    compiled: Compiled, options: OptimizeOptions, progress: Progress
+    compiled: Compiled, options: JudgeOptions, progress: Progress
 ) -> tuple[Verdict, Measurement]:
     """Verify the same kernels on the emulator, in a file for sizes that it can run."""
     small = shrunk_for_emulator(compiled)
@@ -240,7 +242,7 @@ def _judge_shrunk(
             path,
             target=Target.CPU,
             floor=compiled.floor,
-            options=options.judge,
+            options=options,
             progress=progress,
         )
 
@@ -273,23 +275,34 @@ def judge(
     The floor comes from our own plan for the problem; None when the module does not capture.
     """
     problem = load_problem(Path(reference))
+    compiled = _compiled_if_it_captures(problem)
+    wanted = options or JudgeOptions()
     return judge_in_workers(
         problem,
         Path(candidate),
         target=target or default_target(),
-        floor=_floor_of(problem),
-        options=options or JudgeOptions(),
+        floor=compiled.floor if compiled else None,
+        options=replace(wanted, demands=_demands(wanted.demands, compiled)),
         progress=progress,
     )
 
 
-def _floor_of(problem: Problem) -> Floor | None:
-    from kernelwright.capture import CaptureError
-
+def _compiled_if_it_captures(problem: Problem) -> Compiled | None:
     try:
-        return compile_problem(problem, modelled_machine()).floor
+        return compile_problem(problem, modelled_machine())
     except CaptureError:
         return None
+
+
+def _demands(demands: Demands, compiled: Compiled | None) -> Demands:
+    """Where less work gives the same finite values, it may treat NaN and Inf differently.
+
+    The reference of diag(A) @ B multiplies every zero of the matrix by B: an Inf in B becomes a
+    NaN in its whole column. That is no part of what the problem means, so it is only reported.
+    """
+    if compiled is None or not compiled.rewritten.algebraic:
+        return demands
+    return replace(demands, nonfinite=Demand.REPORTED)
 
 
 __all__ = [
