@@ -17,12 +17,24 @@ class Operand:
         return f"%{self.index}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """A constant known at capture; `value` may be inf or nan."""
+    """A constant known at capture; `value` may be inf or nan.
+
+    Equal when written alike: 0.0 and -0.0 differ, nan equals nan.
+    """
 
     value: float | int | bool
     dtype: DType
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[str, DType]:
+        return repr(self.value), self.dtype
 
     def __str__(self) -> str:
         return repr(self.value)

@@ -352,6 +352,27 @@ class Graph:
                 found[name].append(node.name)
         return {name: tuple(users) for name, users in found.items()}
 
+    def readers_of_mutable(self) -> set[str]:
+        """Nodes whose place in the order matters: they read a buffer or an argument that some call
+        changes in place, or a view of one."""
+        mutated = {
+            path
+            for node in self.nodes
+            if isinstance(node.kind, Opaque)
+            for path in node.kind.mutates
+        }
+        aliases: set[str] = set()
+        found: set[str] = set()
+        for node in self.nodes:
+            match node.kind:
+                case Parameter(path) | Input(path) if path in mutated:
+                    aliases.add(node.name)
+                case View() if aliases & set(node.inputs):
+                    aliases.add(node.name)
+            if aliases & set(node.inputs):
+                found.add(node.name)
+        return found
+
     def __str__(self) -> str:
         from kernelwright.ir.printer import print_graph
 

@@ -54,6 +54,7 @@ class Surroundings:
     def __init__(self, graph: Graph) -> None:
         self._nodes = {node.name: node for node in graph.nodes}
         self._results = set(graph.results)
+        self._ordered = graph.readers_of_mutable()
         self._first: dict[object, Node] = {}
         for node in graph.nodes:
             self._first.setdefault(_meaning(node), node)
@@ -65,6 +66,10 @@ class Surroundings:
     def unseen(self, name: str) -> bool:
         """True when the caller never sees this value."""
         return name not in self._results
+
+    def may_move(self, node: Node) -> bool:
+        """False when the value depends on when it is computed: something it reads is changed."""
+        return node.name not in self._ordered
 
     def earlier_twin(self, node: Node) -> Node | None:
         """The first node that computes the very same thing, if that is not `node` itself."""
@@ -82,9 +87,12 @@ class Surroundings:
 
 
 def _meaning(node: Node) -> object:
-    """Equal for nodes that compute the same thing; kinds without attributes mean their origin."""
+    """Equal for nodes that compute the same thing; kinds without attributes mean their origin.
+
+    As text, in which 1, 1.0 and True differ, and 0.0 and -0.0.
+    """
     call = node.origin if isinstance(node.kind, Opaque) else None
-    return (node.kind, node.inputs, node.type, call)
+    return (repr(node.kind), node.inputs, node.type, repr(call))
 
 
 def apply(rules: Sequence[Rule], graph: Graph) -> Rewritten:

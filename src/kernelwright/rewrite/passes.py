@@ -19,6 +19,8 @@ def _same_value(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     match node.kind:
         case Opaque(mutates, random) if mutates or random:
             return None
+    if not around.may_move(node):
+        return None
     twin = around.earlier_twin(node)
     return None if twin is None or not around.unseen(node.name) else (twin,)
 

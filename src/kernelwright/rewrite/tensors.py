@@ -181,7 +181,8 @@ def _pointwise_identity(around: Surroundings, node: Node) -> tuple[Node, ...] | 
             source = around.node(node.inputs[index])
             fresh = isinstance(source.kind, Pointwise | Contract) and around.unseen(source.name)
             same = isinstance(source.type, TensorType) and source.type == node.type
-            return (source,) if same and (fresh or around.unseen(node.name)) else None
+            keeps = fresh or (around.unseen(node.name) and around.may_move(node))
+            return (source,) if same and keeps else None
     return None
 
 

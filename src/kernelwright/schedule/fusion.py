@@ -1,5 +1,6 @@
 """Grouping: a kernel is an anchor or none, and every pointwise node that can join it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform, walk
@@ -10,7 +11,6 @@ from kernelwright.ir.graph import (
     Graph,
     Node,
     Opaque,
-    Parameter,
     Pointwise,
     Project,
     View,
@@ -25,8 +25,8 @@ _CHEAP = 4
 """Operations that are worth recomputing for each element instead of a launch of their own."""
 _LONGEST_EXPRESSION = 96
 """Operations, repetitions counted, above which a producer keeps a kernel of its own."""
-_LONGEST_EXPRESSION = 96
-"""Operations, repetitions counted, above which a producer keeps a kernel of its own."""
+_MOST_INPUTS = 24
+"""Inputs of a kernel: each adds 80 bytes to its parameters, of which CUDA 11 takes 4096."""
 
 
 def schedule(graph: Graph, machine: Machine, library: Library = Library.WHERE_FASTER) -> Plan:
@@ -62,7 +62,7 @@ class _Group:
 def _group(graph: Graph, ours: set[str]) -> dict[str, _Group]:
     """Groups by the name of their root, grown from the end of the graph backwards."""
     users = graph.users()
-    fixed = set(graph.results) | _reads_mutable_buffer(graph)
+    fixed = set(graph.results) | graph.readers_of_mutable()
     groups: dict[str, _Group] = {}
     taken: set[str] = set()
     for position, root in reversed(list(enumerate(graph.nodes))):
@@ -76,19 +76,6 @@ def _group(graph: Graph, ours: set[str]) -> dict[str, _Group]:
         groups[root.name] = _grow(root, producers, users)
         taken.update(node.name for node in groups[root.name].members)
     return groups
-
-
-def _reads_mutable_buffer(graph: Graph) -> set[str]:
-    """Nodes that may not move later: they read a buffer that some call changes in place."""
-    mutated = {
-        path for node in graph.nodes if isinstance(node.kind, Opaque) for path in node.kind.mutates
-    }
-    buffers = {
-        node.name
-        for node in graph.nodes
-        if isinstance(node.kind, Parameter) and node.kind.path in mutated
-    }
-    return {node.name for node in graph.nodes if buffers & set(node.inputs)}
 
 
 def _grow(root: Node, producers: list[Node], users: dict[str, tuple[str, ...]]) -> _Group:
@@ -107,9 +94,14 @@ def _grow(root: Node, producers: list[Node], users: dict[str, tuple[str, ...]]) 
             # The tile of the product is the tile of the result: nothing may be broadcast.
             if anchor is None and node.tensor.shape == root.tensor.shape:
                 anchor = members[node.name] = node
-        elif _is_worth_joining(node, root, uses):
+        elif _is_worth_joining(node, root, uses) and _input_count(members, node) <= _MOST_INPUTS:
             members[node.name], copies[node.name] = node, uses
     return _Group(root=root, members=tuple(members.values()), anchor=anchor)
+
+
+def _input_count(members: Mapping[str, Node], joining: Node) -> int:
+    read = {name for node in (*members.values(), joining) for name in node.inputs}
+    return len(read - members.keys() - {joining.name})
 
 
 def _occurrences(reader: Node, source: Node) -> int:
