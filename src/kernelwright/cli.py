@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -23,6 +22,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+# Recent releases of typer carry a click of their own; this is the class that either one raises.
+_WrongWords: Any = typer.BadParameter.__base__
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 TargetName = Annotated[
     str | None, typer.Option("--target", help="cuda, or cpu: the emulator. Default: what works.")
@@ -37,15 +39,19 @@ def main() -> None:
     except KernelwrightError as error:
         code = error.exit_code
         _print_error(error.to_json(), str(error))
-    except click.ClickException as error:
+    except _WrongWords as error:
         code = ExitCode.USAGE
-        message = error.format_message()
+        message = _words_of(error)
         plain = {"error": "UsageError", "message": message, "exit_code": int(code)}
         _print_error(plain, f"{message}\n  next: {UsageError.next_step}")
-    except (KeyboardInterrupt, click.Abort):
+    except (KeyboardInterrupt, typer.Abort):
         typer.echo("interrupted", err=True)
         sys.exit(130)
     sys.exit(int(code))
+
+
+def _words_of(error: Any) -> str:
+    return str(error.format_message())
 
 
 def _print_error(plain: dict[str, Any], text: str) -> None:

@@ -14,7 +14,7 @@ from kernelwright.errors import UnsupportedError
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Config, GemmConfig, Kernel, Launch, Plan
 from kernelwright.machine import H200, Machine, detect
-from kernelwright.problem import Problem, load_problem, shrink
+from kernelwright.problem import Budget, Problem, load_problem, shrink
 from kernelwright.report.judgement import headline
 from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.schedule import Cost, Library, cost_of_plan, ranked_configs, schedule
@@ -233,7 +233,8 @@ def _judge_shrunk(
     compiled: Compiled, options: JudgeOptions, progress: Progress
 ) -> tuple[Verdict, Measurement]:
     """Verify the same kernels on the emulator, in a file for sizes that it can run."""
-    small = shrunk_for_emulator(compiled)
+    budget = Budget(bytes=options.variant_bytes, flops=options.variant_flops)
+    small = shrunk_for_emulator(compiled, budget)
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
         path = Path(folder) / f"{compiled.problem.name}_new.py"
         write_candidate(small, path)
@@ -247,13 +248,13 @@ def _judge_shrunk(
         )
 
 
-def shrunk_for_emulator(compiled: Compiled) -> Compiled:
-    """The same problem at sizes for the emulator, with the configurations of the full one.
+def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
+    """The same problem at sizes within `budget`, with the configurations of the full one.
 
     The kernels' text is that of the full problem but for what depends on sizes: the comments, and
     the least number of tiles, which is lowered so that the tuned variant runs.
     """
-    small = compile_problem(shrink(compiled.problem), compiled.machine, compiled.library)
+    small = compile_problem(shrink(compiled.problem, budget), compiled.machine, compiled.library)
     configs = {kernel.name: _for_few_tiles(kernel.config) for kernel in compiled.plan.kernels}
     return replace(small, plan=with_configs(small.plan, configs))
 

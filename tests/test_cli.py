@@ -1,0 +1,143 @@
+"""The command line: what it prints, and the code it exits with."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelwright import cli
+from kernelwright.errors import ExitCode
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call the program in this process: exit code, standard output, standard error."""
+
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["kernelwright", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+def test_explain_says_what_is_fused_and_what_it_costs(run: Run) -> None:
+    code, out, _ = run("explain", EXAMPLES / "linear_relu_div.py")
+    assert code == ExitCode.VERIFIED
+    assert "linear_relu_div_kernel = linear + relu + div" in out
+    assert "335.6 MB, 137.464 GFLOP" in out
+
+
+def test_explain_prints_the_stages(run: Run) -> None:
+    _, out, _ = run("explain", EXAMPLES / "diag_matmul.py", "--stages")
+    assert "diagembed(diagonal)" in out  # captured
+    assert "[algebraic]" in out
+    assert "launch diag_matmul(" in out  # planned
+
+
+def test_explain_as_json(run: Run) -> None:
+    code, out, _ = run("explain", EXAMPLES / "scalar_mul.py", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert [kernel["name"] for kernel in facts["kernels"]] == ["mul_kernel"]
+    assert facts["bytes"] == 2 * 4 * 16384 * 4096
+    assert facts["left_to_pytorch"] == []
+
+
+def test_doctor_as_json(run: Run) -> None:
+    code, out, _ = run("doctor", "--json")
+    names = {check["name"] for check in json.loads(out)["checks"]}
+    assert {"PyTorch", "C++ compiler", "cache"} <= names
+    assert code in (ExitCode.VERIFIED, ExitCode.UNSUPPORTED)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "missing.py"),
+        ("def get_inputs(): return []\ndef get_init_inputs(): return []\n", "Model"),
+        ("class Model(:\n", "problem.py:1"),
+    ],
+    ids=["no such file", "no Model", "syntax error"],
+)
+def test_a_bad_problem_file_is_a_usage_error(
+    run: Run, tmp_path: Path, text: str | None, words: str
+) -> None:
+    path = tmp_path / ("problem.py" if text else "missing.py")
+    if text:
+        path.write_text(text)
+    code, out, err = run("explain", path)
+    assert code == ExitCode.USAGE
+    assert words in err
+    assert "next: " in err
+    assert out == ""
+
+
+def test_a_module_that_does_not_export_is_unsupported(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n"
+        "    def forward(self, x):\n        if x.sum() > 0:\n            return x\n"
+        "        return torch.zeros(int(x.sum().item()))\n\n\n"
+        "def get_inputs():\n    return [torch.rand(3)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    code, out, _ = run("explain", path, "--json")
+    error = json.loads(out)
+    assert code == ExitCode.UNSUPPORTED
+    assert error["exit_code"] == ExitCode.UNSUPPORTED
+    assert error["next_step"]
+
+
+def test_unknown_options_and_targets_are_usage_errors(run: Run) -> None:
+    assert run("explain", "--no-such-option")[0] == ExitCode.USAGE
+    code, _, err = run("judge", EXAMPLES / "matmul.py", EXAMPLES / "matmul.py", "--target", "tpu")
+    assert code == ExitCode.USAGE
+    assert "tpu" in err
+
+
+def test_judging_a_file_that_is_not_there(run: Run) -> None:
+    code, _, err = run("judge", EXAMPLES / "matmul.py", "nowhere_new.py")
+    assert code == ExitCode.USAGE
+    assert "nowhere_new.py" in err
+
+
+def test_a_malformed_case_is_a_usage_error(run: Run) -> None:
+    words = ("judge", EXAMPLES / "matmul.py", EXAMPLES / "matmul.py", "--case", "seed=one")
+    code, _, err = run(*words)
+    assert code == ExitCode.USAGE
+    assert "seed=one" in err
+
+
+def test_strict_refuses_what_is_left_to_pytorch(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "pooling.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n"
+        "    def forward(self, x):\n        return torch.nn.functional.max_pool2d(x, 2)\n\n\n"
+        "def get_inputs():\n    return [torch.rand(1, 2, 8, 8)]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    code, _, err = run("optimize", path, "--strict", "--target", "cpu")
+    assert code == ExitCode.UNSUPPORTED
+    assert "max_pool2d" in err
+    assert "pooling.py:7" in err
+    assert not (tmp_path / "pooling_new.py").exists()
+
+
+def test_no_compiler_is_an_error_with_a_next_step(
+    run: Run, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    output = tmp_path / "mul_new.py"
+    code, _, err = run(
+        "optimize", EXAMPLES / "scalar_mul.py", "-o", output, "--target", "cpu", "--seeds", 1
+    )
+    assert code == ExitCode.DOES_NOT_BUILD
+    assert "compiler" in err
