@@ -19,7 +19,7 @@ from kernelwright.report.judgement import headline
 from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.schedule import Cost, Library, cost_of_plan, ranked_configs, schedule
 from kernelwright.tune.effort import QUICK, Effort
-from kernelwright.tune.tuner import TuningResult, Variant, tune
+from kernelwright.tune.tuner import Variant, tune
 from kernelwright.verify.cases import STRICT, Demand, Demands
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Event
@@ -122,33 +122,36 @@ def tuned(
     for number, kernel in enumerate(kernels):
         message = f"tuning {kernel.name}"
         progress(Event(stage="tune", message=message, done=number, total=len(kernels)))
-        result = _tune_kernel(compiled, kernel, effort, budget_seconds / len(kernels))
-        if result.best is not None:
-            configs[kernel.name] = _config_of(kernel, result)
+        best = _best_config(compiled, kernel, effort, budget_seconds / len(kernels))
+        configs[kernel.name] = best or kernel.config
     return replace(compiled, plan=with_configs(compiled.plan, configs))
 
 
-def _tune_kernel(
+def _best_config(
     compiled: Compiled, kernel: Kernel, effort: Effort, budget_seconds: float
-) -> TuningResult:
+) -> Config | None:
+    """The fastest that was timed; None when nothing was."""
     import torch
 
     from kernelwright.tune.measuring import KernelTimer
 
-    configs = ranked_configs(kernel.anchor, kernel.inputs, kernel.output, compiled.machine)
+    ranked = ranked_configs(kernel.anchor, kernel.inputs, kernel.output, compiled.machine)
+    configs = ranked[: effort.variants]
     variants = [
         Variant(
             config=asdict(config),
             source=_source_of(compiled.plan, kernel, config),
             function=f"launch_{kernel.name}",
         )
-        for config in configs[: effort.variants]
+        for config in configs
     ]
     timer = KernelTimer(kernel, torch.device("cuda", torch.cuda.current_device()))
     result = tune(variants, timer, budget_seconds=budget_seconds, finalists=effort.finalists)
     del timer
     torch.cuda.empty_cache()
-    return result
+    if result.best is None:
+        return None
+    return configs[variants.index(result.best.variant)]
 
 
 def _source_of(plan: Plan, kernel: Kernel, config: Config) -> str:
@@ -157,11 +160,6 @@ def _source_of(plan: Plan, kernel: Kernel, config: Config) -> str:
     mine = next(step for step in launches if step.kernel.name == kernel.name)
     alone = replace(plan, steps=(replace(mine, kernel=replace(mine.kernel, config=config)),))
     return cuda_source(alone)
-
-
-def _config_of(kernel: Kernel, result: TuningResult) -> Config:
-    assert result.best is not None
-    return type(kernel.config)(**result.best.variant.config)
 
 
 # --- Optimizing and judging --------------------------------------------------------------------
