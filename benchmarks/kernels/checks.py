@@ -7,6 +7,7 @@ from library import (
     GEMM_CONFIGS,
     GENERAL,
     GENERAL_CONFIGS,
+    LINEAR_CONFIGS,
     POINTWISE_CONFIGS,
     Library,
     admitted,
@@ -230,7 +231,7 @@ def check_batched(run: Library, checks: Checks) -> None:
     run("gemm_float", GENERAL, 0, out, lhs, rhs)
     checks.accurate("transposed result", out, lhs.double() @ rhs.double(), 1e-6)
     x, weight, bias = torch.randn(7, 9, 130).cuda(), torch.randn(71, 130).cuda(), torch.randn(71)
-    for config in range(2):
+    for config in range(len(LINEAR_CONFIGS)):
         out = poisoned(7, 9, 71)
         run("linear_relu_div", config, out, x, weight, bias.cuda(), 2.0)
         exact = F.relu(F.linear(x.double(), weight.double(), bias.double().cuda())) / 2.0

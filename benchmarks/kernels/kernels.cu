@@ -347,6 +347,8 @@ int linear_relu_div(const int64_t* words) {
   const auto problem = Gemm<float, float, BiasReluDivide, float>::describe(
       epilogue, out, x, weight.transposed(-2, -1), bias);
   using Variants = std::tuple<GemmConfig<128, 128, 16, 8, 8, 2, 512, Major::K, Major::K>,
+                              GemmConfig<128, 128, 32, 8, 8, 2, 0, Major::K, Major::K>,
+                              GemmConfig<128, 256, 16, 8, 16, 3, 512, Major::K, Major::K>,
                               GemmConfig<64, 64, 16, 4, 4, 3, 512, Major::NONE, Major::NONE>>;
   return pick_gemm<Variants>(index, problem, args.stream());
 }

@@ -19,6 +19,7 @@ from library import (
     GEMM_CONFIGS,
     GENERAL,
     GENERAL_CONFIGS,
+    LINEAR_CONFIGS,
     POINTWISE_CONFIGS,
     Library,
     admitted,
@@ -148,17 +149,19 @@ def time_linear(run: Library, timer: Timer) -> dict[str, object]:
     x, weight = torch.rand(1024, 8192, device="cuda"), torch.rand(8192, 8192, device="cuda") - 0.5
     bias, out = torch.rand(8192, device="cuda"), torch.empty(1024, 8192, device="cuda")
     flops = 2 * 1024 * 8192 * 8192
-    times = {
-        "torch": timer(lambda: torch.relu(torch.nn.functional.linear(x, weight, bias)) / 2.0, 8),
-        "ours": timer(lambda: run("linear_relu_div", 0, out, x, weight, bias, 2.0), 8),
-    }
+    reference = torch.nn.Linear(8192, 8192, device="cuda")
+    with torch.no_grad():
+        times = {"torch": timer(lambda: torch.relu(reference(x)) / 2.0, 8)}
+    for index, name in enumerate(LINEAR_CONFIGS):
+        call = ("linear_relu_div", index, out, x, weight, bias, 2.0)
+        times[name] = timer(lambda call=call: run(*call), 8)
     report("linear_relu_div (us, TFLOP/s)", times, lambda s: flops / s / 1e12)
     return {"linear_relu_div_s": times}
 
 
 def write(*parts: object, sep: str = " ") -> None:
     """To standard output, at once."""
-    print(*parts, sep=sep, flush=True)  # noqa: T201
+    print(*parts, sep=sep, flush=True)
 
 
 def report(title: str, times: dict[str, float], rate: Callable[[float], float]) -> None:

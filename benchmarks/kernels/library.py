@@ -26,6 +26,13 @@ GEMM_CONFIGS = (
 """Tile, accumulators of a thread, stages, products per promotion."""
 GENERAL_CONFIGS = ("64x64x16 4x4 s3 p512", "32x64x16 4x4 s3 p512", "32x32x32 4x4 s4 p512")
 """Those for any strides."""
+LINEAR_CONFIGS = (
+    "128x128x16 8x8 s2 p512",
+    "128x128x32 8x8 s2",
+    "128x256x16 8x16 s3 p512",
+    "general 64x64x16 4x4 s3 p512",
+)
+"""Those of linear_relu_div."""
 POINTWISE_CONFIGS = (
     "256x1x4",
     "256x2x4",

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
+from kernelwright.kernels.declarations import in_use as declarations_in_use
+from kernelwright.kernels.declarations import tokens
+
 _OWN = '#include "'
 _SYSTEM = "#include <"
 _ONCE = "#pragma once"
@@ -45,12 +48,7 @@ def closure(*wanted: str) -> tuple[str, ...]:
 
 def headers(*wanted: str) -> tuple[str, ...]:
     """System headers that `wanted` need, as `<cuda_runtime.h>`, sorted."""
-    found = {
-        line.removeprefix("#include ").strip()
-        for name in closure(*wanted)
-        for line in source(name).splitlines()
-        if line.startswith(_SYSTEM)
-    }
+    found = {header for name in closure(*wanted) for header in _system_headers(name)}
     return tuple(sorted(found))
 
 
@@ -60,7 +58,24 @@ def body(*wanted: str) -> str:
     It may stand inside a namespace. An emitted library should put it in an unnamed one: PyTorch
     loads libraries with global symbols, so that of two definitions of one name the first is used.
     """
-    return "\n".join(_code(name) for name in closure(*wanted))
+    return "\n".join(f"{_title(name)}{_code(name)}\n" for name in closure(*wanted))
+
+
+def in_use(by: str, *wanted: str) -> tuple[tuple[str, ...], str]:
+    """`headers` and `body` of `wanted`, without the declarations that the code `by` has no use for.
+
+    "Use" is a mention, direct or through another declaration that is in use.
+    """
+    names = frozenset(tokens(by))
+    kept: dict[str, str] = {}
+    for name in reversed(closure(*wanted)):
+        text, mentions = declarations_in_use(_code(name), names)
+        if text:
+            kept[name] = text
+            names |= mentions
+    order = list(reversed(kept))
+    found = {header for name in order for header in _system_headers(name)}
+    return tuple(sorted(found)), "\n".join(f"{_title(name)}{kept[name]}\n" for name in order)
 
 
 def inline(*wanted: str) -> str:
@@ -75,6 +90,16 @@ def _includes(name: str) -> Iterator[str]:
             yield line.removeprefix(_OWN).rstrip().removesuffix('"')
 
 
+def _system_headers(name: str) -> Iterator[str]:
+    for line in source(name).splitlines():
+        if line.startswith(_SYSTEM):
+            yield line.removeprefix("#include ").strip()
+
+
+def _title(name: str) -> str:
+    return f"// ---- {name} ----\n"
+
+
 def _code(name: str) -> str:
     kept = [
         line for line in source(name).splitlines() if not line.startswith((_OWN, _SYSTEM, _ONCE))
@@ -82,4 +107,4 @@ def _code(name: str) -> str:
     text = "\n".join(kept).strip("\n")
     while "\n\n\n" in text:
         text = text.replace("\n\n\n", "\n\n")
-    return f"// ---- {name} ----\n{text}\n"
+    return text

@@ -1,6 +1,6 @@
 #pragma once
 // Asynchronous copies from global to shared memory (cp.async, compute capability 8.0 and later):
-// they pass no register, and complete in groups that a thread commits and later waits for.
+// they go through no register, and complete in groups that a thread commits and later waits for.
 
 // Copies BYTES, or writes BYTES zeros and reads nothing where `valid` is false.
 template <int BYTES>

@@ -19,8 +19,7 @@ struct SameAs {
 template <class T>
 using same_t = typename SameAs<T>::type;
 
-// --- Comparisons: NaN travels through all of them but sign, where PyTorch makes it 0
-// --------------
+// --- Comparisons: NaN goes through all but sign, where PyTorch makes it 0 --------------------
 
 template <class A, class B>
 __device__ __forceinline__ common_t<A, B> maximum(A a, B b) {
@@ -93,7 +92,7 @@ __device__ __forceinline__ common_t<A, B> floor_divide(A a, B b) {
 }
 
 // Of floats: the exponents that PyTorch does not leave to pow; a literal exponent picks its branch
-// when the kernel is compiled. Of integers: by squaring; a negative exponent gives 0, except for
+// when the kernel is compiled. Of integers: by squaring; a negative exponent gives 0, but for
 // bases 1 and -1.
 template <class A, class B>
 __device__ __forceinline__ common_t<A, B> power(A base, B exponent) {
