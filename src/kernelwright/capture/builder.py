@@ -165,11 +165,22 @@ class Builder:
         return AtenCall(str(node.target), args, kwargs)
 
     def origin_or_none(self, node: fx.Node) -> AtenCall | None:
-        """The same, or None where a number in it is computed from call-time numbers."""
+        """The same with call-time numbers as Python numbers.
+
+        None where one is computed first, or where the operator takes tensors in its place only.
+        """
         try:
-            return self.origin(node)
+            call = self.origin(node)
         except ScalarNeededError:
             return None
+        numbers = [
+            isinstance(arg, fx.Node) and isinstance(self.values.get(arg), Number)
+            for arg in node.args
+        ]
+        if not any(numbers):
+            return call
+        overload = _overload(node.target, numbers)
+        return None if overload is None else AtenCall(overload, call.args, call.kwargs)
 
     def argument(self, value: Any) -> Argument:
         """A traced argument as one of the Graph's."""
@@ -222,3 +233,15 @@ class Builder:
     def scalar_name(self, expr: Expr) -> str | None:
         """The input node that `expr` is, if it is just that."""
         return self.scalars[expr.index] if isinstance(expr, Operand) else None
+
+
+def _overload(target: Any, numbers: Sequence[bool]) -> str | None:
+    """The overload of an operator that takes numbers in these places and tensors in the others."""
+    packet = target.overloadpacket
+    for name in packet.overloads():
+        overload = getattr(packet, name)
+        types = [str(argument.type) for argument in overload._schema.arguments]
+        takes = ["Tensor" not in kind for kind in types[: len(numbers)]]
+        if takes == list(numbers) and "out" not in name:
+            return str(overload)
+    return None

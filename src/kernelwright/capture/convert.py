@@ -1,6 +1,8 @@
 """From an exported program to a Graph: its nodes visited once in order, tables doing the work."""
 
 import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +57,8 @@ def convert(exported: Exported) -> Graph:
                     _to_number(builder, call)
                 elif call.operator not in _CHECKS:
                     calls[node] = call
-                    _visit(builder, call, parts)
+                    with _located(call):
+                        _visit(builder, call, parts)
             case "call_function" if isinstance(node.meta.get("val"), torch.Tensor | tuple | list):
                 raise UnsupportedValueError(f"`forward` uses {node.target}")
     updates = collect_updates(builder, exported)
@@ -68,6 +71,16 @@ def convert(exported: Exported) -> Graph:
         guards=(*guards, *builder.sizes.guards),
         notes=exported.notes,
     )
+
+
+@contextmanager
+def _located(call: Call) -> Iterator[None]:
+    """Say of a value that graphs have no word for which line makes it."""
+    try:
+        yield
+    except UnsupportedValueError as error:
+        error.location = error.location or call.source
+        raise
 
 
 def _describe(node: fx.Node, path: Path | None) -> Call:

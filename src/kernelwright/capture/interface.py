@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
@@ -42,6 +43,7 @@ def add_inputs(builder: Builder, exported: Exported) -> list[Guard]:
     for node, leaf in leaves:
         guards += _add_argument(builder, node, leaf)
     guards += _range_guards(builder, exported)
+    guards += _relation_guards(builder, nodes)
     mutated = _mutated_paths(exported)
     for node, spec in pairs:
         if spec.kind is not InputKind.USER_INPUT and (node.users or spec.target in mutated):
@@ -139,6 +141,40 @@ def _range_guards(builder: Builder, exported: Exported) -> list[Guard]:
             message = f"{text} must be at most {highest}"
             guards.append(Guard(condition=f"{text} <= {highest}", message=message))
     return guards
+
+
+def _relation_guards(builder: Builder, nodes: list[fx.Node]) -> list[Guard]:
+    """What tracing found that sizes have to do with each other, or with a divisor.
+
+    Such as `s0 % 2 == 0` for a module that views its argument as pairs. Other conditions that
+    tracing notes are about sizes of 1, which it treats apart; graphs need not.
+    """
+    sizes = [size for node in nodes for size in getattr(node.meta.get("val"), "shape", ())]
+    symbolic = [size for size in sizes if isinstance(size, torch.SymInt)]
+    if not symbolic:
+        return []
+    env = symbolic[0].node.shape_env
+    found: dict[str, Guard] = {}
+    for noted in env.guards:
+        relation = env.simplify(env.replace(noted.expr))
+        if _is_relation(relation) and builder.sizes.knows(relation):
+            resolved = builder.sizes.resolve(relation)
+            if resolved is not sympy.true:
+                text = builder.sizes.text(resolved)
+                found[text] = Guard(condition=text, message=f"sizes must satisfy {text}")
+    return list(found.values())
+
+
+def _is_relation(condition: sympy.Basic) -> bool:
+    """True for an equation, and for an inequality between sums of sizes."""
+    match condition:
+        case sympy.Eq():
+            return True
+        case sympy.Ge() | sympy.Gt() | sympy.Le() | sympy.Lt():
+            plain = (sympy.Symbol, sympy.Integer, sympy.Add, sympy.Mul, type(condition))
+            is_sum = all(isinstance(part, plain) for part in sympy.preorder_traversal(condition))
+            return is_sum and all(side.free_symbols for side in condition.args)
+    return False
 
 
 def _state(exported: Exported, spec: InputSpec) -> Kind:

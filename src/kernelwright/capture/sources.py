@@ -6,7 +6,11 @@ from pathlib import Path
 import torch
 from torch import fx
 
-_TORCH = str(Path(torch.__file__).parent)
+# Where frames are that the user has not written: PyTorch, its generated code, and this package.
+_NOT_THEIRS = (
+    *(str(Path(torch.__file__).parent), "torch/", "<"),
+    str(Path(__file__).parents[1]),
+)
 
 
 def source_of(node: fx.Node, path: Path | None) -> str | None:
@@ -14,16 +18,7 @@ def source_of(node: fx.Node, path: Path | None) -> str | None:
 
     None where tracing kept no frame.
     """
-    frames = _frames(node.meta.get("stack_trace") or "")
-    if path is not None:
-        lines = [line for file, line in frames if file == str(path)]
-        return f"{path.name}:{lines[-1]}" if lines else None
-    theirs = [
-        f"{Path(file).name}:{line}"
-        for file, line in frames
-        if not file.startswith((_TORCH, "torch/", "<"))
-    ]
-    return theirs[-1] if theirs else None
+    return _innermost(_frames(node.meta.get("stack_trace") or ""), path)
 
 
 def _frames(trace: str) -> list[tuple[str, str]]:
@@ -37,7 +32,18 @@ def _frames(trace: str) -> list[tuple[str, str]]:
 
 
 def innermost_line(error: BaseException, path: Path | None) -> str | None:
-    """`file:line` of the innermost frame of an exception in the file at `path`; None for none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if path is not None and frame.filename == str(path)]
-    return f"{path}:{lines[-1]}" if lines else None
+    """`file:line` of the innermost frame of an exception, chosen as `source_of` chooses."""
+    frames = [
+        (frame.filename, str(frame.lineno)) for frame in traceback.extract_tb(error.__traceback__)
+    ]
+    return _innermost(frames, path)
+
+
+def _innermost(frames: list[tuple[str, str]], path: Path | None) -> str | None:
+    if path is not None:
+        lines = [line for file, line in frames if file == str(path)]
+        return f"{path.name}:{lines[-1]}" if lines else None
+    theirs = [
+        f"{Path(file).name}:{line}" for file, line in frames if not file.startswith(_NOT_THEIRS)
+    ]
+    return theirs[-1] if theirs else None
