@@ -186,9 +186,11 @@ def _keep(tensor: Tensor, seed: int) -> None:
 
 
 def _fill_normal(tensor: Tensor, seed: int) -> None:
-    generator = torch.Generator(device=tensor.device)
+    # Drawn on the CPU wherever the tensor lies, so that every process draws the same.
+    generator = torch.Generator()
     generator.manual_seed(seed)
-    _unexpanded(tensor).normal_(generator=generator)
+    target = _unexpanded(tensor)
+    target.copy_(torch.empty(target.shape, dtype=target.dtype).normal_(generator=generator))
 
 
 def _fill_nonfinite(tensor: Tensor, seed: int) -> None:

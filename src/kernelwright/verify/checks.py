@@ -144,7 +144,7 @@ def _form_problems(expected: RunFacts, found: RunFacts) -> list[str]:
     problems = []
     for left, right in zip(expected.outputs, found.outputs, strict=True):
         should, is_ = [
-            f"{facts.dtype}{list(facts.shape)} on {facts.device}" for facts in (left, right)
+            f"{facts.dtype}{list(facts.shape)} on {facts.place}" for facts in (left, right)
         ]
         if should != is_:
             problems.append(f"{right.name} is {is_}, should be {should}")

@@ -17,8 +17,8 @@ class TensorFacts:
     dtype: str
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    device: str
-    """"cuda" or "cpu"."""
+    place: str
+    """"the device" that the case runs on, or another one's name."""
     fingerprint: str
     """Checksum of dtype, shape and values."""
 

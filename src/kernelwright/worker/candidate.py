@@ -115,7 +115,7 @@ class Candidate:
             model_class = self._imported().ModelNew
             args, kwargs = self._subject.init_inputs(case)
             model = model_class(*args, **kwargs)
-            self._resident = case.sizes, Resident(model.to(self._subject.device))
+            self._resident = case.sizes, Resident(model, self._subject.device)
         return self._resident[1]
 
     def _imported(self) -> ModuleType:

@@ -15,7 +15,7 @@ from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case, Demand, PlannedCase, plan_cases
 from kernelwright.verify.static import read_candidate
 from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE
-from kernelwright.verify.verdict import Status, Verdict, conclude
+from kernelwright.verify.verdict import Check, Status, Verdict, conclude
 from kernelwright.verify.verification import Brief, Event, Progress, verify
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.lease import shared_lease
@@ -51,8 +51,7 @@ def judge(
     folder = make_exchange_folder()
     try:
         with ChildSession(problem, candidate_path, chosen, options, folder) as session:
-            brief_checks = _brief(session, chosen, options)
-            brief = replace(brief_checks, static_checks=static_checks)
+            brief = plan(session, chosen, options, static_checks)
             match chosen:
                 case Target.CPU:
                     return verify(session, brief, progress), _untimed(NO_GPU, floor)
@@ -62,7 +61,10 @@ def judge(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _brief(session: ChildSession, target: Target, options: JudgeOptions) -> Brief:
+def plan(
+    session: ChildSession, target: Target, options: JudgeOptions, static_checks: tuple[Check, ...]
+) -> Brief:
+    """What to ask of the candidate on `target`, at the sizes that the session finds."""
     sizes = session.sizes()
     return Brief(
         cases=_cases(sizes, options),
@@ -70,6 +72,7 @@ def _brief(session: ChildSession, target: Target, options: JudgeOptions) -> Brie
         tolerance=CPU_STAND_IN if target is Target.CPU else NO_LESS_ACCURATE,
         target=target.value,
         sizes=dict(sizes.own),
+        static_checks=static_checks,
     )
 
 

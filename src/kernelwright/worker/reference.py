@@ -73,7 +73,7 @@ class Reference:
             self._resident = None
             args, kwargs = self._subject.init_inputs(case)
             module = self._subject.definition(case.sizes).build(args, kwargs)
-            self._resident = case.sizes, Resident(module.to(self._subject.device))
+            self._resident = case.sizes, Resident(module, self._subject.device)
         return self._resident[1]
 
     def _compare_one(

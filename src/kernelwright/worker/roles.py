@@ -43,7 +43,7 @@ def make_host(body: dict[str, Any]) -> Host:
     start = from_plain(StartRequest, body)
     device = torch.device(start.device)
     problem = parse_problem(Path(start.problem_path), start.problem_source)
-    if device.type == "cuda":
+    if device.type == "cuda" and not start.emulate:
         torch.cuda.set_device(device)
     match start.role:
         case Role.CANDIDATE:

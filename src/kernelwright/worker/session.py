@@ -77,7 +77,8 @@ class ChildSession:
 
     def child(self, role: Role, order_seed: int = 0) -> ChildProcess:
         """A further child, not yet launched; it ends with the session."""
-        cuda = self._target is Target.CUDA
+        emulate = self._emulated and role is Role.CANDIDATE
+        cuda = self._target is Target.CUDA or emulate
         start = StartRequest(
             role=role,
             problem_path=str(self._problem.path),
@@ -85,13 +86,17 @@ class ChildSession:
             candidate_path=str(self._candidate_path),
             folder=str(self._folder),
             device=f"cuda:{self._options.device_index}" if cuda else "cpu",
-            emulate=self._emulated,
+            emulate=emulate,
             order_seed=order_seed,
             threads=usable_cores(),
         )
-        child = ChildProcess(start, self._environment, self._options.timeouts.start)
+        child = self.spawn(start)
         self._stack.callback(child.close)
         return child
+
+    def spawn(self, start: StartRequest) -> ChildProcess:
+        """The process behind a child."""
+        return ChildProcess(start, self._environment, self._options.timeouts.start)
 
     def sizes(self) -> SizesReply:
         """Sizes under judgement and further ones; remembers the former."""
@@ -191,7 +196,8 @@ class ChildSession:
         """The fault with a compiler's pages of output reduced to its first message."""
         if fault is None or "building extension" not in fault.message:
             return fault
-        error = build_error(fault.message, self._candidate_path)
+        _, _, output = fault.message.partition(": ")
+        error = build_error(output, self._candidate_path)
         return Fault(kind=fault.kind, message=error.message, location=error.location)
 
 

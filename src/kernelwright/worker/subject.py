@@ -66,11 +66,12 @@ class Subject:
 class Resident:
     """A constructed module whose state is put back before each call."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self.module = module
+    def __init__(self, module: nn.Module, home: torch.device) -> None:
+        self.module = module.to(home)
+        self._home = home
         self._initial = {name: tensor.clone() for name, tensor in module.state_dict().items()}
         self.facts = StateFacts(
-            tensors=tuple(describe(name, tensor) for name, tensor in self._initial.items())
+            tensors=tuple(describe(name, tensor, home) for name, tensor in self._initial.items())
         )
         self._marks = {facts.name: facts.fingerprint for facts in self.facts.tensors}
 
@@ -78,7 +79,7 @@ class Resident:
     def call(self, subject: Subject, arguments: Sequence[object], case: Case) -> Call:
         """Call the module under the case's seed and say what it did."""
         before = named_effects(None, arguments, {})
-        inputs = tuple(describe(name, tensor) for name, tensor in before.items())
+        inputs = tuple(describe(name, tensor, self._home) for name, tensor in before.items())
         torch.manual_seed(case.seed)
         subject.synchronize()
         start = time.perf_counter()
@@ -91,7 +92,7 @@ class Resident:
         everything = named_effects(result, arguments, state)
         facts = RunFacts(
             structure=structure(result),
-            outputs=tuple(describe(name, tensor) for name, tensor in outputs.items()),
+            outputs=tuple(describe(name, tensor, self._home) for name, tensor in outputs.items()),
             inputs=inputs,
             changed=changed,
             aliases=_aliases(outputs, {**before, **named_effects(None, [], state)}),
@@ -123,14 +124,14 @@ class Resident:
                 state[name].copy_(initial)
 
 
-def describe(name: str, tensor: Tensor) -> TensorFacts:
-    """The facts of one tensor."""
+def describe(name: str, tensor: Tensor, home: torch.device) -> TensorFacts:
+    """The facts of one tensor in a child that runs on `home`."""
     return TensorFacts(
         name=name,
         dtype=str(tensor.dtype),
         shape=tuple(tensor.shape),
         strides=tuple(tensor.stride()),
-        device=tensor.device.type,
+        place="the device" if tensor.device.type == home.type else tensor.device.type,
         fingerprint=fingerprint(tensor),
     )
 

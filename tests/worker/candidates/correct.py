@@ -1,6 +1,5 @@
 """Right."""
 
-import torch
 from torch import nn
 
 

@@ -11,4 +11,9 @@ class ModelNew(nn.Module):
         self.divisor = divisor
 
     def forward(self, x):
-        return torch.relu(torch.nan_to_num(self.linear(x), nan=0.0, posinf=torch.inf, neginf=-torch.inf)) / self.divisor
+        return (
+            torch.relu(
+                torch.nan_to_num(self.linear(x), nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+            )
+            / self.divisor
+        )

@@ -2,7 +2,6 @@
 
 import os
 
-import torch
 from torch import nn
 
 

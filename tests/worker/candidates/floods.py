@@ -11,5 +11,5 @@ class ModelNew(nn.Module):
         self.divisor = divisor
 
     def forward(self, x):
-        print('x' * 20_000_000)
+        print("x" * 20_000_000)
         return torch.relu(self.linear(x)) / self.divisor

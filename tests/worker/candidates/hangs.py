@@ -2,7 +2,6 @@
 
 import time
 
-import torch
 from torch import nn
 
 

@@ -1,5 +1,7 @@
-"""Fails while it is imported."""
+"""Fails while it is imported, as load_inline does."""
 
-raise RuntimeError("Error building extension 'x': x.cu(3): error: identifier \"y\" is undefined")
-
-ModelNew = None
+raise RuntimeError(
+    "Error building extension 'affine': [1/2] nvcc affine.cu\n"
+    'affine.cu(3): error: identifier "y" is undefined\n'
+    "1 error detected"
+)

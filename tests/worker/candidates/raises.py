@@ -1,6 +1,5 @@
 """Raises."""
 
-import torch
 from torch import nn
 
 
@@ -11,4 +10,4 @@ class ModelNew(nn.Module):
         self.divisor = divisor
 
     def forward(self, x):
-        raise RuntimeError('no kernel for this')
+        raise RuntimeError("no kernel for this")

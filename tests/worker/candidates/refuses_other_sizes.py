@@ -12,5 +12,5 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         if len(x) != 33:
-            raise ValueError(f'x must have 33 rows, has {len(x)}')
+            raise ValueError(f"x must have 33 rows, has {len(x)}")
         return torch.relu(self.linear(x)) / self.divisor

@@ -12,7 +12,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         result = torch.relu(self.linear(x)) / self.divisor
-        self.buffer = getattr(self, 'buffer', None)
+        self.buffer = getattr(self, "buffer", None)
         if self.buffer is None or self.buffer.shape != result.shape:
             self.buffer = torch.empty_like(result)
         return self.buffer.copy_(result)

@@ -1,0 +1,108 @@
+"""Every hand-written candidate gets the verdict it deserves, for the reason it deserves."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelwright.problem import Problem
+from kernelwright.verify.cases import Case, Demand, Demands, Layout
+from kernelwright.verify.verdict import Outcome, Status, Verdict
+
+CANDIDATES = Path(__file__).parent / "candidates"
+Judge = Callable[..., Verdict]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "evidence"),
+    [
+        ("half_precision", Status.WRONG_VALUES, "RMSE"),
+        ("one_element_off", Status.WRONG_VALUES, "RMSE"),
+        ("zeros", Status.WRONG_VALUES, "RMSE 1.00e+00"),
+        ("drops_nan", Status.WRONG_VALUES, "NaN or Inf is not where the reference has it"),
+        ("one_size", Status.WRONG_VALUES, "RMSE"),
+        ("wrong_shape", Status.WRONG_SHAPE_OR_DTYPE, "[32, 48]"),
+        ("wrong_dtype", Status.WRONG_SHAPE_OR_DTYPE, "torch.float64"),
+        ("wrong_structure", Status.WRONG_SHAPE_OR_DTYPE, "(T), should be T"),
+        ("other_names", Status.WRONG_SHAPE_OR_DTYPE, "dense.weight"),
+        ("other_weights", Status.WRONG_VALUES, "RMSE"),
+        ("mutates_input", Status.INPUT_CHANGED, "input[0] was changed"),
+        ("aliases_input", Status.INPUT_CHANGED, "input[0] was changed"),
+        ("returns_static_buffer", Status.INPUT_CHANGED, "the result of the next call"),
+        ("nondeterministic", Status.NOT_DETERMINISTIC, "two runs on the same inputs differ"),
+        ("raises", Status.CRASHED, "RuntimeError: no kernel for this at"),
+        ("system_exit", Status.CRASHED, "SystemExit"),
+        ("constructor_mismatch", Status.BUILD_FAILED, "takes 2 positional arguments"),
+        ("import_error", Status.BUILD_FAILED, 'identifier "y" is undefined'),
+    ],
+)
+def test_a_wrong_candidate_is_refused(
+    judge_here: Judge, affine: Problem, name: str, status: Status, evidence: str
+) -> None:
+    verdict = judge_here(affine, CANDIDATES / f"{name}.py")
+    assert verdict.status is status
+    assert evidence in verdict.summary
+    assert verdict.failures
+
+
+def test_a_right_candidate_is_verified_on_every_planned_case(
+    judge_here: Judge, affine: Problem
+) -> None:
+    verdict = judge_here(affine, CANDIDATES / "correct.py")
+    assert verdict.status is Status.VERIFIED
+    assert not verdict.warnings
+    cases = {check.case for check in verdict.checks if check.name == "values"}
+    words = " ".join(cases)
+    assert "distribution=normal" in words
+    assert "distribution=nonfinite" in words
+    assert "layout=strided" in words
+    assert "layout=misaligned" in words
+    assert "size:BATCH=" in words
+
+
+def test_refusing_other_sizes_with_an_exception_is_no_failure(
+    judge_here: Judge, affine: Problem
+) -> None:
+    verdict = judge_here(affine, CANDIDATES / "refuses_other_sizes.py")
+    assert verdict.status is Status.VERIFIED
+    refused = [check for check in verdict.checks if check.outcome is Outcome.SKIPPED]
+    assert refused
+    assert all("refused: ValueError: x must have 33 rows" in check.evidence for check in refused)
+
+
+def test_layouts_are_a_warning_unless_demanded(judge_here: Judge, affine: Problem) -> None:
+    candidate = CANDIDATES / "ignores_strides.py"
+    lenient = judge_here(affine, candidate)
+    assert lenient.status is Status.VERIFIED
+    assert any("layout=strided" in check.case for check in lenient.warnings)
+    strict = judge_here(affine, candidate, demands=Demands(layouts=Demand.REQUIRED))
+    assert strict.status is Status.WRONG_VALUES
+    assert "layout=strided" in strict.failures[0].case
+
+
+def test_a_check_can_be_reproduced_by_its_case_alone(judge_here: Judge, affine: Problem) -> None:
+    candidate = CANDIDATES / "ignores_strides.py"
+    warning = next(check for check in judge_here(affine, candidate).warnings)
+    again = judge_here(affine, candidate, cases=(Case.parse(warning.case),))
+    assert again.status is Status.WRONG_VALUES
+    assert again.failures[0].evidence == warning.evidence
+    assert Case.parse(warning.case).layout is Layout.STRIDED
+    assert warning.case in warning.reproduce
+
+
+def test_the_state_demand_decides_about_other_names(judge_here: Judge, affine: Problem) -> None:
+    candidate = CANDIDATES / "other_names.py"
+    reported = judge_here(affine, candidate, demands=Demands(state=Demand.REPORTED))
+    assert reported.status is Status.VERIFIED
+    assert any("dense.weight" in check.evidence for check in reported.warnings)
+    skipped = judge_here(affine, candidate, demands=Demands(state=Demand.SKIPPED))
+    assert skipped.status is Status.VERIFIED
+    assert not any(check.name == "state" for check in skipped.checks)
+
+
+@pytest.fixture(autouse=True)
+def forget_candidates() -> None:
+    """Candidates of earlier tests must not be found in sys.modules."""
+    for name in [name for name in sys.modules if name.startswith("kernelwright_candidate")]:
+        del sys.modules[name]
