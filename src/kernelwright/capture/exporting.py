@@ -23,6 +23,7 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 
+from kernelwright.capture.errors import UnsupportedValueError
 from kernelwright.capture.recurrent import recurrent_shapes
 
 _LOGGERS = (
@@ -80,7 +81,8 @@ def bind(
 ) -> Arguments:
     """The arguments as `forward` gets them; names in `taken` are not given to leaves.
 
-    Raises TypeError, as the call would, where they do not fit its signature.
+    Raises TypeError, as the call would, where they do not fit its signature, and
+    UnsupportedValueError for an argument that is neither tensor nor number nor text nor None.
     """
     signature = inspect.signature(module.forward)
     bound = signature.bind(*args, **kwargs)
@@ -100,6 +102,9 @@ def bind(
         for name, argument in named
         for place, leaf in tree_flatten_with_path(argument)[0]
     ):
+        if not isinstance(value, torch.Tensor | bool | int | float | str | None):
+            kind = type(value).__name__
+            raise UnsupportedValueError(f"the argument {path} of `forward` is a {kind}")
         name = _identifier(path, taken | {leaf.name for leaf in leaves})
         leaves.append(Leaf(path=path, name=name, value=value, is_scalar=isinstance(value, float)))
     return Arguments(args=bound.args, kwargs=bound.kwargs, leaves=tuple(leaves))

@@ -118,12 +118,8 @@ def _constant_guard(leaf: Leaf) -> Guard:
             condition = f'{leaf.path} == float("{leaf.value}")'
         case bool():
             condition = f"{leaf.path} is {leaf.value}"
-        case int() | float() | str():
-            condition = f"{leaf.path} == {leaf.value!r}"
         case _:
-            raise UnsupportedValueError(
-                f"the argument {leaf.path} of `forward` is a {type(leaf.value).__name__}"
-            )
+            condition = f"{leaf.path} == {leaf.value!r}"
     return Guard(condition=condition, message=f"compiled for {leaf.path} = {leaf.value!r} only")
 
 

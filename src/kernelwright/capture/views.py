@@ -39,9 +39,11 @@ Rule = Callable[[Builder, Call], ViewMap | Same | None]
 def view(builder: Builder, call: Call) -> str | None:
     """The node of a view call: a new one, or the operand's own; None if the call is no view."""
     rule = RULES.get(call.operator)
-    if rule is None or isinstance(builder.values[call.arguments["self"]], Number):
+    if rule is None:
         return None
     operand = call.arguments["src" if call.operator == "copy" else "self"]
+    if isinstance(builder.values[operand], Number):
+        return None
     return _apply(builder, call, operand, rule(builder, call))
 
 
