@@ -6,7 +6,8 @@
 Enough of the language to find statements and match brackets in: comments, string, character and raw
 string literals, numbers, identifiers, line splices. `<` and `>` stay single characters, because only
 the reader of the tokens knows whether `>>>` closes a launch or three template argument lists.
-A preprocessor line is a DIRECTIVE token `#` and the tokens of its content, ended by LINE_END.
+A preprocessor line is a DIRECTIVE token `#` and the tokens of its content, ended by LINE_END;
+whoever has read it folds it into one token, which is blank as far as statements go.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +26,7 @@ class TokenKind(Enum):
     CHARACTER = auto()
     PUNCTUATION = auto()
     DIRECTIVE = auto()
-    """The `#` that opens a preprocessor line."""
+    """The `#` that opens a preprocessor line, or such a line as a whole."""
     LINE_END = auto()
     """The line break that ends a line; spliced ones are SPACE."""
     SPACE = auto()
@@ -33,7 +34,9 @@ class TokenKind(Enum):
     COMMENT = auto()
 
 
-_BLANK = frozenset({TokenKind.SPACE, TokenKind.COMMENT, TokenKind.LINE_END})
+_BLANK = frozenset(
+    {TokenKind.SPACE, TokenKind.COMMENT, TokenKind.LINE_END, TokenKind.DIRECTIVE}
+)
 _OPENERS = {"(": ")", "[": "]", "{": "}"}
 _CLOSERS = {closer: opener for opener, closer in _OPENERS.items()}
 _STRING_PREFIXES = frozenset({"", "L", "u", "U", "u8", "R", "LR", "uR", "UR", "u8R"})

@@ -1,27 +1,23 @@
-"""CUDA C++ to the host C++ that the emulator runs, line for line.
+"""CUDA C++ as host C++20 that compiles against the emulator's headers.
 
-    translated = translate(source)          # compile with -I of include/, link with no CUDA
+    translate("k<<<grid, 256>>>(x);", "scale.cu")
+    #line 1 "scale.cu"
+    ::kwemu::launch("k", __FILE__, 1, ::kwemu::config(grid, 256), [&](...) { k(...); }, x);
 
-What is rewritten (the other side of include/kwemu/abi.h); all else stays as it is:
-
-- `kernel<T><<<grid, block, bytes, stream>>>(a, b)`  a call of kwemu::launch
-- `__shared__` declarations                          a request to the running block
-- `asm("...")`                                       a call of kwemu::ptx (see ptx.py)
-- `is_cuda()`, `kCUDA`, `DeviceType::CUDA`           their CPU sisters: tensors live in host memory
-
-Bodies of macros are translated like code. Every line of the result has the number of the line that
-it came from.
+Three constructs are no C++ and no macro could make them so: launches, shared memory and inline PTX.
+The rest of the device language is left to the headers, and every line break stays where it was, so
+that what the compiler and the checks say about line 12 is about line 12 of the user's text.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 
-from kernelwright.build.emulator import ptx
+from kernelwright.build.emulator.ptx import translate_asm
 from kernelwright.build.emulator.tokens import (
     Token,
     TokenKind,
     closing,
-    closing_angle,
     flatten,
     following,
     join,
@@ -32,395 +28,413 @@ from kernelwright.build.emulator.tokens import (
     split,
     tokenize,
 )
-
-_CPU_SPELLING = {
-    "is_cuda": "is_cpu",
-    "kCUDA": "kCPU",
-}
-"""Names that mean the GPU to PyTorch, and what stands for them here."""
-_CPU_AFTER_SCOPE = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}
-"""The same for enumerators, which count only after `::` or as the key of a TORCH_LIBRARY_IMPL."""
-_SPECIFIERS = frozenset({"extern", "static", "volatile", "const", "inline", "__shared__"})
-_ATTRIBUTES = frozenset({"__align__", "alignas", "__builtin_align__"})
-_BUILTIN_TYPES = frozenset(
-    ["void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "auto", "wchar_t", "char8_t", "char16_t", "char32_t", "__int128"]
-)
-_ELABORATION = frozenset({"struct", "class", "union", "enum", "typename"})
+from kernelwright.errors import ExitCode, KernelwrightError
 
 
-def translate(source: str) -> str:
-    """Host C++ with as many lines as `source`."""
-    tokens = tokenize(source)
-    return join(_Translator(tokens).run())
+class UnsupportedCudaError(KernelwrightError):
+    """CUDA C++ that the emulator cannot turn into C++."""
+
+    exit_code = ExitCode.UNSUPPORTED
+    next_step = "Write it in the usual form, or build this file on a machine with a GPU."
 
 
-@dataclass(slots=True)
-class _Translator:
-    """One pass over a sequence of tokens: a file, the body of a macro, or a part of either."""
+def translate(source: str, name: str) -> str:
+    """The text as C++20: one line `#line 1 "name"`, then a line for each line of `source`.
 
-    tokens: Sequence[Token]
-    scopes: list[str] = field(default_factory=list)
-    """For each open brace: "namespace" or "code"."""
-    in_code: bool = False
-    """True for macro bodies and parts of functions, where nothing is at namespace scope."""
-    output: list[Token] = field(default_factory=list)
-    statement: int = 0
-    """Length of `output` where the current statement begins."""
-
-    def run(self) -> list[Token]:
-        at = 0
-        while at < len(self.tokens):
-            at = self._step(at)
-        return self.output
-
-    def _step(self, at: int) -> int:
-        """Translate what begins at `at`; returns where the rest begins."""
-        token = self.tokens[at]
-        if token.kind is TokenKind.DIRECTIVE:
-            return self._directive(at)
-        if token.is_mark("<") and self._launch_configuration(at) is not None:
-            return self._launch(at)
-        if token.is_name("__shared__"):
-            return self._shared(at)
-        if token.is_name("asm", "__asm__", "__asm"):
-            return self._assembly(at)
-        if token.kind is TokenKind.NAME:
-            self.output.append(_respell(self.tokens, at))
-            return at + 1
-        self.output.append(token)
-        if token.is_mark("{", "}", ";"):
-            self._scope(token)
-        return at + 1
-
-    def _scope(self, token: Token) -> None:
-        if token.text == "{":
-            head = self.output[self.statement :]
-            linkage = [t for t in head if not t.blank][:-1]
-            opens_namespace = any(t.is_name("namespace") for t in linkage) or (
-                len(linkage) == 2 and linkage[0].is_name("extern")
-            )
-            self.scopes.append("namespace" if opens_namespace else "code")
-        elif token.text == "}" and self.scopes:
-            self.scopes.pop()
-        self.statement = len(self.output)
-
-    def _at_namespace_scope(self) -> bool:
-        return not self.in_code and "code" not in self.scopes
-
-    def _part(self, tokens: Sequence[Token]) -> list[Token]:
-        """A part of a function, translated."""
-        return _Translator(tokens, in_code=True).run()
-
-    def _emit(self, text: str, line: int) -> None:
-        self.output.append(Token(TokenKind.PUNCTUATION, text, line))
-
-    def _directive(self, at: int) -> int:
-        end = at
-        while end < len(self.tokens) and self.tokens[end].kind is not TokenKind.LINE_END:
-            end += 1
-        line = self.tokens[at:end]
-        name = following(line, 1)
-        if name < len(line) and line[name].is_name("define"):
-            body = _macro_body(line, following(line, name + 1))
-            self.output += [*line[:body], *self._part(line[body:])]
-        else:
-            self.output += line
-        self.statement = len(self.output)
-        return end
-
-    def _launch_configuration(self, at: int) -> tuple[int, int] | None:
-        """For `<<<` at `at`: the indices of the `>` that ends it and of the `(` after it."""
-        marks = self.tokens[at : at + 3]
-        before = preceding(self.tokens, at - 1)
-        if len(marks) < 3 or not all(mark.is_mark("<") for mark in marks):
-            return None
-        if before < 0 or self.tokens[before].is_name("operator"):
-            return None
-        inner = at + 3
-        while inner < len(self.tokens):
-            if self.tokens[inner].is_mark("(", "[", "{"):
-                inner = closing(self.tokens, inner)
-                if inner < 0:
-                    return None
-            elif all(t.is_mark(">") for t in self.tokens[inner : inner + 3]):
-                arguments = following(self.tokens, inner + 3)
-                if arguments < len(self.tokens) and self.tokens[arguments].is_mark("("):
-                    return inner, arguments
-            elif self.tokens[inner].is_mark(";", ")", "}"):
-                return None
-            inner += 1
-        return None
-
-    def _launch(self, at: int) -> int:
-        configuration = self._launch_configuration(at)
-        assert configuration is not None
-        end_of_configuration, arguments = configuration
-        end = closing(self.tokens, arguments)
-        end = len(self.tokens) if end < 0 else end
-        begin = _postfix_expression(self.output, len(self.output))
-        kernel = self.output[begin:]
-        del self.output[begin:]
-        blanks = self.tokens[end_of_configuration + 3 : arguments]
-        name = flatten(kernel)
-        shown = name.replace("\\", "\\\\").replace('"', '\\"')
-        line = self.tokens[at].line
-        self._emit(
-            f'::kwemu::launch("{shown}", __FILE__, __LINE__, ::kwemu::config('
-            + line_breaks(kernel),
-            line,
-        )
-        self.output += self._part(self.tokens[at + 3 : end_of_configuration])
-        self._emit(
-            f"), [&](auto... kwemu_args) {{ {name}(kwemu_args...); }}" + line_breaks(blanks), line
-        )
-        passed = self._part(self.tokens[arguments + 1 : end])
-        if any(not token.blank for token in passed):
-            self._emit(", ", line)
-        self.output += passed
-        return end
-
-    def _shared(self, at: int) -> int:
-        begin = _start_of_specifiers(self.output)
-        end = at
-        while end < len(self.tokens) and not self.tokens[end].is_mark(";"):
-            end += 1
-        if end == len(self.tokens):
-            # The semicolon comes after the macro that this is the body of.
-            end = preceding(self.tokens, end - 1) + 1
-        declaration = [*self.output[begin:], *self.tokens[at:end]]
-        if self._at_namespace_scope():
-            text = _namespace_scope_declaration(declaration)
-        else:
-            text = _local_declaration(declaration)
-        del self.output[begin:]
-        self._emit(text + line_breaks(declaration), self.tokens[at].line)
-        return end
-
-    def _assembly(self, at: int) -> int:
-        opener = following(self.tokens, at + 1)
-        while opener < len(self.tokens) and self.tokens[opener].is_name(
-            "volatile", "__volatile__", "inline", "goto"
-        ):
-            opener = following(self.tokens, opener + 1)
-        if opener == len(self.tokens) or not self.tokens[opener].is_mark("("):
-            self.output.append(self.tokens[at])
-            return at + 1
-        end = closing(self.tokens, opener)
-        inside = self.tokens[opener + 1 : end]
-        self._emit(
-            ptx.call(inside) + line_breaks(self.tokens[at : end + 1]), self.tokens[at].line
-        )
-        return end + 1
+    Raises:
+        UnsupportedCudaError: a launch or a shared variable in a form that is not understood.
+        UnsupportedPtxError: inline PTX with an instruction that the emulator has no model of.
+    """
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
+    unit = _Text(name, tuple(_fold(tokenize(source), name)))
+    return f'#line 1 "{quoted}"\n{_rewrite(unit)}'
 
 
-def _respell(tokens: Sequence[Token], at: int) -> Token:
-    token = tokens[at]
-    spelling = _CPU_SPELLING.get(token.text)
-    if spelling is None and token.text in _CPU_AFTER_SCOPE:
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A stretch of code in which brackets match: the unit, or what a macro stands for."""
+
+    file: str
+    tokens: tuple[Token, ...]
+    parameters: frozenset[str] | None = None
+    """Of the macro; None where this is no macro."""
+
+    def line(self, at: int) -> str:
+        """The line of a token as C++. A macro is where it is used; elsewhere a number is exact even
+        inside a macro's arguments, where `__LINE__` is the line of the closing parenthesis."""
+        return str(self.tokens[at].line) if self.parameters is None else "__LINE__"
+
+    def quote(self, name: str) -> str:
+        """A name as a string literal, of a macro's argument if it is a parameter."""
+        return f"#{name}" if name in (self.parameters or ()) else f'"{name}"'
+
+    def error(self, message: str, at: int) -> UnsupportedCudaError:
+        return UnsupportedCudaError(message, location=f"{self.file}:{self.tokens[at].line}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """Tokens `start` to `end`, exclusive, become `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+def _rewrite(text: _Text) -> str:
+    finders = (_launches, _shared_variables, _asm_statements, _inlining)
+    edits = [edit for finder in finders for edit in finder(text)]
+    pieces: list[str] = []
+    done = 0
+    for edit in sorted(edits, key=lambda edit: edit.start):
+        pieces += [join(text.tokens[done : edit.start]), edit.text]
+        done = edit.end
+    return "".join([*pieces, join(text.tokens[done:])])
+
+
+# ---- preprocessor lines ----
+
+
+def _fold(tokens: Sequence[Token], file: str) -> Iterator[Token]:
+    """The tokens with each preprocessor line as one; what macros stand for is translated."""
+    at = 0
+    while at < len(tokens):
+        if tokens[at].kind is not TokenKind.DIRECTIVE:
+            yield tokens[at]
+            at += 1
+            continue
+        ends = (i for i in range(at, len(tokens)) if tokens[i].kind is TokenKind.LINE_END)
+        end = next(ends, len(tokens))
+        yield Token(TokenKind.DIRECTIVE, _directive(tokens[at:end], file), tokens[at].line)
+        at = end
+
+
+def _directive(line: Sequence[Token], file: str) -> str:
+    keyword = following(line, 1)
+    name = following(line, keyword + 1)
+    if not (name < len(line) and line[keyword].is_name("define")):
+        return join(line)
+    body, parameters = name + 1, frozenset[str]()
+    if body < len(line) and line[body].is_mark("("):
+        end = closing(line, body)
+        parameters = frozenset(t.text for t in line[body:end] if t.is_name())
+        body = end + 1
+    return join(line[:body]) + _rewrite(_Text(file, tuple(line[body:]), parameters))
+
+
+# ---- launches ----
+
+_STATEMENT_WORDS = frozenset("return else do if while for switch case and or not throw".split())
+
+
+def _launches(text: _Text) -> Iterator[_Edit]:
+    tokens = text.tokens
+    for at in range(1, len(tokens)):
+        if _is_triple(tokens, at, "<") and not tokens[preceding(tokens, at - 1)].is_name("operator"):
+            yield _launch(text, at)
+
+
+def _launch(text: _Text, at: int) -> _Edit:
+    """The launch whose `<<<` is at `at`."""
+    tokens = text.tokens
+    last = preceding(tokens, at - 1)
+    first = _callee(tokens, last)
+    close = _configuration_end(tokens, at + 3)
+    if first < 0 or close < 0:
+        raise text.error("a launch is not of the form kernel<<<grid, block>>>(arguments)", at)
+    opener = following(tokens, close + 3)
+    end = closing(tokens, opener)
+    callee = join(tokens[first : last + 1])
+    configuration = join(tokens[last + 1 : at]) + join(tokens[at + 3 : close])
+    arguments = tokens[opener + 1 : end]
+    return _Edit(
+        first,
+        end + 1,
+        f"::kwemu::launch({_kernel_name(text, tokens[first : last + 1])}, __FILE__, "
+        f"{text.line(first)}, ::kwemu::config({configuration}), [&](auto... kwemu_args) "
+        f"KWEMU_UNCHECKED {{ {callee}(kwemu_args...); }}{join(tokens[close + 3 : opener])}"
+        f"{_separator(arguments)}{_arguments(arguments)})",
+    )
+
+
+def _is_triple(tokens: Sequence[Token], at: int, mark: str) -> bool:
+    return at + 3 <= len(tokens) and all(token.is_mark(mark) for token in tokens[at : at + 3])
+
+
+def _callee(tokens: Sequence[Token], last: int) -> int:
+    """Where the expression that ends at `last` begins: `a.b<T>`, `ns::k`, `(*f)`, `table[i]`."""
+    at = _operand(tokens, last)
+    while at > 0:
         before = preceding(tokens, at - 1)
-        after = following(tokens, at + 1)
-        scoped = before >= 0 and tokens[before].is_mark("::")
-        listed = (
-            before >= 0
-            and tokens[before].is_mark(",")
-            and after < len(tokens)
-            and tokens[after].is_mark(",")
-        )
-        spelling = _CPU_AFTER_SCOPE[token.text] if scoped or listed else None
-    return token if spelling is None else Token(token.kind, spelling, token.line)
+        if before >= 0 and tokens[before].is_name("template"):
+            before = preceding(tokens, before - 1)
+        if before < 0 or not tokens[before].is_mark("::", ".", "->", "##"):
+            return at
+        inner = preceding(tokens, before - 1)
+        if inner < 0 or not (_is_word(tokens[inner]) or tokens[inner].is_mark(">", ")", "]")):
+            return before
+        at = _operand(tokens, inner)
+    return at
 
 
-def _macro_body(line: Sequence[Token], name: int) -> int:
-    """Where the replacement of the macro named at `name` begins."""
-    parameters = name + 1
-    # Only a bracket that touches the name begins a parameter list.
-    if parameters < len(line) and line[parameters].is_mark("("):
-        return closing(line, parameters) + 1
-    return min(parameters, len(line))
-
-
-def _postfix_expression(tokens: Sequence[Token], end: int) -> int:
-    """Where the name or expression that ends before `end` begins: `ns::f<T>`, `table[i]`, `(*f)`."""
-    begin = end
-    at = preceding(tokens, end - 1)
-    while at >= 0:
+def _operand(tokens: Sequence[Token], last: int) -> int:
+    """Where the name, template-id, call, subscript or parenthesis that ends at `last` begins."""
+    at = last
+    while at >= 0 and not tokens[at].is_name():
         if tokens[at].is_mark(">"):
             at = preceding(tokens, opening_angle(tokens, at) - 1)
             continue
-        if tokens[at].is_mark("]", ")"):
-            begin = opening(tokens, at)
-            at = preceding(tokens, begin - 1)
-            if at >= 0 and (tokens[at].is_mark("]", ")") or _is_operand(tokens[at])):
-                continue
-        elif tokens[at].kind is TokenKind.NAME:
-            begin = at
-            at = preceding(tokens, at - 1)
-            if at >= 0 and tokens[at].is_name("template"):
-                begin = at
-                at = preceding(tokens, at - 1)
-        if at < 0 or not tokens[at].is_mark("::", ".", "->"):
-            break
-        begin = at
-        qualifier = preceding(tokens, at - 1)
-        if qualifier < 0 or not (
-            _is_operand(tokens[qualifier]) or tokens[qualifier].is_mark(">", "]", ")")
-        ):
-            break
-        at = qualifier
-    return begin
+        if not tokens[at].is_mark(")", "]"):
+            return -1
+        opener = opening(tokens, at)
+        at = preceding(tokens, opener - 1)
+        if at < 0 or not (_is_word(tokens[at]) or tokens[at].is_mark(">", ")", "]")):
+            return opener
+    return at
 
 
-def _is_operand(token: Token) -> bool:
-    return token.kind is TokenKind.NAME and token.text not in ("return", "else", "do", "case")
+def _is_word(token: Token) -> bool:
+    return token.is_name() and token.text not in _STATEMENT_WORDS
 
 
-def _start_of_specifiers(tokens: Sequence[Token]) -> int:
-    """Where the declaration begins whose specifiers are the last of `tokens`."""
-    begin = len(tokens)
-    while True:
-        at = preceding(tokens, begin - 1)
-        if at >= 0 and tokens[at].is_mark(")"):
-            at = preceding(tokens, opening(tokens, at) - 1)
-            if at < 0 or tokens[at].text not in _ATTRIBUTES:
-                return begin
-        elif at < 0 or not (tokens[at].text in _SPECIFIERS or _is_type_word(tokens[at])):
-            return begin
-        begin = at
+def _configuration_end(tokens: Sequence[Token], start: int) -> int:
+    """Index of the `>>>` that ends the configuration from `start`, or -1.
+
+    In `k<<<A<B<C>>>::n, N<T>>>>(x)` it is the first before a `(` that leaves no `<` open.
+    """
+    first, open_angles, at = -1, 0, start
+    while 0 <= at < len(tokens) and not tokens[at].is_mark(";", ")", "]", "}"):
+        if tokens[at].is_mark("(", "[", "{"):
+            at = closing(tokens, at)
+            if at < 0:
+                return first
+        elif _is_triple(tokens, at, ">") and _opens(tokens, at + 3):
+            if open_angles == 0:
+                return at
+            first = at if first < 0 else first
+        open_angles += tokens[at].is_mark("<") - tokens[at].is_mark(">")
+        at += 1
+    return first
 
 
-def _is_type_word(token: Token) -> bool:
-    """Whether a declaration may begin with it although `__shared__` comes later: `float __shared__ x`."""
-    return token.text in _BUILTIN_TYPES
+def _opens(tokens: Sequence[Token], at: int) -> bool:
+    """Whether the next thing is a parenthesis that is closed."""
+    at = following(tokens, at)
+    return at < len(tokens) and tokens[at].is_mark("(") and closing(tokens, at) >= 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Declaration:
-    """A `__shared__` declaration, taken apart."""
-
-    type: str
-    """With const and volatile."""
-    alignment: str
-    """Specifiers that say how it is aligned: "alignas(16)"."""
-    declarators: tuple[tuple[str, str, str], ...]
-    """Stars and references before the name, the name, the brackets after it."""
-    is_extern: bool
+def _kernel_name(text: _Text, callee: Sequence[Token]) -> str:
+    """The callee without its template arguments, as a string literal."""
+    if callee[-1].is_mark(">"):
+        callee = callee[: opening_angle(callee, len(callee) - 1)]
+    words = [token for token in callee if not token.is_name("template")]
+    return text.quote(flatten(words).replace('"', '\\"'))
 
 
-def _parse_declaration(declaration: Sequence[Token]) -> _Declaration:
-    words: list[Token] = []
-    alignment: list[str] = []
-    is_extern = False
-    at = following(declaration, 0)
-    while at < len(declaration):
-        token = declaration[at]
-        if token.text in _ATTRIBUTES:
-            end = closing(declaration, following(declaration, at + 1))
-            alignment.append(_alignment(declaration[at : end + 1]))
-            at = following(declaration, end + 1)
-        elif token.text in _SPECIFIERS:
-            is_extern = is_extern or token.text == "extern"
-            if token.text in ("const", "volatile"):
-                words.append(token)
-            at = following(declaration, at + 1)
-        elif _continues_type(words, token):
-            end = _end_of_type_word(declaration, at)
-            words += declaration[at:end]
-            at = following(declaration, end)
-        else:
-            break
-    return _Declaration(
-        type=" ".join(flatten([word]) for word in words if not word.blank),
-        alignment=" ".join(alignment),
-        declarators=tuple(_declarator(part) for part in split(declaration[at:], ",")),
-        is_extern=is_extern,
-    )
+def _separator(arguments: Sequence[Token]) -> str:
+    match [token.text for token in arguments if not token.blank]:
+        case []:
+            return ""
+        case ["__VA_ARGS__"]:
+            return "__VA_OPT__(,) "
+        case _:
+            return ", "
 
 
-def _continues_type(words: Sequence[Token], token: Token) -> bool:
-    named = [w for w in words if w.text not in ("const", "volatile") and not w.blank]
-    if token.text in _BUILTIN_TYPES:
-        return all(w.text in _BUILTIN_TYPES for w in named)
-    if token.text in _ELABORATION:
-        return not named
-    complete = bool(named) and named[-1].text not in _ELABORATION
-    return not complete and (token.kind is TokenKind.NAME or token.is_mark("::"))
+def _arguments(tokens: Sequence[Token]) -> str:
+    """The arguments; NULL as nullptr, which is a null pointer also after a copy."""
+    return "".join("nullptr" if token.is_name("NULL") else token.text for token in tokens)
 
 
-def _end_of_type_word(tokens: Sequence[Token], at: int) -> int:
-    """End of the builtin word or of the qualified name with its template arguments at `at`."""
-    if tokens[at].text in _BUILTIN_TYPES | _ELABORATION:
-        return at + 1
-    end = at
-    while True:
-        if tokens[end].is_mark("::"):
-            end = following(tokens, end + 1)
-            if tokens[end].is_name("template"):
-                end = following(tokens, end + 1)
-        end += 1
-        after = following(tokens, end)
-        if after < len(tokens) and tokens[after].is_mark("<"):
-            end = closing_angle(tokens, after) + 1
-            after = following(tokens, end)
-        if after == len(tokens) or not tokens[after].is_mark("::"):
-            return end
-        end = after
+# ---- shared memory ----
 
 
-def _alignment(attribute: Sequence[Token]) -> str:
-    opener = following(attribute, 1)
-    return f"alignas({flatten(attribute[opener + 1 : -1])})"
+class _Scope(Enum):
+    NAMESPACE = auto()
+    FUNCTION = auto()
 
 
-def _declarator(tokens: Sequence[Token]) -> tuple[str, str, str]:
-    name = following(tokens, 0)
-    while name < len(tokens) and tokens[name].kind is not TokenKind.NAME:
-        name += 1
-    name = min(name, len(tokens))
-    return (
-        flatten(tokens[:name]),
-        flatten(tokens[name : name + 1]),
-        flatten(tokens[name + 1 :]),
-    )
+_ALIGNMENTS = ("alignas", "__align__", "__builtin_align__", "__attribute__")
+_STORAGE = ("__shared__", "static", "extern")
 
 
-def _local_declaration(tokens: Sequence[Token]) -> str:
-    declaration = _parse_declaration(tokens)
-    statements = []
-    for stars, name, brackets in declaration.declarators:
-        if declaration.is_extern:
-            element, setup = _dynamic_element(declaration.type, stars, name, brackets)
-            statements.append(f"{setup}{element}* {name} = ::kwemu::dynamic_shared<{element}>()")
+def _shared_variables(text: _Text) -> Iterator[_Edit]:
+    tokens, end = text.tokens, 0
+    for at in range(len(tokens)):
+        if not tokens[at].is_name("__shared__") or at < end:
             continue
-        alias, site = f"{name}_kwemu_t", f"{name}_kwemu_site"
-        statements += [
-            f"typedef {declaration.type}{stars} {alias}{brackets}",
-            f'static constinit ::kwemu::SharedSite {site}{{"{name}", __LINE__}}',
-        ]
-        if declaration.alignment:
-            holder = f"{name}_kwemu_holder"
-            statements += [
-                f"struct {declaration.alignment} {holder} {{ {alias} value; }}",
-                f"auto& {name} = ::kwemu::shared<{holder}>({site}).value",
-            ]
+        start = _statement_start(tokens, at)
+        end = _statement_end(tokens, at)
+        statement = tokens[start:end]
+        declaration = [token for token in statement if not token.is_name(*_STORAGE)]
+        if any(token.is_name("extern") for token in statement):
+            replacement = _dynamic(text, start, declaration)
+        elif _scope(text, at) is _Scope.NAMESPACE:
+            raise text.error("a __shared__ variable outside of a function", at)
         else:
-            statements.append(f"auto& {name} = ::kwemu::shared<{alias}>({site})")
-    return "; ".join(statements)
+            replacement = _static(text, start, declaration)
+        yield _Edit(start, end, replacement)
 
 
-def _namespace_scope_declaration(tokens: Sequence[Token]) -> str:
-    declaration = _parse_declaration(tokens)
-    statements = []
-    for stars, name, brackets in declaration.declarators:
-        element, setup = _dynamic_element(declaration.type, stars, name, brackets)
-        statements.append(f"{setup}static constexpr ::kwemu::DynamicShared<{element}> {name}{{}}")
-    return "; ".join(statements)
+def _statement_start(tokens: Sequence[Token], at: int) -> int:
+    """Index of the first token of the declaration that the one at `at` is part of."""
+    before = preceding(tokens, at - 1)
+    while before >= 0 and not tokens[before].is_mark(";", "{", "}", ":"):
+        if tokens[before].is_mark(")", "]"):
+            opener = opening(tokens, before)
+            owner = preceding(tokens, opener - 1)
+            if tokens[before].is_mark(")") and not tokens[owner].is_name(*_ALIGNMENTS):
+                break
+            before = opener
+        before = preceding(tokens, before - 1)
+    return following(tokens, before + 1)
 
 
-def _dynamic_element(type_name: str, stars: str, name: str, brackets: str) -> tuple[str, str]:
-    """Type of an element of `extern __shared__ T name[]...`, and what must be declared first."""
-    rest = tokenize(brackets)
-    end = closing(rest, 0) if rest else -1
-    inner = join(rest[end + 1 :]).strip()
-    if not inner:
-        return f"{type_name}{stars}", ""
-    return f"{name}_kwemu_t", f"typedef {type_name}{stars} {name}_kwemu_t{inner}; "
+def _statement_end(tokens: Sequence[Token], at: int) -> int:
+    """Index of the `;` of the statement at `at`; of a macro without one, its end."""
+    while at < len(tokens) and not tokens[at].is_mark(";"):
+        if tokens[at].is_mark("(", "[", "{"):
+            at = max(at, closing(tokens, at))
+        at += 1
+    return at if at < len(tokens) else preceding(tokens, len(tokens) - 1) + 1
+
+
+def _scope(text: _Text, at: int) -> _Scope:
+    """Whether all braces around the token are a namespace's or `extern "C"`'s."""
+    if text.parameters is not None:
+        return _Scope.FUNCTION
+    depth = 0
+    for brace in range(at, -1, -1):
+        depth += text.tokens[brace].is_mark("{") - text.tokens[brace].is_mark("}")
+        if depth > 0:
+            if not _is_namespace(text.tokens, brace):
+                return _Scope.FUNCTION
+            depth = 0
+    return _Scope.NAMESPACE
+
+
+def _is_namespace(tokens: Sequence[Token], brace: int) -> bool:
+    at = brace - 1
+    while at >= 0 and not tokens[at].is_mark(";", "{", "}"):
+        if tokens[at].is_name("namespace"):
+            return True
+        at -= 1
+    return tokens[preceding(tokens, brace - 1)].kind is TokenKind.STRING
+
+
+def _static(text: _Text, start: int, declaration: Sequence[Token]) -> str:
+    """`T a[4], b` as a struct of the same members, and references to where the block has them."""
+    names = _declared_names(text, start, declaration)
+    holder = _glued(text, "kwemu_", names[0])
+    parts = [f"struct {holder} {{ {join(declaration).rstrip(' ')}; }}"]
+    for name in names:
+        site = _glued(text, "kwemu_site_", name)
+        parts += [
+            f"static constinit ::kwemu::SharedSite {site}{{{text.quote(name)}, {text.line(start)}}}",
+            f"auto& {name} = *static_cast<decltype({holder}::{name})*>("
+            f"kwemu_shared(&{site}, sizeof({holder}::{name}), alignof({holder})))",
+        ]
+    return "; ".join(parts)
+
+
+def _dynamic(text: _Text, start: int, declaration: Sequence[Token]) -> str:
+    """`T s[][4]` as a pointer to the block's dynamic shared memory, or what converts to one."""
+    names = _declared_names(text, start, declaration)
+    plain = _without_alignment(declaration)
+    opener = next((at for at, token in enumerate(plain) if token.is_mark("[")), -1)
+    if len(names) > 1 or opener < 0:
+        raise text.error("an `extern __shared__` declaration that is not of one array", start)
+    name = preceding(plain, opener - 1)
+    rest = flatten(plain[closing(plain, opener) + 1 :])
+    element = f"{flatten(plain[:name])}{rest}"
+    breaks = line_breaks(declaration)
+    if _scope(text, start) is _Scope.NAMESPACE:
+        return f"static constexpr ::kwemu::DynamicShared<{element}> {names[0]}{{}}{breaks}"
+    return f"auto* {names[0]} = ::kwemu::dynamic_shared<{element}>(){breaks}"
+
+
+def _declared_names(text: _Text, start: int, declaration: Sequence[Token]) -> list[str]:
+    """The variables of a declaration; in a macro a name can be put together with `##`."""
+    names = [_declarator(part) for part in split(_without_alignment(declaration), ",")]
+    if not all(names):
+        raise text.error("a __shared__ declaration in a form that is not understood", start)
+    return names
+
+
+def _declarator(tokens: Sequence[Token]) -> str:
+    """The last name before the array bounds, or "" without one."""
+    words = [token for token in tokens if not token.blank]
+    ends = (at for at, token in enumerate(words) if token.is_mark("[", "="))
+    last = next(ends, len(words)) - 1
+    if last < 0 or not words[last].is_name():
+        return ""
+    name = words[last].text
+    while last >= 2 and words[last - 1].is_mark("##"):
+        last -= 2
+        name = f"{words[last].text}##{name}"
+    return name
+
+
+def _without_alignment(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens without `alignas(...)`, its older spellings and `[[...]]`."""
+    kept: list[Token] = []
+    at = 0
+    while at < len(tokens):
+        if tokens[at].is_name(*_ALIGNMENTS):
+            at = closing(tokens, following(tokens, at + 1)) + 1
+        elif tokens[at].is_mark("[") and tokens[at + 1].is_mark("["):
+            at = closing(tokens, at) + 1
+        else:
+            kept.append(tokens[at])
+            at += 1
+    return kept
+
+
+def _glued(text: _Text, prefix: str, name: str) -> str:
+    """A name that begins with `prefix`, also where `name` is put in by a macro."""
+    is_parameter = name in (text.parameters or ())
+    return f"{prefix}##{name}" if is_parameter else f"{prefix}{name}"
+
+
+# ---- inline PTX ----
+
+
+def _asm_statements(text: _Text) -> Iterator[_Edit]:
+    tokens = text.tokens
+    for at in range(len(tokens)):
+        if not tokens[at].is_name("asm", "__asm__", "__asm"):
+            continue
+        opener = following(tokens, at + 1)
+        while opener < len(tokens) and tokens[opener].is_name("volatile", "__volatile__"):
+            opener = following(tokens, opener + 1)
+        if opener < len(tokens) and tokens[opener].is_mark("("):
+            end = closing(tokens, opener) + 1
+            yield _Edit(at, end, translate_asm(tokens[at:end], text.file))
+
+
+# ---- words of the device language that no macro can stand for ----
+
+
+def _inlining(text: _Text) -> Iterator[_Edit]:
+    """`__noinline__` where it is no attribute yet, and `inline` beside `__forceinline__`."""
+    tokens = text.tokens
+    for at in range(len(tokens)):
+        if tokens[at].is_name("__noinline__"):
+            if not tokens[preceding(tokens, at - 1)].is_mark("(", ","):
+                yield _Edit(at, at + 1, "__attribute__((noinline))")
+        elif tokens[at].is_name("__forceinline__"):
+            for other in _specifiers_around(tokens, at):
+                if tokens[other].is_name("inline", "__inline__", "__inline"):
+                    yield _Edit(other, other + 1, "")
+
+
+def _specifiers_around(tokens: Sequence[Token], at: int) -> Iterator[int]:
+    """Indices of the names on both sides that nothing but blanks parts from the one at `at`."""
+    before = preceding(tokens, at - 1)
+    while before >= 0 and tokens[before].is_name():
+        yield before
+        before = preceding(tokens, before - 1)
+    after = following(tokens, at + 1)
+    while after < len(tokens) and tokens[after].is_name():
+        yield after
+        after = following(tokens, after + 1)
