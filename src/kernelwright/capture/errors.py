@@ -4,7 +4,7 @@ from kernelwright.errors import UnsupportedError, UsageError
 
 
 class CaptureError(UnsupportedError):
-    """PyTorch cannot trace the module: its control flow depends on the numbers in a tensor."""
+    """The module cannot become a graph: for example, it decides by the numbers in a tensor."""
 
     next_step = (
         "Make the line named independent of tensor values, for example with torch.where; "
@@ -12,7 +12,7 @@ class CaptureError(UnsupportedError):
     )
 
 
-class UnsupportedValueError(UnsupportedError):
+class UnsupportedValueError(CaptureError):
     """`forward` takes, makes or returns something that a Graph has no word for."""
 
     next_step = "Pass and return tensors, numbers, and lists, tuples or dicts of them."
