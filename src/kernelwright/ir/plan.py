@@ -33,7 +33,7 @@ class GemmConfig:
     thread_n: int
     stages: int
     """Shared-memory buffers along K."""
-    promote_k: int = 256
+    promote_k: int = 512
     """Products summed in one register before they join the second sum."""
     min_tiles: int = 0
     """With fewer tiles than this the launcher takes the small variant."""
