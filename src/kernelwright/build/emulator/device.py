@@ -1,0 +1,177 @@
+"""A CUDA device for Python code, where there is none.
+
+    with pretended_cuda():
+        x = torch.ones(3, device="cuda")
+        assert x.is_cuda
+
+Tensors stay in host memory, which the emulated device shares: `x.device` says `cpu`, whatever was
+asked for, and `torch.device("cuda")` itself stays what it is. Everything that takes a device takes
+`"cuda"`, moves nothing, and `x.is_cuda` is true of every tensor in host memory. Streams are one,
+events take the host's time.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+DEVICE_NAME = "NVIDIA H200 (emulated)"
+CAPABILITY = (9, 0)
+_PROPERTIES = {
+    "name": DEVICE_NAME,
+    "major": CAPABILITY[0],
+    "minor": CAPABILITY[1],
+    "total_memory": 16 << 30,
+    "multi_processor_count": 132,
+    "warp_size": 32,
+    "max_threads_per_multi_processor": 2048,
+    "max_threads_per_block": 1024,
+    "regs_per_multiprocessor": 65536,
+    "shared_memory_per_block": 48 << 10,
+    "shared_memory_per_block_optin": 227 << 10,
+    "shared_memory_per_multiprocessor": 228 << 10,
+    "L2_cache_size": 60 << 20,
+    "is_integrated": 0,
+    "is_multi_gpu_board": 0,
+    "gcnArchName": "",
+}
+
+
+class Stream:
+    """The one stream: work on it is done by the time anybody can ask."""
+
+    cuda_stream = 0
+    stream_id = 0
+    device_index = 0
+    priority = 0
+
+    def __init__(self, *_args: object, **_kwargs: object) -> None:
+        self.device = torch.device("cuda", 0)
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def query(self) -> bool:
+        """Whether all work is done: always."""
+        return True
+
+    def synchronize(self) -> None:
+        """Wait for nothing."""
+
+    def wait_event(self, _event: object) -> None:
+        """Wait for nothing."""
+
+    def wait_stream(self, _stream: object) -> None:
+        """Wait for nothing."""
+
+    def record_event(self, event: "Event | None" = None) -> "Event":
+        """An event that happened now."""
+        event = event or Event()
+        event.record()
+        return event
+
+
+class Event:
+    """A point in the host's time."""
+
+    def __init__(self, *_args: object, **_kwargs: object) -> None:
+        self._seconds: float | None = None
+
+    def record(self, _stream: object = None) -> None:
+        """Happen now."""
+        self._seconds = time.perf_counter()
+
+    def query(self) -> bool:
+        """Whether it happened: always."""
+        return True
+
+    def synchronize(self) -> None:
+        """Wait for nothing."""
+
+    def wait(self, _stream: object = None) -> None:
+        """Wait for nothing."""
+
+    def elapsed_time(self, end: "Event") -> float:
+        """Milliseconds from this one to `end`, on the host: no measure of a GPU."""
+        if self._seconds is None or end._seconds is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return (end._seconds - self._seconds) * 1e3
+
+
+class _Nothing:
+    """A context that changes nothing: torch.cuda.device, torch.cuda.stream."""
+
+    def __init__(self, *_args: object, **_kwargs: object) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_error: object) -> None:
+        return None
+
+
+def _constant(value: object) -> Callable[..., Any]:
+    def answer(*_args: object, **_kwargs: object) -> object:
+        return value
+
+    return answer
+
+
+def _properties(_device: object = None) -> SimpleNamespace:
+    return SimpleNamespace(**_PROPERTIES)
+
+
+def _torch_cuda(synchronize: Callable[..., None]) -> Mapping[str, object]:
+    """What stands in torch.cuda for the length of a session."""
+    return {
+        "is_available": _constant(True),
+        "is_initialized": _constant(True),
+        "init": _constant(None),
+        "_lazy_init": _constant(None),
+        "device_count": _constant(1),
+        "current_device": _constant(0),
+        "set_device": _constant(None),
+        "get_device_name": _constant(DEVICE_NAME),
+        "get_device_capability": _constant(CAPABILITY),
+        "get_device_properties": _properties,
+        "get_arch_list": _constant([f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"]),
+        "is_bf16_supported": _constant(True),
+        "current_stream": _constant(Stream()),
+        "default_stream": _constant(Stream()),
+        "set_stream": _constant(None),
+        "Stream": Stream,
+        "ExternalStream": Stream,
+        "Event": Event,
+        "device": _Nothing,
+        "device_of": _Nothing,
+        "stream": _Nothing,
+        "StreamContext": _Nothing,
+        "synchronize": synchronize,
+        "empty_cache": _constant(None),
+        "ipc_collect": _constant(None),
+        "mem_get_info": _constant((_PROPERTIES["total_memory"], _PROPERTIES["total_memory"])),
+        "memory_allocated": _constant(0),
+        "memory_reserved": _constant(0),
+        "max_memory_allocated": _constant(0),
+        "max_memory_reserved": _constant(0),
+        "reset_peak_memory_stats": _constant(None),
+        "manual_seed": torch.manual_seed,
+        "manual_seed_all": torch.manual_seed,
+        "seed": torch.seed,
+    }
