@@ -1,6 +1,6 @@
 """Sessions for the tests: real children where death is the subject, otherwise hosts in here."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +57,6 @@ class LocalSession(ChildSession):
 
     def spawn(self, start: StartRequest) -> LocalChild:  # type: ignore[override]
         return LocalChild(start)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Extension folders and logs of these tests go where pytest cleans up."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("KERNELWRIGHT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture

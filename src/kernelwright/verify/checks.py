@@ -16,7 +16,7 @@ from kernelwright.verify.observation import (
     status_of,
 )
 from kernelwright.verify.tolerance import ErrorMetrics, Tolerance, rule
-from kernelwright.verify.verdict import Check, Outcome, Status
+from kernelwright.verify.verdict import VALUES, Check, Outcome, Status
 
 RUNS = "runs"
 """Name of the check that both ran."""
@@ -195,7 +195,7 @@ def check_aliases(observation: Observation, tolerance: Tolerance) -> Iterator[Ch
 
 def check_repeat(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
     """A second run gives the same; differences within the tolerance are a warning."""
-    if not isinstance(observation.candidate, RunFacts):
+    if isinstance(observation.reference, Refusal) or isinstance(observation.candidate, Fault):
         return
     if observation.repeats is None:
         yield _check(
@@ -223,7 +223,7 @@ def check_values(observation: Observation, tolerance: Tolerance) -> Iterator[Che
         return
     problems = _value_problems(observation.comparisons, tolerance)
     passed = "; ".join(rule(metrics, tolerance).reason for metrics in observation.comparisons)
-    yield _check("values", observation, problems, Status.WRONG_VALUES, passed)
+    yield _check(VALUES, observation, problems, Status.WRONG_VALUES, passed)
     for note in sorted({metrics.note for metrics in observation.comparisons if metrics.note}):
         yield Check(
             name="oracle", outcome=Outcome.WARNING, evidence=note, case=str(observation.case)

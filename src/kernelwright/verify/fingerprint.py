@@ -9,6 +9,16 @@ _CHUNK_WORDS = 1 << 22
 _WORD_BYTES = 8
 
 
+def raw_bytes(tensor: Tensor) -> Tensor:
+    """The values in logical order as a flat uint8 tensor on the same device."""
+    plain = tensor.detach().resolve_conj().resolve_neg().reshape(-1)
+    if plain.numel() < 2 or not plain.is_contiguous():
+        # Tensors of no or one element count as contiguous whatever their strides are, but only a
+        # stride of one can be viewed as bytes.
+        plain = plain.clone(memory_format=torch.contiguous_format)
+    return plain.view(torch.uint8)
+
+
 @torch.no_grad()
 def fingerprint(tensor: Tensor) -> str:
     """Hexadecimal checksum of dtype, shape and values (bit for bit) in logical order.
@@ -18,7 +28,7 @@ def fingerprint(tensor: Tensor) -> str:
     not. It finds accidents; a checksum that withstands an attacker is not what it is for.
     """
     digest = hashlib.blake2b(f"{tensor.dtype} {tuple(tensor.shape)}".encode(), digest_size=12)
-    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+    flat = raw_bytes(tensor)
     whole = flat.numel() // _WORD_BYTES * _WORD_BYTES
     step = _CHUNK_WORDS * _WORD_BYTES
     weights = torch.arange(min(whole, step) // _WORD_BYTES, device=flat.device) * 2 + 1

@@ -105,7 +105,7 @@ class ChildSession:
             flops=self._options.variant_flops,
             shrink=self._target is Target.CPU,
         )
-        answer = self.reference.ask("sizes", to_plain(request), self._options.timeouts.run)
+        answer = self.reference.ask("sizes", to_plain(request), self._options.timeouts.build)
         sizes = trusted(SizesReply, answer)
         self._own_sizes = sizes.own
         return sizes

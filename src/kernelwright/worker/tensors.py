@@ -9,6 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from kernelwright.verify.fingerprint import raw_bytes
+
 _DTYPES = {
     str(dtype): dtype
     for dtype in (
@@ -60,8 +62,7 @@ def write_tensor(folder: Path, file: str, name: str, tensor: Tensor) -> TensorHe
     """Write `tensor` (any strides, any device) and return its header."""
     if str(tensor.dtype) not in _DTYPES:
         raise TensorFileError(f"{name} is {tensor.dtype}, which cannot be compared")
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu()
-    plain.reshape(-1).view(torch.uint8).numpy().tofile(folder / file)
+    raw_bytes(tensor).cpu().numpy().tofile(folder / file)
     return TensorHeader(name=name, file=file, dtype=str(tensor.dtype), shape=tuple(tensor.shape))
 
 

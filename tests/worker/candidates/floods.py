@@ -1,5 +1,7 @@
 """Right, and prints 20 MB."""
 
+import sys
+
 import torch
 from torch import nn
 
@@ -11,5 +13,5 @@ class ModelNew(nn.Module):
         self.divisor = divisor
 
     def forward(self, x):
-        print("x" * 20_000_000)
+        sys.stdout.write("x" * 20_000_000)
         return torch.relu(self.linear(x)) / self.divisor

@@ -1,0 +1,165 @@
+"""Statistics, interleaving and what a measurement says; the clock itself needs a GPU."""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from kernelwright.bench.measurement import (
+    Environment,
+    Measurement,
+    not_measured,
+    summarise,
+)
+from kernelwright.bench.roofline import Floor
+from kernelwright.bench.statistics import median, ratio_of_medians
+from kernelwright.bench.timing import ContestantLostError, Rounds, Samples, TimingPlan, interleave
+from kernelwright.machine import H200
+
+FLOOR = Floor(bytes=536_870_912, flops=67_108_864, arithmetic="fp32_simt")
+ENVIRONMENT = Environment(card="H200", torch="2.11", cuda="13.0", driver="580", date="2026")
+
+
+def noisy(base: float, seed: int, drift: Callable[[int], float] = lambda _: 1.0) -> Rounds:
+    random = np.random.default_rng(seed)
+    rounds = Rounds()
+    for number in range(10):
+        samples = base * drift(number) * (1 + 0.02 * random.random(10))
+        rounds.device_ms.append(tuple(samples))
+        rounds.host_ms.append(tuple(samples[:2] + 0.01))
+    return rounds
+
+
+def test_the_interval_holds_the_ratio_and_is_repeatable() -> None:
+    slow, fast = noisy(2.0, 1).device_ms, noisy(1.0, 2).device_ms
+    interval = ratio_of_medians(slow, fast)
+    assert interval == ratio_of_medians(slow, fast)
+    assert interval.low <= interval.value <= interval.high
+    assert interval.low < 2.0 < interval.high or abs(interval.value - 2.0) < 0.02
+    assert interval.high - interval.low < 0.05
+
+
+def test_a_drifting_clock_is_not_taken_for_noise_of_the_ratio() -> None:
+    def drift(number: int) -> float:
+        return 1 + 0.05 * number
+
+    interval = ratio_of_medians(noisy(2.0, 1, drift).device_ms, noisy(1.0, 2, drift).device_ms)
+    assert 1.9 < interval.low < interval.high < 2.1
+
+
+def test_equal_contestants_are_not_told_apart() -> None:
+    interval = ratio_of_medians(noisy(1.0, 1).device_ms, noisy(1.0, 2).device_ms)
+    assert interval.low < 1.0 < interval.high
+
+
+def test_rounds_have_to_match() -> None:
+    with pytest.raises(ValueError, match="2 rounds against 1"):
+        ratio_of_medians([(1.0,), (1.0,)], [(1.0,)])
+
+
+def test_the_median_is_over_all_rounds() -> None:
+    assert median([(1.0, 2.0), (3.0,), (100.0, 4.0)]) == 3.0
+
+
+class Recorder:
+    """A contestant that writes down when it was asked; fails at its `fails_at`-th batch."""
+
+    def __init__(self, name: str, turns: list[str], fails_at: int = -1) -> None:
+        self.name, self.turns, self.left = name, turns, fails_at
+
+    def take(self, count: int) -> Samples:
+        self.turns.append(self.name)
+        self.left -= 1
+        if self.left == 0:
+            raise ContestantLostError("illegal address")
+        return Samples(device_ms=(1.0,) * count, host_ms=(1.0,))
+
+
+def test_contestants_take_turns_and_a_lost_one_falls_out() -> None:
+    turns: list[str] = []
+    contestants = {
+        "candidate": Recorder("candidate", turns),
+        "eager": Recorder("eager", turns),
+        "compiled": Recorder("compiled", turns, fails_at=2),
+    }
+    seen: list[int] = []
+    rounds = interleave(contestants, TimingPlan(batch=10, samples=30, seconds=60), seen.append)
+    assert turns == [
+        *("candidate", "eager", "compiled"),
+        *("candidate", "eager", "compiled"),
+        *("candidate", "eager"),
+    ]
+    assert seen == [10, 20, 30]
+    assert rounds["compiled"].lost == "illegal address"
+    assert rounds["compiled"].device_ms == []
+    assert sum(map(len, rounds["candidate"].device_ms)) == 30
+
+
+def test_time_can_end_the_race_before_the_samples_do() -> None:
+    contestants = {"candidate": Recorder("candidate", [])}
+    plan = TimingPlan(batch=5, samples=10**6, seconds=0.0, most_samples=10**6)
+    rounds = interleave(contestants, plan, lambda taken: None)
+    assert sum(map(len, rounds["candidate"].device_ms)) == 10
+
+
+def measured(candidate: float, **baselines: float) -> Measurement:
+    rounds = {"candidate": noisy(candidate, 0)}
+    rounds |= {name: noisy(base, seed) for seed, (name, base) in enumerate(baselines.items(), 1)}
+    return summarise(
+        rounds,
+        candidate="candidate",
+        lost={"torch.compile": "no Triton"},
+        floor=FLOOR,
+        machine=H200,
+        copy_bandwidth=4.0e12,
+        environment=ENVIRONMENT,
+    )
+
+
+def test_the_best_baseline_decides() -> None:
+    measurement = measured(1.0, eager=3.0, compiled=1.5)
+    assert measurement.best_baseline == "compiled"
+    assert measurement.faster
+    eager = measurement.speedup_over("eager")
+    assert eager is not None
+    assert eager.device.value == pytest.approx(3.0, rel=0.02)
+    assert measurement.lost == {"torch.compile": "no Triton"}
+    assert not measured(1.0, eager=3.0, compiled=0.9).faster
+    assert not measured(1.0, eager=1.0).faster
+
+
+def test_shares_of_the_ceilings() -> None:
+    measurement = measured(0.14, eager=0.15)
+    assert measurement.candidate is not None
+    milliseconds = measurement.candidate.device_ms
+    assert measurement.floor_ms == pytest.approx(536_870_912 / 4.28e12 * 1e3)
+    assert measurement.share_of_floor == pytest.approx(measurement.floor_ms / milliseconds)
+    assert measurement.share_of_copy == pytest.approx(536_870_912 / (milliseconds * 1e-3) / 4.0e12)
+
+
+def test_a_floor_of_arithmetic() -> None:
+    floor = Floor(bytes=1 << 20, flops=137_438_953_472, arithmetic="tf32")
+    assert floor.milliseconds(H200) == pytest.approx(137_438_953_472 / 405e12 * 1e3)
+
+
+def test_a_candidate_that_fell_out_is_not_measured() -> None:
+    lost = Rounds(lost="illegal address")
+    measurement = summarise(
+        {"candidate": lost, "eager": noisy(1.0, 1)},
+        candidate="candidate",
+        lost={},
+        floor=None,
+        machine=H200,
+        copy_bandwidth=None,
+        environment=ENVIRONMENT,
+    )
+    assert measurement.note == "not measured: illegal address"
+    assert not measurement.faster
+
+
+def test_measurements_as_json() -> None:
+    for measurement in (measured(1.0, eager=3.0), not_measured("not measured: no GPU", None, H200)):
+        text = json.loads(json.dumps(measurement.to_json(), allow_nan=False))
+        assert text["note"] == measurement.note
+        assert text["faster"] is measurement.faster

@@ -1,0 +1,134 @@
+"""Input cases: the same everywhere, and what their words say."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelwright.verify.cases import (
+    Case,
+    Demand,
+    Demands,
+    Distribution,
+    Layout,
+    arrange,
+    plan_cases,
+)
+from kernelwright.verify.fingerprint import fingerprint
+
+CASES = st.builds(
+    Case,
+    seed=st.integers(0, 99),
+    distribution=st.sampled_from(Distribution),
+    layout=st.sampled_from(Layout),
+    sizes=st.lists(
+        st.tuples(st.sampled_from(["M", "kernel_size[1]", "seed"]), st.integers(1, 9))
+    ).map(tuple),
+)
+
+
+@given(CASES)
+def test_a_case_survives_its_words(case: Case) -> None:
+    assert Case.parse(str(case)) == case
+
+
+@pytest.mark.parametrize("text", ["seed", "seed=x", "layout=round", "M=3", "distribution="])
+def test_words_that_are_no_case(text: str) -> None:
+    with pytest.raises(ValueError):
+        Case.parse(text)
+
+
+def test_the_plan_covers_what_is_asked() -> None:
+    planned = plan_cases(
+        seeds=5,
+        demands=Demands(nonfinite=Demand.SKIPPED),
+        own_sizes=(("M", 7),),
+        other_sizes=((("M", 1),), (("M", 16),)),
+    )
+    cases = [plan.case for plan in planned]
+    assert len(set(cases)) == len(cases)
+    own = [case for case in cases if case.distribution is Distribution.OWN]
+    assert {case.seed for case in own} == set(range(5))
+    assert sum(case.distribution is Distribution.NORMAL for case in cases) == 5
+    assert not any(case.distribution is Distribution.NONFINITE for case in cases)
+    assert {case.layout for case in cases} == set(Layout)
+    assert {case.sizes for case in cases} == {(("M", 7),), (("M", 1),), (("M", 16),)}
+    may_refuse = {plan.case.sizes for plan in planned if plan.refusal is Demand.SKIPPED}
+    assert may_refuse == {(("M", 1),), (("M", 16),)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_normal_inputs_are_zero_mean_in_place_and_repeatable(dtype: torch.dtype) -> None:
+    case = Case(seed=3, distribution=Distribution.NORMAL)
+    made = [torch.rand(100, 200).T.to(dtype), torch.arange(5), 2.5, [torch.rand(50)]]
+    again = [torch.rand(100, 200).T.to(dtype), torch.arange(5), 2.5, [torch.rand(50)]]
+    tensor = made[0]
+    arranged = arrange(made, case)
+    assert arranged[0] is tensor
+    assert isinstance(tensor, torch.Tensor)
+    assert tensor.stride() == (1, 200)
+    assert abs(tensor.double().mean().item()) < 0.05
+    assert abs(tensor.double().std().item() - 1) < 0.05
+    assert torch.equal(arranged[1], torch.arange(5))  # type: ignore[arg-type]
+    assert arranged[2] == 2.5
+    second = arrange(again, case)
+    assert torch.equal(second[0], tensor)  # type: ignore[arg-type]
+    assert torch.equal(second[3][0], arranged[3][0])  # type: ignore[index]
+    other = arrange([torch.rand(200, 100).to(dtype)], Case(distribution=Distribution.NORMAL))
+    assert not torch.equal(other[0], tensor)  # type: ignore[arg-type]
+
+
+def test_expanded_inputs_can_be_refilled() -> None:
+    tensor = torch.rand(1, 8).expand(4, 8)
+    (arranged,) = arrange([tensor], Case(distribution=Distribution.NORMAL))
+    assert isinstance(arranged, torch.Tensor)
+    assert arranged.stride() == (0, 1)
+    assert (arranged < 0).any()
+
+
+def test_nonfinite_inputs_have_one_of_each_kind() -> None:
+    tensor = torch.rand(30, 30)
+    arrange([tensor], Case(distribution=Distribution.NONFINITE))
+    assert tensor.isnan().sum() == 1
+    assert tensor.isposinf().sum() == 1
+    assert tensor.isneginf().sum() == 1
+
+
+def test_layouts_keep_the_values() -> None:
+    tensor = torch.rand(5, 6)
+    (strided,) = arrange([tensor], Case(layout=Layout.STRIDED))
+    (misaligned,) = arrange([tensor], Case(layout=Layout.MISALIGNED))
+    assert isinstance(strided, torch.Tensor) and isinstance(misaligned, torch.Tensor)
+    assert torch.equal(strided, tensor) and torch.equal(misaligned, tensor)
+    assert not strided.is_contiguous()
+    assert misaligned.is_contiguous()
+    assert misaligned.data_ptr() % 16 != 0
+
+
+@given(st.integers(0, 40), st.sampled_from([torch.float32, torch.uint8, torch.float16]))
+def test_a_fingerprint_sees_values_and_not_their_layout(size: int, dtype: torch.dtype) -> None:
+    tensor = torch.arange(size).to(dtype)
+    spread = torch.zeros(size * 2 + 1, dtype=dtype)[1::2]
+    spread.copy_(tensor)
+    assert fingerprint(spread) == fingerprint(tensor)
+    for place in range(size):
+        changed = tensor.clone()
+        changed[place] += 1
+        assert fingerprint(changed) != fingerprint(tensor)
+
+
+def test_a_fingerprint_sees_order_shape_dtype_and_far_chunks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kernelwright.verify.fingerprint._CHUNK_WORDS", 4)
+    tensor = torch.rand(64)
+    variants = [
+        tensor,
+        tensor.flip(0),
+        tensor.roll(2),
+        tensor.roll(8),
+        tensor.reshape(8, 8),
+        tensor.view(torch.int32),
+        tensor[:63],
+    ]
+    assert len({fingerprint(variant) for variant in variants}) == len(variants)

@@ -1,0 +1,231 @@
+"""From observations to a verdict."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from kernelwright.errors import ExitCode
+from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase
+from kernelwright.verify.checks import examine
+from kernelwright.verify.observation import (
+    Fault,
+    FaultKind,
+    FindingKind,
+    KernelFinding,
+    Observation,
+    Refusal,
+    RunFacts,
+    StateFacts,
+    TensorFacts,
+)
+from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle
+from kernelwright.verify.verdict import Outcome, Status
+from kernelwright.verify.verification import Brief, BuildFacts, Event, verify
+
+
+def facts(name: str, fingerprint: str = "a", strides: tuple[int, ...] = (3, 1)) -> TensorFacts:
+    return TensorFacts(
+        name=name,
+        dtype="torch.float32",
+        shape=(2, 3),
+        strides=strides,
+        place="the device",
+        fingerprint=fingerprint,
+    )
+
+
+RUN = RunFacts(
+    structure="T",
+    outputs=(facts("output"),),
+    inputs=(facts("input[0]"),),
+    changed=(),
+    aliases=(),
+    seconds=0.1,
+)
+METRICS = ErrorMetrics(
+    name="output",
+    dtype="torch.float32",
+    oracle=Oracle.FLOAT64,
+    note="",
+    count=10**6,
+    epsilon=2.0**-23,
+    rms=1.0,
+    candidate_rmse=1e-7,
+    reference_rmse=1e-7,
+    candidate_worst=1e-6,
+    reference_worst=1e-6,
+    worst_index=(0, 0),
+    candidate_value=1.0,
+    oracle_value=1.0,
+    mismatches=0,
+    mismatch_index=(),
+)
+GOOD = Observation(
+    case=Case(),
+    reference=RUN,
+    candidate=RUN,
+    reference_state=None,
+    candidate_state=None,
+    comparisons=(METRICS,),
+    repeats=None,
+    findings=(),
+)
+WRONG = replace(METRICS, candidate_rmse=1e-3)
+
+
+def finding(kind: FindingKind) -> KernelFinding:
+    return KernelFinding(kind=kind, message="matmul at k/cuda.cu:31, block (0, 0, 0)")
+
+
+def state(*names: str, mark: str = "a") -> StateFacts:
+    return StateFacts(tensors=tuple(facts(name, mark) for name in names))
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({}, Status.VERIFIED),
+        ({"comparisons": (WRONG,)}, Status.WRONG_VALUES),
+        ({"repeats": (WRONG,)}, Status.NOT_DETERMINISTIC),
+        ({"repeats": (METRICS,)}, Status.VERIFIED),
+        ({"candidate": replace(RUN, changed=("input[0]",))}, Status.INPUT_CHANGED),
+        ({"reference": replace(RUN, changed=("state.mean",))}, Status.INPUT_CHANGED),
+        ({"candidate": replace(RUN, aliases=(("output", "input[0]"),))}, Status.INPUT_CHANGED),
+        ({"candidate": replace(RUN, structure="(T)")}, Status.WRONG_SHAPE_OR_DTYPE),
+        ({"candidate": replace(RUN, inputs=(facts("input[0]", "b"),))}, Status.UNSUPPORTED),
+        (
+            {"reference_state": state("w", "b"), "candidate_state": state("b", "w")},
+            Status.WRONG_SHAPE_OR_DTYPE,
+        ),
+        (
+            {"reference_state": state("w"), "candidate_state": state("w", mark="b")},
+            Status.WRONG_VALUES,
+        ),
+        ({"candidate": Fault(kind=FaultKind.REFUSED, message="E")}, Status.CRASHED),
+        ({"candidate": Fault(kind=FaultKind.CRASH, message="E")}, Status.CRASHED),
+        ({"candidate": Fault(kind=FaultKind.HANG, message="E")}, Status.TIMED_OUT),
+        ({"findings": (finding(FindingKind.RACE),)}, Status.RACE),
+        ({"findings": (finding(FindingKind.BARRIER_DIVERGENCE),)}, Status.RACE),
+        ({"findings": (finding(FindingKind.OUT_OF_BOUNDS),)}, Status.MEMORY_ERROR),
+        ({"findings": (finding(FindingKind.MISALIGNED),)}, Status.MEMORY_ERROR),
+        ({"findings": (finding(FindingKind.UNINITIALISED_READ),)}, Status.MEMORY_ERROR),
+        ({"findings": (finding(FindingKind.UNSUPPORTED),)}, Status.UNSUPPORTED),
+        (
+            {"findings": (finding(FindingKind.RACE),), "comparisons": (WRONG,)},
+            Status.RACE,
+        ),
+        (
+            {
+                "findings": (finding(FindingKind.OUT_OF_BOUNDS),),
+                "candidate": Fault(kind=FaultKind.REFUSED, message="EmulatorFault"),
+                "comparisons": (),
+            },
+            Status.MEMORY_ERROR,
+        ),
+    ],
+)
+def test_the_verdict_of_one_observation(changes: dict[str, object], status: Status) -> None:
+    observation = replace(GOOD, **changes)  # type: ignore[arg-type]
+    verdict = verify(Played([observation]), brief([Case()]), lambda event: None)
+    assert verdict.status is status
+    if status is not Status.VERIFIED:
+        assert verdict.failures[0].case == str(Case())
+        assert verdict.failures[0].evidence
+
+
+def test_what_both_do_is_no_failure() -> None:
+    both = replace(RUN, changed=("state.mean",), aliases=(("output", "input[0]"),))
+    checks = examine(replace(GOOD, reference=both, candidate=both), NO_LESS_ACCURATE)
+    assert all(check.outcome is Outcome.PASSED for check in checks)
+
+
+def test_other_strides_and_rounding_between_runs_are_warnings() -> None:
+    spread = replace(RUN, outputs=(facts("output", strides=(1, 2)),))
+    observation = replace(GOOD, candidate=spread, repeats=(METRICS,))
+    names = {
+        check.name
+        for check in examine(observation, NO_LESS_ACCURATE)
+        if check.outcome is Outcome.WARNING
+    }
+    assert names == {"strides", "repeat"}
+
+
+def test_a_case_that_the_reference_refuses_is_skipped() -> None:
+    observation = replace(
+        GOOD, reference=Refusal(message="log of a negative number"), comparisons=()
+    )
+    (check,) = examine(observation, NO_LESS_ACCURATE)
+    assert check.outcome is Outcome.SKIPPED
+    assert "log of a negative number" in check.evidence
+
+
+class Played:
+    """A session that plays back observations."""
+
+    def __init__(self, observations: list[Observation], fault: Fault | None = None) -> None:
+        self.left = list(observations)
+        self.fault = fault
+
+    def build(self) -> BuildFacts:
+        return BuildFacts(seconds=1.5, fault=self.fault)
+
+    def run(self, case: Case) -> Observation:
+        return replace(self.left.pop(0), case=case)
+
+
+def brief(cases: list[Case], demand: Demand = Demand.REQUIRED) -> Brief:
+    return Brief(
+        cases=[PlannedCase(case=case, demand=demand, purpose="test") for case in cases],
+        demands=Demands(),
+        tolerance=NO_LESS_ACCURATE,
+        target="cuda",
+        sizes={},
+    )
+
+
+def test_verification_stops_at_the_first_failure() -> None:
+    session = Played([GOOD, replace(GOOD, comparisons=(WRONG,)), GOOD])
+    events: list[Event] = []
+    verdict = verify(session, brief([Case(seed=seed) for seed in range(3)]), events.append)
+    assert len(session.left) == 1
+    assert verdict.status is Status.WRONG_VALUES
+    assert verdict.failures[0].case == str(Case(seed=1))
+    assert [(event.stage, event.done, event.total) for event in events] == [
+        ("build", 0, 1),
+        ("verify", 0, 3),
+        ("verify", 1, 3),
+    ]
+
+
+def test_a_failure_that_nobody_demands_is_a_warning() -> None:
+    session = Played([replace(GOOD, comparisons=(WRONG,))])
+    verdict = verify(session, brief([Case()], Demand.REPORTED), lambda event: None)
+    assert verdict.status is Status.VERIFIED
+    assert [check.name for check in verdict.warnings] == ["values"]
+
+
+def test_what_does_not_build_is_not_run() -> None:
+    fault = Fault(kind=FaultKind.BUILD, message="identifier x is undefined", location="new.py:7")
+    verdict = verify(Played([], fault), brief([Case()]), lambda event: None)
+    assert verdict.status is Status.BUILD_FAILED
+    assert verdict.summary == "identifier x is undefined at new.py:7"
+    assert verdict.status.exit_code is ExitCode.DOES_NOT_BUILD
+
+
+def test_exit_codes() -> None:
+    codes = {status: status.exit_code for status in Status}
+    assert codes[Status.VERIFIED_FASTER] == codes[Status.VERIFIED] == 0
+    assert codes[Status.VERIFIED_NOT_FASTER] == 2
+    assert codes[Status.UNSUPPORTED] == 4
+    assert codes[Status.RACE] == codes[Status.CRASHED] == codes[Status.WRONG_VALUES] == 1
+
+
+def test_the_verdict_as_json() -> None:
+    session = Played([replace(GOOD, comparisons=(replace(WRONG, candidate_rmse=float("inf")),))])
+    verdict = verify(session, brief([Case()]), lambda event: None)
+    text = json.loads(json.dumps(verdict.to_json(), allow_nan=False))
+    assert text["status"] == "wrong values"
+    assert text["exit_code"] == 1
+    failed = [check for check in text["checks"] if check["outcome"] == "failed"]
+    assert str(Case()) in failed[0]["reproduce"]

@@ -1,0 +1,203 @@
+"""Children that die, hang, flood or lie, in real processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelwright.bench.measurement import NO_GPU
+from kernelwright.bench.roofline import Floor
+from kernelwright.build.records import Target
+from kernelwright.errors import ExitCode
+from kernelwright.problem import Problem, load_problem
+from kernelwright.verify.cases import Case
+from kernelwright.verify.verdict import Status, Verdict
+from kernelwright.verify.verification import Event
+from kernelwright.worker import JudgeOptions, Timeouts, judge
+from kernelwright.worker.client import Client, Died, Hung, Raised
+from kernelwright.worker.errors import CandidateFileError, ReferenceFailedError
+from kernelwright.worker.options import Watch
+
+HERE = Path(__file__).parent
+CANDIDATES = HERE / "candidates"
+ONE_CASE = (Case(),)
+
+
+def verdict_of(problem: Problem, name: str, **changes: Any) -> Verdict:
+    options = JudgeOptions(watch=Watch.NOTHING, cases=ONE_CASE, **changes)
+    verdict, _ = judge(
+        problem,
+        CANDIDATES / f"{name}.py",
+        target=Target.CPU,
+        floor=None,
+        options=options,
+        progress=lambda event: None,
+    )
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "evidence"),
+    [
+        ("aborts", Status.CRASHED, "SIGABRT"),
+        ("exits", Status.CRASHED, "exited with code 0"),
+        ("garbage_on_socket", Status.CRASHED, "nonsense"),
+        ("floods", Status.VERIFIED, "no less accurate"),
+    ],
+)
+def test_what_a_process_can_do(affine: Problem, name: str, status: Status, evidence: str) -> None:
+    verdict = verdict_of(affine, name)
+    assert verdict.status is status
+    assert evidence in verdict.summary
+
+
+def test_a_hanging_candidate_is_ended_in_time(affine: Problem) -> None:
+    start = time.monotonic()
+    verdict = verdict_of(affine, "hangs", timeouts=Timeouts(run=2.0))
+    assert verdict.status is Status.TIMED_OUT
+    assert "in 2 s" in verdict.summary
+    assert time.monotonic() - start < 60
+
+
+def test_the_whole_judgement_on_the_cpu(affine: Problem) -> None:
+    events: list[Event] = []
+    floor = Floor(bytes=1 << 30, flops=1 << 20, arithmetic="fp32_simt")
+    verdict, measurement = judge(
+        affine,
+        CANDIDATES / "correct.py",
+        target=Target.CPU,
+        floor=floor,
+        options=JudgeOptions(watch=Watch.NOTHING, seeds=1),
+        progress=events.append,
+    )
+    assert verdict.status is Status.VERIFIED
+    assert verdict.status.exit_code is ExitCode.VERIFIED
+    assert measurement.note == NO_GPU
+    assert measurement.candidate is None
+    assert measurement.floor_ms == pytest.approx((1 << 30) / 4.28e12 * 1e3)
+    assert {event.stage for event in events} == {"build", "verify"}
+
+
+def test_a_candidate_without_a_model_starts_no_process(affine: Problem) -> None:
+    start = time.monotonic()
+    verdict = verdict_of(affine, "no_model")
+    assert verdict.status is Status.BUILD_FAILED
+    assert "no class `ModelNew`" in verdict.summary
+    assert time.monotonic() - start < 1.0
+
+
+def test_no_candidate_file(affine: Problem) -> None:
+    with pytest.raises(CandidateFileError, match="does not exist"):
+        verdict_of(affine, "absent")
+
+
+def test_a_problem_that_raises_is_named_with_its_line(tmp_path: Path) -> None:
+    text = (HERE / "problems" / "affine.py").read_text()
+    path = tmp_path / "broken.py"
+    path.write_text(text.replace("torch.rand(BATCH, FEATURES)", "torch.rand(BATCH) @ None"))
+    with pytest.raises(ReferenceFailedError) as caught:
+        verdict_of(load_problem(path), "correct")
+    line = text.splitlines().index("    return [torch.rand(BATCH, FEATURES)]") + 1
+    assert caught.value.location == f"{path}:{line}"
+    assert caught.value.exit_code is ExitCode.USAGE
+
+
+def test_a_client_tells_how_its_child_ended() -> None:
+    client = Client("test", os.environ)
+    client.post("start", {"nothing": "of use"})
+    answer = client.wait(60.0)
+    assert isinstance(answer, Raised)
+    assert "not a StartRequest" in answer.message
+    client.post("run", {})
+    answer = client.wait(60.0)
+    assert isinstance(answer, Died)
+    assert "exited with code 0 during 'run'" in answer.message
+    client.close()
+    client.close()
+    assert not client.alive
+
+
+def test_a_client_that_does_not_answer_is_killed() -> None:
+    client = Client("test", os.environ)
+    client.post("start", {})
+    answer = client.wait(0.0)
+    assert isinstance(answer, Hung)
+    assert not client.alive
+
+
+def test_ctrl_c_ends_the_children(tmp_path: Path) -> None:
+    script = f"""
+import threading
+from pathlib import Path
+from kernelwright.build.records import Target
+from kernelwright.problem import load_problem
+from kernelwright.worker import JudgeOptions, judge
+from kernelwright.worker.options import Watch
+judge(load_problem(Path({str(HERE / "problems" / "affine.py")!r})),
+      Path({str(CANDIDATES / "hangs.py")!r}), target=Target.CPU, floor=None,
+      options=JudgeOptions(watch=Watch.NOTHING),
+      progress=lambda event: print(event.stage, flush=True))
+"""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert parent.stdout is not None
+    stages = [parent.stdout.readline().strip() for _ in range(2)]
+    assert stages == [b"build", b"verify"]
+    children = children_of(parent.pid)
+    assert len(children) == 2
+    os.kill(parent.pid, signal.SIGINT)
+    assert parent.wait(20) != 0
+    deadline = time.monotonic() + 10
+    while any(Path(f"/proc/{child}").exists() for child in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes whose parent is `pid`."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_children_die_with_a_parent_that_is_killed() -> None:
+    script = """
+import os, sys, time
+from kernelwright.worker.client import Client
+client = Client("test", os.environ)
+print(client._process.pid, flush=True)
+time.sleep(1000)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 20
+    while Path(f"/proc/{child}").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_threads_of_the_log_end_with_the_child() -> None:
+    before = threading.active_count()
+    client = Client("test", os.environ)
+    client.close()
+    client.log.text()
+    assert threading.active_count() == before

@@ -1,0 +1,67 @@
+"""Leases of a card and the pool of cards."""
+
+import threading
+import time
+
+import pytest
+
+from kernelwright.worker.lease import Lease, shared_lease
+from kernelwright.worker.pool import LocalPool
+
+
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("locks")))
+
+
+def test_one_alone_may_time_and_waits_for_those_who_verify() -> None:
+    order: list[str] = []
+    with shared_lease(0) as first:
+        with shared_lease(0):
+            waiting = threading.Thread(
+                target=lambda: (first.claim(lambda: order.append("waits")), order.append("has"))
+            )
+            waiting.start()
+            while not order:
+                time.sleep(0.01)
+            order.append("second lets go")
+        waiting.join(10)
+        other = Lease(0)
+        blocked = threading.Thread(target=lambda: (other.share(), order.append("third")))
+        blocked.start()
+        time.sleep(0.1)
+        order.append("first lets go")
+    blocked.join(10)
+    other.release()
+    assert order == ["waits", "second lets go", "has", "first lets go", "third"]
+
+
+def test_cards_do_not_disturb_each_other() -> None:
+    with shared_lease(0) as first, shared_lease(1) as second:
+        first.claim(lambda: pytest.fail("waited for another card"))
+        second.claim(lambda: pytest.fail("waited for another card"))
+
+
+def test_the_pool_runs_one_job_on_each_device() -> None:
+    running: set[int] = set()
+    lock = threading.Lock()
+
+    def job(device: int, item: int) -> int:
+        with lock:
+            assert device not in running
+            running.add(device)
+        time.sleep(0.01)
+        with lock:
+            running.remove(device)
+        return item * item
+
+    results = dict(LocalPool([0, 3]).map(job, range(10)))
+    assert results == {item: item * item for item in range(10)}
+
+
+def test_the_pool_raises_what_a_job_raises() -> None:
+    def job(device: int, item: int) -> int:
+        raise ValueError(f"job {item}")
+
+    with pytest.raises(ValueError, match="job"):
+        list(LocalPool([0]).map(job, range(3)))
