@@ -88,10 +88,15 @@ def _tile_fits_shared_memory(config: GemmConfig, itemsize: int, machine: Machine
 
 
 def _copies_divide_evenly(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
-    # A pass of the block copies whole rows of 16-byte chunks.
+    # A pass of the block copies whole rows of 16-byte chunks along M or N, and 16 (or 8) elements
+    # along K of as many rows as that leaves threads for.
     chunk = 16 // itemsize
-    sides = (config.block_m // chunk, config.block_n // chunk)
-    return None if all(config.threads % side == 0 for side in sides) else "uneven copies"
+    lanes = 16 if config.block_k % 16 == 0 else 8
+    even = all(
+        config.threads % (side // chunk) == 0 and side % (config.threads // lanes) == 0
+        for side in (config.block_m, config.block_n)
+    )
+    return None if even else "uneven copies"
 
 
 LEGAL: tuple[Callable[[GemmConfig, int, Machine], str | None], ...] = (

@@ -9,7 +9,7 @@ from kernelwright.machine import Machine
 from kernelwright.schedule.roles import roles
 
 MAX_RANK = 8
-"""Dimensions of a tensor that a launcher reads; `kMaxRank` in kernels/launch.cuh."""
+"""Dimensions of a tensor that a launcher reads; `MAX_RANK` in kernels/launch.cuh."""
 
 
 class Library(Enum):
