@@ -336,6 +336,14 @@ int gemm_float(const int64_t* words) {
   }
 }
 
+// The same matrix with rows and columns exchanged.
+Tensor transposed(const Tensor& matrix) {
+  Tensor result = matrix;
+  std::swap(result.sizes[0], result.sizes[1]);
+  std::swap(result.strides[0], result.strides[1]);
+  return result;
+}
+
 int linear_relu_div(const int64_t* words) {
   Arguments args(words);
   const int64_t index = args.integer();
@@ -345,7 +353,7 @@ int linear_relu_div(const int64_t* words) {
   const Tensor bias = args.tensor();
   const BiasReluDivide epilogue{static_cast<float>(args.real())};
   const auto problem = Gemm<float, float, BiasReluDivide, float>::describe(
-      epilogue, out, x, weight.transposed(-2, -1), bias);
+      epilogue, out, x, transposed(weight), bias);
   using Variants = std::tuple<GemmConfig<128, 128, 16, 8, 8, 2, 512, Major::K, Major::K>,
                               GemmConfig<128, 128, 32, 8, 8, 2, 0, Major::K, Major::K>,
                               GemmConfig<128, 256, 16, 8, 16, 3, 512, Major::K, Major::K>,

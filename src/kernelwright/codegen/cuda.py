@@ -26,12 +26,11 @@ def cuda_source(plan: Plan) -> str:
     """Everything that nvcc compiles: no torch header, entry points `launch_<kernel>`."""
     functors = [functor(kernel, tiles(kernel)) for kernel in plan.kernels]
     files = [_FAMILY_SOURCES[kernel.family] for kernel in plan.kernels]
-    files += ["math.cuh"] * any(item.uses_math for item in functors)
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
-    files = ["launch.cuh", *dict.fromkeys(files)]
     sections = [_section(kernel, item) for kernel, item in zip(plan.kernels, functors, strict=True)]
+    headers, library = kernels.in_use("\n".join(sections), *files, "math.cuh")
     return TEMPLATES.get_template("kernels.cu.jinja").render(
-        headers=kernels.headers(*files), library=kernels.body(*files), sections=sections
+        headers=headers, library=library, sections=sections
     )
 
 

@@ -36,8 +36,6 @@ class Functor:
     """Definitions of shared subexpressions."""
     value: str
     """What it returns."""
-    uses_math: bool
-    """Whether it calls device functions of kernels/math.cuh."""
 
 
 def functor(kernel: Kernel, first_element_input: int) -> Functor:
@@ -53,7 +51,6 @@ def functor(kernel: Kernel, first_element_input: int) -> Functor:
         result=COMPUTED[kernel.output.dtype],
         statements=tuple(writer.statements),
         value=value.text,
-        uses_math=any(isinstance(part, Call) for part in walk(kernel.epilogue)),
     )
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Lines between empty lines outside all braces: declarations, or a comment that stands alone."""
+    """Lines between empty lines outside all braces: declarations, or a comment of its own."""
 
     text: str
     declares: frozenset[str]

@@ -14,32 +14,6 @@ struct Tensor {
   int rank = 0;
   int64_t sizes[MAX_RANK] = {};
   int64_t strides[MAX_RANK] = {};
-
-  // The same elements with two dimensions exchanged; negative dimensions count from the end.
-  Tensor transposed(int first, int second) const {
-    const int i = first < 0 ? first + rank : first;
-    const int j = second < 0 ? second + rank : second;
-    Tensor result = *this;
-    result.sizes[i] = sizes[j];
-    result.strides[i] = strides[j];
-    result.sizes[j] = sizes[i];
-    result.strides[j] = strides[i];
-    return result;
-  }
-
-  // The same elements with one more dimension, of size 1, before `dim`; -1 appends it.
-  Tensor unsqueezed(int dim) const {
-    const int at = dim < 0 ? dim + rank + 1 : dim;
-    Tensor result = *this;
-    result.rank = rank + 1;
-    for (int d = at; d < rank; ++d) {
-      result.sizes[d + 1] = sizes[d];
-      result.strides[d + 1] = strides[d];
-    }
-    result.sizes[at] = 1;
-    result.strides[at] = 0;
-    return result;
-  }
 };
 
 // Reads `words`: device index, stream, then the arguments in order. A tensor is its address, rank,
