@@ -12,6 +12,7 @@ from kernelwright.capture.convert import convert
 from kernelwright.capture.errors import (
     CaptureError,
     ScalarNeededError,
+    TraceError,
     UnsupportedValueError,
     WrongArgumentsError,
 )
@@ -58,12 +59,7 @@ def capture_module(
 
     Raises as `capture` does.
     """
-    try:
-        arguments = bind(module, args, kwargs or {}, RESERVED)
-    except TypeError as error:
-        raise WrongArgumentsError(
-            f"the arguments do not fit `forward`: {error}", location=str(path) if path else None
-        ) from error
+    arguments = _bind(module, args, kwargs or {}, path)
     failure: Exception | None = None
     for dims, constants in _attempts(arguments):
         try:
@@ -75,21 +71,28 @@ def capture_module(
                 dims=dims,
                 notes=(*notes, *_explain(dims, constants, failure)),
             )
-        except Exception as error:  # torch.export raises errors of every kind
-            failure = error
-            continue
-        try:
             return check(convert(exported))
-        except (ScalarNeededError, UnsupportedValueError) as error:
+        except (TraceError, ScalarNeededError, UnsupportedValueError) as error:
             failure = error
+    assert failure is not None
     if isinstance(failure, UnsupportedValueError):
         raise failure
-    assert failure is not None
-    text = str(failure).strip().partition("\n")[0]
+    cause = failure.__cause__ or failure
     raise CaptureError(
-        f"torch.export does not take the module: {type(failure).__name__}: {text}",
-        location=innermost_line(failure, path),
-    ) from failure
+        f"torch.export does not take the module: {_first_line(cause)}",
+        location=innermost_line(cause, path),
+    ) from cause
+
+
+def _bind(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], path: Path | None
+) -> Arguments:
+    try:
+        return bind(module, args, kwargs, RESERVED)
+    except TypeError as error:
+        raise WrongArgumentsError(
+            f"the arguments do not fit `forward`: {error}", location=str(path) if path else None
+        ) from error
 
 
 def _attempts(arguments: Arguments) -> Iterator[tuple[Any, frozenset[str]]]:
@@ -108,8 +111,12 @@ def _attempts(arguments: Arguments) -> Iterator[tuple[Any, frozenset[str]]]:
 def _explain(dims: Any, constants: frozenset[str], failure: Exception | None) -> Iterator[str]:
     """What an attempt after a failed one gives up, and why."""
     if failure is not None:
-        reason = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
+        reason = _first_line(failure.__cause__ or failure)
         if dims is None:
             yield f"sizes are those of the capture ({reason})"
         if constants:
             yield f"the value of {', '.join(sorted(constants))} is that of the capture ({reason})"
+
+
+def _first_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

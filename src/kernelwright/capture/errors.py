@@ -26,3 +26,7 @@ class WrongArgumentsError(UsageError):
 
 class ScalarNeededError(Exception):
     """Internal: a call-time number is needed as a Python number; capture again with its value."""
+
+
+class TraceError(Exception):
+    """Internal: torch.export raised; its exception is the cause."""

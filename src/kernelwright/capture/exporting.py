@@ -23,7 +23,7 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 
-from kernelwright.capture.errors import UnsupportedValueError
+from kernelwright.capture.errors import TraceError, UnsupportedValueError
 from kernelwright.capture.recurrent import recurrent_shapes
 
 _LOGGERS = (
@@ -122,14 +122,17 @@ def trace(
     """Export `module` and make the program functional, composite operators kept whole.
 
     `dims` is what is asked of every size: Dim.AUTO for symbolic where that works, None for the
-    sizes as they are. Raises whatever torch.export raises.
+    sizes as they are. Raises TraceError with what torch.export raised as its cause.
     """
     values = [_stand_in(leaf, _fake_mode(module, arguments)) for leaf in arguments.leaves]
     args, kwargs = _rebuild(arguments, values)
     shapes = tree_map(lambda leaf: _shape(leaf, dims), _by_parameter(module, args, kwargs))
     with _quiet(), _attributes_as_buffers(module) as attributes, recurrent_shapes():
-        program = export(module, args, kwargs, dynamic_shapes=shapes or None, strict=False)
-        program = program.run_decompositions({})
+        try:
+            program = export(module, args, kwargs, dynamic_shapes=shapes or None, strict=False)
+            program = program.run_decompositions({})
+        except Exception as error:  # of every kind: also the user's own, from `forward`
+            raise TraceError from error
     return Exported(
         name=name,
         program=program,
