@@ -2,24 +2,25 @@
 
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernelwright.bench.measurement import Measurement
 from kernelwright.bench.roofline import Floor
+from kernelwright.build.cache import database_path
 from kernelwright.build.records import Target
 from kernelwright.capture import CaptureError, capture
-from kernelwright.codegen import Candidate, cuda_source, emit
+from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import UnsupportedError
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import Config, GemmConfig, Kernel, Launch, Plan
+from kernelwright.ir.plan import Config, GemmConfig, Kernel, Plan
 from kernelwright.machine import H200, Machine, detect
 from kernelwright.problem import Budget, Problem, load_problem, shrink
 from kernelwright.report.judgement import headline
 from kernelwright.rewrite import Rewritten, rewrite
-from kernelwright.schedule import Cost, Library, cost_of_plan, ranked_configs, schedule
+from kernelwright.schedule import Cost, Library, cost_of_plan, schedule
+from kernelwright.tune.database import Database
 from kernelwright.tune.effort import QUICK, Effort
-from kernelwright.tune.tuner import Variant, tune
 from kernelwright.verify.cases import STRICT, Demand, Demands
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Event
@@ -96,70 +97,28 @@ def write_candidate(compiled: Compiled, path: Path, measured: Iterable[str] = ()
     return candidate
 
 
-def with_configs(plan: Plan, configs: dict[str, Config]) -> Plan:
-    """The plan with other configurations for the kernels named in `configs`."""
-
-    def changed(step: Launch) -> Launch:
-        config = configs.get(step.kernel.name, step.kernel.config)
-        return replace(step, kernel=replace(step.kernel, config=config))
-
-    steps = tuple(changed(step) if isinstance(step, Launch) else step for step in plan.steps)
-    return replace(plan, steps=steps)
-
-
 # --- Tuning ------------------------------------------------------------------------------------
 
 
 def tuned(
     compiled: Compiled, effort: Effort, budget_seconds: float, progress: Progress
 ) -> Compiled:
-    """The same with the fastest configuration found for each kernel; Ctrl-C keeps the best so far.
+    """The same with the fastest configurations known, after timing those that are not.
 
-    Needs a GPU and nvcc. `budget_seconds` is for all kernels together.
+    Needs a GPU and nvcc. `budget_seconds` is for all kernels together. Ctrl-C ends the timing, and
+    the best so far is used.
     """
-    kernels = compiled.plan.kernels
-    configs: dict[str, Config] = {}
-    for number, kernel in enumerate(kernels):
-        message = f"tuning {kernel.name}"
-        progress(Event(stage="tune", message=message, done=number, total=len(kernels)))
-        best = _best_config(compiled, kernel, effort, budget_seconds / len(kernels))
-        configs[kernel.name] = best or kernel.config
-    return replace(compiled, plan=with_configs(compiled.plan, configs))
+    from kernelwright.tune.plans import best_known, tune_plan
 
+    plan, machine = compiled.plan, compiled.machine
 
-def _best_config(
-    compiled: Compiled, kernel: Kernel, effort: Effort, budget_seconds: float
-) -> Config | None:
-    """The fastest that was timed; None when nothing was."""
-    import torch
+    def on_kernel(number: int, kernel: Kernel) -> None:
+        total = len(plan.kernels)
+        progress(Event(stage="tune", message=kernel.name, done=number, total=total))
 
-    from kernelwright.tune.measuring import KernelTimer
-
-    ranked = ranked_configs(kernel.anchor, kernel.inputs, kernel.output, compiled.machine)
-    configs = ranked[: effort.variants]
-    variants = [
-        Variant(
-            config=asdict(config),
-            source=_source_of(compiled.plan, kernel, config),
-            function=f"launch_{kernel.name}",
-        )
-        for config in configs
-    ]
-    timer = KernelTimer(kernel, torch.device("cuda", torch.cuda.current_device()))
-    result = tune(variants, timer, budget_seconds=budget_seconds, finalists=effort.finalists)
-    del timer
-    torch.cuda.empty_cache()
-    if result.best is None:
-        return None
-    return configs[variants.index(result.best.variant)]
-
-
-def _source_of(plan: Plan, kernel: Kernel, config: Config) -> str:
-    """CUDA text of one kernel alone in one configuration."""
-    launches = [step for step in plan.steps if isinstance(step, Launch)]
-    mine = next(step for step in launches if step.kernel.name == kernel.name)
-    alone = replace(plan, steps=(replace(mine, kernel=replace(mine.kernel, config=config)),))
-    return cuda_source(alone)
+    with Database(database_path()) as database:
+        tune_plan(plan, machine, effort, budget_seconds, database, on_kernel)
+        return replace(compiled, plan=best_known(plan, machine, database))
 
 
 # --- Optimizing and judging --------------------------------------------------------------------
@@ -252,6 +211,8 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     The kernels' text is that of the full problem but for what depends on sizes: the comments, and
     the least number of tiles, which is lowered so that the tuned variant runs.
     """
+    from kernelwright.tune.plans import with_configs
+
     small = compile_problem(shrink(compiled.problem, budget), compiled.machine, compiled.library)
     configs = {kernel.name: _for_few_tiles(kernel.config) for kernel in compiled.plan.kernels}
     return replace(small, plan=with_configs(small.plan, configs))
@@ -318,6 +279,5 @@ __all__ = [
     "optimize",
     "shrunk_for_emulator",
     "tuned",
-    "with_configs",
     "write_candidate",
 ]
