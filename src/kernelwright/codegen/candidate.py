@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kernelwright.codegen.constructor import Kept, keep
 from kernelwright.codegen.cuda import TEMPLATES, cuda_source
 from kernelwright.codegen.docstring import docstring
-from kernelwright.codegen.python import TORCH_DTYPE, constant_path, forward_body
+from kernelwright.codegen.python import TORCH_DTYPE, constant_path, forward_body, number
 from kernelwright.ir.graph import Constant, Node
 from kernelwright.ir.plan import Plan
 from kernelwright.problem import Problem
@@ -73,7 +73,8 @@ def _is_init(method: str) -> bool:
 def _register(node: Node) -> str:
     assert isinstance(node.kind, Constant)
     shape = tuple(dim.hint for dim in node.tensor.shape)
-    values = f"torch.tensor({list(node.kind.values)!r}, dtype={TORCH_DTYPE[node.tensor.dtype]})"
+    elements = ", ".join(number(value) for value in node.kind.values)
+    values = f"torch.tensor([{elements}], dtype={TORCH_DTYPE[node.tensor.dtype]})"
     buffer = f"{values}.reshape({shape!r})"
     return f"self.register_buffer({constant_path(node)!r}, {buffer}, persistent=False)"
 

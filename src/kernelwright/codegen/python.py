@@ -1,6 +1,7 @@
 """The body of the emitted `forward`: checks, launches and the calls left to PyTorch."""
 
 import json
+import keyword
 from collections.abc import Iterator
 
 from kernelwright.codegen.arrange import product_of
@@ -22,13 +23,13 @@ from kernelwright.ir.graph import (
     Select,
     Slice,
     Squeeze,
+    Symbol,
     Text,
     Unsqueeze,
     ViewMap,
-    refs,
 )
 from kernelwright.ir.plan import Einsum, Launch, Plan, Reinterpret, Step, Take, TorchCall
-from kernelwright.ir.types import DType, ScalarType, TensorType
+from kernelwright.ir.types import Dim, DType, ScalarType, TensorType
 
 TORCH_DTYPE: dict[DType, str] = {
     DType.F64: "torch.float64",
@@ -51,7 +52,7 @@ def forward_body(plan: Plan) -> tuple[str, ...]:
     writer = _Writer(plan)
     checks = list(writer.checks())
     work = list(writer.work())
-    if plan.left_to_pytorch:
+    if plan.kernels and plan.left_to_pytorch:
         # PyTorch would record a graph for a backward that the kernels do not have.
         return (*checks, "with torch.no_grad():", *(f"    {line}" for line in work))
     return (*checks, *work)
@@ -64,7 +65,7 @@ def path_expression(path: str) -> str:
         match part:
             case _ if part.isdigit():
                 text += f"[{part}]"
-            case _ if part.isidentifier():
+            case _ if part.isidentifier() and not keyword.iskeyword(part):
                 text += f".{part}"
             case _:
                 text = f"getattr({text}, {part!r})"
@@ -83,35 +84,68 @@ class _Writer:
     # --- Checks ------------------------------------------------------------------------------
 
     def checks(self) -> Iterator[str]:
-        """Refuse bad input before anything runs, then name the symbolic sizes."""
+        """Refuse bad input before anything runs, and name the symbolic sizes."""
         if self._plan.kernels or self._mentions_device():
             yield f"device = {self._device()}"
+        yield from self._input_checks()
         if self._plan.kernels:
-            yield from self._tensor_checks()
-        yield from self._sizes()
+            yield from self._parameter_checks()
         for guard in self._graph.guards:
             yield f"if not ({guard.condition}):"
             yield f"    raise ValueError({quoted(guard.message)})"
 
-    def _tensor_checks(self) -> Iterator[str]:
+    def _input_checks(self) -> Iterator[str]:
+        """One for each argument, after which the sizes that are read from it have names."""
+        launched = {name for step in self._plan.steps for name in _launch_inputs(step)}
+        mentioned = _words(" ".join(self._size_texts()))
+        named: set[str] = set()
+        late: list[Node] = []
+        for node in self._graph.inputs:
+            symbols = [s for s in self._graph.symbols if s.input == node.name]
+            late += [node] * any(self._unknown(dim, named) for dim in self._derived(node))
+            if self._plan.kernels:
+                yield from self._input_check(node, launched, named)
+            for symbol in symbols:
+                named.add(symbol.name)
+                if symbol.name in mentioned:
+                    yield f"{symbol.name} = {self._symbol(symbol)}"
+        for node in late if self._plan.kernels else ():
+            yield from self._input_check(node, launched, named)
+
+    def _input_check(self, node: Node, launched: set[str], named: set[str]) -> Iterator[str]:
+        text = self._text[node.name]
+        match node.type:
+            case TensorType(dtype, shape):
+                sizes = _tuple(["None" if self._unknown(d, named) else d.text for d in shape])
+                yield f"_expect({quoted(text)}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
+            case ScalarType(dtype) if node.name in launched:
+                kinds = "(int, float)" if dtype is DType.F64 else "int"
+                yield f"if not isinstance({text}, {kinds}):"
+                message = f"{text}: expected a Python number, got "
+                yield f"    raise TypeError({quoted(message)} + type({text}).__name__)"
+
+    def _parameter_checks(self) -> Iterator[str]:
         launched = {name for step in self._plan.steps for name in _launch_inputs(step)}
         for node in self._graph.nodes:
             match node.kind, node.type:
-                case Input(argument), TensorType(dtype, _):
-                    shape = self._expected_shape(node)
-                    name = quoted(argument)
-                    yield f"_expect({name}, {argument}, {TORCH_DTYPE[dtype]}, {shape}, device)"
-                case Input(argument), ScalarType(dtype) if node.name in launched:
-                    kinds = "(int, float)" if dtype is DType.F64 else "int"
-                    yield f"if not isinstance({argument}, {kinds}):"
-                    message = f"{argument}: expected a Python number, got "
-                    yield f"    raise TypeError({quoted(message)} + type({argument}).__name__)"
-                case Parameter(path), TensorType(dtype, shape):
-                    if self._reaches_launch(node.name, launched):
-                        sizes = _tuple(["None"] * len(shape))
-                        text = path_expression(path)
-                        name = quoted(path)
-                        yield f"_expect({name}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
+                case (Parameter() | Constant(), TensorType(dtype, shape)) if self._reaches_launch(
+                    node.name, launched
+                ):
+                    text = self._text[node.name]
+                    name = quoted(text.removeprefix("self."))
+                    sizes = _tuple([dim.text for dim in shape])
+                    yield f"_expect({name}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
+
+    def _derived(self, node: Node) -> list[Dim]:
+        """Sizes of an argument that are no symbol's own place."""
+        if not isinstance(node.type, TensorType):
+            return []
+        own = {s.dim for s in self._graph.symbols if s.input == node.name}
+        return [dim for place, dim in enumerate(node.type.shape) if place not in own]
+
+    def _unknown(self, dim: Dim, named: set[str]) -> bool:
+        """Whether the size mentions a symbol that has no name yet."""
+        return any(s.name in _words(dim.text) and s.name not in named for s in self._graph.symbols)
 
     def _reaches_launch(self, name: str, launched: set[str]) -> bool:
         if name in launched:
@@ -119,35 +153,18 @@ class _Writer:
         views = [step for step in self._plan.steps if isinstance(step, Reinterpret)]
         return any(v.input == name and self._reaches_launch(v.result, launched) for v in views)
 
-    def _expected_shape(self, node: Node) -> str:
-        defined = {(s.input, s.dim) for s in self._graph.symbols}
-        known = {s.name for s in self._graph.symbols}
-        sizes = []
-        for position, dim in enumerate(node.tensor.shape):
-            if dim.is_static:
-                sizes.append(dim.text)
-            elif (node.name, position) in defined or dim.text not in known:
-                sizes.append("None")
-            else:
-                sizes.append(self._symbol(dim.text))
-        return _tuple(sizes)
-
-    def _symbol(self, name: str) -> str:
+    def _symbol(self, symbol: Symbol) -> str:
         """Where the value of a symbol comes from, as an expression over the arguments."""
-        symbol = next(s for s in self._graph.symbols if s.name == name)
         source = self._text[symbol.input]
         return source if symbol.dim is None else f"{source}.shape[{symbol.dim}]"
-
-    def _sizes(self) -> Iterator[str]:
-        mentioned = " ".join(self._size_texts())
-        for symbol in self._graph.symbols:
-            if symbol.name in _words(mentioned):
-                yield f"{symbol.name} = {self._symbol(symbol.name)}"
 
     def _size_texts(self) -> Iterator[str]:
         """Every text in which the name of a symbolic size can occur."""
         for guard in self._graph.guards:
             yield guard.condition
+        if self._plan.kernels:
+            derived = (dim for node in self._graph.inputs for dim in self._derived(node))
+            yield from (dim.text for dim in derived)
         for step in self._plan.steps:
             yield from _step_size_texts(step)
         yield str(self._graph.returns)
@@ -167,15 +184,31 @@ class _Writer:
 
     def work(self) -> Iterator[str]:
         """The steps in order, the buffer updates, and the return."""
-        last_use = _last_uses(self._plan)
-        for position, step in enumerate(self._plan.steps):
-            yield from self._step(step)
-            dead = [name for name in last_use.get(position, ()) if self._text[name] == name]
-            if dead and position + 1 < len(self._plan.steps):
-                yield f"del {', '.join(dead)}"
+        lines = [list(self._step(step)) for step in self._plan.steps]
+        dead = self._last_mentions(lines)
+        for position, text in enumerate(lines):
+            yield from text
+            if position in dead and position + 1 < len(lines):
+                yield f"del {', '.join(dead[position])}"
         for update in self._graph.updates:
             yield f"{path_expression(update.path)}.copy_({self._text[update.value]})"
         yield f"return {self._argument(self._graph.returns)}"
+
+    def _last_mentions(self, lines: list[list[str]]) -> dict[int, list[str]]:
+        """For each step the results that nothing mentions after it.
+
+        A view keeps its base alive by itself, so that a deleted name never frees what is in use.
+        """
+        final = [self._argument(self._graph.returns)]
+        final += [self._text[update.value] for update in self._graph.updates]
+        kept = _words(" ".join(final))
+        mentions = [_words(" ".join(text)) for text in lines]
+        found: dict[int, list[str]] = {}
+        for step in self._plan.steps:
+            places = [at for at, words in enumerate(mentions) if step.result in words]
+            if places and step.result not in kept:
+                found.setdefault(places[-1], []).append(step.result)
+        return found
 
     def _step(self, step: Step) -> Iterator[str]:
         match step:
@@ -260,7 +293,7 @@ class _Writer:
             case Text(value):
                 return quoted(value)
             case float():
-                return _number(arg)
+                return number(arg)
         return str(arg)
 
 
@@ -285,13 +318,18 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A Python expression for a number, infinite and NaN ones too."""
     text = repr(value)
     return text if text not in ("inf", "-inf", "nan") else f'float("{text}")'
 
 
 def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _rank(node: Node) -> int:
+    return node.type.rank if isinstance(node.type, TensorType) else 0
 
 
 def _words(text: str) -> set[str]:
@@ -332,21 +370,3 @@ def _count_uses(plan: Plan) -> dict[str, int]:
     for name in (*reads, *plan.graph.results):
         uses[name] = uses.get(name, 0) + 1
     return uses
-
-
-def _last_uses(plan: Plan) -> dict[int, list[str]]:
-    """For each step the results of earlier steps that nothing reads after it.
-
-    A view keeps its base alive by itself, so that a deleted name never frees what is in use.
-    """
-    kept = {name for name in refs(plan.graph.returns)} | {u.value for u in plan.graph.updates}
-    last: dict[str, int] = {}
-    made = {step.result for step in plan.steps}
-    for position, step in enumerate(plan.steps):
-        for name in _reads(step):
-            if name in made and name not in kept:
-                last[name] = position
-    found: dict[int, list[str]] = {}
-    for name, position in last.items():
-        found.setdefault(position, []).append(name)
-    return found
