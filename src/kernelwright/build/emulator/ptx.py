@@ -1,26 +1,27 @@
-"""Inline PTX as calls of the emulator's C++ functions: a table of the instructions it knows.
+"""Inline PTX as C++: a table of the instructions that the emulator knows, a row for each.
 
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
     ::kwemu::ptx::cp_async_cg_shared_global(to, from, 16);
 
-One rule gives every call. The function is named as the instruction, with `_` for `.`, without cache
-hints, `.sync` and `.aligned`; the types at its end become template arguments (`f32` -> `float`), and
-so does a vector's `.v4`, by the count of its operands. The arguments are the operands in the order
-of the instruction, results first, `{a, b}` as a and b, `[address]` as the address that the
-constraint passed ("l": 64 bits, "r": the 32-bit handle of a shared variable); a special register is
-a call of its name.
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    lane = ::kwemu::from_bits<__typeof__(lane)>(::kwemu::to_bits(kwemu_linear_thread() % 32));
 
-    ld.global.nc.L1::no_allocate.v2.f32 {%0, %1}, [%2];   ld_global<float>(x, y, address)
-    fma.rn.f32 %0, %1, %2, %3;                            fma_rn<float>(d, a, b, c)
-    mov.u32 %0, %laneid;                                  mov<unsigned int>(lane, laneid())
-
-Several instructions in one statement are calls in order. Their `.reg` variables become local ones,
-and a guard `@p` an `if`. There are no labels and no branches.
+A row is a function of kwemu/ptx.h, called with the operands of the instruction in their order, or
+an expression of them. `{a, b}` counts as two operands and `[address]` as the address that the
+constraint passed ("l": 64 bits, "r": the 32-bit handle of a shared variable). Several instructions
+of one statement follow each other; their `.reg` variables become local ones, and a guard `@p` an
+`if`. There are no labels and no branches. `.ftz` is read as nothing: denormal numbers are kept.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from kernelwright.build.emulator.ptx_table import (
+    INDEX_REGISTERS,
+    SPECIAL_REGISTERS,
+    TYPES,
+    row,
+)
 from kernelwright.build.emulator.tokens import (
     Token,
     TokenKind,
@@ -32,8 +33,6 @@ from kernelwright.build.emulator.tokens import (
 )
 from kernelwright.errors import ExitCode, KernelwrightError
 
-NAMESPACE = "::kwemu::ptx::"
-
 
 class UnsupportedPtxError(KernelwrightError):
     """Inline PTX with an instruction that the emulator has no model of."""
@@ -42,78 +41,8 @@ class UnsupportedPtxError(KernelwrightError):
     next_step = "Use the CUDA intrinsic for it, or build this file on a machine with a GPU."
 
 
-_TYPES = {
-    "pred": "bool",
-    "b8": "unsigned char",
-    "u8": "unsigned char",
-    "s8": "signed char",
-    "b16": "unsigned short",
-    "u16": "unsigned short",
-    "s16": "short",
-    "b32": "unsigned int",
-    "u32": "unsigned int",
-    "s32": "int",
-    "b64": "unsigned long long",
-    "u64": "unsigned long long",
-    "s64": "long long",
-    "f32": "float",
-    "f64": "double",
-    "f16": "::kwemu::ptx::f16",
-    "bf16": "::kwemu::ptx::bf16",
-    "f16x2": "::kwemu::ptx::f16x2",
-    "bf16x2": "::kwemu::ptx::bf16x2",
-    "tf32": "::kwemu::ptx::tf32",
-}
-"""A PTX type as the template argument that stands for it."""
-
-_HINTS = frozenset(
-    "nc ca cg cs lu cv wb wt weak volatile relaxed L1 L2 sync aligned uni cta gpu sys".split()
-)
-"""Modifiers that say how fast or how widely visible, not what is computed."""
-
-_SPECIAL_REGISTERS = frozenset(
-    "laneid warpid nwarpid smid nsmid gridid clock clock_hi clock64 globaltimer globaltimer_lo "
-    "lanemask_eq lanemask_le lanemask_lt lanemask_ge lanemask_gt dynamic_smem_size "
-    "total_smem_size".split()
-)
-_INDEX_REGISTERS = {
-    "tid": "threadIdx",
-    "ntid": "blockDim",
-    "ctaid": "blockIdx",
-    "nctaid": "gridDim",
-}
-
-_UNTYPED = frozenset(
-    "cp.async.cg.shared.global cp.async.ca.shared.global cp.async.commit_group "
-    "cp.async.wait_group cp.async.wait_all "
-    "prefetch.global.L1 prefetch.global.L2 prefetch.L1 prefetch.L2 prefetchu.L1 "
-    "bar.sync bar.arrive barrier.sync barrier.arrive bar.warp.sync barrier.cta.sync "
-    "membar.cta membar.gl membar.sys fence.acq_rel.cta fence.acq_rel.gpu fence.acq_rel.sys "
-    "fence.sc.cta fence.sc.gpu fence.sc.sys fence.proxy.async "
-    "trap exit brkpt".split()
-)
-_TYPED = frozenset(
-    "ld ld.global ld.shared ld.const ld.acquire ld.acquire.global st st.global st.shared "
-    "st.release st.release.global mov cvta.to.shared cvta.to.global "
-    "cvta.shared cvta.global activemask match.any "
-    "add sub mul neg abs min max add.rn sub.rn mul.rn add.ftz mul.ftz fma.rn fma.rn.ftz "
-    "add.rn.ftz mul.rn.ftz fma.rn.relu max.NaN min.NaN max.ftz min.ftz "
-    "div.rn div.full div.approx div.approx.ftz rcp.rn rcp.approx rcp.approx.ftz "
-    "sqrt.rn sqrt.approx sqrt.approx.ftz rsqrt.approx rsqrt.approx.ftz "
-    "ex2.approx ex2.approx.ftz lg2.approx lg2.approx.ftz sin.approx cos.approx tanh.approx "
-    "mul.lo mul.hi mul.wide mad.lo mad.hi mad.wide and or xor not shl shr "
-    "shf.l.wrap shf.l.clamp shf.r.wrap shf.r.clamp lop3 prmt bfe bfi brev popc clz bfind "
-    "selp setp.eq setp.ne setp.lt setp.le setp.gt setp.ge setp.lo setp.ls setp.hi setp.hs "
-    "cvt cvt.rn cvt.rz cvt.rm cvt.rp cvt.rna cvt.rni cvt.rzi cvt.rmi cvt.rpi cvt.rn.relu cvt.sat "
-    "shfl.idx shfl.up shfl.down shfl.bfly vote.any vote.all vote.uni vote.ballot "
-    "redux.add redux.min redux.max redux.and redux.or redux.xor "
-    "red.global.add red.shared.add atom.global.add atom.shared.add atom.add red.add "
-    "atom.global.cas atom.global.exch atom.shared.cas atom.shared.exch "
-    "ldmatrix.m8n8.x1.shared ldmatrix.m8n8.x2.shared ldmatrix.m8n8.x4.shared "
-    "ldmatrix.m8n8.x1.trans.shared ldmatrix.m8n8.x2.trans.shared ldmatrix.m8n8.x4.trans.shared "
-    "mma.m16n8k4.row.col mma.m16n8k8.row.col mma.m16n8k16.row.col mma.m16n8k32.row.col".split()
-)
-"""Instructions whose types, at the end of the name, are template arguments."""
+_ADDRESS = "(unsigned long long)"
+"""What an offset in bytes is added to; functions of a shared handle take its low 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,27 +54,6 @@ class Call:
 
     def __str__(self) -> str:
         return f"if ({self.guard}) {self.text}" if self.guard else self.text
-
-
-def function(mnemonic: str) -> str | None:
-    """The C++ function of an instruction, with its template arguments; None if there is none.
-
-    >>> function("ld.global.nc.v4.f32")
-    'ld_global<float>'
-    """
-    parts = [part.removesuffix("::cta") for part in mnemonic.split(".")]
-    parts = [part for part in parts if "::" not in part and part != "aligned"]
-    if ".".join(parts) in _UNTYPED:
-        return "_".join(parts)
-    types: list[str] = []
-    while len(parts) > 1 and parts[-1] in _TYPES:
-        types.insert(0, _TYPES[parts.pop()])
-    name = [part for part in parts if part not in _HINTS and part not in ("v2", "v4", "v8")]
-    if ".".join(name) in _UNTYPED and not types:
-        return "_".join(name)
-    if ".".join(name) not in _TYPED or not types:
-        return None
-    return f"{'_'.join(name)}<{', '.join(types)}>"
 
 
 def translate_asm(statement: Sequence[Token], name: str) -> str:
@@ -164,8 +72,8 @@ def translate_asm(statement: Sequence[Token], name: str) -> str:
     match calls:
         case []:
             return f"(void)0{breaks}"
-        case [Call(text=call, guard="")] if call.endswith(")"):
-            return f"{call[:-1]}{breaks})"
+        case [Call(text=call, guard="")]:
+            return f"{call}{breaks}"
         case _:
             return f"__extension__({{ {' '.join(f'{call};' for call in calls)} {breaks}}})"
 
@@ -248,55 +156,59 @@ class _Reader:
         guard = ""
         if words[0].is_mark("@"):
             negated = words[1].is_mark("!")
-            guard = ("!" if negated else "") + self._operand(words[1 + negated : 2 + negated])
+            (predicate,) = self._operand(words[1 + negated : 2 + negated])
+            guard = ("!" if negated else "") + predicate
             words = words[2 + negated :]
         end = 1
         while end + 1 < len(words) and words[end].is_mark(".", "::"):
             end += 2
         mnemonic = "".join(word.text for word in words[:end])
-        called = function(mnemonic)
-        if called is None:
-            raise self._unsupported(f"the emulator has no model of the PTX instruction {mnemonic}")
-        operands = [self._operand(part) for part in split(words[end:], ",") if part]
+        parts = [part for part in split(words[end:], ",") if part]
+        operands = [value for part in parts for value in self._operand(part)]
         if "L2::cache_hint" in mnemonic:
             operands.pop()
-        return Call(f"{NAMESPACE}{called}({', '.join(operands)})", guard)
+        expression = row(mnemonic, len(operands))
+        if expression is None:
+            raise self._unsupported(
+                f"the emulator has no model of the PTX instruction {mnemonic} "
+                f"with {len(operands)} operands"
+            )
+        return Call(expression.format(*operands, all=", ".join(operands)), guard)
 
     def _declaration(self, words: Sequence[Token]) -> Call:
         """`.reg .pred p, q` as variables."""
         texts = [word.text for word in words]
-        if texts[1:3] != ["reg", "."] or texts[3] not in _TYPES or "<" in texts:
+        if texts[1:3] != ["reg", "."] or texts[3] not in TYPES or "<" in texts:
             raise self._unsupported(f"no model of this PTX directive: {' '.join(texts)}")
         names = [flatten(part).removeprefix("%") for part in split(words[4:], ",")]
         self._registers.update(names)
-        return Call(f"{_TYPES[texts[3]]} {', '.join(f'kwemu_{name}' for name in names)}")
+        return Call(f"{TYPES[texts[3]]} {', '.join(f'kwemu_{name}' for name in names)}")
 
-    def _operand(self, words: Sequence[Token]) -> str:
-        """An operand, or the operands of a vector, as C++ arguments."""
+    def _operand(self, words: Sequence[Token]) -> list[str]:
+        """An operand, or the operands of a vector, as C++ expressions."""
         match [word.text for word in words]:
             case ["%", index] if index.isdigit() and int(index) < len(self._operands):
-                return self._operands[int(index)]
-            case ["%", register, ".", axis] if register in _INDEX_REGISTERS:
-                return f"{_INDEX_REGISTERS[register]}.{axis}"
-            case ["%", register] if register in _SPECIAL_REGISTERS:
-                return f"{NAMESPACE}{register}()"
+                return [self._operands[int(index)]]
+            case ["%", register, ".", axis] if register in INDEX_REGISTERS:
+                return [f"{INDEX_REGISTERS[register]}.{axis}"]
+            case ["%", register] if register in SPECIAL_REGISTERS:
+                return [SPECIAL_REGISTERS[register]]
             case ["%", name] | [name] if name in self._registers:
-                return f"kwemu_{name}"
+                return [f"kwemu_{name}"]
             case [number] if words[0].kind is TokenKind.NUMBER:
-                return _immediate(number)
+                return [_immediate(number)]
             case ["-", number] if words[1].kind is TokenKind.NUMBER:
-                return f"-{_immediate(number)}"
+                return [f"-{_immediate(number)}"]
             case ["!", *_]:
-                return f"!{self._operand(words[1:])}"
+                return [f"!{value}" for value in self._operand(words[1:])]
             case ["[", *_, "+", offset, "]"]:
-                return f"{NAMESPACE}offset({self._operand(words[1:-3])}, {offset})"
+                (address,) = self._operand(words[1:-3])
+                return [f"({_ADDRESS}({address}) + {offset})"]
             case ["[", *_, "]"]:
                 return self._operand(words[1:-1])
             case ["{", *_, "}"]:
-                return ", ".join(self._operand(part) for part in split(words[1:-1], ","))
-            case texts if "|" in texts:
-                bar = texts.index("|")
-                return f"{self._operand(words[:bar])}, {self._operand(words[bar + 1 :])}"
+                parts = split(words[1:-1], ",")
+                return [value for part in parts for value in self._operand(part)]
             case texts:
                 raise self._unsupported(f"no model of the PTX operand {''.join(texts)}")
 

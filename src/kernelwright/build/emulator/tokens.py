@@ -3,9 +3,9 @@
     tokens = tokenize("x[0] = 1;  // one")
     assert "".join(token.text for token in tokens) == "x[0] = 1;  // one"
 
-Enough of the language to find statements and match brackets in: comments, string, character and raw
-string literals, numbers, identifiers, line splices. `<` and `>` stay single characters, because only
-the reader of the tokens knows whether `>>>` closes a launch or three template argument lists.
+Enough of the language to find statements and match brackets in: comments, string, character and
+raw string literals, numbers, identifiers, line splices. `<` and `>` stay single characters, because
+only their reader knows whether `>>>` closes a launch or three template argument lists.
 A preprocessor line is a DIRECTIVE token `#` and the tokens of its content, ended by LINE_END;
 whoever has read it folds it into one token, which is blank as far as statements go.
 """
@@ -34,9 +34,7 @@ class TokenKind(Enum):
     COMMENT = auto()
 
 
-_BLANK = frozenset(
-    {TokenKind.SPACE, TokenKind.COMMENT, TokenKind.LINE_END, TokenKind.DIRECTIVE}
-)
+_BLANK = frozenset({TokenKind.SPACE, TokenKind.COMMENT, TokenKind.LINE_END, TokenKind.DIRECTIVE})
 _OPENERS = {"(": ")", "[": "]", "{": "}"}
 _CLOSERS = {closer: opener for opener, closer in _OPENERS.items()}
 _STRING_PREFIXES = frozenset({"", "L", "u", "U", "u8", "R", "LR", "uR", "UR", "u8R"})
@@ -154,10 +152,7 @@ def _number(text: str, at: int) -> int:
         hexadecimal = text[at : at + 2].lower() == "0x" and text[end - 1] in "eE"
         separator = text[end] == "'" and text[end + 1 : end + 2].isalnum()
         if not (
-            text[end].isalnum()
-            or text[end] in "._"
-            or (exponent and not hexadecimal)
-            or separator
+            text[end].isalnum() or text[end] in "._" or (exponent and not hexadecimal) or separator
         ):
             break
         end += 1

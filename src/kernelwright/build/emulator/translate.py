@@ -5,8 +5,9 @@
     ::kwemu::launch("k", __FILE__, 1, ::kwemu::config(grid, 256), [&](...) { k(...); }, x);
 
 Three constructs are no C++ and no macro could make them so: launches, shared memory and inline PTX.
-The rest of the device language is left to the headers, and every line break stays where it was, so
-that what the compiler and the checks say about line 12 is about line 12 of the user's text.
+PyTorch's names for the GPU become those for the CPU, because the tensors are in host memory. The
+rest of the device language is left to the headers, and every line break stays where it was, so that
+what the compiler and the checks say about line 12 is about line 12 of the user's text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -82,7 +83,7 @@ class _Edit:
 
 
 def _rewrite(text: _Text) -> str:
-    finders = (_launches, _shared_variables, _asm_statements, _inlining)
+    finders = (_launches, _shared_variables, _asm_statements, _inlining, _devices)
     edits = [edit for finder in finders for edit in finder(text)]
     pieces: list[str] = []
     done = 0
@@ -124,13 +125,18 @@ def _directive(line: Sequence[Token], file: str) -> str:
 
 # ---- launches ----
 
-_STATEMENT_WORDS = frozenset("return else do if while for switch case and or not throw".split())
+_STATEMENT_WORDS = frozenset(
+    {"return", "else", "do", "if", "while", "for", "switch", "case", "and", "or", "not", "throw"}
+)
+"""Words after which an expression begins, though they look like a function's name."""
 
 
 def _launches(text: _Text) -> Iterator[_Edit]:
     tokens = text.tokens
     for at in range(1, len(tokens)):
-        if _is_triple(tokens, at, "<") and not tokens[preceding(tokens, at - 1)].is_name("operator"):
+        if _is_triple(tokens, at, "<") and not tokens[preceding(tokens, at - 1)].is_name(
+            "operator"
+        ):
             yield _launch(text, at)
 
 
@@ -329,8 +335,9 @@ def _static(text: _Text, start: int, declaration: Sequence[Token]) -> str:
     parts = [f"struct {holder} {{ {join(declaration).rstrip(' ')}; }}"]
     for name in names:
         site = _glued(text, "kwemu_site_", name)
+        place = f"{{{text.quote(name)}, {text.line(start)}}}"
         parts += [
-            f"static constinit ::kwemu::SharedSite {site}{{{text.quote(name)}, {text.line(start)}}}",
+            f"static constinit ::kwemu::SharedSite {site}{place}",
             f"auto& {name} = *static_cast<decltype({holder}::{name})*>("
             f"kwemu_shared(&{site}, sizeof({holder}::{name}), alignof({holder})))",
         ]
@@ -438,3 +445,33 @@ def _specifiers_around(tokens: Sequence[Token], at: int) -> Iterator[int]:
     while after < len(tokens) and tokens[after].is_name():
         yield after
         after = following(tokens, after + 1)
+
+
+# ---- names for the GPU in host code ----
+
+_CPU_NAMES = {"is_cuda": "is_cpu", "kCUDA": "kCPU"}
+_CPU_ENUMERATORS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}
+"""The same, of DeviceType and DispatchKey: after `::`, or as the key of TORCH_LIBRARY_IMPL."""
+
+
+def _devices(text: _Text) -> Iterator[_Edit]:
+    tokens = text.tokens
+    for at in range(len(tokens)):
+        if tokens[at].is_name(*_CPU_NAMES):
+            yield _Edit(at, at + 1, _CPU_NAMES[tokens[at].text])
+            yield from _deprecated_type(tokens, at)
+        elif tokens[at].is_name(*_CPU_ENUMERATORS):
+            before_mark = tokens[preceding(tokens, at - 1)]
+            after = following(tokens, at + 1)
+            is_listed = before_mark.is_mark(",") and after < len(tokens)
+            if before_mark.is_mark("::") or (is_listed and tokens[after].is_mark(",")):
+                yield _Edit(at, at + 1, _CPU_ENUMERATORS[tokens[at].text])
+
+
+def _deprecated_type(tokens: Sequence[Token], at: int) -> Iterator[_Edit]:
+    """`x.type().is_cuda()` as `x.device()...`: what `type()` gives cannot be asked for the CPU."""
+    places = [at]
+    while len(places) < 5 and places[-1] > 0:
+        places.append(preceding(tokens, places[-1] - 1))
+    if [tokens[place].text for place in places[1:]] == [".", ")", "(", "type"]:
+        yield _Edit(places[-1], places[-1] + 1, "device")
