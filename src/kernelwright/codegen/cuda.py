@@ -85,24 +85,21 @@ def _arguments(kernel: Kernel, item: Functor) -> list[str]:
     for index, kind in enumerate(kernel.inputs):
         if isinstance(kind, ScalarType):
             wanted = [member for member in item.members if member.source == index]
-            lines += _read_scalar(index, wanted)
+            lines += _read_scalar(f"word{index}", wanted)
         else:
             lines.append(f"const Tensor {next(tensors)} = arguments.tensor();")
-    for member in item.members:
-        if not isinstance(member.source, int):
-            lines.append(_read(member, f"arguments.{member.reader}()"))
+    sizes = dict.fromkeys(m.source for m in item.members if not isinstance(m.source, int))
+    for number, size in enumerate(sizes):
+        lines += _read_scalar(f"word_size{number}", [m for m in item.members if m.source == size])
     return lines
 
 
-def _read_scalar(index: int, members: list[Member]) -> list[str]:
+def _read_scalar(word: str, members: list[Member]) -> list[str]:
+    """One word of the launch, which may be used in several types."""
+    value = f"arguments.{members[0].reader}()"
     if len(members) == 1:
-        return [_read(members[0], f"arguments.{members[0].reader}()")]
-    word = f"word{index}"
-    reader = members[0].reader if members else "integer"
-    return [
-        f"const auto {word} = arguments.{reader}();",
-        *(_read(member, word) for member in members),
-    ]
+        return [_read(members[0], value)]
+    return [f"const auto {word} = {value};", *(_read(member, word) for member in members)]
 
 
 def _read(member: Member, value: str) -> str:

@@ -43,11 +43,12 @@ def functor(kernel: Kernel, first_element_input: int) -> Functor:
     writer = _Writer(kernel, first_element_input)
     value = writer.write(kernel.epilogue)
     camel = "".join(word.capitalize() for word in kernel.name.split("_"))
-    accumulator = ("float acc",) if kernel.output.dtype is not DType.F64 else ("double acc",)
+    factor = kernel.inputs[0] if kernel.anchor else None
+    accumulator = (f"{COMPUTED[factor.dtype]} acc",) if isinstance(factor, TensorType) else ()
     return Functor(
         name=camel,
         members=tuple(writer.members.values()),
-        parameters=(*(accumulator if kernel.anchor else ()), *writer.parameters()),
+        parameters=(*accumulator, *writer.parameters()),
         result=COMPUTED[kernel.output.dtype],
         statements=tuple(writer.statements),
         value=value.text,
@@ -105,13 +106,15 @@ class _Writer:
             case Call("cast", (arg,), dtype):
                 return write_cast(self.write(arg), arg.dtype, dtype)
             case Call(op, args, _):
-                return write_call(op, [self.write(arg) for arg in args], args[-1].dtype)
+                return write_call(op, [self.write(arg) for arg in args], args[-1].dtype, expr.dtype)
 
     def _scalar(self, index: int, dtype: DType) -> Written:
         """A call-time scalar, converted on the host to the type it is used in."""
         kind = self._kernel.inputs[index]
         assert isinstance(kind, ScalarType)
-        name = f"scalar_{index}" if self._taken(index, dtype) else f"scalar{index}"
+        name = f"scalar{index}"
+        if any(member.source == index for member in self.members.values()):
+            name += f"_{dtype.value}"
         member = Member(
             name=name,
             type=COMPUTED[dtype],
@@ -119,11 +122,6 @@ class _Writer:
             source=index,
         )
         return Written(self.members.setdefault((index, dtype), member).name)
-
-    def _taken(self, index: int, dtype: DType) -> bool:
-        return any(
-            isinstance(key, tuple) and key[0] == index and key[1] != dtype for key in self.members
-        )
 
     def _size(self, dim: Dim, dtype: DType) -> Written:
         if dim.is_static:

@@ -2,7 +2,7 @@
 
 import json
 import keyword
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kernelwright.codegen.arrange import product_of
 from kernelwright.ir.expr import Size, walk
@@ -50,12 +50,38 @@ TORCH_DTYPE: dict[DType, str] = {
 def forward_body(plan: Plan) -> tuple[str, ...]:
     """Statements of `forward`, without indentation of its own."""
     writer = _Writer(plan)
-    checks = list(writer.checks())
-    work = list(writer.work())
+    names = _size_names(plan.graph)
+    checks = [_renamed(line, names) for line in writer.checks()]
+    work = [_renamed(line, names) for line in writer.work()]
     if plan.kernels and plan.left_to_pytorch:
         # PyTorch would record a graph for a backward that the kernels do not have.
         return (*checks, "with torch.no_grad():", *(f"    {line}" for line in work))
     return (*checks, *work)
+
+
+def _size_names(graph: Graph) -> dict[str, str]:
+    """A name that says what it is for each symbolic size: `x_size0` for `x.shape[0]`."""
+    taken = {node.name for node in graph.nodes}
+    names: dict[str, str] = {}
+    for symbol in graph.symbols:
+        name = f"{symbol.input}_size{symbol.dim}"
+        while name in taken:
+            name += "_"
+        if symbol.dim is not None:
+            names[symbol.name] = name
+    return names
+
+
+def _renamed(line: str, names: Mapping[str, str]) -> str:
+    """`line` with whole words replaced; what follows a dot is an attribute and stays."""
+    text, word = "", ""
+    for char in line + "\n":
+        if char.isalnum() or char == "_":
+            word += char
+            continue
+        text += word if text.endswith(".") else names.get(word, word)
+        text, word = text + char, ""
+    return text[:-1]
 
 
 def path_expression(path: str) -> str:

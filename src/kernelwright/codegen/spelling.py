@@ -38,6 +38,8 @@ class Spelling:
     """Another text for integers and booleans, where there is one."""
     double: str | None = None
     """Another text for double, where the function's name differs."""
+    boolean: str | None = None
+    """Another text for booleans, where that for integers is wrong."""
 
 
 _CALL, _UNARY, _PRODUCT, _SUM, _COMPARE, _EQUAL, _BIT_AND, _BIT_XOR = (
@@ -132,7 +134,7 @@ SPELLING: dict[str, Spelling] = {
     "bitwise_and": Spelling("{0} & {1}", _BIT_AND),
     "bitwise_or": Spelling("{0} | {1}", _BIT_OR),
     "bitwise_xor": Spelling("{0} ^ {1}", _BIT_XOR),
-    "bitwise_not": Spelling("~{0}", _UNARY),
+    "bitwise_not": Spelling("~{0}", _UNARY, boolean="!{0}"),
     "isnan": Spelling("isnan({0})", _CALL, integer="false"),
     "isinf": Spelling("isinf({0})", _CALL, integer="false"),
     "where": Spelling("{0} ? {1} : {2}", _SELECT),
@@ -152,17 +154,30 @@ class Written:
         return self.text if self.binds > binds else f"({self.text})"
 
 
-def write_call(op: str, args: list[Written], dtype: DType) -> Written:
-    """The call of `op` on operands of element type `dtype`."""
+def write_call(op: str, args: list[Written], dtype: DType, result: DType) -> Written:
+    """The call of `op` on operands of element type `dtype`, with a result of type `result`."""
     row = SPELLING[op]
     text, binds = row.text, row.binds
-    if not dtype.is_float and row.integer is not None:
+    if dtype is DType.BOOL and row.boolean is not None:
+        text = row.boolean
+    elif not dtype.is_float and row.integer is not None:
         text = row.integer
     elif dtype is DType.F64 and row.double is not None:
         text = row.double
     # Inside the parentheses of a function call an argument needs none of its own.
     operands = [arg.text if binds == _CALL else arg.inside(binds) for arg in args]
-    return Written(text.format(*operands, T=COMPUTED[dtype]), binds)
+    written = Written(text.format(*operands, T=COMPUTED[dtype]), binds)
+    if result in _PROMOTED and op not in _CLOSED:
+        # C++ computes in int; PyTorch wraps around after every operation.
+        return Written(f"static_cast<{STORED[result]}>({written.text})")
+    return written
+
+
+_PROMOTED = frozenset({DType.I16, DType.I8, DType.U8})
+_CLOSED = frozenset(
+    {"where", "maximum", "minimum", "clamp", "bitwise_and", "bitwise_or", "bitwise_xor", "relu"}
+)
+"""Operations whose results are operands, or fit where these fit."""
 
 
 def write_cast(arg: Written, source: DType, target: DType) -> Written:
@@ -182,29 +197,37 @@ def write_literal(value: float, dtype: DType) -> Written:
     if dtype is DType.BOOL:
         return Written("true" if value else "false")
     if not dtype.is_float:
-        suffix = "LL" if dtype is DType.I64 and abs(int(value)) >= 2**31 else ""
-        return _signed(f"{int(value)}{suffix}")
+        return _integer(int(value), dtype)
     suffix = "" if dtype is DType.F64 else "f"
-    number = float(value)
+    number = float(value) if dtype is DType.F64 else _rounded(float(value))
     if math.isnan(number):
         return Written(f'nan{suffix}("")')
     if math.isinf(number):
         return _signed("-INFINITY" if number < 0 else "INFINITY")
-    return _signed(_shortest(number, dtype) + suffix)
+    return _signed(_shortest(float(value), number) + suffix)
 
 
-def _shortest(number: float, dtype: DType) -> str:
-    """Few digits that read back as the value rounded to the type of the arithmetic."""
-    if dtype is DType.F64:
-        return repr(number)
+def _integer(value: int, dtype: DType) -> Written:
+    suffix = "LL" if dtype is DType.I64 and abs(value) >= 2**31 else ""
+    if value == -(2**63):
+        # C++ reads a minus sign as an operator, and 2^63 alone does not fit.
+        return Written(f"{value + 1}LL - 1", _SUM)
+    return _signed(f"{value}{suffix}")
+
+
+def _rounded(number: float) -> float:
+    """The nearest float32, infinite above the largest one."""
     try:
-        rounded = struct.unpack("f", struct.pack("f", number))[0]
+        return float(struct.unpack("f", struct.pack("f", number))[0])
     except OverflowError:
-        return "INFINITY"
-    short = repr(number)
-    exact = f"{rounded:.9g}"
-    text = short if len(short) <= len(exact) else exact
-    return text if any(mark in text for mark in ".en") else f"{text}.0"
+        return math.copysign(math.inf, number)
+
+
+def _shortest(number: float, rounded: float) -> str:
+    """Few digits that read back as `rounded`, which is `number` in the type of the arithmetic."""
+    candidates = [repr(number)] if rounded == number else [repr(number), f"{rounded:.9g}"]
+    text = min(candidates, key=len)
+    return text if any(mark in text for mark in ".e") else f"{text}.0"
 
 
 def _signed(text: str) -> Written:

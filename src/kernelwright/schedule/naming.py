@@ -8,9 +8,9 @@ _LONGEST = 5
 
 def kernel_name(operators: Sequence[str], taken: Iterable[str]) -> str:
     """`("linear", "relu", "div")` -> `"linear_relu_div"`, numbered when the name is taken."""
-    words = [word.rstrip("_") for word in operators if word]
+    words = [word.strip("_") for word in operators if word]
     parts = words[:_LONGEST] + (["and_more"] if len(words) > _LONGEST else [])
-    stem = "_".join(parts) or "pointwise"
+    stem = "_".join(parts) or "elementwise"
     name, number = stem, 2
     used = set(taken)
     while name in used:
