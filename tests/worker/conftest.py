@@ -1,19 +1,25 @@
 """Sessions for the tests: real children where death is the subject, otherwise hosts in here."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernelwright.bench.measurement import Measurement
+from kernelwright.bench.roofline import Floor
 from kernelwright.build.records import Target
+from kernelwright.machine import H200
 from kernelwright.problem import Problem, load_problem
+from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Brief, verify
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.judging import plan
 from kernelwright.worker.options import JudgeOptions, Watch
+from kernelwright.worker.racing import race
 from kernelwright.worker.requests import StartRequest
 from kernelwright.worker.roles import Host, make_host
 from kernelwright.worker.session import ChildSession
@@ -76,3 +82,22 @@ def judge_here(tmp_path: Path) -> Callable[..., Verdict]:
             return verify(session, brief, lambda event: None)
 
     return judge
+
+
+@pytest.fixture
+def race_here(tmp_path: Path) -> Callable[..., Measurement]:
+    """Times a candidate in this process."""
+
+    def run(problem: Problem, candidate: Path, floor: Floor, options: JudgeOptions) -> Measurement:
+        options = replace(options, watch=Watch.NOTHING)
+        with LocalSession(problem, candidate, Target.CPU, options, tmp_path) as session:
+            return race(
+                session,
+                options,
+                case=Case(),
+                floor=floor,
+                machine=H200,
+                progress=lambda event: None,
+            )
+
+    return run

@@ -126,22 +126,23 @@ class Verdict:
         return {**to_plain(self), "checks": checks, "exit_code": int(self.status.exit_code)}
 
 
-def _praise(checks: tuple[Check, ...]) -> str:
-    passed = [it for it in checks if it.name == VALUES and it.outcome is Outcome.PASSED]
-    return f"no less accurate than the reference on {len(passed)} sets of inputs"
-
-
 def conclude(
     checks: tuple[Check, ...], *, target: str, sizes: Mapping[str, int], build_seconds: float
 ) -> Verdict:
-    """The verdict of `checks`: that of the first failure, or VERIFIED."""
+    """The verdict of `checks`: that of the first failure; VERIFIED if there is none."""
     failures = [check for check in checks if check.outcome is Outcome.FAILED]
     if failures:
         status = failures[0].status or Status.WRONG_VALUES
         summary = failures[0].evidence
-    else:
+    elif compared := [check for check in checks if check.name == VALUES]:
         status = Status.VERIFIED
-        summary = _praise(checks)
+        passed = sum(check.outcome is Outcome.PASSED for check in compared)
+        summary = f"no less accurate than the reference on {passed} sets of inputs"
+    else:
+        status = Status.UNSUPPORTED
+        summary = "there was nothing to compare: " + "; ".join(
+            check.evidence for check in checks if check.outcome is Outcome.SKIPPED
+        )
     return Verdict(
         status=status,
         summary=summary,

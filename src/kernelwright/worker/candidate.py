@@ -75,6 +75,7 @@ class Candidate:
         except (Exception, SystemExit) as error:
             return self._failed(error)
         facts = _with_shared_results(first, second)
+        self._subject.release()
         same = _marks(first) == _marks(second)
         return CandidateRun(
             facts=facts,

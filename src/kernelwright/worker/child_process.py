@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelwright.verify.records import to_plain
-from kernelwright.worker.client import Answer, Client, Replied
+from kernelwright.worker.client import Answer, Client, Died, Hung, Raised
+from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.requests import StartRequest
 
 
@@ -19,7 +20,6 @@ class ChildProcess:
         self._start_seconds = start_seconds
         self._client: Client | None = None
         self._starting = False
-        self._failure: Answer | None = None
 
     def launch(self) -> None:
         """Start it without waiting until it is ready."""
@@ -28,16 +28,11 @@ class ChildProcess:
         self._starting = True
 
     def post(self, operation: str, body: Any) -> None:
-        """Ask without waiting; waits only for the process to be ready."""
-        client = self._ready()
-        self._failure = client if not isinstance(client, Client) else None
-        if isinstance(client, Client):
-            client.post(operation, body)
+        """Ask without waiting for the answer; ChildStartError if there is no process to ask."""
+        self._ready().post(operation, body)
 
     def wait(self, seconds: float) -> Answer:
         """The answer to the last `post`."""
-        if self._failure is not None:
-            return self._failure
         assert self._client is not None
         return self._client.wait(seconds)
 
@@ -56,7 +51,7 @@ class ChildProcess:
             self._client.close()
             self._client = None
 
-    def _ready(self) -> Client | Answer:
+    def _ready(self) -> Client:
         if self._client is None or not self._client.alive:
             self.close()
             self.launch()
@@ -64,6 +59,9 @@ class ChildProcess:
         if self._starting:
             self._starting = False
             answer = self._client.wait(self._start_seconds)
-            if not isinstance(answer, Replied):
-                return answer
+            match answer:
+                case Raised(message=message, location=location, next_step=next_step):
+                    raise ChildStartError(message, location=location, next_step=next_step)
+                case Died(message=message) | Hung(message=message):
+                    raise ChildStartError(message)
         return self._client

@@ -10,6 +10,12 @@ class ReferenceFailedError(KernelwrightError):
     next_step = "Run the problem file by itself: its Model has to run on what get_inputs returns."
 
 
+class ChildStartError(KernelwrightError):
+    """A child process could not be made ready: PyTorch, the GPU or the emulator does not work."""
+
+    exit_code = ExitCode.DOES_NOT_BUILD
+
+
 class CandidateFileError(KernelwrightError):
     """There is no candidate file at that path."""
 

@@ -13,6 +13,7 @@ from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.verification import Event, Progress
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Replied
+from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.options import Baseline, JudgeOptions
 from kernelwright.worker.requests import EnvironmentReply, Role
 from kernelwright.worker.session import ChildSession, trusted
@@ -67,12 +68,11 @@ def race(
         progress(
             Event(stage="time", message=f"preparing {name}", done=done, total=len(contestants))
         )
-        request = to_plain(PrepareRequest(case=case, plan=options.timing))
-        answer = child.ask("prepare", request, options.timeouts.compile)
-        if isinstance(answer, Replied):
-            ready[name] = ChildContestant(child, options.timeouts.run)
+        failure = _prepare(child, case, options)
+        if failure:
+            lost[name] = failure
         else:
-            lost[name] = answer.message
+            ready[name] = ChildContestant(child, options.timeouts.run)
 
     def on_round(taken: int) -> None:
         message = f"timing {', '.join(ready)} in turns"
@@ -90,6 +90,16 @@ def race(
         copy_bandwidth=None if floor is None else _copy_bandwidth(session, floor, options),
         environment=_environment(session, options),
     )
+
+
+def _prepare(child: ChildProcess, case: Case, options: JudgeOptions) -> str:
+    """Make the child ready to be timed; why that failed, or nothing."""
+    request = to_plain(PrepareRequest(case=case, plan=options.timing))
+    try:
+        answer = child.ask("prepare", request, options.timeouts.compile)
+    except ChildStartError as error:
+        return error.message
+    return "" if isinstance(answer, Replied) else answer.message
 
 
 def _child_of(session: ChildSession, baseline: Baseline) -> ChildProcess:

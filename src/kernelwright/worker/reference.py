@@ -53,6 +53,7 @@ class Reference:
             arguments = self._subject.arguments(case)
         oracle = run_oracle(resident.module, arguments, seed=case.seed)
         self._expectation = _Expectation(case=case, effects=call.effects, oracle=oracle)
+        self._subject.release()
         return ReferenceRun(facts=call.facts, state=resident.facts)
 
     def compare(
@@ -67,6 +68,11 @@ class Reference:
             for header in headers
             if _comparable(header, expected.effects)
         )
+
+    def forget(self) -> None:
+        """Drop module and results, and their memory."""
+        self._resident = self._expectation = None
+        self._subject.release()
 
     def _resident_for(self, case: Case) -> Resident:
         if self._resident is None or self._resident[0] != case.sizes:

@@ -65,13 +65,17 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
         metrics = reference.compare(request.case, Path(start.folder), request.files)
         return ComparisonReply(metrics=metrics)
 
+    def prepare(body: dict[str, Any]) -> object:
+        reference.forget()
+        return timed.prepare(body)
+
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "environment": lambda _: _environment(device),
         "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body)),
         "run": lambda body: reference.run(from_plain(CaseRequest, body).case),
         "compare": compare,
     }
-    return Host(operations={**operations, **_timing_host(timed).operations})
+    return Host(operations={**_timing_host(timed).operations, **operations, "prepare": prepare})
 
 
 def _candidate_host(start: StartRequest, problem: Problem, device: torch.device) -> Host:

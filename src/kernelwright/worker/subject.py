@@ -59,6 +59,11 @@ class Subject:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
+    def release(self) -> None:
+        """Give memory that is kept for later back to the device, which other processes share."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def _to_device(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device)
 

@@ -1,0 +1,122 @@
+"""The race between a candidate and its baselines."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.bench.measurement import Measurement
+from kernelwright.bench.roofline import Floor
+from kernelwright.bench.timing import ContestantLostError, Samples, TimingPlan
+from kernelwright.build.records import Target
+from kernelwright.problem import Problem
+from kernelwright.verify.verdict import Status
+from kernelwright.verify.verification import Event
+from kernelwright.worker import Baseline, JudgeOptions, judge
+
+CANDIDATES = Path(__file__).parent / "candidates"
+FLOOR = Floor(bytes=64 << 20, flops=1 << 20, arithmetic="fp32_simt")
+QUICK = TimingPlan(warm_up_seconds=0.0, batch=4, samples=8)
+
+
+class HostClock:
+    """Stands in for the stopwatch, which needs a device."""
+
+    def __init__(self, device: torch.device) -> None:
+        assert device.type == "cpu"
+
+    def warm_up(self, call: Callable[[int], object], seconds: float) -> None:
+        call(0)
+
+    def sample(self, call: Callable[[int], object], count: int) -> Samples:
+        spans = []
+        for turn in range(count):
+            start = time.perf_counter()
+            call(turn)
+            spans.append((time.perf_counter() - start) * 1e3)
+        return Samples(device_ms=tuple(spans), host_ms=tuple(spans[:1]))
+
+
+@pytest.fixture
+def host_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelwright.worker.timed.Stopwatch", HostClock)
+
+
+Race = Callable[..., Measurement]
+
+
+@pytest.mark.usefixtures("host_clock")
+def test_a_race_measures_everybody(race_here: Race, affine: Problem) -> None:
+    options = JudgeOptions(timing=QUICK, baselines=(Baseline.EAGER,))
+    measurement = race_here(affine, CANDIDATES / "correct.py", FLOOR, options)
+    assert measurement.note == ""
+    assert measurement.candidate is not None
+    assert measurement.candidate.samples == 8
+    assert [series.name for series in measurement.baselines] == ["eager"]
+    assert measurement.best_baseline == "eager"
+    speedup = measurement.speedup_over("eager")
+    assert speedup is not None
+    assert speedup.device.low <= speedup.device.value <= speedup.device.high
+    assert measurement.copy_bandwidth is not None
+    assert measurement.share_of_copy is not None
+    assert measurement.environment is not None
+    assert measurement.environment.torch == torch.__version__
+
+
+@pytest.mark.usefixtures("host_clock")
+def test_a_candidate_that_cannot_be_prepared_stops_the_race(
+    race_here: Race, affine: Problem
+) -> None:
+    options = JudgeOptions(timing=QUICK, baselines=(Baseline.EAGER,))
+    with pytest.raises(ContestantLostError, match="no kernel for this"):
+        race_here(affine, CANDIDATES / "raises.py", FLOOR, options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("baselines", [(Baseline.EAGER, Baseline.COMPILED)])
+def test_a_judgement_on_the_gpu(affine: Problem, baselines: tuple[Baseline, ...]) -> None:
+    events: list[Event] = []
+    verdict, measurement = judge(
+        affine,
+        CANDIDATES / "correct.py",
+        target=Target.CUDA,
+        floor=FLOOR,
+        options=JudgeOptions(baselines=baselines),
+        progress=events.append,
+    )
+    assert verdict.status in (Status.VERIFIED_FASTER, Status.VERIFIED_NOT_FASTER), verdict.summary
+    assert verdict.status.exit_code in (0, 2)
+    assert measurement.candidate is not None
+    assert 0.001 < measurement.candidate.device_ms < 10
+    assert measurement.candidate.samples >= 100
+    assert {series.name for series in measurement.baselines} == {it.value for it in baselines}
+    assert measurement.copy_bandwidth is not None
+    assert measurement.copy_bandwidth > 1e11
+    assert measurement.environment is not None
+    assert measurement.environment.driver
+    assert {event.stage for event in events} == {"build", "verify", "time"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("half_precision", Status.WRONG_VALUES),
+        ("aliases_input", Status.INPUT_CHANGED),
+        ("aborts", Status.CRASHED),
+    ],
+)
+def test_wrong_candidates_on_the_gpu(affine: Problem, name: str, status: Status) -> None:
+    verdict, measurement = judge(
+        affine,
+        CANDIDATES / f"{name}.py",
+        target=Target.CUDA,
+        floor=None,
+        options=JudgeOptions(),
+        progress=lambda event: None,
+    )
+    assert verdict.status is status
+    assert measurement.candidate is None
+    assert measurement.note.startswith("not measured")
