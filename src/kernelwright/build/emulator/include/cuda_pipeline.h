@@ -9,4 +9,6 @@ KWEMU_DEVICE inline void __pipeline_memcpy_async(void* shared, const void* globa
                    static_cast<unsigned>(bytes - zero_fill), KWEMU_CALLER);
 }
 inline void __pipeline_commit() { kwemu_async_commit(); }
-inline void __pipeline_wait_prior(size_t groups) { kwemu_async_wait(static_cast<unsigned>(groups)); }
+inline void __pipeline_wait_prior(size_t groups) {
+  kwemu_async_wait(static_cast<unsigned>(groups));
+}

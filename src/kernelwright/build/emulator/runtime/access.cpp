@@ -41,8 +41,7 @@ std::string describe(const Launch& launch, uintptr_t address) {
   uintptr_t distance = kNear;
   for (const Allocation* allocation : launch.allocations) {
     if (!allocation->may_be_uninitialised) continue;  // module data
-    const std::string name =
-        "'" + allocation->name + "' (" + in_bytes(allocation->bytes) + ")";
+    const std::string name = "'" + allocation->name + "' (" + in_bytes(allocation->bytes) + ")";
     if (address >= allocation->high() && address - allocation->high() < distance) {
       distance = address - allocation->high();
       nearest = in_bytes(distance) + " past the end of " + name;
@@ -133,9 +132,9 @@ Allocation* find_target(Block& block, uintptr_t address, size_t bytes, Access ac
     return nullptr;
   }
   if (!launch.settings->check_bounds) return nullptr;
-  block.report(FindingKind::kOutOfBounds, Place::of(caller),
-               std::string(noun(access)) + " of " + in_bytes(bytes) + " at " +
-                   describe(launch, address));
+  block.report(
+      FindingKind::kOutOfBounds, Place::of(caller),
+      std::string(noun(access)) + " of " + in_bytes(bytes) + " at " + describe(launch, address));
   block.abandon(700 /* cudaErrorIllegalAddress */);
 }
 

@@ -111,16 +111,17 @@ uint64_t Block::warp_call(WarpOp op, unsigned mask, uint64_t value, unsigned ope
   const unsigned lane = thread.linear % 32;
   Warp& warp = warps[thread.linear / 32];
   if (((mask >> lane) & 1) == 0) {
-    report(FindingKind::kBarrierDivergence, place,
-           "lane " + std::to_string(lane) + " calls a warp-wide operation whose mask leaves it out");
+    report(
+        FindingKind::kBarrierDivergence, place,
+        "lane " + std::to_string(lane) + " calls a warp-wide operation whose mask leaves it out");
     mask |= 1u << lane;
   }
   thread.lane = LaneCall{op, mask, value, operand, width, 0};
   warp.waiting |= 1u << lane;
   block_on(Wait::kWarp, place);
   // Nobody is missing, as far as that can be said quickly; an active mask needs all lanes blocked.
-  const unsigned missing = op == WarpOp::kActiveMask ? warp.live & ~warp.blocked
-                                                     : mask & warp.live & ~warp.waiting;
+  const unsigned missing =
+      op == WarpOp::kActiveMask ? warp.live & ~warp.blocked : mask & warp.live & ~warp.waiting;
   if (missing == 0) recheck_warp(warp);
   suspend();
   return thread.lane.result;
@@ -175,15 +176,15 @@ void Block::report_stuck() {
     (thread.wait == Wait::kBlockBarrier ? at_barrier : elsewhere) = &thread;
   }
   if (at_barrier != nullptr && elsewhere != nullptr) {
-    report_about(*at_barrier, FindingKind::kBarrierDivergence, at_barrier->place,
-                 "this barrier is never complete: " + name_of(*elsewhere) + " " +
-                     waits_where(*elsewhere),
-                 elsewhere, elsewhere->place);
+    report_about(
+        *at_barrier, FindingKind::kBarrierDivergence, at_barrier->place,
+        "this barrier is never complete: " + name_of(*elsewhere) + " " + waits_where(*elsewhere),
+        elsewhere, elsewhere->place);
   } else if (elsewhere != nullptr) {
-    report_about(*elsewhere, FindingKind::kDeadlock, elsewhere->place,
-                 name_of(*elsewhere) + " " + waits_where(*elsewhere) +
-                     " for threads that never come",
-                 nullptr, {});
+    report_about(
+        *elsewhere, FindingKind::kDeadlock, elsewhere->place,
+        name_of(*elsewhere) + " " + waits_where(*elsewhere) + " for threads that never come",
+        nullptr, {});
   }
 }
 

@@ -28,9 +28,9 @@ void Block::assign(Launch& new_launch, uint64_t new_linear) {
   launch = &new_launch;
   linear = new_linear;
   const dim3& grid = launch->config.grid;
-  index = uint3{static_cast<unsigned>(linear % grid.x),
-                static_cast<unsigned>(linear / grid.x % grid.y),
-                static_cast<unsigned>(linear / grid.x / grid.y)};
+  index =
+      uint3{static_cast<unsigned>(linear % grid.x), static_cast<unsigned>(linear / grid.x % grid.y),
+            static_cast<unsigned>(linear / grid.x / grid.y)};
   const Settings& settings = *launch->settings;
   check_alignment = settings.check_alignment;
   check_uninitialised = settings.check_uninitialised;

@@ -32,12 +32,12 @@ struct Thread {
   unsigned linear;
   Wait wait = Wait::kNotStarted;
   Fiber* fiber = nullptr;
-  Place place;               // where it waits
-  uint32_t sync_time = 0;    // of its last fence or atomic
+  Place place;             // where it waits
+  uint32_t sync_time = 0;  // of its last fence or atomic
   const void* spin_address = nullptr;
   unsigned spins = 0;             // synchronisations on that address, one after another
   unsigned synchronisations = 0;  // since it last gave way
-  LaneCall lane;             // what it waits for with its warp
+  LaneCall lane;                  // what it waits for with its warp
   AsyncCopies copies;
 };
 
@@ -78,8 +78,8 @@ class Block {
   uintptr_t stack_low = 0;
   size_t stack_bytes = 0;
   uintptr_t shared_low = 0;
-  Record self = 0;         // the running thread's record without tag: thread and time
-  Record global_tag = 0;   // launch and block, as records have them
+  Record self = 0;        // the running thread's record without tag: thread and time
+  Record global_tag = 0;  // launch and block, as records have them
   uint32_t barrier_time = 1;
   bool has_synchronised = false;  // any fence or atomic so far: may be ordered after other blocks
   bool check_alignment = true;

@@ -1,6 +1,4 @@
 // The functions of kwemu/abi.h, as device code calls them.
-#include "kwemu/abi.h"
-
 #include <assert.h>
 
 #include <chrono>
@@ -9,6 +7,7 @@
 
 #include "access.h"
 #include "device_limits.h"
+#include "kwemu/abi.h"
 #include "runtime.h"
 
 #define KWEMU_EXPORT __attribute__((visibility("default")))
@@ -142,8 +141,8 @@ KWEMU_EXPORT void kwemu_async_copy(void* shared, const void* global, unsigned by
   if (to % bytes != 0) kwemu::fail_misaligned(block, to, bytes, Access::kWrite, caller);
   const unsigned copied = source_bytes < bytes ? source_bytes : bytes;
   kwemu::check_access(block, from, copied, Access::kRead, caller);
-  block.current->copies.ask(block, {static_cast<char*>(shared), static_cast<const char*>(global),
-                                    bytes, copied, caller});
+  block.current->copies.ask(
+      block, {static_cast<char*>(shared), static_cast<const char*>(global), bytes, copied, caller});
 }
 
 KWEMU_EXPORT void kwemu_async_commit() { current_block->current->copies.commit(); }

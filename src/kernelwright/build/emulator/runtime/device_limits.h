@@ -16,8 +16,8 @@ constexpr int kRegisters = 65536;
 constexpr int kClockKilohertz = 1980000;
 constexpr int kConstantBytes = 64 << 10;
 constexpr int kL2Bytes = 60 << 20;
-constexpr int kSharedBytes = 48 << 10;          // without asking for more
-constexpr int kSharedBytesOptIn = 227 << 10;    // with cudaFuncSetAttribute
+constexpr int kSharedBytes = 48 << 10;        // without asking for more
+constexpr int kSharedBytesOptIn = 227 << 10;  // with cudaFuncSetAttribute
 constexpr int kSharedBytesPerMultiprocessor = 228 << 10;
 constexpr size_t kGlobalBytes = size_t{141} << 30;
 

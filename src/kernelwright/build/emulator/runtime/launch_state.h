@@ -14,9 +14,9 @@
 namespace kwemu {
 
 struct Settings {
-  unsigned order_seed = 0;  // 0: natural order of blocks and threads
-  unsigned threads = 1;     // of the operating system
-  double stall_seconds = 2;  // blocks that only spin for so long are a deadlock
+  unsigned order_seed = 0;        // 0: natural order of blocks and threads
+  unsigned threads = 1;           // of the operating system
+  double stall_seconds = 2;       // blocks that only spin for so long are a deadlock
   double time_limit_seconds = 0;  // of one launch; 0: none
   bool check_bounds = true;
   bool check_alignment = true;

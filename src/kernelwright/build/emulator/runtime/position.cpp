@@ -6,7 +6,7 @@
 extern "C" {
 KWEMU_POSITION uint3 kwemu_thread_index;
 KWEMU_POSITION uint3 kwemu_block_index;
-KWEMU_POSITION uint3 kwemu_block_dim;  // dim3 for device code: the same three words
+KWEMU_POSITION uint3 kwemu_block_dim;
 KWEMU_POSITION uint3 kwemu_grid_dim;
 }
 

@@ -47,8 +47,8 @@ bool both_atomic(Record earlier, Access access) {
   return (earlier & kAtomic) != 0 && access == Access::kAtomic;
 }
 
-void report_shared_race(Block& block, size_t offset, Record earlier, const char* did,
-                        Access access, const void* caller) {
+void report_shared_race(Block& block, size_t offset, Record earlier, const char* did, Access access,
+                        const void* caller) {
   const Place place = Place::of(caller);
   if (block.is_reported(FindingKind::kRace, place)) return;
   const Thread& other = block.threads[thread_of(earlier)];
@@ -117,8 +117,7 @@ void slow_shared_read_record(Block& block, Cell& cell, Access access, const void
   if (own ? block.current->sync_time > time_of(read) : is_ordered(block, read)) return;
   const auto word = static_cast<size_t>(&cell - block.shared.word(0));
   const bool is_word = word < SharedMemory::kBytes / 4;
-  const size_t offset =
-      is_word ? word * 4 : static_cast<size_t>(&cell - block.shared.byte(0));
+  const size_t offset = is_word ? word * 4 : static_cast<size_t>(&cell - block.shared.byte(0));
   report_shared_race(block, offset, read, "read", access, caller);
 }
 

@@ -88,8 +88,8 @@ inline void note_global_cell(Block& block, Allocation& allocation, Cell& cell, s
   const Record me = global_record(block, access);
   const Record write = load(cell.write);
   if (of_this_launch(block, write)) {
-    const bool fine = of_this_block(block, write) &&
-                      (same_thread(write, me) || before_barrier(block, write));
+    const bool fine =
+        of_this_block(block, write) && (same_thread(write, me) || before_barrier(block, write));
     if (!fine) slow_global_write_record(block, allocation, offset, write, access, caller);
   }
   const Record read = load(cell.read);
@@ -106,9 +106,9 @@ inline void note_global_cell(Block& block, Allocation& allocation, Cell& cell, s
     return;
   }
   if (of_this_launch(block, read)) {
-    const bool fine = of_this_block(block, read) && (read & kForeign) == 0 &&
-                      (before_barrier(block, read) ||
-                       (same_thread(read, me) && (read & kMany) == 0));
+    const bool fine =
+        of_this_block(block, read) && (read & kForeign) == 0 &&
+        (before_barrier(block, read) || (same_thread(read, me) && (read & kMany) == 0));
     if (!fine) slow_global_read_record(block, allocation, offset, read, access, caller);
     store(cell.read, 0);
   }

@@ -15,7 +15,7 @@ using Modules = std::map<uintptr_t, std::unique_ptr<Allocation>>;
 int add_segments(dl_phdr_info* info, size_t, void* data) {
   auto& modules = *static_cast<Modules*>(data);
   for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+    const ElfW(Phdr) & segment = info->dlpi_phdr[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) != 0) continue;
     auto allocation = std::make_unique<Allocation>();
     allocation->low = info->dlpi_addr + segment.p_vaddr;

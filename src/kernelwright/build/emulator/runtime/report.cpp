@@ -7,8 +7,9 @@
 namespace kwemu {
 namespace {
 
-constexpr const char* kKindNames[] = {"OUT_OF_BOUNDS",      "MISALIGNED", "UNINITIALISED_READ", "RACE",
-                                      "BARRIER_DIVERGENCE", "DEADLOCK",   "UNSUPPORTED"};
+constexpr const char* kKindNames[] = {"OUT_OF_BOUNDS", "MISALIGNED",         "UNINITIALISED_READ",
+                                      "RACE",          "BARRIER_DIVERGENCE", "DEADLOCK",
+                                      "UNSUPPORTED"};
 
 std::string quoted(const std::string& text) {
   std::string result = "\"";
@@ -44,7 +45,8 @@ std::string to_json(const Finding& finding, const SourceLine& line, const Source
   const bool both = finding.other_thread.has_value();
   text += ", \"other_block\": " + (both ? triple(*finding.other_block) : std::string("null"));
   text += ", \"other\": " + (both ? triple(*finding.other_thread) : std::string("null"));
-  text += ", \"other_line\": " + (other.line > 0 ? std::to_string(other.line) : std::string("null"));
+  text +=
+      ", \"other_line\": " + (other.line > 0 ? std::to_string(other.line) : std::string("null"));
   text += ", \"count\": " + std::to_string(finding.count);
   return text + ", \"message\": " + quoted(finding.message) + "}";
 }
@@ -97,9 +99,8 @@ std::string Report::json() {
   std::vector<std::pair<Finding, SourceLine>> merged;
   for (const Finding& finding : findings_) {
     const SourceLine line = resolve(finding.place, symbols);
-    const auto [entry, is_new] =
-        seen.try_emplace({static_cast<int>(finding.kind), finding.kernel, line.file, line.line},
-                         merged.size());
+    const auto [entry, is_new] = seen.try_emplace(
+        {static_cast<int>(finding.kind), finding.kernel, line.file, line.line}, merged.size());
     if (is_new) {
       merged.emplace_back(finding, line);
     } else {

@@ -26,8 +26,7 @@ size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 }  // namespace
 
 SharedMemory::SharedMemory() : shadow_(kBytes) {
-  void* range =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* range = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (range == MAP_FAILED) {
     std::fprintf(stderr, "kernelwright emulator: no memory for a block's shared memory\n");
     std::abort();

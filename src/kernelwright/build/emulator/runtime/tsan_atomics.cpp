@@ -2,8 +2,9 @@
 #include "kwemu/abi.h"
 
 #define KWEMU_EXPORT extern "C" __attribute__((visibility("default")))
-#define KWEMU_CHECK(p) \
-  kwemu_atomic(const_cast<const void*>(static_cast<const volatile void*>(p)), sizeof *p, KWEMU_CALLER)
+#define KWEMU_CHECK(p)                                                                   \
+  kwemu_atomic(const_cast<const void*>(static_cast<const volatile void*>(p)), sizeof *p, \
+               KWEMU_CALLER)
 
 // The memory order is ignored: all are sequentially consistent.
 #define KWEMU_ATOMICS(bits, T)                                                                   \

@@ -95,30 +95,30 @@ inline void on_volatile(const void* pointer, size_t bytes, Access access, const 
 
 using kwemu::Access;
 
-#define KWEMU_HOOKS(bytes)                                                               \
-  KWEMU_EXPORT void __tsan_read##bytes(void* p) {                                        \
-    kwemu::on_access<bytes>(p, Access::kRead, __builtin_return_address(0));              \
-  }                                                                                      \
-  KWEMU_EXPORT void __tsan_write##bytes(void* p) {                                       \
-    kwemu::on_access<bytes>(p, Access::kWrite, __builtin_return_address(0));             \
-  }                                                                                      \
-  KWEMU_EXPORT void __tsan_unaligned_read##bytes(void* p) {                              \
-    kwemu::on_range(p, bytes, Access::kRead, __builtin_return_address(0));               \
-  }                                                                                      \
-  KWEMU_EXPORT void __tsan_unaligned_write##bytes(void* p) {                             \
-    kwemu::on_range(p, bytes, Access::kWrite, __builtin_return_address(0));              \
-  }                                                                                      \
-  KWEMU_EXPORT void __tsan_volatile_read##bytes(void* p) {                               \
-    kwemu::on_volatile(p, bytes, Access::kRead, __builtin_return_address(0));            \
-  }                                                                                      \
-  KWEMU_EXPORT void __tsan_volatile_write##bytes(void* p) {                              \
-    kwemu::on_volatile(p, bytes, Access::kWrite, __builtin_return_address(0));           \
-  }                                                                                      \
-  KWEMU_EXPORT void __tsan_unaligned_volatile_read##bytes(void* p) {                     \
-    kwemu::on_range(p, bytes, Access::kRead, __builtin_return_address(0));               \
-  }                                                                                      \
-  KWEMU_EXPORT void __tsan_unaligned_volatile_write##bytes(void* p) {                    \
-    kwemu::on_range(p, bytes, Access::kWrite, __builtin_return_address(0));              \
+#define KWEMU_HOOKS(bytes)                                                     \
+  KWEMU_EXPORT void __tsan_read##bytes(void* p) {                              \
+    kwemu::on_access<bytes>(p, Access::kRead, __builtin_return_address(0));    \
+  }                                                                            \
+  KWEMU_EXPORT void __tsan_write##bytes(void* p) {                             \
+    kwemu::on_access<bytes>(p, Access::kWrite, __builtin_return_address(0));   \
+  }                                                                            \
+  KWEMU_EXPORT void __tsan_unaligned_read##bytes(void* p) {                    \
+    kwemu::on_range(p, bytes, Access::kRead, __builtin_return_address(0));     \
+  }                                                                            \
+  KWEMU_EXPORT void __tsan_unaligned_write##bytes(void* p) {                   \
+    kwemu::on_range(p, bytes, Access::kWrite, __builtin_return_address(0));    \
+  }                                                                            \
+  KWEMU_EXPORT void __tsan_volatile_read##bytes(void* p) {                     \
+    kwemu::on_volatile(p, bytes, Access::kRead, __builtin_return_address(0));  \
+  }                                                                            \
+  KWEMU_EXPORT void __tsan_volatile_write##bytes(void* p) {                    \
+    kwemu::on_volatile(p, bytes, Access::kWrite, __builtin_return_address(0)); \
+  }                                                                            \
+  KWEMU_EXPORT void __tsan_unaligned_volatile_read##bytes(void* p) {           \
+    kwemu::on_range(p, bytes, Access::kRead, __builtin_return_address(0));     \
+  }                                                                            \
+  KWEMU_EXPORT void __tsan_unaligned_volatile_write##bytes(void* p) {          \
+    kwemu::on_range(p, bytes, Access::kWrite, __builtin_return_address(0));    \
   }
 
 KWEMU_HOOKS(1)

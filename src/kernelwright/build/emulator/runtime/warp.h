@@ -18,10 +18,10 @@ struct LaneCall {
 };
 
 struct Warp {
-  unsigned first = 0;    // linear index of lane 0
-  unsigned live = 0;     // lanes that have not exited, started or not
-  unsigned waiting = 0;  // lanes inside a warp-wide operation
-  unsigned blocked = 0;  // lanes waiting for anything, these included
+  unsigned first = 0;      // linear index of lane 0
+  unsigned live = 0;       // lanes that have not exited, started or not
+  unsigned waiting = 0;    // lanes inside a warp-wide operation
+  unsigned blocked = 0;    // lanes waiting for anything, these included
   uint32_t sync_time = 0;  // of the last __syncwarp
 };
 

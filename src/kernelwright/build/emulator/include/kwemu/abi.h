@@ -17,7 +17,8 @@
 //
 // A unit is compiled with -fsanitize=thread --param tsan-instrument-func-entry-exit=0
 // --param tsan-distinguish-volatile=1, and linked without it:
-//   g++ -shared -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=__assert_fail unit.o -o unit.so
+//   g++ -shared -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=__assert_fail unit.o -o
+//   unit.so
 // The runtime defines the __tsan_* functions and the __wrap_* functions.
 #pragma once
 
@@ -66,8 +67,8 @@ enum class WarpOp : int {
   kReduceAnd,
   kReduceOr,
   kReduceXor,
-  kSync,         // __syncwarp: also orders memory
-  kActiveMask,   // result: the lanes that came together
+  kSync,        // __syncwarp: also orders memory
+  kActiveMask,  // result: the lanes that came together
 };
 
 enum class BarrierOp : int { kPlain, kCount, kAnd, kOr };
@@ -79,8 +80,8 @@ extern "C" {
 // The position of the running thread. Constants as far as device code can see.
 KWEMU_THREAD_LOCAL uint3 kwemu_thread_index;
 KWEMU_THREAD_LOCAL uint3 kwemu_block_index;
-KWEMU_THREAD_LOCAL dim3 kwemu_block_dim;
-KWEMU_THREAD_LOCAL dim3 kwemu_grid_dim;
+KWEMU_THREAD_LOCAL uint3 kwemu_block_dim;
+KWEMU_THREAD_LOCAL uint3 kwemu_grid_dim;
 
 // Runs `body(closure)` once per thread of the grid.
 int kwemu_launch(const char* kernel, const char* file, int line, const kwemu::Config* config,
@@ -96,7 +97,8 @@ int kwemu_barrier(kwemu::BarrierOp op, int predicate, const char* file, int line
 // Barrier `id` of the block for `count` threads; `wait` false arrives without waiting.
 void kwemu_named_barrier(int id, unsigned count, int wait, const char* file, int line);
 
-// Waits until the live lanes of `mask` have called it with the same op, then gives this lane's result.
+// Waits until the live lanes of `mask` have called it with the same op, then gives this lane's
+// result.
 uint64_t kwemu_warp(kwemu::WarpOp op, unsigned mask, uint64_t value, unsigned operand,
                     unsigned width, const char* file, int line);
 

@@ -49,24 +49,21 @@ KWEMU_UNCHECKED inline T update(T* address, Change change) {
 
 }  // namespace kwemu
 
-#define KWEMU_ATOMIC(name, expression)                                               \
-  template <class T>                                                                 \
-  KWEMU_DEVICE T name(T* address, typename ::kwemu::AtomicOperand<T>::type value) {  \
-    kwemu_atomic(address, sizeof(T), KWEMU_CALLER);                                  \
-    return ::kwemu::update(address, [value](T old)                                   \
-                                        KWEMU_UNCHECKED { return expression; });     \
-  }                                                                                  \
-  template <class T>                                                                 \
-  KWEMU_DEVICE T name##_block(T* address, typename ::kwemu::AtomicOperand<T>::type value) { \
-    kwemu_atomic(address, sizeof(T), KWEMU_CALLER);                                  \
-    return ::kwemu::update(address, [value](T old)                                   \
-                                        KWEMU_UNCHECKED { return expression; });     \
-  }                                                                                  \
-  template <class T>                                                                 \
+#define KWEMU_ATOMIC(name, expression)                                                       \
+  template <class T>                                                                         \
+  KWEMU_DEVICE T name(T* address, typename ::kwemu::AtomicOperand<T>::type value) {          \
+    kwemu_atomic(address, sizeof(T), KWEMU_CALLER);                                          \
+    return ::kwemu::update(address, [value](T old) KWEMU_UNCHECKED { return expression; });  \
+  }                                                                                          \
+  template <class T>                                                                         \
+  KWEMU_DEVICE T name##_block(T* address, typename ::kwemu::AtomicOperand<T>::type value) {  \
+    kwemu_atomic(address, sizeof(T), KWEMU_CALLER);                                          \
+    return ::kwemu::update(address, [value](T old) KWEMU_UNCHECKED { return expression; });  \
+  }                                                                                          \
+  template <class T>                                                                         \
   KWEMU_DEVICE T name##_system(T* address, typename ::kwemu::AtomicOperand<T>::type value) { \
-    kwemu_atomic(address, sizeof(T), KWEMU_CALLER);                                  \
-    return ::kwemu::update(address, [value](T old)                                   \
-                                        KWEMU_UNCHECKED { return expression; });     \
+    kwemu_atomic(address, sizeof(T), KWEMU_CALLER);                                          \
+    return ::kwemu::update(address, [value](T old) KWEMU_UNCHECKED { return expression; });  \
   }
 
 KWEMU_ATOMIC(atomicAdd, static_cast<T>(old + value))
@@ -74,21 +71,21 @@ KWEMU_ATOMIC(atomicSub, static_cast<T>(old - value))
 KWEMU_ATOMIC(atomicExch, ((void)old, value))
 KWEMU_ATOMIC(atomicMin, value < old ? value : old)
 KWEMU_ATOMIC(atomicMax, old < value ? value : old)
-KWEMU_ATOMIC(atomicAnd, static_cast<T>(old & value))
+KWEMU_ATOMIC(atomicAnd, static_cast<T>(old& value))
 KWEMU_ATOMIC(atomicOr, static_cast<T>(old | value))
 KWEMU_ATOMIC(atomicXor, static_cast<T>(old ^ value))
 KWEMU_ATOMIC(atomicInc, old >= value ? T(0) : static_cast<T>(old + 1))
 KWEMU_ATOMIC(atomicDec, old == 0 || old > value ? value : static_cast<T>(old - 1))
 #undef KWEMU_ATOMIC
 
-#define KWEMU_ATOMIC_CAS(name)                                                            \
-  template <class T>                                                                      \
-  KWEMU_DEVICE T name(T* address, typename ::kwemu::AtomicOperand<T>::type expected,      \
-                      typename ::kwemu::AtomicOperand<T>::type value) {                   \
-    kwemu_atomic(address, sizeof(T), KWEMU_CALLER);                                       \
-    return ::kwemu::update(address, [expected, value](T old) KWEMU_UNCHECKED {            \
-      return old == expected ? value : old;                                               \
-    });                                                                                   \
+#define KWEMU_ATOMIC_CAS(name)                                                       \
+  template <class T>                                                                 \
+  KWEMU_DEVICE T name(T* address, typename ::kwemu::AtomicOperand<T>::type expected, \
+                      typename ::kwemu::AtomicOperand<T>::type value) {              \
+    kwemu_atomic(address, sizeof(T), KWEMU_CALLER);                                  \
+    return ::kwemu::update(address, [expected, value](T old) KWEMU_UNCHECKED {       \
+      return old == expected ? value : old;                                          \
+    });                                                                              \
   }
 KWEMU_ATOMIC_CAS(atomicCAS)
 KWEMU_ATOMIC_CAS(atomicCAS_block)

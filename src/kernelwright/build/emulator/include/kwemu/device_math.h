@@ -13,8 +13,8 @@ using std::isinf;
 using std::isnan;
 using std::signbit;
 
-#define KWEMU_MIN_MAX(type)                                           \
-  constexpr type min(type a, type b) { return b < a ? b : a; }        \
+#define KWEMU_MIN_MAX(type)                                    \
+  constexpr type min(type a, type b) { return b < a ? b : a; } \
   constexpr type max(type a, type b) { return a < b ? b : a; }
 KWEMU_MIN_MAX(int)
 KWEMU_MIN_MAX(unsigned int)
@@ -32,9 +32,9 @@ inline double max(double a, double b) { return fmax(a, b); }
 
 namespace kwemu {
 template <class A, class B>
-using Mixed = std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B> &&
-                                   !std::is_same_v<A, B>,
-                               std::common_type_t<A, B>>;
+using Mixed =
+    std::enable_if_t<std::is_arithmetic_v<A> && std::is_arithmetic_v<B> && !std::is_same_v<A, B>,
+                     std::common_type_t<A, B>>;
 }  // namespace kwemu
 
 template <class A, class B>
@@ -53,11 +53,9 @@ inline unsigned umin(unsigned a, unsigned b) { return min(a, b); }
 inline unsigned umax(unsigned a, unsigned b) { return max(a, b); }
 
 // Computed in double: the device's are correct to an ulp or two, these to half of one.
-#define KWEMU_VIA_DOUBLE(name, expression)                         \
-  inline double name(double x) { return expression; }              \
-  inline float name##f(float value) {                              \
-    return static_cast<float>(name(static_cast<double>(value)));   \
-  }
+#define KWEMU_VIA_DOUBLE(name, expression)            \
+  inline double name(double x) { return expression; } \
+  inline float name##f(float value) { return static_cast<float>(name(static_cast<double>(value))); }
 KWEMU_VIA_DOUBLE(rsqrt, 1.0 / sqrt(x))
 KWEMU_VIA_DOUBLE(rcbrt, 1.0 / cbrt(x))
 KWEMU_VIA_DOUBLE(sinpi, sin(M_PI* fmod(x, 2.0)))

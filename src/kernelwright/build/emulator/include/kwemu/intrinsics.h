@@ -47,31 +47,31 @@ KWEMU_DEVICE T rounded(int mode, Operation operation, Operands... operands) {
     return ::kwemu::rounded<type>(                                                           \
         KWEMU_MODE_##mode, [](type a, type b) KWEMU_UNCHECKED { return expression; }, a, b); \
   }
-#define KWEMU_ROUNDED1(name, type, mode, expression)                                 \
-  inline type name##_##mode(type a) {                                                \
-    return ::kwemu::rounded<type>(                                                   \
-        KWEMU_MODE_##mode, [](type a) KWEMU_UNCHECKED { return expression; }, a);    \
+#define KWEMU_ROUNDED1(name, type, mode, expression)                              \
+  inline type name##_##mode(type a) {                                             \
+    return ::kwemu::rounded<type>(                                                \
+        KWEMU_MODE_##mode, [](type a) KWEMU_UNCHECKED { return expression; }, a); \
   }
-#define KWEMU_ROUNDED3(name, type, mode, expression)                                              \
-  inline type name##_##mode(type a, type b, type c) {                                             \
-    return ::kwemu::rounded<type>(                                                                \
-        KWEMU_MODE_##mode, [](type a, type b, type c) KWEMU_UNCHECKED { return expression; }, a,  \
-        b, c);                                                                                    \
+#define KWEMU_ROUNDED3(name, type, mode, expression)                                             \
+  inline type name##_##mode(type a, type b, type c) {                                            \
+    return ::kwemu::rounded<type>(                                                               \
+        KWEMU_MODE_##mode, [](type a, type b, type c) KWEMU_UNCHECKED { return expression; }, a, \
+        b, c);                                                                                   \
   }
-#define KWEMU_ROUNDED(mode)                                 \
-  KWEMU_ROUNDED2(__fadd, float, mode, a + b)                \
-  KWEMU_ROUNDED2(__fsub, float, mode, a - b)                \
-  KWEMU_ROUNDED2(__fmul, float, mode, a* b)                 \
-  KWEMU_ROUNDED2(__fdiv, float, mode, a / b)                \
-  KWEMU_ROUNDED1(__frcp, float, mode, 1 / a)                \
-  KWEMU_ROUNDED1(__fsqrt, float, mode, sqrtf(a))            \
-  KWEMU_ROUNDED3(__fmaf, float, mode, fmaf(a, b, c))        \
-  KWEMU_ROUNDED2(__dadd, double, mode, a + b)               \
-  KWEMU_ROUNDED2(__dsub, double, mode, a - b)               \
-  KWEMU_ROUNDED2(__dmul, double, mode, a* b)                \
-  KWEMU_ROUNDED2(__ddiv, double, mode, a / b)               \
-  KWEMU_ROUNDED1(__drcp, double, mode, 1 / a)               \
-  KWEMU_ROUNDED1(__dsqrt, double, mode, sqrt(a))            \
+#define KWEMU_ROUNDED(mode)                          \
+  KWEMU_ROUNDED2(__fadd, float, mode, a + b)         \
+  KWEMU_ROUNDED2(__fsub, float, mode, a - b)         \
+  KWEMU_ROUNDED2(__fmul, float, mode, a* b)          \
+  KWEMU_ROUNDED2(__fdiv, float, mode, a / b)         \
+  KWEMU_ROUNDED1(__frcp, float, mode, 1 / a)         \
+  KWEMU_ROUNDED1(__fsqrt, float, mode, sqrtf(a))     \
+  KWEMU_ROUNDED3(__fmaf, float, mode, fmaf(a, b, c)) \
+  KWEMU_ROUNDED2(__dadd, double, mode, a + b)        \
+  KWEMU_ROUNDED2(__dsub, double, mode, a - b)        \
+  KWEMU_ROUNDED2(__dmul, double, mode, a* b)         \
+  KWEMU_ROUNDED2(__ddiv, double, mode, a / b)        \
+  KWEMU_ROUNDED1(__drcp, double, mode, 1 / a)        \
+  KWEMU_ROUNDED1(__dsqrt, double, mode, sqrt(a))     \
   KWEMU_ROUNDED3(__fma, double, mode, fma(a, b, c))
 #define KWEMU_MODE_rz FE_TOWARDZERO
 #define KWEMU_MODE_ru FE_UPWARD
@@ -101,11 +101,11 @@ inline double __dsqrt_rn(double a) { return sqrt(a); }
 inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 // Reinterpretation.
-#define KWEMU_AS(name, from, to)               \
-  inline to name(from value) {                 \
-    to result;                                 \
+#define KWEMU_AS(name, from, to)                      \
+  inline to name(from value) {                        \
+    to result;                                        \
     __builtin_memcpy(&result, &value, sizeof result); \
-    return result;                             \
+    return result;                                    \
   }
 KWEMU_AS(__float_as_int, float, int)
 KWEMU_AS(__float_as_uint, float, unsigned)
@@ -135,10 +135,10 @@ inline T saturate(double x) {
 
 }  // namespace kwemu
 
-#define KWEMU_TO_INTEGER(name, from, to)                                                     \
-  inline to __##from##2##name##_rn(from x) { return ::kwemu::saturate<to>(nearbyint(x)); }   \
-  inline to __##from##2##name##_rz(from x) { return ::kwemu::saturate<to>(trunc(x)); }       \
-  inline to __##from##2##name##_ru(from x) { return ::kwemu::saturate<to>(ceil(x)); }        \
+#define KWEMU_TO_INTEGER(name, from, to)                                                   \
+  inline to __##from##2##name##_rn(from x) { return ::kwemu::saturate<to>(nearbyint(x)); } \
+  inline to __##from##2##name##_rz(from x) { return ::kwemu::saturate<to>(trunc(x)); }     \
+  inline to __##from##2##name##_ru(from x) { return ::kwemu::saturate<to>(ceil(x)); }      \
   inline to __##from##2##name##_rd(from x) { return ::kwemu::saturate<to>(floor(x)); }
 KWEMU_TO_INTEGER(int, float, int)
 KWEMU_TO_INTEGER(uint, float, unsigned)
@@ -183,9 +183,7 @@ inline unsigned long long __brevll(unsigned long long x) {
 
 inline int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
 inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffffu) * (b & 0xffffffu); }
-inline int __mulhi(int a, int b) {
-  return static_cast<int>((static_cast<long long>(a) * b) >> 32);
-}
+inline int __mulhi(int a, int b) { return static_cast<int>((static_cast<long long>(a) * b) >> 32); }
 inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>((static_cast<unsigned long long>(a) * b) >> 32);
 }
@@ -199,9 +197,7 @@ inline unsigned __sad(int a, int b, unsigned c) {
   return (a < b ? static_cast<unsigned>(b) - a : static_cast<unsigned>(a) - b) + c;
 }
 inline unsigned __usad(unsigned a, unsigned b, unsigned c) { return (a < b ? b - a : a - b) + c; }
-inline int __hadd(int a, int b) {
-  return static_cast<int>((static_cast<long long>(a) + b) >> 1);
-}
+inline int __hadd(int a, int b) { return static_cast<int>((static_cast<long long>(a) + b) >> 1); }
 inline int __rhadd(int a, int b) {
   return static_cast<int>((static_cast<long long>(a) + b + 1) >> 1);
 }

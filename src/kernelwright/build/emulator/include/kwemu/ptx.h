@@ -43,7 +43,9 @@ KWEMU_DEVICE void cp_async_cg_shared_global(To to, From from, int bytes) {
 }
 
 // Hints about the second-level cache.
-#define KWEMU_PTX template <class... Operands> KWEMU_INLINE void
+#define KWEMU_PTX              \
+  template <class... Operands> \
+  KWEMU_INLINE void
 KWEMU_PTX cp_async_ca_shared_global_L2_64B(Operands... o) { cp_async_ca_shared_global(o...); }
 KWEMU_PTX cp_async_ca_shared_global_L2_128B(Operands... o) { cp_async_ca_shared_global(o...); }
 KWEMU_PTX cp_async_ca_shared_global_L2_256B(Operands... o) { cp_async_ca_shared_global(o...); }
@@ -58,7 +60,9 @@ inline void cp_async_wait_all() { kwemu_async_wait_all(); }
 
 // Loads and stores. Cache hints mean nothing here; widths and types follow from the operands.
 
-#define KWEMU_PTX template <class... Operands> KWEMU_INLINE void
+#define KWEMU_PTX              \
+  template <class... Operands> \
+  KWEMU_INLINE void
 
 KWEMU_PTX ld_global_f32(Operands&&... o) { load_global(o...); }
 KWEMU_PTX ld_global_b32(Operands&&... o) { load_global(o...); }
@@ -289,8 +293,12 @@ inline unsigned long long sreg_globaltimer() { return kwemu_clock(); }
 
 // Moves, predicates and single operations.
 
-#define KWEMU_PTX1 template <class To, class A> KWEMU_INLINE void
-#define KWEMU_PTX2 template <class To, class A, class B> KWEMU_INLINE void
+#define KWEMU_PTX1             \
+  template <class To, class A> \
+  KWEMU_INLINE void
+#define KWEMU_PTX2                      \
+  template <class To, class A, class B> \
+  KWEMU_INLINE void
 KWEMU_PTX1 mov_u32(To& to, A a) { to = static_cast<To>(a); }
 KWEMU_PTX1 mov_b32(To& to, A a) { to = static_cast<To>(a); }
 KWEMU_PTX1 mov_s32(To& to, A a) { to = static_cast<To>(a); }

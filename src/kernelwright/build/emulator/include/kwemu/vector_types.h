@@ -45,63 +45,63 @@ inline __attribute__((always_inline)) void copy_whole(void* to, const void* from
 
 }  // namespace kwemu
 
-#define KWEMU_WHOLE_COPY(name, bytes)                                                          \
-  constexpr __attribute__((always_inline)) name(const name& o) {                               \
-    if (__builtin_is_constant_evaluated()) {                                                   \
-      assign(o);                                                                               \
-    } else {                                                                                   \
-      ::kwemu::copy_whole<bytes>(this, &o);                                                    \
-    }                                                                                          \
-  }                                                                                            \
-  constexpr __attribute__((always_inline)) name& operator=(const name& o) {                    \
-    if (__builtin_is_constant_evaluated()) {                                                   \
-      assign(o);                                                                               \
-    } else {                                                                                   \
-      ::kwemu::copy_whole<bytes>(this, &o);                                                    \
-    }                                                                                          \
-    return *this;                                                                              \
+#define KWEMU_WHOLE_COPY(name, bytes)                                       \
+  constexpr __attribute__((always_inline)) name(const name& o) {            \
+    if (__builtin_is_constant_evaluated()) {                                \
+      assign(o);                                                            \
+    } else {                                                                \
+      ::kwemu::copy_whole<bytes>(this, &o);                                 \
+    }                                                                       \
+  }                                                                         \
+  constexpr __attribute__((always_inline)) name& operator=(const name& o) { \
+    if (__builtin_is_constant_evaluated()) {                                \
+      assign(o);                                                            \
+    } else {                                                                \
+      ::kwemu::copy_whole<bytes>(this, &o);                                 \
+    }                                                                       \
+    return *this;                                                           \
   }
 
-#define KWEMU_VECTOR1(name, type)                        \
-  struct name {                                          \
-    type x;                                              \
-  };                                                     \
+#define KWEMU_VECTOR1(name, type) \
+  struct name {                   \
+    type x;                       \
+  };                              \
   constexpr name make_##name(type x) { return name{x}; }
 
-#define KWEMU_VECTOR2(name, type)                                                   \
-  struct alignas(2 * sizeof(type)) name {                                           \
-    type x, y;                                                                      \
-    name() = default;                                                               \
-    constexpr name(type x, type y) : x(x), y(y) {}                                  \
-    constexpr explicit name(type x) : x(x), y() {}                                  \
-    constexpr void assign(const name& o) { x = o.x, y = o.y; }                      \
-    KWEMU_WHOLE_COPY(name, 2 * sizeof(type))                                        \
-  };                                                                                \
+#define KWEMU_VECTOR2(name, type)                              \
+  struct alignas(2 * sizeof(type)) name {                      \
+    type x, y;                                                 \
+    name() = default;                                          \
+    constexpr name(type x, type y) : x(x), y(y) {}             \
+    constexpr explicit name(type x) : x(x), y() {}             \
+    constexpr void assign(const name& o) { x = o.x, y = o.y; } \
+    KWEMU_WHOLE_COPY(name, 2 * sizeof(type))                   \
+  };                                                           \
   constexpr name make_##name(type x, type y) { return name(x, y); }
 
 // Three members have no vector access on the device either: plain structs.
-#define KWEMU_VECTOR3(name, type)                                              \
-  struct name {                                                                \
-    type x, y, z;                                                              \
-  };                                                                           \
+#define KWEMU_VECTOR3(name, type) \
+  struct name {                   \
+    type x, y, z;                 \
+  };                              \
   constexpr name make_##name(type x, type y, type z) { return name{x, y, z}; }
 
-#define KWEMU_VECTOR4(name, type)                                                              \
-  struct alignas(4 * sizeof(type)) name {                                                      \
-    type x, y, z, w;                                                                           \
-    name() = default;                                                                          \
+#define KWEMU_VECTOR4(name, type)                                                      \
+  struct alignas(4 * sizeof(type)) name {                                              \
+    type x, y, z, w;                                                                   \
+    name() = default;                                                                  \
     constexpr name(type x, type y, type z = 0, type w = 0) : x(x), y(y), z(z), w(w) {} \
-    constexpr explicit name(type x) : x(x), y(), z(), w() {}                                   \
-    constexpr void assign(const name& o) { x = o.x, y = o.y, z = o.z, w = o.w; }               \
-    KWEMU_WHOLE_COPY(name, 4 * sizeof(type))                                                   \
-  };                                                                                           \
+    constexpr explicit name(type x) : x(x), y(), z(), w() {}                           \
+    constexpr void assign(const name& o) { x = o.x, y = o.y, z = o.z, w = o.w; }       \
+    KWEMU_WHOLE_COPY(name, 4 * sizeof(type))                                           \
+  };                                                                                   \
   constexpr name make_##name(type x, type y, type z, type w) { return name(x, y, z, w); }
 
 // Four 8-byte members: two 16-byte accesses on the device.
-#define KWEMU_WIDE_VECTOR4(name, type)                                                        \
-  struct alignas(16) name {                                                                   \
-    type x, y, z, w;                                                                          \
-  };                                                                                          \
+#define KWEMU_WIDE_VECTOR4(name, type) \
+  struct alignas(16) name {            \
+    type x, y, z, w;                   \
+  };                                   \
   constexpr name make_##name(type x, type y, type z, type w) { return name{x, y, z, w}; }
 
 #define KWEMU_VECTORS(base, type) \

@@ -28,8 +28,8 @@ KWEMU_UNCHECKED inline T from_bits(uint64_t bits) {
 template <class T>
 KWEMU_UNCHECKED inline T shuffle(WarpOp op, unsigned mask, const T& value, unsigned operand,
                                  int width, const char* file, int line) {
-  return from_bits<T>(kwemu_warp(op, mask, to_bits(value), operand, static_cast<unsigned>(width),
-                                 file, line));
+  return from_bits<T>(
+      kwemu_warp(op, mask, to_bits(value), operand, static_cast<unsigned>(width), file, line));
 }
 
 }  // namespace kwemu
@@ -80,22 +80,22 @@ inline unsigned __activemask(KWEMU_HERE) {
 
 template <class T>
 inline unsigned __match_any_sync(unsigned mask, T value, KWEMU_HERE) {
-  return static_cast<unsigned>(kwemu_warp(::kwemu::WarpOp::kMatchAny, mask,
-                                          ::kwemu::to_bits(value), 0, 32, file, line));
+  return static_cast<unsigned>(
+      kwemu_warp(::kwemu::WarpOp::kMatchAny, mask, ::kwemu::to_bits(value), 0, 32, file, line));
 }
 
 template <class T>
 inline unsigned __match_all_sync(unsigned mask, T value, int* predicate, KWEMU_HERE) {
-  const auto lanes = static_cast<unsigned>(kwemu_warp(
-      ::kwemu::WarpOp::kMatchAll, mask, ::kwemu::to_bits(value), 0, 32, file, line));
+  const auto lanes = static_cast<unsigned>(
+      kwemu_warp(::kwemu::WarpOp::kMatchAll, mask, ::kwemu::to_bits(value), 0, 32, file, line));
   *predicate = lanes != 0;
   return lanes;
 }
 
-#define KWEMU_REDUCE(name, type, op)                                                        \
-  inline type __reduce_##name##_sync(unsigned mask, type value, KWEMU_HERE) {               \
-    return static_cast<type>(kwemu_warp(::kwemu::WarpOp::op, mask,                          \
-                                        static_cast<unsigned>(value), 0, 32, file, line));  \
+#define KWEMU_REDUCE(name, type, op)                                                             \
+  inline type __reduce_##name##_sync(unsigned mask, type value, KWEMU_HERE) {                    \
+    return static_cast<type>(                                                                    \
+        kwemu_warp(::kwemu::WarpOp::op, mask, static_cast<unsigned>(value), 0, 32, file, line)); \
   }
 KWEMU_REDUCE(add, unsigned, kReduceAdd)
 KWEMU_REDUCE(add, int, kReduceAdd)
