@@ -115,7 +115,7 @@ def _binds(alias: ast.alias) -> str:
 def _own(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> bool:
     """Whether the emitted file makes this import anyway: `import torch`, `from torch import nn`."""
     if isinstance(node, ast.Import):
-        return alias.name == "torch" or (alias.name, alias.asname) == ("torch.nn", "nn")
+        return (alias.name, alias.asname) in (("torch", None), ("torch.nn", "nn"))
     return node.module == "torch" and alias.name == "nn" and alias.asname is None
 
 

@@ -231,6 +231,8 @@ class _Writer:
         mentions = [_words(" ".join(text)) for text in lines]
         found: dict[int, list[str]] = {}
         for step in self._plan.steps:
+            if self._text[step.result] != step.result:
+                continue
             places = [at for at, words in enumerate(mentions) if step.result in words]
             if places and step.result not in kept:
                 found.setdefault(places[-1], []).append(step.result)
