@@ -1,6 +1,6 @@
 """The PTX instructions that the emulator knows, as C++.
 
-    row("ld.global.nc.L1::no_allocate.v2.f32", 3)    "::kwemu::ptx::ld_global({all})"
+    row("ld.global.nc.L1::no_allocate.v2.f32", 3)    "::kwemu::ptx::load_global({all})"
     row("fma.rn.ftz.f32", 4)                         "{0} = __fmaf_rn({1}, {2}, {3})"
 
 Instruction set: https://docs.nvidia.com/cuda/parallel-thread-execution/
@@ -71,7 +71,7 @@ def row(mnemonic: str, operands: int) -> str | None:
     plain = [part for part in named if part not in _HINTS]
     untyped = plain[:-1] if plain[-1:] and plain[-1] in TYPES else plain
     keys = [".".join(key) for key in (named, plain, untyped)]
-    for key in [f"{keys[0]}/{operands}", *keys]:
+    for key in keys:
         if key in _ROWS:
             return _ROWS[key] if _takes(_ROWS[key], operands) else None
     return None
@@ -91,25 +91,22 @@ def _calls() -> Iterator[tuple[str, str]]:
         "cp.async.commit_group": "cp_async_commit_group",
         "cp.async.wait_group": "cp_async_wait_group",
         "cp.async.wait_all": "cp_async_wait_all",
-        "ld": "ld_global",
-        "ld.global": "ld_global",
-        "ld.shared": "ld_shared",
-        "st": "st_global",
-        "st.global": "st_global",
-        "st.shared": "st_shared",
-        "prefetch.L1": "prefetch_global",
-        "prefetch.L2": "prefetch_global",
-        "prefetch.global.L1": "prefetch_global",
-        "prefetch.global.L2": "prefetch_global",
+        "ld": "load_global",
+        "ld.global": "load_global",
+        "ld.shared": "load_shared",
+        "st": "store_global",
+        "st.global": "store_global",
+        "st.shared": "store_shared",
+        "prefetch.L1": "prefetch_global_L1",
+        "prefetch.L2": "prefetch_global_L2",
+        "prefetch.global.L1": "prefetch_global_L1",
+        "prefetch.global.L2": "prefetch_global_L2",
         "bar.sync": "bar_sync",
-        "bar.sync/2": "bar_sync_count",
         "bar.arrive": "bar_arrive",
         "bar.warp.sync": "bar_warp_sync",
         "barrier.sync": "bar_sync",
-        "barrier.sync/2": "bar_sync_count",
         "barrier.arrive": "bar_arrive",
         "barrier.cta.sync": "bar_sync",
-        "barrier.cta.sync/2": "bar_sync_count",
         "barrier.cta.arrive": "bar_arrive",
         "membar.cta": "membar_cta",
         "membar.gl": "membar_gl",
@@ -129,11 +126,11 @@ def _narrow_memory() -> Iterator[tuple[str, str]]:
             yield (
                 f"ld{suffix}.{name}",
                 f"__extension__({{{{ {TYPES[name]} kwemu_value; "
-                f"::kwemu::ptx::ld_{function}(kwemu_value, {{1}}); {{0}} = kwemu_value; }}}})",
+                f"::kwemu::ptx::load_{function}(kwemu_value, {{1}}); {{0}} = kwemu_value; }}}})",
             )
             yield (
                 f"st{suffix}.{name}",
-                f"::kwemu::ptx::st_{function}({{0}}, ({TYPES[name]})({{1}}))",
+                f"::kwemu::ptx::store_{function}({{0}}, ({TYPES[name]})({{1}}))",
             )
 
 
@@ -244,5 +241,4 @@ _ROWS: Mapping[str, str] = MappingProxyType(
         **_WARP,
     }
 )
-"""Instructions without hints to expressions. A key without a type is for every type, and one
-that ends in `/2` for two operands."""
+"""Instructions without hints to expressions. A key without a type is for every type."""

@@ -83,7 +83,7 @@ class _Edit:
 
 
 def _rewrite(text: _Text) -> str:
-    finders = (_launches, _shared_variables, _asm_statements, _inlining, _devices)
+    finders = (_launches, _shared_variables, _dynamic_uses, _asm_statements, _inlining, _devices)
     edits = [edit for finder in finders for edit in finder(text)]
     pieces: list[str] = []
     done = 0
@@ -358,6 +358,22 @@ def _dynamic(text: _Text, start: int, declaration: Sequence[Token]) -> str:
     if _scope(text, start) is _Scope.NAMESPACE:
         return f"static constexpr ::kwemu::DynamicShared<{element}> {names[0]}{{}}{breaks}"
     return f"auto* {names[0]} = ::kwemu::dynamic_shared<{element}>(){breaks}"
+
+
+def _dynamic_uses(text: _Text) -> Iterator[_Edit]:
+    """`(name)`, as in `reinterpret_cast<T*>(name)`, as `(+name)`, which makes a pointer of what
+    stands for a dynamic array at namespace scope, as it does of an array."""
+    tokens = text.tokens
+    names: set[str] = set()
+    for at in range(len(tokens)):
+        if tokens[at].is_name("__shared__") and _scope(text, at) is _Scope.NAMESPACE:
+            end = _statement_end(tokens, at)
+            names.update(_declared_names(text, at, tokens[at + 1 : end]))
+        elif tokens[at].is_name(*names) and names:
+            before, after = preceding(tokens, at - 1), following(tokens, at + 1)
+            ends = after == len(tokens) or tokens[after].is_mark(")", ",", ";")
+            if ends and tokens[before].is_mark("(", ")", ",", "="):
+                yield _Edit(at, at + 1, f"+{tokens[at].text}")
 
 
 def _declared_names(text: _Text, start: int, declaration: Sequence[Token]) -> list[str]:
