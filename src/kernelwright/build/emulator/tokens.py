@@ -64,6 +64,9 @@ class Token:
         return self.kind is TokenKind.PUNCTUATION and self.text in marks
 
 
+_NOTHING = Token(TokenKind.SPACE, "", 0)
+
+
 def tokenize(text: str) -> list[Token]:
     """The whole text as tokens; an unfinished literal or comment reaches to its end."""
     tokens: list[Token] = []
@@ -213,6 +216,18 @@ def preceding(tokens: Sequence[Token], at: int) -> int:
     while at >= 0 and tokens[at].blank:
         at -= 1
     return at
+
+
+def token_before(tokens: Sequence[Token], at: int) -> Token:
+    """The token before the one at `at` that is not blank, or one without text."""
+    before = preceding(tokens, at - 1)
+    return tokens[before] if before >= 0 else _NOTHING
+
+
+def token_after(tokens: Sequence[Token], at: int) -> Token:
+    """The token after the one at `at` that is not blank, or one without text."""
+    after = following(tokens, at + 1)
+    return tokens[after] if after < len(tokens) else _NOTHING
 
 
 def closing(tokens: Sequence[Token], opener: int) -> int:

@@ -11,7 +11,7 @@ what the compiler and the checks say about line 12 is about line 12 of the user'
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from kernelwright.build.emulator.ptx import translate_asm
@@ -27,6 +27,8 @@ from kernelwright.build.emulator.tokens import (
     opening_angle,
     preceding,
     split,
+    token_after,
+    token_before,
     tokenize,
 )
 from kernelwright.errors import ExitCode, KernelwrightError
@@ -65,6 +67,10 @@ class _Text:
         inside a macro's arguments, where `__LINE__` is the line of the closing parenthesis."""
         return str(self.tokens[at].line) if self.parameters is None else "__LINE__"
 
+    def rewritten(self, tokens: Sequence[Token]) -> str:
+        """A part of the text, translated as a text of its own."""
+        return _rewrite(replace(self, tokens=tuple(tokens)))
+
     def quote(self, name: str) -> str:
         """A name as a string literal, of a macro's argument if it is a parameter."""
         return f"#{name}" if name in (self.parameters or ()) else f'"{name}"'
@@ -88,6 +94,8 @@ def _rewrite(text: _Text) -> str:
     pieces: list[str] = []
     done = 0
     for edit in sorted(edits, key=lambda edit: edit.start):
+        if edit.start < done:
+            continue  # inside a launch, which has translated its arguments itself
         pieces += [join(text.tokens[done : edit.start]), edit.text]
         done = edit.end
     return "".join([*pieces, join(text.tokens[done:])])
@@ -133,11 +141,14 @@ _STATEMENT_WORDS = frozenset(
 
 def _launches(text: _Text) -> Iterator[_Edit]:
     tokens = text.tokens
-    for at in range(1, len(tokens)):
-        if _is_triple(tokens, at, "<") and not tokens[preceding(tokens, at - 1)].is_name(
-            "operator"
-        ):
-            yield _launch(text, at)
+    end = 0
+    for at in range(len(tokens)):
+        if at < end or not _is_triple(tokens, at, "<"):
+            continue
+        if not token_before(tokens, at).is_name("operator"):
+            launch = _launch(text, at)
+            end = launch.end
+            yield launch
 
 
 def _launch(text: _Text, at: int) -> _Edit:
@@ -151,15 +162,15 @@ def _launch(text: _Text, at: int) -> _Edit:
     opener = following(tokens, close + 3)
     end = closing(tokens, opener)
     callee = join(tokens[first : last + 1])
-    configuration = join(tokens[last + 1 : at]) + join(tokens[at + 3 : close])
-    arguments = tokens[opener + 1 : end]
+    configuration = join(tokens[last + 1 : at]) + text.rewritten(tokens[at + 3 : close])
+    arguments = _arguments(tokens[opener + 1 : end])
     return _Edit(
         first,
         end + 1,
         f"::kwemu::launch({_kernel_name(text, tokens[first : last + 1])}, __FILE__, "
         f"{text.line(first)}, ::kwemu::config({configuration}), [&](auto... kwemu_args) "
         f"KWEMU_UNCHECKED {{ {callee}(kwemu_args...); }}{join(tokens[close + 3 : opener])}"
-        f"{_separator(arguments)}{_arguments(arguments)})",
+        f"{_separator(arguments)}{text.rewritten(arguments)})",
     )
 
 
@@ -247,9 +258,9 @@ def _separator(arguments: Sequence[Token]) -> str:
             return ", "
 
 
-def _arguments(tokens: Sequence[Token]) -> str:
+def _arguments(tokens: Sequence[Token]) -> tuple[Token, ...]:
     """The arguments; NULL as nullptr, which is a null pointer also after a copy."""
-    return "".join("nullptr" if token.is_name("NULL") else token.text for token in tokens)
+    return tuple(replace(t, text="nullptr") if t.is_name("NULL") else t for t in tokens)
 
 
 # ---- shared memory ----
@@ -325,7 +336,7 @@ def _is_namespace(tokens: Sequence[Token], brace: int) -> bool:
         if tokens[at].is_name("namespace"):
             return True
         at -= 1
-    return tokens[preceding(tokens, brace - 1)].kind is TokenKind.STRING
+    return token_before(tokens, brace).kind is TokenKind.STRING
 
 
 def _static(text: _Text, start: int, declaration: Sequence[Token]) -> str:
@@ -370,9 +381,8 @@ def _dynamic_uses(text: _Text) -> Iterator[_Edit]:
             end = _statement_end(tokens, at)
             names.update(_declared_names(text, at, tokens[at + 1 : end]))
         elif tokens[at].is_name(*names) and names:
-            before, after = preceding(tokens, at - 1), following(tokens, at + 1)
-            ends = after == len(tokens) or tokens[after].is_mark(")", ",", ";")
-            if ends and tokens[before].is_mark("(", ")", ",", "="):
+            ends = token_after(tokens, at).is_mark(")", ",", ";")
+            if ends and token_before(tokens, at).is_mark("(", ")", ",", "="):
                 yield _Edit(at, at + 1, f"+{tokens[at].text}")
 
 
@@ -443,7 +453,7 @@ def _inlining(text: _Text) -> Iterator[_Edit]:
     tokens = text.tokens
     for at in range(len(tokens)):
         if tokens[at].is_name("__noinline__"):
-            if not tokens[preceding(tokens, at - 1)].is_mark("(", ","):
+            if not token_before(tokens, at).is_mark("(", ","):
                 yield _Edit(at, at + 1, "__attribute__((noinline))")
         elif tokens[at].is_name("__forceinline__"):
             for other in _specifiers_around(tokens, at):
@@ -466,6 +476,7 @@ def _specifiers_around(tokens: Sequence[Token], at: int) -> Iterator[int]:
 # ---- names for the GPU in host code ----
 
 _CPU_NAMES = {"is_cuda": "is_cpu", "kCUDA": "kCPU"}
+"""Names that mean the GPU to PyTorch, and what stands for them where tensors are in host memory."""
 _CPU_ENUMERATORS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}
 """The same, of DeviceType and DispatchKey: after `::`, or as the key of TORCH_LIBRARY_IMPL."""
 
@@ -477,10 +488,9 @@ def _devices(text: _Text) -> Iterator[_Edit]:
             yield _Edit(at, at + 1, _CPU_NAMES[tokens[at].text])
             yield from _deprecated_type(tokens, at)
         elif tokens[at].is_name(*_CPU_ENUMERATORS):
-            before_mark = tokens[preceding(tokens, at - 1)]
-            after = following(tokens, at + 1)
-            is_listed = before_mark.is_mark(",") and after < len(tokens)
-            if before_mark.is_mark("::") or (is_listed and tokens[after].is_mark(",")):
+            before = token_before(tokens, at)
+            is_key = before.is_mark(",") and token_after(tokens, at).is_mark(",")
+            if before.is_mark("::") or is_key:
                 yield _Edit(at, at + 1, _CPU_ENUMERATORS[tokens[at].text])
 
 
