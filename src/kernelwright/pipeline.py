@@ -195,7 +195,7 @@ def _judge_shrunk(
     with tempfile.TemporaryDirectory(prefix="kernelwright-") as folder:
         path = Path(folder) / f"{compiled.problem.name}_new.py"
         write_candidate(small, path)
-        return judge_in_workers(
+        verdict, measurement = judge_in_workers(
             small.problem,
             path,
             target=Target.CPU,
@@ -203,6 +203,9 @@ def _judge_shrunk(
             options=options,
             progress=progress,
         )
+    before = compiled.problem.constants
+    sizes = {n: v for n, v in small.problem.constants.items() if v != before.get(n)}
+    return replace(verdict, sizes=sizes), measurement
 
 
 def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:

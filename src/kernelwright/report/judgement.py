@@ -11,7 +11,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     where = "the emulator" if verdict.target == "cpu" else "the GPU"
     sizes = ", ".join(f"{name} = {value}" for name, value in verdict.sizes.items())
     at_sizes = f" at sizes {sizes}" if sizes else ""
-    yield f"verdict     {verdict.status.value}"
+    yield f"verdict     {verdict.status.value}, on {where}{at_sizes}"
     yield f"            {verdict.summary}"
     for check in verdict.failures:
         yield f"fix first   {check.name}{f' ({check.case})' if check.case else ''}"
@@ -19,8 +19,9 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     for check in verdict.warnings:
         yield f"warning     {check.name}: {check.evidence}"
     passed = sum(check.outcome is Outcome.PASSED for check in verdict.checks)
+    skipped = sum(check.outcome is Outcome.SKIPPED for check in verdict.checks)
     yield (
-        f"checks      {passed} of {len(verdict.checks)} passed on {where}{at_sizes}; "
+        f"checks      {passed} passed, {skipped} could not be asked; "
         f"built in {verdict.build_seconds:.1f} s"
     )
 
