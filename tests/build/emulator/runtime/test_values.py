@@ -1,5 +1,6 @@
 """Results of warp operations, atomics and sixteen-bit floats; honest patterns are not accused."""
 
+import ctypes
 from typing import Any
 
 import pytest
@@ -120,9 +121,38 @@ def test_vectors_and_constants(values: Any) -> None:
     assert torch.equal(out.view(100, 4), data.view(100, 4) * torch.tensor([1.0, 2.0, 3.0, 4.0]))
 
 
-def test_intrinsics(values: Any) -> None:
-    import ctypes
+def test_arguments_and_kernels_by_value(values: Any) -> None:
+    out = values.know(torch.zeros(9))
+    assert values.run("run_takes_weights", out) == 0
+    assert out.tolist() == [2.0 + i for i in range(9)]
+    assert values.run("run_typed_launch", out) == 0
+    assert out.tolist() == [5.0 + i for i in range(9)]
+    assert values.findings() == []
 
+
+def test_memcpy_in_a_kernel_is_checked(values: Any) -> None:
+    data, out = values.know(torch.arange(100.0)), values.know(torch.zeros(50))
+    assert values.run("run_copies_memory", data, out, 200) == 0
+    assert torch.equal(out, data[:50])
+    assert values.run("run_copies_memory", data, out, 204) == 700
+    finding = values.the_finding()
+    assert (finding["kind"], finding["line"]) == ("OUT_OF_BOUNDS", values.line("memcpy"))
+
+
+def test_assertion_in_a_kernel(values: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    out = values.know(torch.zeros(32, dtype=torch.int32))
+    assert values.run("run_asserts", out) == 710
+    assert "thread: [3,0,0] Assertion `threadIdx.x < 3` failed" in capfd.readouterr().err
+
+
+def test_memory_of_the_runtime_api(values: Any) -> None:
+    total = values.function("run_allocate_and_sum")
+    total.restype = ctypes.c_float
+    assert total(100) == 5050.0
+    assert values.findings() == []
+
+
+def test_intrinsics(values: Any) -> None:
     rounded = values.function("rounded_sum")
     rounded.restype = ctypes.c_float
     assert rounded(1) == 1 + 2**-23

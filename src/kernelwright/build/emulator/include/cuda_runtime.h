@@ -2,6 +2,7 @@
 #pragma once
 
 #include <assert.h>
+#include <float.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>

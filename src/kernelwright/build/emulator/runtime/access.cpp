@@ -127,10 +127,9 @@ Allocation* find_target(Block& block, uintptr_t address, size_t bytes, Access ac
       (access == Access::kRead || allocation->writable)) {
     return allocation;
   }
-  // The launch's own closure, through which a kernel named by a variable is found.
-  if (launch.on_host_stack(address) && access == Access::kRead && bytes == sizeof(void*)) {
-    return nullptr;
-  }
+  // The arguments, which every thread copies, and the variable that may name the kernel.
+  const bool is_pointer = launch.on_host_stack(address) && bytes == sizeof(void*);
+  if (access == Access::kRead && (launch.in_closure(address) || is_pointer)) return nullptr;
   if (!launch.settings->check_bounds) return nullptr;
   block.report(
       FindingKind::kOutOfBounds, Place::of(caller),

@@ -36,7 +36,9 @@ bool is_valid(const kwemu::Config& config) {
 extern "C" {
 
 KWEMU_EXPORT int kwemu_launch(const char* kernel, const char* file, int line,
-                              const kwemu::Config* config, void (*body)(void*), void* closure) {
+                              const kwemu::Config* config, void (*body)(void*), void* closure,
+                              size_t closure_bytes) {
+  if (current_block != nullptr) kwemu_unsupported("a launch from device code", file, line);
   kwemu::Runtime& runtime = kwemu::Runtime::instance();
   if (!is_valid(*config)) return runtime.remember(kInvalidConfiguration);
   if (config->shared_bytes > runtime.shared_limit(kernel)) return runtime.remember(kInvalidValue);
@@ -46,6 +48,7 @@ KWEMU_EXPORT int kwemu_launch(const char* kernel, const char* file, int line,
   launch.config = *config;
   launch.body = body;
   launch.closure = closure;
+  launch.closure_bytes = closure_bytes;
   launch.block_count = uint64_t{config->grid.x} * config->grid.y * config->grid.z;
   launch.threads_per_block = config->block.x * config->block.y * config->block.z;
   return runtime.remember(runtime.run(launch));

@@ -109,6 +109,10 @@ cudaError_t kwemu_cudaGetDeviceProperties(cudaDeviceProp* properties, int device
   properties->multiProcessorCount = kwemu::kMultiprocessors;
   properties->l2CacheSize = kwemu::kL2Bytes;
   properties->concurrentKernels = 1;
+  properties->clockRate = kwemu::kClockKilohertz;
+  properties->memoryClockRate = kwemu::kMemoryClockKilohertz;
+  properties->memoryBusWidth = kwemu::kMemoryBusBits;
+  properties->maxBlocksPerMultiProcessor = kwemu::kBlocksPerMultiprocessor;
   return cudaSuccess;
 }
 

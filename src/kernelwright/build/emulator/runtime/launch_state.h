@@ -42,6 +42,7 @@ struct Launch {
   Config config;
   void (*body)(void*) = nullptr;  // runs one thread
   void* closure = nullptr;
+  size_t closure_bytes = 0;
   const Settings* settings = nullptr;
   std::vector<Allocation*> allocations;
   Record tag = 0;  // in the place of records' launch bits
@@ -61,6 +62,9 @@ struct Launch {
   Allocation* find(uintptr_t address) const;
   bool on_host_stack(uintptr_t address) const {
     return address - host_stack_low < host_stack_bytes;
+  }
+  bool in_closure(uintptr_t address) const {
+    return address - reinterpret_cast<uintptr_t>(closure) < closure_bytes;
   }
   // Ends the launch everywhere.
   void abandon(int error);

@@ -150,7 +150,66 @@ __global__ void scales(const float4* in, float4* out, int n) {
   }
 }
 
+// An argument that copies itself.
+struct Weights {
+  float values[9];
+  explicit Weights(float first) {
+    for (int i = 0; i < 9; ++i) values[i] = first + i;
+  }
+  Weights(const Weights& other) {
+    for (int i = 0; i < 9; ++i) values[i] = other.values[i];
+  }
+};
+
+__global__ void takes_weights(Weights weights, float* out) {
+  if (threadIdx.x < 9) out[threadIdx.x] = weights.values[threadIdx.x];
+}
+
+__global__ void copies_memory(const float* in, float* out, int bytes) {
+  if (threadIdx.x == 0) memcpy(out, in, bytes);  // MARK memcpy
+}
+
+__global__ void asserts(int* out) {
+  assert(threadIdx.x < 3);
+  out[threadIdx.x] = 1;
+}
+
+// Everything by the runtime API: returns the sum of 1 ... n that the device computed, or an error.
+float allocate_and_sum(int n) {
+  float *data, *result, sum = -1;
+  if (cudaMalloc(&data, n * sizeof(float)) != cudaSuccess) return -2;
+  if (cudaMalloc(&result, sizeof(float)) != cudaSuccess) return -3;
+  const auto fill = [](float* to, int count) {
+    for (int i = 0; i < count; ++i) to[i] = i + 1.0f;
+  };
+  const auto add = [](const float* from, float* to, int count) {
+    float total = 0;
+    for (int i = 0; i < count; ++i) total += from[i];
+    *to = total;
+  };
+  LAUNCH(fill, 1, 1, 0, data, n);
+  LAUNCH(add, 1, 1, 0, data, result, n);
+  cudaMemcpy(&sum, result, sizeof sum, cudaMemcpyDeviceToHost);
+  cudaFree(data);
+  cudaFree(result);
+  return sum;
+}
+
 extern "C" {
+int run_takes_weights(float* out) {
+  void (*kernel)(Weights, float*) = takes_weights;
+  return LAUNCH(kernel, 1, 32, 0, Weights(2), out);
+}
+int run_copies_memory(const float* in, float* out, int bytes) {
+  return LAUNCH(copies_memory, 1, 32, 0, in, out, bytes);
+}
+int run_asserts(int* out) { return LAUNCH(asserts, 1, 32, 0, out); }
+float run_allocate_and_sum(int n) { return allocate_and_sum(n); }
+int run_typed_launch(float* out) {
+  Weights weights(5);
+  void* arguments[] = {&weights, &out};
+  return cudaLaunchKernel(takes_weights, dim3(1), dim3(32), arguments);
+}
 int run_shuffles(const int* in, int* out) { return LAUNCH(shuffles, 1, 32, 0, in, out); }
 int run_counts(const int* in, int* out) { return LAUNCH(counts, 1, dim3(10, 10), 0, in, out); }
 int run_atomics(int* counters, float* sum, unsigned* wrapped) {

@@ -17,8 +17,7 @@
 //
 // A unit is compiled with -fsanitize=thread --param tsan-instrument-func-entry-exit=0
 // --param tsan-distinguish-volatile=1, and linked without it:
-//   g++ -shared -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=__assert_fail unit.o -o
-//   unit.so
+//   g++ -shared -Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=__assert_fail -o x.so x.o
 // The runtime defines the __tsan_* functions and the __wrap_* functions.
 #pragma once
 
@@ -83,9 +82,9 @@ KWEMU_THREAD_LOCAL uint3 kwemu_block_index;
 KWEMU_THREAD_LOCAL uint3 kwemu_block_dim;
 KWEMU_THREAD_LOCAL uint3 kwemu_grid_dim;
 
-// Runs `body(closure)` once per thread of the grid.
+// Runs `body(closure)` once per thread of the grid; the closure, on the host's stack, may be read.
 int kwemu_launch(const char* kernel, const char* file, int line, const kwemu::Config* config,
-                 void (*body)(void*), void* closure);
+                 void (*body)(void*), void* closure, size_t closure_bytes);
 
 int kwemu_allow_shared(const void* kernel, size_t bytes);
 int kwemu_unsupported_launch(const char* what, const char* file, int line);

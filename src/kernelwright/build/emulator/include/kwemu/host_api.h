@@ -93,6 +93,10 @@ struct cudaDeviceProp {
   int multiProcessorCount;
   int l2CacheSize;
   int concurrentKernels;
+  int clockRate;
+  int memoryClockRate;
+  int memoryBusWidth;
+  int maxBlocksPerMultiProcessor;
   int cooperativeLaunch;
 };
 
@@ -184,9 +188,19 @@ inline cudaError_t cudaDriverGetVersion(int* version) {
   return *version = CUDA_VERSION, cudaSuccess;
 }
 
+inline cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  cudaDeviceProp properties;
+  const cudaError_t error = cudaGetDeviceProperties(&properties, 0);
+  *free_bytes = *total_bytes = properties.totalGlobalMem;
+  return error;
+}
+
 // Everything runs at once and in order: streams and events have nothing to wait for.
 inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { return *stream = nullptr, cudaSuccess; }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  return *stream = nullptr, cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   return *stream = nullptr, cudaSuccess;
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }

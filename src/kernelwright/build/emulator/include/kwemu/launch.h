@@ -25,7 +25,7 @@ int launch(const char* name, const char* file, int line, const Config& config, K
   auto thread = [&kernel, ... args = std::decay_t<Args>(std::forward<Args>(args))]()
                     KWEMU_UNCHECKED { kernel(args...); };
   auto body = [](void* closure) KWEMU_UNCHECKED { (*static_cast<decltype(thread)*>(closure))(); };
-  return kwemu_launch(name, file, line, &config, body, &thread);
+  return kwemu_launch(name, file, line, &config, body, &thread, sizeof thread);
 }
 
 }  // namespace kwemu

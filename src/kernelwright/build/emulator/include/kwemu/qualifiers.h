@@ -15,5 +15,6 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
+#define __builtin_assume(condition) static_cast<void>(0)
 #define CUDART_CB
 #define CUDARTAPI
