@@ -1,12 +1,25 @@
-"""CUDA C++ on the host: translated, run with every access checked, under a CUDA that PyTorch believes.
+"""CUDA on the CPU: the very same source, compiled by the host's compiler, and watched.
 
-    with Session(order_seed=0, threads=2) as session:
-        ...
+    with Session(order_seed=0, threads=2) as session: ...
     session.findings
+
+The translator and the records need no PyTorch; `Session` imports it.
 """
+
+from typing import TYPE_CHECKING
 
 from kernelwright.build.emulator.errors import EmulatorFault
 from kernelwright.build.emulator.findings import Finding, FindingKind
-from kernelwright.build.emulator.session import Session
+
+if TYPE_CHECKING:
+    from kernelwright.build.emulator.session import Session
 
 __all__ = ["EmulatorFault", "Finding", "FindingKind", "Session"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Session":
+        from kernelwright.build.emulator.session import Session
+
+        return Session
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -104,7 +104,14 @@ class Unit:
 @cache
 def load_runtime() -> ctypes.CDLL:
     """The emulator's runtime library, built if it must be, loaded for every unit to find."""
-    return ctypes.CDLL(str(_runtime_library()), mode=ctypes.RTLD_GLOBAL)
+    runtime = ctypes.CDLL(str(_runtime_library()), mode=ctypes.RTLD_GLOBAL)
+    runtime.kwemu_findings.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    runtime.kwemu_findings.restype = ctypes.c_size_t
+    runtime.kwemu_configure.argtypes = [ctypes.c_char_p]
+    runtime.kwemu_register.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+    runtime.kwemu_unregister.argtypes = [ctypes.c_void_p]
+    runtime.kwemu_launch_count.restype = ctypes.c_ulonglong
+    return runtime
 
 
 @cache
@@ -255,7 +262,9 @@ def _prelude(headers: Headers, flags: Sequence[str], compiler: Tool) -> Path:
         (folder / _PRELUDE).write_text(text)
         unit = Unit(name="headers", parts=(), headers=headers)
         job = _Job(compiler, folder, key, unit)
-        job.run([*every, *_paths(folder), "-x", "c++-header", _PRELUDE, "-o", f"{_PRELUDE}.gch"])
+        if headers is not Headers.TORCH_ALL:  # seldom needed, and almost a gigabyte
+            made = f"{_PRELUDE}.gch"
+            job.run([*every, *_paths(folder), "-x", "c++-header", _PRELUDE, "-o", made])
 
     return cached_build("headers", key, build) / _PRELUDE
 
@@ -272,7 +281,15 @@ def _torch_include_flags() -> tuple[str, ...]:
     folders = (include, include / "torch/csrc/api/include", sysconfig.get_path("include"))
     # The version is in the flags, and so in every key: the headers may change under their path.
     version = importlib.metadata.version("torch")
-    return (*(f"-isystem{folder}" for folder in folders), f'-DKWEMU_TORCH="{version}"')
+    # What is compiled for PyTorch is for a process that has it loaded.
+    from torch._C import _GLIBCXX_USE_CXX11_ABI as NEW_STRINGS
+
+    return (
+        *(f"-isystem{folder}" for folder in folders),
+        f'-DKWEMU_TORCH_VERSION="{version}"',
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(NEW_STRINGS)}",
+        "-DTORCH_API_INCLUDE_EXTENSION_H",
+    )
 
 
 def _torch_link_flags(headers: Headers) -> tuple[str, ...]:

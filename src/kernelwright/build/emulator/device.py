@@ -1,6 +1,6 @@
 """A CUDA device for Python code, where there is none.
 
-    with pretended_cuda():
+    with pretended_cuda(synchronize):
         x = torch.ones(3, device="cuda")
         assert x.is_cuda
 
@@ -10,7 +10,6 @@ asked for, and `torch.device("cuda")` itself stays what it is. Everything that t
 events take the host's time.
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -171,7 +170,73 @@ def _torch_cuda(synchronize: Callable[..., None]) -> Mapping[str, object]:
         "max_memory_allocated": _constant(0),
         "max_memory_reserved": _constant(0),
         "reset_peak_memory_stats": _constant(None),
-        "manual_seed": torch.manual_seed,
-        "manual_seed_all": torch.manual_seed,
+        # torch.manual_seed itself calls these two.
+        "manual_seed": torch.default_generator.manual_seed,
+        "manual_seed_all": torch.default_generator.manual_seed,
         "seed": torch.seed,
     }
+
+
+@contextmanager
+def pretended_cuda(synchronize: Callable[..., None]) -> Iterator[None]:
+    """Python code in the block sees one CUDA device; `synchronize` is what waiting for it does."""
+    replacements = _torch_cuda(synchronize)
+    with ExitStack() as stack:
+        for name, value in replacements.items():
+            if hasattr(torch.cuda, name):
+                stack.enter_context(patch.object(torch.cuda, name, value))
+        stack.enter_context(patch.object(torch.Tensor, "is_cuda", property(_is_on_host)))
+        stack.enter_context(patch.object(torch.nn.Module, "cuda", _module_cuda))
+        stack.enter_context(patch.object(torch.nn.Module, "to", _module_to(torch.nn.Module.to)))
+        stack.enter_context(_DeviceMode())
+        yield
+
+
+def is_cuda(device: object) -> bool:
+    """Whether "cuda", "cuda:0", torch.device("cuda") is meant."""
+    if isinstance(device, torch.device):
+        return device.type == "cuda"
+    return isinstance(device, str) and device.partition(":")[0] == "cuda"
+
+
+class _DeviceMode(TorchFunctionMode):
+    """Every function of PyTorch gets the host where it was given the CUDA device."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], _types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.Tensor.cuda:
+            return args[0]
+        if func is torch.Tensor.pin_memory:
+            return args[0]
+        if func is torch.Tensor.record_stream:
+            return None
+        return func(*_on_host(args), **{name: _host(value) for name, value in kwargs.items()})
+
+
+def _on_host(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(_host(value) for value in values)
+
+
+def _host(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor) and is_cuda(value):
+        return torch.device("cpu")
+    return value
+
+
+def _is_on_host(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu"
+
+
+def _module_cuda(module: torch.nn.Module, _device: object = None) -> torch.nn.Module:
+    return module
+
+
+def _module_to(original: Callable[..., Any]) -> Callable[..., Any]:
+    # torch._C._nn._parse_to reads the arguments, which no mode sees.
+    def to(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        on_host = {name: _host(value) for name, value in kwargs.items()}
+        return original(module, *_on_host(args), **on_host)
+
+    return to

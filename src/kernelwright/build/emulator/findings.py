@@ -1,5 +1,8 @@
 """What the emulator's checks found: one record per kind, kernel and line."""
 
+import ctypes
+import json
+import os.path
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -63,4 +66,18 @@ def finding_from_json(values: Mapping[str, Any]) -> Finding:
     for name in ("block", "thread", "other", "other_block"):
         x, y, z = fields[name] or (None, None, None)
         fields[name] = None if x is None else (x, y, z)
+    # Files of a unit are relative to a folder that debugging information calls ".".
+    fields["file"] = os.path.normpath(fields["file"]) if fields["file"] else ""
     return Finding(**fields)
+
+
+def read_findings(runtime: ctypes.CDLL) -> tuple[Finding, ...]:
+    """All that the runtime library has found since it was cleared, in that order."""
+    size = runtime.kwemu_findings(None, 0)
+    while True:
+        buffer = ctypes.create_string_buffer(size)
+        needed = runtime.kwemu_findings(buffer, size)
+        if needed <= size:
+            break
+        size = needed
+    return tuple(finding_from_json(values) for values in json.loads(buffer.value))

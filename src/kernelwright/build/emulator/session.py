@@ -1,0 +1,144 @@
+"""A block of Python in which PyTorch extensions run on the emulator.
+
+    with Session(order_seed=0, threads=2) as session:
+        module = import_file(candidate)
+        out = module.ModelNew()(torch.rand(64, device="cuda"))
+    for finding in session.findings:
+        print(finding.location, finding.kind.value, finding.message)
+
+In the block `load_inline` and `load` build for the host, torch.cuda pretends one H200, and CPU
+tensors come from an allocator that fills new memory with a NaN and surrounds it, so that kernels
+can be watched. One session at a time, in a process that does nothing else with CUDA.
+"""
+
+import gc
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Any, Self
+from unittest.mock import patch
+
+import torch
+import torch.utils.cpp_extension
+
+from kernelwright.build.emulator import extension
+from kernelwright.build.emulator.compile import load_allocator, load_runtime
+from kernelwright.build.emulator.device import pretended_cuda
+from kernelwright.build.emulator.errors import fault_of
+from kernelwright.build.emulator.findings import Finding, read_findings
+
+_FOREIGN_MEMORY = ("from_numpy", "frombuffer", "from_file", "from_dlpack", "as_tensor", "asarray")
+"""Functions of torch that make tensors of memory that somebody else allocated."""
+
+
+class Session:
+    """The emulated device, from `__enter__` to `__exit__`; a session is entered once."""
+
+    def __init__(
+        self, *, order_seed: int = 0, threads: int = 2, time_limit_seconds: float = 0.0
+    ) -> None:
+        """A session that runs threads and blocks in the order of `order_seed` (0: as numbered).
+
+        `threads` are threads of the host; a launch that takes more than `time_limit_seconds` is
+        abandoned as a deadlock (0: no limit).
+        """
+        self._settings = {
+            "order_seed": order_seed,
+            "threads": threads,
+            "time_limit": time_limit_seconds,
+        }
+        self._stack = ExitStack()
+        self._closed_with: tuple[Finding, ...] | None = None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was found so far, oldest first; later calls only add to the end."""
+        return read_findings(load_runtime()) if self._closed_with is None else self._closed_with
+
+    @property
+    def launches(self) -> int:
+        """Launches of kernels in this process so far."""
+        return int(load_runtime().kwemu_launch_count())
+
+    def __enter__(self) -> Self:
+        runtime, allocator = load_runtime(), load_allocator()
+        runtime.kwemu_clear()
+        runtime.kwemu_configure(json.dumps(self._settings).encode())
+        with ExitStack() as stack:
+            allocator.kwemu_install_torch_allocator()
+            stack.callback(allocator.kwemu_remove_torch_allocator)
+            stack.enter_context(_known_memory())
+            stack.enter_context(pretended_cuda(_synchronize))
+            stack.enter_context(_replaced_extensions())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._closed_with = self.findings
+        self._stack.close()
+
+
+def _synchronize(_device: object = None) -> None:
+    """Wait for nothing; raises EmulatorFault if a launch was abandoned, as CUDA would."""
+    fault = fault_of(load_runtime())
+    if fault is not None:
+        raise fault
+
+
+@contextmanager
+def _replaced_extensions() -> Iterator[None]:
+    """`load_inline` and `load` are the emulator's, also where somebody has imported them."""
+    library = torch.utils.cpp_extension
+    with ExitStack() as stack:
+        for name in ("load_inline", "load"):
+            original, ours = getattr(library, name), getattr(extension, name)
+            for module in list(sys.modules.values()):
+                if getattr(module, "__dict__", {}).get(name) is original:
+                    stack.enter_context(patch.object(module, name, ours))
+        yield
+
+
+@contextmanager
+def _known_memory() -> Iterator[None]:
+    """Tensors from before the session, and those made of foreign memory, may be touched too."""
+    runtime = load_runtime()
+    known: set[int] = set()
+
+    def adopt(tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        place = storage.data_ptr()
+        if place and place not in known:
+            known.add(place)
+            runtime.kwemu_register(place, storage.nbytes(), b"tensor")
+
+    def adopting(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def call(*args: Any, **kwargs: Any) -> torch.Tensor:
+            tensor = function(*args, **kwargs)
+            adopt(tensor)
+            return tensor
+
+        return call
+
+    for candidate in gc.get_objects():
+        if type(candidate) in (torch.Tensor, torch.nn.Parameter) and _lies_in_memory(candidate):
+            adopt(candidate)
+    with ExitStack() as stack:
+        for name in _FOREIGN_MEMORY:
+            replacement = adopting(getattr(torch, name))
+            stack.enter_context(patch.object(torch, name, replacement))
+        try:
+            yield
+        finally:
+            for place in known:
+                runtime.kwemu_unregister(place)
+
+
+def _lies_in_memory(tensor: torch.Tensor) -> bool:
+    return tensor.device.type == "cpu" and tensor.layout is torch.strided
