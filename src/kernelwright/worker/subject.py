@@ -131,12 +131,14 @@ class Resident:
 
 def describe(name: str, tensor: Tensor, home: torch.device) -> TensorFacts:
     """The facts of one tensor in a child that runs on `home`."""
+    # Asked of a tensor and not of `home`: the emulator's device is the host's memory.
+    here = torch.empty(0, device=home).device
     return TensorFacts(
         name=name,
         dtype=str(tensor.dtype),
         shape=tuple(tensor.shape),
         strides=tuple(tensor.stride()),
-        place="the device" if tensor.device.type == home.type else tensor.device.type,
+        place="the device" if tensor.device.type == here.type else tensor.device.type,
         fingerprint=fingerprint(tensor),
     )
 

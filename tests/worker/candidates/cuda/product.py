@@ -1,10 +1,12 @@
-"""Tiled product, as strangers write it: pybind through `functions`, torch headers."""
+"""Tiled product with two barriers in its loop, bound by ctypes."""
 
+import ctypes
+
+import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
 CUDA_SOURCE = r"""
-#include <torch/extension.h>
 #include <cuda_runtime.h>
 
 constexpr int TILE = 16;
@@ -27,25 +29,32 @@ __global__ void product_kernel(const float* a, const float* b, float* c, int m, 
   if (row < m && column < n) c[row * n + column] = sum;
 }
 
-torch::Tensor product(torch::Tensor a, torch::Tensor b) {
-  a = a.contiguous();
-  b = b.contiguous();
-  auto c = torch::empty({a.size(0), b.size(1)}, a.options());
-  const int m = a.size(0), n = b.size(1), k = a.size(1);
+extern "C" int product(const float* a, const float* b, float* c, int m, int n, int k,
+                       void* stream) {
   dim3 block(TILE, TILE);
   dim3 grid((n + TILE - 1) / TILE, (m + TILE - 1) / TILE);
-  product_kernel<<<grid, block>>>(
-      a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>(), m, n, k);
-  return c;
+  product_kernel<<<grid, block, 0, static_cast<cudaStream_t>(stream)>>>(a, b, c, m, n, k);
+  return cudaGetLastError();
 }
 """
 
-_module = load_inline(
-    name="product_by_hand",
-    cpp_sources="torch::Tensor product(torch::Tensor a, torch::Tensor b);",
-    cuda_sources=CUDA_SOURCE,
-    functions=["product"],
-)
+_NAME = "product_by_hand"
+
+
+def _load():
+    load_inline(
+        name=_NAME,
+        cpp_sources="",
+        cuda_sources=CUDA_SOURCE,
+        functions=None,
+        is_python_module=False,
+        no_implicit_headers=True,
+    )
+    return ctypes.CDLL(next(path for path in torch.ops.loaded_libraries if _NAME in path))
+
+
+_library = _load()
+_library.product.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int] * 3 + [ctypes.c_void_p]
 
 
 class ModelNew(nn.Module):
@@ -53,4 +62,12 @@ class ModelNew(nn.Module):
         super().__init__()
 
     def forward(self, A, B):
-        return _module.product(A, B)
+        A, B = A.contiguous(), B.contiguous()
+        (m, k), n = A.shape, B.shape[1]
+        result = torch.empty(m, n, dtype=A.dtype, device=A.device)
+        stream = torch.cuda.current_stream(A.device).cuda_stream
+        pointers = [tensor.data_ptr() for tensor in (A, B, result)]
+        status = _library.product(*pointers, m, n, k, stream)
+        if status != 0:
+            raise RuntimeError(f"product failed with CUDA error {status}")
+        return result
