@@ -66,16 +66,17 @@ def in_use(by: str, *wanted: str) -> tuple[tuple[str, ...], str]:
 
     "Use" is a mention, direct or through another declaration that is in use.
     """
-    names = frozenset(tokens(by))
-    kept: dict[str, str] = {}
-    for name in reversed(closure(*wanted)):
-        text, mentions = declarations_in_use(_code(name), names)
-        if text:
-            kept[name] = text
-            names |= mentions
-    order = list(reversed(kept))
+    order = closure(*wanted)
+    names: frozenset[str] = frozenset()
+    more = frozenset(tokens(by))
+    # A specialisation is in use when the template is, which another file may be the first to say.
+    while more - names:
+        names |= more
+        kept = {name: declarations_in_use(_code(name), names) for name in order}
+        more = frozenset[str]().union(*(mentions for _, mentions in kept.values()))
+    order = tuple(name for name in order if kept[name][0])
     found = {header for name in order for header in _system_headers(name)}
-    return tuple(sorted(found)), "\n".join(f"{_title(name)}{kept[name]}\n" for name in order)
+    return tuple(sorted(found)), "\n".join(f"{_title(name)}{kept[name][0]}\n" for name in order)
 
 
 def inline(*wanted: str) -> str:
