@@ -1,0 +1,78 @@
+"""Each family of kernels on the emulator: odd and empty sizes, any strides, 16-bit types.
+
+The shapes are those that break kernels: 0 and 1, less than a vector (3), a vector and one (17),
+many blocks that do not come out even (1000, 4097), and a little more than one tile (130).
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelwright.machine import H200
+from kernelwright.pipeline import compile_problem, write_candidate
+from kernelwright.problem import load_problem
+from kernelwright.schedule import Library
+
+FOLDER = Path(__file__).parent / "families"
+
+POINTWISE_SIZES = [
+    {"ROWS": rows, "COLUMNS": columns}
+    for rows, columns in [(0, 5), (5, 0), (1, 1), (3, 17), (17, 3), (1, 4097), (1000, 3), (17, 64)]
+]
+GEMM_SIZES = [
+    {"M": m, "K": k, "N": n}
+    for m, k, n in [
+        (0, 4, 5),
+        (4, 5, 0),
+        (4, 0, 5),
+        (1, 1, 1),
+        (3, 17, 5),
+        (1, 1000, 3),
+        (3, 4097, 2),
+        (1000, 3, 1),
+        (130, 33, 257),
+        (16, 48, 32),
+    ]
+]
+
+# Three half units in the last place: PyTorch rounds a 16-bit value after every operator, and so do we.
+ALLOWED = {"float32": 3e-7, "float16": 1.5e-3, "bfloat16": 1.2e-2, "float64": 1e-15}
+
+
+@pytest.mark.parametrize("dtype", ALLOWED)
+@pytest.mark.parametrize(("name", "sizes"), [("pointwise", POINTWISE_SIZES), ("gemm", GEMM_SIZES)])
+def test_family_on_the_emulator(
+    name: str, sizes: list[dict[str, int]], dtype: str, tmp_path: Path
+) -> None:
+    text = (FOLDER / f"{name}.py").read_text()
+    problem = tmp_path / f"{name}.py"
+    problem.write_text(_with_inputs_of(dtype, text))
+    compiled = compile_problem(load_problem(problem), H200, Library.NEVER)
+    assert [kernel.family for kernel in compiled.plan.kernels] == [name]
+    assert not compiled.plan.left_to_pytorch
+    emitted = tmp_path / f"{name}_new.py"
+    write_candidate(compiled, emitted)
+    done = subprocess.run(
+        [sys.executable, FOLDER / "run.py", problem, emitted, dtype, json.dumps(sizes)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["findings"] == []
+    assert len(seen["worst"]) == 4 * len(sizes)
+    assert max(seen["worst"].values()) <= ALLOWED[dtype], seen["worst"]
+
+
+def _with_inputs_of(dtype: str, text: str) -> str:
+    """The same problem, its `torch.rand(...)` followed by a conversion."""
+    return text.replace("),", f").{_CONVERSION[dtype]}(),").replace(
+        ")]", f").{_CONVERSION[dtype]}()]"
+    )
+
+
+_CONVERSION = {"float32": "float", "float16": "half", "bfloat16": "bfloat16", "float64": "double"}
