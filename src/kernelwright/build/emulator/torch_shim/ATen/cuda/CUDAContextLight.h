@@ -1,0 +1,4 @@
+// The same as all of it.
+#pragma once
+
+#include <ATen/cuda/CUDAContext.h>

@@ -1,0 +1,8 @@
+// PyTorch's torch/python.h, as torch/extension.h here gives it.
+#pragma once
+
+#ifdef KWEMU_ALL_OF_TORCH
+#include_next <torch/python.h>
+#else
+#include <torch/extension.h>
+#endif
