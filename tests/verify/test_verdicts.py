@@ -229,3 +229,10 @@ def test_the_verdict_as_json() -> None:
     assert text["exit_code"] == 1
     failed = [check for check in text["checks"] if check["outcome"] == "failed"]
     assert str(Case()) in failed[0]["reproduce"]
+
+
+def test_nothing_to_compare_is_no_verification() -> None:
+    refusal = replace(GOOD, reference=Refusal(message="log of a negative number"), comparisons=())
+    verdict = verify(Played([refusal]), brief([Case()]), lambda event: None)
+    assert verdict.status is Status.UNSUPPORTED
+    assert "log of a negative number" in verdict.summary

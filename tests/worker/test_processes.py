@@ -21,7 +21,7 @@ from kernelwright.verify.verdict import Status, Verdict
 from kernelwright.verify.verification import Event
 from kernelwright.worker import JudgeOptions, Timeouts, judge
 from kernelwright.worker.client import Client, Died, Hung, Raised
-from kernelwright.worker.errors import CandidateFileError, ReferenceFailedError
+from kernelwright.worker.errors import CandidateFileError, ChildStartError, ReferenceFailedError
 from kernelwright.worker.options import Watch
 
 HERE = Path(__file__).parent
@@ -201,3 +201,13 @@ def test_threads_of_the_log_end_with_the_child() -> None:
     client.close()
     client.log.text()
     assert threading.active_count() == before
+
+
+def test_a_machine_that_cannot_run_children_is_not_the_candidates_fault(
+    affine: Problem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('libcudart is missing')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(ChildStartError, match="libcudart is missing"):
+        verdict_of(affine, "correct")
