@@ -19,6 +19,7 @@ from kernelwright.build.emulator.tokens import (
     Token,
     TokenKind,
     closing,
+    closing_angle,
     flatten,
     following,
     join,
@@ -244,8 +245,8 @@ def _kernel_name(text: _Text, callee: Sequence[Token]) -> str:
     """The callee without its template arguments, as a string literal."""
     if callee[-1].is_mark(">"):
         callee = callee[: opening_angle(callee, len(callee) - 1)]
-    words = [token for token in callee if not token.is_name("template")]
-    return text.quote(flatten(words).replace('"', '\\"'))
+    words = (t for t in callee if not (t.blank or t.is_name("template")))
+    return text.quote(join(words).replace('"', '\\"'))
 
 
 def _separator(arguments: Sequence[Token]) -> str:
@@ -395,17 +396,23 @@ def _declared_names(text: _Text, start: int, declaration: Sequence[Token]) -> li
 
 
 def _declarator(tokens: Sequence[Token]) -> str:
-    """The last name before the array bounds, or "" without one."""
+    """The last name outside of brackets before the array bounds, or "" without one."""
     words = [token for token in tokens if not token.blank]
-    ends = (at for at, token in enumerate(words) if token.is_mark("[", "="))
-    last = next(ends, len(words)) - 1
-    if last < 0 or not words[last].is_name():
+    name, at = -1, 0
+    while at < len(words) and not words[at].is_mark("[", "="):
+        if words[at].is_mark("{", "("):
+            at = max(at, closing(words, at))
+        elif words[at].is_mark("<"):
+            at = max(at, closing_angle(words, at))
+        elif words[at].is_name():
+            name = at
+        at += 1
+    if name < 0:
         return ""
-    name = words[last].text
-    while last >= 2 and words[last - 1].is_mark("##"):
-        last -= 2
-        name = f"{words[last].text}##{name}"
-    return name
+    first = name
+    while first >= 2 and words[first - 1].is_mark("##"):
+        first -= 2
+    return join(words[first : name + 1])
 
 
 def _without_alignment(tokens: Sequence[Token]) -> list[Token]:
