@@ -52,19 +52,23 @@ class Watchdog {
   std::thread thread_;
 };
 
-void find_host_stack(Launch& launch) {
+struct Range {
+  uintptr_t low = 0;
+  size_t bytes = 0;
+};
+
+// The running thread's stack. Asking reads /proc, so it is asked once per thread.
+Range find_host_stack() {
+  Range stack;
 #if defined(__linux__)
   pthread_attr_t attributes;
-  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return stack;
   void* low = nullptr;
-  size_t bytes = 0;
-  pthread_attr_getstack(&attributes, &low, &bytes);
+  pthread_attr_getstack(&attributes, &low, &stack.bytes);
   pthread_attr_destroy(&attributes);
-  launch.host_stack_low = reinterpret_cast<uintptr_t>(low);
-  launch.host_stack_bytes = bytes;
-#else
-  launch.host_stack_low = 0;
+  stack.low = reinterpret_cast<uintptr_t>(low);
 #endif
+  return stack;
 }
 
 }  // namespace
@@ -153,7 +157,9 @@ int Runtime::run(Launch& launch) {
   launch.settings = &settings_;
   launch.allocations = Registry::instance().snapshot();
   launch.tag = next_launch_tag();
-  find_host_stack(launch);
+  thread_local const Range stack = find_host_stack();
+  launch.host_stack_low = stack.low;
+  launch.host_stack_bytes = stack.bytes;
   launch.order = Order(launch.block_count, settings_.order_seed);
   if (settings_.check_races && launch.block_count < kMaxBlock) {
     launch.released = std::make_unique<std::atomic<uint32_t>[]>(launch.block_count);
