@@ -1,5 +1,6 @@
 """The emitted file."""
 
+import ast
 import hashlib
 from dataclasses import dataclass
 
@@ -54,16 +55,24 @@ def _constructor(kept: Kept, plan: Plan) -> tuple[str, ...]:
         for node in plan.graph.nodes
         if isinstance(node.kind, Constant) and node.kind.path is None
     ]
-    buffers = [f"        {_register(node)}" for node in constants]
-    methods = [
-        method + "".join(f"\n{line}" for line in buffers) if _is_init(method) else method
-        for method in kept.methods
-    ]
-    if buffers and not any(_is_init(method) for method in methods):
-        methods.insert(
-            0, "\n".join(["    def __init__(self):", "        super().__init__()", *buffers])
-        )
-    return tuple(methods)
+    if not constants:
+        return kept.methods
+    methods = list(kept.methods)
+    if not any(_is_init(method) for method in methods):
+        head = ("    def __init__(self, *args, **kwargs):", "super().__init__(*args, **kwargs)")
+        methods.insert(0, "\n        ".join(head))
+    return tuple(
+        "\n".join([method, *(f"{_indentation(method)}{_register(node)}" for node in constants)])
+        if _is_init(method)
+        else method
+        for method in methods
+    )
+
+
+def _indentation(method: str) -> str:
+    """Blanks before the last statement of a method's body."""
+    (function,) = ast.parse(f"if True:\n{method}").body[0].body  # type: ignore[attr-defined]
+    return " " * int(function.body[-1].col_offset)
 
 
 def _is_init(method: str) -> bool:
