@@ -261,8 +261,9 @@ def _compile(text: str, folder: Path) -> str:
     assert compiler is not None
     path = folder / "unit.cpp"
     path.write_text(text)
-    command = [compiler.path, "-std=c++20", "-fsyntax-only", "-w", f"-I{INCLUDE}", path]
-    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    command = [str(compiler.path), "-std=c++20", "-fsyntax-only", "-w", f"-I{INCLUDE}", str(path)]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    return done.stderr
 
 
 @pytest.mark.skipif(find_cxx() is None, reason="needs a C++ compiler")

@@ -14,12 +14,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from kernelwright.build.emulator.declarations import (
+    declarator,
+    statement_end,
+    statement_start,
+    without_alignment,
+)
 from kernelwright.build.emulator.ptx import translate_asm
 from kernelwright.build.emulator.tokens import (
     Token,
     TokenKind,
     closing,
-    closing_angle,
     flatten,
     following,
     join,
@@ -272,7 +277,6 @@ class _Scope(Enum):
     FUNCTION = auto()
 
 
-_ALIGNMENTS = ("alignas", "__align__", "__builtin_align__", "__attribute__")
 _STORAGE = ("__shared__", "static", "extern")
 
 
@@ -281,8 +285,8 @@ def _shared_variables(text: _Text) -> Iterator[_Edit]:
     for at in range(len(tokens)):
         if not tokens[at].is_name("__shared__") or at < end:
             continue
-        start = _statement_start(tokens, at)
-        end = _statement_end(tokens, at)
+        start = statement_start(tokens, at)
+        end = statement_end(tokens, at)
         statement = tokens[start:end]
         declaration = [token for token in statement if not token.is_name(*_STORAGE)]
         if any(token.is_name("extern") for token in statement):
@@ -292,29 +296,6 @@ def _shared_variables(text: _Text) -> Iterator[_Edit]:
         else:
             replacement = _static(text, start, declaration)
         yield _Edit(start, end, replacement)
-
-
-def _statement_start(tokens: Sequence[Token], at: int) -> int:
-    """Index of the first token of the declaration that the one at `at` is part of."""
-    before = preceding(tokens, at - 1)
-    while before >= 0 and not tokens[before].is_mark(";", "{", "}", ":"):
-        if tokens[before].is_mark(")", "]"):
-            opener = opening(tokens, before)
-            owner = preceding(tokens, opener - 1)
-            if tokens[before].is_mark(")") and not tokens[owner].is_name(*_ALIGNMENTS):
-                break
-            before = opener
-        before = preceding(tokens, before - 1)
-    return following(tokens, before + 1)
-
-
-def _statement_end(tokens: Sequence[Token], at: int) -> int:
-    """Index of the `;` of the statement at `at`; of a macro without one, its end."""
-    while at < len(tokens) and not tokens[at].is_mark(";"):
-        if tokens[at].is_mark("(", "[", "{"):
-            at = max(at, closing(tokens, at))
-        at += 1
-    return at if at < len(tokens) else preceding(tokens, len(tokens) - 1) + 1
 
 
 def _scope(text: _Text, at: int) -> _Scope:
@@ -359,7 +340,7 @@ def _static(text: _Text, start: int, declaration: Sequence[Token]) -> str:
 def _dynamic(text: _Text, start: int, declaration: Sequence[Token]) -> str:
     """`T s[][4]` as a pointer to the block's dynamic shared memory, or what converts to one."""
     names = _declared_names(text, start, declaration)
-    plain = _without_alignment(declaration)
+    plain = without_alignment(declaration)
     opener = next((at for at, token in enumerate(plain) if token.is_mark("[")), -1)
     if len(names) > 1 or opener < 0:
         raise text.error("an `extern __shared__` declaration that is not of one array", start)
@@ -379,7 +360,7 @@ def _dynamic_uses(text: _Text) -> Iterator[_Edit]:
     names: set[str] = set()
     for at in range(len(tokens)):
         if tokens[at].is_name("__shared__") and _scope(text, at) is _Scope.NAMESPACE:
-            end = _statement_end(tokens, at)
+            end = statement_end(tokens, at)
             names.update(_declared_names(text, at, tokens[at + 1 : end]))
         elif tokens[at].is_name(*names) and names:
             ends = token_after(tokens, at).is_mark(")", ",", ";")
@@ -389,45 +370,10 @@ def _dynamic_uses(text: _Text) -> Iterator[_Edit]:
 
 def _declared_names(text: _Text, start: int, declaration: Sequence[Token]) -> list[str]:
     """The variables of a declaration; in a macro a name can be put together with `##`."""
-    names = [_declarator(part) for part in split(_without_alignment(declaration), ",")]
+    names = [declarator(part) for part in split(without_alignment(declaration), ",")]
     if not all(names):
         raise text.error("a __shared__ declaration in a form that is not understood", start)
     return names
-
-
-def _declarator(tokens: Sequence[Token]) -> str:
-    """The last name outside of brackets before the array bounds, or "" without one."""
-    words = [token for token in tokens if not token.blank]
-    name, at = -1, 0
-    while at < len(words) and not words[at].is_mark("[", "="):
-        if words[at].is_mark("{", "("):
-            at = max(at, closing(words, at))
-        elif words[at].is_mark("<"):
-            at = max(at, closing_angle(words, at))
-        elif words[at].is_name():
-            name = at
-        at += 1
-    if name < 0:
-        return ""
-    first = name
-    while first >= 2 and words[first - 1].is_mark("##"):
-        first -= 2
-    return join(words[first : name + 1])
-
-
-def _without_alignment(tokens: Sequence[Token]) -> list[Token]:
-    """The tokens without `alignas(...)`, its older spellings and `[[...]]`."""
-    kept: list[Token] = []
-    at = 0
-    while at < len(tokens):
-        if tokens[at].is_name(*_ALIGNMENTS):
-            at = closing(tokens, following(tokens, at + 1)) + 1
-        elif tokens[at].is_mark("[") and tokens[at + 1].is_mark("["):
-            at = closing(tokens, at) + 1
-        else:
-            kept.append(tokens[at])
-            at += 1
-    return kept
 
 
 def _glued(text: _Text, prefix: str, name: str) -> str:
