@@ -38,8 +38,9 @@ GEMM_SIZES = [
     ]
 ]
 
-# Three half units in the last place: PyTorch rounds a 16-bit value after every operator, and so do we.
-ALLOWED = {"float32": 3e-7, "float16": 1.5e-3, "bfloat16": 1.2e-2, "float64": 1e-15}
+# 16 bits: three half units in the last place (PyTorch rounds after every operator, and so do we).
+# 32 and 64 bits: sums of up to 4097 products.
+ALLOWED = {"float32": 2e-6, "float16": 1.5e-3, "bfloat16": 1.2e-2, "float64": 1e-14}
 
 
 @pytest.mark.parametrize("dtype", ALLOWED)
