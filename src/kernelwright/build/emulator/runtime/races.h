@@ -95,6 +95,10 @@ inline void note_global_cell(Block& block, Allocation& allocation, Cell& cell, s
   const Record read = load(cell.read);
   if (access == Access::kRead) {
     Record flags = 0;
+    // Read by several blocks already: what all share need not be written again and again, which
+    // would have the workers fight for the cell.
+    const bool shared = (read & kForeign) != 0 && of_this_launch(block, read);
+    if (shared && !of_this_block(block, read)) return;
     if (of_this_block(block, read)) {
       const bool own = same_thread(read, me);
       const bool many = !before_barrier(block, read) && !own;
