@@ -1,0 +1,91 @@
+"""Which nodes become one kernel, and which must not."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from kernelwright.capture import capture_module
+from kernelwright.ir.plan import Launch, Plan, TorchCall
+from kernelwright.machine import H200
+from kernelwright.rewrite import rewrite
+from kernelwright.schedule import schedule
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.function = function
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> object:
+        return self.function(self, x, y)
+
+
+def plan(function: Callable[..., object]) -> Plan:
+    args = (torch.randn(6, 4), torch.randn(4))
+    return schedule(rewrite(capture_module(Function(function), args)).graph, H200)
+
+
+def operators(result: Plan) -> list[tuple[str, ...]]:
+    return [step.kernel.operators for step in result.steps if isinstance(step, Launch)]
+
+
+def test_a_chain_is_one_kernel() -> None:
+    assert operators(plan(lambda m, x, y: (x + y).relu().exp())) == [("add", "relu", "exp")]
+
+
+def test_a_value_used_twice_is_computed_once() -> None:
+    result = plan(lambda m, x, y: x * torch.sigmoid(x))
+    assert operators(result) == [("sigmoid", "mul")]
+    assert len(result.kernels[0].inputs) == 1
+
+
+def test_a_returned_value_is_written_once_and_read() -> None:
+    def function(m: nn.Module, x: torch.Tensor, y: torch.Tensor) -> object:
+        z = x.exp()
+        return z, z + 1
+
+    result = plan(function)
+    assert operators(result) == [("exp",), ("add",)]
+    assert [step.inputs for step in result.steps if isinstance(step, Launch)][1] == ("exp",)
+
+
+def test_two_products_are_two_kernels_each_with_its_epilogue() -> None:
+    result = plan(lambda m, x, y: (x @ x.T).relu() @ x + y)
+    assert operators(result) == [("matmul", "relu"), ("matmul", "add")]
+
+
+def test_residual_joins_the_product() -> None:
+    result = plan(lambda m, x, y: (x @ x.T @ x).relu() + x)
+    assert operators(result) == [("matmul",), ("matmul", "relu", "add")]
+
+
+def test_a_view_between_separates_kernels() -> None:
+    result = plan(lambda m, x, y: x.exp().reshape(-1).neg())
+    assert operators(result) == [("exp",), ("neg",)]
+
+
+def test_batch_norm_in_training_keeps_its_place() -> None:
+    def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        before = m.norm.running_mean * 2
+        return m.norm(x) + before
+
+    result = plan(function)
+    names = [step.result for step in result.steps]
+    (call,) = (step for step in result.steps if isinstance(step, TorchCall) and step.mutates)
+    assert set(call.mutates) >= {"norm.running_mean", "norm.running_var"}
+    doubled = next(s for s in result.steps if isinstance(s, Launch) and "mul" in s.kernel.operators)
+    assert names.index(doubled.result) < names.index(call.result)
+    assert "add" not in doubled.kernel.operators
+
+
+def test_kernels_take_a_bounded_number_of_inputs() -> None:
+    class Sum(nn.Module):
+        def forward(self, xs: list[torch.Tensor]) -> torch.Tensor:
+            return sum(xs[1:], xs[0])
+
+    args = ([torch.randn(3) for _ in range(40)],)
+    result = schedule(rewrite(capture_module(Sum(), args)).graph, H200)
+    assert len(result.kernels) > 1
+    assert max(len(kernel.inputs) for kernel in result.kernels) <= 24
