@@ -12,3 +12,11 @@
 #include <torch/utils.h>
 #include <torch/version.h>
 #endif
+
+namespace at {
+// What packed accessors take in device code; PyTorch defines it for nvcc alone.
+template <class T>
+struct RestrictPtrTraits {
+  typedef T* __restrict__ PtrType;
+};
+}  // namespace at
