@@ -1,0 +1,55 @@
+"""The operands that a launcher gets multiply to the contraction's result."""
+
+import pytest
+import torch
+
+from kernelwright.codegen.arrange import product_of
+from kernelwright.ir.graph import Contract
+from kernelwright.schedule.roles import Roles, roles
+
+SIZES = dict(zip("abcde", (2, 3, 4, 5, 6), strict=True))
+
+
+@pytest.mark.parametrize(
+    "letters",
+    [
+        "ab,bc->ac",
+        "ba,bc->ac",
+        "ab,cb->ac",
+        "ba,cb->ac",
+        "bc,ab->ac",
+        "cb,ba->ac",
+        "b,bc->c",
+        "ab,b->a",
+        "b,cb->c",
+        "abc,acd->abd",
+        "abc,cd->abd",
+        "bc,acd->abd",
+        "abce,aecd->abcd",
+        "ac,acd->ad",
+        "dc,abc->abd",
+        "cab,ced->abed",
+        "ae,be->ab",
+    ],
+)
+def test_product(letters: str) -> None:
+    operands, out = letters.split("->")
+    contract = Contract(*operands.split(","), out)
+    if not isinstance(roles(contract), Roles):
+        pytest.skip(str(roles(contract)))
+    lhs, rhs = (torch.randn([SIZES[x] for x in word]) for word in operands.split(","))
+    expected = torch.einsum(letters, lhs, rhs)
+    result = torch.empty(expected.shape)
+    product = product_of(contract)
+    left, right = (rhs, lhs) if product.swapped else (lhs, rhs)
+    names = {"result": result, "left": left, "right": right}
+    target, left, right = (
+        eval(view.text(name), names)
+        for view, name in (
+            (product.out, "result"),
+            (product.left, "left"),
+            (product.right, "right"),
+        )
+    )
+    target.copy_(left @ right)
+    torch.testing.assert_close(result, expected)

@@ -1,0 +1,57 @@
+"""Statements of the emitted `forward` that no example has."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from kernelwright.capture import capture_module
+from kernelwright.codegen.python import forward_body
+from kernelwright.machine import H200
+from kernelwright.rewrite import rewrite
+from kernelwright.schedule import schedule
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> object:
+        return self.function(x, y)
+
+
+def lines(function: Callable[..., object], *args: torch.Tensor) -> list[str]:
+    graph = rewrite(capture_module(Function(function), args)).graph
+    return [line.strip() for line in forward_body(schedule(graph, H200))]
+
+
+def test_what_joins_a_result_without_rows_gets_a_row() -> None:
+    body = lines(
+        lambda x, y: torch.einsum("bk,bkn->bn", x, y) + x, torch.ones(2, 3), torch.ones(2, 3, 3)
+    )
+    (launch,) = (line for line in body if line.startswith("_launch"))
+    assert launch.count("unsqueeze(-2)") == 3
+
+
+def test_sizes_made_of_others_are_checked() -> None:
+    body = lines(lambda x, y: x + y[1:], torch.ones(5), torch.ones(6))
+    checks = [line for line in body if line.startswith("_expect")]
+    assert checks[-1] == '_expect("y", y, torch.float32, (x_size0 + 1,), device)'
+    assert "x_size0 = x.shape[0]" in body
+
+
+def test_names_are_deleted_after_their_last_mention_only() -> None:
+    body = lines(
+        lambda x, y: (x.softmax(0).t() @ y.exp()).softmax(0), torch.ones(3, 4), torch.ones(3, 4)
+    )
+    for position, line in enumerate(body):
+        if line.startswith("del "):
+            for name in line.removeprefix("del ").split(", "):
+                assert not any(name in later for later in body[position + 1 :])
+    assert any(line.startswith("del ") for line in body)
+
+
+def test_without_kernels_nothing_changes_for_gradients() -> None:
+    body = lines(lambda x, y: x.softmax(0), torch.ones(3), torch.ones(3))
+    assert not any("no_grad" in line or line.startswith("_expect") for line in body)
