@@ -28,9 +28,7 @@ torch::Tensor elementwise_add_cuda(torch::Tensor a, torch::Tensor b) {
 }
 """
 
-elementwise_add_cpp_source = (
-    "torch::Tensor elementwise_add_cuda(torch::Tensor a, torch::Tensor b);"
-)
+elementwise_add_cpp_source = "torch::Tensor elementwise_add_cuda(torch::Tensor a, torch::Tensor b);"
 
 elementwise_add = load_inline(
     name="elementwise_add",

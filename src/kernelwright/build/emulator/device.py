@@ -125,11 +125,15 @@ class _Nothing:
         return None
 
 
-def _constant(value: object) -> Callable[..., Any]:
+def _always(value: object) -> Callable[..., Any]:
     def answer(*_args: object, **_kwargs: object) -> object:
         return value
 
     return answer
+
+
+def _yes(*_args: object, **_kwargs: object) -> bool:
+    return True
 
 
 def _properties(_device: object = None) -> SimpleNamespace:
@@ -139,21 +143,21 @@ def _properties(_device: object = None) -> SimpleNamespace:
 def _torch_cuda(synchronize: Callable[..., None]) -> Mapping[str, object]:
     """What stands in torch.cuda for the length of a session."""
     return {
-        "is_available": _constant(True),
-        "is_initialized": _constant(True),
-        "init": _constant(None),
-        "_lazy_init": _constant(None),
-        "device_count": _constant(1),
-        "current_device": _constant(0),
-        "set_device": _constant(None),
-        "get_device_name": _constant(DEVICE_NAME),
-        "get_device_capability": _constant(CAPABILITY),
+        "is_available": _yes,
+        "is_initialized": _yes,
+        "init": _always(None),
+        "_lazy_init": _always(None),
+        "device_count": _always(1),
+        "current_device": _always(0),
+        "set_device": _always(None),
+        "get_device_name": _always(DEVICE_NAME),
+        "get_device_capability": _always(CAPABILITY),
         "get_device_properties": _properties,
-        "get_arch_list": _constant([f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"]),
-        "is_bf16_supported": _constant(True),
-        "current_stream": _constant(Stream()),
-        "default_stream": _constant(Stream()),
-        "set_stream": _constant(None),
+        "get_arch_list": _always([f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"]),
+        "is_bf16_supported": _yes,
+        "current_stream": _always(Stream()),
+        "default_stream": _always(Stream()),
+        "set_stream": _always(None),
         "Stream": Stream,
         "ExternalStream": Stream,
         "Event": Event,
@@ -162,14 +166,14 @@ def _torch_cuda(synchronize: Callable[..., None]) -> Mapping[str, object]:
         "stream": _Nothing,
         "StreamContext": _Nothing,
         "synchronize": synchronize,
-        "empty_cache": _constant(None),
-        "ipc_collect": _constant(None),
-        "mem_get_info": _constant((_PROPERTIES["total_memory"], _PROPERTIES["total_memory"])),
-        "memory_allocated": _constant(0),
-        "memory_reserved": _constant(0),
-        "max_memory_allocated": _constant(0),
-        "max_memory_reserved": _constant(0),
-        "reset_peak_memory_stats": _constant(None),
+        "empty_cache": _always(None),
+        "ipc_collect": _always(None),
+        "mem_get_info": _always((_PROPERTIES["total_memory"], _PROPERTIES["total_memory"])),
+        "memory_allocated": _always(0),
+        "memory_reserved": _always(0),
+        "max_memory_allocated": _always(0),
+        "max_memory_reserved": _always(0),
+        "reset_peak_memory_stats": _always(None),
         # torch.manual_seed itself calls these two.
         "manual_seed": torch.default_generator.manual_seed,
         "manual_seed_all": torch.default_generator.manual_seed,

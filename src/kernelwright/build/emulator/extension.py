@@ -1,8 +1,8 @@
 """`torch.utils.cpp_extension.load_inline` and `load`, for the emulator.
 
-They take what PyTorch's take in any release, and give what those give: a Python module, or the path
-of a library whose operators are registered. CUDA is translated, everything is compiled by the host's
-C++ compiler, flags that only nvcc has are dropped.
+They take what PyTorch's take in any release, and give what those give: a Python module, or the
+path of a library whose operators are registered. CUDA is translated, everything is compiled by the
+host's C++ compiler, flags that only nvcc has are dropped.
 """
 
 import importlib.machinery
@@ -112,7 +112,9 @@ def load(
         name=name,
         parts=parts,
         headers=_headers(parts),
-        flags=_flags(name, (extra_cflags, extra_cuda_cflags), [*(extra_include_paths or ()), *folders]),
+        flags=_flags(
+            name, (extra_cflags, extra_cuda_cflags), [*(extra_include_paths or ()), *folders]
+        ),
         link_flags=_link_flags(extra_ldflags),
     )
     return _load_library(compile_unit(unit), name, is_python_module=is_python_module)
@@ -192,7 +194,8 @@ def _caller() -> Path | None:
 def _load_library(path: Path, name: str, *, is_python_module: bool) -> ModuleType | str:
     load_runtime()
     if not is_python_module:
-        torch.ops.load_library(str(path))
+        load_library: Callable[[str], None] = torch.ops.load_library
+        load_library(str(path))
         return str(path)
     loader = importlib.machinery.ExtensionFileLoader(name, str(path))
     spec = importlib.util.spec_from_file_location(name, str(path), loader=loader)
