@@ -53,11 +53,10 @@ def main() -> None:
 
 def _run(problem: Path, path: Path) -> dict[str, Any]:
     options = pipeline.OptimizeOptions(target=pipeline.Target.CUDA, effort=effort("quick"))
-    machine = pipeline.modelled_machine()
-    compiled = pipeline.compile_problem(pipeline.load_problem(problem), machine)
-    done = pipeline.optimize(compiled, path, options, lambda event: None)
+    done = pipeline.optimize(problem, path, options=options)
+    compiled = done.compiled
     return {
-        "plan": plan_json(done.compiled.rewritten, done.compiled.plan, machine),
+        "plan": plan_json(compiled.rewritten, compiled.plan, compiled.machine),
         "verdict": done.verdict.to_json(),
         "measurement": done.measurement.to_json(),
     }

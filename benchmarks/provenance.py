@@ -4,6 +4,7 @@ import platform
 import subprocess
 import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import torch
 
@@ -12,7 +13,7 @@ def provenance() -> dict[str, object]:
     """JSON-ready facts about this run; works with and without a GPU."""
     facts: dict[str, object] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python", *(_relative(word) for word in sys.argv)]),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
@@ -24,6 +25,11 @@ def provenance() -> dict[str, object]:
         query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
         facts["driver"] = _output(query).splitlines()[:1]
     return facts
+
+
+def _relative(word: str) -> str:
+    """Folders of the machine are no part of how to repeat a run."""
+    return Path(word).name if word.startswith("/") else word
 
 
 def _output(command: list[str]) -> str:

@@ -2,8 +2,8 @@
 
     import kernelwright as kw
 
-    fast = kw.optimize(model, (x,))  # an nn.Module, drop-in; fast.source is the file
-    result = kw.judge("model.py", "model_new.py")
+    done = kw.optimize("model.py", "model_new.py")  # done.verdict, done.measurement
+    verdict, measurement = kw.judge("model.py", "anybodys.py")
 
 Importing the package imports nothing else: a name is fetched from its room when it is first used.
 """

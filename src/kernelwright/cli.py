@@ -100,7 +100,7 @@ def optimize(
         if strict:
             pipeline.demand_nothing_left(compiled)
         path = output or model.with_name(f"{model.stem}_new.py")
-        done = pipeline.optimize(compiled, path, options, progress.event)
+        done = pipeline.finish(compiled, path, options, progress.event)
     plan = (done.compiled.rewritten, done.compiled.plan, done.compiled.machine)
     if as_json:
         _print_json(

@@ -155,6 +155,23 @@ def default_target() -> Target:
 
 
 def optimize(
+    model: Path | str,
+    output: Path | str,
+    *,
+    options: OptimizeOptions | None = None,
+    progress: Progress = lambda event: None,
+) -> Optimized:
+    """Turn the problem file `model` into the file `output`, verify it and time it.
+
+    Raises what loading and capturing raise, all of them KernelwrightError; a file that turns out
+    wrong is no exception but a verdict.
+    """
+    wanted = options or OptimizeOptions(target=default_target())
+    compiled = compile_problem(load_problem(Path(model)), modelled_machine(), wanted.library)
+    return finish(compiled, Path(output), wanted, progress)
+
+
+def finish(
     compiled: Compiled, path: Path, options: OptimizeOptions, progress: Progress
 ) -> Optimized:
     """Tune where there is a GPU, write the file to `path`, verify it and time it."""
@@ -276,6 +293,7 @@ __all__ = [
     "compile_problem",
     "default_target",
     "demand_nothing_left",
+    "finish",
     "judge",
     "load_problem",
     "modelled_machine",
