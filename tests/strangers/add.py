@@ -1,6 +1,5 @@
 """Elementwise sum: the example of KernelBench's own prompt."""
 
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
@@ -22,7 +21,8 @@ torch::Tensor elementwise_add_cuda(torch::Tensor a, torch::Tensor b) {
     const int block_size = 256;
     const int num_blocks = (size + block_size - 1) / block_size;
 
-    elementwise_add_kernel<<<num_blocks, block_size>>>(a.data_ptr<float>(), b.data_ptr<float>(), out.data_ptr<float>(), size);
+    elementwise_add_kernel<<<num_blocks, block_size>>>(
+        a.data_ptr<float>(), b.data_ptr<float>(), out.data_ptr<float>(), size);
 
     return out;
 }

@@ -1,6 +1,5 @@
 """Sum of everything: a grid-stride loop, a tree in shared memory, one atomic per block."""
 
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
@@ -9,7 +8,8 @@ template <typename scalar_t, unsigned int BLOCK>
 __global__ void sum_kernel(const scalar_t* x, scalar_t* out, int64_t n) {
     __shared__ scalar_t partial[BLOCK];
     scalar_t sum = 0;
-    for (int64_t i = blockIdx.x * (int64_t)BLOCK + threadIdx.x; i < n; i += (int64_t)gridDim.x * BLOCK)
+    const int64_t stride = (int64_t)gridDim.x * BLOCK;
+    for (int64_t i = blockIdx.x * (int64_t)BLOCK + threadIdx.x; i < n; i += stride)
         sum += x[i];
     partial[threadIdx.x] = sum;
     __syncthreads();
@@ -25,7 +25,8 @@ void launch(const at::Tensor& x, at::Tensor& out, int threads) {
     const int64_t n = x.numel();
     switch (threads) {
         case 64:
-            sum_kernel<scalar_t, 64><<<8, 64>>>(x.data_ptr<scalar_t>(), out.data_ptr<scalar_t>(), n);
+            sum_kernel<scalar_t, 64>
+                <<<8, 64>>>(x.data_ptr<scalar_t>(), out.data_ptr<scalar_t>(), n);
             break;
         default:
             sum_kernel<scalar_t, 256>

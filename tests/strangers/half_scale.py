@@ -1,6 +1,5 @@
 """Half, bfloat16 and float through one AT_DISPATCH, a module written by hand."""
 
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

@@ -1,6 +1,5 @@
 """Matrix product through 16 x 16 tiles in shared memory, any sizes."""
 
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

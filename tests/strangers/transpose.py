@@ -1,6 +1,5 @@
 """Transposition through a padded tile, blocks of 32 x 8 threads, packed accessors."""
 
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 

@@ -9,18 +9,22 @@ source = """
 #include <c10/cuda/CUDAStream.h>
 
 #define CHECK_CUDA(x) TORCH_CHECK(x.is_cuda(), #x " must be a CUDA tensor")
-#define CHECK_INPUT(x) do { CHECK_CUDA(x); TORCH_CHECK(x.is_contiguous(), #x " must be contiguous"); } while (0)
+#define CHECK_CONTIGUOUS(x) TORCH_CHECK(x.is_contiguous(), #x " must be contiguous")
+#define CHECK_INPUT(x) do { CHECK_CUDA(x); CHECK_CONTIGUOUS(x); } while (0)
 
 __global__ __launch_bounds__(256) void axpy_kernel(float a, const float4* __restrict__ x,
-                                                   const float4* __restrict__ y, float4* out, int n4) {
+                                                   const float4* __restrict__ y,
+                                                   float4* out, int n4) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n4; i += blockDim.x * gridDim.x) {
     const float4 u = __ldg(&x[i]);
     const float4 v = __ldg(y + i);
-    out[i] = make_float4(fmaf(a, u.x, v.x), fmaf(a, u.y, v.y), fmaf(a, u.z, v.z), fmaf(a, u.w, v.w));
+    out[i] = make_float4(fmaf(a, u.x, v.x), fmaf(a, u.y, v.y),
+                         fmaf(a, u.z, v.z), fmaf(a, u.w, v.w));
   }
 }
 
-__global__ void axpy_tail_kernel(float a, const float* x, const float* y, float* out, int from, int n) {
+__global__ void axpy_tail_kernel(float a, const float* x, const float* y,
+                                 float* out, int from, int n) {
   const int i = from + threadIdx.x;
   if (i < n) out[i] = __fmaf_rn(a, __ldg(x + i), __ldg(y + i));
 }

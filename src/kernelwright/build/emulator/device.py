@@ -190,6 +190,8 @@ def pretended_cuda(synchronize: Callable[..., None]) -> Iterator[None]:
             if hasattr(torch.cuda, name):
                 stack.enter_context(patch.object(torch.cuda, name, value))
         stack.enter_context(patch.object(torch.Tensor, "is_cuda", property(_is_on_host)))
+        default = _default_device(torch.set_default_device)
+        stack.enter_context(patch.object(torch, "set_default_device", default))
         stack.enter_context(patch.object(torch.nn.Module, "cuda", _module_cuda))
         stack.enter_context(patch.object(torch.nn.Module, "to", _module_to(torch.nn.Module.to)))
         stack.enter_context(_DeviceMode())
@@ -210,12 +212,12 @@ class _DeviceMode(TorchFunctionMode):
         self, func: Callable[..., Any], _types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func is torch.Tensor.cuda:
-            return args[0]
-        if func is torch.Tensor.pin_memory:
+        if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             return args[0]
         if func is torch.Tensor.record_stream:
             return None
+        if func is torch.device:
+            return func(*args, **kwargs)
         return func(*_on_host(args), **{name: _host(value) for name, value in kwargs.items()})
 
 
@@ -231,6 +233,13 @@ def _host(value: Any) -> Any:
 
 def _is_on_host(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu"
+
+
+def _default_device(original: Callable[[object], None]) -> Callable[[object], None]:
+    def set_default_device(device: object) -> None:
+        original(_host(device))
+
+    return set_default_device
 
 
 def _module_cuda(module: torch.nn.Module, _device: object = None) -> torch.nn.Module:

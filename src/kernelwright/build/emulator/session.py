@@ -16,7 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, Self
 from unittest.mock import patch
 
@@ -96,12 +96,15 @@ def _synchronize(_device: object = None) -> None:
 def _replaced_extensions() -> Iterator[None]:
     """`load_inline` and `load` are the emulator's, also where somebody has imported them."""
     library = torch.utils.cpp_extension
+    ours: dict[object, object] = {
+        library.load_inline: extension.load_inline,
+        library.load: extension.load,
+    }
     with ExitStack() as stack:
-        for name in ("load_inline", "load"):
-            original, ours = getattr(library, name), getattr(extension, name)
-            for module in list(sys.modules.values()):
-                if getattr(module, "__dict__", {}).get(name) is original:
-                    stack.enter_context(patch.object(module, name, ours))
+        for module in list(sys.modules.values()):
+            for name, value in list(getattr(module, "__dict__", {}).items()):
+                if type(value) is FunctionType and value in ours:
+                    stack.enter_context(patch.object(module, name, ours[value]))
         yield
 
 
