@@ -235,7 +235,7 @@ def _is_on_host(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
-def _default_device(original: Callable[[object], None]) -> Callable[[object], None]:
+def _default_device(original: Callable[..., None]) -> Callable[..., None]:
     def set_default_device(device: object) -> None:
         original(_host(device))
 
