@@ -15,7 +15,7 @@ import importlib.util
 import platform
 import subprocess
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
@@ -232,7 +232,8 @@ def _library(
 ) -> Path:
     """A library of the emulator itself, its sources compiled side by side."""
     compiler = require_cxx()
-    key = content_key(name, compiler.version, _headers_fingerprint(), *flags, *link_flags)
+    fingerprint = _fingerprint(INCLUDE, _RUNTIME)
+    key = content_key(name, compiler.version, fingerprint, *flags, *link_flags)
 
     def build(folder: Path) -> None:
         unit = Unit(name=name, parts=(), headers=Headers.CUDA)
@@ -327,15 +328,16 @@ def _processor_flags() -> tuple[str, ...]:
     return ("-mfma",) if "fma" in words else ()
 
 
-@cache
 def _headers_fingerprint() -> str:
-    """Hash of everything of the emulator that is written in C++."""
+    """Hash of the headers that units include."""
+    return _fingerprint(INCLUDE, _SHIM)
+
+
+@cache
+def _fingerprint(*folders: Path) -> str:
+    """Hash of all the files of these folders of ours."""
     texts: list[bytes] = []
-    for path in _cpp_files():
-        texts += [str(path.relative_to(_HERE)).encode(), path.read_bytes()]
+    for folder in folders:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            texts += [str(path.relative_to(_HERE)).encode(), path.read_bytes()]
     return content_key(*texts)
-
-
-def _cpp_files() -> Iterable[Path]:
-    for folder in (INCLUDE, _SHIM, _RUNTIME):
-        yield from (path for path in sorted(folder.rglob("*")) if path.is_file())
