@@ -196,10 +196,13 @@ class _Writer:
         yield str(self._graph.returns)
 
     def _device(self) -> str:
-        tensors = [node for node in self._graph.inputs if isinstance(node.type, TensorType)]
-        leaves = [node for node in self._graph.nodes if isinstance(node.kind, Parameter)]
-        for node in (*tensors, *leaves):
-            return f"{self._text[node.name]}.device"
+        for node in self._graph.inputs:
+            if isinstance(node.type, TensorType):
+                # What is no tensor is for its check to name.
+                return f'getattr({self._text[node.name]}, "device", None)'
+        for node in self._graph.nodes:
+            if isinstance(node.kind, Parameter):
+                return f"{self._text[node.name]}.device"
         return 'torch.device("cuda")'
 
     def _mentions_device(self) -> bool:

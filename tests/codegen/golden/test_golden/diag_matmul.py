@@ -1,6 +1,6 @@
 class ModelNew(nn.Module):
     def forward(self, diagonal: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        device = diagonal.device
+        device = getattr(diagonal, "device", None)
         _expect("diagonal", diagonal, torch.float32, (None,), device)
         diagonal_size0 = diagonal.shape[0]
         _expect("b", b, torch.float32, (diagonal_size0, None), device)

@@ -1,0 +1,65 @@
+"""What an emitted file says to bad input: a Python exception that names it, before any launch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelwright.machine import H200
+from kernelwright.pipeline import compile_problem, shrunk_for_emulator, write_candidate
+from kernelwright.problem import Budget, load_problem
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def raised(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """For each bad call, the exception's class and message."""
+    folder = tmp_path_factory.mktemp("emitted")
+    paths = []
+    for name in ("linear_relu_div", "scalar_mul"):
+        compiled = compile_problem(load_problem(ROOT / "examples" / f"{name}.py"), H200)
+        paths.append(folder / f"{name}_new.py")
+        write_candidate(shrunk_for_emulator(compiled, Budget()), paths[-1])
+    done = subprocess.run(
+        [sys.executable, Path(__file__).parent / "families" / "bad_input.py", *paths],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        ("no tensor", "TypeError", ["x", "expected a torch.float32 tensor", "got list"]),
+        ("dtype", "TypeError", ["x", "expected dtype torch.float32, got torch.float64"]),
+        ("rank", "ValueError", ["x", "expected 2 dimensions", "(131,)"]),
+        ("size", "ValueError", ["x", "expected shape (any, 131)", "(129, 130)"]),
+        ("gradient", "RuntimeError", ["x", "no backward", "torch.no_grad()"]),
+        ("weight's dtype", "TypeError", ["linear.weight", "got torch.float16"]),
+        ("scalar", "TypeError", ["scale", "expected a Python number", "Tensor"]),
+        ("constructor", "ValueError", ["131", "257", "got [8, 8, 1.0]"]),
+        ("device", "ValueError", ["x", "one CUDA device", "cpu"]),
+    ],
+)
+def test_bad_input_is_named(
+    raised: dict[str, list[str]], call: str, error: str, words: list[str]
+) -> None:
+    kind, message = raised[call]
+    assert kind == error
+    for word in words:
+        assert word in message
+
+
+def test_nothing_was_launched_for_bad_input(raised: dict[str, list[str]]) -> None:
+    assert raised["launches"] == ["", "0"]
+
+
+def test_right_input_raises_nothing(raised: dict[str, list[str]]) -> None:
+    assert raised["right"] == raised["right scalar"] == ["nothing", ""]
