@@ -141,3 +141,9 @@ def test_no_compiler_is_an_error_with_a_next_step(
     )
     assert code == ExitCode.DOES_NOT_BUILD
     assert "compiler" in err
+
+
+def test_clean_empties_the_cache(run: Run, cache: Path) -> None:
+    code, out, _ = run("clean", "--json")
+    assert code == ExitCode.VERIFIED
+    assert json.loads(out) == {"removed": 0, "freed_bytes": 0, "kept": 0, "kept_bytes": 0}

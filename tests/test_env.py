@@ -37,7 +37,6 @@ def test_every_variable_in_the_file_is_in_the_docs() -> None:
         (env.THREADS, "3", 3),
         (env.TARGET, "CPU", "cpu"),
         (env.EFFORT, " full ", "full"),
-        (env.LOG, "debug", "debug"),
         (env.NO_COLOR, "1", True),
     ],
 )
@@ -86,10 +85,10 @@ def test_threads_limit_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_child_environment_is_ours_with_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KERNELWRIGHT_LOG", "info")
-    child = env.child_environment({"KERNELWRIGHT_LOG": "debug", "EXTRA": "1"})
-    assert child == {**os.environ, "KERNELWRIGHT_LOG": "debug", "EXTRA": "1"}
-    assert os.environ["KERNELWRIGHT_LOG"] == "info"
+    monkeypatch.setenv("KERNELWRIGHT_EFFORT", "info")
+    child = env.child_environment({"KERNELWRIGHT_EFFORT": "debug", "EXTRA": "1"})
+    assert child == {**os.environ, "KERNELWRIGHT_EFFORT": "debug", "EXTRA": "1"}
+    assert os.environ["KERNELWRIGHT_EFFORT"] == "info"
 
 
 def test_no_other_file_reads_the_environment() -> None:

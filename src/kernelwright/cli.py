@@ -193,6 +193,34 @@ def doctor(as_json: Json = False) -> ExitCode:
 
 
 @app.command()
+def clean(
+    gigabytes: Annotated[
+        float | None, typer.Option(help="Keep the most recently used so many gigabytes.", min=0.0)
+    ] = None,
+    days: Annotated[
+        float | None, typer.Option(help="Remove what lay idle so long.", min=0.0)
+    ] = None,
+    as_json: Json = False,
+) -> ExitCode:
+    """Remove what was built from the cache: all of it, unless told how much or how old."""
+    from dataclasses import asdict
+
+    from kernelwright.build import cache
+
+    limit = 0 if gigabytes is None and days is None else gigabytes
+    done = cache.clean(
+        max_bytes=None if limit is None else int(limit * 2**30),
+        max_age_seconds=None if days is None else days * 86400,
+    )
+    if as_json:
+        _print_json(**asdict(done))
+    else:
+        typer.echo(f"removed {done.removed} entries ({done.freed_bytes / 2**20:,.0f} MiB)")
+        typer.echo(f"kept    {done.kept} entries ({done.kept_bytes / 2**20:,.0f} MiB)")
+    return ExitCode.VERIFIED
+
+
+@app.command()
 def version() -> ExitCode:
     """Print the version."""
     typer.echo(__version__)

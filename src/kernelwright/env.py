@@ -139,14 +139,6 @@ CXX: Variable[Path | None] = Variable(
     default_text="CXX, then g++, clang++, c++",
     doc="The C++ compiler of the emulator.",
 )
-LOG: Variable[str] = Variable(
-    name="KERNELWRIGHT_LOG",
-    parse=_one_of("debug", "info", "warning", "error"),
-    default="warning",
-    default_text="warning",
-    doc="What is logged on standard error: debug, info, warning or error.",
-)
-
 CUDA_HOME: Variable[Path | None] = Variable(
     name="CUDA_HOME",
     parse=_path,
@@ -185,7 +177,6 @@ OURS: tuple[Variable[object], ...] = (
     BUDGET,
     NVCC,
     CXX,
-    LOG,
 )
 STANDARD: tuple[Variable[object], ...] = (CUDA_HOME, CUDA_PATH, HOST_CXX, NO_COLOR)
 

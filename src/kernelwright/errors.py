@@ -169,7 +169,8 @@ def render_errors_table() -> str:
 
     Docs are generated from it: import all the rooms first.
     """
-    rows = sorted(set(all_errors()), key=lambda error: error.__name__)
+    ours = {error for error in all_errors() if error.__module__.startswith("kernelwright.")}
+    rows = sorted(ours, key=lambda error: error.__name__)
     lines = ["| error | means | exit code | what to do |", "| --- | --- | --- | --- |"]
     for error in rows:
         meaning = (error.__doc__ or "").strip().splitlines()[0]

@@ -1,5 +1,6 @@
 """The straight line from a problem file to a verdict: what every command runs."""
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -91,9 +92,9 @@ def write_candidate(compiled: Compiled, path: Path, measured: Iterable[str] = ()
     """Emit the file and write it to `path`, in one step so that no half file is ever seen."""
     candidate = emit(compiled.problem, compiled.plan, compiled.rewritten.applied, tuple(measured))
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".tmp") as file:
-        file.write(candidate.source)
-    Path(file.name).replace(path)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    unfinished.write_text(candidate.source, encoding="utf-8")
+    unfinished.replace(path)
     return candidate
 
 
