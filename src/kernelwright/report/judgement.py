@@ -13,8 +13,8 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     at_sizes = f" at sizes {sizes}" if sizes else ""
     yield f"verdict     {verdict.status.value}, on {where}{at_sizes}"
     yield f"            {verdict.summary}"
-    for check in verdict.failures:
-        yield f"fix first   {check.name}{f' ({check.case})' if check.case else ''}"
+    for label, check in zip(_labels(), verdict.failures, strict=False):
+        yield f"{label:12}{check.name}{f' ({check.case})' if check.case else ''}"
         yield f"            {check.evidence}"
     for check in verdict.warnings:
         yield f"warning     {check.name}: {check.evidence}"
@@ -26,12 +26,19 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     )
 
 
+def _labels() -> Iterator[str]:
+    """Of failures: the first is what to fix first, it may well explain the others."""
+    yield "fix first"
+    while True:
+        yield "also"
+
+
 def measurement_lines(measurement: Measurement) -> Iterator[str]:
     """Times with their baselines and intervals, and the share of what the card can do."""
     if measurement.note:
         yield f"speed       {measurement.note}"
         if measurement.floor_ms is not None:
-            floor = f"{measurement.floor_ms:.4f} ms on {measurement.machine}"
+            floor = f"{measurement.floor_ms:.3g} ms on {measurement.machine}"
             yield f"            modelled floor {floor}"
         return
     assert measurement.candidate is not None

@@ -21,7 +21,7 @@ def plan_lines(rewritten: Rewritten, plan: Plan, machine: Machine) -> Iterator[s
         yield f"            {', '.join(str(kind) for kind in kernel.inputs)} -> {kernel.output}"
         yield (
             f"            {cost.bytes / 1e6:,.1f} MB, {cost.flops / 1e9:,.3f} GFLOP, "
-            f"floor {floor:.4f} ms; {kernel.config}"
+            f"floor {floor:.3g} ms; {kernel.config}"
         )
     for step in plan.left_to_pytorch:
         where = f" ({step.source})" if step.source else ""
@@ -31,7 +31,7 @@ def plan_lines(rewritten: Rewritten, plan: Plan, machine: Machine) -> Iterator[s
     total = cost_of_plan(plan)
     yield (
         f"in all      {total.bytes / 1e6:,.1f} MB, {total.flops / 1e9:,.3f} GFLOP, modelled floor "
-        f"{total.floor_seconds(machine) * 1e3:.4f} ms on {machine.name}"
+        f"{total.floor_seconds(machine) * 1e3:.3g} ms on {machine.name}"
     )
 
 

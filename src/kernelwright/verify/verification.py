@@ -6,7 +6,7 @@ from typing import Protocol
 
 from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase
 from kernelwright.verify.checks import RUNS, STATE, examine
-from kernelwright.verify.observation import Fault, Observation, status_of
+from kernelwright.verify.observation import Fault, FaultKind, Observation, status_of
 from kernelwright.verify.tolerance import Tolerance
 from kernelwright.verify.verdict import Check, Outcome, Status, Verdict, conclude
 
@@ -66,7 +66,7 @@ def verify(session: Session, brief: Brief, progress: Progress) -> Verdict:
     total = len(brief.cases)
     progress(Event(stage="build", message="building the candidate", done=0, total=1))
     built = session.build()
-    checks = [*brief.static_checks, _build_check(built)]
+    checks = [*brief.static_checks, _build_check(built, brief)]
     if built.fault is None:
         for done, planned in enumerate(brief.cases):
             message = f"{planned.purpose}: {planned.case}"
@@ -82,7 +82,7 @@ def verify(session: Session, brief: Brief, progress: Progress) -> Verdict:
     )
 
 
-def _build_check(built: BuildFacts) -> Check:
+def _build_check(built: BuildFacts, brief: Brief) -> Check:
     if built.fault is None:
         return Check(
             name="builds",
@@ -91,12 +91,19 @@ def _build_check(built: BuildFacts) -> Check:
             status=Status.BUILD_FAILED,
         )
     where = f" at {built.fault.location}" if built.fault.location else ""
-    return Check(
-        name="builds",
-        outcome=Outcome.FAILED,
-        evidence=f"{built.fault.message}{where}",
-        status=status_of(built.fault),
-    )
+    evidence = f"{built.fault.message}{where}"
+    status = Status.BUILD_FAILED if built.fault.kind in _BUILDING else status_of(built.fault)
+    if built.fault.kind is FaultKind.REFUSED and brief.target == "cpu" and brief.sizes:
+        # It may well be right at the problem's own sizes, which are too large to run here.
+        status, evidence = Status.UNSUPPORTED, f"{evidence}. {_WANTS_OWN_SIZES}"
+    return Check(name="builds", outcome=Outcome.FAILED, evidence=evidence, status=status)
+
+
+_BUILDING = (FaultKind.BUILD, FaultKind.REFUSED)
+_WANTS_OWN_SIZES = (
+    "The emulator runs the problem at smaller sizes, which this file's constructor refuses: judge "
+    "it on a GPU. (`kernelwright optimize` writes and verifies the same kernels at small sizes.)"
+)
 
 
 def _as_demanded(check: Check, planned: PlannedCase, demands: Demands) -> Iterator[Check]:

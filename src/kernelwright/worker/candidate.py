@@ -59,11 +59,14 @@ class Candidate:
         """Import the file and construct `ModelNew` for the case's sizes."""
         start = time.perf_counter()
         fault = None
+        kind = FaultKind.BUILD
         try:
+            self._imported()
+            kind = FaultKind.REFUSED
             self._resident_for(case)
             self._subject.synchronize()
         except (Exception, SystemExit) as error:
-            fault = describe_error(error, self._path, FaultKind.BUILD)
+            fault = describe_error(error, self._path, kind)
         return BuildFacts(seconds=time.perf_counter() - start, fault=fault)
 
     @torch.no_grad()
