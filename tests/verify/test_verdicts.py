@@ -213,6 +213,17 @@ def test_what_does_not_build_is_not_run() -> None:
     assert verdict.status.exit_code is ExitCode.DOES_NOT_BUILD
 
 
+def test_a_constructor_that_refuses_the_emulators_sizes_is_unsupported() -> None:
+    fault = Fault(kind=FaultKind.REFUSED, message="ValueError: specialised to 8192")
+    shrunk = replace(brief([Case()]), target="cpu", sizes={"N": 33})
+    verdict = verify(Played([], fault), shrunk, lambda event: None)
+    assert verdict.status is Status.UNSUPPORTED
+    assert "judge it on a GPU" in verdict.summary
+    at_its_own_sizes = replace(shrunk, sizes={})
+    verdict = verify(Played([], fault), at_its_own_sizes, lambda event: None)
+    assert verdict.status is Status.BUILD_FAILED
+
+
 def test_exit_codes() -> None:
     codes = {status: status.exit_code for status in Status}
     assert codes[Status.VERIFIED_FASTER] == codes[Status.VERIFIED] == 0
