@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from kernelwright.build.emulator.findings import FindingKind
 from kernelwright.verify.cases import Case
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Status
@@ -39,23 +40,12 @@ class RunFacts:
     seconds: float
 
 
-class FindingKind(Enum):
-    """What a checker of kernels (the emulator, a sanitizer) can report."""
-
-    OUT_OF_BOUNDS = "out of bounds"
-    MISALIGNED = "misaligned access"
-    UNINITIALISED_READ = "uninitialised read"
-    RACE = "race"
-    BARRIER_DIVERGENCE = "divergent barrier"
-    DEADLOCK = "deadlock"
-    UNSUPPORTED = "unsupported"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFinding:
     """One fault inside a kernel."""
 
     kind: FindingKind
+    """What a checker of kernels (the emulator, later a sanitizer) can report."""
     message: str
     """Kernel, line, block, thread and what happened, in one sentence."""
 

@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
-from kernelwright.verify.observation import FindingKind, KernelFinding
+from kernelwright.verify.observation import KernelFinding
 
 if TYPE_CHECKING:
     from kernelwright.build.emulator import Finding
@@ -78,6 +78,6 @@ def _as_kernel_finding(finding: "Finding") -> KernelFinding:
     threads = f"block {finding.block}, thread {finding.thread}"
     other = f" and {finding.other}" if finding.other else ""
     return KernelFinding(
-        kind=FindingKind[finding.kind.name],
+        kind=finding.kind,
         message=f"{place}, {threads}{other}: {finding.message}",
     )
