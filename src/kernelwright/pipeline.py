@@ -234,7 +234,10 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     """
     from kernelwright.tune.plans import with_configs
 
-    small = compile_problem(shrink(compiled.problem, budget), compiled.machine, compiled.library)
+    # At small sizes the library is faster at products that are ours at the full ones.
+    products = any(kernel.anchor is not None for kernel in compiled.plan.kernels)
+    library = Library.NEVER if products else compiled.library
+    small = compile_problem(shrink(compiled.problem, budget), compiled.machine, library)
     configs = {kernel.name: _for_few_tiles(kernel.config) for kernel in compiled.plan.kernels}
     return replace(small, plan=with_configs(small.plan, configs))
 

@@ -9,7 +9,7 @@ from kernelwright.capture import capture_module
 from kernelwright.codegen.python import forward_body
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
-from kernelwright.schedule import schedule
+from kernelwright.schedule import Library, schedule
 
 
 class Function(nn.Module):
@@ -23,7 +23,7 @@ class Function(nn.Module):
 
 def lines(function: Callable[..., object], *args: torch.Tensor) -> list[str]:
     graph = rewrite(capture_module(Function(function), args)).graph
-    return [line.strip() for line in forward_body(schedule(graph, H200))]
+    return [line.strip() for line in forward_body(schedule(graph, H200, Library.NEVER))]
 
 
 def test_what_joins_a_result_without_rows_gets_a_row() -> None:

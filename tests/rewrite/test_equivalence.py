@@ -13,7 +13,7 @@ from kernelwright.capture import capture_module
 from kernelwright.ir.graph import Contract, Pointwise
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
-from kernelwright.schedule import schedule
+from kernelwright.schedule import Library, schedule
 
 Forward = Callable[..., torch.Tensor]
 
@@ -74,7 +74,7 @@ def test_scalings_are_one_pointwise_kernel(name: str, sizes: dict[str, int], run
     function, letters = SCALINGS[name]
     args = operands(letters, sizes)
     result = check(run, function, args)
-    plan = schedule(result.graph, H200)
+    plan = schedule(result.graph, H200, Library.NEVER)
     assert [kernel.family for kernel in plan.kernels] == ["pointwise"]
     assert plan.left_to_pytorch == ()
     largest = max(arg.numel() for arg in args)
@@ -87,7 +87,7 @@ def test_scalings_are_one_pointwise_kernel(name: str, sizes: dict[str, int], run
 def test_products_are_one_gemm(name: str, sizes: dict[str, int], run: Any) -> None:
     function, letters = PRODUCTS[name]
     result = check(run, function, operands(letters, sizes))
-    plan = schedule(result.graph, H200)
+    plan = schedule(result.graph, H200, Library.NEVER)
     assert [kernel.family for kernel in plan.kernels] == ["gemm"]
     assert plan.left_to_pytorch == ()
     (contract,) = (node for node in result.graph.nodes if isinstance(node.kind, Contract))

@@ -9,7 +9,7 @@ from kernelwright.capture import capture_module
 from kernelwright.ir.plan import Launch, Plan, TorchCall
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
-from kernelwright.schedule import schedule
+from kernelwright.schedule import Library, schedule
 
 
 class Function(nn.Module):
@@ -24,7 +24,7 @@ class Function(nn.Module):
 
 def plan(function: Callable[..., object]) -> Plan:
     args = (torch.randn(6, 4), torch.randn(4))
-    return schedule(rewrite(capture_module(Function(function), args)).graph, H200)
+    return schedule(rewrite(capture_module(Function(function), args)).graph, H200, Library.NEVER)
 
 
 def operators(result: Plan) -> list[tuple[str, ...]]:
@@ -86,6 +86,6 @@ def test_kernels_take_a_bounded_number_of_inputs() -> None:
             return sum(xs[1:], xs[0])
 
     args = ([torch.randn(3) for _ in range(40)],)
-    result = schedule(rewrite(capture_module(Sum(), args)).graph, H200)
+    result = schedule(rewrite(capture_module(Sum(), args)).graph, H200, Library.NEVER)
     assert len(result.kernels) > 1
     assert max(len(kernel.inputs) for kernel in result.kernels) <= 24

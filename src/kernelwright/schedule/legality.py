@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from enum import Enum
+from math import ceil, prod
 
 from kernelwright.ir.graph import Contract, Graph, Node, Pointwise
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.machine import Machine
-from kernelwright.schedule.roles import roles
+from kernelwright.schedule.roles import Roles, roles
 
 MAX_RANK = 8
 """Dimensions of a tensor that a launcher reads; `MAX_RANK` in kernels/launch.cuh."""
@@ -60,14 +61,36 @@ def why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str
             rules = POINTWISE
         case Contract():
             rules = GEMM
-            if library is Library.WHERE_FASTER and _library_is_faster(node.tensor.dtype, machine):
-                return "the library's 16-bit matrix product is faster than ours"
         case _:
             return "kernelwright has no kernel for it"
-    return next((reason for rule in rules if (reason := rule(node, inputs))), None)
+    reasons = [rule(node, inputs) for rule in rules]
+    if isinstance(node.kind, Contract) and library is Library.WHERE_FASTER and not any(reasons):
+        reasons += [rule(node, inputs, machine) for rule in LIBRARY_IS_FASTER]
+    return next((reason for reason in reasons if reason), None)
 
 
-def _library_is_faster(dtype: DType, machine: Machine) -> bool:
+def _tensor_cores_take_it(node: Node, inputs: list[Node], machine: Machine) -> str | None:
     # Ours runs on the CUDA cores; cuBLAS multiplies 16-bit matrices on the tensor cores.
-    unit = {DType.F16: "fp16", DType.BF16: "bf16"}.get(dtype)
-    return unit is not None and machine.flops.get(unit, 0.0) > machine.flops["fp32_simt"]
+    unit = {DType.F16: "fp16", DType.BF16: "bf16"}.get(node.tensor.dtype)
+    faster = unit is not None and machine.flops.get(unit, 0.0) > machine.flops["fp32_simt"]
+    return "the library's 16-bit matrix product is faster than ours" if faster else None
+
+
+def _few_tiles(node: Node, inputs: list[Node], machine: Machine) -> str | None:
+    # Ours gives a tile to one multiprocessor for the whole of K; the library splits K, and has
+    # kernels of its own for vectors. (1 x 8192 x 4096: 41 us there, 650 us here.)
+    sizes = [dim.hint for dim in node.tensor.shape]
+    assert isinstance(node.kind, Contract)
+    found = roles(node.kind)
+    assert isinstance(found, Roles)
+    rows = sizes[-2] if found.m else 1
+    batch = prod(sizes[: len(found.batch)])
+    tiles = batch * ceil(rows / _SMALL_TILE[0]) * ceil(sizes[-1] / _SMALL_TILE[1])
+    return "it has too few tiles to fill the card" if tiles < machine.sm_count // 2 else None
+
+
+_SMALL_TILE = (32, 64)
+LIBRARY_IS_FASTER: tuple[Callable[[Node, list[Node], Machine], str | None], ...] = (
+    _tensor_cores_take_it,
+    _few_tiles,
+)

@@ -1,0 +1,61 @@
+"""What goes to PyTorch's libraries because they are faster, and what does not."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.capture import capture_module
+from kernelwright.machine import H200
+from kernelwright.pipeline import compile_problem, shrunk_for_emulator
+from kernelwright.problem import Budget, load_problem
+from kernelwright.rewrite import rewrite
+from kernelwright.schedule import Library, schedule
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+class Product(torch.nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a @ b
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "dtype", "why"),
+    [
+        ((512, 64), (64, 512), torch.float32, None),
+        ((512, 64), (64, 512), torch.float64, None),
+        ((64, 64, 8), (64, 8, 64), torch.float32, None),  # a batch of small tiles fills the card
+        ((1, 8192), (8192, 4096), torch.float32, "too few tiles"),
+        ((8192,), (8192, 4096), torch.float32, "too few tiles"),
+        ((256, 1024), (1024, 256), torch.float32, "too few tiles"),
+        ((512, 64), (64, 512), torch.float16, "16-bit"),
+        ((512, 64), (64, 512), torch.bfloat16, "16-bit"),
+        ((512, 64), (64, 512), torch.int64, "i64"),
+    ],
+)
+def test_products_that_libraries_do_faster(
+    left: tuple[int, ...], right: tuple[int, ...], dtype: torch.dtype, why: str | None
+) -> None:
+    arguments = (torch.zeros(left, dtype=dtype), torch.zeros(right, dtype=dtype))
+    graph = rewrite(capture_module(Product(), arguments)).graph
+    plan = schedule(graph, H200)
+    if why is None:
+        assert [kernel.family for kernel in plan.kernels] == ["gemm"]
+    else:
+        assert not plan.kernels
+        assert why in plan.left_to_pytorch[0].why
+    forced = schedule(graph, H200, Library.NEVER)
+    assert len(forced.kernels) == (0 if dtype is torch.int64 else 1)
+
+
+@pytest.mark.parametrize("name", ["matmul", "linear_relu_div", "diag_matmul"])
+def test_the_emulator_runs_the_kernels_of_the_full_sizes(name: str) -> None:
+    full = compile_problem(load_problem(EXAMPLES / f"{name}.py"), H200)
+    small = shrunk_for_emulator(full, Budget())
+    assert small.problem.constants != full.problem.constants
+    assert [k.name for k in small.plan.kernels] == [k.name for k in full.plan.kernels]
+    for ours, theirs in zip(small.plan.kernels, full.plan.kernels, strict=True):
+        assert ours.epilogue == theirs.epilogue
+        assert str(ours.config) == str(theirs.config)
+    assert not small.plan.left_to_pytorch
