@@ -10,25 +10,13 @@ import torch
 
 from kernelwright.bench.timing import Stopwatch
 from kernelwright.codegen.arrange import product_of
+from kernelwright.codegen.python import TORCH_DTYPE
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.tune.tuner import Failure, Timing, Variant
 
 _WARM_UP_SECONDS = 0.05
 _SAMPLES = 30
-
-_TORCH: dict[DType, torch.dtype] = {
-    DType.F64: torch.float64,
-    DType.F32: torch.float32,
-    DType.F16: torch.float16,
-    DType.BF16: torch.bfloat16,
-    DType.I64: torch.int64,
-    DType.I32: torch.int32,
-    DType.I16: torch.int16,
-    DType.I8: torch.int8,
-    DType.U8: torch.uint8,
-    DType.BOOL: torch.bool,
-}
 
 
 class KernelTimer:
@@ -71,7 +59,7 @@ def _words(argument: Any) -> Iterator[int]:
 def _operands(kernel: Kernel, device: torch.device) -> list[Any]:
     """Result and inputs in the launcher's order; values from [0, 1), or small integers."""
     shape = [dim.hint for dim in kernel.output.shape]
-    out = torch.empty(shape, dtype=_TORCH[kernel.output.dtype], device=device)
+    out = torch.empty(shape, dtype=_torch_dtype(kernel.output.dtype), device=device)
     inputs = [_operand(kind, device) for kind in kernel.inputs]
     if kernel.anchor is None:
         return [out, *inputs]
@@ -93,7 +81,13 @@ def _operand(kind: object, device: torch.device) -> Any:
         case TensorType(dtype, dims):
             shape = [dim.hint for dim in dims]
             dense = torch.rand(shape, device=device)
-            return (dense if dtype.is_float else dense * 2).to(_TORCH[dtype])
+            return (dense if dtype.is_float else dense * 2).to(_torch_dtype(dtype))
         case ScalarType(DType.F64):
             return 1.5
     return 1
+
+
+def _torch_dtype(dtype: DType) -> torch.dtype:
+    found = getattr(torch, TORCH_DTYPE[dtype].removeprefix("torch."))
+    assert isinstance(found, torch.dtype)
+    return found
