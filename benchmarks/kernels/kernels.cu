@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "bfloat16.cuh"
+#include "gemm_launch.cuh"
 #include "gemm_simt.cuh"
 #include "half.cuh"
 #include "math.cuh"
@@ -171,7 +172,8 @@ struct BiasReluDivide {
 
 template <class Config, class Problem>
 cudaError_t run_gemm(const Problem& problem, cudaStream_t stream) {
-  return launch_gemm(problem, stream, GemmVariant<Config, Problem>{gemm_kernel<Config, Problem>});
+  return launch_gemm(problem, stream, nullptr,
+                     GemmVariant<Config, Problem>{gemm_kernel<Config, Problem>});
 }
 
 template <Major L, Major R>

@@ -64,7 +64,7 @@ class Library:
     def __call__(self, name: str, *arguments: torch.Tensor | float | int) -> None:
         """Launch `name`; raise RuntimeError on a CUDA error."""
         stream = torch.cuda.current_stream().cuda_stream
-        words = [torch.cuda.current_device(), stream]
+        words = [torch.cuda.current_device(), stream, 0]
         for value in arguments:
             if isinstance(value, torch.Tensor):
                 words += [value.data_ptr(), value.dim(), *value.shape, *value.stride()]

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__((GemmTile<Config, Problem>::THREADS),
 template <Major L, Major R>
 cudaError_t launch(const Problem& problem) {
   using Here = Config<L, R>;
-  return launch_gemm(problem, nullptr, GemmVariant<Here, Problem>{product_kernel<Here>});
+  return launch_gemm(problem, nullptr, nullptr, GemmVariant<Here, Problem>{product_kernel<Here>});
 }
 """
 _LAYOUT = "template cudaError_t launch<Major::{}, Major::{}>(const Problem&);\n"
@@ -73,14 +73,14 @@ def test_pointwise(type_: str, width: int) -> None:
 @pytest.mark.parametrize("tile", [_LARGE, _WIDE], ids=["large", "wide"])
 def test_gemm_in_every_layout(tile: dict[str, int]) -> None:
     layouts = "".join(_LAYOUT.format(*layout) for layout in _LAYOUTS)
-    text = kernels.inline("gemm_simt.cuh", "math.cuh")
+    text = kernels.inline("gemm_simt.cuh", "gemm_launch.cuh", "math.cuh")
     _expect_no_spills(text + _GEMM % (_FLOAT | tile) + layouts, len(_LAYOUTS))
 
 
 @pytest.mark.parametrize("tile", [_SMALL, _SMALL | {"m": 32}], ids=["64x64", "32x64"])
 def test_small_and_general_gemm(tile: dict[str, int]) -> None:
     layouts = _LAYOUT.format("K", "K") + _LAYOUT.format("NONE", "NONE")
-    text = kernels.inline("gemm_simt.cuh", "math.cuh")
+    text = kernels.inline("gemm_simt.cuh", "gemm_launch.cuh", "math.cuh")
     _expect_no_spills(text + _GEMM % (_FLOAT | tile) + layouts, 2)
 
 
@@ -88,12 +88,12 @@ def test_small_and_general_gemm(tile: dict[str, int]) -> None:
 def test_gemm_of_other_types(type_: str, sum_: str) -> None:
     names = {"type": type_, "sum": sum_} | _SMALL | {"stages": 2}
     layouts = _LAYOUT.format("MN", "K") + _LAYOUT.format("NONE", "NONE")
-    text = kernels.inline("gemm_simt.cuh", "math.cuh", "bfloat16.cuh")
+    text = kernels.inline("gemm_simt.cuh", "gemm_launch.cuh", "math.cuh", "bfloat16.cuh")
     _expect_no_spills(text + _GEMM % names + layouts, 2)
 
 
 def test_an_illegal_tile_says_why() -> None:
     tile = _FLOAT | _LARGE | {"m": 48}
-    text = kernels.inline("gemm_simt.cuh", "math.cuh") + _GEMM % tile
+    text = kernels.inline("gemm_simt.cuh", "gemm_launch.cuh", "math.cuh") + _GEMM % tile
     with pytest.raises(Exception, match="warps of 4 THREAD_M rows tile BLOCK_M"):
         compile_check(text + _LAYOUT.format("K", "K"))

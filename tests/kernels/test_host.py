@@ -34,8 +34,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def _words(*arguments: torch.Tensor | int) -> "ctypes.Array[ctypes.c_int64]":
-    """The packed arguments of an entry point on device 0, default stream."""
-    words = [0, 0]
+    """The packed arguments of an entry point on device 0, default stream, without workspace."""
+    words = [0, 0, 0]
     for value in arguments:
         if isinstance(value, int):
             words.append(value)

@@ -10,7 +10,7 @@ from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.schedule.cost import cost_of_kernel
 from kernelwright.schedule.roles import Roles, roles
 
-_FAMILY_SOURCES = {"pointwise": "pointwise.cuh", "gemm": "gemm_simt.cuh"}
+_FAMILY_SOURCES = {"pointwise": ("pointwise.cuh",), "gemm": ("gemm_simt.cuh", "gemm_launch.cuh")}
 
 TEMPLATES = Environment(
     loader=PackageLoader("kernelwright.codegen", "templates"),
@@ -25,7 +25,7 @@ TEMPLATES = Environment(
 def cuda_source(plan: Plan) -> str:
     """Everything that nvcc compiles: no torch header, entry points `launch_<kernel>`."""
     functors = [functor(kernel, tiles(kernel)) for kernel in plan.kernels]
-    files = [_FAMILY_SOURCES[kernel.family] for kernel in plan.kernels]
+    files = [name for kernel in plan.kernels for name in _FAMILY_SOURCES[kernel.family]]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
     sections = [_section(kernel, item) for kernel, item in zip(plan.kernels, functors, strict=True)]
     headers, library = kernels.in_use("\n".join(sections), *files, "math.cuh")

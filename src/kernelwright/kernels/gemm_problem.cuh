@@ -33,7 +33,8 @@ struct Gemm {
   Epilogue epilogue;
   int64_t m, n, k;
   int64_t batches;
-  int64_t first_tile;  // of this launch, set by launch_gemm
+  int64_t first_tile;    // of this launch, set by the variant
+  const unsigned* flag;  // device memory: the kernel has nothing to do where it is 0; null: always
   int batch_rank;
   int64_t batch_sizes[MAX_BATCH_RANK];
   MatrixOperand operands[OPERANDS];
@@ -66,6 +67,8 @@ struct Gemm {
 
   __host__ __device__ const MatrixOperand& lhs() const { return operands[LHS]; }
   __host__ __device__ const MatrixOperand& rhs() const { return operands[RHS]; }
+
+  __device__ bool is_wanted() const { return flag == nullptr || *flag != 0; }
 
   // Whole runs of `width` elements along the dimension of stride 1 start at multiples of their
   // size.

@@ -283,7 +283,9 @@ struct GemmVariant {
                     rhs.row_stride);
   }
 
-  cudaError_t launch(Problem problem, cudaStream_t stream) const {
+  static int64_t workspace_bytes(const Problem&) { return 0; }
+
+  cudaError_t launch(Problem problem, cudaStream_t stream, void* /*workspace*/) const {
     // More than 48 KB of shared memory is given only on request.
     cudaError_t status =
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
@@ -314,15 +316,3 @@ struct GemmVariant {
     }
   }
 };
-
-// Runs the first variant that admits the problem; the last one should admit all (Major::NONE twice,
-// MIN_TILES 0). An empty result launches nothing; K = 0 sums to zero.
-template <class Problem, class... Variants>
-cudaError_t launch_gemm(const Problem& problem, cudaStream_t stream, const Variants&... variants) {
-  if (problem.m == 0 || problem.n == 0 || problem.batches == 0) return cudaSuccess;
-  cudaError_t status = cudaErrorInvalidValue;
-  const bool launched =
-      ((variants.admits(problem) ? (status = variants.launch(problem, stream), true) : false) ||
-       ...);
-  return launched ? status : cudaErrorInvalidValue;
-}

@@ -16,15 +16,16 @@ struct Tensor {
   int64_t strides[MAX_RANK] = {};
 };
 
-// Reads `words`: device index, stream, then the arguments in order. A tensor is its address, rank,
-// sizes and strides; an integer is itself; a real number is the bits of a double. Makes the device
-// current while it lives.
+// Reads `words`: device index, stream, address of the workspace, then the arguments in order. A
+// tensor is its address, rank, sizes and strides; an integer is itself; a real number is the bits
+// of a double. Makes the device current while it lives.
 class Arguments {
  public:
   explicit Arguments(const int64_t* words) : next_(words) {
     status_ = cudaGetDevice(&previous_device_);
     const int device = static_cast<int>(integer());
     stream_ = reinterpret_cast<cudaStream_t>(integer());
+    workspace_ = reinterpret_cast<void*>(integer());
     if (status_ == cudaSuccess && device != previous_device_) {
       status_ = cudaSetDevice(device);
       switched_ = status_ == cudaSuccess;
@@ -39,6 +40,8 @@ class Arguments {
   // What went wrong while reading: a device that cannot be selected, a rank above MAX_RANK.
   cudaError_t status() const { return status_; }
   cudaStream_t stream() const { return stream_; }
+  // Device memory of the launch's own, null for kernels that need none.
+  void* workspace() const { return workspace_; }
 
   int64_t integer() { return *next_++; }
 
@@ -66,6 +69,7 @@ class Arguments {
  private:
   const int64_t* next_;
   cudaStream_t stream_ = nullptr;
+  void* workspace_ = nullptr;
   cudaError_t status_ = cudaSuccess;
   int previous_device_ = 0;
   bool switched_ = false;

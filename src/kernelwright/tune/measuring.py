@@ -32,7 +32,7 @@ class KernelTimer:
         """The median of device spans with a flushed L2, or why the variant does not run."""
         launch = getattr(ctypes.CDLL(str(library)), self._function)
         stream = torch.cuda.current_stream(self._device).cuda_stream
-        words = pack([self._device.index or 0, stream, *self._operands])
+        words = pack([self._device.index or 0, stream, 0, *self._operands])
         if code := launch(words):
             return Failure(reason=f"CUDA error {code}")
         self._stopwatch.warm_up(lambda _: launch(words), _WARM_UP_SECONDS)

@@ -76,7 +76,8 @@ extern "C" int launch_linear_relu_div(const int64_t* words) {
   if (arguments.status() != cudaSuccess) return arguments.status();
   const auto problem = LinearReluDivProblem::describe(
       LinearReluDiv{}, out, lhs, rhs, a);
-  return launch_gemm(problem, arguments.stream(), LinearReluDivTunedVariant{linear_relu_div_kernel},
+  return launch_gemm(problem, arguments.stream(), arguments.workspace(),
+                     LinearReluDivTunedVariant{linear_relu_div_kernel},
                      LinearReluDivSmallVariant{linear_relu_div_small_kernel},
                      LinearReluDivGeneralVariant{linear_relu_div_general_kernel});
 }

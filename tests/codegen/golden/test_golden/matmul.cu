@@ -75,7 +75,8 @@ extern "C" int launch_matmul(const int64_t* words) {
   if (arguments.status() != cudaSuccess) return arguments.status();
   const auto problem = MatmulProblem::describe(
       Matmul{}, out, lhs, rhs);
-  return launch_gemm(problem, arguments.stream(), MatmulTunedVariant{matmul_kernel},
+  return launch_gemm(problem, arguments.stream(), arguments.workspace(),
+                     MatmulTunedVariant{matmul_kernel},
                      MatmulSmallVariant{matmul_small_kernel},
                      MatmulGeneralVariant{matmul_general_kernel});
 }
