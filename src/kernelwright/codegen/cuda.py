@@ -4,13 +4,26 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kernelwright import kernels
 from kernelwright.codegen.functor import Functor, Member, functor, operand_name
-from kernelwright.codegen.spelling import COMPUTED, HEADERS, STORED
-from kernelwright.ir.plan import GemmConfig, Kernel, Plan, PointwiseConfig
+from kernelwright.codegen.spelling import HEADERS, STORED
+from kernelwright.ir.plan import (
+    Config,
+    Feed,
+    GemmConfig,
+    Kernel,
+    Plan,
+    PointwiseConfig,
+    TensorCoreConfig,
+)
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.schedule.cost import cost_of_kernel
-from kernelwright.schedule.roles import Roles, roles
+from kernelwright.schedule.roles import Major, Roles, roles
 
-_FAMILY_SOURCES = {"pointwise": ("pointwise.cuh",), "gemm": ("gemm_simt.cuh", "gemm_launch.cuh")}
+_SIMT_SOURCES = ("gemm_simt.cuh", "gemm_launch.cuh")
+_SOURCES: dict[type[Config], tuple[str, ...]] = {
+    PointwiseConfig: ("pointwise.cuh",),
+    GemmConfig: _SIMT_SOURCES,
+    TensorCoreConfig: (*_SIMT_SOURCES, "gemm_sm90_launch.cuh"),
+}
 
 TEMPLATES = Environment(
     loader=PackageLoader("kernelwright.codegen", "templates"),
@@ -25,13 +38,18 @@ TEMPLATES = Environment(
 def cuda_source(plan: Plan) -> str:
     """Everything that nvcc compiles: no torch header, entry points `launch_<kernel>`."""
     functors = [functor(kernel, tiles(kernel)) for kernel in plan.kernels]
-    files = [name for kernel in plan.kernels for name in _FAMILY_SOURCES[kernel.family]]
+    files = [name for kernel in plan.kernels for name in _SOURCES[type(kernel.config)]]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
     sections = [_section(kernel, item) for kernel, item in zip(plan.kernels, functors, strict=True)]
     headers, library = kernels.in_use("\n".join(sections), *files, "math.cuh")
     return TEMPLATES.get_template("kernels.cu.jinja").render(
         headers=headers, library=library, sections=sections
     )
+
+
+def workspace_name(kernel: Kernel) -> str | None:
+    """The entry point that says how much memory a launch needs; None where that is none."""
+    return f"workspace_{kernel.name}" if isinstance(kernel.config, TensorCoreConfig) else None
 
 
 def tiles(kernel: Kernel) -> int:
@@ -108,39 +126,28 @@ def _read(member: Member, value: str) -> str:
 
 def _family_fields(kernel: Kernel) -> dict[str, object]:
     """What the family's template needs besides the common fields."""
-    match kernel.config:
-        case PointwiseConfig():
-            return {}
-        case GemmConfig() as config:
-            assert kernel.anchor is not None
-            found = roles(kernel.anchor)
-            assert isinstance(found, Roles)
-            factor = kernel.inputs[0]
-            assert isinstance(factor, TensorType)
-            return {
-                "factor": STORED[factor.dtype],
-                "lhs_major": _major(found.left, found.m, found.k),
-                "rhs_major": _major(found.right, found.n, found.k),
-                "small": _small(config),
-                "computed": COMPUTED[factor.dtype],
-            }
+    config = kernel.config
+    if isinstance(config, PointwiseConfig):
+        return {}
+    assert kernel.anchor is not None
+    found = roles(kernel.anchor)
+    assert isinstance(found, Roles)
+    factor = kernel.inputs[0]
+    assert isinstance(factor, TensorType)
+    majors = {"lhs_major": found.left_major, "rhs_major": found.right_major}
+    fields = {"factor": STORED[factor.dtype], "small": SMALL_TILE}
+    match config:
+        case GemmConfig():
+            return {**fields, **majors, "instruction": None, "fallback": False}
+        case TensorCoreConfig(block_n=columns, feed=feed):
+            # A pass before the product writes its planes as they are asked for.
+            either = {key: Major.K for key, major in majors.items() if major is Major.NONE}
+            instruction = f"Wgmma{columns}{_INSTRUCTIONS[factor.dtype]}"
+            fallback = feed is not Feed.DIRECT
+            return {**fields, **majors, **either, "instruction": instruction, "fallback": fallback}
 
 
-def _major(letters: str, own: str, summed: str) -> str:
-    """How a contiguous operand of these letters lies, in the terms of gemm_tile.cuh."""
-    if letters[-1] == summed:
-        return "K"
-    return "MN" if letters[-1] == own else "NONE"
-
-
-def _small(config: GemmConfig) -> GemmConfig:
-    """The tile for products that would leave multiprocessors idle, and for general strides."""
-    return GemmConfig(
-        block_m=32,
-        block_n=64,
-        block_k=16,
-        thread_m=4,
-        thread_n=4,
-        stages=3,
-        promote_k=config.promote_k,
-    )
+_INSTRUCTIONS = {DType.F32: "F16", DType.F16: "F16", DType.BF16: "Bf16"}
+"""Type of the numbers that the tensor cores multiply, by that of the factors."""
+SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
+"""For products that would leave multiprocessors idle, and for general strides."""

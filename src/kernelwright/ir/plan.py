@@ -1,6 +1,8 @@
 """The plan: which kernels run, on what, in what order; the last stage before text."""
 
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
 
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import AtenCall, Contract, Graph, ViewMap
@@ -50,7 +52,49 @@ class GemmConfig:
         )
 
 
-Config = PointwiseConfig | GemmConfig
+class Feed(StrEnum):
+    """How the factors of a product come to the tensor cores."""
+
+    SPLIT = "split"
+    """float32: a pass before writes every element as two fp16 numbers."""
+    CONVERT = "convert"
+    """float32: the product's own threads do the same, tile by tile."""
+    DIRECT = "direct"
+    """float16 and bfloat16, as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorCoreConfig:
+    """Tunables of the tensor-core matrix product: a tile has 128 rows and goes 64 deep in K."""
+
+    block_n: int
+    """Columns of a tile: 64, 128 or 256."""
+    feed: Feed
+    stages: int
+    """Shared-memory buffers along K."""
+    cluster: int
+    """Blocks, one below another, that share what they read of the right factor: 1 or 2."""
+    slices: int = 1
+    """Parts of K that different blocks sum."""
+    min_products: int = 0
+    """The launcher takes another variant for products with fewer multiplications than this."""
+
+    BLOCK_M: ClassVar[int] = 128
+    BLOCK_K: ClassVar[int] = 64
+
+    def __str__(self) -> str:
+        scheme = {
+            Feed.SPLIT: "three fp16 tensor-core products, factors split by a pass before",
+            Feed.CONVERT: "three fp16 tensor-core products, factors split on the way",
+            Feed.DIRECT: "one tensor-core product",
+        }[self.feed]
+        tile = f"tile {self.BLOCK_M}x{self.block_n}x{self.BLOCK_K}"
+        shared = ", clusters of two blocks" if self.cluster == 2 else ""
+        parts = f", K in {self.slices} parts" if self.slices > 1 else ""
+        return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}"
+
+
+Config = PointwiseConfig | GemmConfig | TensorCoreConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

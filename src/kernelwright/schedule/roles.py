@@ -1,8 +1,17 @@
 """Which letters of a contraction play batch, m, n and k of a matrix product."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from kernelwright.ir.graph import Contract
+
+
+class Major(StrEnum):
+    """Along which dimension of the product a factor is contiguous, as in gemm_tile.cuh."""
+
+    K = "K"
+    MN = "MN"
+    NONE = "NONE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +29,20 @@ class Roles:
     """One letter, or "" when the result has no row dimension (a vector times a matrix)."""
     n: str
     k: str
+
+    @property
+    def left_major(self) -> Major:
+        """How the left factor lies if its tensor is contiguous."""
+        return _major(self.left, self.m, self.k)
+
+    @property
+    def right_major(self) -> Major:
+        """How the right factor lies if its tensor is contiguous."""
+        return _major(self.right, self.n, self.k)
+
+
+def _major(letters: str, own: str, summed: str) -> Major:
+    return {summed: Major.K, own: Major.MN}.get(letters[-1], Major.NONE)
 
 
 def roles(contract: Contract) -> Roles | str:

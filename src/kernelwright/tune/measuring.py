@@ -24,20 +24,35 @@ class KernelTimer:
 
     def __init__(self, kernel: Kernel, device: torch.device) -> None:
         self._function = f"launch_{kernel.name}"
+        self._workspace_function = f"workspace_{kernel.name}"
         self._stopwatch = Stopwatch(device)
         self._operands = _operands(kernel, device)
         self._device = device
 
     def __call__(self, variant: Variant, library: Path) -> Timing | Failure:
         """The median of device spans with a flushed L2, or why the variant does not run."""
-        launch = getattr(ctypes.CDLL(str(library)), self._function)
-        stream = torch.cuda.current_stream(self._device).cuda_stream
-        words = pack([self._device.index or 0, stream, 0, *self._operands])
+        entries = ctypes.CDLL(str(library))
+        launch = getattr(entries, self._function)
+        workspace = self._workspace(entries)
+        words = self._words(workspace.data_ptr())
         if code := launch(words):
             return Failure(reason=f"CUDA error {code}")
         self._stopwatch.warm_up(lambda _: launch(words), _WARM_UP_SECONDS)
         times = sorted(self._stopwatch.sample(lambda _: launch(words), _SAMPLES).device_ms)
         return Timing(seconds=times[len(times) // 2] / 1e3, samples=len(times))
+
+    def _workspace(self, entries: ctypes.CDLL) -> torch.Tensor:
+        """The memory that a launch needs for itself; none for variants that do not ask."""
+        size = 0
+        if hasattr(entries, self._workspace_function):
+            ask = getattr(entries, self._workspace_function)
+            ask.restype = ctypes.c_int64
+            size = ask(self._words(0))
+        return torch.empty(size, dtype=torch.uint8, device=self._device)
+
+    def _words(self, workspace: int) -> bytes:
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        return pack([self._device.index or 0, stream, workspace, *self._operands])
 
 
 def pack(arguments: Sequence[Any]) -> bytes:

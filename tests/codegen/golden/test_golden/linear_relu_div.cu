@@ -65,21 +65,26 @@ __global__ void __launch_bounds__(LinearReluDivGeneralVariant::Tile::THREADS,
   gemm_simt<LinearReluDivGeneral>(problem);
 }
 
-}  // namespace
-
-extern "C" int launch_linear_relu_div(const int64_t* words) {
-  Arguments arguments(words);
+LinearReluDivProblem read_linear_relu_div(Arguments& arguments) {
   const Tensor out = arguments.tensor();
   const Tensor lhs = arguments.tensor();
   const Tensor rhs = arguments.tensor();
   const Tensor a = arguments.tensor();
-  if (arguments.status() != cudaSuccess) return arguments.status();
-  const auto problem = LinearReluDivProblem::describe(
+  if (arguments.status() != cudaSuccess) return {};
+  return LinearReluDivProblem::describe(
       LinearReluDiv{}, out, lhs, rhs, a);
+}
+
+}  // namespace
+
+extern "C" int launch_linear_relu_div(const int64_t* words) {
+  Arguments arguments(words);
+  const auto problem = read_linear_relu_div(arguments);
+  if (arguments.status() != cudaSuccess) return arguments.status();
+  const LinearReluDivGeneralVariant general{linear_relu_div_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
                      LinearReluDivTunedVariant{linear_relu_div_kernel},
-                     LinearReluDivSmallVariant{linear_relu_div_small_kernel},
-                     LinearReluDivGeneralVariant{linear_relu_div_general_kernel});
+                     LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
 }
 
 // The name of a CUDA error code that an entry point returned.

@@ -65,20 +65,25 @@ __global__ void __launch_bounds__(MatmulGeneralVariant::Tile::THREADS,
   gemm_simt<MatmulGeneral>(problem);
 }
 
+MatmulProblem read_matmul(Arguments& arguments) {
+  const Tensor out = arguments.tensor();
+  const Tensor lhs = arguments.tensor();
+  const Tensor rhs = arguments.tensor();
+  if (arguments.status() != cudaSuccess) return {};
+  return MatmulProblem::describe(
+      Matmul{}, out, lhs, rhs);
+}
+
 }  // namespace
 
 extern "C" int launch_matmul(const int64_t* words) {
   Arguments arguments(words);
-  const Tensor out = arguments.tensor();
-  const Tensor lhs = arguments.tensor();
-  const Tensor rhs = arguments.tensor();
+  const auto problem = read_matmul(arguments);
   if (arguments.status() != cudaSuccess) return arguments.status();
-  const auto problem = MatmulProblem::describe(
-      Matmul{}, out, lhs, rhs);
+  const MatmulGeneralVariant general{matmul_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
                      MatmulTunedVariant{matmul_kernel},
-                     MatmulSmallVariant{matmul_small_kernel},
-                     MatmulGeneralVariant{matmul_general_kernel});
+                     MatmulSmallVariant{matmul_small_kernel}, general);
 }
 
 // The name of a CUDA error code that an entry point returned.
