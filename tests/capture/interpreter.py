@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelwright.ir.expr import Call, Expr, Literal, Operand, Size
+from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import (
     Argument,
     AtenCall,
@@ -130,7 +130,8 @@ class _Run:
             case Constant(path):
                 return self.attribute(str(path))
             case Pointwise(expr):
-                return self.expression(expr, operands).expand(self.shape(node)).clone()
+                self.current = self.shape(node)
+                return self.expression(expr, operands).expand(self.current).clone()
             case Contract(lhs, rhs, out):
                 return torch.einsum(f"{lhs},{rhs}->{out}", *operands)
             case View(index_map):
@@ -177,6 +178,9 @@ class _Run:
                 return torch.tensor(value, dtype=_DTYPES[dtype])
             case Size(dim, dtype):
                 return torch.tensor(self.size(dim), dtype=_DTYPES[dtype])
+            case Coordinate(dim, dtype):
+                indices = torch.arange(self.current[dim], dtype=_DTYPES[dtype])
+                return indices.reshape(-1, *[1] * (-dim - 1))
             case Call("cast", (arg,), dtype):
                 return self.expression(arg, operands).to(_DTYPES[dtype])
             case Call(name, args, dtype):

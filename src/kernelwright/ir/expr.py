@@ -52,6 +52,21 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Coordinate:
+    """Where the current element stands along dimension `dim` of the result, counted from the end.
+
+    Of a dimension that may have more than one index: broadcasting keeps it as it is.
+    """
+
+    dim: int
+    """-1 for the column, -2 for the row."""
+    dtype: DType = DType.I64
+
+    def __str__(self) -> str:
+        return {-1: "column", -2: "row"}[self.dim]
+
+
+@dataclass(frozen=True, slots=True)
 class Accumulator:
     """The anchor's result at the current element; only in the epilogue of a kernel."""
 
@@ -74,7 +89,7 @@ class Call:
         return f"{self.op}{suffix}({', '.join(str(arg) for arg in self.args)})"
 
 
-Expr = Operand | Literal | Size | Accumulator | Call
+Expr = Operand | Literal | Size | Coordinate | Accumulator | Call
 
 OPERATIONS: dict[str, int] = {
     # name -> number of arguments. Semantics are those of the PyTorch operator of that name on
@@ -166,6 +181,11 @@ def transform(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
     if isinstance(expr, Call):
         return Call(expr.op, tuple(transform(arg, leaf) for arg in expr.args), expr.dtype)
     return leaf(expr)
+
+
+def has_coordinates(expr: Expr) -> bool:
+    """True if the value depends on where its element stands, not on the operands alone."""
+    return any(isinstance(part, Coordinate) for part in walk(expr))
 
 
 def operations(expr: Expr) -> int:

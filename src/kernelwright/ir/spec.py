@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from kernelwright.ir.expr import OPERATIONS, Call, Operand, walk
+from kernelwright.ir.expr import OPERATIONS, Call, Coordinate, Operand, walk
 from kernelwright.ir.graph import (
     Constant,
     Contract,
@@ -80,6 +80,11 @@ def _pointwise(node: Node, inputs: list[Node]) -> Iterator[str]:
                     yield f"uses operand %{index} of {len(inputs)}"
                 elif getattr(inputs[index].type, "dtype", None) != dtype:
                     yield f"reads %{index} as {dtype}, but it is {inputs[index].type}"
+            case Coordinate(dim):
+                if dim not in (-1, -2) or -dim > node.type.rank:
+                    yield f"asks for coordinate {dim} of {node.type}"
+                elif node.type.shape[dim] == Dim.static(1):
+                    yield f"asks where it stands along a dimension of size 1 of {node.type}"
             case Call(op, args, _):
                 if OPERATIONS.get(op) != len(args):
                     yield f"calls {op} with {len(args)} arguments"
