@@ -1,0 +1,211 @@
+"""From a case to an imported file: through the public door, built by many processes beforehand."""
+
+import ast
+import hashlib
+import importlib.util
+import multiprocessing
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from kernelwright import pipeline
+from kernelwright.build.cuda import compile_check
+from kernelwright.build.extension import cuda_source_of
+from kernelwright.errors import KernelwrightError
+from kernelwright.ir.graph import Contract, Graph
+from kernelwright.machine import H200
+from kernelwright.problem import load_problem
+from kernelwright.schedule import Library
+
+_MESSAGE = 1500
+"""Characters kept of an error: a failed build's output has pages."""
+
+
+class Naming(Enum):
+    """Which emitted files share a compiled library."""
+
+    AS_EMITTED = "as emitted"
+    SHARED = "shared"
+    """Comments in the CUDA text are left out, so that files differing only in the sizes that a
+    comment shows are compiled once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emitted:
+    """The file for one problem, or why there is none."""
+
+    name: str
+    problem: Path
+    path: Path
+    library: str = ""
+    """Name of the compiled library; "" where everything is left to PyTorch."""
+    kernels: tuple[str, ...] = ()
+    """The kernels with their configurations."""
+    left: tuple[str, ...] = ()
+    """Calls left to PyTorch, with the reasons."""
+    is_product: bool = False
+    """Whether `forward` has a contraction, ours or not, and no convolution."""
+    error: str = ""
+
+
+def describe(error: BaseException) -> str:
+    """The type and the beginning of the text."""
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= _MESSAGE else text[:_MESSAGE] + " ..."
+
+
+def emit(problem: Path, path: Path, library: Library, naming: Naming) -> Emitted:
+    """Compile the problem file for the H200 and write the file that replaces it."""
+    emitted = Emitted(name=problem.stem, problem=problem, path=path)
+    try:
+        compiled = pipeline.compile_problem(load_problem(problem), H200, library)
+        pipeline.write_candidate(compiled, path)
+    except Exception as error:
+        return replace(emitted, error=describe(error))
+    if naming is Naming.SHARED:
+        path.write_text(_without_sizes(path.read_text()))
+    plan = compiled.plan
+    return replace(
+        emitted,
+        library=_library(path.read_text()),
+        kernels=tuple(f"{kernel.name}: {kernel.config}" for kernel in plan.kernels),
+        left=tuple(f"{step.name}: {step.why}" for step in plan.left_to_pytorch),
+        is_product=_is_product(compiled.captured),
+    )
+
+
+def _is_product(graph: Graph) -> bool:
+    calls = [node.origin.target for node in graph.nodes if node.origin is not None]
+    contracts = any(isinstance(node.kind, Contract) for node in graph.nodes)
+    return contracts and not any("conv" in call for call in calls)
+
+
+def _library(source: str) -> str:
+    """The name under which the file has its kernels built."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Dict(keys=[ast.Constant("name"), *_], values=[ast.Constant(str(name)), *_]):
+                return name
+    return ""
+
+
+def _without_sizes(source: str) -> str:
+    """The emitted file with no comments in its CUDA text, and the library named after the rest."""
+    for node in ast.parse(source).body:
+        match node:
+            case ast.Assign(targets=[ast.Name("CUDA_SOURCE")], value=ast.Constant(str())):
+                lines = source.splitlines(keepends=True)
+                cuda = lines[node.lineno - 1 : node.end_lineno]
+                kept = [line for line in cuda if not line.lstrip().startswith("//")]
+                digest = hashlib.sha256("".join(kept).encode()).hexdigest()[:12]
+                whole = [*lines[: node.lineno - 1], *kept, *lines[node.end_lineno :]]
+                name = _library(source)
+                return "".join(whole).replace(name, f"kernelwright_shared_{digest}")
+    return source
+
+
+def load(path: Path) -> ModuleType:
+    """Import an emitted file: its kernels are found built, or built."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# --- Many at a time ----------------------------------------------------------------------------
+
+
+class Workshop:
+    """A pool of processes that emit and build; torch is imported once in each."""
+
+    def __init__(self, folder: Path, jobs: int) -> None:
+        self._folder = folder
+        self._pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+        # Read by load_inline, in the pool's processes and in those that measure.
+        os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")
+        os.environ.setdefault("MAX_JOBS", "2")
+
+    def close(self) -> None:
+        """End the processes, so that none is on the card while it is measured."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def emit_all(
+        self, problems: Iterable[Path], library: Library, naming: Naming
+    ) -> dict[str, Emitted]:
+        """The file for each problem file, by its stem."""
+        futures = [
+            self._pool.submit(
+                emit, problem, self._folder / f"{problem.stem}_new.py", library, naming
+            )
+            for problem in problems
+        ]
+        found = [future.result() for future in futures]
+        return {emitted.name: emitted for emitted in found}
+
+    def build_all(self, emitted: Mapping[str, Emitted]) -> dict[str, Emitted]:
+        """The same, every library compiled, the errors of those that do not compile filled in."""
+        first = {it.library: it for it in emitted.values() if it.library and not it.error}
+        futures = {name: self._pool.submit(_build, it.path) for name, it in first.items()}
+        errors: dict[str, str] = {}
+        for name, future in futures.items():
+            try:
+                errors[name] = future.result()
+            except BrokenProcessPool as error:
+                errors[name] = describe(error)
+        return {
+            name: replace(it, error=it.error or errors.get(it.library, ""))
+            for name, it in emitted.items()
+        }
+
+    def reports(self, emitted: Mapping[str, Emitted]) -> dict[str, list[str]]:
+        """What ptxas says of the kernels of each file, or what the compiler says; by its name."""
+        futures = {
+            name: self._pool.submit(_report, it.path)
+            for name, it in emitted.items()
+            if it.library and not it.error
+        }
+        return {name: future.result() for name, future in futures.items()}
+
+
+def _build(path: Path) -> str:
+    """Import the file; "" or why that failed."""
+    try:
+        load(path)
+    except Exception as error:
+        return describe(error)
+    return ""
+
+
+def _report(path: Path) -> list[str]:
+    source = cuda_source_of(path)
+    if source is None:
+        return []
+    try:
+        return [str(kernel) for kernel in compile_check(source).kernels]
+    except KernelwrightError as error:
+        return [describe(error)]
+
+
+def write_problems(sources: Sequence[tuple[str, str]], folder: Path) -> dict[str, Path]:
+    """Problem files of (name, text) pairs; names may hold what file names may not."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    for name, text in sources:
+        stem = "".join(char if char.isalnum() else "_" for char in name).strip("_")
+        paths[name] = folder / f"p_{stem}.py"
+        paths[name].write_text(text)
+    assert len(set(paths.values())) == len(paths), "two names give one file"
+    return paths
+
+
+def device_is_there() -> bool:
+    """Whether kernels can run here."""
+    return torch.cuda.is_available()
