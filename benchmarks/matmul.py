@@ -108,16 +108,9 @@ def _build(
     try:
         library = Library[arguments.library]
         files = workshop.emit_all(problems.values(), library, part.naming)
-        if torch.cuda.is_available():
-            files = workshop.build_all(files)
-        else:
-            for stem, report in workshop.reports(files).items():
-                print(f"{stem}:", *report, sep="\n  ", flush=True)
+        files = workshop.build(files)
     finally:
         workshop.close()
-    for file in files.values():
-        if file.error:
-            print(f"{file.name}: {file.error}", flush=True)
     return {name: files[path.stem] for name, path in problems.items()}
 
 

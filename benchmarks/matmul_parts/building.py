@@ -150,29 +150,28 @@ class Workshop:
         found = [future.result() for future in futures]
         return {emitted.name: emitted for emitted in found}
 
-    def build_all(self, emitted: Mapping[str, Emitted]) -> dict[str, Emitted]:
-        """The same, every library compiled, the errors of those that do not compile filled in."""
+    def build(self, emitted: Mapping[str, Emitted]) -> dict[str, Emitted]:
+        """The same, every library compiled, the errors of those that do not compile filled in.
+
+        Without a GPU they are compiled for the H200 all the same, and what ptxas says is printed.
+        """
+        build = _build if torch.cuda.is_available() else _report
         first = {it.library: it for it in emitted.values() if it.library and not it.error}
-        futures = {name: self._pool.submit(_build, it.path) for name, it in first.items()}
+        futures = {name: self._pool.submit(build, it.path) for name, it in first.items()}
         errors: dict[str, str] = {}
         for name, future in futures.items():
             try:
                 errors[name] = future.result()
             except BrokenProcessPool as error:
                 errors[name] = describe(error)
-        return {
+        built = {
             name: replace(it, error=it.error or errors.get(it.library, ""))
             for name, it in emitted.items()
         }
-
-    def reports(self, emitted: Mapping[str, Emitted]) -> dict[str, list[str]]:
-        """What ptxas says of the kernels of each file, or what the compiler says; by its name."""
-        futures = {
-            name: self._pool.submit(_report, it.path)
-            for name, it in emitted.items()
-            if it.library and not it.error
-        }
-        return {name: future.result() for name, future in futures.items()}
+        for file in built.values():
+            if file.error:
+                print(f"{file.name}: {file.error}", flush=True)
+        return built
 
 
 def _build(path: Path) -> str:
@@ -184,14 +183,16 @@ def _build(path: Path) -> str:
     return ""
 
 
-def _report(path: Path) -> list[str]:
+def _report(path: Path) -> str:
+    """Compile without importing, and print registers and spills; "" or why that failed."""
     source = cuda_source_of(path)
-    if source is None:
-        return []
+    assert source is not None, "only files with kernels are built"
     try:
-        return [str(kernel) for kernel in compile_check(source).kernels]
+        kernels = compile_check(source).kernels
     except KernelwrightError as error:
-        return [describe(error)]
+        return describe(error)
+    print(f"{path.stem}:", *kernels, sep="\n  ", flush=True)
+    return ""
 
 
 def write_problems(sources: Sequence[tuple[str, str]], folder: Path) -> dict[str, Path]:
@@ -204,8 +205,3 @@ def write_problems(sources: Sequence[tuple[str, str]], folder: Path) -> dict[str
         paths[name].write_text(text)
     assert len(set(paths.values())) == len(paths), "two names give one file"
     return paths
-
-
-def device_is_there() -> bool:
-    """Whether kernels can run here."""
-    return torch.cuda.is_available()

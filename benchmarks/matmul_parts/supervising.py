@@ -70,7 +70,7 @@ def _one_process(
     """Measure from the left of `pending` until all is done, time is up, or the process is lost."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(there, measure), daemon=True)
+    process = context.Process(target=_serve, args=(there, measure))
     process.start()
     there.close()
     wait = patience + _START_SECONDS
