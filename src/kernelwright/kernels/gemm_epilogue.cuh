@@ -23,11 +23,11 @@ __device__ __forceinline__ T* batch_base(const MatrixOperand& operand,
 template <class T, int WIDTH>
 __device__ __forceinline__ Vector<T, WIDTH> load_columns(const T* address,
                                                          const MatrixOperand& operand, int valid) {
-  if (operand.has_column_vectors) return load_vector<WIDTH>(address);
+  if (operand.has_column_vectors) return load_constant_vector<WIDTH>(address);
   Vector<T, WIDTH> values = {};
 #pragma unroll
   for (int i = 0; i < WIDTH; ++i) {
-    if (i < valid) values.element[i] = address[i * operand.column_stride];
+    if (i < valid) values.element[i] = load_constant(address + i * operand.column_stride);
   }
   return values;
 }
@@ -37,7 +37,7 @@ template <class T, class Out, class Epilogue, class... Extra>
 class GemmEpilogue {
  public:
   using Problem = Gemm<T, Out, Epilogue, Extra...>;
-  static constexpr int WIDTH = Problem::COLUMN_VECTOR;
+  template <int WIDTH>
   using Sums = Vector<compute_t<T>, WIDTH>;
 
   __device__ __forceinline__ GemmEpilogue(const Problem& problem,
@@ -47,8 +47,12 @@ class GemmEpilogue {
     set_extras(batch, Indices());
   }
 
-  // Columns [column, column + WIDTH) of a row; those beyond N do not exist.
-  __device__ __forceinline__ void apply(const Sums& sums, int64_t row, int64_t column) const {
+  // Columns [column, column + WIDTH) of a row, WIDTH at most COLUMN_VECTOR; those beyond N do not
+  // exist.
+  template <int WIDTH>
+  __device__ __forceinline__ void apply(const Sums<WIDTH>& sums, int64_t row,
+                                        int64_t column) const {
+    static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
     if (row < problem_.m && column < problem_.n) apply(sums, row, column, Indices());
   }
 
@@ -68,8 +72,8 @@ class GemmEpilogue {
      ...);
   }
 
-  template <size_t... I>
-  __device__ __forceinline__ void apply(const Sums& sums, int64_t row, int64_t column,
+  template <int WIDTH, size_t... I>
+  __device__ __forceinline__ void apply(const Sums<WIDTH>& sums, int64_t row, int64_t column,
                                         std::index_sequence<I...>) const {
     const MatrixOperand* operands = problem_.operands;
     const int valid = problem_.n - column < WIDTH ? static_cast<int>(problem_.n - column) : WIDTH;

@@ -4,6 +4,7 @@
 // Every operand lies in memory as it will; the extras broadcast to out.
 
 #include "convert.cuh"
+#include "gemm_rest.cuh"
 #include "launch.cuh"
 
 constexpr int MAX_BATCH_RANK = MAX_RANK - 2;
@@ -33,8 +34,8 @@ struct Gemm {
   Epilogue epilogue;
   int64_t m, n, k;
   int64_t batches;
-  int64_t first_tile;    // of this launch, set by the variant
-  const unsigned* flag;  // device memory: the kernel has nothing to do where it is 0; null: always
+  int64_t first_tile;  // of this launch, set by the variant
+  GemmRest rest;       // set by the variant
   int batch_rank;
   int64_t batch_sizes[MAX_BATCH_RANK];
   MatrixOperand operands[OPERANDS];
@@ -67,8 +68,6 @@ struct Gemm {
 
   __host__ __device__ const MatrixOperand& lhs() const { return operands[LHS]; }
   __host__ __device__ const MatrixOperand& rhs() const { return operands[RHS]; }
-
-  __device__ bool is_wanted() const { return flag == nullptr || *flag != 0; }
 
   // Whole runs of `width` elements along the dimension of stride 1 start at multiples of their
   // size.
@@ -130,3 +129,17 @@ struct Gemm {
     }
   }
 };
+
+// The index of batch number `batch` in each batch dimension.
+template <class Problem>
+__device__ __forceinline__ void split_batch(const Problem& problem, int64_t batch,
+                                            int64_t (&index)[MAX_BATCH_RANK]) {
+#pragma unroll
+  for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
+    index[d] = 0;
+    if (d < problem.batch_rank) {
+      index[d] = batch % problem.batch_sizes[d];
+      batch /= problem.batch_sizes[d];
+    }
+  }
+}

@@ -16,6 +16,7 @@
 //   MIN_TILES  the launcher takes another variant for products with fewer tiles
 // Legal when every static_assert below and in gemm_tile.cuh holds and SHARED_BYTES fits the device.
 
+#include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
 #include "gemm_problem.cuh"
 #include "gemm_tile.cuh"
@@ -66,6 +67,11 @@ struct GemmTile {
   static_assert(PROMOTE_K % BLOCK_K == 0, "promotion happens between steps of BLOCK_K");
   static_assert(sizeof(S) >= 4, "products are summed in float or double");
 
+  __host__ __device__ static int64_t count(const Problem& problem) {
+    return problem.batches * ((problem.m + BLOCK_M - 1) / BLOCK_M) *
+           ((problem.n + BLOCK_N - 1) / BLOCK_N);
+  }
+
   // First of this thread's rows and columns in the tile; a thread's rows come in groups of 16
   // bytes, a group of every lane after another, so that a warp reads runs of neighbouring
   // addresses.
@@ -89,16 +95,9 @@ __device__ __forceinline__ TilePosition locate_tile(const Problem& problem, int6
   const int64_t tiles_m = (problem.m + Tile::BLOCK_M - 1) / Tile::BLOCK_M;
   const int64_t tiles_n = (problem.n + Tile::BLOCK_N - 1) / Tile::BLOCK_N;
   TilePosition position;
-  int64_t batch = tile / (tiles_m * tiles_n);
+  const int64_t batch = tile / (tiles_m * tiles_n);
   const int64_t in_batch = tile % (tiles_m * tiles_n);
-#pragma unroll
-  for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
-    position.batch[d] = 0;
-    if (d < problem.batch_rank) {
-      position.batch[d] = batch % problem.batch_sizes[d];
-      batch /= problem.batch_sizes[d];
-    }
-  }
+  split_batch(problem, batch, position.batch);
   const int64_t group = in_batch / (GROUP * tiles_n);
   const int64_t in_group = in_batch % (GROUP * tiles_n);
   const int64_t rows_left = tiles_m - group * GROUP;
@@ -188,9 +187,9 @@ class PromotedSums {
   S* own_;
 };
 
-// The body of a kernel of THREADS threads and SHARED_BYTES of dynamic shared memory.
+// One tile of the result, by THREADS threads with SHARED_BYTES of dynamic shared memory.
 template <class Config, class Problem>
-__device__ __forceinline__ void gemm_simt(const Problem& problem) {
+__device__ __forceinline__ void gemm_simt_tile(const Problem& problem, int64_t tile) {
   using Tile = GemmTile<Config, Problem>;
   using T = typename Tile::T;
   using S = typename Tile::S;
@@ -204,7 +203,7 @@ __device__ __forceinline__ void gemm_simt(const Problem& problem) {
   // Registers are for the sums: the epilogue finds the position here.
   TilePosition* const position = reinterpret_cast<TilePosition*>(second_sums + Tile::SUMS);
 
-  const TilePosition at = locate_tile<Tile>(problem, problem.first_tile + blockIdx.x);
+  const TilePosition at = locate_tile<Tile>(problem, tile);
   if (threadIdx.x == 0) *position = at;
   const MatrixOperand& lhs = problem.lhs();
   const MatrixOperand& rhs = problem.rhs();
@@ -261,16 +260,19 @@ __device__ __forceinline__ void gemm_simt(const Problem& problem) {
   }
 }
 
+// The body of a kernel with a block for each tile.
+template <class Config, class Problem>
+__device__ __forceinline__ void gemm_simt(const Problem& problem) {
+  gemm_simt_tile<Config>(problem, problem.first_tile + blockIdx.x);
+}
+
 // A __global__ function that runs gemm_simt<Config>, and what it was compiled for.
 template <class Config, class Problem>
 struct GemmVariant {
   using Tile = GemmTile<Config, Problem>;
   void (*kernel)(Problem);
 
-  static int64_t tiles(const Problem& problem) {
-    return problem.batches * ((problem.m + Tile::BLOCK_M - 1) / Tile::BLOCK_M) *
-           ((problem.n + Tile::BLOCK_N - 1) / Tile::BLOCK_N);
-  }
+  static int64_t tiles(const Problem& problem) { return Tile::count(problem); }
 
   // Whether the operands lie as the kernel was compiled to read them, and fill enough blocks.
   static bool admits(const Problem& problem) {
@@ -299,6 +301,14 @@ struct GemmVariant {
       kernel<<<blocks, Tile::THREADS, Tile::SHARED_BYTES, stream>>>(problem);
     }
     return cudaGetLastError();
+  }
+
+  // The kernel (of finish_gemm) after another one has left it `problem.rest`.
+  cudaError_t launch_rest(const Problem& problem, cudaStream_t stream, int multiprocessors) const {
+    const int64_t all = tiles(problem);
+    const int64_t at_once = int64_t{Tile::MIN_BLOCKS} * multiprocessors;
+    return launch_dependent(kernel, static_cast<unsigned>(all < at_once ? all : at_once),
+                            Tile::THREADS, Tile::SHARED_BYTES, 1, stream, problem);
   }
 
  private:

@@ -1,6 +1,8 @@
 #pragma once
 // Several neighbouring elements moved at once: one access of up to 16 bytes, the widest there is.
 
+#include <type_traits>
+
 constexpr int MAX_ACCESS_BYTES = 16;
 
 constexpr int access_bytes(int bytes) {
@@ -23,4 +25,45 @@ __device__ __forceinline__ Vector<T, WIDTH> load_vector(const T* address) {
 template <class T, int WIDTH>
 __device__ __forceinline__ void store_vector(T* address, const Vector<T, WIDTH>& value) {
   *reinterpret_cast<Vector<T, WIDTH>*>(address) = value;
+}
+
+// Of data that nobody writes while the kernel runs: such loads may move before stores.
+template <class T>
+__device__ __forceinline__ T load_constant(const T* address) {
+  static_assert(sizeof(T) <= 8, "see load_constant_vector");
+  if constexpr (sizeof(T) == 8) {
+    const long long bits = __ldg(reinterpret_cast<const long long*>(address));
+    return reinterpret_cast<const T&>(bits);
+  } else if constexpr (sizeof(T) == 4) {
+    const int bits = __ldg(reinterpret_cast<const int*>(address));
+    return reinterpret_cast<const T&>(bits);
+  } else if constexpr (sizeof(T) == 2) {
+    const short bits = __ldg(reinterpret_cast<const short*>(address));
+    return reinterpret_cast<const T&>(bits);
+  } else {
+    const signed char bits = __ldg(reinterpret_cast<const signed char*>(address));
+    return reinterpret_cast<const T&>(bits);
+  }
+}
+
+template <int WIDTH, class T>
+__device__ __forceinline__ Vector<T, WIDTH> load_constant_vector(const T* address) {
+  constexpr int BYTES = WIDTH * sizeof(T);
+  if constexpr (BYTES >= 16) {
+    struct Words {
+      int4 part[BYTES / 16];
+    } words;
+#pragma unroll
+    for (int i = 0; i < BYTES / 16; ++i) {
+      words.part[i] = __ldg(reinterpret_cast<const int4*>(address) + i);
+    }
+    return reinterpret_cast<const Vector<T, WIDTH>&>(words);
+  } else if constexpr (BYTES == 1) {
+    return {{load_constant(address)}};
+  } else {
+    using Word =
+        std::conditional_t<BYTES == 8, long long, std::conditional_t<BYTES == 4, int, short>>;
+    const Word word = load_constant(reinterpret_cast<const Word*>(address));
+    return reinterpret_cast<const Vector<T, WIDTH>&>(word);
+  }
 }

@@ -1,0 +1,46 @@
+#pragma once
+// A kernel that starts while the one before it in the stream still runs (programmatic dependent
+// launch, compute capability 9.0).
+
+#include <cuda_runtime.h>
+
+// Returns when the kernel before is complete and its writes are visible.
+__device__ __forceinline__ void wait_for_previous_kernel() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The next kernel may start as soon as every block has said so or ended.
+__device__ __forceinline__ void let_next_kernel_start() {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Starts `kernel` in clusters of `cluster` blocks; where `early`, as soon as the kernel before in
+// the stream lets it.
+template <class Parameters>
+cudaError_t launch_dependent(void (*kernel)(Parameters), unsigned blocks, unsigned threads,
+                             int shared_bytes, int cluster, cudaStream_t stream,
+                             const Parameters& parameters, bool early = true) {
+  cudaError_t status =
+      cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                           cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  if (status != cudaSuccess) return status;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim.x = static_cast<unsigned>(cluster);
+  attributes[0].val.clusterDim.y = 1;
+  attributes[0].val.clusterDim.z = 1;
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = early ? 2 : 1;
+  return cudaLaunchKernelEx(&config, kernel, parameters);
+}

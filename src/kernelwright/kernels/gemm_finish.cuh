@@ -1,0 +1,71 @@
+#pragma once
+// The last kernel of a product on the tensor cores. As a rule it has nothing to do, or adds the
+// slices of K; where the pairs of fp16 numbers do not carry the factors, it computes the whole
+// product on the CUDA cores, so that infinities, NaN and far ranges come out as IEEE has them. The
+// host never waits to know which.
+
+#include "dependent_launch.cuh"
+#include "gemm_guard.cuh"
+#include "gemm_simt.cuh"
+
+// Whether the pairs carried the factors; for all threads of the block.
+__device__ __forceinline__ bool pairs_were_exact(const GemmRest& rest) {
+  __shared__ unsigned long long small;
+  if (threadIdx.x == 0) small = 0;
+  uint32_t bad = 0;
+  unsigned long long own = 0;
+  for (int i = threadIdx.x; i < rest.guard_words; i += blockDim.x) {
+    const uint32_t word = rest.header->guard[i];
+    bad |= word & BAD;
+    own += word & ~BAD;
+  }
+  bad = __syncthreads_or(static_cast<int>(bad));
+  if (own != 0) atomicAdd(&small, own);
+  __syncthreads();
+  return bad == 0 && small <= static_cast<unsigned long long>(rest.small_elements);
+}
+
+// out = epilogue of the slices' sums, which are added in order.
+template <class Problem>
+__device__ __forceinline__ void sum_slices(const Problem& problem) {
+  constexpr int WIDTH = 4;
+  const GemmRest& rest = problem.rest;
+  const Unscale unscale = Unscale::of(rest.header->exponents[0], rest.header->exponents[1]);
+  const int64_t slice = problem.batches * problem.m * rest.partial_pitch;
+  const int64_t runs = slice / WIDTH, runs_per_row = rest.partial_pitch / WIDTH;
+  for (int64_t run = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; run < runs;
+       run += static_cast<int64_t>(gridDim.x) * blockDim.x) {
+    Vector<float, WIDTH> sums = {};
+#pragma unroll 4
+    for (int s = 0; s < rest.slices; ++s) {
+      const auto part = load_vector<WIDTH>(rest.partials + s * slice + run * WIDTH);
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) sums.element[i] += part.element[i];
+    }
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) sums.element[i] = unscale(sums.element[i]);
+    const int64_t row = run / runs_per_row;
+    int64_t index[MAX_BATCH_RANK];
+    split_batch(problem, row / problem.m, index);
+    GemmEpilogue(problem, index).apply(sums, row % problem.m, run % runs_per_row * WIDTH);
+  }
+}
+
+// The body of the general kernel, alone or after one of gemm_sm90.cuh.
+template <class Config, class Problem>
+__device__ __forceinline__ void finish_gemm(const Problem& problem) {
+  if constexpr (sizeof(compute_t<typename Problem::Factor>) == 4) {
+    if (problem.rest.header != nullptr) {
+      wait_for_previous_kernel();
+      if (pairs_were_exact(problem.rest)) {
+        if (problem.rest.slices > 1) sum_slices(problem);
+        return;
+      }
+    }
+  }
+  const int64_t tiles = GemmTile<Config, Problem>::count(problem);
+  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    gemm_simt_tile<Config>(problem, tile);
+    __syncthreads();
+  }
+}

@@ -1,0 +1,110 @@
+#pragma once
+// fp32 numbers as pairs of fp16 numbers, and the check that the pairs carry them.
+//
+//   x = (high + low / 2^11) / scale      high = fp16(x * scale), low = fp16((x * scale - high)
+//   2^11)
+//
+// The scale is a power of two, so only the two roundings lose anything: at most 2^-23 |x| where
+// |x * scale| >= 2^-13, and 2^-36 / scale below. It is set for one whole factor from a sample of
+// its elements, and each kernel that makes pairs reports what the scale does not fit: see Guard.
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+// The largest sampled |x| is scaled into [2^SAMPLED_EXPONENT, 2^(SAMPLED_EXPONENT + 1)): elements
+// 2^5 times larger still fit fp16, and elements down to 2^-23 of it keep their accuracy.
+constexpr int SAMPLED_EXPONENT = 10;
+constexpr int LOW_BITS = 11;
+constexpr int SAMPLES = 1024;
+// Scaled elements below are small: their pairs have fewer good bits than fp32.
+constexpr float SMALL = 1.0f / (1 << 13);
+// A kernel that makes pairs leaves one word per block: the number of small elements it met, or BAD
+// when there was one that no pair carries (infinite, NaN, too large) or when small ones meet in one
+// place, as in a row of small numbers. A few scattered ones do no harm: one in 2^22 is normal for
+// normal numbers.
+constexpr uint32_t BAD = 0x80000000u;
+constexpr int64_t SMALL_ELEMENTS = 32;  // always allowed
+constexpr int SMALL_SHARE_BITS = 18;    // and one in 2^18
+
+// 2^exponent; the exponent is that of a normal number.
+__device__ __forceinline__ float power_of_two(int exponent) {
+  return __int_as_float((exponent + 127) << 23);
+}
+
+// The exponent of the scale for numbers of which `bits`, as an integer, is the largest |x|. The
+// scale and its inverse are normal numbers.
+__device__ __forceinline__ int scale_exponent(uint32_t bits) {
+  const int exponent = static_cast<int>(bits >> 23) - 127;
+  const int wanted = SAMPLED_EXPONENT - exponent;
+  if (bits == 0) return 0;
+  return wanted > 126 ? 126 : wanted;
+}
+
+// Undoes both scales: 2^-(lhs + rhs), in two steps so that neither leaves the range of fp32 where
+// the result does not.
+struct Unscale {
+  float first, second;
+
+  __device__ __forceinline__ static Unscale of(int lhs_exponent, int rhs_exponent) {
+    const int exponent = -(lhs_exponent + rhs_exponent);
+    const int half = exponent / 2;
+    return {power_of_two(half), power_of_two(exponent - half)};
+  }
+  __device__ __forceinline__ float operator()(float sum) const { return sum * first * second; }
+};
+
+// Pairs of two neighbouring numbers, which are scaled already.
+struct Halves {
+  __half2 high, low;
+};
+
+__device__ __forceinline__ Halves split(float scaled_x, float scaled_y) {
+  constexpr float LOW = 1 << LOW_BITS;
+  Halves halves;
+  halves.high = __floats2half2_rn(scaled_x, scaled_y);
+  const float2 high = __half22float2(halves.high);
+  halves.low = __floats2half2_rn((scaled_x - high.x) * LOW, (scaled_y - high.y) * LOW);
+  return halves;
+}
+
+// What one thread has seen: blocks of several runs of RUN neighbours each, one below the other.
+template <int RUN>
+class Guard {
+ public:
+  // The numbers of one run, scaled. NaN compares as not small and not fitting.
+  __device__ __forceinline__ void see(const float (&scaled)[RUN]) {
+    float smallest = 65504;
+#pragma unroll
+    for (int i = 0; i < RUN; ++i) {
+      const float magnitude = fabsf(scaled[i]);
+      fits_ = fits_ && magnitude <= 65504;
+      smallest = fminf(smallest, magnitude);
+    }
+    // Zeros come here too, and need no more than this.
+    if (smallest < SMALL) count_small(scaled);
+  }
+
+  // The next run is the first of another block.
+  __device__ __forceinline__ void end_block() { in_columns_ = 0; }
+
+  __device__ __forceinline__ uint32_t word() const { return fits_ && !met_ ? count_ : BAD; }
+
+ private:
+  __device__ __forceinline__ void count_small(const float (&scaled)[RUN]) {
+    uint32_t columns = 0;
+#pragma unroll
+    for (int i = 0; i < RUN; ++i) {
+      const float magnitude = fabsf(scaled[i]);
+      if (magnitude > 0 && magnitude < SMALL) columns |= 1u << i;
+    }
+    met_ = met_ || (columns & (columns - 1)) != 0 || (columns & in_columns_) != 0;
+    in_columns_ |= columns;
+    count_ += __popc(columns);
+  }
+
+  bool fits_ = true;
+  bool met_ = false;
+  uint32_t in_columns_ = 0;
+  uint32_t count_ = 0;
+};

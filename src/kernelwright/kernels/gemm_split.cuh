@@ -1,0 +1,221 @@
+#pragma once
+// The kernel before a product on the tensor cores: both fp32 factors become planes of fp16 pairs.
+//
+// A factor is read in any strides and alignment and written as batches x 2 planes (high, low) of
+// outer x pitch fp16 numbers. Reads 4 bytes and writes 4 per element. Bound by memory.
+
+#include "dependent_launch.cuh"
+#include "gemm_factor.cuh"
+#include "gemm_guard.cuh"
+
+constexpr int SPLIT_THREADS = 256;
+
+struct SplitParameters {
+  struct Side {
+    Factor factor;
+    __half* planes;
+    int64_t inner_tiles, outer_tiles, tiles;  // see SplitTile
+    bool vectors;                             // runs of 4 are aligned
+  } sides[2];
+  GemmHeader* header;
+};
+
+// Positions of SAMPLES elements, spread over the whole factor.
+__device__ __forceinline__ uint32_t sample_bits(const Factor& factor, int thread, int threads) {
+  const int64_t count = factor.inner * factor.outer * factor.batches;
+  // No multiple of a row's length: else the sample is a few columns.
+  int64_t step = count / SAMPLES | 1;
+  if (step > 1 && step % factor.inner == 0) ++step;
+  uint32_t largest = 0;
+  for (int i = thread; i < SAMPLES && i * step < count; i += threads) {
+    const int64_t position = i * step;
+    const int64_t row = position / factor.inner;
+    const int64_t offset = factor.batch_offset(row / factor.outer) +
+                           row % factor.outer * factor.outer_stride +
+                           position % factor.inner * factor.inner_stride;
+    const uint32_t bits =
+        __float_as_uint(static_cast<const float*>(factor.data)[offset]) & 0x7fffffffu;
+    if (bits < 0x7f800000u) largest = max(largest, bits);
+  }
+  return largest;
+}
+
+// The exponents of both scales, the same in every block; for all threads of the block.
+__device__ __forceinline__ void sample_exponents(const Factor& lhs, const Factor& rhs,
+                                                 int (&shared)[2]) {
+  if (threadIdx.x < 2) shared[threadIdx.x] = 0;
+  __syncthreads();
+  const uint32_t bits[2] = {sample_bits(lhs, threadIdx.x, blockDim.x),
+                            sample_bits(rhs, threadIdx.x, blockDim.x)};
+#pragma unroll
+  for (int side = 0; side < 2; ++side) {
+    const uint32_t of_warp = __reduce_max_sync(0xffffffffu, bits[side]);
+    if (threadIdx.x % 32 == 0) atomicMax(&shared[side], static_cast<int>(of_warp));
+  }
+  __syncthreads();
+  if (threadIdx.x < 2) {
+    shared[threadIdx.x] = scale_exponent(static_cast<uint32_t>(shared[threadIdx.x]));
+  }
+  __syncthreads();
+}
+
+// One word of all the threads that `sync` waits for, of which `leads` is one.
+template <class Sync>
+__device__ __forceinline__ void store_guard(uint32_t word, uint32_t* target, bool leads,
+                                            const Sync& sync) {
+  __shared__ uint32_t small, bad;
+  if (leads) small = bad = 0;
+  sync();
+  if (word & BAD) {
+    atomicOr(&bad, BAD);
+  } else if (word != 0) {
+    atomicAdd(&small, word);
+  }
+  sync();
+  if (leads) *target = bad | (small & ~BAD);
+}
+
+// A block moves tiles of 32 outer by 256 inner elements, a thread 8 runs of 4.
+class SplitTile {
+ public:
+  static constexpr int RUN = 4, RUNS = 8;
+  static constexpr int INNER = 256, OUTER = 32;
+  static constexpr int PITCH = OUTER + 1;  // of the tile in shared memory, [INNER][PITCH]
+
+  static SplitParameters::Side side(const Factor& factor, void* planes) {
+    SplitParameters::Side side = {factor, static_cast<__half*>(planes)};
+    side.inner_tiles = (factor.inner + INNER - 1) / INNER;
+    side.outer_tiles = (factor.outer + OUTER - 1) / OUTER;
+    side.tiles = side.inner_tiles * side.outer_tiles * factor.batches;
+    side.vectors = factor.inner % RUN == 0 && reinterpret_cast<uintptr_t>(factor.data) % 16 == 0 &&
+                   factor.outer_stride % RUN == 0;
+    for (int d = 0; d < factor.batch_rank; ++d) {
+      side.vectors = side.vectors && factor.batch_strides[d] % RUN == 0;
+    }
+    return side;
+  }
+
+  __device__ __forceinline__ SplitTile(const SplitParameters::Side& side, float scale, int64_t tile)
+      : factor_(side.factor), vectors_(side.vectors), scale_(scale) {
+    inner_ = tile % side.inner_tiles * INNER;
+    const int64_t above = tile / side.inner_tiles;
+    outer_ = above % side.outer_tiles * OUTER;
+    const int64_t batch = above / side.outer_tiles;
+    source_ = static_cast<const float*>(factor_.data) + factor_.batch_offset(batch);
+    planes_ = side.planes + batch * 2 * factor_.outer * factor_.pitch;
+  }
+
+  __device__ __forceinline__ void move(Guard<RUN>& guard, float* shared) {
+    float values[RUNS][RUN];
+    if (factor_.inner_stride == 1) {
+      load(values);
+    } else {
+      load_transposed(values, shared);
+    }
+    const int64_t column = inner_ + thread_column();
+    if (column >= factor_.inner) return;
+#pragma unroll
+    for (int r = 0; r < RUNS; ++r) {
+      const int64_t row = outer_ + thread_row() + r;
+      if (row < factor_.outer) store(values[r], row * factor_.pitch + column, guard);
+    }
+    guard.end_block();
+  }
+
+ private:
+  __device__ __forceinline__ static int thread_column() { return threadIdx.x % 64 * RUN; }
+  __device__ __forceinline__ static int thread_row() { return threadIdx.x / 64 * RUNS; }
+
+  __device__ __forceinline__ void load(float (&values)[RUNS][RUN]) const {
+    const int64_t column = inner_ + thread_column();
+#pragma unroll
+    for (int r = 0; r < RUNS; ++r) {
+      const int64_t row = outer_ + thread_row() + r;
+      const float* const source = source_ + row * factor_.outer_stride + column;
+      const bool exists = row < factor_.outer;
+      if (vectors_) {
+        const bool whole = exists && column < factor_.inner;
+        const float4 run = whole ? __ldg(reinterpret_cast<const float4*>(source)) : float4{};
+        values[r][0] = run.x;
+        values[r][1] = run.y;
+        values[r][2] = run.z;
+        values[r][3] = run.w;
+      } else {
+#pragma unroll
+        for (int i = 0; i < RUN; ++i) {
+          values[r][i] = exists && column + i < factor_.inner ? __ldg(source + i) : 0.0f;
+        }
+      }
+    }
+  }
+
+  // Neighbouring threads read along the outer dimension.
+  __device__ __forceinline__ void load_transposed(float (&values)[RUNS][RUN], float* shared) const {
+    const int64_t row = outer_ + threadIdx.x % OUTER;
+    for (int i = threadIdx.x / OUTER; i < INNER; i += SPLIT_THREADS / OUTER) {
+      const int64_t column = inner_ + i;
+      const bool exists = row < factor_.outer && column < factor_.inner;
+      shared[i * PITCH + threadIdx.x % OUTER] =
+          exists ? __ldg(source_ + row * factor_.outer_stride + column * factor_.inner_stride)
+                 : 0.0f;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int r = 0; r < RUNS; ++r) {
+#pragma unroll
+      for (int i = 0; i < RUN; ++i) {
+        values[r][i] = shared[(thread_column() + i) * PITCH + thread_row() + r];
+      }
+    }
+    __syncthreads();
+  }
+
+  __device__ __forceinline__ void store(const float (&values)[RUN], int64_t offset,
+                                        Guard<RUN>& guard) const {
+    float scaled[RUN];
+#pragma unroll
+    for (int i = 0; i < RUN; ++i) scaled[i] = values[i] * scale_;
+    guard.see(scaled);
+    const Halves first = split(scaled[0], scaled[1]);
+    const Halves second = split(scaled[2], scaled[3]);
+    const int64_t plane = factor_.outer * factor_.pitch;
+    store_pairs(planes_ + offset, first.high, second.high);
+    store_pairs(planes_ + plane + offset, first.low, second.low);
+  }
+
+  __device__ __forceinline__ static void store_pairs(__half* target, __half2 first,
+                                                     __half2 second) {
+    uint2 bits;
+    bits.x = *reinterpret_cast<const uint32_t*>(&first);
+    bits.y = *reinterpret_cast<const uint32_t*>(&second);
+    *reinterpret_cast<uint2*>(target) = bits;
+  }
+
+  const Factor& factor_;
+  bool vectors_;
+  float scale_;
+  int64_t inner_, outer_;
+  const float* source_;
+  __half* planes_;
+};
+
+__global__ void __launch_bounds__(SPLIT_THREADS)
+    split_factors_kernel(const __grid_constant__ SplitParameters parameters) {
+  __shared__ float shared[SplitTile::INNER * SplitTile::PITCH];
+  __shared__ int exponents[2];
+  let_next_kernel_start();
+  sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents);
+  if (blockIdx.x == 0 && threadIdx.x < 2) {
+    parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
+  }
+  Guard<SplitTile::RUN> guard;
+  const int64_t lhs_tiles = parameters.sides[0].tiles;
+  const int64_t tiles = lhs_tiles + parameters.sides[1].tiles;
+  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const int side = tile >= lhs_tiles;
+    SplitTile(parameters.sides[side], power_of_two(exponents[side]), side ? tile - lhs_tiles : tile)
+        .move(guard, shared);
+  }
+  store_guard(guard.word(), &parameters.header->guard[blockIdx.x], threadIdx.x == 0,
+              [] { __syncthreads(); });
+}

@@ -1,0 +1,78 @@
+#pragma once
+// Copies of boxes of a tensor by the tensor memory accelerator (compute capability 9.0): one thread
+// asks, the bytes arrive at a barrier. What lies outside the tensor arrives as zeros.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "mbarrier.cuh"
+#include "shared_address.cuh"
+
+__device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// The box of `map` whose first element is (x, y, z), innermost first, to `shared` (128-byte
+// aligned).
+__device__ __forceinline__ void copy_box(void* shared, const CUtensorMap* map, int x, int y, int z,
+                                         Barrier* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+
+// The same to all blocks of the cluster that `mask` names, at the same place in each, each at its
+// own barrier.
+__device__ __forceinline__ void copy_box_to_cluster(void* shared, const CUtensorMap* map, int x,
+                                                    int y, int z, Barrier* barrier, uint16_t mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "h"(mask)
+      : "memory");
+}
+
+// Orders this thread's ordinary writes to shared memory before asynchronous reads of it.
+__device__ __forceinline__ void fence_shared_for_async() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// A 3-D tensor in device memory, innermost dimension first.
+struct TensorBox {
+  CUtensorMapDataType type;
+  int element_bytes;
+  uint64_t sizes[3];    // elements
+  uint64_t strides[2];  // bytes, of the second and third dimension: multiples of 16
+  uint32_t box[3];      // elements
+  CUtensorMapSwizzle swizzle;
+};
+
+// The driver's cuTensorMapEncodeTiled, which no library needs to be linked for.
+using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
+inline EncodeTensorMap find_encode_tensor_map() {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault,
+                                   &found);
+#else
+  cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &function, cudaEnableDefault, &found);
+#endif
+  return found == cudaDriverEntryPointSuccess ? reinterpret_cast<EncodeTensorMap>(function)
+                                              : nullptr;
+}
+
+// `data` must be a multiple of 16 bytes.
+inline cudaError_t encode_map(CUtensorMap* map, void* data, const TensorBox& tensor) {
+  static const EncodeTensorMap encode = find_encode_tensor_map();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  const uint32_t steps[3] = {1, 1, 1};
+  const CUresult result =
+      encode(map, tensor.type, 3, data, tensor.sizes, tensor.strides, tensor.box, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, tensor.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
