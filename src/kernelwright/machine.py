@@ -40,7 +40,8 @@ class Machine:
     """Writing alone, bytes a second."""
     flops: Mapping[str, float]
     """FLOP/s of each arithmetic: "fp32_simt" and "fp64_simt" (CUDA cores), "tf32", "fp16", "bf16"
-    (tensor cores). A card without a unit lacks its key."""
+    (tensor cores), "fp16x3" (fp32 products, each as three fp16 ones of a warpgroup). A card without
+    a unit lacks its key."""
 
     def floor_seconds(self, size: float, flops: float, arithmetic: str) -> float:
         """Least time to move `size` bytes of device memory and do `flops` operations.
@@ -62,7 +63,14 @@ H200 = Machine(
     read_bandwidth=4.34e12,
     write_bandwidth=4.65e12,
     flops=MappingProxyType(
-        {"fp32_simt": 65.3e12, "fp64_simt": 33.2e12, "tf32": 405e12, "fp16": 743e12, "bf16": 727e12}
+        {
+            "fp32_simt": 65.3e12,
+            "fp64_simt": 33.2e12,
+            "tf32": 405e12,
+            "fp16": 743e12,
+            "bf16": 727e12,
+            "fp16x3": 272e12,
+        }
     ),
 )
 """NVIDIA H200 (SXM, 141 GB); 2026-11-21, torch 2.11, CUDA 13.0, driver 580 (docs/measured.md)."""
@@ -131,6 +139,8 @@ def modelled(properties: DeviceProperties) -> Machine:
         "tf32": units.tf32 * cycles,
         "fp16": units.half * cycles,
         "bf16": units.half * cycles if capability >= (8, 0) else 0.0,
+        # Only this architecture has the instructions that feed its tensor cores fast enough.
+        "fp16x3": units.half * cycles / 3 if known == (9, 0) else 0.0,
     }
     return Machine(
         name=properties.name,

@@ -14,7 +14,7 @@ from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import UnsupportedError
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import Config, GemmConfig, Kernel, Plan
+from kernelwright.ir.plan import Config, GemmConfig, Kernel, Plan, TensorCoreConfig
 from kernelwright.machine import H200, Machine, detect
 from kernelwright.problem import Budget, Problem, load_problem, shrink
 from kernelwright.report.judgement import headline
@@ -55,7 +55,7 @@ class Compiled:
     def floor(self) -> Floor:
         """The same as the bench room takes it."""
         cost = self.cost
-        return Floor(bytes=cost.bytes, flops=cost.flops, arithmetic=cost.arithmetic)
+        return Floor(bytes=cost.bytes, flops=cost.flops, arithmetic=cost.arithmetic(self.machine))
 
 
 def compile_problem(
@@ -230,7 +230,7 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     """The same problem at sizes within `budget`, with the configurations of the full one.
 
     The kernels' text is that of the full problem but for what depends on sizes: the comments, and
-    the least number of tiles, which is lowered so that the tuned variant runs.
+    the least size of a product, which is lowered so that the tuned variant runs.
     """
     from kernelwright.tune.plans import with_configs
 
@@ -238,12 +238,17 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     products = any(kernel.anchor is not None for kernel in compiled.plan.kernels)
     library = Library.NEVER if products else compiled.library
     small = compile_problem(shrink(compiled.problem, budget), compiled.machine, library)
-    configs = {kernel.name: _for_few_tiles(kernel.config) for kernel in compiled.plan.kernels}
+    configs = {kernel.name: _for_any_size(kernel.config) for kernel in compiled.plan.kernels}
     return replace(small, plan=with_configs(small.plan, configs))
 
 
-def _for_few_tiles(config: Config) -> Config:
-    return replace(config, min_tiles=2) if isinstance(config, GemmConfig) else config
+def _for_any_size(config: Config) -> Config:
+    match config:
+        case GemmConfig():
+            return replace(config, min_tiles=2)
+        case TensorCoreConfig():
+            return replace(config, min_products=0)
+    return config
 
 
 def judge(

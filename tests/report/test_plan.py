@@ -26,5 +26,5 @@ def test_json_agrees_with_the_cost_by_hand() -> None:
     m, k, n = 2048, 8192, 4096
     assert facts["bytes"] == 4 * (m * k + k * n + m * n)
     assert facts["flops"] == 2 * m * k * n
-    assert facts["floor_seconds"] == 2 * m * k * n / H200.flops["fp32_simt"]
+    assert facts["floor_seconds"] == 2 * m * k * n / H200.flops["fp16x3"]
     assert [kernel["family"] for kernel in facts["kernels"]] == ["gemm"]

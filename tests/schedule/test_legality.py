@@ -23,14 +23,16 @@ class Product(torch.nn.Module):
 @pytest.mark.parametrize(
     ("left", "right", "dtype", "why"),
     [
-        ((512, 64), (64, 512), torch.float32, None),
-        ((512, 64), (64, 512), torch.float64, None),
+        ((512, 64), (64, 512), torch.float32, "the library is faster"),
         ((64, 64, 8), (64, 8, 64), torch.float32, None),  # a batch of small tiles fills the card
-        ((1, 8192), (8192, 4096), torch.float32, "too few tiles"),
-        ((8192,), (8192, 4096), torch.float32, "too few tiles"),
-        ((256, 1024), (1024, 256), torch.float32, "too few tiles"),
-        ((512, 64), (64, 512), torch.float16, "16-bit"),
-        ((512, 64), (64, 512), torch.bfloat16, "16-bit"),
+        ((1024, 1024), (1024, 1024), torch.float32, None),
+        ((256, 65536), (65536, 256), torch.float32, None),  # slices of K fill it too
+        ((256, 1024), (1024, 256), torch.float32, "the library is faster"),
+        ((64, 64), (64, 64), torch.float32, "the library is faster"),
+        ((512, 64), (64, 512), torch.float16, None),
+        ((4096, 4096), (4096, 4096), torch.bfloat16, None),
+        ((4096, 4095), (4095, 4096), torch.bfloat16, "the library is faster"),  # rows not aligned
+        ((2048, 2048), (2048, 2048), torch.float64, "the library is faster"),
         ((512, 64), (64, 512), torch.int64, "no kernel"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.build.toolchain import Tool
-from kernelwright.ir.plan import Config, GemmConfig
+from kernelwright.ir.plan import Config, GemmConfig, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, compile_problem
 from kernelwright.problem import load_problem, resize
@@ -66,8 +66,8 @@ def test_a_configuration_that_is_no_longer_legal_is_not_used(
     database: Database, compiled: Compiled
 ) -> None:
     config = candidates(compiled)[0]
-    assert isinstance(config, GemmConfig)
-    record(database, compiled, replace(config, block_m=7), 1e-6)
+    assert isinstance(config, TensorCoreConfig)
+    record(database, compiled, replace(config, block_n=7), 1e-6)
     assert plans.best_known(compiled.plan, compiled.machine, database) == compiled.plan
 
 

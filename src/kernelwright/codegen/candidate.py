@@ -5,7 +5,7 @@ import hashlib
 from dataclasses import dataclass
 
 from kernelwright.codegen.constructor import Kept, keep
-from kernelwright.codegen.cuda import TEMPLATES, cuda_source, workspace_name
+from kernelwright.codegen.cuda import TEMPLATES, cuda_source, has_workspace
 from kernelwright.codegen.docstring import docstring
 from kernelwright.codegen.python import TORCH_DTYPE, constant_path, forward_body, number
 from kernelwright.ir.graph import Constant, Node
@@ -37,7 +37,7 @@ def emit(
         kept=kept,
         kernels=plan.kernels,
         cuda_source=cuda,
-        workspaces=[name for kernel in plan.kernels if (name := workspace_name(kernel))],
+        with_workspace=[kernel.name for kernel in plan.kernels if has_workspace(kernel)],
         library=f"kernelwright_{_identifier(problem.name)}_{digest}",
         methods=_constructor(kept, plan),
         forward=forward_body(plan),

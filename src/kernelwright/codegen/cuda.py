@@ -6,8 +6,6 @@ from kernelwright import kernels
 from kernelwright.codegen.functor import Functor, Member, functor, operand_name
 from kernelwright.codegen.spelling import HEADERS, STORED
 from kernelwright.ir.plan import (
-    Config,
-    Feed,
     GemmConfig,
     Kernel,
     Plan,
@@ -17,13 +15,6 @@ from kernelwright.ir.plan import (
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.schedule.cost import cost_of_kernel
 from kernelwright.schedule.roles import Major, Roles, roles
-
-_SIMT_SOURCES = ("gemm_simt.cuh", "gemm_launch.cuh")
-_SOURCES: dict[type[Config], tuple[str, ...]] = {
-    PointwiseConfig: ("pointwise.cuh",),
-    GemmConfig: _SIMT_SOURCES,
-    TensorCoreConfig: (*_SIMT_SOURCES, "gemm_sm90_launch.cuh"),
-}
 
 TEMPLATES = Environment(
     loader=PackageLoader("kernelwright.codegen", "templates"),
@@ -38,7 +29,7 @@ TEMPLATES = Environment(
 def cuda_source(plan: Plan) -> str:
     """Everything that nvcc compiles: no torch header, entry points `launch_<kernel>`."""
     functors = [functor(kernel, tiles(kernel)) for kernel in plan.kernels]
-    files = [name for kernel in plan.kernels for name in _SOURCES[type(kernel.config)]]
+    files = [name for kernel in plan.kernels for name in _sources(kernel)]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
     sections = [_section(kernel, item) for kernel, item in zip(plan.kernels, functors, strict=True)]
     headers, library = kernels.in_use("\n".join(sections), *files, "math.cuh")
@@ -47,9 +38,28 @@ def cuda_source(plan: Plan) -> str:
     )
 
 
-def workspace_name(kernel: Kernel) -> str | None:
-    """The entry point that says how much memory a launch needs; None where that is none."""
-    return f"workspace_{kernel.name}" if isinstance(kernel.config, TensorCoreConfig) else None
+def _sources(kernel: Kernel) -> tuple[str, ...]:
+    """The files that hold what the kernel's family needs."""
+    match kernel.config:
+        case PointwiseConfig():
+            return ("pointwise.cuh",)
+        case GemmConfig():
+            return ("gemm_simt.cuh", "gemm_launch.cuh")
+        case TensorCoreConfig():
+            instructions = _INSTRUCTION_SOURCES[_factor(kernel).dtype]
+            return (instructions, "gemm_sm90_launch.cuh", "gemm_launch.cuh")
+
+
+def _factor(kernel: Kernel) -> TensorType:
+    """The type of a factor of the kernel's product; both have the same elements."""
+    factor = kernel.inputs[0]
+    assert isinstance(factor, TensorType)
+    return factor
+
+
+def has_workspace(kernel: Kernel) -> bool:
+    """Whether a launch may need device memory for itself: `workspace_<kernel>` says how much."""
+    return isinstance(kernel.config, TensorCoreConfig)
 
 
 def tiles(kernel: Kernel) -> int:
@@ -132,22 +142,21 @@ def _family_fields(kernel: Kernel) -> dict[str, object]:
     assert kernel.anchor is not None
     found = roles(kernel.anchor)
     assert isinstance(found, Roles)
-    factor = kernel.inputs[0]
-    assert isinstance(factor, TensorType)
+    factor = _factor(kernel)
     majors = {"lhs_major": found.left_major, "rhs_major": found.right_major}
     fields = {"factor": STORED[factor.dtype], "small": SMALL_TILE}
     match config:
         case GemmConfig():
-            return {**fields, **majors, "instruction": None, "fallback": False}
-        case TensorCoreConfig(block_n=columns, feed=feed):
-            # A pass before the product writes its planes as they are asked for.
+            return {**fields, **majors, "instruction": None}
+        case TensorCoreConfig(block_n=columns):
+            # What splits the factors writes the planes as they are asked for.
             either = {key: Major.K for key, major in majors.items() if major is Major.NONE}
             instruction = f"Wgmma{columns}{_INSTRUCTIONS[factor.dtype]}"
-            fallback = feed is not Feed.DIRECT
-            return {**fields, **majors, **either, "instruction": instruction, "fallback": fallback}
+            return {**fields, **majors, **either, "instruction": instruction}
 
 
 _INSTRUCTIONS = {DType.F32: "F16", DType.F16: "F16", DType.BF16: "Bf16"}
 """Type of the numbers that the tensor cores multiply, by that of the factors."""
+_INSTRUCTION_SOURCES = {dtype: f"wgmma_{name.lower()}.cuh" for dtype, name in _INSTRUCTIONS.items()}
 SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
 """For products that would leave multiprocessors idle, and for general strides."""

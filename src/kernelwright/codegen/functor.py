@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kernelwright.codegen.spelling import COMPUTED, Written, write_call, write_cast, write_literal
-from kernelwright.ir.expr import Accumulator, Call, Expr, Literal, Operand, Size, walk
+from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand, Size, walk
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType
 
@@ -107,6 +107,8 @@ class _Writer:
                 return write_cast(self.write(arg), arg.dtype, dtype)
             case Call(op, args, _):
                 return write_call(op, [self.write(arg) for arg in args], args[-1].dtype, expr.dtype)
+            case Coordinate():
+                raise AssertionError("no kernel knows where its elements stand")
 
     def _scalar(self, index: int, dtype: DType) -> Written:
         """A call-time scalar, converted on the host to the type it is used in."""

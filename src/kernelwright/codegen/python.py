@@ -5,7 +5,6 @@ import keyword
 from collections.abc import Iterator, Mapping
 
 from kernelwright.codegen.arrange import product_of
-from kernelwright.codegen.cuda import workspace_name
 from kernelwright.ir.expr import Size, walk
 from kernelwright.ir.graph import (
     Argument,
@@ -280,10 +279,8 @@ class _Writer:
                 ]
         sizes_used = [part.dim for part in walk(kernel.epilogue) if isinstance(part, Size)]
         numbers = [dim.text for dim in dict.fromkeys(sizes_used) if not dim.is_static]
-        arguments = [f'"launch_{kernel.name}"', result, *operands, *numbers]
-        if workspace := workspace_name(kernel):
-            arguments.append(f'workspace="{workspace}"')
-        yield f"_launch({', '.join(arguments)})"
+        arguments = ", ".join([result, *operands, *numbers])
+        yield f'_launch("launch_{kernel.name}", {arguments})'
 
     def _operand(self, name: str) -> str:
         kind = self._graph[name].type

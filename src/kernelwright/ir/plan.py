@@ -56,7 +56,7 @@ class Feed(StrEnum):
     """How the factors of a product come to the tensor cores."""
 
     SPLIT = "split"
-    """float32: a pass before writes every element as two fp16 numbers."""
+    """float32: a kernel before writes every element as two fp16 numbers."""
     CONVERT = "convert"
     """float32: the product's own threads do the same, tile by tile."""
     DIRECT = "direct"
@@ -84,7 +84,7 @@ class TensorCoreConfig:
 
     def __str__(self) -> str:
         scheme = {
-            Feed.SPLIT: "three fp16 tensor-core products, factors split by a pass before",
+            Feed.SPLIT: "three fp16 tensor-core products, factors split before",
             Feed.CONVERT: "three fp16 tensor-core products, factors split on the way",
             Feed.DIRECT: "one tensor-core product",
         }[self.feed]

@@ -3,13 +3,19 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
-from math import ceil
 
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import Config, GemmConfig, PointwiseConfig
+from kernelwright.ir.plan import Config, GemmConfig, PointwiseConfig, TensorCoreConfig
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
-from kernelwright.schedule.roles import Roles, roles
+from kernelwright.schedule.gemm_model import (
+    ProductShape,
+    product_shape,
+    simt_registers,
+    simt_seconds,
+    tensor_core_seconds,
+)
+from kernelwright.schedule.tensor_core_configs import tensor_core_configs
 
 
 def ranked_configs(
@@ -19,10 +25,24 @@ def ranked_configs(
     sizes = [kind.dtype.itemsize for kind in (output, *inputs) if isinstance(kind, TensorType)]
     if anchor is None:
         return tuple(pointwise_configs(min(sizes)))
-    shape = _problem_shape(anchor, inputs)
-    legal = [config for config in gemm_configs() if not why_illegal(config, max(sizes), machine)]
-    ranked = sorted(legal, key=lambda config: _gemm_waves(config, shape, machine))
-    return tuple(_with_least_tiles(config, shape, machine) for config in ranked)
+    shape = product_shape(anchor, inputs, output)
+    return tuple(config for _, config in ranked_products(shape, max(sizes), machine))
+
+
+def ranked_products(
+    shape: ProductShape, widest: int, machine: Machine
+) -> list[tuple[float, GemmConfig | TensorCoreConfig]]:
+    """Configurations of a product with their modelled seconds; `widest`: bytes of an element."""
+    legal = [config for config in gemm_configs() if not why_illegal(config, widest, machine)]
+    simt = [
+        (simt_seconds(shape, config, machine), _with_least_tiles(config, shape, machine))
+        for config in legal
+    ]
+    tensor_cores = [
+        (tensor_core_seconds(shape, config, machine), config)
+        for config in tensor_core_configs(shape, machine)
+    ]
+    return sorted([*tensor_cores, *simt], key=lambda entry: entry[0])
 
 
 # --- Pointwise ---------------------------------------------------------------------------------
@@ -68,15 +88,9 @@ def _threads_fill_schedulers(config: GemmConfig, itemsize: int, machine: Machine
 
 def _tile_fits_registers(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
     # A thread has 255 registers, and one block must fit the multiprocessor.
-    used = _registers(config, itemsize)
+    used = simt_registers(config, itemsize)
     fits = used <= 240 and used * config.threads <= machine.registers_per_sm
     return None if fits else "too many registers"
-
-
-def _registers(config: GemmConfig, itemsize: int) -> int:
-    """Of a thread: accumulators, one fragment of each operand, and about 40 for addresses."""
-    fragments = config.thread_m + config.thread_n
-    return max(1, itemsize // 4) * (config.thread_m * config.thread_n + fragments) + 40
 
 
 def _tile_fits_shared_memory(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
@@ -113,43 +127,8 @@ def why_illegal(config: GemmConfig, itemsize: int, machine: Machine) -> str | No
     return next((why for rule in LEGAL if (why := rule(config, itemsize, machine))), None)
 
 
-def _problem_shape(anchor: Contract, inputs: Sequence[ValueType]) -> tuple[int, int, int]:
-    """Tiles' problem: (batch * everything but m and n, m, n) at the captured sizes."""
-    found = roles(anchor)
-    assert isinstance(found, Roles)
-    sizes: dict[str, int] = {}
-    for labels, kind in zip((anchor.lhs, anchor.rhs), inputs, strict=False):
-        assert isinstance(kind, TensorType)
-        sizes.update(zip(labels, (dim.hint for dim in kind.shape), strict=True))
-    batch = 1
-    for letter in found.batch:
-        batch *= sizes[letter]
-    return batch, sizes[found.m] if found.m else 1, sizes[found.n]
-
-
-def _with_least_tiles(
-    config: GemmConfig, shape: tuple[int, int, int], machine: Machine
-) -> GemmConfig:
+def _with_least_tiles(config: GemmConfig, shape: ProductShape, machine: Machine) -> GemmConfig:
     """Leave products to the small tile that would fill less than half of the card, unless the
     captured one is such a product itself: the config was chosen for it."""
-    batch, m, n = shape
-    tiles = batch * ceil(m / config.block_m) * ceil(n / config.block_n)
+    tiles = shape.tiles(config.block_m, config.block_n)
     return replace(config, min_tiles=min(tiles, machine.sm_count // 2))
-
-
-def _gemm_waves(config: GemmConfig, shape: tuple[int, int, int], machine: Machine) -> float:
-    """Modelled time in arbitrary units: waves of tiles times the time of one tile's step."""
-    batch, m, n = shape
-    tiles = batch * ceil(m / config.block_m) * ceil(n / config.block_n)
-    # An SM runs as many blocks as its registers hold, and 512 threads hide its latencies.
-    fitting = machine.registers_per_sm // (_registers(config, 4) * config.threads)
-    resident = max(1, min(512 // config.threads, fitting))
-    waves = ceil(tiles / (machine.sm_count * resident))
-    work = config.block_m * config.block_n * resident
-    # Shared-memory reads and global loads for each multiply-add, and barriers for each step of K,
-    # all slow a step down; the weights are fitted to benchmarks/results/kernels_h200.json.
-    reads = 1 / config.thread_m + 1 / config.thread_n
-    loads = 1 / config.block_m + 1 / config.block_n
-    shallow = 0.02 if config.stages == 2 else 0.0
-    overhead = 1 + 0.6 * reads + 25 * loads + 0.5 / config.block_k + shallow
-    return waves * work * overhead

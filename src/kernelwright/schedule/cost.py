@@ -16,21 +16,42 @@ class Cost:
     bytes: int
     flops: int
     """Multiply-adds count two; a pointwise operation counts one."""
-    arithmetic: str
-    """The unit that does the FLOPs, a key of `Machine.flops`."""
+    units: tuple[str, ...]
+    """Those that can do the FLOPs, keys of `Machine.flops`; a card may lack some."""
+
+    def arithmetic(self, machine: Machine) -> str:
+        """The fastest of the units on `machine`."""
+        return max((u for u in self.units if u in machine.flops), key=machine.flops.__getitem__)
 
     def floor_seconds(self, machine: Machine) -> float:
         """The larger of the memory time and the arithmetic time on `machine`."""
-        return machine.floor_seconds(self.bytes, self.flops, self.arithmetic)
+        return machine.floor_seconds(self.bytes, self.flops, self.arithmetic(machine))
 
 
 def cost_of_kernel(kernel: Kernel) -> Cost:
     """Bytes and FLOPs of one launch."""
     size = sum(_bytes(kind) for kind in kernel.inputs) + kernel.output.bytes_hint
     flops = operations(kernel.epilogue) * kernel.output.numel_hint
+    units = _UNITS.get(kernel.output.dtype, _CUDA_CORES)
     if kernel.anchor is not None:
         flops += contraction_flops(kernel.anchor, kernel.inputs)
-    return Cost(bytes=size, flops=flops, arithmetic=_unit(kernel.output.dtype))
+        units += _PRODUCT_UNITS.get(_factor(kernel).dtype, ())
+    return Cost(bytes=size, flops=flops, units=units)
+
+
+_CUDA_CORES: tuple[str, ...] = ("fp32_simt",)
+_UNITS: dict[DType, tuple[str, ...]] = {DType.F64: ("fp64_simt",)}
+_PRODUCT_UNITS: dict[DType, tuple[str, ...]] = {
+    DType.F32: ("fp16x3",),
+    DType.F16: ("fp16",),
+    DType.BF16: ("bf16",),
+}
+
+
+def _factor(kernel: Kernel) -> TensorType:
+    factor = kernel.inputs[0]
+    assert isinstance(factor, TensorType)
+    return factor
 
 
 def contraction_flops(contract: Contract, inputs: tuple[ValueType, ...]) -> int:
@@ -48,15 +69,16 @@ def contraction_flops(contract: Contract, inputs: tuple[ValueType, ...]) -> int:
 def cost_of_plan(plan: Plan) -> Cost:
     """Sum over our kernels; calls left to PyTorch count their results' bytes only."""
     size = flops = 0
-    unit = "fp32_simt"
+    units: dict[str, None] = {}
     for step in plan.steps:
         match step:
             case Launch(kernel=kernel):
                 cost = cost_of_kernel(kernel)
-                size, flops, unit = size + cost.bytes, flops + cost.flops, cost.arithmetic
+                size, flops = size + cost.bytes, flops + cost.flops
+                units |= dict.fromkeys(cost.units)
             case TorchCall(type=kind) | Einsum(type=kind):
                 size += _bytes(kind)
-    return Cost(bytes=size, flops=flops, arithmetic=unit)
+    return Cost(bytes=size, flops=flops, units=tuple(units) or _CUDA_CORES)
 
 
 def _bytes(kind: ValueType) -> int:
@@ -66,7 +88,3 @@ def _bytes(kind: ValueType) -> int:
         case TupleType(items):
             return sum(_bytes(item) for item in items)
     return 0
-
-
-def _unit(dtype: DType) -> str:
-    return "fp64_simt" if dtype is DType.F64 else "fp32_simt"

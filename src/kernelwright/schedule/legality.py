@@ -2,12 +2,14 @@
 
 from collections.abc import Callable
 from enum import Enum
-from math import ceil, prod
 
+from kernelwright.ir.expr import has_coordinates
 from kernelwright.ir.graph import Contract, Graph, Node, Pointwise
-from kernelwright.ir.types import DType, ScalarType, TensorType
+from kernelwright.ir.types import ScalarType, TensorType
 from kernelwright.machine import Machine
-from kernelwright.schedule.roles import Roles, roles
+from kernelwright.schedule.configs import ranked_products
+from kernelwright.schedule.gemm_model import library_seconds, product_shape
+from kernelwright.schedule.roles import roles
 
 MAX_RANK = 8
 """Dimensions of a tensor that a launcher reads; `MAX_RANK` in kernels/launch.cuh."""
@@ -49,8 +51,14 @@ def _no_complex(node: Node, inputs: list[Node]) -> str | None:
     return "it computes with complex numbers" if complex_numbers else None
 
 
+def _same_everywhere(node: Node, inputs: list[Node]) -> str | None:
+    # The kernels do not know where the element stands that they compute.
+    assert isinstance(node.kind, Pointwise)
+    return "it depends on the position of its elements" if has_coordinates(node.kind.expr) else None
+
+
 GEMM: tuple[Predicate, ...] = (_is_float, _is_matrix_product, _rank_fits)
-POINTWISE: tuple[Predicate, ...] = (_rank_fits, _no_complex)
+POINTWISE: tuple[Predicate, ...] = (_rank_fits, _no_complex, _same_everywhere)
 
 
 def why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
@@ -65,32 +73,16 @@ def why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str
             return "kernelwright has no kernel for it"
     reasons = [rule(node, inputs) for rule in rules]
     if isinstance(node.kind, Contract) and library is Library.WHERE_FASTER and not any(reasons):
-        reasons += [rule(node, inputs, machine) for rule in LIBRARY_IS_FASTER]
+        return _library_is_faster(node, inputs, machine)
     return next((reason for reason in reasons if reason), None)
 
 
-def _tensor_cores_take_it(node: Node, inputs: list[Node], machine: Machine) -> str | None:
-    # Ours runs on the CUDA cores; cuBLAS multiplies 16-bit matrices on the tensor cores.
-    unit = {DType.F16: "fp16", DType.BF16: "bf16"}.get(node.tensor.dtype)
-    faster = unit is not None and machine.flops.get(unit, 0.0) > machine.flops["fp32_simt"]
-    return "the library's 16-bit matrix product is faster than ours" if faster else None
-
-
-def _few_tiles(node: Node, inputs: list[Node], machine: Machine) -> str | None:
-    # Ours gives a tile to one multiprocessor for the whole of K; the library splits K, and has
-    # kernels of its own for vectors. (1 x 8192 x 4096: 41 us there, 650 us here.)
-    sizes = [dim.hint for dim in node.tensor.shape]
+def _library_is_faster(node: Node, inputs: list[Node], machine: Machine) -> str | None:
     assert isinstance(node.kind, Contract)
-    found = roles(node.kind)
-    assert isinstance(found, Roles)
-    rows = sizes[-2] if found.m else 1
-    batch = prod(sizes[: len(found.batch)])
-    tiles = batch * ceil(rows / _SMALL_TILE[0]) * ceil(sizes[-1] / _SMALL_TILE[1])
-    return "it has too few tiles to fill the card" if tiles < machine.sm_count // 2 else None
-
-
-_SMALL_TILE = (32, 64)
-LIBRARY_IS_FASTER: tuple[Callable[[Node, list[Node], Machine], str | None], ...] = (
-    _tensor_cores_take_it,
-    _few_tiles,
-)
+    types = [item.type for item in inputs]
+    shape = product_shape(node.kind, types, node.tensor)
+    (ours, _), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
+    library = library_seconds(shape, machine)
+    if ours <= library:
+        return None
+    return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"

@@ -2,7 +2,7 @@
 // Replaces linear, relu, div.
 // f32[s0, 8192], f32[8192, 8192], f32[8192] -> f32[s0, 8192]
 // At these sizes 335.6 MB read and written, 137.464 GFLOP.
-// tile 128x256x16, 8x16 a thread, 3 stages, 256 threads.
+// three fp16 tensor-core products, factors split on the way; tile 128x128x64, 2 stages.
 namespace {
 
 struct LinearReluDiv {
@@ -15,15 +15,14 @@ using LinearReluDivProblem = Gemm<float, float, LinearReluDiv, float>;
 
 // The captured sizes and layouts.
 struct LinearReluDivTuned {
-  static constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 16;
-  static constexpr int THREAD_M = 8, THREAD_N = 16;
-  static constexpr int STAGES = 3;
-  static constexpr int PROMOTE_K = 512;
+  using Instruction = Wgmma128F16;
+  static constexpr Feed FEED = Feed::CONVERT;
+  static constexpr int STAGES = 2, CLUSTER = 1, SLICES = 1;
   static constexpr Major LHS = Major::K, RHS = Major::K;
-  static constexpr int64_t MIN_TILES = 66;
+  static constexpr int64_t MIN_PRODUCTS = 16777216;
 };
 
-// The same layouts, too few tiles to fill the card.
+// The same layouts, too small for the tensor cores.
 struct LinearReluDivSmall {
   static constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16;
   static constexpr int THREAD_M = 4, THREAD_N = 4;
@@ -33,7 +32,7 @@ struct LinearReluDivSmall {
   static constexpr int64_t MIN_TILES = 0;
 };
 
-// Any strides and alignment.
+// Any strides and alignment; also finishes what the tensor cores leave.
 struct LinearReluDivGeneral {
   static constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16;
   static constexpr int THREAD_M = 4, THREAD_N = 4;
@@ -43,14 +42,15 @@ struct LinearReluDivGeneral {
   static constexpr int64_t MIN_TILES = 0;
 };
 
-using LinearReluDivTunedVariant = GemmVariant<LinearReluDivTuned, LinearReluDivProblem>;
-using LinearReluDivSmallVariant = GemmVariant<LinearReluDivSmall, LinearReluDivProblem>;
 using LinearReluDivGeneralVariant = GemmVariant<LinearReluDivGeneral, LinearReluDivProblem>;
+using LinearReluDivSmallVariant = GemmVariant<LinearReluDivSmall, LinearReluDivProblem>;
+using LinearReluDivTunedVariant =
+    Sm90Variant<LinearReluDivTuned, LinearReluDivProblem, LinearReluDivGeneralVariant>;
 
-__global__ void __launch_bounds__(LinearReluDivTunedVariant::Tile::THREADS,
-                                  LinearReluDivTunedVariant::Tile::MIN_BLOCKS)
-    linear_relu_div_kernel(const __grid_constant__ LinearReluDivProblem problem) {
-  gemm_simt<LinearReluDivTuned>(problem);
+__global__ void __launch_bounds__(LinearReluDivTunedVariant::THREADS, 1)
+    linear_relu_div_kernel(
+        const __grid_constant__ LinearReluDivTunedVariant::Parameters parameters) {
+  gemm_sm90<LinearReluDivTuned, LinearReluDivProblem>(parameters);
 }
 
 __global__ void __launch_bounds__(LinearReluDivSmallVariant::Tile::THREADS,
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(LinearReluDivSmallVariant::Tile::THREADS,
 __global__ void __launch_bounds__(LinearReluDivGeneralVariant::Tile::THREADS,
                                   LinearReluDivGeneralVariant::Tile::MIN_BLOCKS)
     linear_relu_div_general_kernel(const __grid_constant__ LinearReluDivProblem problem) {
-  gemm_simt<LinearReluDivGeneral>(problem);
+  finish_gemm<LinearReluDivGeneral>(problem);
 }
 
 LinearReluDivProblem read_linear_relu_div(Arguments& arguments) {
@@ -77,13 +77,22 @@ LinearReluDivProblem read_linear_relu_div(Arguments& arguments) {
 
 }  // namespace
 
+// Bytes of device memory that the launch with the same words needs for itself.
+extern "C" int64_t workspace_linear_relu_div(const int64_t* words) {
+  Arguments arguments(words);
+  const LinearReluDivGeneralVariant general{linear_relu_div_general_kernel};
+  return gemm_workspace(read_linear_relu_div(arguments),
+                        LinearReluDivTunedVariant{linear_relu_div_kernel, general},
+                        LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
+}
+
 extern "C" int launch_linear_relu_div(const int64_t* words) {
   Arguments arguments(words);
   const auto problem = read_linear_relu_div(arguments);
   if (arguments.status() != cudaSuccess) return arguments.status();
   const LinearReluDivGeneralVariant general{linear_relu_div_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
-                     LinearReluDivTunedVariant{linear_relu_div_kernel},
+                     LinearReluDivTunedVariant{linear_relu_div_kernel, general},
                      LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
 }
 

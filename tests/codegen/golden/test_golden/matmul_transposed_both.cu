@@ -2,7 +2,7 @@
 // Replaces matmul.
 // f32[s0, s1], f32[s2, s0] -> f32[s1, s2]
 // At these sizes 234.9 MB read and written, 137.439 GFLOP.
-// tile 128x256x16, 8x16 a thread, 3 stages, 256 threads.
+// three fp16 tensor-core products, factors split on the way; tile 128x128x64, 2 stages.
 namespace {
 
 struct Matmul {
@@ -15,15 +15,14 @@ using MatmulProblem = Gemm<float, float, Matmul>;
 
 // The captured sizes and layouts.
 struct MatmulTuned {
-  static constexpr int BLOCK_M = 128, BLOCK_N = 256, BLOCK_K = 16;
-  static constexpr int THREAD_M = 8, THREAD_N = 16;
-  static constexpr int STAGES = 3;
-  static constexpr int PROMOTE_K = 512;
+  using Instruction = Wgmma128F16;
+  static constexpr Feed FEED = Feed::CONVERT;
+  static constexpr int STAGES = 2, CLUSTER = 1, SLICES = 1;
   static constexpr Major LHS = Major::MN, RHS = Major::K;
-  static constexpr int64_t MIN_TILES = 66;
+  static constexpr int64_t MIN_PRODUCTS = 16777216;
 };
 
-// The same layouts, too few tiles to fill the card.
+// The same layouts, too small for the tensor cores.
 struct MatmulSmall {
   static constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16;
   static constexpr int THREAD_M = 4, THREAD_N = 4;
@@ -33,7 +32,7 @@ struct MatmulSmall {
   static constexpr int64_t MIN_TILES = 0;
 };
 
-// Any strides and alignment.
+// Any strides and alignment; also finishes what the tensor cores leave.
 struct MatmulGeneral {
   static constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16;
   static constexpr int THREAD_M = 4, THREAD_N = 4;
@@ -43,14 +42,15 @@ struct MatmulGeneral {
   static constexpr int64_t MIN_TILES = 0;
 };
 
-using MatmulTunedVariant = GemmVariant<MatmulTuned, MatmulProblem>;
-using MatmulSmallVariant = GemmVariant<MatmulSmall, MatmulProblem>;
 using MatmulGeneralVariant = GemmVariant<MatmulGeneral, MatmulProblem>;
+using MatmulSmallVariant = GemmVariant<MatmulSmall, MatmulProblem>;
+using MatmulTunedVariant =
+    Sm90Variant<MatmulTuned, MatmulProblem, MatmulGeneralVariant>;
 
-__global__ void __launch_bounds__(MatmulTunedVariant::Tile::THREADS,
-                                  MatmulTunedVariant::Tile::MIN_BLOCKS)
-    matmul_kernel(const __grid_constant__ MatmulProblem problem) {
-  gemm_simt<MatmulTuned>(problem);
+__global__ void __launch_bounds__(MatmulTunedVariant::THREADS, 1)
+    matmul_kernel(
+        const __grid_constant__ MatmulTunedVariant::Parameters parameters) {
+  gemm_sm90<MatmulTuned, MatmulProblem>(parameters);
 }
 
 __global__ void __launch_bounds__(MatmulSmallVariant::Tile::THREADS,
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(MatmulSmallVariant::Tile::THREADS,
 __global__ void __launch_bounds__(MatmulGeneralVariant::Tile::THREADS,
                                   MatmulGeneralVariant::Tile::MIN_BLOCKS)
     matmul_general_kernel(const __grid_constant__ MatmulProblem problem) {
-  gemm_simt<MatmulGeneral>(problem);
+  finish_gemm<MatmulGeneral>(problem);
 }
 
 MatmulProblem read_matmul(Arguments& arguments) {
@@ -76,13 +76,22 @@ MatmulProblem read_matmul(Arguments& arguments) {
 
 }  // namespace
 
+// Bytes of device memory that the launch with the same words needs for itself.
+extern "C" int64_t workspace_matmul(const int64_t* words) {
+  Arguments arguments(words);
+  const MatmulGeneralVariant general{matmul_general_kernel};
+  return gemm_workspace(read_matmul(arguments),
+                        MatmulTunedVariant{matmul_kernel, general},
+                        MatmulSmallVariant{matmul_small_kernel}, general);
+}
+
 extern "C" int launch_matmul(const int64_t* words) {
   Arguments arguments(words);
   const auto problem = read_matmul(arguments);
   if (arguments.status() != cudaSuccess) return arguments.status();
   const MatmulGeneralVariant general{matmul_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
-                     MatmulTunedVariant{matmul_kernel},
+                     MatmulTunedVariant{matmul_kernel, general},
                      MatmulSmallVariant{matmul_small_kernel}, general);
 }
 

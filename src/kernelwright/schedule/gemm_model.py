@@ -1,0 +1,172 @@
+"""How long a matrix product takes in each configuration, and in PyTorch's library.
+
+The constants are measured on an H200 (docs/measured.md); rates come from the machine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from kernelwright.ir.graph import Contract
+from kernelwright.ir.plan import Feed, GemmConfig, TensorCoreConfig
+from kernelwright.ir.types import DType, TensorType, ValueType
+from kernelwright.machine import Machine
+from kernelwright.schedule.roles import Major, Roles, roles
+
+CLOCK = 1.55e9
+"""Hertz, of multiprocessors whose tensor cores are busy: power, not the rated clock, decides."""
+STEP_CYCLES: dict[tuple[int, int], float] = {
+    (3, 64): 1000,
+    (3, 128): 1587,
+    (1, 64): 360,
+    (1, 128): 560,
+    (1, 256): 1060,
+}
+"""Of a step of 64 along K, for a tile of 128 rows: by 16-bit products per product and columns."""
+TILE_CYCLES = 3000
+"""Of the first loads and of the epilogue of a 128 x 128 tile, which do not overlap with products
+of the same block."""
+UNSHARED = 1.03
+"""Times what a step takes when blocks do not share their reads in clusters."""
+CONVERTING = 1.15
+"""Times what a step takes when the product's own threads convert fp32 tiles."""
+SPLIT_BANDWIDTH = 3.7e12
+"""Bytes a second of the pass that splits fp32 factors; it reads 4 and writes 4 per element."""
+LAUNCH_SECONDS = 3e-6
+"""Of a product of ours, on top of what its tiles take."""
+NEXT_LAUNCH_SECONDS = 2e-6
+"""Of each kernel that comes before or after it."""
+LIBRARY_SECONDS = 5e-6
+"""Of a product of the library's, on top of what its tiles take."""
+LIBRARY_TILE_SECONDS = {DType.F32: 2.5e-6, DType.F64: 2.5e-6, DType.F16: 1e-6, DType.BF16: 1e-6}
+"""Of a tile of 128 x 128 on a multiprocessor, on top of its multiplications."""
+LIBRARY_SHARE = {DType.F32: 0.77, DType.F64: 0.9, DType.F16: 0.9, DType.BF16: 0.9}
+"""Of the arithmetic's rate that the library reaches with large products."""
+LIBRARY_UNIT = {
+    DType.F32: "fp32_simt",
+    DType.F64: "fp64_simt",
+    DType.F16: "fp16",
+    DType.BF16: "bf16",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductShape:
+    """A product of the captured sizes, as the launcher sees it."""
+
+    batches: int
+    m: int
+    n: int
+    k: int
+    dtype: DType
+    """Of the factors."""
+    factor_elements: int
+    """Of both factors, each counted once."""
+    bytes: int
+    """Factors and result, each moved once."""
+    lhs: Major
+    rhs: Major
+    aligned: bool
+    """Rows of contiguous factors start at multiples of 16 bytes."""
+
+    @property
+    def products(self) -> int:
+        """Multiplications."""
+        return self.batches * self.m * self.n * self.k
+
+    def tiles(self, block_m: int, block_n: int) -> int:
+        """Tiles of that size that cover the result."""
+        return self.batches * ceil(self.m / block_m) * ceil(self.n / block_n)
+
+
+def product_shape(
+    anchor: Contract, inputs: Sequence[ValueType], output: TensorType
+) -> ProductShape:
+    """The product that a contraction of these types is at the captured sizes."""
+    found = roles(anchor)
+    assert isinstance(found, Roles)
+    lhs, rhs = reversed(inputs[:2]) if found.swapped else inputs[:2]
+    assert isinstance(lhs, TensorType) and isinstance(rhs, TensorType)
+    sizes = dict(zip(found.left, (dim.hint for dim in lhs.shape), strict=True))
+    sizes |= dict(zip(found.right, (dim.hint for dim in rhs.shape), strict=True))
+    # Batches that share the right factor are rows, as the launcher makes them where memory allows.
+    shared = [letter for letter in found.batch if letter not in found.right]
+    own = [letter for letter in found.batch if letter in found.right]
+    chunk = 16 // lhs.dtype.itemsize
+    return ProductShape(
+        batches=prod(sizes[letter] for letter in own),
+        m=prod(sizes[letter] for letter in (*shared, *found.m)),
+        n=sizes[found.n],
+        k=sizes[found.k],
+        dtype=lhs.dtype,
+        factor_elements=lhs.numel_hint + rhs.numel_hint,
+        bytes=lhs.bytes_hint + rhs.bytes_hint + output.bytes_hint,
+        lhs=found.left_major,
+        rhs=found.right_major,
+        aligned=sizes[found.left[-1]] % chunk == 0 and sizes[found.right[-1]] % chunk == 0,
+    )
+
+
+def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
+    """Waves of tiles over the multiprocessors, and the passes before and after."""
+    cluster_m = config.BLOCK_M * config.cluster
+    blocks = shape.tiles(cluster_m, config.block_n) * config.cluster * config.slices
+    steps = ceil(ceil(shape.k / config.BLOCK_K) / config.slices)
+    step = STEP_CYCLES[1 if config.feed is Feed.DIRECT else 3, config.block_n]
+    step *= (UNSHARED if config.cluster == 1 else 1.0) * _feeding(config)
+    tile = steps * step + TILE_CYCLES * config.block_n / 128
+    products = ceil(blocks / machine.sm_count) * tile / CLOCK
+    moving = shape.bytes / machine.copy_bandwidth
+    return max(products, moving) + _around(shape, config, machine) + LAUNCH_SECONDS
+
+
+def _feeding(config: TensorCoreConfig) -> float:
+    return CONVERTING if config.feed is Feed.CONVERT else 1.0
+
+
+def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
+    """Seconds of the kernels before and after: they split factors, and add slices or check."""
+    seconds = 0.0
+    if config.feed is Feed.SPLIT:
+        seconds += shape.factor_elements * 8 / SPLIT_BANDWIDTH + NEXT_LAUNCH_SECONDS
+    if config.slices > 1:
+        partials = config.slices * shape.batches * shape.m * shape.n * 4
+        seconds += 2 * partials / machine.copy_bandwidth
+    if config.slices > 1 or config.feed is not Feed.DIRECT:
+        seconds += NEXT_LAUNCH_SECONDS
+    return seconds
+
+
+def simt_registers(config: GemmConfig, itemsize: int) -> int:
+    """Of a thread: accumulators, one fragment of each operand, and about 40 for addresses."""
+    fragments = config.thread_m + config.thread_n
+    return max(1, itemsize // 4) * (config.thread_m * config.thread_n + fragments) + 40
+
+
+def simt_seconds(shape: ProductShape, config: GemmConfig, machine: Machine) -> float:
+    """Waves of tiles times the time of one tile, on the CUDA cores."""
+    # An SM runs as many blocks as its registers hold, and 512 threads hide its latencies.
+    fitting = machine.registers_per_sm // (simt_registers(config, 4) * config.threads)
+    resident = max(1, min(512 // config.threads, fitting))
+    tiles = shape.tiles(config.block_m, config.block_n)
+    waves = ceil(tiles / (machine.sm_count * resident))
+    work = config.block_m * config.block_n * resident * 2 * shape.k
+    # Shared-memory reads and global loads for each multiply-add, and barriers for each step of K,
+    # all slow a step down; the weights are fitted to benchmarks/results/kernels_h200.json.
+    reads = 1 / config.thread_m + 1 / config.thread_n
+    loads = 1 / config.block_m + 1 / config.block_n
+    shallow = 0.02 if config.stages == 2 else 0.0
+    overhead = 1 + 0.6 * reads + 25 * loads + 0.5 / config.block_k + shallow
+    unit = "fp64_simt" if shape.dtype is DType.F64 else "fp32_simt"
+    rate = machine.flops[unit] / machine.sm_count
+    moving = shape.bytes / machine.copy_bandwidth
+    return max(waves * work * overhead / rate, moving) + LAUNCH_SECONDS
+
+
+def library_seconds(shape: ProductShape, machine: Machine) -> float:
+    """PyTorch's library, which has a kernel for every shape."""
+    rate = LIBRARY_SHARE[shape.dtype] * machine.flops.get(LIBRARY_UNIT[shape.dtype], 0.0)
+    rate = rate or machine.flops["fp32_simt"]  # A card without the 16-bit type.
+    tiles = shape.tiles(128, 128) / machine.sm_count * LIBRARY_TILE_SECONDS[shape.dtype]
+    moving = shape.bytes / machine.copy_bandwidth
+    return max(2 * shape.products / rate + tiles, moving) + LIBRARY_SECONDS
