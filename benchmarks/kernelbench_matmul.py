@@ -19,9 +19,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
+import torch
 from matmul_parts.building import Emitted, Naming, Workshop
 from matmul_parts.kernelbench import Baseline, Entry, measure
-from matmul_parts.supervising import MEASURED, Row, failed, measure_all
+from matmul_parts.supervising import MEASURED, Row, failed, headline, measure_all
 from provenance import provenance
 
 from kernelwright.schedule import Library
@@ -64,7 +65,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--work", type=Path, help="folder of emitted files and builds")
     parser.add_argument("--output", type=Path, default=_OUTPUT)
     parser.add_argument("--merge", type=Path, nargs="+", help="results of shards")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if not arguments.merge and arguments.kernelbench is None:
+        parser.error("--kernelbench names the checkout")
+    if not (arguments.merge or arguments.build_only or torch.cuda.is_available()):
+        parser.error("no GPU to measure on: --build-only compiles all the same")
+    return arguments
 
 
 def _run(work: Path, arguments: argparse.Namespace) -> None:
@@ -137,7 +143,7 @@ def _build(
 
 def _line(row: Row) -> str:
     if row["status"] != MEASURED:
-        return f"{row['level']} {row['case']:48} {row['status'].upper()}: {row['message']}"
+        return f"{row['level']} {row['case']:48} {row['status'].upper()}: {headline(row)}"
     low, high = row["interval"]
     times = "  ".join(f"{name} {value:.4f}" for name, value in row["ms"].items())
     return f"{row['level']} {row['case']:48} {row['ratio']:6.2f} [{low:.2f}, {high:.2f}]  {times}"

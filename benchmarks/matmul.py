@@ -27,7 +27,7 @@ import torch
 from matmul_parts.building import Emitted, Workshop, write_problems
 from matmul_parts.cases import Case
 from matmul_parts.parts import PARTS, Part, Task
-from matmul_parts.supervising import MEASURED, Row, failed, measure_all
+from matmul_parts.supervising import MEASURED, Row, failed, headline, measure_all
 from provenance import provenance
 
 from kernelwright.schedule import Library
@@ -41,7 +41,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         work = arguments.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for name in arguments.part:
-            _run(name, PARTS[name], (work / name).absolute(), arguments)
+            _run(name, PARTS[name], work.absolute(), arguments)
 
 
 def _arguments() -> argparse.Namespace:
@@ -58,7 +58,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after so many")
     parser.add_argument("--work", type=Path, help="folder of emitted files and builds")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the JSON files")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if not (arguments.build_only or torch.cuda.is_available()):
+        parser.error("no GPU to measure on: --build-only compiles all the same")
+    return arguments
 
 
 def _run(name: str, part: Part, work: Path, arguments: argparse.Namespace) -> None:
@@ -116,7 +119,7 @@ def _build(
 
 def _line(part: Part, row: Row) -> str:
     if row["status"] != MEASURED:
-        return f"{row['case']:42} {row['status'].upper()}: {row['message']}"
+        return f"{row['case']:42} {row['status'].upper()}: {headline(row)}"
     return part.line(row)
 
 
@@ -135,8 +138,7 @@ def _write(output: Path, report: Row, part: Part, rows: list[Row]) -> None:
 
 def _card() -> str:
     """The last word of the card's name: "h200"."""
-    name = torch.cuda.get_device_name() if torch.cuda.is_available() else "no gpu"
-    return name.split()[-1].lower()
+    return torch.cuda.get_device_name().split()[-1].lower()
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ def provenance() -> dict[str, object]:
 
 
 def _commit() -> str:
-    """KERNELWRIGHT_COMMIT where a machine has the files without their history, else git's answer."""
+    """KERNELWRIGHT_COMMIT, for files without their history; else what git says."""
     named = os.environ.get("KERNELWRIGHT_COMMIT", "")
     return named or _output(["git", "rev-parse", "--short", "HEAD"]) or "unknown"
 

@@ -135,6 +135,7 @@ def _effects(module: nn.Module, arguments: list[Any], seed: int) -> dict[str, Te
 def _times(
     entry: Entry, reference: nn.Module, ours: nn.Module, arguments: list[Any], started: float
 ) -> Row:
+    torch._dynamo.reset()  # what was compiled for the problem before
     calls = {"ours": lambda: ours(*arguments)}
     lost: dict[str, str] = {}
     for baseline in entry.baselines:
@@ -167,6 +168,5 @@ def _baseline(reference: nn.Module, baseline: Baseline) -> nn.Module:
     module = copy.deepcopy(reference)
     if baseline is Baseline.EAGER:
         return module
-    torch._dynamo.reset()
     compiled: nn.Module = torch.compile(module, mode=_MODES[baseline])
     return compiled

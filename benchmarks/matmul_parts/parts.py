@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from matmul_parts import cases
-from matmul_parts.accuracy import compare
+from matmul_parts.accuracy import UNIT, compare
 from matmul_parts.building import Emitted, Naming
 from matmul_parts.cases import Case
 from matmul_parts.contest import Contest, prepare
@@ -204,25 +204,25 @@ def _accuracy(case: Case, contest: Contest, names: Iterable[str]) -> Row:
 
 
 _ACCURACY_HEADING = (
-    f"{'case, distribution':62} {'ours: max':>9} {'rms':>8} {'mean':>9}   {'library: max':>12} "
-    f"{'rms':>8} {'mean':>9}"
+    f"{'case':42} {'values':>6} {'uniform rms, mean':>19} {'library':>19} {'normal rms':>10} "
+    f"{'library':>8} {'worst excess':>12}"
 )
+"""The excess is the largest error minus the library's, in units of 2^-24."""
 
 
 def _accuracy_line(row: Row) -> str:
-    lines = [_errors_line(row["case"], name, found) for name, found in row["accuracy"].items()]
-    return "\n".join(lines)
-
-
-def _errors_line(case: str, name: str, found: Row) -> str:
-    ours, library = found["ours"], found["library"]
-    label = f"{case}, {name}"
-    misplaced = f" ({found['nonfinite']} not finite)" if found["nonfinite"] else ""
-    broken = f" BREAKS {', '.join(found['broken'])}" if found["broken"] else ""
+    found = row["accuracy"]
+    uniform, normal = found["uniform"], found["normal"]
+    rms = {who: f"{uniform[who]['rms']:.2e}, {uniform[who]['mean']:9.2e}" for who in _BOTH}
+    excess = max((it["ours"]["max"] - it["library"]["max"]) / UNIT for it in found.values())
     return (
-        f"{label:62} {ours['max']:9.2e} {ours['rms']:8.2e} {ours['mean']:9.2e}   "
-        f"{library['max']:12.2e} {library['rms']:8.2e} {library['mean']:9.2e}{misplaced}{broken}"
+        f"{row['case']:42} {len(found):6} {rms['ours']:>19} {rms['library']:>19} "
+        f"{normal['ours']['rms']:10.2e} {normal['library']['rms']:8.2e} {excess:12.2f}"
+        f"{_remarks(row)}"
     )
+
+
+_BOTH = ("ours", "library")
 
 
 def _summarise_accuracy(rows: Sequence[Row]) -> Row:

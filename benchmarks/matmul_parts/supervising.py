@@ -39,6 +39,11 @@ def failed(name: str, message: str) -> Row:
     return {"case": name, "status": FAILED, "message": message}
 
 
+def headline(row: Row) -> str:
+    """The first line of why a case has no numbers; the row has the rest."""
+    return str(row["message"]).partition("\n")[0][:160]
+
+
 def measure_all(
     measure: Callable[[Item], Row],
     items: Iterable[Item],
