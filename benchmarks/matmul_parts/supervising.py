@@ -18,7 +18,7 @@ from matmul_parts.building import describe
 Row = dict[str, Any]
 """What was found out about a case, JSON-ready; has "case" and "status"."""
 MEASURED, FAILED, NOT_RUN = "measured", "failed", "not run"
-_START_SECONDS = 120.0
+_START_SECONDS = 30.0
 """Added to the patience with the first case of a process, which imports torch."""
 
 
