@@ -77,9 +77,9 @@ class GemmEpilogue {
                                         std::index_sequence<I...>) const {
     const MatrixOperand* operands = problem_.operands;
     const int valid = problem_.n - column < WIDTH ? static_cast<int>(problem_.n - column) : WIDTH;
-    const Pack<Vector<Extra, WIDTH>...> extras = {{load_columns<Extra, WIDTH>(
+    const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
         get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column),
-        operands[Problem::FIRST_EXTRA + I], valid)}...};
+        operands[Problem::FIRST_EXTRA + I], valid)}...}};
     Vector<Out, WIDTH> results;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
