@@ -129,8 +129,11 @@ class Workshop:
     def __init__(self, folder: Path, jobs: int) -> None:
         self._folder = folder
         self._pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"))
+        extensions = folder / "extensions"
+        for baton in extensions.glob("*/lock"):
+            baton.unlink()  # Of a run that was killed: load_inline would wait on it for ever.
         # Read by load_inline, in the pool's processes and in those that measure.
-        os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")
+        os.environ["TORCH_EXTENSIONS_DIR"] = str(extensions)
         os.environ.setdefault("MAX_JOBS", "2")
 
     def close(self) -> None:
