@@ -1,17 +1,27 @@
-"""nvcc takes the CUDA text of every example for an H200, and no kernel spills registers."""
+"""nvcc takes the CUDA text of every example for an H200, and no kernel spills registers.
 
+Nor does ptxas make tensor-core products wait for one another: it says so in remarks.
+"""
+
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
 from kernelwright.build.cuda import compile_check
 from kernelwright.build.toolchain import find_nvcc
-from kernelwright.capture import capture
+from kernelwright.capture import capture, capture_module
 from kernelwright.codegen.cuda import cuda_source
+from kernelwright.ir.plan import Plan, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.rewrite import rewrite
-from kernelwright.schedule import schedule
+from kernelwright.schedule import Library, ranked_configs, schedule
+from kernelwright.tune.plans import with_configs
+
+pytestmark = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 
 _EXAMPLES = sorted(
     path
@@ -24,10 +34,52 @@ def test_there_are_examples() -> None:
     assert len(_EXAMPLES) >= 5
 
 
-@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
-@pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
-def test_compiles_without_spills(path: Path) -> None:
-    graph = rewrite(capture(load_problem(path))).graph
-    report = compile_check(cuda_source(schedule(graph, H200)), arch="sm_90a")
+def _expect_no_losses(plan: Plan) -> None:
+    report = compile_check(cuda_source(plan), arch="sm_90a")
     assert len(report.kernels) >= 1
     assert [str(kernel) for kernel in report.spilling] == []
+    losses = [text for text in report.remarks if "Performance Loss" in text or "C7519" in text]
+    assert losses == []
+
+
+@pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
+def test_compiles_without_spills(path: Path) -> None:
+    _expect_no_losses(schedule(rewrite(capture(load_problem(path))).graph, H200))
+
+
+class Layer(torch.nn.Module):
+    """A product that is read along K on one side and along N on the other, with two operands."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ y + bias) + x
+
+
+@cache
+def _layer(dtype: torch.dtype) -> Plan:
+    arguments = [torch.zeros(size, size, dtype=dtype) for size in (2048, 2048)]
+    graph = rewrite(capture_module(Layer(), (*arguments, torch.zeros(2048, dtype=dtype)))).graph
+    return schedule(graph, H200, Library.NEVER)
+
+
+def _variants(dtype: torch.dtype) -> list[TensorCoreConfig]:
+    (kernel,) = _layer(dtype).kernels
+    ranked = ranked_configs(kernel.anchor, kernel.inputs, kernel.output, H200)
+    return [config for config in ranked if isinstance(config, TensorCoreConfig)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "config"),
+    [
+        pytest.param(dtype, config, id=f"{dtype} {config}")
+        for dtype in (torch.float32, torch.float16)
+        for config in _variants(dtype)
+    ],
+)
+def test_tensor_cores_are_not_kept_waiting(dtype: torch.dtype, config: TensorCoreConfig) -> None:
+    _expect_no_losses(with_configs(_layer(dtype), {_layer(dtype).kernels[0].name: config}))
+
+
+def test_slices_and_bfloat16() -> None:
+    plan = _layer(torch.bfloat16)
+    config = replace(_variants(torch.bfloat16)[0], slices=3)
+    _expect_no_losses(with_configs(plan, {plan.kernels[0].name: config}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernelwright.build.ptxas import KernelReport, demangle, read_report
+from kernelwright.build.ptxas import KernelReport, demangle, read_remarks, read_report
 
 _OUTPUT = """ptxas info    : 64 bytes gmem
 ptxas info    : Compiling entry function '_Z12scale_kernelILi64EEvPfPKffl' for 'sm_90a'
@@ -43,6 +43,13 @@ def test_spills() -> None:
 
 def test_nothing_compiled() -> None:
     assert read_report("ptxas info    : 0 bytes gmem\n") == ()
+
+
+def test_remarks_are_kept_once() -> None:
+    serialized = "(C7511) Potential Performance Loss: wgmma.mma_async instructions are serialized"
+    output = f"ptxas info    : {serialized}\n" * 2 + _OUTPUT
+    assert read_remarks(output) == (serialized,)
+    assert read_remarks(_OUTPUT) == ()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 from kernelwright import env
 from kernelwright.build.cache import cached_build, content_key, write_log
 from kernelwright.build.messages import first_error
-from kernelwright.build.ptxas import CubinReport, read_report
+from kernelwright.build.ptxas import CubinReport, read_remarks, read_report
 from kernelwright.build.toolchain import Tool, require_nvcc
 from kernelwright.errors import CompileError, KernelwrightError
 
@@ -44,8 +44,10 @@ def compile_check(cuda_source: str, arch: str = "sm_90a") -> CubinReport:
     """
     flags = (*_FLAGS, _gencode(arch), "-Xptxas=-v", "-cubin")
     folder = _compile("cubin", cuda_source, flags, _CUBIN)
-    kernels = read_report((folder / _REPORT).read_text())
-    return CubinReport(path=folder / _CUBIN, arch=arch, kernels=kernels)
+    report = (folder / _REPORT).read_text()
+    return CubinReport(
+        path=folder / _CUBIN, arch=arch, kernels=read_report(report), remarks=read_remarks(report)
+    )
 
 
 def compile_library(cuda_source: str, arch: str = "sm_90a") -> Path:

@@ -49,6 +49,8 @@ class CubinReport:
     """Architecture: "sm_90a"."""
     kernels: tuple[KernelReport, ...]
     """In the order of the cubin."""
+    remarks: tuple[str, ...] = ()
+    """What ptxas says unasked, with its number: "(C7510) Potential Performance Loss: wgmma..."."""
 
     @property
     def spilling(self) -> tuple[KernelReport, ...]:
@@ -66,6 +68,12 @@ def read_report(text: str) -> tuple[KernelReport, ...]:
         elif kernels:
             kernels[-1] = _add(kernels[-1], line.rpartition("ptxas info    :")[2])
     return tuple(kernels)
+
+
+def read_remarks(text: str) -> tuple[str, ...]:
+    """Numbered messages in the output of nvcc, each once; ptxas gives them for lost performance."""
+    found = [line.partition(" : ")[2] for line in text.splitlines() if line.startswith("ptxas ")]
+    return tuple(dict.fromkeys(remark for remark in found if remark.startswith("(C")))
 
 
 _FIELD_OF = {

@@ -147,12 +147,13 @@ def _family_fields(kernel: Kernel) -> dict[str, object]:
     fields = {"factor": STORED[factor.dtype], "small": SMALL_TILE}
     match config:
         case GemmConfig():
-            return {**fields, **majors, "instruction": None}
+            return {**fields, **majors, "general": SMALL_TILE, "instruction": None}
         case TensorCoreConfig(block_n=columns):
             # What splits the factors writes the planes as they are asked for.
             either = {key: Major.K for key, major in majors.items() if major is Major.NONE}
             instruction = f"Wgmma{columns}{_INSTRUCTIONS[factor.dtype]}"
-            return {**fields, **majors, **either, "instruction": instruction}
+            tiles = {"general": FINISHING_TILE, "instruction": instruction}
+            return {**fields, **majors, **either, **tiles}
 
 
 _INSTRUCTIONS = {DType.F32: "F16", DType.F16: "F16", DType.BF16: "Bf16"}
@@ -160,3 +161,5 @@ _INSTRUCTIONS = {DType.F32: "F16", DType.F16: "F16", DType.BF16: "Bf16"}
 _INSTRUCTION_SOURCES = {dtype: f"wgmma_{name.lower()}.cuh" for dtype, name in _INSTRUCTIONS.items()}
 SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
 """For products that would leave multiprocessors idle, and for general strides."""
+FINISHING_TILE = GemmConfig(block_m=64, block_n=64, block_k=16, thread_m=8, thread_n=4, stages=3)
+"""The same after a tensor-core kernel: it needs registers for what it finds there, too."""
