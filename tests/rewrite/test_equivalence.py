@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -39,7 +39,118 @@ PRODUCTS: dict[str, tuple[Forward, tuple[str, str]]] = {
     "vector @ matrix": (lambda a, b: a @ b, ("k", "kn")),
     "matrix @ vector": (lambda a, b: a @ b, ("nk", "k")),
 }
+# Sums of products that are no matrix product as they are written: the one they become.
+ORDERED: dict[str, tuple[Forward, tuple[str, str], str]] = {
+    "two summed": (lambda a, b: torch.tensordot(a, b, 2), ("bkm", "kmn"), "ab,bf->af"),
+    "summed in another order": (
+        lambda a, b: torch.einsum("bkm,mkn->bn", a, b),
+        ("bkm", "mk9"),
+        "bm,mn->bn",
+    ),
+    "summed around another": (
+        lambda a, b: torch.einsum("kbm,kmn->bn", a, b),
+        ("kbm", "kmn"),
+        "bk,kn->bn",
+    ),
+    "summed over the batch": (
+        lambda a, b: torch.addbmm(a[0, :, :1], a, b),
+        ("bnk", "bkm"),
+        "ba,ad->bd",
+    ),
+    "two dimensions of columns": (
+        lambda a, b: torch.tensordot(a, b, 1),
+        ("nk", "kmb"),
+        "ab,bd->ad",
+    ),
+    "and two of rows": (lambda a, b: torch.tensordot(a, b, 1), ("bnk", "kmb"), "abc,ce->abe"),
+    "columns apart": (
+        lambda a, b: torch.einsum("nk,bkm->nbm", a, b),
+        ("nk", "bk9"),
+        "nk,bkm->bnm",
+    ),
+    "batch last": (
+        lambda a, b: torch.einsum("bnk,bkm->nmb", a, b),
+        ("bnk", "bkm"),
+        "bnk,bkm->bnm",
+    ),
+    "batch between": (
+        lambda a, b: torch.einsum("bnk,bkm->nbm", a, b),
+        ("bnk", "bkm"),
+        "bnk,bkm->bnm",
+    ),
+    "vectors, batch last": (
+        lambda a, b: torch.einsum("bnk,bk->nb", a, b),
+        ("bnk", "bk"),
+        "bnk,bk->bn",
+    ),
+    "rows of two dimensions, turned": (
+        lambda a, b: torch.einsum("bnk,km->nmb", a, b),
+        ("bnk", "km"),
+        "bnk,km->nmb",
+    ),
+    "one tap": (nn.functional.conv2d, ("bkmn", "nk11"), "oc,bcx->box"),
+    "one tap, no batch": (nn.functional.conv3d, ("kmnb", "nk111"), "oc,cx->ox"),
+    "one tap, some of the places": (
+        lambda a, b: nn.functional.conv2d(a, b, stride=(2, 3)),
+        ("bkmn", "nk11"),
+        "oc,bcx->box",
+    ),
+    "one tap, transposed": (nn.functional.conv_transpose2d, ("bkmn", "kn11"), "co,bcx->box"),
+}
+# What is done to each element of a product joins it, however the product is looked at before.
+SUNK: dict[str, tuple[Forward, tuple[str, str]]] = {
+    "transposed": (lambda a, b: (a @ b).T.relu(), ("nk", "km")),
+    "transposed, scaled by rows": (lambda a, b: (a @ b).T * b[0][:, None], ("nk", "km")),
+    "transposed, scaled by columns": (lambda a, b: (a @ b).T + a[:, 0], ("nk", "km")),
+    "transposed, twice": (lambda a, b: ((a @ b).T.relu() * 2).T.neg(), ("nk", "km")),
+    "permuted": (lambda a, b: (a @ b).permute(2, 0, 1) * b[0][:, None, None], ("bnk", "km")),
+    "heads": (
+        lambda a, b: torch.einsum("bnk,bkm->nbm", a, b).sigmoid() * b[:, 0],
+        ("bnk", "bkm"),
+    ),
+    "rows as one": (lambda a, b: (a @ b).flatten(0, 1) + b[0], ("bnk", "km")),
+    "rows as two": (lambda a, b: (a @ b).view(2, 2, b.shape[1]) + b[0], ("4k", "km")),
+    "columns as two": (
+        lambda a, b: (a @ b).view(a.shape[0], 2, 3) * a[:, :1, None],
+        ("nk", "k6"),
+    ),
+    "a dimension more": (lambda a, b: (a @ b)[:, None].relu() + b[0], ("nk", "km")),
+    "a dimension less": (lambda a, b: (a @ b)[0] + b[0], ("1nk", "km")),
+    "read twice": (lambda a, b: (y := (a @ b).T) * torch.sigmoid(y), ("nk", "km")),
+    "bias of a convolution": (
+        lambda a, b: nn.functional.conv2d(a, b, a[0, 0, 0, :1]).relu(),
+        ("bkmn", "1k11"),
+    ),
+    "residual of a convolution": (
+        lambda a, b: (nn.functional.conv2d(a, b) + a).tanh() + a.mean((2, 3), keepdim=True),
+        ("bkmn", "kk11"),
+    ),
+    "flattened": (lambda a, b: nn.functional.conv2d(a, b).flatten(1) * 2, ("bkmn", "nk11")),
+}
+# Here the view stays above, and the values right.
+STAYING: dict[str, tuple[Forward, tuple[str, str]]] = {
+    "two products": (lambda a, b: (a @ b).T + b.T @ a.T, ("nk", "km")),
+    "broadcast": (lambda a, b: (a @ b)[:, None] + (a @ b)[None], ("nk", "kn")),
+    "grouped otherwise": (
+        lambda a, b: (a @ b).view(3, -1) + torch.cat([b[0], b[1]]),
+        ("6k", "km"),
+    ),
+    "sizes trade places": (lambda a, b: (a @ b).view(b.shape[1], -1) + a[:, 0], ("6k", "k4")),
+    "one of an expanded": (
+        lambda a, b: (a @ b).flatten(0, 1) + b[0].expand(*a.shape[:2], -1).flatten(0, 1),
+        ("bnk", "km"),
+    ),
+}
 SIZES = st.fixed_dictionaries({letter: st.integers(2, 5) for letter in "bkmn"})
+
+
+# A failure is as plain at any of these sizes: nothing to shrink, which takes minutes.
+FEW = settings(
+    max_examples=2,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
+)
 
 
 class Function(nn.Module):
@@ -55,7 +166,9 @@ class Function(nn.Module):
 
 def operands(letters: tuple[str, str], sizes: dict[str, int]) -> list[torch.Tensor]:
     torch.manual_seed(0)
-    shapes = ([sizes[letter] for letter in word] for word in letters)
+    shapes = (
+        [int(letter) if letter.isdigit() else sizes[letter] for letter in word] for word in letters
+    )
     return [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
 
@@ -68,7 +181,7 @@ def check(run: Any, function: Forward, args: list[torch.Tensor]) -> Any:
 
 
 @pytest.mark.parametrize("name", SCALINGS)
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@FEW
 @given(sizes=SIZES)
 def test_scalings_are_one_pointwise_kernel(name: str, sizes: dict[str, int], run: Any) -> None:
     function, letters = SCALINGS[name]
@@ -82,7 +195,7 @@ def test_scalings_are_one_pointwise_kernel(name: str, sizes: dict[str, int], run
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@FEW
 @given(sizes=SIZES)
 def test_products_are_one_gemm(name: str, sizes: dict[str, int], run: Any) -> None:
     function, letters = PRODUCTS[name]
@@ -92,6 +205,43 @@ def test_products_are_one_gemm(name: str, sizes: dict[str, int], run: Any) -> No
     assert plan.left_to_pytorch == ()
     (contract,) = (node for node in result.graph.nodes if isinstance(node.kind, Contract))
     assert set(contract.inputs) == {"a", "b"}, "an operand is not read as it lies"
+
+
+@pytest.mark.parametrize("name", ORDERED)
+@FEW
+@given(sizes=SIZES)
+def test_sums_of_products_become_matrix_products(
+    name: str, sizes: dict[str, int], run: Any
+) -> None:
+    function, letters, expected = ORDERED[name]
+    result = check(run, function, operands(letters, sizes))
+    (contract,) = (node for node in result.graph.nodes if isinstance(node.kind, Contract))
+    assert str(contract.kind) == expected
+    plan = schedule(result.graph, H200, Library.NEVER)
+    assert "gemm" in [kernel.family for kernel in plan.kernels]
+    assert plan.left_to_pytorch == ()
+
+
+@pytest.mark.parametrize("name", SUNK)
+@FEW
+@given(sizes=SIZES)
+def test_elementwise_work_joins_a_product_under_a_view(
+    name: str, sizes: dict[str, int], run: Any
+) -> None:
+    function, letters = SUNK[name]
+    result = check(run, function, operands(letters, sizes))
+    plan = schedule(result.graph, H200, Library.NEVER)
+    assert [kernel.family for kernel in plan.kernels] == ["gemm"]
+
+
+@pytest.mark.parametrize("name", STAYING)
+@FEW
+@given(sizes=SIZES)
+def test_views_that_cannot_move(name: str, sizes: dict[str, int], run: Any) -> None:
+    function, letters = STAYING[name]
+    result = check(run, function, operands(letters, sizes))
+    plan = schedule(result.graph, H200, Library.NEVER)
+    assert len(plan.kernels) == 2
 
 
 UNARY = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from kernelwright.ir.graph import Graph, Input, Node, Opaque, Update, rename, rename_inputs
 from kernelwright.ir.spec import check
@@ -55,9 +56,7 @@ class Surroundings:
         self._nodes = {node.name: node for node in graph.nodes}
         self._results = set(graph.results)
         self._ordered = graph.readers_of_mutable()
-        self._first: dict[object, Node] = {}
-        for node in graph.nodes:
-            self._first.setdefault(_meaning(node), node)
+        self._all = graph.nodes
 
     def node(self, name: str) -> Node:
         """The node called `name`."""
@@ -73,8 +72,13 @@ class Surroundings:
 
     def earlier_twin(self, node: Node) -> Node | None:
         """The first node that computes the very same thing, if that is not `node` itself."""
-        first = self._first[_meaning(node)]
+        first = self._firsts[_meaning(node)]
         return None if first.name == node.name else first
+
+    @cached_property
+    def _firsts(self) -> dict[object, Node]:
+        """The first node of each meaning; few rules ask."""
+        return {_meaning(node): node for node in reversed(self._all)}
 
     def fresh(self, stem: str) -> str:
         """A name no node has; each call gives another."""

@@ -2,6 +2,8 @@
 
 from kernelwright.ir.graph import Graph, Node, Opaque
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, Surroundings, apply
+from kernelwright.rewrite.orders import ORDER_RULES
+from kernelwright.rewrite.sinking import SINKING_RULES
 from kernelwright.rewrite.tensors import CONTRACT_RULES, POINTWISE_RULES, VIEW_RULES
 
 
@@ -28,6 +30,8 @@ def _same_value(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
 PASSES: tuple[tuple[Rule, ...], ...] = (
     VIEW_RULES,
     (*CONTRACT_RULES, *VIEW_RULES),
+    (*ORDER_RULES, *VIEW_RULES),
+    (*SINKING_RULES, *VIEW_RULES),
     POINTWISE_RULES,
     (Rule(name="common subexpression merged", match=_same_value),),
 )

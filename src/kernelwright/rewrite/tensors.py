@@ -10,15 +10,15 @@ from kernelwright.ir.graph import (
     Permute,
     Pointwise,
     Reshape,
+    Select,
+    Squeeze,
     Unsqueeze,
     View,
 )
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.rewrite.driver import Rule, Surroundings
 from kernelwright.rewrite.expressions import simplify
-
-_ONE = Dim.static(1)
-
+from kernelwright.rewrite.sizes import ONE
 
 # --- Index maps --------------------------------------------------------------------------------
 
@@ -34,6 +34,14 @@ def _identity_view(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     return None
 
 
+def _only_index(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # Taking the one index of a dimension of size 1 takes everything.
+    match node.kind:
+        case View(Select(dim)) if around.node(node.inputs[0]).tensor.shape[dim] == ONE:
+            return (replace(node, kind=View(Squeeze((dim,))), origin=None),)
+    return None
+
+
 def _permute_of_permute(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     # (x.permute(p)).permute(q)[i] = x at p[q[i]]: maps compose.
     inner = around.node(node.inputs[0]) if isinstance(node.kind, View) else None
@@ -41,6 +49,18 @@ def _permute_of_permute(around: Surroundings, node: Node) -> tuple[Node, ...] | 
         case View(Permute(outer)), Node(kind=View(Permute(first)), inputs=(source,)):
             dims = tuple(first[d] for d in outer)
             return (replace(node, kind=View(Permute(dims)), inputs=(source,), origin=None),)
+    return None
+
+
+def _reshape_of_reshape(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # All three keep the elements in row-major order, so that only the last shape counts.
+    inner = around.node(node.inputs[0]) if isinstance(node.kind, View) else None
+    match node.kind, inner:
+        case (
+            View(Reshape() | Squeeze() | Unsqueeze() as outer),
+            Node(kind=View(Reshape() | Squeeze() | Unsqueeze() as first), inputs=(source,)),
+        ) if isinstance(outer, Reshape) or isinstance(first, Reshape):
+            return (replace(node, kind=View(Reshape()), inputs=(source,), origin=None),)
     return None
 
 
@@ -115,7 +135,7 @@ def _product(
     made: list[Node] = []
     names: list[str] = []
     for operand, labels in operands:
-        views = _align(around, operand, labels, out)
+        views = align(around, operand, labels, out)
         made += views
         names.append(views[-1].name if views else operand.name)
     dtype = node.tensor.dtype
@@ -130,7 +150,7 @@ def _product(
     return (*made, product)
 
 
-def _align(around: Surroundings, operand: Node, labels: str, out: str) -> list[Node]:
+def align(around: Surroundings, operand: Node, labels: str, out: str) -> list[Node]:
     """Views that lay `operand`, with dimensions `labels`, along `out`; size 1 elsewhere."""
     made: list[Node] = []
     order = tuple(sorted(range(len(labels)), key=lambda d: out.index(labels[d])))
@@ -157,7 +177,7 @@ def _align(around: Surroundings, operand: Node, labels: str, out: str) -> list[N
         if out[position] not in labels:
             at = sum(out.index(label) < position for label in labels)
             at += sum(out[q] not in labels for q in range(out.index(present[0]), position))
-            shape = (*node.tensor.shape[:at], _ONE, *node.tensor.shape[at:])
+            shape = (*node.tensor.shape[:at], ONE, *node.tensor.shape[at:])
             node = push(Unsqueeze(at), shape)
     return made
 
@@ -188,7 +208,9 @@ def _pointwise_identity(around: Surroundings, node: Node) -> tuple[Node, ...] | 
 
 VIEW_RULES = (
     Rule(name="identity index map removed", match=_identity_view),
+    Rule(name="only index of a dimension taken", match=_only_index),
     Rule(name="double transpose merged", match=_permute_of_permute),
+    Rule(name="double reshape merged", match=_reshape_of_reshape),
 )
 
 CONTRACT_RULES = (

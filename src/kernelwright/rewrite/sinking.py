@@ -1,0 +1,171 @@
+"""Views of products move below the pointwise nodes that read them, so that these can join."""
+
+from dataclasses import replace
+
+from kernelwright.ir.expr import Coordinate, Expr, has_coordinates, transform
+from kernelwright.ir.graph import (
+    Contract,
+    DiagEmbed,
+    Diagonal,
+    Expand,
+    Flip,
+    Node,
+    Permute,
+    Pointwise,
+    Reshape,
+    Squeeze,
+    Unsqueeze,
+    View,
+    ViewMap,
+)
+from kernelwright.ir.types import Dim, TensorType
+from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.sizes import ONE, regroup
+from kernelwright.rewrite.tensors import align
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # What happens to each element alone may happen to it before it is moved.
+    if not isinstance(node.kind, Pointwise) or not isinstance(node.type, TensorType):
+        return None
+    operands = [around.node(name) for name in node.inputs]
+    if any(_is_full(item, node) and _is_computed_here(around, item) for item in operands):
+        # It can join a product as it stands.
+        return None
+    for view in operands:
+        if isinstance(view.kind, View) and _is_full(view, node) and _shows_product(around, view):
+            made = _before(around, node, node.kind.expr, view, view.kind.map)
+            if made is not None:
+                return made
+    return None
+
+
+def _is_full(item: Node, node: Node) -> bool:
+    return isinstance(item.type, TensorType) and item.type.shape == node.tensor.shape
+
+
+def _is_computed_here(around: Surroundings, node: Node) -> bool:
+    """True for a product, and for what is computed from one element by element."""
+    match node.kind:
+        case Contract():
+            return True
+        case Pointwise():
+            operands = (around.node(name) for name in node.inputs)
+            return any(_is_full(x, node) and _is_computed_here(around, x) for x in operands)
+    return False
+
+
+def _shows_product(around: Surroundings, view: Node) -> bool:
+    while isinstance(view.kind, View):
+        if not isinstance(view.kind.map, Permute | Reshape | Squeeze | Unsqueeze):
+            return False
+        view = around.node(view.inputs[0])
+    return _is_computed_here(around, view)
+
+
+def _before(
+    around: Surroundings, node: Node, expr: Expr, view: Node, index_map: ViewMap
+) -> tuple[Node, ...] | None:
+    """`node` computed on what `view` shows, then shown the same way."""
+    source = around.node(view.inputs[0])
+    moved = _move_coordinates(expr, index_map)
+    if moved is None:
+        return None
+    made: list[Node] = []
+    names: list[str] = []
+    for name in node.inputs:
+        views = [] if name == view.name else _undo(around, around.node(name), view, source)
+        if views is None:
+            return None
+        made += views
+        names.append(source.name if name == view.name else views[-1].name if views else name)
+    early = replace(
+        node,
+        name=around.fresh(node.name),
+        kind=Pointwise(moved),
+        type=TensorType(node.tensor.dtype, source.tensor.shape),
+        inputs=tuple(names),
+        origin=None,
+    )
+    late = replace(node, kind=View(index_map), inputs=(early.name,), origin=None, operators=())
+    return (*made, early, late)
+
+
+def _move_coordinates(expr: Expr, index_map: ViewMap) -> Expr | None:
+    """The expression with its coordinates counted in the source of the view."""
+    if not has_coordinates(expr):
+        return expr
+    if not isinstance(index_map, Permute):
+        return None
+    rank = len(index_map.dims)
+    places = {dim: index_map.dims[dim] - rank for dim in (-1, -2)}
+    if set(places.values()) != {-1, -2}:
+        return None
+    return transform(
+        expr,
+        lambda leaf: Coordinate(places[leaf.dim]) if isinstance(leaf, Coordinate) else leaf,
+    )
+
+
+def _undo(around: Surroundings, operand: Node, view: Node, source: Node) -> list[Node] | None:
+    """Views that lay an operand of the view's shape along the source's; None where it must copy."""
+    if not isinstance(operand.type, TensorType) or operand.type.rank == 0:
+        return []
+    assert isinstance(view.kind, View)
+    shape = operand.type.shape
+    if isinstance(view.kind.map, Permute):
+        letters = _LETTERS[: view.tensor.rank]
+        before = "".join(letters[view.kind.map.dims.index(d)] for d in range(len(letters)))
+        return align(around, operand, letters[-len(shape) :], before)
+    new = _regrouped(shape, view.tensor.shape, source.tensor.shape)
+    if new is None or (shape == view.tensor.shape and not _lies_in_order(around, operand)):
+        return None
+    if new == shape:
+        return []
+    return [
+        Node(
+            name=around.fresh(operand.name),
+            kind=View(Reshape()),
+            type=TensorType(operand.type.dtype, new),
+            inputs=(operand.name,),
+            source=operand.source,
+        )
+    ]
+
+
+def _lies_in_order(around: Surroundings, node: Node) -> bool:
+    """True unless it is known that a Reshape of the whole tensor would have to copy it."""
+    while isinstance(node.kind, View):
+        if isinstance(node.kind.map, Permute | Expand | Flip | DiagEmbed | Diagonal):
+            return False
+        node = around.node(node.inputs[0])
+    return True
+
+
+def _regrouped(
+    shape: tuple[Dim, ...], view: tuple[Dim, ...], source: tuple[Dim, ...]
+) -> tuple[Dim, ...] | None:
+    """The shape of an operand that broadcasts to `view`, once that is reshaped to `source`."""
+    pairs = regroup(view, source)
+    if pairs is None:
+        return None
+    padded = (ONE,) * (len(view) - len(shape)) + shape
+    new: list[Dim] = []
+    at = 0
+    for mine, theirs in pairs:
+        own = padded[at : at + len(mine)]
+        at += len(mine)
+        if own == mine:
+            new += theirs
+        elif all(size == ONE for size in own):
+            new += [ONE] * len(theirs)
+        else:
+            return None
+    while new and new[0] == ONE:
+        new.pop(0)
+    return tuple(new)
+
+
+SINKING_RULES = (Rule(name="view moved below a pointwise operation", match=_sink),)
