@@ -201,7 +201,8 @@ def test_inline_ptx(statement: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "instruction", ["wgmma.fence.sync.aligned;", "add.f32 %0, %1;", "mov.u32 %0, %nonsense;"]
+    "instruction",
+    ["tcgen05.fence::before_thread_sync;", "add.f32 %0, %1;", "mov.u32 %0, %nonsense;"],
 )
 def test_unknown_ptx_is_refused_with_its_line(instruction: str) -> None:
     with pytest.raises(UnsupportedPtxError) as error:

@@ -159,9 +159,7 @@ class _Reader:
             (predicate,) = self._operand(words[1 + negated : 2 + negated])
             guard = ("!" if negated else "") + predicate
             words = words[2 + negated :]
-        end = 1
-        while end + 1 < len(words) and words[end].is_mark(".", "::"):
-            end += 2
+        end = _mnemonic_end(words)
         mnemonic = "".join(word.text for word in words[:end])
         parts = [part for part in split(words[end:], ",") if part]
         operands = [value for part in parts for value in self._operand(part)]
@@ -204,16 +202,31 @@ class _Reader:
             case ["[", *_, "+", offset, "]"]:
                 (address,) = self._operand(words[1:-3])
                 return [f"({_ADDRESS}({address}) + {offset})"]
-            case ["[", *_, "]"]:
-                return self._operand(words[1:-1])
-            case ["{", *_, "}"]:
+            case ["[" | "{", *_, "]" | "}"]:
                 parts = split(words[1:-1], ",")
                 return [value for part in parts for value in self._operand(part)]
+            case ["_"]:
+                return ["::kwemu::ptx::SINK"]
+            case texts if "|" in texts:
+                return [value for part in split(words, "|") for value in self._operand(part)]
             case texts:
                 raise self._unsupported(f"no model of the PTX operand {''.join(texts)}")
 
     def _unsupported(self, message: str) -> UnsupportedPtxError:
         return UnsupportedPtxError(message, location=self._location)
+
+
+def _mnemonic_end(words: Sequence[Token]) -> int:
+    """Index after the instruction's name: of `cp.async.bulk.tensor.3d` C++ makes a number of .3d"""
+    end = 1
+    while end < len(words):
+        if words[end].kind is TokenKind.NUMBER and words[end].text.startswith("."):
+            end += 1
+        elif words[end].is_mark(".", "::") and end + 1 < len(words):
+            end += 2
+        else:
+            break
+    return end
 
 
 def _immediate(number: str) -> str:

@@ -10,6 +10,13 @@ from collections.abc import Iterator, Mapping
 from string import Formatter
 from types import MappingProxyType
 
+from kernelwright.build.emulator.ptx_hopper import (
+    CLUSTER_INDEX_REGISTERS,
+    CLUSTER_REGISTERS,
+    HOPPER_ROWS,
+    hopper_key,
+)
+
 TYPES: Mapping[str, str] = MappingProxyType(
     {
         "pred": "bool",
@@ -45,12 +52,19 @@ SPECIAL_REGISTERS: Mapping[str, str] = MappingProxyType(
         "lanemask_le": f"((2u << {_LANE}) - 1u)",
         "lanemask_gt": f"~((2u << {_LANE}) - 1u)",
         "lanemask_ge": f"~((1u << {_LANE}) - 1u)",
+        **CLUSTER_REGISTERS,
     }
 )
 """`%name`; those that tell of the device's state, as %smid, have no meaning here."""
 
 INDEX_REGISTERS: Mapping[str, str] = MappingProxyType(
-    {"tid": "threadIdx", "ntid": "blockDim", "ctaid": "blockIdx", "nctaid": "gridDim"}
+    {
+        "tid": "threadIdx",
+        "ntid": "blockDim",
+        "ctaid": "blockIdx",
+        "nctaid": "gridDim",
+        **CLUSTER_INDEX_REGISTERS,
+    }
 )
 """`%name.x` and its sisters."""
 
@@ -70,7 +84,7 @@ def row(mnemonic: str, operands: int) -> str | None:
     named = [part for part in parts if "::" not in part and part != "aligned"]
     plain = [part for part in named if part not in _HINTS]
     untyped = plain[:-1] if plain[-1:] and plain[-1] in TYPES else plain
-    keys = [".".join(key) for key in (named, plain, untyped)]
+    keys = [hopper_key(mnemonic), *(".".join(key) for key in (named, plain, untyped))]
     for key in keys:
         if key in _ROWS:
             return _ROWS[key] if _takes(_ROWS[key], operands) else None
@@ -239,6 +253,7 @@ _ROWS: Mapping[str, str] = MappingProxyType(
         **_REAL,
         **_BITS,
         **_WARP,
+        **HOPPER_ROWS,
     }
 )
 """Instructions without hints to expressions. A key without a type is for every type."""

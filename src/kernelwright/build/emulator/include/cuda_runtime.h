@@ -19,6 +19,7 @@
 #include "kwemu/launch.h"
 #include "kwemu/memory.h"
 #include "kwemu/ptx.h"
+#include "kwemu/ptx_hopper.h"
 #include "kwemu/qualifiers.h"
 #include "kwemu/shared.h"
 #include "kwemu/sync.h"

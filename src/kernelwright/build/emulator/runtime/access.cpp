@@ -141,7 +141,12 @@ Allocation* find_target(Block& block, uintptr_t address, size_t bytes, Access ac
 
 void check_access(Block& block, uintptr_t address, size_t bytes, Access access,
                   const void* caller) {
-  if (address - block.stack_low < block.stack_bytes || bytes == 0) return;
+  if (address - block.stack_low < block.stack_bytes || bytes == 0) {
+    if (address + bytes - block.sums_low < block.sums_bytes + bytes) {
+      check_sums(block, address, bytes, access, caller);
+    }
+    return;
+  }
   if (address - block.shared_low < SharedMemory::kBytes) {
     return check_shared(block, address - block.shared_low, bytes, access, caller);
   }
@@ -157,6 +162,25 @@ void check_readable(Block& block, uintptr_t address, size_t bytes, const void* c
       holds_poison(address, bytes)) {
     report_poison(block, *allocation, address - allocation->low, caller);
   }
+}
+
+void check_bulk_source(Block& block, uintptr_t address, size_t bytes, const void* caller) {
+  Allocation* allocation = find_target(block, address, bytes, Access::kRead, caller);
+  if (allocation == nullptr || !block.check_races || !allocation->shadow.exists()) return;
+  const size_t end = address - allocation->low + bytes;
+  for (size_t word = (address - allocation->low) & ~size_t{3}; word < end; word += 4) {
+    note_global_word(block, *allocation, word, Access::kRead, caller);
+  }
+}
+
+void check_sums(Block& block, uintptr_t address, size_t bytes, Access access, const void* caller) {
+  if (!block.current->products.touch(address, bytes)) return;
+  const Place place = Place::of(caller);
+  if (block.is_reported(FindingKind::kRace, place)) return;
+  block.report(FindingKind::kRace, place,
+               std::string(access == Access::kRead ? "reads" : "writes") +
+                   " sums of a wgmma instruction that is under way: no wgmma.wait_group stands "
+                   "in between");
 }
 
 void end_async_copy(Block& block, const AsyncCopy& copy) {

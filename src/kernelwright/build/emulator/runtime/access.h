@@ -17,6 +17,13 @@ void check_access(Block& block, uintptr_t address, size_t bytes, Access access, 
 // Bounds and initialisation alone: for reads that take part in no race.
 void check_readable(Block& block, uintptr_t address, size_t bytes, const void* caller);
 
+// A bulk copy's read of global memory, which may never have been written: its bytes are looked at
+// where they are used.
+void check_bulk_source(Block& block, uintptr_t address, size_t bytes, const void* caller);
+
+// The sums of products in flight: only a wait makes them the thread's own again.
+void check_sums(Block& block, uintptr_t address, size_t bytes, Access access, const void* caller);
+
 // Ends the launch: vector accesses must be aligned to their size on the device.
 [[noreturn]] void fail_misaligned(Block& block, uintptr_t address, size_t bytes, Access access,
                                   const void* caller);

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "block.h"
+#include "cluster.h"
 
 namespace kwemu {
 namespace {
@@ -9,7 +10,8 @@ namespace {
 bool same_place(const Place& a, const Place& b) { return a.line == b.line && a.file == b.file; }
 
 std::string waits_where(const Thread& thread) {
-  const std::string line = " at line " + std::to_string(thread.place.line);
+  const std::string line =
+      thread.place.file != nullptr ? " at line " + std::to_string(thread.place.line) : "";
   switch (thread.wait) {
     case Wait::kBlockBarrier:
       return "waits in a block-wide barrier" + line;
@@ -17,6 +19,14 @@ std::string waits_where(const Thread& thread) {
       return "waits in a named barrier" + line;
     case Wait::kWarp:
       return "waits in a warp-wide operation" + line;
+    case Wait::kMbarrier:
+      return "waits for a phase of a barrier in shared memory";
+    case Wait::kClusterBarrier:
+      return "waits in the barrier of its cluster" + line;
+    case Wait::kProducts:
+      return "waits for wgmma instructions that other threads of its warpgroup have not reached";
+    case Wait::kRegisters:
+      return "waits for registers: setmaxnreg.inc needs more than other warps have given back";
     case Wait::kExited:
       return "has exited";
     default:
@@ -83,26 +93,34 @@ void Block::check_barrier() {
     Thread& thread = threads[order_[i]];
     if (thread.wait == Wait::kBlockBarrier) wake(thread);
   }
+  const uint32_t before = time_;
   barrier_time = tick();
+  if (cluster_->has_clocks()) cluster_->clocks().join_block(rank, before);
 }
 
 void Block::named_barrier(int id, unsigned count, bool wait_for_others, Place place) {
   NamedBarrier& barrier = named_[id & 15];
-  Thread& thread = *current;
-  ++barrier.arrived;
-  if (wait_for_others) {
-    barrier.waiting.push_back(&thread);
-    block_on(Wait::kNamedBarrier, place);
-    recheck_warp(warps[thread.linear / 32]);
+  if (barrier.arrived != 0 && barrier.count != count) {
+    report(FindingKind::kBarrierDivergence, place,
+           "barrier " + std::to_string(id) + " is for " + std::to_string(count) +
+               " threads here, for " + std::to_string(barrier.count) + " where others arrived");
   }
-  if (barrier.arrived >= count) {
-    for (Thread* waiting : barrier.waiting) wake(*waiting);
+  barrier.count = count;
+  release_into(barrier.clock);
+  ++barrier.arrived;
+  if (wait_for_others) barrier.waiting.push_back(current);
+  const bool complete = barrier.arrived >= count;
+  if (complete) {
+    const NamedBarrier opened = std::move(barrier);
     barrier = {};
     ++activity;
-    // Orders all threads of the block: more than it really does, so that nobody is accused.
-    barrier_time = tick();
+    for (Thread* waiting : opened.waiting) {
+      clock_of(*waiting).join(opened.clock);
+      if (waiting != current) wake(*waiting);
+    }
+  } else if (wait_for_others) {
+    wait_for(Wait::kNamedBarrier, place);
   }
-  if (wait_for_others) suspend();
 }
 
 uint64_t Block::warp_call(WarpOp op, unsigned mask, uint64_t value, unsigned operand,
@@ -141,6 +159,20 @@ unsigned Block::lanes_together(const Warp& warp, const Thread& with) const {
   return together;
 }
 
+// These lanes know now what any of them knew.
+void Block::join_lanes(const Warp& warp, unsigned together) {
+  Clocks& clocks = cluster_->clocks();
+  Clock all;
+  for (unsigned rest = together; rest != 0; rest &= rest - 1) {
+    const unsigned thread = warp.first + static_cast<unsigned>(__builtin_ctz(rest));
+    clocks.of(rank, thread).set(clocks.thread_entry(rank, thread), time_);
+    all.join(clocks.of(rank, thread));
+  }
+  for (unsigned rest = together; rest != 0; rest &= rest - 1) {
+    clocks.of(rank, warp.first + static_cast<unsigned>(__builtin_ctz(rest))) = all;
+  }
+}
+
 void Block::recheck_warp(Warp& warp) {
   unsigned candidates = warp.waiting;
   while (candidates != 0) {
@@ -160,6 +192,7 @@ void Block::recheck_warp(Warp& warp) {
     warp.waiting &= ~together;
     ++activity;
     const bool orders_memory = first.lane.op == WarpOp::kSync;
+    if (orders_memory && cluster_->has_clocks()) join_lanes(warp, together);
     for (unsigned rest = together; rest != 0; rest &= rest - 1) {
       wake(threads[warp.first + static_cast<unsigned>(__builtin_ctz(rest))]);
     }
@@ -167,8 +200,23 @@ void Block::recheck_warp(Warp& warp) {
   }
 }
 
-// Threads wait, none can run: says who waits for whom.
+// What threads wait for that no barrier of the block can tell; one finding for each reason.
+bool Block::report_asynchronous_waits() {
+  bool reported = mbarriers.report_waiting(*this);
+  for (const Wait why : {Wait::kClusterBarrier, Wait::kProducts, Wait::kRegisters}) {
+    for (const Thread& thread : threads) {
+      if (thread.wait != why) continue;
+      report_about(thread, FindingKind::kDeadlock, thread.place,
+                   name_of(thread) + " " + waits_where(thread), nullptr, {});
+      reported = true;
+      break;
+    }
+  }
+  return reported;
+}
+
 void Block::report_stuck() {
+  if (report_asynchronous_waits()) return;
   const Thread* at_barrier = nullptr;
   const Thread* elsewhere = nullptr;
   for (const Thread& thread : threads) {

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "cluster.h"
 #include "position.h"
+#include "warpgroup.h"
 #include "worker.h"
 
 namespace kwemu {
@@ -24,9 +26,13 @@ Block::Block(Worker& worker) : worker_(worker) {
   shared_low = shared.low();
 }
 
-void Block::assign(Launch& new_launch, uint64_t new_linear) {
+Block::~Block() = default;
+
+void Block::assign(Launch& new_launch, uint64_t new_linear, Cluster& cluster, unsigned new_rank) {
   launch = &new_launch;
   linear = new_linear;
+  cluster_ = &cluster;
+  rank = new_rank;
   const dim3& grid = launch->config.grid;
   index =
       uint3{static_cast<unsigned>(linear % grid.x), static_cast<unsigned>(linear / grid.x % grid.y),
@@ -37,6 +43,10 @@ void Block::assign(Launch& new_launch, uint64_t new_linear) {
   check_races = settings.check_races && launch->block_count < kMaxBlock;
   global_tag = launch->tag | ((linear & kMaxBlock) << kTagShift);
   shared.reset(launch->config.shared_bytes);
+  mbarriers.forget();
+  async_shadow.forget();
+  registers.assign(launch->threads_per_block);
+  for (std::unique_ptr<Warpgroup>& warpgroup : warpgroups) warpgroup.reset();
 
   const dim3& size = launch->config.block;
   const unsigned count = launch->threads_per_block;
@@ -51,6 +61,9 @@ void Block::assign(Launch& new_launch, uint64_t new_linear) {
     thread.spin_address = nullptr;
     thread.spins = thread.synchronisations = 0;
     thread.copies.forget();
+    thread.proxy_fences.clear();
+    thread.cluster_arrivals = 0;
+    thread.products = {};
   }
   warps.resize((count + 31) / 32);
   for (unsigned w = 0; w < warps.size(); ++w) {
@@ -68,23 +81,17 @@ void Block::assign(Launch& new_launch, uint64_t new_linear) {
   for (NamedBarrier& named : named_) named = {};
 }
 
-Outcome Block::run() {
+void Block::resume_spinners() {
   for (Thread* thread : spinners_) wake(*thread);
   spinners_.clear();
+}
+
+void Block::run() {
   current_block = this;
   set_block_index(index);
-  while (true) {
-    const Context& next = next_context();
-    if (&next != &worker_.scheduler()) switch_context(worker_.scheduler(), next);
-    if (stopping.load(std::memory_order_relaxed)) break;
-    if (exited_ == threads.size() || !spinners_.empty()) break;
-    report_stuck();
-    launch->abandon(702 /* cudaErrorLaunchTimeout */);
-    break;
-  }
+  const Context& next = next_context();
+  if (&next != &worker_.scheduler()) switch_context(worker_.scheduler(), next);
   current_block = nullptr;
-  if (stopping.load(std::memory_order_relaxed)) return Outcome::kAbandoned;
-  return exited_ == threads.size() ? Outcome::kDone : Outcome::kStalled;
 }
 
 // Where to go on when the running thread cannot: threads that were woken come before threads that
@@ -105,6 +112,12 @@ void Block::enter(Thread& thread) {
   current = &thread;
   self = (Record{thread.linear} << kThreadShift) | (Record{time_} << kTimeShift);
   set_thread_index(thread.index);
+  note_sums(thread);
+}
+
+void Block::note_sums(const Thread& thread) {
+  sums_low = thread.products.low();
+  sums_bytes = thread.products.bytes();
 }
 
 void Block::fiber_main(Fiber* fiber) {
@@ -140,6 +153,7 @@ void Block::finish(Thread& thread) {
   warp.live &= ~(1u << (thread.linear % 32));
   recheck_warp(warp);
   if (barrier_.waiting != 0) check_barrier();
+  cluster_->recheck_barrier();
 }
 
 void Block::wake(Thread& thread) {
@@ -162,6 +176,36 @@ void Block::suspend() {
   const Context& next = next_context();
   if (&next != &thread.fiber->context) switch_context(thread.fiber->context, next);
   stop_if_asked();
+}
+
+void Block::wait_for(Wait why, Place place) {
+  block_on(why, place);
+  recheck_warp(warps[current->linear / 32]);
+  suspend();
+}
+
+void Block::release_into(Clock& clock) {
+  Clocks& clocks = cluster_->clocks();
+  Clock& mine = clocks.of(rank, current->linear);
+  mine.set(clocks.thread_entry(rank, current->linear), time_);
+  clock.join(mine);
+  tick();
+}
+
+void Block::acquire(const Clock& clock) {
+  if (!clock.empty()) clock_of(*current).join(clock);
+}
+
+Clock& Block::clock_of(const Thread& thread) {
+  return cluster_->clocks().of(rank, thread.linear);
+}
+
+Warpgroup& Block::warpgroup() {
+  std::unique_ptr<Warpgroup>& warpgroup = warpgroups[current->linear / Warpgroup::kThreads];
+  if (warpgroup == nullptr) {
+    warpgroup = std::make_unique<Warpgroup>(*this, current->linear / Warpgroup::kThreads);
+  }
+  return *warpgroup;
 }
 
 uint32_t Block::tick() {

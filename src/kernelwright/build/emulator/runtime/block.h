@@ -1,20 +1,29 @@
 // A running block: its threads, their waiting and waking, its shared memory.
 //
-// All threads of a block run on one thread of the operating system, as fibers. A thread runs until
+// All threads of a cluster run on one thread of the operating system, as fibers. A thread runs until
 // it has to wait; the next one is chosen right there, on the waiting thread's stack.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "async_copy.h"
+#include "async_shadow.h"
+#include "clocks.h"
 #include "fiber.h"
 #include "launch_state.h"
+#include "mbarrier.h"
+#include "register_pool.h"
 #include "shared_memory.h"
 #include "warp.h"
+#include "wgmma_thread.h"
 
 namespace kwemu {
 
+class Cluster;
+class Warpgroup;
 class Worker;
 
 enum class Wait : uint8_t {
@@ -23,6 +32,10 @@ enum class Wait : uint8_t {
   kBlockBarrier,
   kNamedBarrier,
   kWarp,
+  kMbarrier,
+  kClusterBarrier,
+  kProducts,   // of its warpgroup
+  kRegisters,  // that other warps have not given back
   kSpinning,  // gave way to others; will run again
   kExited,
 };
@@ -39,6 +52,9 @@ struct Thread {
   unsigned synchronisations = 0;  // since it last gave way
   LaneCall lane;                  // what it waits for with its warp
   AsyncCopies copies;
+  std::vector<uint32_t> proxy_fences;  // when it ordered its writes before asynchronous reads
+  uint64_t cluster_arrivals = 0;       // the barrier of the cluster that it has arrived at
+  WgmmaThread products;
 };
 
 enum class Outcome { kDone, kStalled, kAbandoned };
@@ -46,13 +62,23 @@ enum class Outcome { kDone, kStalled, kAbandoned };
 class Block {
  public:
   explicit Block(Worker& worker);
+  ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  // Makes it block `linear` of the launch, with no thread started.
-  void assign(Launch& launch, uint64_t linear);
-  // Called by the worker: runs threads until all are done or none can go on.
-  Outcome run();
+  // Makes it block `linear` of the launch, number `rank` of a cluster, with no thread started.
+  void assign(Launch& launch, uint64_t linear, Cluster& cluster, unsigned rank);
+  // Called by the cluster: runs threads until all are done or none can go on.
+  void run();
+  bool can_run() const { return ready_count_ > 0 || started_ < threads.size(); }
+  bool is_done() const { return exited_ == threads.size(); }
+  bool is_spinning() const { return !spinners_.empty(); }
+  unsigned live_threads() const { return static_cast<unsigned>(threads.size()) - exited_; }
+  void resume_spinners();
+  // Threads that wait for a phase look again.
+  void poll_mbarriers() { mbarriers.poll(*this); }
+  // Threads wait, none can run: says who waits for what.
+  void report_stuck();
   // The body of a fiber: runs threads of whatever block is current, one after another.
   static void fiber_main(Fiber* fiber);
 
@@ -63,7 +89,18 @@ class Block {
                      Place place);
   // A fence (no address), an atomic or a volatile access.
   void synchronises(const void* address, const void* caller);
+  // Lets others run until somebody wakes the running thread.
+  void wait_for(Wait why, Place place);
+  void wake(Thread& thread);
+  // What the running thread has done becomes known to whoever acquires `clock`; and back.
+  void release_into(Clock& clock);
+  void acquire(const Clock& clock);
+  Clock& clock_of(const Thread& thread);
+  // The group of four warps that the running thread multiplies with.
+  Warpgroup& warpgroup();
   [[noreturn]] void abandon(int error);
+  void report_about(const Thread& thread, FindingKind kind, Place place, std::string message,
+                    const Thread* other, Place other_place);
   void report_spinning();  // after a run that stalled: a deadlock
   void stop_if_asked() {
     if (stopping.load(std::memory_order_relaxed)) abandon(0);
@@ -94,8 +131,19 @@ class Block {
   uint64_t activity = 0;  // grows with everything that is not spinning
   std::vector<Thread> threads;
   std::vector<Warp> warps;
+  unsigned rank = 0;  // in the cluster
+  MbarrierTable mbarriers;
+  AsyncShadow async_shadow;
+  RegisterPool registers;
+  std::array<std::unique_ptr<Warpgroup>, AsyncChunk::kWarpgroups> warpgroups;
+  // Where the running thread's sums lie on its stack: kept together by enter.
+  uintptr_t sums_low = 0;
+  size_t sums_bytes = 0;
 
   Worker& worker() { return worker_; }
+  Cluster& cluster() const { return *cluster_; }
+  uint32_t now() const { return time_; }
+  void note_sums(const Thread& thread);
   // A new point in the block's time; later accesses are after it.
   uint32_t tick();
 
@@ -103,19 +151,18 @@ class Block {
   void start(Thread& thread, Fiber* fiber);
   void finish(Thread& thread);
   void enter(Thread& thread);
-  void wake(Thread& thread);
   void block_on(Wait why, Place place);
   void suspend();
   const Context& next_context();
   void check_barrier();
-  void report_stuck();
-  void report_about(const Thread& thread, FindingKind kind, Place place, std::string message,
-                    const Thread* other, Place other_place);
+  bool report_asynchronous_waits();
   // Finishes the warp-wide operations that nobody is missing from.
   void recheck_warp(Warp& warp);
+  void join_lanes(const Warp& warp, unsigned together);
   unsigned lanes_together(const Warp& warp, const Thread& with) const;
 
   Worker& worker_;
+  Cluster* cluster_ = nullptr;
   Order order_{1, 0};
   unsigned started_ = 0;
   unsigned exited_ = 0;
@@ -136,6 +183,8 @@ class Block {
   } barrier_;
   struct NamedBarrier {
     unsigned arrived = 0;
+    unsigned count = 0;
+    Clock clock;
     std::vector<Thread*> waiting;
   } named_[16];
 };

@@ -29,7 +29,7 @@ double number_of(const std::string& json, const char* key, double otherwise) {
 // Settings not named keep their values:
 //   {"order_seed": 0, "threads": 1, "max_findings": 100, "time_limit": 0.0, "stall_limit": 2.0,
 //    "check_bounds": true, "check_alignment": true, "check_uninitialised": true,
-//    "check_races": true}
+//    "check_races": true, "multiprocessors": 132}
 KWEMU_EXPORT void kwemu_configure(const char* json_text) {
   const std::string json(json_text);
   kwemu::Settings& settings = kwemu::Runtime::instance().settings();
@@ -42,6 +42,8 @@ KWEMU_EXPORT void kwemu_configure(const char* json_text) {
   settings.check_uninitialised =
       number_of(json, "check_uninitialised", settings.check_uninitialised) != 0;
   settings.check_races = number_of(json, "check_races", settings.check_races) != 0;
+  settings.multiprocessors =
+      static_cast<int>(number_of(json, "multiprocessors", settings.multiprocessors));
   const double limit = number_of(json, "max_findings", -1);
   if (limit >= 0) kwemu::Report::instance().set_limit(static_cast<size_t>(limit));
 }

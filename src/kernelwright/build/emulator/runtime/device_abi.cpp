@@ -21,6 +21,14 @@ namespace {
 
 constexpr int kInvalidValue = 1;          // cudaErrorInvalidValue
 constexpr int kInvalidConfiguration = 9;  // cudaErrorInvalidConfiguration
+constexpr int kInvalidClusterSize = 912;  // cudaErrorInvalidClusterSize
+
+bool is_cluster_valid(const kwemu::Config& config, unsigned most) {
+  const dim3& g = config.grid;
+  const dim3& c = config.cluster;
+  if (c.x == 0 || c.y == 0 || c.z == 0 || uint64_t{c.x} * c.y * c.z > most) return false;
+  return g.x % c.x == 0 && g.y % c.y == 0 && g.z % c.z == 0;
+}
 
 bool is_valid(const kwemu::Config& config) {
   const dim3& g = config.grid;
@@ -41,6 +49,9 @@ KWEMU_EXPORT int kwemu_launch(const char* kernel, const char* file, int line,
   if (current_block != nullptr) kwemu_unsupported("a launch from device code", file, line);
   kwemu::Runtime& runtime = kwemu::Runtime::instance();
   if (!is_valid(*config)) return runtime.remember(kInvalidConfiguration);
+  if (!is_cluster_valid(*config, runtime.cluster_limit(kernel))) {
+    return runtime.remember(kInvalidClusterSize);
+  }
   if (config->shared_bytes > runtime.shared_limit(kernel)) return runtime.remember(kInvalidValue);
   kwemu::Launch launch;
   launch.kernel = kernel;
@@ -60,6 +71,16 @@ KWEMU_EXPORT int kwemu_allow_shared(const void* kernel, size_t bytes) {
   if (bytes > size_t{kwemu::kSharedBytesOptIn}) return runtime.remember(kInvalidValue);
   runtime.allow_shared(kernel, bytes);
   return 0;
+}
+
+// cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1)
+KWEMU_EXPORT int kwemu_allow_wide_clusters(const void* kernel) {
+  kwemu::Runtime::instance().allow_wide_clusters(kernel);
+  return 0;
+}
+
+KWEMU_EXPORT const char* kwemu_kernel_name(const void* kernel) {
+  return kwemu::Runtime::instance().kernel_name(kernel);
 }
 
 // A launch that the host asked for in a way the emulator cannot follow.

@@ -8,6 +8,8 @@ namespace kwemu {
 constexpr int kMajor = 9;
 constexpr int kMinor = 0;
 constexpr int kMultiprocessors = 132;
+constexpr unsigned kBlocksPerCluster = 8;
+constexpr unsigned kBlocksPerWideCluster = 16;  // with cudaFuncSetAttribute
 constexpr int kThreadsPerBlock = 1024;
 constexpr int kThreadsPerBlockZ = 64;
 constexpr int kThreadsPerMultiprocessor = 2048;

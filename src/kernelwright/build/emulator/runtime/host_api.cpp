@@ -106,7 +106,7 @@ cudaError_t kwemu_cudaGetDeviceProperties(cudaDeviceProp* properties, int device
   properties->maxGridSize[1] = properties->maxGridSize[2] = kwemu::kGridYZ;
   properties->major = kwemu::kMajor;
   properties->minor = kwemu::kMinor;
-  properties->multiProcessorCount = kwemu::kMultiprocessors;
+  properties->multiProcessorCount = Runtime::instance().settings().multiprocessors;
   properties->l2CacheSize = kwemu::kL2Bytes;
   properties->concurrentKernels = 1;
   properties->clockRate = kwemu::kClockKilohertz;
@@ -117,7 +117,7 @@ cudaError_t kwemu_cudaGetDeviceProperties(cudaDeviceProp* properties, int device
 }
 
 cudaError_t kwemu_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  static const std::map<int, int> attributes = {
+  const std::map<int, int> attributes = {
       {cudaDevAttrMaxThreadsPerBlock, kwemu::kThreadsPerBlock},
       {cudaDevAttrMaxBlockDimX, kwemu::kThreadsPerBlock},
       {cudaDevAttrMaxGridDimX, 0x7fffffff},
@@ -127,7 +127,7 @@ cudaError_t kwemu_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, i
       {cudaDevAttrWarpSize, 32},
       {cudaDevAttrMaxRegistersPerBlock, kwemu::kRegisters},
       {cudaDevAttrClockRate, kwemu::kClockKilohertz},
-      {cudaDevAttrMultiProcessorCount, kwemu::kMultiprocessors},
+      {cudaDevAttrMultiProcessorCount, Runtime::instance().settings().multiprocessors},
       {cudaDevAttrL2CacheSize, kwemu::kL2Bytes},
       {cudaDevAttrMaxThreadsPerMultiProcessor, kwemu::kThreadsPerMultiprocessor},
       {cudaDevAttrComputeCapabilityMajor, kwemu::kMajor},
@@ -136,11 +136,22 @@ cudaError_t kwemu_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, i
       {cudaDevAttrMaxRegistersPerMultiprocessor, kwemu::kRegisters},
       {cudaDevAttrCooperativeLaunch, 0},
       {cudaDevAttrMaxSharedMemoryPerBlockOptin, kwemu::kSharedBytesOptIn},
+      {cudaDevAttrClusterLaunch, 1},
   };
   if (device != 0) return remember(cudaErrorInvalidDevice);
   const auto found = attributes.find(attribute);
   if (found == attributes.end()) return remember(cudaErrorInvalidValue);
   *value = found->second;
+  return cudaSuccess;
+}
+
+cudaError_t kwemu_cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
+                                          cudaDriverEntryPointQueryResult* found) {
+  const bool known = std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
+  *function = known ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
+  if (found != nullptr) {
+    *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  }
   return cudaSuccess;
 }
 

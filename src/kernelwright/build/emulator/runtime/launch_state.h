@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device_limits.h"
 #include "kwemu/abi.h"
 #include "registry.h"
 #include "report.h"
@@ -22,6 +23,7 @@ struct Settings {
   bool check_alignment = true;
   bool check_uninitialised = true;
   bool check_races = true;
+  int multiprocessors = kMultiprocessors;  // that the device says it has
 };
 
 // The order in which `count` things are done: a permutation without a table.
@@ -49,16 +51,20 @@ struct Launch {
   uintptr_t host_stack_low = 0;
   size_t host_stack_bytes = 0;
 
-  Order order{1, 0};  // of blocks
+  Order order{1, 0};  // of clusters
   uint64_t block_count = 0;
   unsigned threads_per_block = 0;
-  std::atomic<uint64_t> next_block{0};
+  std::atomic<uint64_t> next_cluster{0};
   std::atomic<unsigned> active_workers{0};
   std::atomic<unsigned> stalled_workers{0};
   std::atomic<int> error{0};  // cudaError_t; the first wins
   // Per block: the time of its last fence or atomic, for ordering between blocks.
   std::unique_ptr<std::atomic<uint32_t>[]> released;
 
+  unsigned cluster_size() const {
+    return config.cluster.x * config.cluster.y * config.cluster.z;
+  }
+  uint64_t cluster_count() const { return block_count / cluster_size(); }
   Allocation* find(uintptr_t address) const;
   bool on_host_stack(uintptr_t address) const {
     return address - host_stack_low < host_stack_bytes;

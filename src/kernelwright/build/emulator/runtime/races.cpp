@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "async_checks.h"
+
 namespace kwemu {
 namespace {
 
@@ -38,6 +40,7 @@ bool is_ordered(const Block& block, Record earlier) {
   const Thread& self = *block.current;
   const unsigned time = time_of(earlier);
   if (&other == &self) return true;
+  if (View::of_current(block).sees(block, other.linear, time)) return true;
   const unsigned warp = other.linear / 32;
   if (warp == self.linear / 32 && time < block.warps[warp].sync_time) return true;
   return time < other.sync_time && time < self.sync_time;
@@ -53,11 +56,12 @@ void report_shared_race(Block& block, size_t offset, Record earlier, const char*
   if (block.is_reported(FindingKind::kRace, place)) return;
   const Thread& other = block.threads[thread_of(earlier)];
   const bool many = &other == block.current;
-  const std::string who = many ? "another thread" : name_of(other);
+  const bool is_engine = special_of(earlier) == kLanded;
+  const std::string who = is_engine ? "was" : many ? "another thread" : name_of(other);
   block.report(FindingKind::kRace, place,
                std::string(verb(access)) + " shared memory, " + block.shared.describe(offset) +
                    ", that " + who + " " + did + " with no barrier in between",
-               many ? nullptr : &other, Place::of(code_of(earlier, caller)));
+               many || is_engine ? nullptr : &other, Place::of(code_of(earlier, caller)));
 }
 
 void report_uninitialised(Block& block, size_t offset, const void* caller) {
@@ -80,8 +84,16 @@ void check_special(Block& block, size_t offset, Record write, Access access, con
     case kUninitialised:
       if (access != Access::kWrite) report_uninitialised(block, offset, caller);
       return;
+    case kLanded:
+      if (!block.check_races || has_seen_landing(block, offset)) return;
+      return report_shared_race(block, offset, write,
+                                "brought by a bulk copy whose barrier it has not waited for,",
+                                access, caller);
     default:
-      report_shared_race(block, offset, write, "copies to with cp.async and has not waited for,",
+      report_shared_race(block, offset, write,
+                         block.cluster().has_clocks()
+                             ? "has asked a bulk copy to bring, which is not known to be done,"
+                             : "copies to with cp.async and has not waited for,",
                          access, caller);
   }
 }
@@ -121,6 +133,10 @@ void slow_shared_read_record(Block& block, Cell& cell, Access access, const void
   report_shared_race(block, offset, read, "read", access, caller);
 }
 
+void slow_shared_write_under_readers(Block& block, size_t offset, const void* caller) {
+  if (block.check_races) check_write_under_readers(block, offset, caller);
+}
+
 void note_shared_bytes(Block& block, size_t offset, unsigned mask, Access access,
                        const void* caller) {
   split_shared(block, offset);
@@ -129,7 +145,7 @@ void note_shared_bytes(Block& block, size_t offset, unsigned mask, Access access
     if (((mask >> i) & 1) == 0) continue;
     Cell& cell = *block.shared.byte(offset + i);
     check_shared_write(block, cell, offset + i, access, caller);
-    note_shared_cell(block, cell, access, me, caller);
+    note_shared_cell(block, cell, offset, access, me, caller);
   }
   if (mask == 0xf && access != Access::kRead) *block.shared.word(offset) = Cell{me, 0};
 }

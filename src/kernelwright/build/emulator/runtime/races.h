@@ -27,11 +27,13 @@ inline Record shared_record(const Block& block, Access access, const void* calle
 // `offset` is of the word's first byte. Reports what there is to report.
 void slow_shared_write_record(Block& block, size_t offset, Access access, const void* caller);
 void slow_shared_read_record(Block& block, Cell& cell, Access access, const void* caller);
+// A write where products of a warpgroup may read.
+void slow_shared_write_under_readers(Block& block, size_t offset, const void* caller);
 // One access to a word in the parts that `mask` names, a bit for each byte.
 void note_shared_bytes(Block& block, size_t offset, unsigned mask, Access access,
                        const void* caller);
 
-inline void note_shared_cell(Block& block, Cell& cell, Access access, Record me,
+inline void note_shared_cell(Block& block, Cell& cell, size_t offset, Access access, Record me,
                              const void* caller) {
   const Record read = cell.read;
   const bool own = same_thread(read, me);
@@ -40,6 +42,7 @@ inline void note_shared_cell(Block& block, Cell& cell, Access access, Record me,
     const Record many = before ? 0 : own ? read & kMany : kMany;
     cell.read = me | many;
   } else {
+    if (block.async_shadow.has_readers()) slow_shared_write_under_readers(block, offset, caller);
     if (!before && (!own || (read & kMany) != 0)) {
       slow_shared_read_record(block, cell, access, caller);
     }
@@ -61,7 +64,7 @@ inline void note_shared_word(Block& block, size_t offset, Access access, const v
       slow_shared_write_record(block, offset, access, caller);
     }
   }
-  note_shared_cell(block, cell, access, me, caller);
+  note_shared_cell(block, cell, offset, access, me, caller);
 }
 
 inline bool of_this_launch(const Block& block, Record record) {

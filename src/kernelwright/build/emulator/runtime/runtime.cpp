@@ -1,10 +1,12 @@
 #include "runtime.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <condition_variable>
 #include <numeric>
 #include <thread>
@@ -120,26 +122,63 @@ int Runtime::remember(int error) {
   return error;
 }
 
-void Runtime::allow_shared(const void* kernel, size_t bytes) {
+namespace {
+
+// The symbol of a function, empty if it has none.
+std::string symbol_of(const void* function) {
   Dl_info info;
-  const bool known = dladdr(kernel, &info) != 0 && info.dli_sname != nullptr;
-  const std::lock_guard lock(mutex_);
-  shared_limits_.emplace_back(known ? info.dli_sname : "", bytes);
+  const bool known = dladdr(function, &info) != 0 && info.dli_saddr == function;
+  return known && info.dli_sname != nullptr ? info.dli_sname : "";
 }
 
 // A launch knows its kernel as the source spells it: "ns::kernel<float>". The symbol holds the
 // bare name; one without a symbol may be any kernel.
+bool may_be(const std::string& symbol, std::string kernel) {
+  kernel = kernel.substr(0, kernel.find('<'));
+  kernel = kernel.substr(kernel.find_last_of(": ") + 1);
+  return symbol.empty() || symbol.find(kernel) != std::string::npos;
+}
+
+}  // namespace
+
+void Runtime::allow_shared(const void* kernel, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  shared_limits_.emplace_back(symbol_of(kernel), bytes);
+}
+
 size_t Runtime::shared_limit(const char* kernel) {
-  std::string name(kernel);
-  name = name.substr(0, name.find('<'));
-  name = name.substr(name.find_last_of(": ") + 1);
   const std::lock_guard lock(mutex_);
   size_t limit = kSharedBytes;
   for (const auto& [symbol, bytes] : shared_limits_) {
-    const bool matches = symbol.empty() || symbol.find(name) != std::string::npos;
-    if (matches) limit = std::max(limit, bytes);
+    if (may_be(symbol, kernel)) limit = std::max(limit, bytes);
   }
   return limit;
+}
+
+void Runtime::allow_wide_clusters(const void* kernel) {
+  const std::lock_guard lock(mutex_);
+  wide_clusters_.push_back(symbol_of(kernel));
+}
+
+unsigned Runtime::cluster_limit(const char* kernel) {
+  const std::lock_guard lock(mutex_);
+  const bool is_wide = std::any_of(wide_clusters_.begin(), wide_clusters_.end(),
+                                   [&](const std::string& one) { return may_be(one, kernel); });
+  return is_wide ? kBlocksPerWideCluster : kBlocksPerCluster;
+}
+
+const char* Runtime::kernel_name(const void* kernel) {
+  std::string name = symbol_of(kernel);
+  int status = -1;
+  char* plain = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+  if (status == 0) {
+    name = plain;
+    name = name.substr(0, std::min(name.find('('), name.find('<')));
+    name = name.substr(name.find_last_of(": ") + 1);
+  }
+  std::free(plain);
+  const std::lock_guard lock(mutex_);
+  return names_.insert(name.empty() ? "kernel" : name).first->c_str();
 }
 
 Record Runtime::next_launch_tag() {
@@ -160,12 +199,12 @@ int Runtime::run(Launch& launch) {
   thread_local const Range stack = find_host_stack();
   launch.host_stack_low = stack.low;
   launch.host_stack_bytes = stack.bytes;
-  launch.order = Order(launch.block_count, settings_.order_seed);
+  launch.order = Order(launch.cluster_count(), settings_.order_seed);
   if (settings_.check_races && launch.block_count < kMaxBlock) {
     launch.released = std::make_unique<std::atomic<uint32_t>[]>(launch.block_count);
   }
   const auto count = static_cast<unsigned>(
-      std::min<uint64_t>(std::max(1u, settings_.threads), launch.block_count));
+      std::min<uint64_t>(std::max(1u, settings_.threads), launch.cluster_count()));
   while (workers_.size() < count) workers_.push_back(std::make_unique<Worker>());
   launch.active_workers = count;
   stopping.store(false);

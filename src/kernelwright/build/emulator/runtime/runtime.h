@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,10 @@ class Runtime {
   // Dynamic shared memory of a block: 48 KB, or what was asked for the kernel.
   void allow_shared(const void* kernel, size_t bytes);
   size_t shared_limit(const char* kernel);
+  // Blocks that a cluster may have: 8, or 16 where that was asked for the kernel.
+  void allow_wide_clusters(const void* kernel);
+  unsigned cluster_limit(const char* kernel);
+  const char* kernel_name(const void* kernel);
   unsigned long long launch_count() const { return launch_count_; }
 
   // Errors as cudaGetLastError gives them: those of a fault inside a kernel stay.
@@ -38,6 +43,8 @@ class Runtime {
   Settings settings_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<std::pair<std::string, size_t>> shared_limits_;  // by the kernels' symbols
+  std::vector<std::string> wide_clusters_;
+  std::set<std::string> names_;
   unsigned long long launch_count_ = 0;
   unsigned launch_tag_ = 0;
   int last_error_ = 0;

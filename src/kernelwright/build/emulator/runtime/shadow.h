@@ -50,6 +50,8 @@ constexpr Record kRedzone = kTimeMask | kAtomic;
 constexpr Record kSplitShared = kTimeMask | kSplit;
 // An asynchronous copy in flight; with the thread and the site of the copy.
 constexpr Record kInFlight = kTimeMask | kForeign;
+// Written by a bulk copy that has landed: the AsyncShadow knows when and at which barrier.
+constexpr Record kLanded = kTimeMask | kMany;
 
 // The same for global memory, to be combined with a launch: block and thread are no real ones.
 constexpr Record kSplitGlobal = kBlockMask | kThreadMask | kTimeMask | kSplit;

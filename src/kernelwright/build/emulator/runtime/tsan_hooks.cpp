@@ -37,7 +37,12 @@ inline void on_access(const void* pointer, Access access, const void* caller) {
   Block* const block = current_block;
   if (block == nullptr) return;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
-  if (address - block->stack_low < block->stack_bytes) return;
+  if (address - block->stack_low < block->stack_bytes) {
+    if (address - block->sums_low < block->sums_bytes) {
+      check_sums(*block, address, kBytes, access, caller);
+    }
+    return;
+  }
   block->stop_if_asked();
   if constexpr (kBytes > 1) {
     if ((address & (kBytes - 1)) != 0 && block->check_alignment) {

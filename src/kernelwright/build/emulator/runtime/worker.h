@@ -1,17 +1,17 @@
-// A worker: one thread of the operating system that runs blocks.
+// A worker: one thread of the operating system that runs clusters of blocks.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "block.h"
+#include "cluster.h"
 
 namespace kwemu {
 
 class Worker {
  public:
   Worker();
-  // Runs blocks of the launch until none is left or it is abandoned.
+  // Runs clusters of the launch until none is left or it is abandoned.
   void work(Launch& launch);
 
   FiberPool& fibers() { return fibers_; }
@@ -25,14 +25,13 @@ class Worker {
  private:
   static constexpr size_t kHints = 256;
 
-  Block* take_block(Launch& launch);
-  Outcome run(Block& block);
+  Cluster* take_cluster(Launch& launch);
 
   FiberPool fibers_;
   Context scheduler_;
   Allocation* hints_[kHints];
-  std::vector<std::unique_ptr<Block>> blocks_;
-  std::vector<Block*> free_blocks_;
+  std::vector<std::unique_ptr<Cluster>> clusters_;
+  std::vector<Cluster*> free_clusters_;
 };
 
 }  // namespace kwemu

@@ -48,6 +48,28 @@ struct Config {
   dim3 block;
   size_t shared_bytes = 0;
   void* stream = nullptr;
+  dim3 cluster{1, 1, 1};
+};
+
+// One thread's part in a wgmma instruction: n / 2 registers, descriptors of both matrices.
+struct Product {
+  float* const* registers;
+  unsigned n;
+  bool is_bfloat16;
+  uint64_t lhs, rhs;
+  bool accumulates;
+  bool is_lhs_negated, is_rhs_negated;
+  bool is_lhs_transposed, is_rhs_transposed;
+};
+
+// One thread's order for a bulk copy: a box of `rank` dimensions, to the blocks of `mask`, or to
+// this one if that is 0.
+struct BoxCopy {
+  const void* map;
+  int rank;
+  int place[5];
+  unsigned to, barrier;  // handles
+  unsigned mask;
 };
 
 enum class WarpOp : int {
@@ -87,6 +109,9 @@ int kwemu_launch(const char* kernel, const char* file, int line, const kwemu::Co
                  void (*body)(void*), void* closure, size_t closure_bytes);
 
 int kwemu_allow_shared(const void* kernel, size_t bytes);
+int kwemu_allow_wide_clusters(const void* kernel);
+// The name of a kernel that is known by its address, for as long as the process lives.
+const char* kwemu_kernel_name(const void* kernel);
 int kwemu_unsupported_launch(const char* what, const char* file, int line);
 
 void* kwemu_shared(kwemu::SharedSite* site, size_t bytes, size_t alignment);
@@ -109,6 +134,36 @@ void kwemu_access(const void* address, size_t bytes, int is_write, void* caller)
 unsigned kwemu_shared_handle(const void* address);
 void* kwemu_shared_address(unsigned handle);
 int kwemu_is_shared(const void* address);
+
+// The cluster: its place in the grid, this block's place in it, its size.
+uint3 kwemu_cluster_index();
+uint3 kwemu_cluster_shape();
+uint3 kwemu_place_in_cluster();
+unsigned kwemu_cluster_rank();
+// The handle, in block `rank` of the cluster, of what has this handle here.
+unsigned kwemu_map_to_rank(unsigned handle, unsigned rank);
+void kwemu_cluster_arrive();
+void kwemu_cluster_wait(const char* file, int line);
+
+// Barriers in shared memory, by handles that may be of another block.
+void kwemu_mbarrier_init(unsigned barrier, unsigned count, void* caller);
+void kwemu_mbarrier_invalidate(unsigned barrier, void* caller);
+// Gives the parity of the phase that it arrived at.
+int kwemu_mbarrier_arrive(unsigned barrier, unsigned count, unsigned bytes, void* caller);
+void kwemu_mbarrier_expect(unsigned barrier, unsigned bytes, void* caller);
+int kwemu_mbarrier_wait(unsigned barrier, unsigned parity, void* caller);
+// fence.proxy.async and fence.mbarrier_init
+void kwemu_proxy_fence();
+
+void kwemu_copy_box(const kwemu::BoxCopy* copy, void* caller);
+
+void kwemu_product_fence();
+void kwemu_product(const kwemu::Product* product, void* caller);
+void kwemu_product_commit();
+void kwemu_product_wait(unsigned groups_in_flight, void* caller);
+
+// setmaxnreg: inc or dec
+void kwemu_set_registers(unsigned count, int is_more, void* caller);
 
 // cp.async: `source_bytes` of `bytes` are copied, the rest is zero. Nothing lands before a wait.
 void kwemu_async_copy(void* shared, const void* global, unsigned bytes, unsigned source_bytes,

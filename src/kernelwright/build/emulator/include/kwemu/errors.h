@@ -19,6 +19,7 @@
   X(716, ErrorMisalignedAddress, "misaligned address")                         \
   X(719, ErrorLaunchFailure, "unspecified launch failure")                     \
   X(801, ErrorNotSupported, "operation not supported")                         \
+  X(912, ErrorInvalidClusterSize, "invalid cluster size")                      \
   X(999, ErrorUnknown, "unknown error")
 
 enum cudaError {

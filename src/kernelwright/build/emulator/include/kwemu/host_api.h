@@ -8,6 +8,7 @@
 
 #include "kwemu/abi.h"
 #include "kwemu/errors.h"
+#include "kwemu/tensor_map.h"
 
 #define KWEMU_HOST(name) __asm__("kwemu_" #name)
 
@@ -71,8 +72,18 @@ enum cudaDeviceAttr {
   cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
   cudaDevAttrMaxRegistersPerMultiprocessor = 82,
   cudaDevAttrCooperativeLaunch = 95,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+  cudaDevAttrClusterLaunch = 120
 };
+
+enum cudaDriverEntryPointQueryResult {
+  cudaDriverEntryPointSuccess = 0,
+  cudaDriverEntryPointSymbolNotFound = 1,
+  cudaDriverEntryPointVersionNotSufficent = 2
+};
+#define cudaEnableDefault 0x0
+#define cudaEnableLegacyStream 0x1
+#define cudaEnablePerThreadDefaultStream 0x2
 
 struct cudaDeviceProp {
   char name[256];
@@ -130,6 +141,15 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr)
     KWEMU_HOST(cudaEventRecord);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end)
     KWEMU_HOST(cudaEventElapsedTime);
+
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
+                                    cudaDriverEntryPointQueryResult* found = nullptr)
+    KWEMU_HOST(cudaGetDriverEntryPoint);
+inline cudaError_t cudaGetDriverEntryPointByVersion(
+    const char* symbol, void** function, unsigned, unsigned long long flags,
+    cudaDriverEntryPointQueryResult* found = nullptr) {
+  return cudaGetDriverEntryPoint(symbol, function, flags, found);
+}
 
 template <class T>
 inline cudaError_t cudaMalloc(T** memory, size_t bytes) {
@@ -217,9 +237,12 @@ inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 
 template <class Kernel>
 inline cudaError_t cudaFuncSetAttribute(Kernel kernel, cudaFuncAttribute attribute, int value) {
+  const auto* entry = reinterpret_cast<const void*>(kernel);
+  if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed && value != 0) {
+    return static_cast<cudaError_t>(kwemu_allow_wide_clusters(entry));
+  }
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-  return static_cast<cudaError_t>(
-      kwemu_allow_shared(reinterpret_cast<const void*>(kernel), static_cast<size_t>(value)));
+  return static_cast<cudaError_t>(kwemu_allow_shared(entry, static_cast<size_t>(value)));
 }
 template <class Kernel>
 inline cudaError_t cudaFuncSetCacheConfig(Kernel, cudaFuncCache) {
@@ -243,6 +266,7 @@ template <class Kernel>
 inline cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel, size_t = 0,
                                                       int limit = 0) {
   *block = limit > 0 && limit < 1024 ? limit : 1024;
-  *grid = 132 * (2048 / *block);
-  return cudaSuccess;
+  const cudaError_t error = cudaDeviceGetAttribute(grid, cudaDevAttrMultiProcessorCount, 0);
+  *grid *= 2048 / *block;
+  return error;
 }

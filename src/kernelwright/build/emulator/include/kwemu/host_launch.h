@@ -34,6 +34,120 @@ inline cudaError_t cudaLaunchKernel(const void*, dim3, dim3, void**, size_t = 0,
       kwemu_unsupported_launch("cudaLaunchKernel of an untyped kernel", file, line));
 }
 
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeIgnore = 0,
+  cudaLaunchAttributeAccessPolicyWindow = 1,
+  cudaLaunchAttributeCooperative = 2,
+  cudaLaunchAttributeSynchronizationPolicy = 3,
+  cudaLaunchAttributeClusterDimension = 4,
+  cudaLaunchAttributeClusterSchedulingPolicyPreference = 5,
+  cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+  cudaLaunchAttributeProgrammaticEvent = 7,
+  cudaLaunchAttributePriority = 8
+};
+
+union cudaLaunchAttributeValue {
+  char pad[64];
+  int cooperative;
+  struct {
+    unsigned int x, y, z;
+  } clusterDim;
+  int programmaticStreamSerializationAllowed;
+  int priority;
+};
+
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  char pad[8 - sizeof(cudaLaunchAttributeID)];
+  cudaLaunchAttributeValue val;
+};
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim;
+  dim3 blockDim;
+  size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned int numAttrs = 0;
+};
+
+namespace kwemu {
+
+// Kernels run one after another: what attributes say of overlap means nothing here.
+inline Config config(const cudaLaunchConfig_t& given) {
+  Config result = config(given.gridDim, given.blockDim, given.dynamicSmemBytes, given.stream);
+  for (unsigned i = 0; i < given.numAttrs; ++i) {
+    const cudaLaunchAttributeValue& value = given.attrs[i].val;
+    if (given.attrs[i].id == cudaLaunchAttributeClusterDimension) {
+      result.cluster = dim3(value.clusterDim.x, value.clusterDim.y, value.clusterDim.z);
+    }
+  }
+  return result;
+}
+
+inline bool is_cooperative(const cudaLaunchConfig_t& given) {
+  for (unsigned i = 0; i < given.numAttrs; ++i) {
+    if (given.attrs[i].id == cudaLaunchAttributeCooperative && given.attrs[i].val.cooperative) {
+      return true;
+    }
+  }
+  return false;
+}
+
+template <class... Parameters, size_t... kIndices>
+cudaError_t launch_packed(void (*kernel)(Parameters...), const cudaLaunchConfig_t& given,
+                          void** arguments, std::index_sequence<kIndices...>, const char* file,
+                          int line) {
+  return static_cast<cudaError_t>(
+      launch(kwemu_kernel_name(reinterpret_cast<const void*>(kernel)), file, line, config(given),
+             kernel, *static_cast<std::decay_t<Parameters>*>(arguments[kIndices])...));
+}
+
+}  // namespace kwemu
+
+template <class... Parameters>
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                                void** arguments, KWEMU_HERE) {
+  if (::kwemu::is_cooperative(*config)) {
+    return static_cast<cudaError_t>(kwemu_unsupported_launch("a cooperative launch", file, line));
+  }
+  return ::kwemu::launch_packed(kernel, *config, arguments,
+                                std::index_sequence_for<Parameters...>{}, file, line);
+}
+
+inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**,
+                                       KWEMU_HERE) {
+  return static_cast<cudaError_t>(
+      kwemu_unsupported_launch("cudaLaunchKernelExC of an untyped kernel", file, line));
+}
+
+template <class... Parameters, class... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  const auto launch_converted = [&](Parameters... converted) {
+    void* pointers[] = {const_cast<void*>(static_cast<const volatile void*>(&converted))...,
+                        nullptr};
+    return cudaLaunchKernelExC(config, kernel, pointers);
+  };
+  return launch_converted(std::forward<Arguments>(arguments)...);
+}
+
+// Clusters of this shape that the device holds at a time, by shared memory and threads alone.
+template <class Kernel>
+inline cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel,
+                                                  const cudaLaunchConfig_t* config) {
+  const dim3& shape = ::kwemu::config(*config).cluster;
+  const dim3& block = config->blockDim;
+  int multiprocessors = 0;
+  const cudaError_t error =
+      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
+  const int by_threads = 2048 / static_cast<int>(block.x * block.y * block.z);
+  const int by_memory = static_cast<int>((228 << 10) / (config->dynamicSmemBytes + 1024));
+  const int blocks = by_threads < by_memory ? by_threads : by_memory;
+  *clusters = multiprocessors * blocks / static_cast<int>(shape.x * shape.y * shape.z);
+  return error;
+}
+
 template <class Kernel>
 cudaError_t cudaLaunchCooperativeKernel(Kernel, dim3, dim3, void**, size_t = 0,
                                         cudaStream_t = nullptr, KWEMU_HERE) {

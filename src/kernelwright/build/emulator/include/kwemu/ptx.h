@@ -2,7 +2,7 @@
 // their order. Plain arithmetic needs no function; this is what touches memory or other threads.
 //
 // Shared addresses are the 32-bit handles of __cvta_generic_to_shared. The engine that copies
-// behind the threads' back has its own part; mbarriers, TMA and wgmma will have theirs.
+// behind the threads' back has its own part; mbarriers, TMA and wgmma are in ptx_hopper.h.
 #pragma once
 
 #include "kwemu/abi.h"

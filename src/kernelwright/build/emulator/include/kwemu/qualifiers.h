@@ -9,6 +9,7 @@
 #define __constant__
 #define __managed__
 #define __grid_constant__
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
 #define __nv_pure__

@@ -1,0 +1,110 @@
+"""The PTX instructions of compute capability 9.0 that the emulator knows, as C++.
+
+Clusters, barriers in shared memory (mbarrier), bulk copies of boxes (TMA), products of warpgroups
+(wgmma), registers that move between warps. See ptx_table for what a row is.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+CLUSTER_REGISTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "cluster_ctarank": "kwemu_cluster_rank()",
+        "cluster_nctarank": "(kwemu_cluster_shape().x * kwemu_cluster_shape().y * "
+        "kwemu_cluster_shape().z)",
+    }
+)
+"""`%name`"""
+
+CLUSTER_INDEX_REGISTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "clusterid": "kwemu_cluster_index()",
+        "cluster_ctaid": "kwemu_place_in_cluster()",
+        "cluster_nctaid": "kwemu_cluster_shape()",
+    }
+)
+"""`%name.x` and its sisters."""
+
+_FAMILIES = ("mbarrier", "cp.async.bulk.tensor", "wgmma", "barrier.cluster", "fence.proxy", "mapa")
+_UNSAID = frozenset(
+    {"sync", "aligned", "release", "acquire", "relaxed", "cta", "cluster", "gpu", "b64", "u32"}
+    | {"shared", "shared::cta", "shared::cluster", "global", "tile"}
+    | {"mbarrier::complete_tx::bytes"}
+)
+"""Modifiers that all forms of an instruction share, or that say nothing to one host thread."""
+
+
+def hopper_key(mnemonic: str) -> str:
+    """The key of an instruction of these families; its name otherwise.
+
+    A multicast keeps its modifier, which has one operand more.
+    """
+    if not mnemonic.startswith(_FAMILIES):
+        return mnemonic
+    head, *rest = mnemonic.split(".")
+    kept = [part for part in rest if part not in _UNSAID and not part.startswith("L2::")]
+    # barrier.cluster and fence.proxy are named by what is unsaid elsewhere.
+    family = ["cluster"] if head == "barrier" else []
+    return ".".join([head, *family, *kept])
+
+
+_PLAIN = {
+    "mbarrier.init": "::kwemu::ptx::mbarrier_init({all})",
+    "mbarrier.inval": "::kwemu::ptx::mbarrier_inval({all})",
+    "mbarrier.arrive": "::kwemu::ptx::mbarrier_arrive({all})",
+    "mbarrier.arrive.expect_tx": "::kwemu::ptx::mbarrier_arrive_expect_tx({all})",
+    "mbarrier.expect_tx": "::kwemu::ptx::mbarrier_expect_tx({all})",
+    "mbarrier.try_wait": "::kwemu::ptx::mbarrier_wait({all})",
+    "mbarrier.try_wait.parity": "::kwemu::ptx::mbarrier_wait({all})",
+    "mbarrier.test_wait": "::kwemu::ptx::mbarrier_wait({all})",
+    "mbarrier.test_wait.parity": "::kwemu::ptx::mbarrier_wait({all})",
+    "mapa": "{0} = kwemu_map_to_rank({1}, {2})",
+    "fence.proxy.async": "kwemu_proxy_fence()",
+    "fence.mbarrier_init.release.cluster": "kwemu_proxy_fence()",
+    "barrier.cluster.arrive": "kwemu_cluster_arrive()",
+    "barrier.cluster.wait": "::kwemu::ptx::cluster_wait()",
+    "elect": "::kwemu::ptx::elect({all})",
+    "wgmma.fence": "kwemu_product_fence()",
+    "wgmma.commit_group": "kwemu_product_commit()",
+    "wgmma.wait_group": "::kwemu::ptx::wait_products({0})",
+    "setmaxnreg.inc": "::kwemu::ptx::setmaxnreg_inc({0})",
+    "setmaxnreg.dec": "::kwemu::ptx::setmaxnreg_dec({0})",
+    "prefetch.tensormap": "(void)({0})",
+    # Kernels run one after another.
+    "griddepcontrol.wait": "(void)0",
+    "griddepcontrol.launch_dependents": "(void)0",
+    "ld.acquire": "::kwemu::ptx::load_acquire({all})",
+    "ld.acquire.global": "::kwemu::ptx::load_acquire({all})",
+    "st.release": "::kwemu::ptx::store_release({all})",
+    "st.release.global": "::kwemu::ptx::store_release({all})",
+}
+
+
+def _box_copies() -> Iterator[tuple[str, str]]:
+    """Operands: target, map, a place for each dimension, barrier; with multicast the blocks."""
+    for rank in range(1, 6):
+        yield f"cp.async.bulk.tensor.{rank}d", f"::kwemu::ptx::copy_box<{rank}>({{all}})"
+        copied = ", ".join(f"{{{operand}}}" for operand in range(rank + 3))
+        yield (
+            f"cp.async.bulk.tensor.{rank}d.multicast::cluster",
+            f"::kwemu::ptx::copy_box_to_cluster<{rank}>({{{rank + 3}}}, {copied})",
+        )
+
+
+def _products() -> Iterator[tuple[str, str]]:
+    """Operands: registers, two descriptors, whether to accumulate, two signs, two transpositions."""
+    for columns in range(8, 257, 8):
+        registers = columns // 2
+        order = (*range(registers, registers + 7), *range(registers))
+        operands = ", ".join(f"{{{operand}}}" for operand in order)
+        for element, is_bfloat16 in (("f16", "false"), ("bf16", "true")):
+            yield (
+                f"wgmma.mma_async.m64n{columns}k16.f32.{element}.{element}",
+                f"::kwemu::ptx::multiply<{columns}, {is_bfloat16}>({operands})",
+            )
+
+
+HOPPER_ROWS: Mapping[str, str] = MappingProxyType(
+    {**_PLAIN, **dict(_box_copies()), **dict(_products())}
+)
+"""By `hopper_key`, or by the name without hints and type."""

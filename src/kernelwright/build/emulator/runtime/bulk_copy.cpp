@@ -1,0 +1,128 @@
+#include "bulk_copy.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "async_checks.h"
+#include "races.h"
+
+namespace kwemu {
+namespace {
+
+constexpr size_t kChunkBytes = AsyncShadow::kChunkBytes;
+
+// Calls `visit(row, address, first, count)` for each row of the box: its number, the address of its
+// first element inside the tensor, that element's place in the row and how many there are; count is
+// 0 for a row that lies outside.
+template <class Visit>
+void for_each_row(const BulkCopy& copy, const Visit& visit) {
+  const TensorMap& map = copy.map;
+  const int64_t size = static_cast<int64_t>(map.sizes[0]);
+  const int64_t first = std::max<int64_t>(0, -copy.place[0]);
+  const int64_t end = std::min<int64_t>(map.box[0], size - copy.place[0]);
+  for (size_t row = 0; row < map.rows(); ++row) {
+    size_t rest = row;
+    bool inside = first < end;
+    int64_t offset = (copy.place[0] + first) * map.element_bytes;
+    for (unsigned d = 1; d < map.rank; ++d) {
+      const int64_t at = copy.place[d] + static_cast<int64_t>(rest % map.box[d]);
+      rest /= map.box[d];
+      inside = inside && at >= 0 && at < static_cast<int64_t>(map.sizes[d]);
+      offset += at * static_cast<int64_t>(map.strides[d - 1]);
+    }
+    visit(row, map.address + static_cast<uint64_t>(offset), static_cast<size_t>(first),
+          inside ? static_cast<size_t>(end - first) : 0);
+  }
+}
+
+size_t chunk_offset(const BulkCopy& copy, size_t chunk) {
+  return swizzled(copy.offset + chunk * kChunkBytes, copy.map.span_bytes);
+}
+
+// Outside of the tensor: zeros, or the NaN of all ones.
+void fill_outside(const TensorMap& map, char* row) {
+  std::memset(row, map.fills_nan ? 0xff : 0, map.row_bytes());
+}
+
+// 16 bytes arrive; what nobody wrote in the tensor is not written here either.
+void write_chunk(const BulkCopy& copy, size_t offset, const char* bytes, bool may_be_unwritten) {
+  Block& home = *copy.home;
+  std::memcpy(reinterpret_cast<char*>(home.shared_low) + offset, bytes, kChunkBytes);
+  const Record landed = (reinterpret_cast<uintptr_t>(copy.caller) << kTagShift) | kLanded;
+  for (size_t i = 0; i < kChunkBytes; i += 4) {
+    const bool is_unwritten = may_be_unwritten && holds_poison(
+        reinterpret_cast<uintptr_t>(bytes + i), 4);
+    *home.shared.word(offset + i) = Cell{is_unwritten ? kUninitialised : landed, 0};
+  }
+  AsyncChunk& chunk = home.async_shadow.at(offset);
+  chunk.landed_slot = home.mbarriers.slot_of(copy.barrier);
+  chunk.landed_time = home.now();
+}
+
+}  // namespace
+
+void check_source(Block& actor, const BulkCopy& copy) {
+  for_each_row(copy, [&](size_t, uint64_t address, size_t, size_t count) {
+    if (count != 0) {
+      check_bulk_source(actor, address, count * copy.map.element_bytes, copy.caller);
+    }
+  });
+}
+
+void ask_for(Block& actor, const BulkCopy& copy) {
+  Block& home = *copy.home;
+  if (home.is_done()) {
+    actor.report(FindingKind::kRace, Place::of(copy.caller),
+                 "a bulk copy to a block of the cluster that has ended");
+    actor.abandon(719 /* cudaErrorLaunchFailure */);
+  }
+  const size_t bytes = copy.map.box_bytes();
+  if (copy.offset % 128 != 0) {
+    fail_misaligned(actor, home.shared_low + copy.offset, 128, Access::kWrite, copy.caller);
+  }
+  if (copy.offset + bytes > SharedMemory::kBytes) {
+    actor.report(FindingKind::kOutOfBounds, Place::of(copy.caller),
+                 "a bulk copy writes shared memory " + home.shared.describe(copy.offset));
+    actor.abandon(700 /* cudaErrorIllegalAddress */);
+  }
+  home.mbarriers.check_reachable(home, copy.barrier, copy.caller);
+  const Record pending = (reinterpret_cast<uintptr_t>(copy.caller) << kTagShift) |
+                         (actor.self & kThreadMask) | kInFlight;
+  for (size_t i = 0; i < bytes / kChunkBytes; ++i) {
+    const size_t offset = chunk_offset(copy, i);
+    check_bulk_write(actor, home, offset, copy.caller);
+    fill_with_poison(reinterpret_cast<char*>(home.shared_low) + offset, kChunkBytes);
+    for (size_t word = offset; word < offset + kChunkBytes; word += 4) {
+      *home.shared.word(word) = Cell{pending, 0};
+    }
+  }
+  actor.cluster().ask(copy);
+  ++actor.activity;
+}
+
+void land(const BulkCopy& copy) {
+  const TensorMap& map = copy.map;
+  const bool is_watched = copy.home->check_uninitialised;
+  std::vector<char> bytes(map.row_bytes());
+  for_each_row(copy, [&](size_t row, uint64_t address, size_t first, size_t count) {
+    fill_outside(map, bytes.data());
+    std::memcpy(bytes.data() + first * map.element_bytes, reinterpret_cast<const void*>(address),
+                count * map.element_bytes);
+    const size_t chunks = map.row_bytes() / kChunkBytes;
+    for (size_t i = 0; i < chunks; ++i) {
+      write_chunk(copy, chunk_offset(copy, row * chunks + i), bytes.data() + i * kChunkBytes,
+                  is_watched && count != 0);
+    }
+  });
+  copy.home->mbarriers.bring(*copy.home, copy.barrier, static_cast<unsigned>(map.box_bytes()));
+}
+
+void report_unfinished(const BulkCopy& copy) {
+  copy.home->report_about(copy.home->threads.front(), FindingKind::kRace, Place::of(copy.caller),
+                          "the block ends while this copy is still bringing " +
+                              std::to_string(copy.map.box_bytes()) + " bytes that nobody waits for",
+                          nullptr, {});
+}
+
+}  // namespace kwemu

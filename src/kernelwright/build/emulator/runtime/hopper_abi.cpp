@@ -1,0 +1,165 @@
+// The functions of kwemu/abi.h that came with compute capability 9.0: clusters, barriers in shared
+// memory, bulk copies, products of warpgroups.
+#include <cstring>
+
+#include "access.h"
+#include "bulk_copy.h"
+#include "cluster.h"
+#include "kwemu/abi.h"
+#include "warpgroup.h"
+
+#define KWEMU_EXPORT __attribute__((visibility("default")))
+
+using kwemu::Block;
+using kwemu::current_block;
+using kwemu::Place;
+
+namespace {
+
+// Handles of other blocks' shared memory have the block's rank + 1 above the bytes.
+constexpr unsigned kRankShift = 24;
+
+struct SharedPlace {
+  Block* home;
+  size_t offset;
+};
+
+SharedPlace place_of(unsigned handle) {
+  const unsigned rank = handle >> kRankShift;
+  Block* home = rank == 0 ? current_block : &current_block->cluster().block(rank - 1);
+  return {home, handle & ((1u << kRankShift) - 1)};
+}
+
+uint3 place_in(const dim3& shape, unsigned rank) {
+  return uint3{rank % shape.x, rank / shape.x % shape.y, rank / shape.x / shape.y};
+}
+
+void fail(const char* message, void* caller) {
+  current_block->report(kwemu::FindingKind::kUnsupported, Place::of(caller), message);
+  current_block->abandon(719 /* cudaErrorLaunchFailure */);
+}
+
+}  // namespace
+
+extern "C" {
+
+KWEMU_EXPORT uint3 kwemu_cluster_index() { return current_block->cluster().index(); }
+
+KWEMU_EXPORT uint3 kwemu_cluster_shape() {
+  const dim3& shape = current_block->launch->config.cluster;
+  return uint3{shape.x, shape.y, shape.z};
+}
+
+KWEMU_EXPORT uint3 kwemu_place_in_cluster() {
+  return place_in(current_block->launch->config.cluster, current_block->rank);
+}
+
+KWEMU_EXPORT unsigned kwemu_cluster_rank() { return current_block->rank; }
+
+KWEMU_EXPORT unsigned kwemu_map_to_rank(unsigned handle, unsigned rank) {
+  if (rank >= current_block->cluster().size()) {
+    fail("mapa names a block that the cluster does not have", __builtin_return_address(0));
+  }
+  return (handle & ((1u << kRankShift) - 1)) | (rank + 1) << kRankShift;
+}
+
+KWEMU_EXPORT void kwemu_cluster_arrive() { current_block->cluster().arrive(*current_block); }
+
+KWEMU_EXPORT void kwemu_cluster_wait(const char* file, int line) {
+  current_block->cluster().wait(*current_block, Place::at(file, line));
+}
+
+KWEMU_EXPORT void kwemu_mbarrier_init(unsigned barrier, unsigned count, void* caller) {
+  const SharedPlace place = place_of(barrier);
+  place.home->mbarriers.init(*place.home, place.offset, count, caller);
+}
+
+KWEMU_EXPORT void kwemu_mbarrier_invalidate(unsigned barrier, void* caller) {
+  const SharedPlace place = place_of(barrier);
+  place.home->mbarriers.invalidate(*place.home, place.offset, caller);
+}
+
+KWEMU_EXPORT int kwemu_mbarrier_arrive(unsigned barrier, unsigned count, unsigned bytes,
+                                       void* caller) {
+  const SharedPlace place = place_of(barrier);
+  return place.home->mbarriers.arrive(*place.home, place.offset, count, bytes, caller);
+}
+
+KWEMU_EXPORT void kwemu_mbarrier_expect(unsigned barrier, unsigned bytes, void* caller) {
+  const SharedPlace place = place_of(barrier);
+  place.home->mbarriers.expect(*place.home, place.offset, bytes, caller);
+}
+
+KWEMU_EXPORT int kwemu_mbarrier_wait(unsigned barrier, unsigned parity, void* caller) {
+  const SharedPlace place = place_of(barrier);
+  if (place.home != current_block) fail("a wait for another block's barrier", caller);
+  return place.home->mbarriers.wait(*place.home, place.offset, parity, caller) ? 1 : 0;
+}
+
+KWEMU_EXPORT void kwemu_proxy_fence() {
+  Block& block = *current_block;
+  std::vector<uint32_t>& fences = block.current->proxy_fences;
+  if (fences.empty() || fences.back() != block.now()) fences.push_back(block.now());
+  block.tick();
+}
+
+KWEMU_EXPORT void kwemu_copy_box(const kwemu::BoxCopy* order, void* caller) {
+  Block& block = *current_block;
+  kwemu::BulkCopy copy;
+  if (reinterpret_cast<uintptr_t>(order->map) % 64 != 0) {
+    kwemu::fail_misaligned(block, reinterpret_cast<uintptr_t>(order->map), 64,
+                           kwemu::Access::kRead, caller);
+  }
+  std::memcpy(&copy.map, order->map, sizeof copy.map);
+  if (copy.map.magic != kwemu::TensorMap::kMagic || copy.map.rank != order->rank) {
+    fail("a bulk copy with what is no tensor map, or one of another rank", caller);
+  }
+  std::copy(order->place, order->place + order->rank, copy.place);
+  copy.offset = place_of(order->to).offset;
+  copy.barrier = place_of(order->barrier).offset;
+  copy.caller = caller;
+  kwemu::check_source(block, copy);
+  kwemu::Cluster& cluster = block.cluster();
+  if (order->mask >> cluster.size() != 0) {
+    fail("a multicast to blocks that the cluster does not have", caller);
+  }
+  for (unsigned rank = 0; rank < cluster.size(); ++rank) {
+    const bool is_target = order->mask == 0 ? rank == block.rank : (order->mask >> rank & 1) != 0;
+    if (!is_target) continue;
+    copy.home = &cluster.block(rank);
+    kwemu::ask_for(block, copy);
+  }
+}
+
+KWEMU_EXPORT void kwemu_product_fence() { current_block->warpgroup().fence(); }
+
+KWEMU_EXPORT void kwemu_product(const kwemu::Product* product, void* caller) {
+  kwemu::ProductCall call;
+  call.registers = product->registers;
+  call.n = product->n;
+  call.is_bfloat16 = product->is_bfloat16;
+  call.lhs = {product->lhs, product->is_lhs_transposed, product->is_lhs_negated};
+  call.rhs = {product->rhs, product->is_rhs_transposed, product->is_rhs_negated};
+  call.accumulates = product->accumulates;
+  call.caller = caller;
+  if (call.lhs.base_offset() != 0 || call.rhs.base_offset() != 0) {
+    fail("a matrix descriptor with a base offset", caller);
+  }
+  current_block->warpgroup().multiply(call);
+}
+
+KWEMU_EXPORT void kwemu_product_commit() { current_block->warpgroup().commit(); }
+
+KWEMU_EXPORT void kwemu_product_wait(unsigned groups_in_flight, void* caller) {
+  current_block->warpgroup().wait(groups_in_flight, caller);
+}
+
+KWEMU_EXPORT void kwemu_set_registers(unsigned count, int is_more, void* caller) {
+  Block& block = *current_block;
+  if (is_more != 0) {
+    block.registers.take(block, count, Place::of(caller));
+  } else {
+    block.registers.give_back(block, count, Place::of(caller));
+  }
+}
+}

@@ -1,0 +1,216 @@
+"""Bulk copies, clusters, products of warpgroups and barriers give what the hardware gives."""
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+Build = Callable[..., Any]
+
+SWIZZLE_NONE, SWIZZLE_32, SWIZZLE_64, SWIZZLE_128 = range(4)
+_SPANS = {SWIZZLE_NONE: 16, SWIZZLE_32: 32, SWIZZLE_64: 64, SWIZZLE_128: 128}
+
+
+def _box(data: torch.Tensor, place: list[int], box: list[int], swizzle: int) -> torch.Tensor:
+    """The box as it must lie in shared memory; data [z][y][x], zeros around it."""
+    pad = 300
+    padded = torch.nn.functional.pad(data, [pad] * 6)
+    x, y, z = (at + pad for at in place)
+    inside = padded[z : z + box[2], y : y + box[1], x : x + box[0]]
+    chunks = inside.contiguous().view(torch.uint8).view(-1, 16)
+    number = torch.arange(len(chunks))
+    moved = number ^ (number // 8 % (_SPANS[swizzle] // 16))
+    return chunks[torch.argsort(moved)].flatten()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "box", "place", "swizzle"),
+    [
+        (torch.float16, [64, 8, 1], [0, 0, 0], SWIZZLE_128),
+        (torch.float16, [64, 20, 2], [32, 5, 1], SWIZZLE_128),
+        (torch.float16, [64, 16, 1], [-8, -3, 0], SWIZZLE_128),
+        (torch.float16, [32, 16, 1], [72, 2, 0], SWIZZLE_64),
+        (torch.float16, [16, 16, 1], [0, 20, 2], SWIZZLE_32),
+        (torch.float32, [32, 16, 2], [24, 17, 1], SWIZZLE_128),
+        (torch.float32, [4, 3, 1], [79, 22, 0], SWIZZLE_NONE),
+    ],
+)
+def test_box_with_swizzle_and_zeros_outside(
+    build: Build, dtype: torch.dtype, box: list[int], place: list[int], swizzle: int
+) -> None:
+    unit = build("primitives")
+    sizes = [80, 23, 3]
+    data = torch.randn(sizes[2], sizes[1], sizes[0]).to(dtype)
+    size = box[0] * box[1] * box[2] * dtype.itemsize
+    out = torch.zeros(size, dtype=torch.uint8)
+    arguments = (data, dtype.itemsize, sizes, box, place, swizzle, out)
+    assert unit.run("run_fetch_box", *arguments) == 0
+    assert torch.equal(out, _box(data, place, box, swizzle))
+    assert unit.session.findings == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"address": 8},
+        {"strides": (100, 3200)},
+        {"box": (257, 1, 1)},
+        {"box": (128, 8, 1)},
+        {"box": (4, 8, 1)},
+        {"sizes": (0, 8, 1)},
+    ],
+    ids=str,
+)
+def test_maps_that_the_driver_refuses(build: Build, change: dict[str, Any]) -> None:
+    unit = build("primitives")
+    data = torch.zeros(80 * 40, dtype=torch.float16)
+    target = torch.zeros(256, dtype=torch.uint8)
+    aligned = target.data_ptr() + -target.data_ptr() % 64
+    given: dict[str, Any] = {"address": 0, "sizes": (80, 20, 1), "strides": (160, 3200)}
+    given |= {"box": (64, 8, 1)}
+
+    def encode(values: dict[str, Any]) -> int:
+        sizes = (ctypes.c_uint64 * 3)(*values["sizes"])
+        strides = (ctypes.c_uint64 * 2)(*values["strides"])
+        box = (ctypes.c_uint32 * 3)(*values["box"])
+        address = ctypes.c_void_p(data.data_ptr() + values["address"])
+        fp16 = 6
+        map_ = ctypes.c_void_p(aligned)
+        return int(unit.run("encode", map_, address, fp16, sizes, strides, box, SWIZZLE_128))
+
+    assert encode(given) == 0
+    assert encode(given | change) == 1
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_multicast_in_a_cluster(build: Build, seed: int) -> None:
+    unit = build("primitives", order_seed=seed)
+    data = torch.randn(6, 64)
+    out = torch.zeros(3, 4, 2, 64)
+    assert unit.run("run_share_rows", data, 6, 4, out) == 0
+    assert torch.equal(out, data.view(3, 1, 2, 64).expand(3, 4, 2, 64))
+    assert unit.session.findings == ()
+
+
+def test_places_in_clusters(build: Build) -> None:
+    unit = build("primitives")
+    out = torch.zeros(12, 3, dtype=torch.int32)
+    assert unit.run("run_tell_place", out, 12, 4) == 0
+    assert out.tolist() == [[block % 4, 4, block // 4] for block in range(12)]
+    assert unit.session.findings == ()
+
+
+@pytest.mark.parametrize(("blocks", "cluster"), [(3, 2), (16, 16)])
+def test_clusters_that_a_device_refuses(build: Build, blocks: int, cluster: int) -> None:
+    unit = build("primitives")
+    out = torch.zeros(48, dtype=torch.int32)
+    assert unit.run("run_tell_place", out, blocks, cluster) == 912
+
+
+def _product(
+    unit: Any, function: str, lhs: torch.Tensor, rhs: torch.Tensor, before: torch.Tensor, depth: int
+) -> torch.Tensor:
+    out = torch.zeros_like(before)
+    assert unit.run(function, lhs, rhs, before, out, depth, 0, 0) == 0
+    return out
+
+
+@pytest.mark.parametrize("transpose_rhs", [0, 1])
+@pytest.mark.parametrize("transpose_lhs", [0, 1])
+@pytest.mark.parametrize(
+    ("function", "n", "dtype"),
+    [
+        ("run_f16_64", 64, torch.float16),
+        ("run_f16_128", 128, torch.float16),
+        ("run_bf16_64", 64, torch.bfloat16),
+    ],
+)
+def test_products_against_float64(
+    build: Build, function: str, n: int, dtype: torch.dtype, transpose_lhs: int, transpose_rhs: int
+) -> None:
+    unit = build("primitives")
+    lhs, rhs = torch.randn(64, 64).to(dtype), torch.randn(n, 64).to(dtype)
+    before, out = torch.randn(64, n), torch.zeros(64, n)
+    arguments = (lhs, rhs, before, out, 64, transpose_lhs, transpose_rhs)
+    assert unit.run(function, *arguments) == 0
+    exact = before.double() + lhs.double() @ rhs.double().T
+    assert (out - exact).abs().max() < 1e-4
+    assert (out - exact).abs().max() > 0
+    assert unit.session.findings == ()
+
+
+def _bits(value: float) -> int:
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    return int(bits)
+
+
+@pytest.mark.parametrize(
+    ("products", "before", "expected"),
+    [
+        # Below 2^-25 of the largest each term is lost, however many there are of them.
+        ([(1.0, 1.0), *[(2.0**-13, 2.0**-13)] * 15], 0.0, 1.0),
+        # Four terms of 2^-25 make one unit of the 23 places that are left.
+        ([(1.0, 1.0), *[(2.0**-12, 2.0**-13)] * 7], 0.0, 1.0 + 2.0**-23),
+        # The sum is truncated, not rounded: 1 - 2^-25 becomes the number below 1.
+        ([(-(2.0**-12), 2.0**-13)], 1.0, 1.0 - 2.0**-24),
+        # Terms are truncated toward zero before they are added, whatever their sign.
+        ([(1.0, 1.0), (-(2.0**-13), 2.0**-13)], 0.0, 1.0),
+        # 1.5 * 1.5 has exponent 0 for the alignment, though it is more than 2.
+        ([(1.5, 1.5), *[(2.0**-12, 2.0**-13)] * 8], 0.0, 2.25 + 2.0**-22),
+        # Subnormal factors and sums are numbers.
+        ([(2.0**-24, 2.0**-24)], 0.0, 2.0**-48),
+        ([], 2.0**-149, 2.0**-149),
+        ([(65504.0, 65504.0)], 0.0, 65504.0**2),
+        ([(float("inf"), 1.0)], 0.0, float("inf")),
+    ],
+)
+def test_truncation_bit_by_bit(
+    build: Build, products: list[tuple[float, float]], before: float, expected: float
+) -> None:
+    unit = build("primitives")
+    lhs, rhs = torch.zeros(64, 64, dtype=torch.float16), torch.zeros(64, 64, dtype=torch.float16)
+    for k, (a, b) in enumerate(products):
+        lhs[5, k], rhs[9, k] = a, b
+    sums = torch.zeros(64, 64)
+    sums[5, 9] = before
+    out = _product(unit, "run_f16_64", lhs, rhs, sums, 16)
+    assert _bits(out[5, 9].item()) == _bits(expected)
+
+
+def test_not_a_number(build: Build) -> None:
+    unit = build("primitives")
+    lhs, rhs = torch.zeros(64, 64, dtype=torch.float16), torch.zeros(64, 64, dtype=torch.float16)
+    lhs[0, 3] = float("inf")
+    out = _product(unit, "run_f16_64", lhs, rhs, torch.zeros(64, 64), 16)
+    assert (out.view(torch.int32)[0] == 0x7FFFFFFF).all()
+    assert (out[1:] == 0).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5])
+def test_producer_and_consumer(build: Build, seed: int) -> None:
+    unit = build("primitives", order_seed=seed)
+    data = torch.randint(100, (9, 32), dtype=torch.int32)
+    out = torch.zeros_like(data)
+    assert unit.run("run_pass_on", data, out, 9) == 0
+    assert torch.equal(out, data[:, torch.arange(32) ^ 1] + 1)
+    assert unit.session.findings == ()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 5])
+def test_named_barriers_of_some_warps(build: Build, seed: int) -> None:
+    unit = build("primitives", order_seed=seed)
+    out = torch.zeros(128, dtype=torch.int32)
+    assert unit.run("run_meet_in_pairs", out) == 0
+    assert out.tolist() == [i + (2 if i < 64 else 4) for i in range(128)]
+    assert unit.session.findings == ()
+
+
+def test_registers_move_and_one_lane_is_elected(build: Build) -> None:
+    unit = build("primitives")
+    elected = torch.zeros(1, dtype=torch.int32)
+    assert unit.run("run_move_registers", elected) == 0
+    assert elected.item() == 8
+    assert unit.session.findings == ()
