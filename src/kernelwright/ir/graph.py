@@ -381,6 +381,8 @@ class Graph:
 
 def rename_inputs(node: Node, names: Mapping[str, str]) -> Node:
     """The node reading other nodes, in `inputs` and in `origin` alike."""
+    if names.keys().isdisjoint(node.inputs):
+        return node
     origin = node.origin
     if origin is not None:
         args = tuple(rename(arg, names) for arg in origin.args)
