@@ -27,6 +27,9 @@ class Product(torch.nn.Module):
         ((64, 64, 8), (64, 8, 64), torch.float32, None),  # a batch of small tiles fills the card
         ((1024, 1024), (1024, 1024), torch.float32, None),
         ((256, 65536), (65536, 256), torch.float32, None),  # slices of K fill it too
+        ((1, 8192), (8192, 4096), torch.float32, None),
+        ((8192,), (8192, 4096), torch.float32, None),
+        ((2048, 65536), (65536, 1), torch.float32, None),
         ((256, 1024), (1024, 256), torch.float32, "the library is faster"),
         ((64, 64), (64, 64), torch.float32, "the library is faster"),
         ((512, 64), (64, 512), torch.float16, None),

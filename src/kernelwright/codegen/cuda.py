@@ -4,17 +4,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kernelwright import kernels
 from kernelwright.codegen.functor import Functor, Member, functor, operand_name
+from kernelwright.codegen.products import product_fields, tuned
 from kernelwright.codegen.spelling import HEADERS, STORED
-from kernelwright.ir.plan import (
-    GemmConfig,
-    Kernel,
-    Plan,
-    PointwiseConfig,
-    TensorCoreConfig,
-)
+from kernelwright.ir.plan import Kernel, Plan, PointwiseConfig
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.schedule.cost import cost_of_kernel
-from kernelwright.schedule.roles import Major, Roles, roles
 
 TEMPLATES = Environment(
     loader=PackageLoader("kernelwright.codegen", "templates"),
@@ -40,26 +34,14 @@ def cuda_source(plan: Plan) -> str:
 
 def _sources(kernel: Kernel) -> tuple[str, ...]:
     """The files that hold what the kernel's family needs."""
-    match kernel.config:
-        case PointwiseConfig():
-            return ("pointwise.cuh",)
-        case GemmConfig():
-            return ("gemm_simt.cuh", "gemm_launch.cuh")
-        case TensorCoreConfig():
-            instructions = _INSTRUCTION_SOURCES[_factor(kernel).dtype]
-            return (instructions, "gemm_sm90_launch.cuh", "gemm_launch.cuh")
-
-
-def _factor(kernel: Kernel) -> TensorType:
-    """The type of a factor of the kernel's product; both have the same elements."""
-    factor = kernel.inputs[0]
-    assert isinstance(factor, TensorType)
-    return factor
+    if isinstance(kernel.config, PointwiseConfig):
+        return ("pointwise.cuh",)
+    return (*tuned(kernel).sources, "gemm_launch.cuh")
 
 
 def has_workspace(kernel: Kernel) -> bool:
     """Whether a launch may need device memory for itself: `workspace_<kernel>` says how much."""
-    return isinstance(kernel.config, TensorCoreConfig)
+    return not isinstance(kernel.config, PointwiseConfig) and tuned(kernel).has_workspace
 
 
 def tiles(kernel: Kernel) -> int:
@@ -85,7 +67,7 @@ def _section(kernel: Kernel, item: Functor) -> str:
         types=_types(kernel),
         arguments=_arguments(kernel, item),
         tensors=_tensor_names(kernel),
-        **_family_fields(kernel),
+        **({} if kernel.anchor is None else product_fields(kernel)),
     )
 
 
@@ -132,34 +114,3 @@ def _read_scalar(word: str, members: list[Member]) -> list[str]:
 
 def _read(member: Member, value: str) -> str:
     return f"const {member.type} {member.name} = static_cast<{member.type}>({value});"
-
-
-def _family_fields(kernel: Kernel) -> dict[str, object]:
-    """What the family's template needs besides the common fields."""
-    config = kernel.config
-    if isinstance(config, PointwiseConfig):
-        return {}
-    assert kernel.anchor is not None
-    found = roles(kernel.anchor)
-    assert isinstance(found, Roles)
-    factor = _factor(kernel)
-    majors = {"lhs_major": found.left_major, "rhs_major": found.right_major}
-    fields = {"factor": STORED[factor.dtype], "small": SMALL_TILE}
-    match config:
-        case GemmConfig():
-            return {**fields, **majors, "general": SMALL_TILE, "instruction": None}
-        case TensorCoreConfig(block_n=columns):
-            # What splits the factors writes the planes as they are asked for.
-            either = {key: Major.K for key, major in majors.items() if major is Major.NONE}
-            instruction = f"Wgmma{columns}{_INSTRUCTIONS[factor.dtype]}"
-            tiles = {"general": FINISHING_TILE, "instruction": instruction}
-            return {**fields, **majors, **either, **tiles}
-
-
-_INSTRUCTIONS = {DType.F32: "F16", DType.F16: "F16", DType.BF16: "Bf16"}
-"""Type of the numbers that the tensor cores multiply, by that of the factors."""
-_INSTRUCTION_SOURCES = {dtype: f"wgmma_{name.lower()}.cuh" for dtype, name in _INSTRUCTIONS.items()}
-SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
-"""For products that would leave multiprocessors idle, and for general strides."""
-FINISHING_TILE = GemmConfig(block_m=64, block_n=64, block_k=16, thread_m=8, thread_n=4, stages=3)
-"""The same after a tensor-core kernel: it needs registers for what it finds there, too."""

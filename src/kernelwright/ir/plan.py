@@ -94,7 +94,43 @@ class TensorCoreConfig:
         return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}"
 
 
-Config = PointwiseConfig | GemmConfig | TensorCoreConfig
+class Major(StrEnum):
+    """Along which dimension of a product a factor is contiguous: K, its own, or neither."""
+
+    K = "K"
+    MN = "MN"
+    NONE = "NONE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinConfig:
+    """Tunables of the product with few rows or columns, which memory limits."""
+
+    rows: int
+    """Most rows of the thin factor: 1, 2, 4, 8 or 16."""
+    columns: int
+    """Columns of a thread."""
+    step: int
+    """Elements along K that a thread loads at once for each of its columns."""
+    threads: int
+    """Threads of a block."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+    multiprocessors: int
+    """Of the card."""
+    wide: Major
+    """How the factor lies that is not thin."""
+
+    def __str__(self) -> str:
+        rows = "one row" if self.rows == 1 else f"up to {self.rows} rows"
+        return (
+            f"{rows} times a factor that is read once; {self.columns} columns x {self.step} of K "
+            f"a thread, {self.resident} blocks of {self.threads} threads a multiprocessor"
+        )
+
+
+ProductConfig = GemmConfig | TensorCoreConfig | ThinConfig
+Config = PointwiseConfig | ProductConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

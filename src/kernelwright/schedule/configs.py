@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import product
 
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import Config, GemmConfig, PointwiseConfig, TensorCoreConfig
+from kernelwright.ir.plan import Config, GemmConfig, PointwiseConfig, ProductConfig
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import (
@@ -14,8 +14,10 @@ from kernelwright.schedule.gemm_model import (
     simt_registers,
     simt_seconds,
     tensor_core_seconds,
+    thin_seconds,
 )
 from kernelwright.schedule.tensor_core_configs import tensor_core_configs
+from kernelwright.schedule.thin_configs import thin_configs
 
 
 def ranked_configs(
@@ -31,7 +33,7 @@ def ranked_configs(
 
 def ranked_products(
     shape: ProductShape, widest: int, machine: Machine
-) -> list[tuple[float, GemmConfig | TensorCoreConfig]]:
+) -> list[tuple[float, ProductConfig]]:
     """Configurations of a product with their modelled seconds; `widest`: bytes of an element."""
     legal = [config for config in gemm_configs() if not why_illegal(config, widest, machine)]
     simt = [
@@ -42,7 +44,10 @@ def ranked_products(
         (tensor_core_seconds(shape, config, machine), config)
         for config in tensor_core_configs(shape, machine)
     ]
-    return sorted([*tensor_cores, *simt], key=lambda entry: entry[0])
+    thin = [
+        (thin_seconds(shape, config, machine), config) for config in thin_configs(shape, machine)
+    ]
+    return sorted([*thin, *tensor_cores, *simt], key=lambda entry: entry[0])
 
 
 # --- Pointwise ---------------------------------------------------------------------------------

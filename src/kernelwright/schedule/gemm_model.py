@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import Feed, GemmConfig, TensorCoreConfig
+from kernelwright.ir.plan import Feed, GemmConfig, Major, TensorCoreConfig, ThinConfig
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine
-from kernelwright.schedule.roles import Major, Roles, roles
+from kernelwright.schedule.roles import Roles, roles
 
 CLOCK = 1.55e9
 """Hertz, of multiprocessors whose tensor cores are busy: power, not the rated clock, decides."""
@@ -32,6 +32,10 @@ CONVERTING = 1.15
 """Times what a step takes when the product's own threads convert fp32 tiles."""
 SPLIT_BANDWIDTH = 3.7e12
 """Bytes a second of the pass that splits fp32 factors; it reads 4 and writes 4 per element."""
+THIN_BANDWIDTH = 0.97
+"""Share of the bandwidth that a product with few rows reaches."""
+THIN_SHARE = 0.6
+"""Of the CUDA cores' rate that it reaches with so many rows that memory no longer limits it."""
 LAUNCH_SECONDS = 3e-6
 """Of a product of ours, on top of what its tiles take."""
 NEXT_LAUNCH_SECONDS = 2e-6
@@ -40,6 +44,8 @@ LIBRARY_SECONDS = 5e-6
 """Of a product of the library's, on top of what its tiles take."""
 LIBRARY_TILE_SECONDS = {DType.F32: 2.5e-6, DType.F64: 2.5e-6, DType.F16: 1e-6, DType.BF16: 1e-6}
 """Of a tile of 128 x 128 on a multiprocessor, on top of its multiplications."""
+LIBRARY_BANDWIDTH = 0.93
+"""Share of the bandwidth that it reaches with products that memory limits."""
 LIBRARY_SHARE = {DType.F32: 0.77, DType.F64: 0.9, DType.F16: 0.9, DType.BF16: 0.9}
 """Of the arithmetic's rate that the library reaches with large products."""
 LIBRARY_UNIT = {
@@ -137,6 +143,15 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
     return seconds
 
 
+def thin_seconds(shape: ProductShape, config: ThinConfig, machine: Machine) -> float:
+    """Reading the wide factor once, or multiplying it with every row that there is room for."""
+    moving = shape.bytes / (THIN_BANDWIDTH * machine.read_bandwidth)
+    unit = "fp64_simt" if shape.dtype is DType.F64 else "fp32_simt"
+    products = shape.batches * max(shape.m, shape.n) * shape.k * config.rows
+    multiplying = 2 * products / (THIN_SHARE * machine.flops[unit])
+    return max(moving, multiplying) + LAUNCH_SECONDS + NEXT_LAUNCH_SECONDS
+
+
 def simt_registers(config: GemmConfig, itemsize: int) -> int:
     """Of a thread: accumulators, one fragment of each operand, and about 40 for addresses."""
     fragments = config.thread_m + config.thread_n
@@ -168,5 +183,5 @@ def library_seconds(shape: ProductShape, machine: Machine) -> float:
     rate = LIBRARY_SHARE[shape.dtype] * machine.flops.get(LIBRARY_UNIT[shape.dtype], 0.0)
     rate = rate or machine.flops["fp32_simt"]  # A card without the 16-bit type.
     tiles = shape.tiles(128, 128) / machine.sm_count * LIBRARY_TILE_SECONDS[shape.dtype]
-    moving = shape.bytes / machine.copy_bandwidth
+    moving = shape.bytes / (LIBRARY_BANDWIDTH * machine.copy_bandwidth)
     return max(2 * shape.products / rate + tiles, moving) + LIBRARY_SECONDS

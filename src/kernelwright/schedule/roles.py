@@ -1,17 +1,9 @@
 """Which letters of a contraction play batch, m, n and k of a matrix product."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from kernelwright.ir.graph import Contract
-
-
-class Major(StrEnum):
-    """Along which dimension of the product a factor is contiguous, as in gemm_tile.cuh."""
-
-    K = "K"
-    MN = "MN"
-    NONE = "NONE"
+from kernelwright.ir.plan import Major
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

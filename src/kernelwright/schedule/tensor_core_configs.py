@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from itertools import product
 
-from kernelwright.ir.plan import Feed, TensorCoreConfig
+from kernelwright.ir.plan import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import ProductShape
-from kernelwright.schedule.roles import Major
 
 FEEDS = {
     DType.F32: (Feed.SPLIT, Feed.CONVERT),

@@ -48,21 +48,20 @@ using LinearReluDivTunedVariant =
     Sm90Variant<LinearReluDivTuned, LinearReluDivProblem, LinearReluDivGeneralVariant>;
 
 __global__ void __launch_bounds__(LinearReluDivTunedVariant::THREADS, 1)
-    linear_relu_div_kernel(
-        const __grid_constant__ LinearReluDivTunedVariant::Parameters parameters) {
-  gemm_sm90<LinearReluDivTuned, LinearReluDivProblem>(parameters);
+    linear_relu_div_kernel(const __grid_constant__ LinearReluDivTunedVariant::Parameters parameters) {
+  gemm_sm90<LinearReluDivTuned>(parameters);
 }
 
 __global__ void __launch_bounds__(LinearReluDivSmallVariant::Tile::THREADS,
                                   LinearReluDivSmallVariant::Tile::MIN_BLOCKS)
-    linear_relu_div_small_kernel(const __grid_constant__ LinearReluDivProblem problem) {
-  gemm_simt<LinearReluDivSmall>(problem);
+    linear_relu_div_small_kernel(const __grid_constant__ LinearReluDivProblem parameters) {
+  gemm_simt<LinearReluDivSmall>(parameters);
 }
 
 __global__ void __launch_bounds__(LinearReluDivGeneralVariant::Tile::THREADS,
                                   LinearReluDivGeneralVariant::Tile::MIN_BLOCKS)
-    linear_relu_div_general_kernel(const __grid_constant__ LinearReluDivProblem problem) {
-  finish_gemm<LinearReluDivGeneral>(problem);
+    linear_relu_div_general_kernel(const __grid_constant__ LinearReluDivProblem parameters) {
+  finish_gemm<LinearReluDivGeneral>(parameters);
 }
 
 LinearReluDivProblem read_linear_relu_div(Arguments& arguments) {

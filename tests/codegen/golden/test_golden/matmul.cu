@@ -48,21 +48,20 @@ using MatmulTunedVariant =
     Sm90Variant<MatmulTuned, MatmulProblem, MatmulGeneralVariant>;
 
 __global__ void __launch_bounds__(MatmulTunedVariant::THREADS, 1)
-    matmul_kernel(
-        const __grid_constant__ MatmulTunedVariant::Parameters parameters) {
-  gemm_sm90<MatmulTuned, MatmulProblem>(parameters);
+    matmul_kernel(const __grid_constant__ MatmulTunedVariant::Parameters parameters) {
+  gemm_sm90<MatmulTuned>(parameters);
 }
 
 __global__ void __launch_bounds__(MatmulSmallVariant::Tile::THREADS,
                                   MatmulSmallVariant::Tile::MIN_BLOCKS)
-    matmul_small_kernel(const __grid_constant__ MatmulProblem problem) {
-  gemm_simt<MatmulSmall>(problem);
+    matmul_small_kernel(const __grid_constant__ MatmulProblem parameters) {
+  gemm_simt<MatmulSmall>(parameters);
 }
 
 __global__ void __launch_bounds__(MatmulGeneralVariant::Tile::THREADS,
                                   MatmulGeneralVariant::Tile::MIN_BLOCKS)
-    matmul_general_kernel(const __grid_constant__ MatmulProblem problem) {
-  finish_gemm<MatmulGeneral>(problem);
+    matmul_general_kernel(const __grid_constant__ MatmulProblem parameters) {
+  finish_gemm<MatmulGeneral>(parameters);
 }
 
 MatmulProblem read_matmul(Arguments& arguments) {

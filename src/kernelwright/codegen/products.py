@@ -1,0 +1,147 @@
+"""The variants of a product's kernel as CUDA text: what differs between the families."""
+
+from dataclasses import dataclass
+
+from kernelwright.codegen.spelling import STORED
+from kernelwright.ir.plan import GemmConfig, Kernel, Major, TensorCoreConfig, ThinConfig
+from kernelwright.ir.types import DType, TensorType
+from kernelwright.schedule.roles import Roles, roles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """The variant that the config describes, and what the others are beside it."""
+
+    sources: tuple[str, ...]
+    """Files of kernels/ that it needs."""
+    members: tuple[str, ...]
+    """Declarations in its config."""
+    variant: str
+    """Class template that launches it, of a config and the problem."""
+    function: str
+    """Device function that it runs."""
+    parameters: str = "TunedVariant::Parameters"
+    """Type that its kernel takes, without the functor's name in front."""
+    threads: str = "THREADS"
+    """Member of the variant: threads of a block."""
+    blocks: str | None = "MIN_BLOCKS"
+    """The same: blocks that a multiprocessor holds; None for one."""
+    why_small: str
+    """What is left to the small variant."""
+    finished: bool = False
+    """The general variant's kernel runs after it, too."""
+    has_workspace: bool = True
+
+
+_SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
+"""For products that would leave multiprocessors idle, and for any strides."""
+_FINISHING_TILE = GemmConfig(block_m=64, block_n=64, block_k=16, thread_m=8, thread_n=4, stages=3)
+"""With more registers, which finding out what there is to finish takes."""
+
+
+def product_fields(kernel: Kernel) -> dict[str, object]:
+    """What the template of a product needs besides the fields of every kernel."""
+    own = tuned(kernel)
+    general = _FINISHING_TILE if own.finished else _SMALL_TILE
+    return {
+        "factor": STORED[_factor(kernel).dtype],
+        "tuned": own,
+        "small": _simt_members(_SMALL_TILE, *_majors(kernel)),
+        "general": _simt_members(general, Major.NONE, Major.NONE),
+    }
+
+
+def tuned(kernel: Kernel) -> Tuned:
+    """How the kernel's own configuration is written."""
+    match kernel.config:
+        case GemmConfig() as config:
+            return _simt(config, *_majors(kernel))
+        case TensorCoreConfig() as config:
+            return _tensor_cores(config, *_majors(kernel), _factor(kernel).dtype)
+        case ThinConfig() as config:
+            return _thin(config)
+    raise AssertionError(f"{kernel.name} is no product")
+
+
+def _simt_members(config: GemmConfig, lhs: Major, rhs: Major) -> tuple[str, ...]:
+    """A config of gemm_simt.cuh."""
+    return (
+        f"static constexpr int BLOCK_M = {config.block_m}, BLOCK_N = {config.block_n}, "
+        f"BLOCK_K = {config.block_k};",
+        f"static constexpr int THREAD_M = {config.thread_m}, THREAD_N = {config.thread_n};",
+        f"static constexpr int STAGES = {config.stages};",
+        f"static constexpr int PROMOTE_K = {config.promote_k};",
+        _layouts(lhs, rhs),
+        f"static constexpr int64_t MIN_TILES = {config.min_tiles};",
+    )
+
+
+def _simt(config: GemmConfig, lhs: Major, rhs: Major) -> Tuned:
+    return Tuned(
+        sources=("gemm_simt.cuh",),
+        members=_simt_members(config, lhs, rhs),
+        variant="GemmVariant",
+        function="gemm_simt",
+        parameters="Problem",
+        threads="Tile::THREADS",
+        blocks="Tile::MIN_BLOCKS",
+        why_small="too few tiles to fill the card",
+        has_workspace=False,
+    )
+
+
+def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType) -> Tuned:
+    numbers = {DType.F32: "F16", DType.F16: "F16", DType.BF16: "Bf16"}[dtype]
+    # What splits factors writes them in the order that is asked for.
+    lhs, rhs = (Major.K if major is Major.NONE else major for major in (lhs, rhs))
+    return Tuned(
+        sources=(f"wgmma_{numbers.lower()}.cuh", "gemm_sm90_launch.cuh"),
+        members=(
+            f"using Instruction = Wgmma{config.block_n}{numbers};",
+            f"static constexpr Feed FEED = Feed::{config.feed.name};",
+            f"static constexpr int STAGES = {config.stages}, CLUSTER = {config.cluster}, "
+            f"SLICES = {config.slices};",
+            _layouts(lhs, rhs),
+            f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
+        ),
+        variant="Sm90Variant",
+        function="gemm_sm90",
+        blocks=None,
+        why_small="too small for the tensor cores",
+        finished=True,
+    )
+
+
+def _thin(config: ThinConfig) -> Tuned:
+    return Tuned(
+        sources=("gemm_thin.cuh", "gemm_simt.cuh"),
+        members=(
+            f"static constexpr int ROWS = {config.rows}, COLUMNS = {config.columns}, "
+            f"STEP = {config.step};",
+            f"static constexpr int THREADS = {config.threads}, RESIDENT = {config.resident};",
+            f"static constexpr int MULTIPROCESSORS = {config.multiprocessors};",
+            f"static constexpr Major WIDE = Major::{config.wide};",
+        ),
+        variant="ThinVariant",
+        function="gemm_thin",
+        why_small="not as thin",
+    )
+
+
+def _layouts(lhs: Major, rhs: Major) -> str:
+    return f"static constexpr Major LHS = Major::{lhs}, RHS = Major::{rhs};"
+
+
+def _majors(kernel: Kernel) -> tuple[Major, Major]:
+    """How the factors lie if their tensors are contiguous."""
+    assert kernel.anchor is not None
+    found = roles(kernel.anchor)
+    assert isinstance(found, Roles)
+    return found.left_major, found.right_major
+
+
+def _factor(kernel: Kernel) -> TensorType:
+    """The type of a factor of the kernel's product; both have the same elements."""
+    factor = kernel.inputs[0]
+    assert isinstance(factor, TensorType)
+    return factor

@@ -1,0 +1,56 @@
+"""Configurations of the product with few rows or columns that are legal for a product."""
+
+from collections.abc import Iterator
+
+from kernelwright.ir.plan import ThinConfig
+from kernelwright.machine import Machine
+from kernelwright.schedule.gemm_model import ProductShape
+
+MOST_ROWS = 16
+
+THREADS = (
+    # columns, step, threads, resident blocks: 48 KB or more in flight, best first.
+    (4, 4, 256, 4),
+    (4, 8, 256, 2),
+    (4, 8, 256, 3),
+    (8, 4, 256, 2),
+    (4, 4, 512, 2),
+    (4, 8, 128, 3),
+    (8, 8, 256, 2),
+    (8, 8, 128, 3),
+)
+
+
+def thin_configs(shape: ProductShape, machine: Machine) -> Iterator[ThinConfig]:
+    """Those worth compiling; none for a product that is not thin."""
+    thin = min(shape.m, shape.n)
+    if thin > MOST_ROWS or shape.products == 0:
+        return
+    rows = 1 << (thin - 1).bit_length()
+    for columns, step, threads, resident in THREADS:
+        config = ThinConfig(
+            rows=rows,
+            columns=columns,
+            step=step,
+            threads=threads,
+            resident=resident,
+            multiprocessors=machine.sm_count,
+            wide=shape.lhs if shape.n < shape.m else shape.rhs,
+        )
+        if _fits_registers(config, shape.dtype.itemsize, machine) and _fills(config, shape):
+            yield config
+
+
+def _fits_registers(config: ThinConfig, itemsize: int, machine: Machine) -> bool:
+    """Sums, what is loaded, the same as numbers to compute with, a row, and addresses."""
+    size = max(1, itemsize // 4)
+    loaded = config.columns * config.step
+    numbers = config.rows * config.columns * size + loaded * size + config.step * size
+    used = numbers + (loaded // 2 if itemsize == 2 else 0) + 40
+    return used <= machine.registers_per_sm // (config.threads * config.resident)
+
+
+def _fills(config: ThinConfig, shape: ProductShape) -> bool:
+    """Whether enough bytes are in flight to reach the bandwidth of memory."""
+    loaded = config.columns * config.step * shape.dtype.itemsize
+    return loaded * config.threads * config.resident >= 48 * 1024
