@@ -29,6 +29,7 @@
 //                    compiled)
 
 #include "async_copy.cuh"
+#include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
 #include "gemm_problem.cuh"
 #include "gemm_tile.cuh"
@@ -342,7 +343,7 @@ struct BatchIndex {
 // Sums this block's slice of K into shared memory.
 template <class Tile, Major MAJOR, int ACCESS, class Problem>
 __device__ __forceinline__ void sum_slice(const ThinParameters<Problem>& parameters, int64_t batch,
-                                          int64_t first, typename Tile::S* shared) {
+                                          int64_t first, int64_t slice, typename Tile::S* shared) {
   using T = typename Tile::T;
   const Problem& problem = parameters.problem;
   const ThinPlan& plan = parameters.plan;
@@ -351,18 +352,18 @@ __device__ __forceinline__ void sum_slice(const ThinParameters<Problem>& paramet
       batch_base<const T>(problem.operands[plan.thin.operand], at.index, problem.batch_rank);
   const T* const wide =
       batch_base<const T>(problem.operands[plan.wide.operand], at.index, problem.batch_rank);
-  const int64_t begin = blockIdx.y * plan.slice_k;
+  const int64_t begin = slice * plan.slice_k;
   const int64_t end = min(begin + plan.slice_k, problem.k);
   const int step = Tile::STEP * plan.k_lanes;
 
   const ThinChunks<Tile> chunks(plan.thin, thin, shared);
   ThinThread<Tile, MAJOR, ACCESS> thread(plan, wide + begin * plan.wide.k_stride, first);
-  chunks.copy(0, begin, end, step);
   int buffer = 0;
   int in_chunk = 0;
   for (int64_t k = begin; k < end; k += step) {
     thread.load(end - k);
     if (in_chunk == 0) {
+      if (k == begin) chunks.copy(buffer, k, end, step);
       wait_copies<0>();
       // This chunk's copies of every thread are visible, and the other chunk has been read.
       __syncthreads();
@@ -382,18 +383,21 @@ __device__ __forceinline__ void sum_slice(const ThinParameters<Problem>& paramet
 // then has the sums of all slices in shared memory.
 template <class Tile, class Problem>
 __device__ __forceinline__ bool sum_slices(const ThinParameters<Problem>& parameters, int64_t tile,
-                                           typename Tile::S* shared) {
+                                           int64_t slice, typename Tile::S* shared) {
   using S = typename Tile::S;
   const int slices = static_cast<int>(parameters.plan.slices);
   const int size = Tile::ROWS * Tile::COLUMNS * parameters.plan.column_lanes;
   S* const all = static_cast<S*>(parameters.slice_sums) + tile * slices * size;
   for (int i = threadIdx.x; i < size; i += Tile::THREADS) {
-    all[static_cast<int64_t>(blockIdx.y) * size + i] = shared[i];
+    all[slice * size + i] = shared[i];
   }
   __threadfence();
   __shared__ bool is_last;
   __syncthreads();
-  if (threadIdx.x == 0) is_last = atomicAdd(parameters.finished + tile, 1u) + 1 == slices;
+  if (threadIdx.x == 0) {
+    wait_for_previous_kernel();  // the counters are zero
+    is_last = atomicAdd(parameters.finished + tile, 1u) + 1 == slices;
+  }
   __syncthreads();
   if (!is_last) return false;
   __threadfence();
@@ -405,8 +409,8 @@ __device__ __forceinline__ bool sum_slices(const ThinParameters<Problem>& parame
   for (int i = threadIdx.x % lanes; i < size; i += lanes) {
     S sum = 0;
 #pragma unroll 8
-    for (int slice = group; slice < slices; slice += groups) {
-      sum += __ldcg(all + static_cast<int64_t>(slice) * size + i);
+    for (int s = group; s < slices; s += groups) {
+      sum += __ldcg(all + static_cast<int64_t>(s) * size + i);
     }
     shared[group * lanes + i] = sum;
   }
@@ -455,29 +459,39 @@ __device__ __forceinline__ void gemm_thin(const ThinParameters<Problem>& paramet
   extern __shared__ __align__(16) unsigned char memory[];
   auto* const shared = reinterpret_cast<typename Tile::S*>(memory);
   const ThinPlan& plan = parameters.plan;
-  const int64_t tile = parameters.problem.first_tile + blockIdx.x;
+  // Neighbouring blocks read neighbouring columns: slices come last.
+  const int64_t tiles = parameters.problem.batches * plan.tiles;
+  const int64_t block = parameters.problem.first_tile + blockIdx.x;
+  const int64_t slice = plan.slices > 1 ? block / tiles : 0;
+  const int64_t tile = block - slice * tiles;
   const int64_t batch = parameters.problem.batches > 1 ? tile / plan.tiles : 0;
   const int64_t first = (tile - batch * plan.tiles) * (Tile::COLUMNS * plan.column_lanes);
 
   if constexpr (Config::WIDE != Major::MN) {
     constexpr int ACCESS = Tile::VECTOR < Tile::STEP ? Tile::VECTOR : Tile::STEP;
     if (plan.is_along_k && plan.wide.has_vectors) {
-      sum_slice<Tile, Major::K, ACCESS>(parameters, batch, first, shared);
+      sum_slice<Tile, Major::K, ACCESS>(parameters, batch, first, slice, shared);
     } else if (plan.is_along_k) {
-      sum_slice<Tile, Major::K, 1>(parameters, batch, first, shared);
+      sum_slice<Tile, Major::K, 1>(parameters, batch, first, slice, shared);
     }
   }
   if constexpr (Config::WIDE != Major::K) {
     constexpr int ACCESS = Tile::VECTOR < Tile::COLUMNS ? Tile::VECTOR : Tile::COLUMNS;
     if (!plan.is_along_k && plan.wide.has_vectors) {
-      sum_slice<Tile, Major::MN, ACCESS>(parameters, batch, first, shared);
+      sum_slice<Tile, Major::MN, ACCESS>(parameters, batch, first, slice, shared);
     } else if (!plan.is_along_k) {
-      sum_slice<Tile, Major::MN, 1>(parameters, batch, first, shared);
+      sum_slice<Tile, Major::MN, 1>(parameters, batch, first, slice, shared);
     }
   }
-  if (plan.slices == 1 || sum_slices<Tile>(parameters, tile, shared)) {
+  if (plan.slices == 1 || sum_slices<Tile>(parameters, tile, slice, shared)) {
     store_tile<Tile>(parameters, batch, first, shared);
   }
+}
+
+// Zeroes the counters of the kernel after it, which starts meanwhile.
+__global__ void clear_counters_kernel(unsigned* counters, int64_t count) {
+  let_next_kernel_start();
+  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) counters[i] = 0;
 }
 
 // A __global__ function that runs gemm_thin<Config>, and what it was compiled for.
@@ -511,27 +525,22 @@ struct ThinVariant {
 
   cudaError_t launch(const Problem& problem, const ThinPlan& plan, cudaStream_t stream,
                      void* workspace) const {
-    cudaError_t status =
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SHARED_BYTES);
-    if (status != cudaSuccess) return status;
+    constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
+    const int64_t tiles = problem.batches * plan.tiles;
     Parameters parameters = {problem, plan, static_cast<unsigned*>(workspace), nullptr};
     if (plan.slices > 1) {
-      const int64_t bytes = counter_bytes(problem, plan);
-      parameters.slice_sums = static_cast<char*>(workspace) + bytes;
-      status = cudaMemsetAsync(workspace, 0, bytes, stream);
-      if (status != cudaSuccess) return status;
+      parameters.slice_sums = static_cast<char*>(workspace) + counter_bytes(problem, plan);
+      clear_counters_kernel<<<1, 256, 0, stream>>>(parameters.finished, tiles);
     }
-    constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
-    const int64_t all = problem.batches * plan.tiles;
+    cudaError_t status = cudaSuccess;
     int64_t& begin = parameters.problem.first_tile;
-    for (begin = 0; begin < all; begin += MAX_BLOCKS) {
-      const int64_t left = all - begin;
-      const dim3 blocks(static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS),
-                        static_cast<unsigned>(plan.slices));
-      kernel<<<blocks, THREADS, Tile::SHARED_BYTES, stream>>>(parameters);
+    for (begin = 0; begin < tiles * plan.slices && status == cudaSuccess; begin += MAX_BLOCKS) {
+      const int64_t left = tiles * plan.slices - begin;
+      status =
+          launch_dependent(kernel, static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS),
+                           THREADS, Tile::SHARED_BYTES, 1, stream, parameters, plan.slices > 1);
     }
-    return cudaGetLastError();
+    return status;
   }
 
   static ThinPlan plan(const Problem& problem) {
@@ -559,54 +568,46 @@ struct ThinVariant {
   // Blocks that run at one time.
   static constexpr int64_t SLOTS = Config::RESIDENT * Config::MULTIPROCESSORS;
 
+  // As many tiles as run at one time, or a few less: all blocks then share the memory from the
+  // first to the last moment.
   static void set_lanes(ThinPlan& plan, const Problem& problem) {
-    constexpr int LEAST_COLUMN_LANES = THREADS / Tile::MAX_K_LANES;
+    constexpr int LEAST_LANES = THREADS / Tile::MAX_K_LANES;
+    // Enough columns to meet each row four times, so that the rows' way from the L2 cache is free;
+    // along the columns, runs of 256 bytes.
+    constexpr int WANTED_LANES = 4 * Tile::ROWS / Tile::COLUMNS;
+    int least = plan.is_along_k ? WANTED_LANES : 16;
+    if (least < LEAST_LANES) least = LEAST_LANES;
     const auto tiles = [&](int lanes) {
       return problem.batches * divide_up(plan.wide.size, Tile::COLUMNS * lanes);
     };
-    // A warp reads one run of memory: 512 bytes in accesses of 16.
-    int lanes = plan.is_along_k ? THREADS / 32 : 32;
-    if (lanes < LEAST_COLUMN_LANES) lanes = LEAST_COLUMN_LANES;
-    // No lanes without columns, nor, as long as there are steps for all, fewer blocks than run.
-    while (lanes > LEAST_COLUMN_LANES &&
-           (Tile::COLUMNS * (lanes / 2) >= plan.wide.size ||
-            (plan.is_along_k && tiles(lanes) < SLOTS &&
-             problem.k >= int64_t{8} * Tile::STEP * (THREADS / lanes)))) {
+    int lanes = Tile::MAX_COLUMN_LANES;
+    while (lanes > LEAST_LANES && Tile::COLUMNS * (lanes / 2) >= plan.wide.size) lanes /= 2;
+    // Along K, too, runs of memory, unless K is short.
+    while (plan.is_along_k && lanes > THREADS / 32 && lanes > least &&
+           problem.k >= 2 * Tile::STEP * (THREADS / lanes)) {
       lanes /= 2;
     }
-    // No lanes without K.
-    while (lanes < Tile::MAX_COLUMN_LANES && problem.k <= Tile::STEP * (THREADS / lanes / 2) &&
-           Tile::COLUMNS * lanes < plan.wide.size) {
-      lanes *= 2;
+    while (lanes > least && tiles(lanes / 2) <= SLOTS &&
+           problem.k >= 2 * Tile::STEP * (THREADS / lanes)) {
+      lanes /= 2;
     }
     plan.column_lanes = lanes;
     plan.k_lanes = THREADS / lanes;
     plan.tiles = divide_up(plan.wide.size, Tile::COLUMNS * lanes);
   }
 
-  // As many slices as make the blocks fill the device best, in one to four turns; a slice costs
-  // about as much as two more steps.
+  // Where there are fewer tiles, so many slices that all of them run at one time, if each has a few
+  // steps; and, for the accuracy, no more than so many steps one after another.
   static void set_slices(ThinPlan& plan, const Problem& problem) {
+    constexpr int64_t LEAST_STEPS = 4, MOST_STEPS = 2048;
     const int64_t step = Tile::STEP * plan.k_lanes;
     const int64_t steps = divide_up(problem.k, step);
-    const int64_t tiles = problem.batches * plan.tiles;
-    const auto cut = [&](int64_t slices) {
-      plan.slice_k = divide_up(steps, slices) * step;
-      plan.slices = problem.k > 0 ? divide_up(problem.k, plan.slice_k) : 1;
-    };
-    const auto cost = [&](int64_t slices) {
-      return divide_up(tiles * slices, SLOTS) * (divide_up(steps, slices) + 2);
-    };
-    // Also for the accuracy: no more than so many steps one after another.
-    const int64_t least = divide_up(steps, 2048);
-    int64_t best = least > 1 ? least : 1;
-    for (int turns = 1; turns <= 4; ++turns) {
-      const int64_t slices = turns * SLOTS / tiles;
-      if (slices > best && slices <= steps && slices < 65536 && cost(slices) < cost(best)) {
-        best = slices;
-      }
-    }
-    cut(best);
+    int64_t slices = SLOTS / (problem.batches * plan.tiles);
+    if (slices > steps / LEAST_STEPS) slices = steps / LEAST_STEPS;
+    if (slices < divide_up(steps, MOST_STEPS)) slices = divide_up(steps, MOST_STEPS);
+    if (slices < 1) slices = 1;
+    plan.slice_k = divide_up(steps, slices) * step;
+    plan.slices = problem.k > 0 ? divide_up(problem.k, plan.slice_k) : 1;
   }
 
  private:
