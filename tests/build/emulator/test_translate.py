@@ -131,7 +131,7 @@ def _shared(holder: str, name: str) -> str:
 )
 def test_shared_variables(declaration: str, members: str, names: list[str]) -> None:
     translated = _body(f"void f() {{ {declaration} }}")
-    holder = f"kwemu_{names[0]}"
+    holder = f"kwemu_of_{names[0]}"
     references = "".join(_shared(holder, name) for name in names)
     words = " ".join(translated.split())
     assert words == f"void f() {{ struct {holder} {{ {members}; }}{references}; }}"
@@ -192,7 +192,7 @@ def test_shared_variable_outside_of_a_function_is_refused() -> None:
         (
             'asm("{\\n .reg .pred p; // guard\\n setp.ne.b32 p, %1, 0;\\n @!p mov.u32 %0, 5; }"'
             ' : "=r"(m) : "r"(n));',
-            "if (!kwemu_p) m = ",
+            "if (!kwemu_reg_p) m = ",
         ),
     ],
 )

@@ -180,7 +180,7 @@ class _Reader:
             raise self._unsupported(f"no model of this PTX directive: {' '.join(texts)}")
         names = [flatten(part).removeprefix("%") for part in split(words[4:], ",")]
         self._registers.update(names)
-        return Call(f"{TYPES[texts[3]]} {', '.join(f'kwemu_{name}' for name in names)}")
+        return Call(f"{TYPES[texts[3]]} {', '.join(f'kwemu_reg_{name}' for name in names)}")
 
     def _operand(self, words: Sequence[Token]) -> list[str]:
         """An operand, or the operands of a vector, as C++ expressions."""
@@ -192,7 +192,7 @@ class _Reader:
             case ["%", register] if register in SPECIAL_REGISTERS:
                 return [SPECIAL_REGISTERS[register]]
             case ["%", name] | [name] if name in self._registers:
-                return [f"kwemu_{name}"]
+                return [f"kwemu_reg_{name}"]
             case [number] if words[0].kind is TokenKind.NUMBER:
                 return [_immediate(number)]
             case ["-", number] if words[1].kind is TokenKind.NUMBER:

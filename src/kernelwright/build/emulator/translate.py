@@ -324,7 +324,7 @@ def _is_namespace(tokens: Sequence[Token], brace: int) -> bool:
 def _static(text: _Text, start: int, declaration: Sequence[Token]) -> str:
     """`T a[4], b` as a struct of the same members, and references to where the block has them."""
     names = _declared_names(text, start, declaration)
-    holder = _glued(text, "kwemu_", names[0])
+    holder = _glued(text, "kwemu_of_", names[0])
     parts = [f"struct {holder} {{ {join(declaration).rstrip(' ')}; }}"]
     for name in names:
         site = _glued(text, "kwemu_site_", name)

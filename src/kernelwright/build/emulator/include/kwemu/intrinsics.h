@@ -214,6 +214,33 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   return result;
 }
 
+// Two 16-bit integers in a word, each by itself.
+template <class T, class Function>
+inline unsigned __kwemu_halves(const Function& function, unsigned a, unsigned b) {
+  const auto low = static_cast<unsigned short>(function(static_cast<T>(a), static_cast<T>(b)));
+  const auto high =
+      static_cast<unsigned short>(function(static_cast<T>(a >> 16), static_cast<T>(b >> 16)));
+  return low | static_cast<unsigned>(high) << 16;
+}
+
+#define KWEMU_HALVES(name, T, expression)                                        \
+  inline unsigned name(unsigned a, unsigned b) {                                 \
+    return __kwemu_halves<T>([](T x, T y) { return expression; }, a, b);         \
+  }
+KWEMU_HALVES(__vadd2, unsigned short, x + y)
+KWEMU_HALVES(__vsub2, unsigned short, x - y)
+KWEMU_HALVES(__vmaxu2, unsigned short, x > y ? x : y)
+KWEMU_HALVES(__vminu2, unsigned short, x < y ? x : y)
+KWEMU_HALVES(__vmaxs2, short, x > y ? x : y)
+KWEMU_HALVES(__vmins2, short, x < y ? x : y)
+#undef KWEMU_HALVES
+inline unsigned __viaddmin_u16x2(unsigned a, unsigned b, unsigned c) {
+  return __vminu2(__vadd2(a, b), c);
+}
+inline unsigned __viaddmax_u16x2(unsigned a, unsigned b, unsigned c) {
+  return __vmaxu2(__vadd2(a, b), c);
+}
+
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
   const unsigned long long both = (static_cast<unsigned long long>(high) << 32) | low;
   return static_cast<unsigned>((both << (shift & 31)) >> 32);

@@ -1,0 +1,58 @@
+// The kernels' own matrix product on the tensor cores, for one layout of the factors.
+#include "bfloat16.cuh"
+#include "gemm_finish.cuh"
+#include "gemm_launch.cuh"
+#include "gemm_sm90.cuh"
+#include "gemm_sm90_launch.cuh"
+#include "gemm_split.cuh"
+#include "half.cuh"
+#include "wgmma_bf16.cuh"
+#include "wgmma_f16.cuh"
+
+struct Plain {
+  __device__ __forceinline__ float operator()(float sum) const { return sum; }
+};
+using Problem = Gemm<ELEMENT, float, Plain>;
+
+struct General {
+  static constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 16, THREAD_M = 4, THREAD_N = 4;
+  static constexpr int STAGES = 2, PROMOTE_K = 0, MIN_TILES = 0;
+  static constexpr Major LHS = Major::NONE, RHS = Major::NONE;
+};
+using GeneralVariant = GemmVariant<General, Problem>;
+
+struct Tuned {
+  using Instruction = INSTRUCTION;
+  static constexpr Feed FEED = Feed::FEED_OF_TEST;
+  static constexpr int STAGES = STAGES_OF_TEST, CLUSTER = CLUSTER_OF_TEST, SLICES = SLICES_OF_TEST;
+  static constexpr Major LHS = Major::LHS_OF_TEST, RHS = Major::RHS_OF_TEST;
+  static constexpr int64_t MIN_PRODUCTS = 0;
+};
+using TunedVariant = Sm90Variant<Tuned, Problem, GeneralVariant>;
+
+__global__ void __launch_bounds__(TunedVariant::THREADS, 1)
+    tuned_kernel(const __grid_constant__ TunedVariant::Parameters parameters) {
+  gemm_sm90<Tuned, Problem>(parameters);
+}
+
+__global__ void general_kernel(const __grid_constant__ Problem problem) {
+  finish_gemm<General>(problem);
+}
+
+// words: the three tensors as the launch ABI has them.
+static Problem read_problem(Arguments& arguments) {
+  const Tensor out = arguments.tensor(), lhs = arguments.tensor(), rhs = arguments.tensor();
+  return Problem::describe(Plain{}, out, lhs, rhs);
+}
+
+extern "C" int64_t workspace(const int64_t* words) {
+  Arguments arguments(words);
+  return gemm_workspace(read_problem(arguments), TunedVariant{tuned_kernel, {general_kernel}});
+}
+
+extern "C" int launch(const int64_t* words, void* memory) {
+  Arguments arguments(words);
+  const Problem problem = read_problem(arguments);
+  return launch_gemm(problem, arguments.stream(), memory,
+                     TunedVariant{tuned_kernel, {general_kernel}});
+}
