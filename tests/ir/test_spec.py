@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kernelwright.ir.expr import Call, Literal, Operand
+from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
 from kernelwright.ir.graph import (
     AtenCall,
     Contract,
@@ -59,6 +59,7 @@ START = Dim.static(1)
     "good",
     [
         node(Pointwise(ADD)),
+        node(Pointwise(Coordinate(-2)), tensor(2, 3, dtype=DType.I64)),
         PRODUCT,
         view(Permute((1, 0)), 3, 2),
         view(Reshape(), 6),
@@ -85,6 +86,9 @@ def test_well_formed(good: Node) -> None:
         (node(Pointwise(Call("add", (Operand(0, F32),), F32))), "calls add with 1"),
         (node(Pointwise(Call("frob", (Operand(0, F32),), F32))), "calls frob"),
         (node(Pointwise(ADD), tensor(2, 4)), "cannot broadcast"),
+        (node(Pointwise(Coordinate(-3)), tensor(4, 2, 3, dtype=DType.I64)), "asks for coordinate"),
+        (node(Pointwise(Coordinate(-2)), tensor(3, dtype=DType.I64), ()), "asks for coordinate"),
+        (node(Pointwise(Coordinate(-2)), tensor(1, 3, dtype=DType.I64), ()), "of size 1"),
         (replace(PRODUCT, inputs=("x",)), "contracts two inputs"),
         (replace(PRODUCT, kind=Contract("aa", "bc", "ac")), "repeats a letter"),
         (replace(PRODUCT, kind=Contract("a", "bc", "ac")), "the letters"),

@@ -15,7 +15,7 @@ from kernelwright.capture.errors import ScalarNeededError
 from kernelwright.capture.numbers import number_expression
 from kernelwright.capture.types import dtype_of
 from kernelwright.ir.expr import Call as Op
-from kernelwright.ir.expr import Expr, Literal, Operand, transform
+from kernelwright.ir.expr import Coordinate, Expr, Literal, Operand, transform
 from kernelwright.ir.graph import AtenCall, Code, Pointwise, Record, Ref
 from kernelwright.ir.types import DType, TensorType
 
@@ -45,6 +45,11 @@ class Scope:
     def number(self, value: float) -> Expr:
         """A constant."""
         return cast(Literal(value, DType.F64), self.compute)
+
+    def coordinate(self, dim: int) -> Expr:
+        """Where an element of the result stands along dimension `dim`, counted from the end."""
+        size = self.call.result.shape[dim]
+        return Literal(0, DType.I64) if isinstance(size, int) and size == 1 else Coordinate(dim)
 
     def _expression(self, value: Any) -> Expr:
         match value:
@@ -318,6 +323,20 @@ def _filled(a: Scope) -> Expr:
     return a.x("fill_value") if a.has("fill_value") else a.number(FILLS[a.call.operator] or 0.0)
 
 
+def _triangle(compare: str) -> Rule:
+    """The elements on one side of a diagonal, zero beyond it."""
+
+    def rule(a: Scope) -> Expr:
+        diagonal = a.call.arguments["diagonal"]
+        if not isinstance(diagonal, int):
+            raise NotPointwiseError
+        above = op("sub", a.coordinate(-1), a.coordinate(-2))
+        kept = test(compare, above, Literal(diagonal, DType.I64))
+        return op("where", kept, a.x("self"), a.number(0.0))
+
+    return rule
+
+
 CASTS = ("_to_copy", "to", "type_as")
 """Operators that only convert."""
 
@@ -392,6 +411,8 @@ RULES: dict[str, Rule] = {
     "bitwise_not": _unary("bitwise_not"),
     "where": lambda a: op("where", a.x("condition", DType.BOOL), a.x("self"), a.x("other")),
     "masked_fill": _masked_fill,
+    "triu": _triangle("ge"),
+    "tril": _triangle("le"),
     **{name: lambda a: a.x("self") for name in CASTS},
     **{name: _filled for name in FILLS},
 }

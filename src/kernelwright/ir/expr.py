@@ -63,7 +63,7 @@ class Coordinate:
     dtype: DType = DType.I64
 
     def __str__(self) -> str:
-        return {-1: "column", -2: "row"}[self.dim]
+        return {-1: "column", -2: "row"}.get(self.dim, f"coordinate({self.dim})")
 
 
 @dataclass(frozen=True, slots=True)
