@@ -7,14 +7,24 @@ many blocks that do not come out even (1000, 4097), and a little more than one t
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kernelwright.ir.plan import (
+    Config,
+    Feed,
+    GemmConfig,
+    Major,
+    TensorCoreConfig,
+    ThinConfig,
+)
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem, write_candidate
+from kernelwright.pipeline import Compiled, compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library
+from kernelwright.tune.plans import with_configs
 
 FOLDER = Path(__file__).parent / "families"
 
@@ -43,19 +53,64 @@ GEMM_SIZES = [
 ALLOWED = {"float32": 2e-6, "float16": 1.5e-3, "bfloat16": 1.2e-2, "float64": 1e-14}
 
 
+# What the tuner chooses from, each for every product that its kernel takes.
+PRODUCTS = [
+    (TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2), "float32"),
+    (TensorCoreConfig(block_n=64, feed=Feed.SPLIT, stages=4, cluster=1, slices=3), "float32"),
+    (TensorCoreConfig(block_n=128, feed=Feed.CONVERT, stages=2, cluster=1), "float32"),
+    (TensorCoreConfig(block_n=64, feed=Feed.CONVERT, stages=3, cluster=1, slices=2), "float32"),
+    (TensorCoreConfig(block_n=256, feed=Feed.DIRECT, stages=4, cluster=2), "float16"),
+    (TensorCoreConfig(block_n=64, feed=Feed.DIRECT, stages=8, cluster=1, slices=2), "bfloat16"),
+    (
+        GemmConfig(
+            block_m=64, block_n=64, block_k=16, thread_m=8, thread_n=4, stages=2, min_tiles=1
+        ),
+        "float32",
+    ),
+    (
+        ThinConfig(
+            rows=8, columns=4, step=8, threads=128, resident=3, multiprocessors=4, wide=Major.MN
+        ),
+        "float32",
+    ),
+]
+# A tile and a bit, one row, rows that are not whole vectors, no products.
+PRODUCT_SIZES = [
+    {"M": m, "K": k, "N": n} for m, k, n in [(130, 40, 264), (1, 1000, 8), (5, 70, 3), (4, 0, 5)]
+]
+
+
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize(("name", "sizes"), [("pointwise", POINTWISE_SIZES), ("gemm", GEMM_SIZES)])
 def test_family_on_the_emulator(
     name: str, sizes: list[dict[str, int]], dtype: str, tmp_path: Path
 ) -> None:
-    text = (FOLDER / f"{name}.py").read_text()
-    problem = tmp_path / f"{name}.py"
-    problem.write_text(_with_inputs_of(dtype, text))
-    compiled = compile_problem(load_problem(problem), H200, Library.NEVER)
+    compiled = _compiled(name, dtype, tmp_path)
     assert [kernel.family for kernel in compiled.plan.kernels] == [name]
     assert not compiled.plan.left_to_pytorch
-    emitted = tmp_path / f"{name}_new.py"
+    _expect_right(compiled, sizes, dtype, tmp_path)
+
+
+@pytest.mark.parametrize(("config", "dtype"), PRODUCTS, ids=str)
+def test_product_on_the_emulator(config: Config, dtype: str, tmp_path: Path) -> None:
+    compiled = _compiled("gemm", dtype, tmp_path)
+    (kernel,) = compiled.plan.kernels
+    plan = with_configs(compiled.plan, {kernel.name: config})
+    _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, dtype, tmp_path)
+
+
+def _compiled(name: str, dtype: str, folder: Path) -> Compiled:
+    problem = folder / f"{name}.py"
+    problem.write_text(_with_inputs_of(dtype, (FOLDER / f"{name}.py").read_text()))
+    return compile_problem(load_problem(problem), H200, Library.NEVER)
+
+
+def _expect_right(
+    compiled: Compiled, sizes: list[dict[str, int]], dtype: str, folder: Path
+) -> None:
+    emitted = folder / "emitted.py"
     write_candidate(compiled, emitted)
+    problem = compiled.problem.path
     done = subprocess.run(
         [sys.executable, FOLDER / "run.py", problem, emitted, dtype, json.dumps(sizes)],
         capture_output=True,
