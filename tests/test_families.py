@@ -17,8 +17,10 @@ from kernelwright.ir.plan import (
     Feed,
     GemmConfig,
     Major,
+    Side,
     TensorCoreConfig,
     ThinConfig,
+    Triangle,
 )
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, compile_problem, write_candidate
@@ -97,6 +99,24 @@ def test_product_on_the_emulator(config: Config, dtype: str, tmp_path: Path) -> 
     (kernel,) = compiled.plan.kernels
     plan = with_configs(compiled.plan, {kernel.name: config})
     _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, dtype, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_triangles_on_the_emulator(dtype: str, tmp_path: Path) -> None:
+    compiled = _compiled("triangles", dtype, tmp_path)
+    assert [kernel.family for kernel in compiled.plan.kernels] == ["pointwise"]
+    assert not compiled.plan.left_to_pytorch
+    _expect_right(compiled, POINTWISE_SIZES, dtype, tmp_path)
+
+
+def test_triangle_of_a_product_on_the_emulator(tmp_path: Path) -> None:
+    compiled = _compiled("triangle_of_product", "float32", tmp_path)
+    (kernel,) = compiled.plan.kernels
+    assert kernel.triangle == Triangle(kept=Side.UPPER, diagonal=-3)
+    assert not compiled.plan.left_to_pytorch
+    config = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
+    plan = with_configs(compiled.plan, {kernel.name: config})
+    _expect_right(replace(compiled, plan=plan), GEMM_SIZES, "float32", tmp_path)
 
 
 def _compiled(name: str, dtype: str, folder: Path) -> Compiled:

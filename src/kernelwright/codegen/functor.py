@@ -28,6 +28,8 @@ class Functor:
 
     name: str
     members: tuple[Member, ...]
+    is_located: bool
+    """Whether its first two arguments are the row and the column of the element."""
     parameters: tuple[str, ...]
     """`"float x"` for each argument of the call operator, in order."""
     result: str
@@ -44,15 +46,26 @@ def functor(kernel: Kernel, first_element_input: int) -> Functor:
     value = writer.write(kernel.epilogue)
     camel = "".join(word.capitalize() for word in kernel.name.split("_"))
     factor = kernel.inputs[0] if kernel.anchor else None
+    place = _place(kernel.epilogue)
     accumulator = (f"{COMPUTED[factor.dtype]} acc",) if isinstance(factor, TensorType) else ()
     return Functor(
         name=camel,
         members=tuple(writer.members.values()),
-        parameters=(*accumulator, *writer.parameters()),
+        is_located=bool(place),
+        parameters=(*place, *accumulator, *writer.parameters()),
         result=COMPUTED[kernel.output.dtype],
         statements=tuple(writer.statements),
         value=value.text,
     )
+
+
+def _place(epilogue: Expr) -> tuple[str, ...]:
+    """The parameters that say where the element stands, without names where it does not matter."""
+    used = {part.dim for part in walk(epilogue) if isinstance(part, Coordinate)}
+    if not used:
+        return ()
+    names = ((-2, "row"), (-1, "column"))
+    return tuple(f"int64_t {name}" if dim in used else "int64_t" for dim, name in names)
 
 
 class _Writer:
@@ -90,6 +103,8 @@ class _Writer:
         match expr:
             case Accumulator():
                 return Written("acc")
+            case Coordinate():
+                return Written(str(expr))
             case Literal(value, dtype):
                 return write_literal(value, dtype)
             case Size(dim, dtype):
@@ -107,8 +122,6 @@ class _Writer:
                 return write_cast(self.write(arg), arg.dtype, dtype)
             case Call(op, args, _):
                 return write_call(op, [self.write(arg) for arg in args], args[-1].dtype, expr.dtype)
-            case Coordinate():
-                raise AssertionError("no kernel knows where its elements stand")
 
     def _scalar(self, index: int, dtype: DType) -> Written:
         """A call-time scalar, converted on the host to the type it is used in."""

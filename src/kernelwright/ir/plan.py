@@ -133,6 +133,25 @@ ProductConfig = GemmConfig | TensorCoreConfig | ThinConfig
 Config = PointwiseConfig | ProductConfig
 
 
+class Side(StrEnum):
+    """Which part of a matrix is kept."""
+
+    UPPER = "upper"
+    LOWER = "lower"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triangle:
+    """A result that is zero on one side of a diagonal, whatever the operands are."""
+
+    kept: Side
+    diagonal: int
+    """Column minus row of the kept elements: at least this (UPPER) or at most this (LOWER)."""
+
+    def __str__(self) -> str:
+        return f"{self.kept} triangle from diagonal {self.diagonal}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
     """One CUDA kernel: an anchor, or none, and what happens to each element of its result."""
@@ -151,6 +170,8 @@ class Kernel:
     config: Config
     sources: tuple[str, ...] = ()
     """`file:line` of the replaced operators in the user's file."""
+    triangle: Triangle | None = None
+    """The part of the result that the epilogue keeps, where it sets the rest to zero."""
 
     @property
     def family(self) -> str:

@@ -86,6 +86,7 @@ def print_plan(plan: Plan) -> str:
             f"  takes     {', '.join(str(item) for item in kernel.inputs)}",
             f"  computes  {kernel.output} = {kernel.epilogue}",
             f"  config    {kernel.config}",
+            *([f"  keeps     {kernel.triangle}"] if kernel.triangle else []),
         ]
     return "\n".join(lines) + "\n"
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gemm_problem.cuh"
+#include "located.cuh"
 #include "pack.cuh"
 #include "vector.cuh"
 
@@ -83,8 +84,8 @@ class GemmEpilogue {
     Vector<Out, WIDTH> results;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
-      results.element[i] =
-          narrow<Out>(problem_.epilogue(sums.element[i], widen(get<I>(extras).element[i])...));
+      results.element[i] = narrow<Out>(apply_at(problem_.epilogue, row, column + i, sums.element[i],
+                                                widen(get<I>(extras).element[i])...));
     }
     Out* address = out_ + offset(operands[Problem::OUT], row, column);
     if (operands[Problem::OUT].has_column_vectors) {

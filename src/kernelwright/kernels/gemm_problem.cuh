@@ -6,6 +6,7 @@
 #include "convert.cuh"
 #include "gemm_rest.cuh"
 #include "launch.cuh"
+#include "located.cuh"
 
 constexpr int MAX_BATCH_RANK = MAX_RANK - 2;
 
@@ -58,7 +59,7 @@ struct Gemm {
     }
     for (int d = -out.rank; d < -2; ++d)
       problem.add_batch_dimension(out.sizes[out.rank + d], tensors, d);
-    problem.fold_batch_into_rows();
+    if (!IsLocated<Epilogue>::value) problem.fold_batch_into_rows();
     for (int o = 0; o < OPERANDS; ++o) {
       problem.operands[o].has_column_vectors =
           problem.n % COLUMN_VECTOR == 0 && problem.has_column_vectors(o);

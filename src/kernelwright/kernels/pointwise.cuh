@@ -4,7 +4,8 @@
 // speed.
 //
 // An operation is a struct whose call operator takes one value of each input, 16-bit types already
-// widened to float, and whose members are the run-time scalars. A config has
+// widened to float, and whose members are the run-time scalars. The result of one that is told
+// where its element stands (located.cuh) is contiguous. A config has
 //   THREADS  threads of a block
 //   WIDTH    neighbouring elements moved by one access
 //   UNROLL   accesses of every input in flight at once in a thread
@@ -12,8 +13,42 @@
 #include "convert.cuh"
 #include "divide.cuh"
 #include "index_space.cuh"
+#include "located.cuh"
 #include "pack.cuh"
 #include "vector.cuh"
+
+// The matrices of a contiguous result, one after the other.
+struct Matrices {
+  const void* first;
+  int64_t rows, columns;
+};
+
+// Where in its matrix an element stands, and then each of its neighbours.
+struct MatrixPlace {
+  int64_t row, column;
+
+  template <class Out>
+  __device__ __forceinline__ MatrixPlace(const Matrices& matrices, const Out* address) {
+    const int64_t index = address - static_cast<const Out*>(matrices.first);
+    // Division of 64 bits takes several times as long.
+    constexpr int64_t SHORT = 0xffffffff;
+    int64_t all_rows;
+    if (index <= SHORT && matrices.columns <= SHORT && matrices.rows <= SHORT) {
+      all_rows = static_cast<uint32_t>(index) / static_cast<uint32_t>(matrices.columns);
+      row = static_cast<uint32_t>(all_rows) % static_cast<uint32_t>(matrices.rows);
+    } else {
+      all_rows = index / matrices.columns;
+      row = all_rows % matrices.rows;
+    }
+    column = index - all_rows * matrices.columns;
+  }
+
+  __device__ __forceinline__ void step(const Matrices& matrices) {
+    if (++column < matrices.columns) return;
+    column = 0;
+    if (++row == matrices.rows) row = 0;
+  }
+};
 
 template <class Config, class Operation, class Out, class... In>
 struct Pointwise {
@@ -27,16 +62,28 @@ struct Pointwise {
   using Space = IndexSpace<OPERANDS>;
   using InputIndices = std::index_sequence_for<In...>;
 
+  // What goes to `address` and the N - 1 places after it.
   template <int N, size_t... INPUT>
-  __device__ __forceinline__ static Vector<Out, N> compute(const Operation& operation,
-                                                           const Pack<Vector<In, N>...>& inputs,
-                                                           std::index_sequence<INPUT...>) {
+  __device__ __forceinline__ static void compute(Out* address, const Operation& operation,
+                                                 const Matrices& matrices,
+                                                 const Pack<Vector<In, N>...>& inputs,
+                                                 std::index_sequence<INPUT...>) {
     Vector<Out, N> result;
+    if constexpr (IsLocated<Operation>::value) {
+      MatrixPlace at(matrices, address);
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      result.element[i] = narrow<Out>(operation(widen(get<INPUT>(inputs).element[i])...));
+      for (int i = 0; i < N; ++i) {
+        result.element[i] =
+            narrow<Out>(operation(at.row, at.column, widen(get<INPUT>(inputs).element[i])...));
+        at.step(matrices);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        result.element[i] = narrow<Out>(operation(widen(get<INPUT>(inputs).element[i])...));
+      }
     }
-    return result;
+    store_vector(address, result);
   }
 
   // Every operand is one run of memory: no index arithmetic at all.
@@ -45,6 +92,7 @@ struct Pointwise {
     Out* out;
     Pack<const In*...> in;
     int64_t count;
+    Matrices matrices;
 
     template <int N, size_t... INPUT>
     __device__ __forceinline__ void load(Pack<Vector<In, N>...>& values, int64_t element,
@@ -66,7 +114,7 @@ struct Pointwise {
       for (int u = 0; u < UNROLL; ++u) {
         const int64_t vector = first + u * THREADS;
         if (vector < vectors) {
-          store_vector(out + vector * WIDTH, compute<WIDTH>(operation, values[u], InputIndices()));
+          compute<WIDTH>(out + vector * WIDTH, operation, matrices, values[u], InputIndices());
         }
       }
       // What does not fill a vector, one element for each of the first threads.
@@ -74,7 +122,7 @@ struct Pointwise {
       if (rest < count) {
         Pack<Vector<In, 1>...> value;
         load<1>(value, rest, InputIndices());
-        store_vector(out + rest, compute<1>(operation, value, InputIndices()));
+        compute<1>(out + rest, operation, matrices, value, InputIndices());
       }
     }
   };
@@ -84,6 +132,7 @@ struct Pointwise {
   template <int N>
   struct Indexed {
     Operation operation;
+    Matrices matrices;
     void* data[OPERANDS];
     uint32_t steps;
     int outer_rank;
@@ -141,8 +190,8 @@ struct Pointwise {
 #pragma unroll
       for (int u = 0; u < UNROLL; ++u) {
         if (first + u * THREADS < steps) {
-          store_vector(static_cast<Out*>(data[0]) + result_offsets[u],
-                       compute<N>(operation, values[u], InputIndices()));
+          compute<N>(static_cast<Out*>(data[0]) + result_offsets[u], operation, matrices, values[u],
+                     InputIndices());
         }
       }
     }
@@ -166,12 +215,14 @@ struct Pointwise {
     const Tensor operands[OPERANDS] = {out, in...};
     const Space space = make_index_space(operands);
     if (space.count() == 0) return cudaSuccess;
+    const Matrices matrices = {out.data, out.rank < 2 ? 1 : out.sizes[out.rank - 2],
+                               out.rank < 1 ? 1 : out.sizes[out.rank - 1]};
     if (is_contiguous(space)) {
-      launch_contiguous(kernels, operation, stream, space, InputIndices());
+      launch_contiguous(kernels, operation, matrices, stream, space, InputIndices());
     } else if (has_vector_rows(space)) {
-      launch_indexed<WIDTH>(kernels.rows, operation, stream, space);
+      launch_indexed<WIDTH>(kernels.rows, operation, matrices, stream, space);
     } else {
-      launch_indexed<1>(kernels.strided, operation, stream, space);
+      launch_indexed<1>(kernels.strided, operation, matrices, stream, space);
     }
     return cudaGetLastError();
   }
@@ -214,9 +265,10 @@ struct Pointwise {
 
   template <size_t... INPUT>
   static void launch_contiguous(const Kernels& kernels, const Operation& operation,
-                                cudaStream_t stream, const Space& space,
+                                const Matrices& matrices, cudaStream_t stream, const Space& space,
                                 std::index_sequence<INPUT...>) {
-    Contiguous parameters{operation, reinterpret_cast<Out*>(space.data[0]), {}, space.count()};
+    Contiguous parameters{
+        operation, reinterpret_cast<Out*>(space.data[0]), {}, space.count(), matrices};
     ((get<INPUT>(parameters.in) = reinterpret_cast<const In*>(space.data[INPUT + 1])), ...);
     const unsigned blocks = blocks_for((space.count() + WIDTH - 1) / WIDTH);
     const auto kernel = kernels.contiguous;
@@ -225,16 +277,16 @@ struct Pointwise {
 
   template <int N>
   static void launch_indexed(void (*kernel)(Indexed<N>), const Operation& operation,
-                             cudaStream_t stream, const Space& space) {
+                             const Matrices& matrices, cudaStream_t stream, const Space& space) {
     const int64_t steps = space.count() / N;
     if (steps > MAX_STEPS) {
       Space halves[2];
       space.halve(N, ELEMENT_BYTES, halves);
-      launch_indexed<N>(kernel, operation, stream, halves[0]);
-      launch_indexed<N>(kernel, operation, stream, halves[1]);
+      launch_indexed<N>(kernel, operation, matrices, stream, halves[0]);
+      launch_indexed<N>(kernel, operation, matrices, stream, halves[1]);
       return;
     }
-    Indexed<N> parameters{operation};
+    Indexed<N> parameters{operation, matrices};
     parameters.steps = static_cast<uint32_t>(steps);
     parameters.inner_steps = Divisor(static_cast<uint32_t>(space.inner_size() / N));
     parameters.outer_rank = space.rank > 0 ? space.rank - 1 : 0;

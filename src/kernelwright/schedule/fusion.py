@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform, walk
+from kernelwright.ir.expr import (
+    Accumulator,
+    Expr,
+    Operand,
+    has_coordinates,
+    operations,
+    transform,
+    walk,
+)
 from kernelwright.ir.graph import (
     Contract,
     DiagEmbed,
@@ -20,6 +28,8 @@ from kernelwright.machine import Machine
 from kernelwright.schedule.configs import ranked_configs
 from kernelwright.schedule.legality import Library, why_not
 from kernelwright.schedule.naming import kernel_name, merge_operators
+from kernelwright.schedule.roles import Roles, roles
+from kernelwright.schedule.triangles import kept_triangle
 
 _CHEAP = 4
 """Operations that are worth recomputing for each element instead of a launch of their own."""
@@ -92,11 +102,21 @@ def _grow(root: Node, producers: list[Node], users: dict[str, tuple[str, ...]]) 
         uses = sum(copies[name] * _occurrences(members[name], node) for name in readers)
         if isinstance(node.kind, Contract):
             # The tile of the product is the tile of the result: nothing may be broadcast.
-            if anchor is None and node.tensor.shape == root.tensor.shape:
+            fits = node.tensor.shape == root.tensor.shape and _has_their_rows(node, members)
+            if anchor is None and fits:
                 anchor = members[node.name] = node
         elif _is_worth_joining(node, root, uses) and _input_count(members, node) <= _MOST_INPUTS:
             members[node.name], copies[node.name] = node, uses
     return _Group(root=root, members=tuple(members.values()), anchor=anchor)
+
+
+def _has_their_rows(node: Node, members: Mapping[str, Node]) -> bool:
+    """False where the rows of the result are not those of the product: it is a batch of vectors."""
+    assert isinstance(node.kind, Contract)
+    found = roles(node.kind)
+    kinds = (member.kind for member in members.values())
+    located = any(isinstance(kind, Pointwise) and has_coordinates(kind.expr) for kind in kinds)
+    return not located or (isinstance(found, Roles) and found.m != "")
 
 
 def _input_count(members: Mapping[str, Node], joining: Node) -> int:
@@ -166,6 +186,7 @@ def _launch(group: _Group, graph: Graph, kernels: list[Kernel], machine: Machine
         operators=operators,
         config=ranked_configs(anchor, types, group.root.tensor, machine)[0],
         sources=tuple(dict.fromkeys(node.source for node in ordered if node.source)),
+        triangle=kept_triangle(expression),
     )
     twin = next((other for other in kernels if _same_text(other, kernel)), None)
     if twin is None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from enum import Enum
 
-from kernelwright.ir.expr import has_coordinates
 from kernelwright.ir.graph import Contract, Graph, Node, Pointwise
 from kernelwright.ir.types import ScalarType, TensorType
 from kernelwright.machine import Machine
@@ -51,14 +50,8 @@ def _no_complex(node: Node, inputs: list[Node]) -> str | None:
     return "it computes with complex numbers" if complex_numbers else None
 
 
-def _same_everywhere(node: Node, inputs: list[Node]) -> str | None:
-    # The kernels do not know where the element stands that they compute.
-    assert isinstance(node.kind, Pointwise)
-    return "it depends on the position of its elements" if has_coordinates(node.kind.expr) else None
-
-
 GEMM: tuple[Predicate, ...] = (_is_float, _is_matrix_product, _rank_fits)
-POINTWISE: tuple[Predicate, ...] = (_rank_fits, _no_complex, _same_everywhere)
+POINTWISE: tuple[Predicate, ...] = (_rank_fits, _no_complex)
 
 
 def why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
