@@ -14,9 +14,9 @@ from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import UnsupportedError
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import Config, GemmConfig, Kernel, Plan, TensorCoreConfig
+from kernelwright.ir.plan import Config, Feed, GemmConfig, Kernel, Plan, TensorCoreConfig
 from kernelwright.machine import H200, Machine, detect
-from kernelwright.problem import Budget, Problem, load_problem, shrink
+from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
 from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.schedule import Cost, Library, cost_of_plan, schedule
@@ -237,9 +237,21 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     # At small sizes the library is faster at products that are ours at the full ones.
     products = any(kernel.anchor is not None for kernel in compiled.plan.kernels)
     library = Library.NEVER if products else compiled.library
-    small = compile_problem(shrink(compiled.problem, budget), compiled.machine, library)
+    problem = shrink(compiled.problem, budget)
+    if any(_wants_whole_rows(kernel.config) for kernel in compiled.plan.kernels):
+        problem = round_up(problem, _ROW_UNIT, budget)
+    small = compile_problem(problem, compiled.machine, library)
     configs = {kernel.name: _for_any_size(kernel.config) for kernel in compiled.plan.kernels}
     return replace(small, plan=with_configs(small.plan, configs))
+
+
+_ROW_UNIT = 8
+"""Elements: rows of so many start at multiples of 16 bytes in every type that products read."""
+
+
+def _wants_whole_rows(config: Config) -> bool:
+    """Whether the kernel leaves factors with other rows to another variant."""
+    return isinstance(config, TensorCoreConfig) and config.feed is not Feed.SPLIT
 
 
 def _for_any_size(config: Config) -> Config:

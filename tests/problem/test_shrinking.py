@@ -13,6 +13,7 @@ from kernelwright.problem import (
     instantiate,
     load_problem,
     measure,
+    round_up,
     shrink,
     size_variants,
 )
@@ -74,6 +75,16 @@ def test_examples_fit_and_work(path: Path) -> None:
     assert any(all(size % 16 == 0 for size in row) for row in sizes), "whole vectors are too"
     assert any(all(size == 1 for size in row) for row in sizes)
     assert len(set(sizes[0])) == len(sizes[0]), "unequal sizes tell dimensions apart"
+
+
+def test_whole_vectors_where_the_model_allows_them() -> None:
+    budget = Budget(bytes=1 << 20)
+    table = problem("N = 33\nM = 45", "pass", "x[:, :45] * torch.ones(45)", "torch.rand(N, M)")
+    whole = round_up(table, 8, budget)
+    assert whole.constants == {"N": 40, "M": 48}
+    assert works(whole) and round_up(whole, 8, budget) == whole
+    fixed = problem("N = 33\nM = 45", "pass", "x * torch.ones(45)", "torch.rand(N, M)")
+    assert round_up(fixed, 8, budget).constants == {"N": 40, "M": 45}
 
 
 def test_what_fits_stays_as_it_is() -> None:

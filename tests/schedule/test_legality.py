@@ -1,16 +1,19 @@
 """What goes to PyTorch's libraries because they are faster, and what does not."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from kernelwright.capture import capture_module
+from kernelwright.ir.plan import Feed, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem, shrunk_for_emulator
 from kernelwright.problem import Budget, load_problem
 from kernelwright.rewrite import rewrite
-from kernelwright.schedule import Library, schedule
+from kernelwright.schedule import Library, ranked_configs, schedule
+from kernelwright.tune.plans import with_configs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -62,5 +65,18 @@ def test_the_emulator_runs_the_kernels_of_the_full_sizes(name: str) -> None:
     assert [k.name for k in small.plan.kernels] == [k.name for k in full.plan.kernels]
     for ours, theirs in zip(small.plan.kernels, full.plan.kernels, strict=True):
         assert ours.epilogue == theirs.epilogue
+        if isinstance(theirs.config, TensorCoreConfig):
+            assert ours.config == replace(theirs.config, min_products=0)
         assert str(ours.config) == str(theirs.config)
     assert not small.plan.left_to_pytorch
+
+
+def test_the_emulator_runs_the_kernel_that_reads_whole_rows() -> None:
+    full = compile_problem(load_problem(EXAMPLES / "matmul.py"), H200)
+    (kernel,) = full.plan.kernels
+    ranked = ranked_configs(kernel.anchor, kernel.inputs, kernel.output, H200)
+    for feed, whole in ((Feed.SPLIT, False), (Feed.CONVERT, True)):
+        config = next(c for c in ranked if isinstance(c, TensorCoreConfig) and c.feed is feed)
+        plan = with_configs(full.plan, {kernel.name: config})
+        small = shrunk_for_emulator(replace(full, plan=plan), Budget())
+        assert all(size % 8 == 0 for size in small.problem.constants.values()) == whole

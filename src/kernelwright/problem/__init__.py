@@ -18,7 +18,7 @@ from kernelwright.problem.resizing import resize
 if TYPE_CHECKING:
     from kernelwright.problem.cost import Cost, measure
     from kernelwright.problem.execution import Definition, Instance, execute, instantiate
-    from kernelwright.problem.shrinking import Budget, shrink, size_variants
+    from kernelwright.problem.shrinking import Budget, round_up, shrink, size_variants
 
 __all__ = [
     "Budget",
@@ -31,6 +31,7 @@ __all__ = [
     "load_problem",
     "measure",
     "resize",
+    "round_up",
     "shrink",
     "size_variants",
 ]
@@ -43,6 +44,7 @@ _NEEDS_TORCH = {
     "execute": "execution",
     "instantiate": "execution",
     "measure": "cost",
+    "round_up": "shrinking",
     "shrink": "shrinking",
     "size_variants": "shrinking",
 }

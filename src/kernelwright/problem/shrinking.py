@@ -94,6 +94,18 @@ def size_variants(problem: Problem, budget: Budget) -> tuple[Problem, ...]:
     return tuple(found.values())
 
 
+def round_up(problem: Problem, unit: int, budget: Budget) -> Problem:
+    """The problem with its sizes at the next multiples of `unit`, as far as the model allows each.
+
+    Still within the budget, if it was: for kernels that read only rows of whole vectors.
+    """
+    for name in _by_size(problem):
+        size = problem.constants[name]
+        if size > _LARGE:
+            problem = _try(problem, {name: -(-size // unit) * unit}, budget) or problem
+    return problem
+
+
 def _step(
     problem: Problem, cost: Cost, budget: Budget, floor: int, stuck: set[str]
 ) -> tuple[Problem, Cost] | None:
