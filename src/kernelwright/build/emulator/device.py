@@ -22,12 +22,12 @@ from torch.overrides import TorchFunctionMode
 
 DEVICE_NAME = "NVIDIA H200 (emulated)"
 CAPABILITY = (9, 0)
+MULTIPROCESSORS = 132
 _PROPERTIES = {
     "name": DEVICE_NAME,
     "major": CAPABILITY[0],
     "minor": CAPABILITY[1],
     "total_memory": 16 << 30,
-    "multi_processor_count": 132,
     "warp_size": 32,
     "max_threads_per_multi_processor": 2048,
     "max_threads_per_block": 1024,
@@ -136,12 +136,9 @@ def _yes(*_args: object, **_kwargs: object) -> bool:
     return True
 
 
-def _properties(_device: object = None) -> SimpleNamespace:
-    return SimpleNamespace(**_PROPERTIES)
-
-
-def _torch_cuda(synchronize: Callable[..., None]) -> Mapping[str, object]:
+def _torch_cuda(synchronize: Callable[..., None], multiprocessors: int) -> Mapping[str, object]:
     """What stands in torch.cuda for the length of a session."""
+    properties = SimpleNamespace(**_PROPERTIES, multi_processor_count=multiprocessors)
     return {
         "is_available": _yes,
         "is_initialized": _yes,
@@ -152,7 +149,7 @@ def _torch_cuda(synchronize: Callable[..., None]) -> Mapping[str, object]:
         "set_device": _always(None),
         "get_device_name": _always(DEVICE_NAME),
         "get_device_capability": _always(CAPABILITY),
-        "get_device_properties": _properties,
+        "get_device_properties": _always(properties),
         "get_arch_list": _always([f"sm_{CAPABILITY[0]}{CAPABILITY[1]}"]),
         "is_bf16_supported": _yes,
         "current_stream": _always(Stream()),
@@ -182,9 +179,11 @@ def _torch_cuda(synchronize: Callable[..., None]) -> Mapping[str, object]:
 
 
 @contextmanager
-def pretended_cuda(synchronize: Callable[..., None]) -> Iterator[None]:
+def pretended_cuda(
+    synchronize: Callable[..., None], multiprocessors: int = MULTIPROCESSORS
+) -> Iterator[None]:
     """Python code in the block sees one CUDA device; `synchronize` is what waiting for it does."""
-    replacements = _torch_cuda(synchronize)
+    replacements = _torch_cuda(synchronize, multiprocessors)
     with ExitStack() as stack:
         for name, value in replacements.items():
             if hasattr(torch.cuda, name):

@@ -70,9 +70,8 @@ _PLAIN = {
     "setmaxnreg.inc": "::kwemu::ptx::setmaxnreg_inc({0})",
     "setmaxnreg.dec": "::kwemu::ptx::setmaxnreg_dec({0})",
     "prefetch.tensormap": "(void)({0})",
-    # Kernels run one after another.
-    "griddepcontrol.wait": "(void)0",
-    "griddepcontrol.launch_dependents": "(void)0",
+    "griddepcontrol.wait": "kwemu_wait_for_previous()",
+    "griddepcontrol.launch_dependents": "kwemu_let_next_start()",
     "ld.acquire": "::kwemu::ptx::load_acquire({all})",
     "ld.acquire.global": "::kwemu::ptx::load_acquire({all})",
     "st.release": "::kwemu::ptx::store_release({all})",
@@ -92,19 +91,22 @@ def _box_copies() -> Iterator[tuple[str, str]]:
 
 
 def _products() -> Iterator[tuple[str, str]]:
-    """Operands: registers, two descriptors, whether to accumulate, two signs, two transpositions."""
+    """Operands: sums, two descriptors, whether to accumulate, signs, transpositions; or with four
+    registers instead of the first descriptor and its transposition."""
     for columns in range(8, 257, 8):
-        registers = columns // 2
-        order = (*range(registers, registers + 7), *range(registers))
-        operands = ", ".join(f"{{{operand}}}" for operand in order)
-        for element, is_bfloat16 in (("f16", "false"), ("bf16", "true")):
-            yield (
-                f"wgmma.mma_async.m64n{columns}k16.f32.{element}.{element}",
-                f"::kwemu::ptx::multiply<{columns}, {is_bfloat16}>({operands})",
-            )
+        sums = columns // 2
+        for others, function in ((7, "multiply"), (9, "multiply_registers")):
+            order = (*range(sums, sums + others), *range(sums))
+            operands = ", ".join(f"{{{operand}}}" for operand in order)
+            for element, is_bfloat16 in (("f16", "false"), ("bf16", "true")):
+                yield (
+                    f"wgmma.mma_async.m64n{columns}k16.f32.{element}.{element} {sums + others}",
+                    f"::kwemu::ptx::{function}<{columns}, {is_bfloat16}>({operands})",
+                )
 
 
 HOPPER_ROWS: Mapping[str, str] = MappingProxyType(
     {**_PLAIN, **dict(_box_copies()), **dict(_products())}
 )
-"""By `hopper_key`, or by the name without hints and type."""
+"""By `hopper_key`, with the number of operands where that tells forms apart, or by the name without
+hints and type."""

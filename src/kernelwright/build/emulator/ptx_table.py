@@ -84,8 +84,9 @@ def row(mnemonic: str, operands: int) -> str | None:
     named = [part for part in parts if "::" not in part and part != "aligned"]
     plain = [part for part in named if part not in _HINTS]
     untyped = plain[:-1] if plain[-1:] and plain[-1] in TYPES else plain
-    keys = [hopper_key(mnemonic), *(".".join(key) for key in (named, plain, untyped))]
-    for key in keys:
+    hopper = hopper_key(mnemonic)
+    keys = [".".join(key) for key in (named, plain, untyped)]
+    for key in (f"{hopper} {operands}", hopper, *keys):
         if key in _ROWS:
             return _ROWS[key] if _takes(_ROWS[key], operands) else None
     return None

@@ -25,7 +25,7 @@ import torch.utils.cpp_extension
 
 from kernelwright.build.emulator import extension
 from kernelwright.build.emulator.compile import load_allocator, load_runtime
-from kernelwright.build.emulator.device import pretended_cuda
+from kernelwright.build.emulator.device import MULTIPROCESSORS, pretended_cuda
 from kernelwright.build.emulator.errors import fault_of
 from kernelwright.build.emulator.findings import Finding, read_findings
 
@@ -37,17 +37,25 @@ class Session:
     """The emulated device, from `__enter__` to `__exit__`; a session is entered once."""
 
     def __init__(
-        self, *, order_seed: int = 0, threads: int = 2, time_limit_seconds: float = 0.0
+        self,
+        *,
+        order_seed: int = 0,
+        threads: int = 2,
+        time_limit_seconds: float = 0.0,
+        multiprocessors: int = MULTIPROCESSORS,
     ) -> None:
         """A session that runs threads and blocks in the order of `order_seed` (0: as numbered).
 
         `threads` are threads of the host; a launch that takes more than `time_limit_seconds` is
-        abandoned as a deadlock (0: no limit).
+        abandoned as a deadlock (0: no limit). Kernels that ask for the number of `multiprocessors`
+        are told this one: with few of them blocks have much to do one after another.
         """
+        self._multiprocessors = multiprocessors
         self._settings = {
             "order_seed": order_seed,
             "threads": threads,
             "time_limit": time_limit_seconds,
+            "multiprocessors": multiprocessors,
         }
         self._stack = ExitStack()
         self._closed_with: tuple[Finding, ...] | None = None
@@ -70,7 +78,7 @@ class Session:
             allocator.kwemu_install_torch_allocator()
             stack.callback(allocator.kwemu_remove_torch_allocator)
             stack.enter_context(_known_memory())
-            stack.enter_context(pretended_cuda(_synchronize))
+            stack.enter_context(pretended_cuda(_synchronize, self._multiprocessors))
             stack.enter_context(_replaced_extensions())
             self._stack = stack.pop_all()
         return self

@@ -203,6 +203,7 @@ void Block::recheck_warp(Warp& warp) {
 // What threads wait for that no barrier of the block can tell; one finding for each reason.
 bool Block::report_asynchronous_waits() {
   bool reported = mbarriers.report_waiting(*this);
+  if (reported) return true;
   for (const Wait why : {Wait::kClusterBarrier, Wait::kProducts, Wait::kRegisters}) {
     for (const Thread& thread : threads) {
       if (thread.wait != why) continue;

@@ -46,6 +46,7 @@ void Block::assign(Launch& new_launch, uint64_t new_linear, Cluster& cluster, un
   mbarriers.forget();
   async_shadow.forget();
   registers.assign(launch->threads_per_block);
+  early_start.assign(*launch);
   for (std::unique_ptr<Warpgroup>& warpgroup : warpgroups) warpgroup.reset();
 
   const dim3& size = launch->config.block;
@@ -64,6 +65,7 @@ void Block::assign(Launch& new_launch, uint64_t new_linear, Cluster& cluster, un
     thread.proxy_fences.clear();
     thread.cluster_arrivals = 0;
     thread.products = {};
+    thread.has_waited_for_launch = false;
   }
   warps.resize((count + 31) / 32);
   for (unsigned w = 0; w < warps.size(); ++w) {
@@ -196,9 +198,7 @@ void Block::acquire(const Clock& clock) {
   if (!clock.empty()) clock_of(*current).join(clock);
 }
 
-Clock& Block::clock_of(const Thread& thread) {
-  return cluster_->clocks().of(rank, thread.linear);
-}
+Clock& Block::clock_of(const Thread& thread) { return cluster_->clocks().of(rank, thread.linear); }
 
 Warpgroup& Block::warpgroup() {
   std::unique_ptr<Warpgroup>& warpgroup = warpgroups[current->linear / Warpgroup::kThreads];

@@ -1,7 +1,7 @@
 // A running block: its threads, their waiting and waking, its shared memory.
 //
-// All threads of a cluster run on one thread of the operating system, as fibers. A thread runs until
-// it has to wait; the next one is chosen right there, on the waiting thread's stack.
+// All threads of a cluster run on one thread of the operating system, as fibers. A thread runs
+// until it has to wait; the next one is chosen right there, on the waiting thread's stack.
 #pragma once
 
 #include <array>
@@ -12,6 +12,7 @@
 #include "async_copy.h"
 #include "async_shadow.h"
 #include "clocks.h"
+#include "early_start.h"
 #include "fiber.h"
 #include "launch_state.h"
 #include "mbarrier.h"
@@ -36,7 +37,7 @@ enum class Wait : uint8_t {
   kClusterBarrier,
   kProducts,   // of its warpgroup
   kRegisters,  // that other warps have not given back
-  kSpinning,  // gave way to others; will run again
+  kSpinning,   // gave way to others; will run again
   kExited,
 };
 
@@ -55,6 +56,7 @@ struct Thread {
   std::vector<uint32_t> proxy_fences;  // when it ordered its writes before asynchronous reads
   uint64_t cluster_arrivals = 0;       // the barrier of the cluster that it has arrived at
   WgmmaThread products;
+  bool has_waited_for_launch = false;  // the one before
 };
 
 enum class Outcome { kDone, kStalled, kAbandoned };
@@ -135,6 +137,7 @@ class Block {
   MbarrierTable mbarriers;
   AsyncShadow async_shadow;
   RegisterPool registers;
+  EarlyStart early_start;
   std::array<std::unique_ptr<Warpgroup>, AsyncChunk::kWarpgroups> warpgroups;
   // Where the running thread's sums lie on its stack: kept together by enter.
   uintptr_t sums_low = 0;

@@ -43,6 +43,12 @@ void fail(const char* message, void* caller) {
 
 extern "C" {
 
+KWEMU_EXPORT void kwemu_wait_for_previous() { current_block->early_start.wait(*current_block); }
+
+KWEMU_EXPORT void kwemu_let_next_start() {
+  current_block->early_start.let_next_start(*current_block);
+}
+
 KWEMU_EXPORT uint3 kwemu_cluster_index() { return current_block->cluster().index(); }
 
 KWEMU_EXPORT uint3 kwemu_cluster_shape() {
@@ -107,8 +113,8 @@ KWEMU_EXPORT void kwemu_copy_box(const kwemu::BoxCopy* order, void* caller) {
   Block& block = *current_block;
   kwemu::BulkCopy copy;
   if (reinterpret_cast<uintptr_t>(order->map) % 64 != 0) {
-    kwemu::fail_misaligned(block, reinterpret_cast<uintptr_t>(order->map), 64,
-                           kwemu::Access::kRead, caller);
+    kwemu::fail_misaligned(block, reinterpret_cast<uintptr_t>(order->map), 64, kwemu::Access::kRead,
+                           caller);
   }
   std::memcpy(&copy.map, order->map, sizeof copy.map);
   if (copy.map.magic != kwemu::TensorMap::kMagic || copy.map.rank != order->rank) {
@@ -136,6 +142,7 @@ KWEMU_EXPORT void kwemu_product_fence() { current_block->warpgroup().fence(); }
 KWEMU_EXPORT void kwemu_product(const kwemu::Product* product, void* caller) {
   kwemu::ProductCall call;
   call.registers = product->registers;
+  call.lhs_registers = product->lhs_registers;
   call.n = product->n;
   call.is_bfloat16 = product->is_bfloat16;
   call.lhs = {product->lhs, product->is_lhs_transposed, product->is_lhs_negated};

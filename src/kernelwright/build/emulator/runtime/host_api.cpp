@@ -41,11 +41,13 @@ cudaError_t kwemu_cudaFree(void* memory) {
 
 cudaError_t kwemu_cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   std::memmove(to, from, bytes);
+  Runtime::instance().finish_launches();
   return static_cast<cudaError_t>(Runtime::instance().fault());
 }
 
 cudaError_t kwemu_cudaMemset(void* memory, int value, size_t bytes) {
   std::memset(memory, value, bytes);
+  Runtime::instance().finish_launches();
   return static_cast<cudaError_t>(Runtime::instance().fault());
 }
 
@@ -58,6 +60,7 @@ cudaError_t kwemu_cudaPeekAtLastError() {
 }
 
 cudaError_t kwemu_cudaDeviceSynchronize() {
+  Runtime::instance().finish_launches();
   return static_cast<cudaError_t>(Runtime::instance().fault());
 }
 

@@ -26,6 +26,17 @@ struct Settings {
   int multiprocessors = kMultiprocessors;  // that the device says it has
 };
 
+// What a launch knows of those before it that may still run (programmatic dependent launch), and
+// what it leaves to know for the next. Launches are counted as records do.
+struct Overlap {
+  static constexpr unsigned kNone = ~0u;
+
+  unsigned oldest_running = kNone;   // before it has waited for the one before it
+  unsigned oldest_unwaited = kNone;  // after that: those that the one before it did not wait for
+  std::atomic<uint64_t> blocks_that_waited{0};
+  std::atomic<bool> lets_next_start_early{false};  // before it has waited itself
+};
+
 // The order in which `count` things are done: a permutation without a table.
 class Order {
  public:
@@ -58,12 +69,11 @@ struct Launch {
   std::atomic<unsigned> active_workers{0};
   std::atomic<unsigned> stalled_workers{0};
   std::atomic<int> error{0};  // cudaError_t; the first wins
+  Overlap overlap;
   // Per block: the time of its last fence or atomic, for ordering between blocks.
   std::unique_ptr<std::atomic<uint32_t>[]> released;
 
-  unsigned cluster_size() const {
-    return config.cluster.x * config.cluster.y * config.cluster.z;
-  }
+  unsigned cluster_size() const { return config.cluster.x * config.cluster.y * config.cluster.z; }
   uint64_t cluster_count() const { return block_count / cluster_size(); }
   Allocation* find(uintptr_t address) const;
   bool on_host_stack(uintptr_t address) const {

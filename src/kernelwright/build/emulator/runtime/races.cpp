@@ -206,6 +206,25 @@ void split_global(Block& block, Allocation& allocation, size_t word_offset) {
 
 }  // namespace
 
+void slow_earlier_launch(Block& block, const Allocation& allocation, size_t offset,
+                         const Cell& cell, Access access, const void* caller) {
+  const auto check = [&](const Cell& one) {
+    const Record write = load(one.write), read = load(one.read);
+    const bool is_mark = (write & ~kLaunchMask) == kSplitGlobal;
+    const bool is_written = block.early_start.is_suspect(write) && !is_mark;
+    if (is_written && !of_this_launch(block, write)) {
+      block.early_start.check(block, allocation, offset, write, "writes", caller);
+    } else if (access != Access::kRead && block.early_start.is_suspect(read) &&
+               !of_this_launch(block, read)) {
+      block.early_start.check(block, allocation, offset, read, "reads", caller);
+    }
+    return is_mark;
+  };
+  const bool is_word = &cell == allocation.shadow.word(offset);
+  if (!check(cell) || !is_word) return;
+  for (size_t i = 0; i < 4; ++i) check(*allocation.shadow.byte((offset & ~size_t{3}) + i));
+}
+
 void slow_global_write_record(Block& block, Allocation& allocation, size_t offset, Record write,
                               Access access, const void* caller) {
   if (both_atomic(write, access)) return;

@@ -79,6 +79,9 @@ inline Record global_record(const Block& block, Access access) {
   return block.global_tag | block.self | flag_of(access);
 }
 
+// A place that a launch before this one, which may still run, has touched.
+void slow_earlier_launch(Block& block, const Allocation& allocation, size_t offset,
+                         const Cell& cell, Access access, const void* caller);
 void slow_global_write_record(Block& block, Allocation& allocation, size_t offset, Record write,
                               Access access, const void* caller);
 void slow_global_read_record(Block& block, Allocation& allocation, size_t offset, Record read,
@@ -96,6 +99,9 @@ inline void note_global_cell(Block& block, Allocation& allocation, Cell& cell, s
     if (!fine) slow_global_write_record(block, allocation, offset, write, access, caller);
   }
   const Record read = load(cell.read);
+  if (block.early_start.is_suspect(write) || block.early_start.is_suspect(read)) {
+    slow_earlier_launch(block, allocation, offset, cell, access, caller);
+  }
   if (access == Access::kRead) {
     Record flags = 0;
     // Read by several blocks already: what all share need not be written again and again, which

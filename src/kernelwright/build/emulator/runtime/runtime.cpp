@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <condition_variable>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
@@ -185,8 +185,25 @@ Record Runtime::next_launch_tag() {
   if (++launch_tag_ > kMaxLaunch) {
     Registry::instance().clear_shadows();
     launch_tag_ = 1;
+    before_ = {};
   }
   return Record{launch_tag_} << kLaunchShift;
+}
+
+void Runtime::begin_overlap(Launch& launch) const {
+  if (!launch.config.may_start_early || before_.launch == Overlap::kNone) return;
+  Overlap& overlap = launch.overlap;
+  const bool more = before_.oldest_running != Overlap::kNone;
+  overlap.oldest_running =
+      more && before_.lets_next_start_early ? before_.oldest_running : before_.launch;
+  overlap.oldest_unwaited = more && !before_.has_waited ? before_.oldest_running : Overlap::kNone;
+}
+
+void Runtime::end_overlap(const Launch& launch) {
+  before_.launch = launch_tag_;
+  before_.oldest_running = launch.overlap.oldest_running;
+  before_.has_waited = launch.overlap.blocks_that_waited == launch.block_count;
+  before_.lets_next_start_early = launch.overlap.lets_next_start_early;
 }
 
 int Runtime::run(Launch& launch) {
@@ -196,6 +213,7 @@ int Runtime::run(Launch& launch) {
   launch.settings = &settings_;
   launch.allocations = Registry::instance().snapshot();
   launch.tag = next_launch_tag();
+  begin_overlap(launch);
   thread_local const Range stack = find_host_stack();
   launch.host_stack_low = stack.low;
   launch.host_stack_bytes = stack.bytes;
@@ -218,6 +236,7 @@ int Runtime::run(Launch& launch) {
     for (std::thread& other : others) other.join();
   }
   stopping.store(false);
+  end_overlap(launch);
   if (launch.error != 0) fault_ = launch.error;
   return fault_;
 }

@@ -36,8 +36,21 @@ class Runtime {
   int fault() const { return fault_; }
   void forget_fault() { fault_ = last_error_ = 0; }
 
+  // The host waits, or copies: no launch is left running.
+  void finish_launches() { before_ = {}; }
+
  private:
+  // What the launch before the next one leaves running.
+  struct Before {
+    unsigned launch = Overlap::kNone;
+    unsigned oldest_running = Overlap::kNone;
+    bool has_waited = true;
+    bool lets_next_start_early = false;
+  };
+
   Record next_launch_tag();
+  void begin_overlap(Launch& launch) const;
+  void end_overlap(const Launch& launch);
 
   std::mutex mutex_;  // launches run one after another
   Settings settings_;
@@ -47,6 +60,7 @@ class Runtime {
   std::set<std::string> names_;
   unsigned long long launch_count_ = 0;
   unsigned launch_tag_ = 0;
+  Before before_;
   int last_error_ = 0;
   int fault_ = 0;
 };

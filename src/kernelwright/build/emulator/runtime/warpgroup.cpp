@@ -15,6 +15,19 @@ size_t place_in_tile(unsigned thread, unsigned register_number, unsigned n) {
   return size_t{row} * n + column;
 }
 
+// Of the 16 rows of its warp thread t has rows t / 4 and 8 below, and of each 8 of K two
+// neighbours.
+void bring_lhs(const uint32_t* registers, unsigned thread, std::vector<uint16_t>& elements) {
+  elements.resize(size_t{64} * MatrixOperand::kDepth);
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8;
+    const unsigned k = thread % 4 * 2 + i / 2 * 8;
+    uint16_t* place = &elements[size_t{row} * MatrixOperand::kDepth + k];
+    place[0] = static_cast<uint16_t>(registers[i]);
+    place[1] = static_cast<uint16_t>(registers[i] >> 16);
+  }
+}
+
 // What the registers hold while instructions add to them.
 const float kInFlightSum = __builtin_bit_cast(float, kPoison32);
 
@@ -44,8 +57,8 @@ Warpgroup::Instruction& Warpgroup::join(const ProductCall& call) {
     instructions_.push_back(std::move(fresh));
   }
   Instruction& instruction = instructions_[number];
-  const bool is_same = instruction.call.is_same(call) &&
-                       instruction.group == thread.products.groups() + 1;
+  const bool is_same =
+      instruction.call.is_same(call) && instruction.group == thread.products.groups() + 1;
   if (!is_same) {
     report(call.caller, FindingKind::kBarrierDivergence,
            "threads of a warpgroup issue different wgmma instructions, or with different matrices");
@@ -114,6 +127,9 @@ void Warpgroup::multiply(const ProductCall& call) {
            "threads of a warpgroup name different registers in one wgmma instruction");
   }
   enter(sums, instruction);
+  if (call.lhs_registers != nullptr) {
+    bring_lhs(call.lhs_registers, thread.linear % kThreads, instruction.lhs);
+  }
   if (instructions_.front().arrivals < kThreads) return;
   execute(instructions_.front());
   instructions_.pop_front();
@@ -123,23 +139,25 @@ void Warpgroup::multiply(const ProductCall& call) {
   waiting_.clear();
 }
 
-void Warpgroup::execute(const Instruction& instruction) {
-  const ProductCall& call = instruction.call;
+// An operand from shared memory, with the checks of what is read.
+void Warpgroup::read(const Instruction& instruction, const MatrixOperand& operand, unsigned rows,
+                     std::vector<uint16_t>& elements) {
   const View view{&block_, instruction.seen.empty() ? nullptr : &instruction.seen};
-  const char* memory = reinterpret_cast<const char*>(block_.shared_low);
-  std::vector<uint16_t> elements[2];
   std::vector<size_t> chunks;
-  const MatrixOperand* operands[2] = {&call.lhs, &call.rhs};
-  const unsigned rows[2] = {64, call.n};
-  for (int side = 0; side < 2; ++side) {
-    operands[side]->read(memory, rows[side], elements[side], chunks);
-    for (const size_t chunk : chunks) {
-      check_product_read(block_, view, chunk, call.caller);
-      block_.async_shadow.note_reader(chunk, number_, instruction.group);
-    }
+  operand.read(reinterpret_cast<const char*>(block_.shared_low), rows, elements, chunks);
+  for (const size_t chunk : chunks) {
+    check_product_read(block_, view, chunk, instruction.call.caller);
+    block_.async_shadow.note_reader(chunk, number_, instruction.group);
   }
+}
+
+void Warpgroup::execute(Instruction& instruction) {
+  const ProductCall& call = instruction.call;
+  std::vector<uint16_t> rhs;
+  if (call.lhs_registers == nullptr) read(instruction, call.lhs, 64, instruction.lhs);
+  read(instruction, call.rhs, call.n, rhs);
   const bool is_negated = call.lhs.is_negated != call.rhs.is_negated;
-  multiply_tile({elements[0], elements[1], call.n, call.is_bfloat16, call.accumulates, is_negated},
+  multiply_tile({instruction.lhs, rhs, call.n, call.is_bfloat16, call.accumulates, is_negated},
                 instruction.tile->values.data());
 }
 

@@ -23,7 +23,8 @@ struct View;
 
 // One thread's part in an instruction.
 struct ProductCall {
-  float* const* registers = nullptr;  // n / 2 of them
+  float* const* registers = nullptr;        // n / 2 of them
+  const uint32_t* lhs_registers = nullptr;  // four; null where lhs lies in shared memory
   unsigned n = 0;
   bool is_bfloat16 = false;
   MatrixOperand lhs, rhs;
@@ -31,8 +32,10 @@ struct ProductCall {
   const void* caller = nullptr;
 
   bool is_same(const ProductCall& other) const {
-    return n == other.n && is_bfloat16 == other.is_bfloat16 && lhs == other.lhs &&
-           rhs == other.rhs && accumulates == other.accumulates;
+    const bool in_registers = lhs_registers != nullptr;
+    return in_registers == (other.lhs_registers != nullptr) && n == other.n &&
+           is_bfloat16 == other.is_bfloat16 && lhs == other.lhs && rhs == other.rhs &&
+           accumulates == other.accumulates;
   }
 };
 
@@ -57,6 +60,7 @@ class Warpgroup {
   struct Instruction {
     ProductCall call;
     std::shared_ptr<SumTile> tile;
+    std::vector<uint16_t> lhs;  // [64][16], where the threads bring it
     uint32_t group = 0;
     unsigned arrivals = 0;
     Clock seen;  // by all warps
@@ -65,7 +69,9 @@ class Warpgroup {
   Instruction& join(const ProductCall& call);
   void enter(ThreadSums& sums, const Instruction& instruction);
   void leave(ThreadSums& sums, const void* caller);
-  void execute(const Instruction& instruction);
+  void execute(Instruction& instruction);
+  void read(const Instruction& instruction, const MatrixOperand& operand, unsigned rows,
+            std::vector<uint16_t>& elements);
   void report(const void* caller, FindingKind kind, const std::string& message);
 
   Block& block_;

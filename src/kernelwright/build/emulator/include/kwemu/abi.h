@@ -49,11 +49,14 @@ struct Config {
   size_t shared_bytes = 0;
   void* stream = nullptr;
   dim3 cluster{1, 1, 1};
+  bool may_start_early = false;  // before the launch before it is complete
 };
 
-// One thread's part in a wgmma instruction: n / 2 registers, descriptors of both matrices.
+// One thread's part in a wgmma instruction: n / 2 registers of sums, descriptors of both matrices
+// or four registers of the first.
 struct Product {
   float* const* registers;
+  const uint32_t* lhs_registers;  // null: lhs is a descriptor
   unsigned n;
   bool is_bfloat16;
   uint64_t lhs, rhs;
@@ -134,6 +137,10 @@ void kwemu_access(const void* address, size_t bytes, int is_write, void* caller)
 unsigned kwemu_shared_handle(const void* address);
 void* kwemu_shared_address(unsigned handle);
 int kwemu_is_shared(const void* address);
+
+// griddepcontrol.wait and griddepcontrol.launch_dependents
+void kwemu_wait_for_previous();
+void kwemu_let_next_start();
 
 // The cluster: its place in the grid, this block's place in it, its size.
 uint3 kwemu_cluster_index();

@@ -73,13 +73,15 @@ struct cudaLaunchConfig_t {
 
 namespace kwemu {
 
-// Kernels run one after another: what attributes say of overlap means nothing here.
+// Kernels run one after another; whether one relied on that is checked.
 inline Config config(const cudaLaunchConfig_t& given) {
   Config result = config(given.gridDim, given.blockDim, given.dynamicSmemBytes, given.stream);
   for (unsigned i = 0; i < given.numAttrs; ++i) {
     const cudaLaunchAttributeValue& value = given.attrs[i].val;
     if (given.attrs[i].id == cudaLaunchAttributeClusterDimension) {
       result.cluster = dim3(value.clusterDim.x, value.clusterDim.y, value.clusterDim.z);
+    } else if (given.attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+      result.may_start_early = value.programmaticStreamSerializationAllowed != 0;
     }
   }
   return result;
@@ -115,8 +117,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)
                                 std::index_sequence_for<Parameters...>{}, file, line);
 }
 
-inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**,
-                                       KWEMU_HERE) {
+inline cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void*, void**, KWEMU_HERE) {
   return static_cast<cudaError_t>(
       kwemu_unsupported_launch("cudaLaunchKernelExC of an untyped kernel", file, line));
 }

@@ -90,10 +90,31 @@ KWEMU_DEVICE void multiply(unsigned long long lhs, unsigned long long rhs, bool 
                            Registers&... registers) {
   static_assert(sizeof...(Registers) == N / 2, "a thread has half a register for each column");
   float* const all[] = {&registers...};
-  const Product product = {all,           N,           IS_BFLOAT16,
-                           lhs,           rhs,         accumulates,
-                           lhs_sign < 0,  rhs_sign < 0, lhs_transposed != 0,
+  const Product product = {all,
+                           nullptr,
+                           N,
+                           IS_BFLOAT16,
+                           lhs,
+                           rhs,
+                           accumulates,
+                           lhs_sign < 0,
+                           rhs_sign < 0,
+                           lhs_transposed != 0,
                            rhs_transposed != 0};
+  kwemu_product(&product, KWEMU_CALLER);
+}
+
+// The same with the first matrix in registers.
+template <unsigned N, bool IS_BFLOAT16, class... Registers>
+KWEMU_DEVICE void multiply_registers(unsigned a, unsigned b, unsigned c, unsigned d,
+                                     unsigned long long rhs, bool accumulates, int lhs_sign,
+                                     int rhs_sign, int rhs_transposed, Registers&... registers) {
+  static_assert(sizeof...(Registers) == N / 2, "a thread has half a register for each column");
+  float* const all[] = {&registers...};
+  const uint32_t lhs[] = {a, b, c, d};
+  const Product product = {
+      all,          lhs,          N,     IS_BFLOAT16,        0, rhs, accumulates,
+      lhs_sign < 0, rhs_sign < 0, false, rhs_transposed != 0};
   kwemu_product(&product, KWEMU_CALLER);
 }
 
