@@ -11,6 +11,7 @@ from torch import nn
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.graph import Contract, Pointwise
+from kernelwright.ir.plan import Side, Triangle
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule
@@ -242,6 +243,77 @@ def test_views_that_cannot_move(name: str, sizes: dict[str, int], run: Any) -> N
     result = check(run, function, operands(letters, sizes))
     plan = schedule(result.graph, H200, Library.NEVER)
     assert len(plan.kernels) == 2
+
+
+DIAGONAL: dict[str, Forward] = {
+    "diag": lambda a, b: torch.diag(a) * 2 + b,
+    "diag @ diag": lambda a, b: torch.diag(a) @ torch.diag(b),
+    "diag @ matrix @ diag": lambda a, b: torch.diag(a) @ torch.ones_like(a + a[:, None]) @ b.diag(),
+    "mask": lambda a, b: torch.diag(a > 0).logical_or((b > a[:, None]).triu(1)),
+    "of one": lambda a, b: torch.diag(a[:1]) * b,
+    "integers": lambda a, b: torch.diag(a.long()) * b,
+}
+
+
+@pytest.mark.parametrize("name", DIAGONAL)
+@FEW
+@given(sizes=SIZES)
+def test_diagonal_matrices_are_written_by_us(name: str, sizes: dict[str, int], run: Any) -> None:
+    result = check(run, DIAGONAL[name], operands(("n", "n"), sizes))
+    plan = schedule(result.graph, H200, Library.NEVER)
+    assert [kernel.family for kernel in plan.kernels] == ["pointwise"]
+    assert plan.left_to_pytorch == ()
+
+
+TRIANGLES: dict[str, tuple[Forward, tuple[str, str], Triangle | None]] = {
+    "upper": (lambda a, b: torch.triu(a @ b), ("nk", "km"), Triangle(kept=Side.UPPER, diagonal=0)),
+    "lower": (lambda a, b: (a @ b).tril(-1), ("bnk", "km"), Triangle(kept=Side.LOWER, diagonal=-1)),
+    "last": (
+        lambda a, b: torch.triu((a @ b).relu() + b[0], 2),
+        ("nk", "km"),
+        Triangle(kept=Side.UPPER, diagonal=2),
+    ),
+    "turned": (
+        lambda a, b: torch.triu((a @ b).mT, 1),
+        ("bnk", "bkm"),
+        Triangle(kept=Side.LOWER, diagonal=-1),
+    ),
+    "turned to lie lower": (
+        lambda a, b: torch.tril((a @ b).T, 1).neg().T.tril(-1),
+        ("nk", "km"),
+        Triangle(kept=Side.LOWER, diagonal=-1),
+    ),
+    "not last": (lambda a, b: torch.triu(a @ b) + 1, ("nk", "km"), None),
+    "of the sum": (
+        lambda a, b: torch.tril(a @ b + a[:, :1]),
+        ("nk", "km"),
+        Triangle(kept=Side.LOWER, diagonal=0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRIANGLES)
+@FEW
+@given(sizes=SIZES)
+def test_triangles_join_products(name: str, sizes: dict[str, int], run: Any) -> None:
+    function, letters, triangle = TRIANGLES[name]
+    result = check(run, function, operands(letters, sizes))
+    plan = schedule(result.graph, H200, Library.NEVER)
+    (kernel,) = plan.kernels
+    assert kernel.family == "gemm"
+    assert kernel.triangle == triangle
+    assert plan.left_to_pytorch == ()
+
+
+@FEW
+@given(sizes=SIZES)
+def test_rows_of_a_batch_of_vectors_are_no_rows_of_a_product(
+    sizes: dict[str, int], run: Any
+) -> None:
+    args = operands(("bnk", "k"), sizes)
+    result = check(run, lambda a, b: torch.triu(a @ b), args)
+    plan = schedule(result.graph, H200, Library.NEVER)
+    assert [kernel.family for kernel in plan.kernels] == ["gemm", "pointwise"]
 
 
 UNARY = (

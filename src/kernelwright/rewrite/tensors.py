@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kernelwright.ir.expr import Call, Operand
+from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
 from kernelwright.ir.graph import (
     Contract,
     DiagEmbed,
@@ -15,7 +15,7 @@ from kernelwright.ir.graph import (
     Unsqueeze,
     View,
 )
-from kernelwright.ir.types import Dim, TensorType
+from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.rewrite.driver import Rule, Surroundings
 from kernelwright.rewrite.expressions import simplify
 from kernelwright.rewrite.sizes import ONE
@@ -206,6 +206,21 @@ def _pointwise_identity(around: Surroundings, node: Node) -> tuple[Node, ...] | 
     return None
 
 
+def _matrix_of_diagonal(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # The element in row i and column j is that of the vector at j where i = j, and else zero.
+    if not isinstance(node.kind, View) or not isinstance(node.kind.map, DiagEmbed):
+        return None
+    dtype, shape = node.tensor.dtype, node.tensor.shape
+    # With leading dimensions, no call of PyTorch would stand for the node.
+    if dtype.is_complex or len(shape) != 2:
+        return None
+    if shape[-1] == ONE:
+        return (replace(node, kind=View(Reshape()), origin=None),)
+    on = Call("eq", (Coordinate(-1), Coordinate(-2)), DType.BOOL)
+    zero = Literal(False if dtype is DType.BOOL else 0.0 if dtype.is_float else 0, dtype)
+    return (replace(node, kind=Pointwise(Call("where", (on, Operand(0, dtype), zero), dtype))),)
+
+
 VIEW_RULES = (
     Rule(name="identity index map removed", match=_identity_view),
     Rule(name="only index of a dimension taken", match=_only_index),
@@ -224,6 +239,7 @@ CONTRACT_RULES = (
 )
 
 POINTWISE_RULES = (
+    Rule(name="diagonal matrix written element by element", match=_matrix_of_diagonal),
     Rule(name="expression simplified", match=_simplify_expression),
     Rule(name="identity removed", match=_pointwise_identity),
 )
