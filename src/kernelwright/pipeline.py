@@ -14,7 +14,7 @@ from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import UnsupportedError
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import Config, Feed, GemmConfig, Kernel, Plan, TensorCoreConfig
+from kernelwright.ir.plan import Config, Feed, GemmConfig, Kernel, Launch, Plan, TensorCoreConfig
 from kernelwright.machine import H200, Machine, detect
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
@@ -241,8 +241,19 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     if any(_wants_whole_rows(kernel.config) for kernel in compiled.plan.kernels):
         problem = round_up(problem, _ROW_UNIT, budget)
     small = compile_problem(problem, compiled.machine, library)
-    configs = {kernel.name: _for_any_size(kernel.config) for kernel in compiled.plan.kernels}
-    return replace(small, plan=with_configs(small.plan, configs))
+    return replace(small, plan=with_configs(small.plan, _configs_of(compiled.plan, small.plan)))
+
+
+def _configs_of(full: Plan, small: Plan) -> dict[str, Config]:
+    """For kernels of `small` the configuration of the one that computes the same in `full`."""
+    known = {step.result: step.kernel for step in full.steps if isinstance(step, Launch)}
+    configs: dict[str, Config] = {}
+    for step in small.steps:
+        if isinstance(step, Launch) and step.result in known:
+            other = known[step.result]
+            if other.family == step.kernel.family:
+                configs.setdefault(step.kernel.name, _for_any_size(other.config))
+    return configs
 
 
 _ROW_UNIT = 8

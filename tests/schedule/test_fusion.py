@@ -89,3 +89,23 @@ def test_kernels_take_a_bounded_number_of_inputs() -> None:
     result = schedule(rewrite(capture_module(Sum(), args)).graph, H200, Library.NEVER)
     assert len(result.kernels) > 1
     assert max(len(kernel.inputs) for kernel in result.kernels) <= 24
+
+
+class Layers(nn.Module):
+    """Two products with the same text: of the same sizes, and of fewer columns."""
+
+    def __init__(self, columns: int) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.empty(2048, 2048))
+        self.second = nn.Parameter(torch.empty(2048, columns))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.first @ self.second
+
+
+def test_products_share_a_kernel_if_one_configuration_serves_both() -> None:
+    names = {}
+    for columns in (2048, 64):
+        graph = rewrite(capture_module(Layers(columns), (torch.empty(2048, 2048),))).graph
+        names[columns] = [kernel.name for kernel in schedule(graph, H200).kernels]
+    assert names == {2048: ["matmul"], 64: ["matmul", "matmul_2"]}

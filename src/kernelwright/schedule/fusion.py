@@ -23,7 +23,17 @@ from kernelwright.ir.graph import (
     Project,
     View,
 )
-from kernelwright.ir.plan import Einsum, Kernel, Launch, Plan, Reinterpret, Step, Take, TorchCall
+from kernelwright.ir.plan import (
+    Einsum,
+    GemmConfig,
+    Kernel,
+    Launch,
+    Plan,
+    Reinterpret,
+    Step,
+    Take,
+    TorchCall,
+)
 from kernelwright.machine import Machine
 from kernelwright.schedule.configs import ranked_configs
 from kernelwright.schedule.legality import Library, why_not
@@ -201,7 +211,10 @@ def _launch(group: _Group, graph: Graph, kernels: list[Kernel], machine: Machine
 
 
 def _same_text(a: Kernel, b: Kernel) -> bool:
-    """Whether two kernels come out as the same CUDA text: everything but the sizes agrees."""
+    """Whether one CUDA text serves both kernels: everything but the sizes agrees.
+
+    So does how a product is multiplied; only on the CUDA cores is one tile as good as another.
+    """
 
     def signature(kernel: Kernel) -> object:
         inputs = [
@@ -209,7 +222,8 @@ def _same_text(a: Kernel, b: Kernel) -> bool:
             for kind in kernel.inputs
         ]
         output = (kernel.output.dtype, kernel.output.rank)
-        return (kernel.anchor, inputs, str(kernel.epilogue), output, kernel.operators)
+        way = None if isinstance(kernel.config, GemmConfig) else kernel.config
+        return (kernel.anchor, inputs, str(kernel.epilogue), output, kernel.operators, way)
 
     return signature(a) == signature(b)
 

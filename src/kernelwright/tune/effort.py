@@ -19,7 +19,7 @@ class Effort:
 
 
 NONE = Effort(name="none", variants=0, finalists=0, budget_seconds=0.0)
-QUICK = Effort(name="quick", variants=8, finalists=2, budget_seconds=30.0)
+QUICK = Effort(name="quick", variants=12, finalists=2, budget_seconds=30.0)
 FULL = Effort(name="full", variants=128, finalists=5, budget_seconds=600.0)
 
 PROFILES = (NONE, QUICK, FULL)
