@@ -58,7 +58,7 @@ Outcome Cluster::run() {
     }
     if (can_run()) continue;
     if (is_done()) {
-      if (!copies_.empty()) report_unfinished(copies_.front());
+      report_unseen_copies();
       return Outcome::kDone;
     }
     if (land_copy()) continue;
@@ -84,6 +84,13 @@ bool Cluster::land_copy() {
   }
   land(copy);
   return true;
+}
+
+void Cluster::report_unseen_copies() {
+  if (!copies_.empty()) report_unfinished(copies_.front());
+  for (unsigned rank = 0; rank < size_; ++rank) {
+    blocks_[rank]->mbarriers.report_unseen(*blocks_[rank]);
+  }
 }
 
 bool Cluster::poll() {

@@ -58,6 +58,7 @@ class Cluster {
   // Lets threads that wait for a barrier look again; false if nothing has happened since.
   bool poll();
   void report_stuck();
+  void report_unseen_copies();
   unsigned live_threads() const;
 
   Worker& worker_;

@@ -1,5 +1,7 @@
 #include "mbarrier.h"
 
+#include <utility>
+
 #include "access.h"
 #include "block.h"
 #include "cluster.h"
@@ -103,9 +105,9 @@ int MbarrierTable::arrive(Block& home, size_t offset, unsigned count, unsigned b
   if (bytes != 0) expect(home, offset, bytes, caller);
   if (barrier.missing < count) {
     if (!actor.is_reported(FindingKind::kBarrierDivergence, Place::of(caller))) {
-      actor.report(FindingKind::kBarrierDivergence, Place::of(caller),
-                   "arrives once more than " + name_of(home, barrier) + " counts: " +
-                       barrier.state());
+      actor.report(
+          FindingKind::kBarrierDivergence, Place::of(caller),
+          "arrives once more than " + name_of(home, barrier) + " counts: " + barrier.state());
     }
     return parity;
   }
@@ -123,8 +125,8 @@ void MbarrierTable::expect(Block& home, size_t offset, unsigned bytes, const voi
   ++actor.activity;
   if (barrier.bytes > kMostBytes && !actor.is_reported(FindingKind::kRace, Place::of(caller))) {
     actor.report(FindingKind::kRace, Place::of(caller),
-                 "announces more bytes than " + name_of(home, barrier) + " can count: " +
-                     std::to_string(barrier.bytes));
+                 "announces more bytes than " + name_of(home, barrier) +
+                     " can count: " + std::to_string(barrier.bytes));
   }
 }
 
@@ -136,6 +138,7 @@ bool MbarrierTable::wait(Block& home, size_t offset, unsigned parity, const void
     home.wait_for(Wait::kMbarrier, Place::of(caller));
     if ((barrier.phase & 1) == (parity & 1)) return false;
   }
+  barrier.brought_unseen = false;
   home.acquire(barrier.complete);
   return true;
 }
@@ -153,6 +156,7 @@ void MbarrierTable::bring(Block& home, size_t offset, unsigned bytes) {
   if (found == barriers_.end()) return;
   Mbarrier& barrier = found->second;
   barrier.bytes -= bytes;
+  barrier.brings = true;
   const Clocks& clocks = home.cluster().clocks();
   barrier.arriving.set(clocks.barrier_entry(home.rank, barrier.slot), home.now());
   home.tick();
@@ -169,6 +173,7 @@ void MbarrierTable::complete_if_ready(Block& home, Mbarrier& barrier) {
   if (barrier.missing != 0 || barrier.bytes != 0) return;
   ++barrier.phase;
   barrier.missing = barrier.count;
+  barrier.brought_unseen = std::exchange(barrier.brings, false);
   barrier.complete = std::move(barrier.arriving);
   barrier.arriving = {};
   ++home.activity;
@@ -184,18 +189,32 @@ void MbarrierTable::poll(Block&) {
 }
 
 bool MbarrierTable::report_waiting(Block& home) {
-  bool reported = false;
+  const Mbarrier::Waiting* first = nullptr;
+  std::string message;
   for (const auto& [offset, barrier] : barriers_) {
     if (barrier.waiting.empty()) continue;
-    const Mbarrier::Waiting& first = barrier.waiting.front();
-    home.report_about(*first.thread, FindingKind::kDeadlock, first.thread->place,
-                      std::to_string(barrier.waiting.size()) + " threads wait for parity " +
-                          std::to_string(first.parity) + " of " + name_of(home, barrier) + ": " +
-                          barrier.state(),
-                      nullptr, {});
-    reported = true;
+    if (first == nullptr) first = &barrier.waiting.front();
+    const Mbarrier::Waiting& one = barrier.waiting.front();
+    const size_t count = barrier.waiting.size();
+    message += (message.empty() ? "" : "; ") + std::to_string(count) +
+               (count == 1 ? " thread waits" : " threads wait") + " for parity " +
+               std::to_string(one.parity) + " of " + name_of(home, barrier) + ", whose " +
+               barrier.state();
   }
-  return reported;
+  if (first == nullptr) return false;
+  home.report_about(*first->thread, FindingKind::kDeadlock, first->thread->place, message, nullptr,
+                    {});
+  return true;
+}
+
+void MbarrierTable::report_unseen(Block& home) {
+  for (const auto& [offset, barrier] : barriers_) {
+    if (barrier.bytes == 0 && !barrier.brought_unseen) continue;
+    home.report_about(home.threads[barrier.maker], FindingKind::kRace, home.launch->place,
+                      "the block ends with copies that nobody waits for, at " +
+                          name_of(home, barrier) + ": " + barrier.state(),
+                      nullptr, {});
+  }
 }
 
 }  // namespace kwemu

@@ -26,6 +26,8 @@ struct Mbarrier {
   unsigned maker = 0;  // thread that initialised it
   uint32_t made = 0;   // when
   Clock arriving, complete;
+  bool brings = false;          // bytes came in this phase
+  bool brought_unseen = false;  // or in the one before, which nobody has waited for
 
   struct Waiting {
     Block* block;
@@ -61,8 +63,10 @@ class MbarrierTable {
   unsigned slot_of(size_t offset) const;
 
   void poll(Block& home);
-  // A finding for each barrier that somebody waits for; false if there is none.
+  // A finding of all barriers that somebody waits for; false if there is none.
   bool report_waiting(Block& home);
+  // The block ends: copies that nobody has waited for.
+  void report_unseen(Block& home);
 
  private:
   Mbarrier& find(Block& home, size_t offset, const void* caller);
