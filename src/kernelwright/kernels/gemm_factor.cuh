@@ -10,6 +10,18 @@
 // Rows of a plane start at multiples of 128 bytes: boxes that straddle two such lines cost 5 %.
 constexpr int64_t PLANE_PITCH = 64;
 
+// How the planes number K.
+enum class Order {
+  PLAIN,
+  PERMUTED,  // within steps of 16, as gemm_sm90_raw.cuh reads the other factor
+};
+
+// Place of column k: of each 16, columns 4q to 4q + 3 go to 2q, 2q + 1, 2q + 8 and 2q + 9.
+__host__ __device__ constexpr int64_t permuted_k(int64_t k) {
+  const int64_t in_step = k % 16, in_run = k % 4;
+  return k - in_step + in_step / 4 * 2 + in_run % 2 + in_run / 2 * 8;
+}
+
 // One factor: `inner` runs along the dimension in which its planes are contiguous, `outer` along
 // the other of its two; batches that it repeats are counted once.
 struct Factor {
@@ -19,12 +31,13 @@ struct Factor {
   int batch_rank;
   int64_t batch_sizes[MAX_BATCH_RANK];
   int64_t batch_strides[MAX_BATCH_RANK];
-  int64_t pitch;  // of the planes
+  // Of the planes: permuted columns fill whole steps of 16.
+  int64_t plane_inner, plane_outer, pitch;
 
   // Of `operand`, whose own dimension has `size` elements.
   template <class Problem>
   static Factor of(const Problem& problem, const MatrixOperand& operand, Major major, int64_t size,
-                   int64_t own_stride, int64_t k_stride) {
+                   int64_t own_stride, int64_t k_stride, Order order = Order::PLAIN) {
     Factor factor = {};
     const bool along_k = major == Major::K;
     factor.data = operand.data;
@@ -39,20 +52,25 @@ struct Factor {
       factor.batch_strides[factor.batch_rank++] = operand.batch_strides[d];
       factor.batches *= problem.batch_sizes[d];
     }
-    factor.pitch = (factor.inner + PLANE_PITCH - 1) / PLANE_PITCH * PLANE_PITCH;
+    const int64_t step = order == Order::PERMUTED ? 16 : 1;
+    const int64_t plane_k = (problem.k + step - 1) / step * step;
+    factor.plane_inner = along_k ? plane_k : size;
+    factor.plane_outer = along_k ? size : plane_k;
+    factor.pitch = (factor.plane_inner + PLANE_PITCH - 1) / PLANE_PITCH * PLANE_PITCH;
     return factor;
   }
 
-  int64_t plane_elements() const { return outer * pitch; }
+  __host__ __device__ int64_t plane_elements() const { return plane_outer * pitch; }
 
   // Of batch number `batch` of its own batches.
-  __device__ __forceinline__ int64_t batch_offset(int64_t batch) const {
+  __device__ __forceinline__ int64_t batch_offset(uint32_t batch) const {
     int64_t offset = 0;
 #pragma unroll
     for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
       if (d < batch_rank) {
-        offset += batch % batch_sizes[d] * batch_strides[d];
-        batch /= batch_sizes[d];
+        const auto size = static_cast<uint32_t>(batch_sizes[d]);
+        offset += batch % size * batch_strides[d];
+        batch /= size;
       }
     }
     return offset;

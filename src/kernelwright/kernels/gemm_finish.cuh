@@ -30,13 +30,16 @@ template <class Problem>
 __device__ __forceinline__ void sum_slices(const Problem& problem) {
   constexpr int WIDTH = 4;
   const GemmRest& rest = problem.rest;
-  const Unscale unscale = Unscale::of(rest.header->exponents[0], rest.header->exponents[1]);
+  // Without a guard there were no pairs, and no scales.
+  const bool scaled = rest.guard_words > 0;
+  const Unscale unscale =
+      Unscale::of(scaled ? rest.header->exponents[0] : 0, scaled ? rest.header->exponents[1] : 0);
   const int64_t slice = problem.batches * problem.m * rest.partial_pitch;
   const int64_t runs = slice / WIDTH, runs_per_row = rest.partial_pitch / WIDTH;
   for (int64_t run = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; run < runs;
        run += static_cast<int64_t>(gridDim.x) * blockDim.x) {
     Vector<float, WIDTH> sums = {};
-#pragma unroll 4
+#pragma unroll 2
     for (int s = 0; s < rest.slices; ++s) {
       const auto part = load_vector<WIDTH>(rest.partials + s * slice + run * WIDTH);
 #pragma unroll

@@ -20,6 +20,9 @@ struct MatrixOperand {
   bool has_column_vectors;
 };
 
+// Which part of the result the epilogue sets to zero whatever the sums are: kernels may skip them.
+enum class Triangle { NONE, UPPER, LOWER };  // the part that is kept
+
 // T: both factors. Epilogue: a struct called with the sum and one value of each extra, 16-bit types
 // already widened to float; its members are the run-time scalars.
 template <class T, class Out, class Epilogue, class... Extra>
@@ -37,6 +40,8 @@ struct Gemm {
   int64_t batches;
   int64_t first_tile;  // of this launch, set by the variant
   GemmRest rest;       // set by the variant
+  Triangle triangle;
+  int64_t diagonal;  // of the first kept element: column - row >= diagonal (UPPER) or <= (LOWER)
   int batch_rank;
   int64_t batch_sizes[MAX_BATCH_RANK];
   MatrixOperand operands[OPERANDS];
@@ -60,11 +65,36 @@ struct Gemm {
     for (int d = -out.rank; d < -2; ++d)
       problem.add_batch_dimension(out.sizes[out.rank + d], tensors, d);
     if (!IsLocated<Epilogue>::value) problem.fold_batch_into_rows();
-    for (int o = 0; o < OPERANDS; ++o) {
-      problem.operands[o].has_column_vectors =
-          problem.n % COLUMN_VECTOR == 0 && problem.has_column_vectors(o);
-    }
+    problem.find_column_vectors();
     return problem;
+  }
+
+  // The product of the transposed factors in the other order: the same numbers in the same places.
+  Gemm transposed() const {
+    Gemm problem = *this;
+    problem.m = n;
+    problem.n = m;
+    problem.operands[LHS] = operands[RHS];
+    problem.operands[RHS] = operands[LHS];
+    for (MatrixOperand& operand : problem.operands) {
+      const int64_t row_stride = operand.row_stride;
+      operand.row_stride = operand.column_stride;
+      operand.column_stride = row_stride;
+    }
+    if (triangle != Triangle::NONE) {
+      problem.triangle = triangle == Triangle::UPPER ? Triangle::LOWER : Triangle::UPPER;
+      problem.diagonal = -diagonal;
+    }
+    problem.find_column_vectors();
+    return problem;
+  }
+
+  // Whether the epilogue sets all of these rows and columns to zero.
+  __device__ __forceinline__ bool is_zero(int64_t row, int64_t rows, int64_t column,
+                                          int64_t columns) const {
+    if (triangle == Triangle::UPPER) return column + columns - 1 - row < diagonal;
+    if (triangle == Triangle::LOWER) return column - (row + rows - 1) > diagonal;
+    return false;
   }
 
   __host__ __device__ const MatrixOperand& lhs() const { return operands[LHS]; }
@@ -89,6 +119,12 @@ struct Gemm {
   static int64_t broadcast_stride(const Tensor& tensor, int dim) {
     const int own = tensor.rank + dim;
     return own < 0 || tensor.sizes[own] == 1 ? 0 : tensor.strides[own];
+  }
+
+  void find_column_vectors() {
+    for (int o = 0; o < OPERANDS; ++o) {
+      operands[o].has_column_vectors = n % COLUMN_VECTOR == 0 && has_column_vectors(o);
+    }
   }
 
   bool has_column_vectors(int operand) const {
@@ -136,8 +172,10 @@ template <class Problem>
 __device__ __forceinline__ void split_batch(const Problem& problem, int64_t batch,
                                             int64_t (&index)[MAX_BATCH_RANK]) {
 #pragma unroll
+  for (int d = 0; d < MAX_BATCH_RANK; ++d) index[d] = 0;
+  if (problem.batch_rank == 0) return;
+#pragma unroll
   for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
-    index[d] = 0;
     if (d < problem.batch_rank) {
       index[d] = batch % problem.batch_sizes[d];
       batch /= problem.batch_sizes[d];

@@ -51,7 +51,7 @@ struct GemmTile {
   // For __launch_bounds__: as many blocks on a multiprocessor as its shared memory holds and as
   // leave a thread the registers that its sums, its fragments and the addresses need.
   static constexpr int SUM_REGISTERS = THREAD_M * THREAD_N * static_cast<int>(sizeof(S)) / 4;
-  static constexpr int REGISTERS = SUM_REGISTERS <= 16 ? 80 : SUM_REGISTERS <= 64 ? 128 : 255;
+  static constexpr int REGISTERS = SUM_REGISTERS <= 16 ? 96 : SUM_REGISTERS <= 64 ? 128 : 255;
   static constexpr int BLOCKS_BY_REGISTERS = 65536 / (THREADS * REGISTERS);
   static constexpr int BLOCKS_BY_SHARED = 228 * 1024 / (SHARED_BYTES + 1024);
   static constexpr int FEWER_BLOCKS =

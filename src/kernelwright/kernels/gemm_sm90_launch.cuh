@@ -32,68 +32,69 @@ struct Sm90Variant {
   void (*kernel)(Parameters);
   General general;
 
-  static bool admits(const Problem& problem) {
+  static bool admits(const Problem& given) {
     constexpr int64_t MAX_SIZE = int64_t{1} << 30;  // coordinates of boxes are 32-bit
-    if (problem.k == 0 || problem.m > MAX_SIZE || problem.n > MAX_SIZE || problem.k > MAX_SIZE) {
-      return false;
-    }
+    const Problem problem = turned(given);
     // Compared as floating point: the product of four sizes may not fit an integer.
     const double products = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                             static_cast<double>(problem.k) * static_cast<double>(problem.batches);
-    if (products < static_cast<double>(Config::MIN_PRODUCTS)) return false;
-    if (units(problem) > MAX_SIZE || !DeviceLimits::current().has_wgmma) return false;
-    const Factor lhs = lhs_factor(problem), rhs = rhs_factor(problem);
-    if (lhs.batches > MAX_SIZE / 2 || rhs.batches > MAX_SIZE / 2) return false;
-    return Tile::FEED == Feed::SPLIT || (is_boxed(lhs) && is_boxed(rhs));
+    if (problem.k == 0 || products < static_cast<double>(Config::MIN_PRODUCTS)) return false;
+    if (problem.m > MAX_SIZE || problem.n > MAX_SIZE || problem.k > MAX_SIZE) return false;
+    const double tiles = static_cast<double>(problem.m / Tile::BLOCK_M + 1) *
+                         static_cast<double>(problem.n / Tile::BLOCK_N + 1) *
+                         static_cast<double>(problem.batches) * Config::SLICES;
+    if (tiles > static_cast<double>(MAX_SIZE) || !DeviceLimits::current().has_wgmma) return false;
+    return (Tile::FEED == Feed::SPLIT || is_boxed(lhs_factor(problem))) &&
+           (Tile::FEED != Feed::DIRECT || is_boxed(rhs_factor(problem)));
   }
 
-  static int64_t workspace_bytes(const Problem& problem) {
-    return plane_bytes(lhs_factor(problem)) + plane_bytes(rhs_factor(problem)) +
-           partial_bytes(problem) + HEADER_BYTES;
+  static int64_t workspace_bytes(const Problem& given) {
+    const Problem problem = turned(given);
+    return HEADER_BYTES + lhs_plane_bytes(lhs_factor(problem)) +
+           rhs_plane_bytes(rhs_factor(problem)) + partial_bytes(problem);
   }
 
-  cudaError_t launch(Problem problem, cudaStream_t stream, void* workspace) const {
+  cudaError_t launch(const Problem& given, cudaStream_t stream, void* workspace) const {
     const DeviceLimits device = DeviceLimits::current();
-    char* const bytes = static_cast<char*>(workspace);
+    Problem problem = turned(given);
+    const Factor lhs = lhs_factor(problem), rhs = rhs_factor(problem);
+    char* const lhs_planes = static_cast<char*>(workspace) + HEADER_BYTES;
+    char* const rhs_planes = lhs_planes + lhs_plane_bytes(lhs);
     Parameters p = {};
     p.problem = problem;
-    p.header = reinterpret_cast<GemmHeader*>(bytes);
-    p.lhs = lhs_factor(problem);
-    p.rhs = rhs_factor(problem);
-    char* const lhs_planes = bytes + HEADER_BYTES;
-    char* const rhs_planes = lhs_planes + plane_bytes(p.lhs);
-    p.partials = reinterpret_cast<float*>(rhs_planes + plane_bytes(p.rhs));
+    p.header = static_cast<GemmHeader*>(workspace);
+    p.partials = reinterpret_cast<float*>(rhs_planes + rhs_plane_bytes(rhs));
     p.partial_pitch = partial_pitch(problem);
     set_batch_steps(problem, problem.lhs(), p.lhs_batch_steps);
     set_batch_steps(problem, problem.rhs(), p.rhs_batch_steps);
-    p.cluster_rows = cluster_rows(problem);
-    p.columns = columns(problem);
-    p.units = static_cast<int>(units(problem));
+    p.units = number_units<Tile>(problem.m, problem.n, problem.batches, Config::SLICES);
     p.steps = static_cast<int>((problem.k + Tile::BLOCK_K - 1) / Tile::BLOCK_K);
     p.steps_per_slice = (p.steps + Config::SLICES - 1) / Config::SLICES;
-
-    cudaError_t status = encode<Config::LHS, Tile::BLOCK_M, 1>(&p.lhs_map, p.lhs, lhs_planes);
+    constexpr int PARTS = Tile::PLANES == 2 ? 1 : Tile::CLUSTER;
+    cudaError_t status = encode_lhs(&p.lhs_map, lhs, lhs_planes);
     if (status == cudaSuccess) {
-      status = encode<Config::RHS, Tile::BLOCK_N, Tile::PLANES == 2 ? 1 : Tile::CLUSTER>(
-          &p.rhs_map, p.rhs, rhs_planes);
+      status = Tile::FEED == Feed::DIRECT
+                   ? encode_map(&p.rhs_map, const_cast<void*>(rhs.data),
+                                factor_box<Config::RHS, Tile::BLOCK_N / PARTS>(rhs))
+                   : encode_map(&p.rhs_map, rhs_planes,
+                                plane_box<Config::RHS, Tile::BLOCK_N / PARTS>(rhs));
     }
     if (status != cudaSuccess) return status;
-    int guard_words = 0;
-    if constexpr (Tile::FEED == Feed::SPLIT) {
-      guard_words = split_factors(p, lhs_planes, rhs_planes, device, stream);
+    if (IS_PAIRS) {
+      p.guard_word = split_factors(p.header, lhs, lhs_planes, rhs, rhs_planes, device, stream);
       status = cudaGetLastError();
       if (status != cudaSuccess) return status;
     }
     const int at_once = device.multiprocessors / Tile::CLUSTER;
-    const int clusters = p.units < at_once ? p.units : at_once;
-    if (Tile::FEED == Feed::CONVERT) guard_words = clusters;
+    const int clusters = p.units.count < at_once ? p.units.count : at_once;
     status = launch_dependent(kernel, clusters * Tile::CLUSTER, THREADS, Tile::SHARED_BYTES,
-                              Tile::CLUSTER, stream, p, Tile::FEED == Feed::SPLIT);
-    if (status != cudaSuccess || (!IS_PAIRS && Config::SLICES == 1)) return status;
+                              Tile::CLUSTER, stream, p, IS_PAIRS);
+    if (status != cudaSuccess || !IS_PAIRS) return status;
+    const int own_words = Tile::FEED == Feed::CONVERT ? clusters * Tile::CLUSTER : 0;
     problem.rest.header = p.header;
-    problem.rest.guard_words = guard_words;
+    problem.rest.guard_words = p.guard_word + own_words;
     problem.rest.small_elements =
-        SMALL_ELEMENTS + (elements(p.lhs) + elements(p.rhs) >> SMALL_SHARE_BITS);
+        SMALL_ELEMENTS + ((elements(lhs) + elements(rhs)) >> SMALL_SHARE_BITS);
     problem.rest.slices = Config::SLICES;
     problem.rest.partials = p.partials;
     problem.rest.partial_pitch = p.partial_pitch;
@@ -102,39 +103,37 @@ struct Sm90Variant {
 
  private:
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(GemmHeader));
+  static constexpr bool PERMUTED = Tile::FEED == Feed::CONVERT && Config::LHS == Major::K;
 
+  static_assert(IS_PAIRS || Config::SLICES == 1, "only pairs have a kernel that adds slices");
+
+  static Problem turned(const Problem& problem) {
+    return Config::TRANSPOSED ? problem.transposed() : problem;
+  }
   static Factor lhs_factor(const Problem& problem) {
     const MatrixOperand& lhs = problem.lhs();
     return Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride);
   }
   static Factor rhs_factor(const Problem& problem) {
     const MatrixOperand& rhs = problem.rhs();
-    return Factor::of(problem, rhs, Config::RHS, problem.n, rhs.column_stride, rhs.row_stride);
+    return Factor::of(problem, rhs, Config::RHS, problem.n, rhs.column_stride, rhs.row_stride,
+                      PERMUTED ? Order::PERMUTED : Order::PLAIN);
   }
 
   static int64_t elements(const Factor& factor) {
     return factor.inner * factor.outer * factor.batches;
   }
   static int64_t plane_bytes(const Factor& factor) {
-    if (Tile::FEED != Feed::SPLIT) return 0;
     return aligned_bytes(factor.batches * 2 * factor.plane_elements() * 2);
   }
+  static int64_t lhs_plane_bytes(const Factor& lhs) {
+    return Tile::FEED == Feed::SPLIT ? plane_bytes(lhs) : 0;
+  }
+  static int64_t rhs_plane_bytes(const Factor& rhs) { return IS_PAIRS ? plane_bytes(rhs) : 0; }
   static int64_t partial_pitch(const Problem& problem) { return (problem.n + 3) / 4 * 4; }
   static int64_t partial_bytes(const Problem& problem) {
     if (Config::SLICES == 1) return 0;
     return aligned_bytes(Config::SLICES * problem.batches * problem.m * partial_pitch(problem) * 4);
-  }
-
-  static int cluster_rows(const Problem& problem) {
-    constexpr int ROWS = Tile::BLOCK_M * Tile::CLUSTER;
-    return static_cast<int>((problem.m + ROWS - 1) / ROWS);
-  }
-  static int columns(const Problem& problem) {
-    return static_cast<int>((problem.n + Tile::BLOCK_N - 1) / Tile::BLOCK_N);
-  }
-  static int64_t units(const Problem& problem) {
-    return static_cast<int64_t>(cluster_rows(problem)) * columns(problem) * problem.batches *
-           Config::SLICES;
   }
 
   // Whether the tensor memory accelerator can read the factor where it lies.
@@ -152,55 +151,66 @@ struct Sm90Variant {
     return count == 1 || (bytes > 0 && bytes % 16 == 0 && bytes < int64_t{1} << 40);
   }
 
-  // The map of a factor's boxes of COUNT along its own dimension, in PARTS.
-  template <Major MAJOR, int COUNT, int PARTS>
-  static cudaError_t encode(CUtensorMap* map, const Factor& factor, void* planes) {
-    constexpr bool ALONG_K = MAJOR == Major::K;
+  // Boxes of COUNT along a factor's own dimension, in its planes.
+  template <Major MAJOR, int COUNT>
+  static TensorBox plane_box(const Factor& factor) {
     TensorBox box = {};
+    box.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     box.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
-    if constexpr (Tile::FEED == Feed::CONVERT) {
-      box.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
-      box.box[0] = 32;
-      box.box[1] = ALONG_K ? COUNT : Tile::RAW_K;
-    } else {
-      box.type =
-          sizeof(typename Problem::Factor) == 2 && !std::is_same_v<typename Tile::Element, __half>
-              ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-              : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-      box.box[0] = 64;
-      box.box[1] = ALONG_K ? COUNT / PARTS : Tile::BLOCK_K;
-    }
+    box.box[0] = Tile::ROW_BYTES / 2;
+    box.box[1] = MAJOR == Major::K ? COUNT : Tile::BLOCK_K;
+    box.box[2] = 1;
+    box.sizes[0] = factor.plane_inner;
+    box.sizes[1] = factor.plane_outer;
+    box.sizes[2] = factor.batches * 2;
+    box.strides[0] = factor.pitch * 2;
+    box.strides[1] = factor.plane_elements() * 2;
+    return box;
+  }
+
+  // The same where the factor itself lies.
+  template <Major MAJOR, int COUNT>
+  static TensorBox factor_box(const Factor& factor) {
+    constexpr int64_t SIZE = sizeof(typename Problem::Factor);
+    TensorBox box = {};
+    box.type = SIZE == 4                                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+               : std::is_same_v<typename Tile::Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    box.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+    box.box[0] = Tile::ROW_BYTES / SIZE;
+    box.box[1] = MAJOR == Major::K ? COUNT : Tile::BLOCK_K;
     box.box[2] = 1;
     box.sizes[0] = factor.inner;
     box.sizes[1] = factor.outer;
-    if constexpr (Tile::FEED == Feed::SPLIT) {
-      box.sizes[2] = factor.batches * 2;
-      box.strides[0] = factor.pitch * 2;
-      box.strides[1] = factor.plane_elements() * 2;
-      return encode_map(map, planes, box);
-    } else {
-      constexpr int64_t SIZE = sizeof(typename Problem::Factor);
-      box.sizes[2] = factor.batches;
-      // What is never stepped over needs a stride that the driver accepts all the same.
-      const int64_t row = (factor.inner * SIZE + 15) / 16 * 16;
-      box.strides[0] = factor.outer > 1 ? factor.outer_stride * SIZE : row;
-      box.strides[1] = factor.batch_rank == 1 && factor.batch_sizes[0] > 1
-                           ? factor.batch_strides[0] * SIZE
-                           : box.strides[0] * factor.outer;
-      return encode_map(map, const_cast<void*>(factor.data), box);
-    }
+    box.sizes[2] = factor.batches;
+    // What is never stepped over needs a stride that the driver accepts all the same.
+    const int64_t row = (factor.inner * SIZE + 15) / 16 * 16;
+    box.strides[0] = factor.outer > 1 ? factor.outer_stride * SIZE : row;
+    box.strides[1] =
+        factor.batches > 1 ? factor.batch_strides[0] * SIZE : box.strides[0] * factor.outer;
+    return box;
   }
 
-  // Launches the split; the number of its blocks.
-  static int split_factors(const Parameters& p, void* lhs_planes, void* rhs_planes,
-                           const DeviceLimits& device, cudaStream_t stream) {
+  static cudaError_t encode_lhs(CUtensorMap* map, const Factor& lhs, void* planes) {
+    return Tile::FEED == Feed::SPLIT
+               ? encode_map(map, planes, plane_box<Config::LHS, Tile::BLOCK_M>(lhs))
+               : encode_map(map, const_cast<void*>(lhs.data),
+                            factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
+  }
+
+  // Launches the pass; the number of its blocks.
+  static int split_factors(GemmHeader* header, const Factor& lhs, void* lhs_planes,
+                           const Factor& rhs, void* rhs_planes, const DeviceLimits& device,
+                           cudaStream_t stream) {
     SplitParameters split = {};
-    split.header = p.header;
-    split.sides[0] = SplitTile::side(p.lhs, lhs_planes);
-    split.sides[1] = SplitTile::side(p.rhs, rhs_planes);
-    const int64_t tiles = split.sides[0].tiles + split.sides[1].tiles;
-    int64_t blocks = 8 * static_cast<int64_t>(device.multiprocessors);
-    if (blocks > MAX_GUARD_WORDS) blocks = MAX_GUARD_WORDS;
+    split.header = header;
+    split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, Order::PLAIN);
+    if (Tile::FEED == Feed::CONVERT) split.sides[0].tiles = 0;
+    split.sides[1] =
+        SplitTile::side(rhs, rhs_planes, Config::RHS, PERMUTED ? Order::PERMUTED : Order::PLAIN);
+    const int64_t tiles = static_cast<int64_t>(split.sides[0].tiles) + split.sides[1].tiles;
+    int64_t blocks = static_cast<int64_t>(SPLIT_BLOCKS) * device.multiprocessors;
+    if (blocks > MAX_GUARD_WORDS / 2) blocks = MAX_GUARD_WORDS / 2;
     if (blocks > tiles) blocks = tiles;
     split_factors_kernel<<<static_cast<unsigned>(blocks), SPLIT_THREADS, 0, stream>>>(split);
     return static_cast<int>(blocks);

@@ -9,32 +9,37 @@
 #include "gemm_guard.cuh"
 
 constexpr int SPLIT_THREADS = 256;
+constexpr int SPLIT_BLOCKS = 3;  // of a multiprocessor
 
 struct SplitParameters {
   struct Side {
     Factor factor;
     __half* planes;
-    int64_t inner_tiles, outer_tiles, tiles;  // see SplitTile
-    bool vectors;                             // runs of 4 are aligned
+    uint32_t inner_tiles, outer_tiles, tiles;  // see SplitTile
+    bool vectors;                              // runs of 4 are aligned
+    bool permutes_inner, permutes_outer;       // the dimension that is K
   } sides[2];
   GemmHeader* header;
 };
 
-// Positions of SAMPLES elements, spread over the whole factor.
+// The largest |x|, as an integer, of this thread's share of SAMPLES elements, infinities and NaN
+// apart. Places are hashes of the sample's number (Knuth, TAOCP 3, 6.4): a regular step would meet
+// the same few columns where it divides a row's length, and divisions of 64 bits take longer than
+// the samples.
 __device__ __forceinline__ uint32_t sample_bits(const Factor& factor, int thread, int threads) {
-  const int64_t count = factor.inner * factor.outer * factor.batches;
-  // No multiple of a row's length: else the sample is a few columns.
-  int64_t step = count / SAMPLES | 1;
-  if (step > 1 && step % factor.inner == 0) ++step;
   uint32_t largest = 0;
-  for (int i = thread; i < SAMPLES && i * step < count; i += threads) {
-    const int64_t position = i * step;
-    const int64_t row = position / factor.inner;
-    const int64_t offset = factor.batch_offset(row / factor.outer) +
-                           row % factor.outer * factor.outer_stride +
-                           position % factor.inner * factor.inner_stride;
+#pragma unroll 4
+  for (int i = thread; i < SAMPLES; i += threads) {
+    const uint32_t hash = (i + 1) * 2654435769u;
+    const uint32_t inner = __umulhi(hash, static_cast<uint32_t>(factor.inner));
+    const uint32_t outer = __umulhi(hash * 2654435769u, static_cast<uint32_t>(factor.outer));
+    const uint32_t batch =
+        factor.batches == 1 ? 0
+                            : __umulhi(hash * 0x85ebca6bu, static_cast<uint32_t>(factor.batches));
+    const int64_t offset =
+        factor.batch_offset(batch) + outer * factor.outer_stride + inner * factor.inner_stride;
     const uint32_t bits =
-        __float_as_uint(static_cast<const float*>(factor.data)[offset]) & 0x7fffffffu;
+        __float_as_uint(__ldg(static_cast<const float*>(factor.data) + offset)) & 0x7fffffffu;
     if (bits < 0x7f800000u) largest = max(largest, bits);
   }
   return largest;
@@ -82,11 +87,13 @@ class SplitTile {
   static constexpr int INNER = 256, OUTER = 32;
   static constexpr int PITCH = OUTER + 1;  // of the tile in shared memory, [INNER][PITCH]
 
-  static SplitParameters::Side side(const Factor& factor, void* planes) {
+  static SplitParameters::Side side(const Factor& factor, void* planes, Major major, Order order) {
     SplitParameters::Side side = {factor, static_cast<__half*>(planes)};
-    side.inner_tiles = (factor.inner + INNER - 1) / INNER;
-    side.outer_tiles = (factor.outer + OUTER - 1) / OUTER;
-    side.tiles = side.inner_tiles * side.outer_tiles * factor.batches;
+    side.permutes_inner = order == Order::PERMUTED && major == Major::K;
+    side.permutes_outer = order == Order::PERMUTED && major != Major::K;
+    side.inner_tiles = static_cast<uint32_t>((factor.plane_inner + INNER - 1) / INNER);
+    side.outer_tiles = static_cast<uint32_t>((factor.plane_outer + OUTER - 1) / OUTER);
+    side.tiles = side.inner_tiles * side.outer_tiles * static_cast<uint32_t>(factor.batches);
     side.vectors = factor.inner % RUN == 0 && reinterpret_cast<uintptr_t>(factor.data) % 16 == 0 &&
                    factor.outer_stride % RUN == 0;
     for (int d = 0; d < factor.batch_rank; ++d) {
@@ -95,14 +102,15 @@ class SplitTile {
     return side;
   }
 
-  __device__ __forceinline__ SplitTile(const SplitParameters::Side& side, float scale, int64_t tile)
-      : factor_(side.factor), vectors_(side.vectors), scale_(scale) {
-    inner_ = tile % side.inner_tiles * INNER;
-    const int64_t above = tile / side.inner_tiles;
-    outer_ = above % side.outer_tiles * OUTER;
-    const int64_t batch = above / side.outer_tiles;
+  __device__ __forceinline__ SplitTile(const SplitParameters::Side& side, float scale,
+                                       uint32_t tile)
+      : factor_(side.factor), side_(side), scale_(scale) {
+    const uint32_t above = tile / side.inner_tiles;
+    const uint32_t batch = above / side.outer_tiles;
+    inner_ = static_cast<int64_t>(tile - above * side.inner_tiles) * INNER;
+    outer_ = static_cast<int64_t>(above - batch * side.outer_tiles) * OUTER;
     source_ = static_cast<const float*>(factor_.data) + factor_.batch_offset(batch);
-    planes_ = side.planes + batch * 2 * factor_.outer * factor_.pitch;
+    planes_ = side.planes + batch * 2 * factor_.plane_elements();
   }
 
   __device__ __forceinline__ void move(Guard<RUN>& guard, float* shared) {
@@ -113,11 +121,13 @@ class SplitTile {
       load_transposed(values, shared);
     }
     const int64_t column = inner_ + thread_column();
-    if (column >= factor_.inner) return;
+    if (column >= factor_.plane_inner) return;
 #pragma unroll
     for (int r = 0; r < RUNS; ++r) {
       const int64_t row = outer_ + thread_row() + r;
-      if (row < factor_.outer) store(values[r], row * factor_.pitch + column, guard);
+      if (row >= factor_.plane_outer) break;
+      const int64_t place = side_.permutes_outer ? permuted_k(row) : row;
+      store(values[r], planes_ + place * factor_.pitch, column, guard);
     }
     guard.end_block();
   }
@@ -133,7 +143,7 @@ class SplitTile {
       const int64_t row = outer_ + thread_row() + r;
       const float* const source = source_ + row * factor_.outer_stride + column;
       const bool exists = row < factor_.outer;
-      if (vectors_) {
+      if (side_.vectors) {
         const bool whole = exists && column < factor_.inner;
         const float4 run = whole ? __ldg(reinterpret_cast<const float4*>(source)) : float4{};
         values[r][0] = run.x;
@@ -170,7 +180,7 @@ class SplitTile {
     __syncthreads();
   }
 
-  __device__ __forceinline__ void store(const float (&values)[RUN], int64_t offset,
+  __device__ __forceinline__ void store(const float (&values)[RUN], __half* high, int64_t column,
                                         Guard<RUN>& guard) const {
     float scaled[RUN];
 #pragma unroll
@@ -178,11 +188,22 @@ class SplitTile {
     guard.see(scaled);
     const Halves first = split(scaled[0], scaled[1]);
     const Halves second = split(scaled[2], scaled[3]);
-    const int64_t plane = factor_.outer * factor_.pitch;
-    store_pairs(planes_ + offset, first.high, second.high);
-    store_pairs(planes_ + plane + offset, first.low, second.low);
+    __half* const low = high + factor_.plane_elements();
+    if (side_.permutes_inner) {
+      const int64_t place = permuted_k(column);
+      store_pair(high + place, first.high);
+      store_pair(high + place + 8, second.high);
+      store_pair(low + place, first.low);
+      store_pair(low + place + 8, second.low);
+    } else {
+      store_pairs(high + column, first.high, second.high);
+      store_pairs(low + column, first.low, second.low);
+    }
   }
 
+  __device__ __forceinline__ static void store_pair(__half* target, __half2 pair) {
+    *reinterpret_cast<__half2*>(target) = pair;
+  }
   __device__ __forceinline__ static void store_pairs(__half* target, __half2 first,
                                                      __half2 second) {
     uint2 bits;
@@ -192,14 +213,14 @@ class SplitTile {
   }
 
   const Factor& factor_;
-  bool vectors_;
+  const SplitParameters::Side& side_;
   float scale_;
   int64_t inner_, outer_;
   const float* source_;
   __half* planes_;
 };
 
-__global__ void __launch_bounds__(SPLIT_THREADS)
+__global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
     split_factors_kernel(const __grid_constant__ SplitParameters parameters) {
   __shared__ float shared[SplitTile::INNER * SplitTile::PITCH];
   __shared__ int exponents[2];
@@ -209,9 +230,9 @@ __global__ void __launch_bounds__(SPLIT_THREADS)
     parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
   }
   Guard<SplitTile::RUN> guard;
-  const int64_t lhs_tiles = parameters.sides[0].tiles;
-  const int64_t tiles = lhs_tiles + parameters.sides[1].tiles;
-  for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+  const uint32_t lhs_tiles = parameters.sides[0].tiles;
+  const uint32_t tiles = lhs_tiles + parameters.sides[1].tiles;
+  for (uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const int side = tile >= lhs_tiles;
     SplitTile(parameters.sides[side], power_of_two(exponents[side]), side ? tile - lhs_tiles : tile)
         .move(guard, shared);

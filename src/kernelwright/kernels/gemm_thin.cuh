@@ -28,299 +28,17 @@
 //                    (its own) or K, or NONE: whichever is contiguous in the call (both are
 //                    compiled)
 
-#include "async_copy.cuh"
 #include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
 #include "gemm_problem.cuh"
-#include "gemm_tile.cuh"
+#include "gemm_thin_tile.cuh"
 
-// One factor, as the kernel walks over it.
-struct ThinFactor {
-  int operand;
-  int64_t size;  // of its own dimension
-  int64_t stride;
-  int64_t k_stride;
-  bool has_vectors;  // along its contiguous dimension
-};
-
-// How one call is cut into blocks.
-struct ThinPlan {
-  bool is_transposed;
-  bool is_along_k;  // neighbouring threads read neighbours along K of the wide factor
-  ThinFactor thin;
-  ThinFactor wide;
-  int column_lanes;
-  int k_lanes;
-  int64_t tiles;  // in a batch
-  int64_t slices;
-  int64_t slice_k;
-};
-
-template <class Problem>
-struct ThinParameters {
-  Problem problem;
-  ThinPlan plan;
-  unsigned* finished;  // for each tile, slices that left their sums
-  void* slice_sums;
-};
-
-template <class Config, class Problem>
-struct ThinTile {
-  using T = typename Problem::Factor;
-  using S = compute_t<T>;
-  static constexpr int ROWS = Config::ROWS, COLUMNS = Config::COLUMNS, STEP = Config::STEP;
-  static constexpr int THREADS = Config::THREADS;
-  static constexpr int VECTOR = 16 / sizeof(T);
-
-  // Of the thin factor two chunks of CHUNK_K along K are in shared memory, as numbers to compute
-  // with. A thread reads 8 neighbours of a 16-bit factor, so a gap after every 32 numbers spreads a
-  // warp over the banks.
-  static constexpr int CHUNK_BYTES = 16384;
-  static constexpr int CHUNK_K = CHUNK_BYTES / ROWS / static_cast<int>(sizeof(S));
-  static constexpr int GAP = sizeof(T) == 2 ? 4 : 0;
-  static constexpr int PITCH = CHUNK_K + CHUNK_K / 32 * GAP + 16 / static_cast<int>(sizeof(S));
-  static constexpr int CHUNKS = 2 * ROWS * PITCH;
-  // The same memory then serves to sum the k_lanes, and to hand the sums to the epilogue.
-  static constexpr int SUMS = THREADS / 2 * ROWS * COLUMNS;
-  static constexpr int SHARED_BYTES = (CHUNKS > SUMS ? CHUNKS : SUMS) * static_cast<int>(sizeof(S));
-
-  static constexpr int MAX_K_LANES = THREADS < CHUNK_K / STEP ? THREADS : CHUNK_K / STEP;
-  static constexpr int MAX_COLUMN_LANES = THREADS / 2;
-
-  static_assert(ROWS <= 16 && (ROWS & (ROWS - 1)) == 0, "ROWS is 1, 2, 4, 8 or 16");
-  static_assert((COLUMNS & (COLUMNS - 1)) == 0 && (STEP & (STEP - 1)) == 0,
-                "COLUMNS and STEP are powers of two");
-  static_assert(COLUMNS % Problem::COLUMN_VECTOR == 0, "a thread's columns are whole vectors");
-  static_assert(THREADS >= 64 && THREADS <= 1024 && (THREADS & (THREADS - 1)) == 0,
-                "threads divide into lanes by powers of two");
-  static_assert(STEP * static_cast<int>(sizeof(S)) >= 16 && STEP <= 32 && MAX_K_LANES >= 2,
-                "the thin factor is read from shared memory 16 bytes at a time");
-
-  // Place in shared memory of element k of a chunk.
-  __device__ __forceinline__ static int place(int k) { return k + k / 32 * GAP; }
-};
-
-// Reads WIDTH elements that no other thread will want.
-template <int WIDTH, class T>
-__device__ __forceinline__ Vector<T, WIDTH> load_once(const T* address) {
-  Vector<T, WIDTH> value;
-  if constexpr (sizeof(value) == 16) {
-    unsigned words[4];
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "l"(address));
-    memcpy(&value, words, sizeof(value));
-  } else if constexpr (sizeof(value) == 8) {
-    unsigned words[2];
-    asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0, %1}, [%2];"
-                 : "=r"(words[0]), "=r"(words[1])
-                 : "l"(address));
-    memcpy(&value, words, sizeof(value));
-  } else {
-    value = load_vector<WIDTH>(address);
-  }
-  return value;
-}
-
-// The thin factor's way into shared memory: [ROWS][PITCH], contiguous along K.
-template <class Tile>
-class ThinChunks {
- public:
-  using T = typename Tile::T;
-  using S = typename Tile::S;
-
-  // `base`: element (0, 0) of this batch.
-  __device__ __forceinline__ ThinChunks(const ThinFactor& factor, const T* base, S* shared)
-      : factor_(factor), base_(base), shared_(shared) {}
-
-  // Starts copying elements [k, k + CHUNK_K) of every row, zeros from `end` on and beyond the last
-  // row. Nothing reads past a whole number of `step`s from k.
-  __device__ __forceinline__ void copy(int buffer, int64_t k, int64_t end, int step) const {
-    const int64_t left = end - k;
-    const int valid = left < Tile::CHUNK_K ? static_cast<int>(left) : Tile::CHUNK_K;
-    const int count = (valid + step - 1) / step * step;
-    S* const to = shared_ + buffer * (Tile::ROWS * Tile::PITCH);
-    const T* const from = base_ + k * factor_.k_stride;
-    if (factor_.has_vectors) {
-      copy_along_k<Tile::VECTOR>(to, from, valid, count);
-    } else if (factor_.k_stride <= factor_.stride || Tile::ROWS == 1) {
-      copy_along_k<1>(to, from, valid, count);
-    } else {
-      copy_along_rows(to, from, valid, count);
-    }
-    commit_copies();
-  }
-
- private:
-  template <int ACCESS>
-  __device__ __forceinline__ void copy_along_k(S* to, const T* from, int valid, int count) const {
-    constexpr int GROUPS = Tile::ROWS < 4 ? Tile::ROWS : 4;
-    constexpr int LANES = Tile::THREADS / GROUPS;
-    for (int row = threadIdx.x / LANES; row < Tile::ROWS; row += GROUPS) {
-      for (int k = threadIdx.x % LANES * ACCESS; k < count; k += LANES * ACCESS) {
-        move<ACCESS>(to, from, row, k, valid);
-      }
-    }
-  }
-
-  __device__ __forceinline__ void copy_along_rows(S* to, const T* from, int valid,
-                                                  int count) const {
-    const int row = threadIdx.x % Tile::ROWS;
-    for (int k = threadIdx.x / Tile::ROWS; k < count; k += Tile::THREADS / Tile::ROWS) {
-      move<1>(to, from, row, k, valid);
-    }
-  }
-
-  template <int ACCESS>
-  __device__ __forceinline__ void move(S* to, const T* from, int row, int k, int valid) const {
-    const bool exists = k < valid && row < factor_.size;
-    const T* const source = exists ? from + row * factor_.stride + k * factor_.k_stride : base_;
-    S* const target = to + row * Tile::PITCH + Tile::place(k);
-    if constexpr (sizeof(T) >= 4) {
-      copy_async<ACCESS * sizeof(T)>(target, source, exists);
-    } else {
-      Vector<S, ACCESS> values = {};
-      if (exists) {
-        const Vector<T, ACCESS> loaded = load_vector<ACCESS>(source);
-#pragma unroll
-        for (int i = 0; i < ACCESS; ++i) values.element[i] = widen(loaded.element[i]);
-      }
-      store_vector(target, values);
-    }
-  }
-
-  const ThinFactor& factor_;
-  const T* base_;
-  S* shared_;
-};
-
-// A thread's part of the tile: which elements of the wide factor it reads, and its sums.
-template <class Tile, Major MAJOR, int ACCESS>
-class ThinThread {
- public:
-  using T = typename Tile::T;
-  using S = typename Tile::S;
-  static constexpr int ROWS = Tile::ROWS, COLUMNS = Tile::COLUMNS, STEP = Tile::STEP;
-  // A thread has neighbours in runs; between them are the runs of the other lanes.
-  static constexpr int COLUMN_RUN = MAJOR == Major::MN ? ACCESS : 1;
-  static constexpr int K_RUN = MAJOR == Major::MN ? STEP : ACCESS;
-  static_assert(COLUMNS % COLUMN_RUN == 0 && STEP % K_RUN == 0, "whole accesses");
-
-  // `base`: element (0, k) of this batch, k where the slice begins. `first`: column of the tile.
-  __device__ __forceinline__ ThinThread(const ThinPlan& plan, const T* base, int64_t first)
-      : plan_(plan),
-        column_lane_(MAJOR == Major::MN ? threadIdx.x % plan.column_lanes
-                                        : threadIdx.x / plan.k_lanes),
-        k_lane_(MAJOR == Major::MN ? threadIdx.x / plan.column_lanes : threadIdx.x % plan.k_lanes) {
-    const int64_t left = plan.wide.size - first;
-    columns_left_ = left < (1 << 30) ? static_cast<int>(left) : 1 << 30;
-    next_ = base + (first + column(0)) * plan.wide.stride + k(0) * plan.wide.k_stride;
-  }
-
-  // Places in the tile and in a step of the thread's column c and element s along K.
-  __device__ __forceinline__ int column(int c) const {
-    return (c / COLUMN_RUN * plan_.column_lanes + column_lane_) * COLUMN_RUN + c % COLUMN_RUN;
-  }
-  __device__ __forceinline__ int k(int s) const {
-    return (s / K_RUN * plan_.k_lanes + k_lane_) * K_RUN + s % K_RUN;
-  }
-
-  // Loads the next step, of which `left` elements along K exist.
-  __device__ __forceinline__ void load(int64_t left) {
-    const int step = STEP * plan_.k_lanes;
-    const int valid_k = left < step ? static_cast<int>(left) : step;
-    const int64_t column_ahead = plan_.column_lanes * COLUMN_RUN * plan_.wide.stride;
-    const int64_t k_ahead = (MAJOR == Major::MN ? 1 : plan_.k_lanes * K_RUN) * plan_.wide.k_stride;
-    const T* source = next_;
-#pragma unroll
-    for (int c = 0; c < COLUMNS; c += COLUMN_RUN) {
-      const bool column_exists = column(c) < columns_left_;
-      const T* address = source;
-#pragma unroll
-      for (int s = 0; s < STEP; s += K_ACCESS) {
-        Vector<T, ACCESS>& target = loaded_[c / COLUMN_RUN][s / K_ACCESS];
-        target = {};
-        if (column_exists && k(s) < valid_k) target = load_once<ACCESS>(address);
-        address += k_ahead;
-      }
-      source += column_ahead;
-    }
-    next_ += step * plan_.wide.k_stride;
-  }
-
-  // Adds the products with the rows in shared memory, whose step begins at `begin`.
-  __device__ __forceinline__ void multiply(const S* rows, int begin) {
-    S wide[COLUMNS][STEP];
-#pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) {
-#pragma unroll
-      for (int s = 0; s < STEP; ++s) {
-        wide[c][s] = widen(loaded_[c / COLUMN_RUN][s / K_ACCESS]
-                               .element[MAJOR == Major::MN ? c % COLUMN_RUN : s % K_ACCESS]);
-      }
-    }
-    constexpr int READ = K_RUN * sizeof(S) < 16 ? K_RUN : 16 / sizeof(S);
-#pragma unroll
-    for (int row = 0; row < ROWS; ++row) {
-      Vector<S, READ> thin[STEP / READ];
-#pragma unroll
-      for (int s = 0; s < STEP; s += READ) {
-        thin[s / READ] = load_vector<READ>(rows + row * Tile::PITCH + Tile::place(begin + k(s)));
-      }
-      // The products of a step are summed apart: a sum of K / STEP terms loses less than one of K.
-#pragma unroll
-      for (int c = 0; c < COLUMNS; ++c) {
-        S sum = wide[c][0] * thin[0].element[0];
-#pragma unroll
-        for (int s = 1; s < STEP; ++s) sum += wide[c][s] * thin[s / READ].element[s % READ];
-        sums_[row][c] += sum;
-      }
-    }
-  }
-
-  // Sums the k_lanes in pairs, and leaves the tile in shared memory: [ROWS][columns of the tile].
-  __device__ __forceinline__ void sum_lanes(S* shared) {
-    for (int half = plan_.k_lanes / 2; half > 0; half /= 2) {
-      const int other = k_lane_ % half;
-      const int slot = MAJOR == Major::MN ? other * plan_.column_lanes + column_lane_
-                                          : column_lane_ * half + other;
-      const int slots = half * plan_.column_lanes;
-      __syncthreads();  // what was in shared memory has been read
-      if (k_lane_ >= half && k_lane_ < 2 * half) {
-#pragma unroll
-        for (int i = 0; i < ROWS * COLUMNS; ++i) {
-          shared[i * slots + slot] = sums_[i / COLUMNS][i % COLUMNS];
-        }
-      }
-      __syncthreads();
-      if (k_lane_ < half) {
-#pragma unroll
-        for (int i = 0; i < ROWS * COLUMNS; ++i) {
-          sums_[i / COLUMNS][i % COLUMNS] += shared[i * slots + slot];
-        }
-      }
-    }
-    __syncthreads();
-    if (k_lane_ == 0) {
-#pragma unroll
-      for (int i = 0; i < ROWS * COLUMNS; ++i) {
-        shared[i / COLUMNS * (plan_.column_lanes * COLUMNS) + column(i % COLUMNS)] =
-            sums_[i / COLUMNS][i % COLUMNS];
-      }
-    }
-    __syncthreads();
-  }
-
- private:
-  static constexpr int K_ACCESS = MAJOR == Major::MN ? 1 : ACCESS;
-
-  const ThinPlan& plan_;
-  int column_lane_;
-  int k_lane_;
-  int columns_left_;
-  const T* next_;  // the thread's first element of the next step
-  Vector<T, ACCESS> loaded_[COLUMNS / COLUMN_RUN][STEP / K_ACCESS];
-  S sums_[ROWS][COLUMNS] = {};
+// What a block computes.
+struct ThinPosition {
+  int64_t tile;  // counted over all batches
+  int64_t batch;
+  int64_t first;  // column
+  int64_t slice;
 };
 
 // Index along each batch dimension.
@@ -340,83 +58,97 @@ struct BatchIndex {
   }
 };
 
-// Sums this block's slice of K into shared memory.
+// The first element of a factor in this batch.
+template <class T, class Problem>
+__device__ __forceinline__ const T* factor_base(const Problem& problem, const ThinFactor& factor,
+                                                const BatchIndex& at) {
+  int64_t offset = 0;
+#pragma unroll
+  for (int d = 0; d < MAX_BATCH_RANK; ++d) {
+    if (d < problem.batch_rank) {
+      offset += at.index[d] * problem.operands[factor.operand].batch_strides[d];
+    }
+  }
+  return static_cast<const T*>(factor.data) + offset;
+}
+
+// Sums this block's slice of K into shared memory; returns the number of groups there.
 template <class Tile, Major MAJOR, int ACCESS, class Problem>
-__device__ __forceinline__ void sum_slice(const ThinParameters<Problem>& parameters, int64_t batch,
-                                          int64_t first, int64_t slice, typename Tile::S* shared) {
+__device__ __forceinline__ int sum_slice(const ThinParameters<Problem>& parameters,
+                                         const ThinPosition& position, typename Tile::S* shared) {
   using T = typename Tile::T;
   const Problem& problem = parameters.problem;
   const ThinPlan& plan = parameters.plan;
-  const BatchIndex at(problem, batch);
-  const T* const thin =
-      batch_base<const T>(problem.operands[plan.thin.operand], at.index, problem.batch_rank);
-  const T* const wide =
-      batch_base<const T>(problem.operands[plan.wide.operand], at.index, problem.batch_rank);
-  const int64_t begin = slice * plan.slice_k;
-  const int64_t end = min(begin + plan.slice_k, problem.k);
+  const BatchIndex at(problem, position.batch);
+  const T* const thin = factor_base<T>(problem, plan.thin, at);
+  const T* const wide = factor_base<T>(problem, plan.wide, at);
+  const int64_t begin = position.slice * plan.slice_k;
+  const int size = static_cast<int>(min(plan.slice_k, problem.k - begin));
   const int step = Tile::STEP * plan.k_lanes;
 
-  const ThinChunks<Tile> chunks(plan.thin, thin, shared);
-  ThinThread<Tile, MAJOR, ACCESS> thread(plan, wide + begin * plan.wide.k_stride, first);
-  int buffer = 0;
-  int in_chunk = 0;
-  for (int64_t k = begin; k < end; k += step) {
-    thread.load(end - k);
-    if (in_chunk == 0) {
-      if (k == begin) chunks.copy(buffer, k, end, step);
+  const ThinChunks<Tile> chunks(plan.thin, thin + begin * plan.thin.k_stride, shared);
+  ThinThread<Tile, MAJOR, ACCESS> thread(plan, wide + begin * plan.wide.k_stride, position.first);
+  for (int k = 0; k < size; k += step) {
+    thread.load(size - k);
+    if ((k & (Tile::CHUNK_K - 1)) == 0) {
+      if (k == 0) chunks.copy(k, size, step);
       wait_copies<0>();
       // This chunk's copies of every thread are visible, and the other chunk has been read.
       __syncthreads();
-      if (k + Tile::CHUNK_K < end) chunks.copy(buffer ^ 1, k + Tile::CHUNK_K, end, step);
+      if (k + Tile::CHUNK_K < size) chunks.copy(k + Tile::CHUNK_K, size, step);
     }
-    thread.multiply(shared + buffer * (Tile::ROWS * Tile::PITCH), in_chunk);
-    in_chunk += step;
-    if (in_chunk == Tile::CHUNK_K) {
-      in_chunk = 0;
-      buffer ^= 1;
-    }
+    thread.multiply(chunks.chunk(k), k & (Tile::CHUNK_K - 1));
   }
-  thread.sum_lanes(shared);
+  return thread.leave_sums(shared);
+}
+
+// Adds what `groups` of threads left, `size` apart, in order.
+template <class S>
+__device__ __forceinline__ S sum_groups(const S* shared, int groups, int size) {
+  S sum = shared[0];
+  for (int group = 1; group < groups; ++group) sum += shared[group * size];
+  return sum;
 }
 
 // Leaves the slice's sums in the workspace. True in the last block of the tile to come here, which
 // then has the sums of all slices in shared memory.
 template <class Tile, class Problem>
-__device__ __forceinline__ bool sum_slices(const ThinParameters<Problem>& parameters, int64_t tile,
-                                           int64_t slice, typename Tile::S* shared) {
+__device__ __forceinline__ bool sum_slices(const ThinParameters<Problem>& parameters,
+                                           const ThinPosition& position, int groups,
+                                           typename Tile::S* shared) {
   using S = typename Tile::S;
   const int slices = static_cast<int>(parameters.plan.slices);
   const int size = Tile::ROWS * Tile::COLUMNS * parameters.plan.column_lanes;
-  S* const all = static_cast<S*>(parameters.slice_sums) + tile * slices * size;
+  S* const all = static_cast<S*>(parameters.slice_sums) + position.tile * slices * size;
   for (int i = threadIdx.x; i < size; i += Tile::THREADS) {
-    all[slice * size + i] = shared[i];
+    all[position.slice * size + i] = sum_groups(shared + i, groups, size);
   }
   __threadfence();
   __shared__ bool is_last;
   __syncthreads();
   if (threadIdx.x == 0) {
     wait_for_previous_kernel();  // the counters are zero
-    is_last = atomicAdd(parameters.finished + tile, 1u) + 1 == slices;
+    is_last = atomicAdd(parameters.finished + position.tile, 1u) + 1 == slices;
   }
   __syncthreads();
   if (!is_last) return false;
   __threadfence();
 
-  // Where there are fewer results than threads, a group of threads shares the slices of one.
+  // Where there are fewer results than threads, several threads share the slices of one.
   const int lanes = size < Tile::THREADS ? size : Tile::THREADS;
-  const int groups = Tile::THREADS / lanes;
-  const int group = threadIdx.x / lanes;
+  const int shares = Tile::THREADS / lanes;
+  const int share = threadIdx.x / lanes;
   for (int i = threadIdx.x % lanes; i < size; i += lanes) {
     S sum = 0;
 #pragma unroll 8
-    for (int s = group; s < slices; s += groups) {
+    for (int s = share; s < slices; s += shares) {
       sum += __ldcg(all + static_cast<int64_t>(s) * size + i);
     }
-    shared[group * lanes + i] = sum;
+    shared[share * lanes + i] = sum;
   }
-  for (int half = groups / 2; half > 0; half /= 2) {
+  for (int half = shares / 2; half > 0; half /= 2) {
     __syncthreads();
-    if (group < half) shared[threadIdx.x] += shared[threadIdx.x + half * lanes];
+    if (share < half) shared[threadIdx.x] += shared[threadIdx.x + half * lanes];
   }
   __syncthreads();
   return true;
@@ -424,14 +156,15 @@ __device__ __forceinline__ bool sum_slices(const ThinParameters<Problem>& parame
 
 // Applies the epilogue to the sums in shared memory and stores the results.
 template <class Tile, class Problem>
-__device__ __forceinline__ void store_tile(const ThinParameters<Problem>& parameters, int64_t batch,
-                                           int64_t first, const typename Tile::S* shared) {
+__device__ __forceinline__ void store_tile(const ThinParameters<Problem>& parameters,
+                                           const ThinPosition& position, int groups,
+                                           const typename Tile::S* shared) {
   constexpr int WIDTH = Problem::COLUMN_VECTOR;
   constexpr int ROW_RUNS = (Tile::ROWS + WIDTH - 1) / WIDTH;
   const bool is_transposed = parameters.plan.is_transposed;
   const int columns = Tile::COLUMNS * parameters.plan.column_lanes;
   const int column_runs = columns / WIDTH;
-  const BatchIndex at(parameters.problem, batch);
+  const BatchIndex at(parameters.problem, position.batch);
   const GemmEpilogue epilogue(parameters.problem, at.index);
   const int runs = is_transposed ? columns * ROW_RUNS : Tile::ROWS * column_runs;
   for (int run = threadIdx.x; run < runs; run += Tile::THREADS) {
@@ -442,12 +175,14 @@ __device__ __forceinline__ void store_tile(const ThinParameters<Problem>& parame
     for (int i = 0; i < WIDTH; ++i) {
       const int r = is_transposed ? row + i : row;
       const int c = is_transposed ? column : column + i;
-      if (r < Tile::ROWS) sums.element[i] = shared[r * columns + c];
+      if (r < Tile::ROWS) {
+        sums.element[i] = sum_groups(shared + r * columns + c, groups, Tile::ROWS * columns);
+      }
     }
     if (is_transposed) {
-      epilogue.apply(sums, first + column, row);
+      epilogue.apply(sums, position.first + column, row);
     } else {
-      epilogue.apply(sums, row, first + column);
+      epilogue.apply(sums, row, position.first + column);
     }
   }
 }
@@ -465,27 +200,34 @@ __device__ __forceinline__ void gemm_thin(const ThinParameters<Problem>& paramet
   const int64_t slice = plan.slices > 1 ? block / tiles : 0;
   const int64_t tile = block - slice * tiles;
   const int64_t batch = parameters.problem.batches > 1 ? tile / plan.tiles : 0;
-  const int64_t first = (tile - batch * plan.tiles) * (Tile::COLUMNS * plan.column_lanes);
+  const int64_t column_tile = tile - batch * plan.tiles;
+  const ThinPosition at = {tile, batch, column_tile * (Tile::COLUMNS * plan.column_lanes), slice};
+  // Registers are for the sums: what follows them finds the position here.
+  __shared__ ThinPosition position;
+  if (threadIdx.x == 0) position = at;
 
+  int groups = 0;
   if constexpr (Config::WIDE != Major::MN) {
     constexpr int ACCESS = Tile::VECTOR < Tile::STEP ? Tile::VECTOR : Tile::STEP;
     if (plan.is_along_k && plan.wide.has_vectors) {
-      sum_slice<Tile, Major::K, ACCESS>(parameters, batch, first, slice, shared);
+      groups = sum_slice<Tile, Major::K, ACCESS>(parameters, at, shared);
     } else if (plan.is_along_k) {
-      sum_slice<Tile, Major::K, 1>(parameters, batch, first, slice, shared);
+      groups = sum_slice<Tile, Major::K, 1>(parameters, at, shared);
     }
   }
   if constexpr (Config::WIDE != Major::K) {
     constexpr int ACCESS = Tile::VECTOR < Tile::COLUMNS ? Tile::VECTOR : Tile::COLUMNS;
     if (!plan.is_along_k && plan.wide.has_vectors) {
-      sum_slice<Tile, Major::MN, ACCESS>(parameters, batch, first, slice, shared);
+      groups = sum_slice<Tile, Major::MN, ACCESS>(parameters, at, shared);
     } else if (!plan.is_along_k) {
-      sum_slice<Tile, Major::MN, 1>(parameters, batch, first, slice, shared);
+      groups = sum_slice<Tile, Major::MN, 1>(parameters, at, shared);
     }
   }
-  if (plan.slices == 1 || sum_slices<Tile>(parameters, tile, slice, shared)) {
-    store_tile<Tile>(parameters, batch, first, shared);
+  if (plan.slices > 1) {
+    if (!sum_slices<Tile>(parameters, position, groups, shared)) return;
+    groups = 1;
   }
+  store_tile<Tile>(parameters, position, groups, shared);
 }
 
 // Zeroes the counters of the kernel after it, which starts meanwhile.
@@ -532,13 +274,24 @@ struct ThinVariant {
       parameters.slice_sums = static_cast<char*>(workspace) + counter_bytes(problem, plan);
       clear_counters_kernel<<<1, 256, 0, stream>>>(parameters.finished, tiles);
     }
-    cudaError_t status = cudaSuccess;
+    // More than 48 KB of shared memory is given only on request.
+    cudaError_t status =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SHARED_BYTES);
     int64_t& begin = parameters.problem.first_tile;
     for (begin = 0; begin < tiles * plan.slices && status == cudaSuccess; begin += MAX_BLOCKS) {
       const int64_t left = tiles * plan.slices - begin;
-      status =
-          launch_dependent(kernel, static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS),
-                           THREADS, Tile::SHARED_BYTES, 1, stream, parameters, plan.slices > 1);
+      cudaLaunchAttribute early = {};
+      early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      early.val.programmaticStreamSerializationAllowed = 1;
+      cudaLaunchConfig_t config = {};
+      config.gridDim = dim3(static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS));
+      config.blockDim = dim3(THREADS);
+      config.dynamicSmemBytes = Tile::SHARED_BYTES;
+      config.stream = stream;
+      config.attrs = &early;
+      config.numAttrs = plan.slices > 1 ? 1 : 0;
+      status = cudaLaunchKernelEx(&config, kernel, parameters);
     }
     return status;
   }
@@ -548,8 +301,10 @@ struct ThinVariant {
     found.is_transposed = problem.n < problem.m;
     const MatrixOperand& lhs = problem.lhs();
     const MatrixOperand& rhs = problem.rhs();
-    const ThinFactor rows = {Problem::LHS, problem.m, lhs.row_stride, lhs.column_stride, false};
-    const ThinFactor columns = {Problem::RHS, problem.n, rhs.column_stride, rhs.row_stride, false};
+    const ThinFactor rows = {lhs.data,       Problem::LHS,      problem.m,
+                             lhs.row_stride, lhs.column_stride, false};
+    const ThinFactor columns = {rhs.data,          Problem::RHS,   problem.n,
+                                rhs.column_stride, rhs.row_stride, false};
     found.thin = found.is_transposed ? columns : rows;
     found.wide = found.is_transposed ? rows : columns;
     const ThinFactor& wide = found.wide;
@@ -567,30 +322,28 @@ struct ThinVariant {
 
   // Blocks that run at one time.
   static constexpr int64_t SLOTS = Config::RESIDENT * Config::MULTIPROCESSORS;
+  static constexpr int64_t LEAST_STEPS = 4;  // of a slice
 
   // As many tiles as run at one time, or a few less: all blocks then share the memory from the
-  // first to the last moment.
+  // first to the last moment. Blocks of more columns and fewer lanes along K where there are more
+  // tiles, as long as the lanes read runs of memory, or K is short.
   static void set_lanes(ThinPlan& plan, const Problem& problem) {
-    constexpr int LEAST_LANES = THREADS / Tile::MAX_K_LANES;
-    // Enough columns to meet each row four times, so that the rows' way from the L2 cache is free;
-    // along the columns, runs of 256 bytes.
-    constexpr int WANTED_LANES = 4 * Tile::ROWS / Tile::COLUMNS;
-    int least = plan.is_along_k ? WANTED_LANES : 16;
-    if (least < LEAST_LANES) least = LEAST_LANES;
+    constexpr int LEAST_LANES = THREADS / Tile::MAX_K_LANES, RUN_LANES = THREADS / 32;
     const auto tiles = [&](int lanes) {
       return problem.batches * divide_up(plan.wide.size, Tile::COLUMNS * lanes);
     };
+    const auto steps = [&](int lanes) { return problem.k / (Tile::STEP * (THREADS / lanes)); };
     int lanes = Tile::MAX_COLUMN_LANES;
     while (lanes > LEAST_LANES && Tile::COLUMNS * (lanes / 2) >= plan.wide.size) lanes /= 2;
-    // Along K, too, runs of memory, unless K is short.
-    while (plan.is_along_k && lanes > THREADS / 32 && lanes > least &&
-           problem.k >= 2 * Tile::STEP * (THREADS / lanes)) {
-      lanes /= 2;
+    if (plan.is_along_k) {
+      while (lanes > RUN_LANES && lanes > LEAST_LANES && steps(lanes / 2) >= 8) lanes /= 2;
     }
-    while (lanes > least && tiles(lanes / 2) <= SLOTS &&
-           problem.k >= 2 * Tile::STEP * (THREADS / lanes)) {
-      lanes /= 2;
-    }
+    // Enough columns to meet each row four times: the rows then come from the L2 cache for nothing;
+    // along the columns, runs of 128 bytes; half as many where there are no steps to cut.
+    int least = plan.is_along_k ? 4 * Tile::ROWS / Tile::COLUMNS : 8;
+    if (!plan.is_along_k && tiles(8) * (steps(8) / LEAST_STEPS + 1) * 2 <= SLOTS) least = 4;
+    if (least < LEAST_LANES) least = LEAST_LANES;
+    while (lanes > least && tiles(lanes / 2) <= SLOTS && steps(lanes / 2) >= 1) lanes /= 2;
     plan.column_lanes = lanes;
     plan.k_lanes = THREADS / lanes;
     plan.tiles = divide_up(plan.wide.size, Tile::COLUMNS * lanes);
@@ -599,7 +352,7 @@ struct ThinVariant {
   // Where there are fewer tiles, so many slices that all of them run at one time, if each has a few
   // steps; and, for the accuracy, no more than so many steps one after another.
   static void set_slices(ThinPlan& plan, const Problem& problem) {
-    constexpr int64_t LEAST_STEPS = 4, MOST_STEPS = 2048;
+    constexpr int64_t MOST_STEPS = 2048;
     const int64_t step = Tile::STEP * plan.k_lanes;
     const int64_t steps = divide_up(problem.k, step);
     int64_t slices = SLOTS / (problem.batches * plan.tiles);

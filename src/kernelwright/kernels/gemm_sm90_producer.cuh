@@ -1,0 +1,98 @@
+#pragma once
+// The thread that keeps the ring of stages of a tensor-core product full.
+
+#include "gemm_sm90_tile.cuh"
+
+// Boxes have rows of 128 bytes. COUNT elements along a factor's own dimension from `first`, BLOCK_K
+// along K; to BLOCKS blocks of the cluster.
+template <class Tile, Major MAJOR, int COUNT, int BLOCKS>
+__device__ __forceinline__ void fetch_plane(unsigned char* target, const CUtensorMap* map, int k,
+                                            int first, int plane, Barrier* barrier) {
+  constexpr uint16_t EVERY_BLOCK = (1 << BLOCKS) - 1;
+  constexpr int ROW = 64;  // elements
+  constexpr int BOX = MAJOR == Major::K ? COUNT : ROW;
+#pragma unroll
+  for (int i = 0; i < COUNT; i += BOX) {
+    const int x = MAJOR == Major::K ? k : first + i;
+    const int y = MAJOR == Major::K ? first : k;
+    unsigned char* const box = target + i * Tile::ROW_BYTES;
+    if constexpr (BLOCKS == 1) {
+      copy_box(box, map, x, y, plane, barrier);
+    } else {
+      copy_box_to_cluster(box, map, x, y, plane, barrier, EVERY_BLOCK);
+    }
+  }
+}
+
+// The same of fp32 numbers: rows of 32.
+template <class Tile, Major MAJOR, int COUNT>
+__device__ __forceinline__ void fetch_raw(unsigned char* target, const CUtensorMap* map, int k,
+                                          int first, int batch, Barrier* barrier) {
+  constexpr int ROW = 32;
+  constexpr int BOXES = (MAJOR == Major::K ? Tile::BLOCK_K : COUNT) / ROW;
+  constexpr int BOX_BYTES = COUNT * Tile::BLOCK_K * 4 / BOXES;
+#pragma unroll
+  for (int i = 0; i < BOXES; ++i) {
+    const int x = (MAJOR == Major::K ? k : first) + i * ROW;
+    const int y = MAJOR == Major::K ? first : k;
+    copy_box(target + i * BOX_BYTES, map, x, y, batch, barrier);
+  }
+}
+
+template <class Config, class Tile, class Problem>
+__device__ __forceinline__ void fetch_stage(const Sm90Parameters<Problem>& p,
+                                            const Sm90Shared<Tile>& shared, int stage, int k,
+                                            const Sm90Work& work, int lhs_plane, int rhs_plane,
+                                            int rank) {
+  constexpr int CLUSTER = Tile::CLUSTER, PLANES = Tile::PLANES;
+  Barrier* const full = shared.full + stage;
+  arrive_expecting(full, Tile::STAGE_BYTES);
+  if constexpr (Tile::FEED == Feed::CONVERT) {
+    fetch_raw<Tile, Config::LHS, Tile::BLOCK_M>(shared.lhs(stage), &p.lhs_map, k, work.row,
+                                                lhs_plane, full);
+  } else {
+#pragma unroll
+    for (int plane = 0; plane < PLANES; ++plane) {
+      fetch_plane<Tile, Config::LHS, Tile::BLOCK_M, 1>(shared.lhs(stage) + plane * Tile::LHS_PLANE,
+                                                       &p.lhs_map, k, work.row,
+                                                       lhs_plane * PLANES + plane, full);
+    }
+  }
+  const int plane = rhs_plane * PLANES;
+  if constexpr (CLUSTER == 1) {
+#pragma unroll
+    for (int i = 0; i < PLANES; ++i) {
+      fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, 1>(shared.rhs(stage, i), &p.rhs_map, k,
+                                                       work.column, plane + i, full);
+    }
+  } else if constexpr (PLANES == CLUSTER) {
+    // Each block fetches one plane for both.
+    fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, CLUSTER>(shared.rhs(stage, rank), &p.rhs_map, k,
+                                                           work.column, plane + rank, full);
+  } else {
+    // Each block fetches half of the columns for both.
+    constexpr int PART = Tile::BLOCK_N / CLUSTER;
+    fetch_plane<Tile, Config::RHS, PART, CLUSTER>(
+        shared.rhs(stage, 0) + rank * PART * Tile::ROW_BYTES, &p.rhs_map, k,
+        work.column + rank * PART, plane, full);
+  }
+}
+
+// For one thread of the block.
+template <class Config, class Tile, class Problem>
+__device__ __forceinline__ void produce(const Sm90Parameters<Problem>& p,
+                                        const Sm90Shared<Tile>& shared, int cluster, int clusters,
+                                        int rank) {
+  Ring<Tile::STAGES> ring;
+  for (int unit = cluster; unit < p.units.count; unit += clusters) {
+    const Sm90Work work = locate_work<Tile>(p, unit, rank);
+    const int lhs_plane = plane_batch(p.problem, work.batch, p.lhs_batch_steps);
+    const int rhs_plane = plane_batch(p.problem, work.batch, p.rhs_batch_steps);
+    for (int step = 0; step < work.steps; ++step) {
+      wait(shared.empty + ring.stage, ring.phase ^ 1);
+      fetch_stage<Config>(p, shared, ring.stage, (work.first_step + step) * Tile::BLOCK_K, work,
+                          lhs_plane, rhs_plane, rank);
+      ring.advance();
+    }
+  }
+}

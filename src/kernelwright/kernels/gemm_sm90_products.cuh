@@ -1,0 +1,134 @@
+#pragma once
+// What a warpgroup of a tensor-core product does with the stages: 64 rows of the tile's sums.
+
+#include "gemm_guard.cuh"
+#include "gemm_sm90_tile.cuh"
+
+// Products of the planes of a stage, by their number.
+template <class Config, class Tile>
+class StageProducts {
+ public:
+  using Instruction = typename Tile::Instruction;
+  using Sums = float[Tile::REGISTERS];
+
+  __device__ __forceinline__ StageProducts(const Sm90Shared<Tile>& shared, int warpgroup)
+      : lhs_(describe_matrix(shared.lhs(0) + warpgroup * GROUP_BYTES, GROUP_BYTES)),
+        rhs_(describe_matrix(shared.rhs(0, 0), GROUP_BYTES)) {}
+
+  // sums = lhs plane * rhs plane over STEP_K of K from STEP; added to sums unless `accumulate` is
+  // 0.
+  template <int LHS_PLANE, int RHS_PLANE, int STEP>
+  __device__ __forceinline__ void multiply(Sums& sums, int stage, int accumulate) const {
+    Instruction::template multiply<Config::LHS == Major::MN, Config::RHS == Major::MN>(
+        sums,
+        advance_matrix(lhs_, stage * Tile::STAGE_BYTES + LHS_PLANE * Tile::LHS_PLANE +
+                                 step_bytes(Config::LHS, STEP)),
+        rhs<RHS_PLANE, STEP>(stage), accumulate);
+  }
+
+  // The same with lhs in registers.
+  template <int RHS_PLANE, int STEP>
+  __device__ __forceinline__ void multiply(Sums& sums, const uint32_t (&lhs)[4], int stage,
+                                           int accumulate) const {
+    Instruction::template multiply<Config::RHS == Major::MN>(sums, lhs, rhs<RHS_PLANE, STEP>(stage),
+                                                             accumulate);
+  }
+
+ private:
+  static constexpr int GROUP_BYTES = 64 * Tile::ROW_BYTES;  // 64 along M or N by BLOCK_K
+
+  __device__ __forceinline__ static constexpr int step_bytes(Major major, int step) {
+    return step * Tile::STEP_K * (major == Major::K ? 2 : Tile::ROW_BYTES);
+  }
+
+  template <int PLANE, int STEP>
+  __device__ __forceinline__ uint64_t rhs(int stage) const {
+    return advance_matrix(
+        rhs_, stage * Tile::STAGE_BYTES + PLANE * Tile::RHS_PLANE + step_bytes(Config::RHS, STEP));
+  }
+
+  uint64_t lhs_, rhs_;
+};
+
+// Two instructions' worth of K, from instruction STEP on. On return the products of the high parts
+// are in `sums`, and those of the low parts are under way.
+template <int STEP, class Products, class Release, int COUNT>
+__device__ __forceinline__ void multiply_part(const Products& products, int stage, int accumulate,
+                                              float (&sums)[COUNT], float (&high)[COUNT],
+                                              float (&low)[COUNT], const Release& release_before) {
+  fence_products();
+  products.template multiply<0, 0, STEP>(high, stage, 0);
+  products.template multiply<0, 0, STEP + 1>(high, stage, 1);
+  commit_products();
+  wait_products<1>();  // for the low parts of the part before
+  release_before();
+  fence_products();
+  products.template multiply<1, 0, STEP>(low, stage, accumulate);
+  products.template multiply<0, 1, STEP>(low, stage, 1);
+  products.template multiply<1, 0, STEP + 1>(low, stage, 1);
+  products.template multiply<0, 1, STEP + 1>(low, stage, 1);
+  commit_products();
+  wait_products<1>();  // for the high parts
+  pin(high);
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) sums[i] += high[i];
+}
+
+// sums = products of pairs over `steps` steps of K.
+template <class Config, class Tile>
+__device__ __forceinline__ void multiply_pairs(const Sm90Shared<Tile>& shared,
+                                               const StageProducts<Config, Tile>& products,
+                                               Ring<Tile::STAGES>& ring, int steps,
+                                               float (&sums)[Tile::REGISTERS]) {
+  constexpr float LOW = 1.0f / (1 << LOW_BITS);
+  float high[Tile::REGISTERS], low[Tile::REGISTERS];
+#pragma unroll
+  for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = 0;
+  for (int done = 0; done < steps; done += Tile::FOLD_STEPS) {
+    const int end = min(steps, done + Tile::FOLD_STEPS);
+    int before = 0;
+    for (int step = done; step < end; ++step) {
+      const int stage = ring.stage;
+      wait(shared.full + stage, ring.phase);
+      multiply_part<0>(products, stage, step > done, sums, high, low, [&] {
+        if (step > done) shared.release(before);
+      });
+      multiply_part<2>(products, stage, 1, sums, high, low, [] {});
+      before = stage;
+      ring.advance();
+    }
+    wait_products<0>();
+    pin(low);
+    shared.release(before);
+#pragma unroll
+    for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = fmaf(low[i], LOW, sums[i]);
+  }
+}
+
+// sums = products of 16-bit numbers over `steps` steps of K: one chain.
+template <class Config, class Tile>
+__device__ __forceinline__ void multiply_plain(const Sm90Shared<Tile>& shared,
+                                               const StageProducts<Config, Tile>& products,
+                                               Ring<Tile::STAGES>& ring, int steps,
+                                               float (&sums)[Tile::REGISTERS]) {
+#pragma unroll
+  for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = 0;
+  int before = 0;
+  for (int step = 0; step < steps; ++step) {
+    const int stage = ring.stage;
+    wait(shared.full + stage, ring.phase);
+    fence_products();
+    products.template multiply<0, 0, 0>(sums, stage, 1);
+    products.template multiply<0, 0, 1>(sums, stage, 1);
+    products.template multiply<0, 0, 2>(sums, stage, 1);
+    products.template multiply<0, 0, 3>(sums, stage, 1);
+    commit_products();
+    wait_products<1>();
+    if (step > 0) shared.release(before);
+    before = stage;
+    ring.advance();
+  }
+  wait_products<0>();
+  pin(sums);
+  if (steps > 0) shared.release(before);
+}
