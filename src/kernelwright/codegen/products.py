@@ -48,6 +48,7 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
         "tuned": own,
         "small": _simt_members(_SMALL_TILE, *_majors(kernel)),
         "general": _simt_members(general, Major.NONE, Major.NONE),
+        "triangle": kernel.triangle,
     }
 
 

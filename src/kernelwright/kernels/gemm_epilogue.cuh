@@ -148,7 +148,7 @@ class GemmEpilogue {
     const MatrixOperand* operands = problem_.operands;
     Out* const address = out_ + offset(operands[Problem::OUT], row, column);
     const Pack<const Extra*...> rows = {
-        {get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column)}...};
+        {{get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column)}...}};
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
       const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
@@ -166,8 +166,11 @@ class GemmEpilogue {
     Vector<Out, WIDTH> results;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
-      results.element[i] = narrow<Out>(apply_at(problem_.epilogue, row, column + i, sums.element[i],
-                                                widen(get<I>(extras).element[i])...));
+      const int64_t at = column + i;
+      const bool turned = problem_.is_transposed;
+      results.element[i] =
+          narrow<Out>(apply_at(problem_.epilogue, turned ? at : row, turned ? row : at,
+                               sums.element[i], widen(get<I>(extras).element[i])...));
     }
     return results;
   }

@@ -42,6 +42,7 @@ struct Gemm {
   GemmRest rest;       // set by the variant
   Triangle triangle;
   int64_t diagonal;  // of the first kept element: column - row >= diagonal (UPPER) or <= (LOWER)
+  bool is_transposed;  // rows are those of the result's columns, for an epilogue that asks
   int batch_rank;
   int64_t batch_sizes[MAX_BATCH_RANK];
   MatrixOperand operands[OPERANDS];
@@ -74,6 +75,7 @@ struct Gemm {
     Gemm problem = *this;
     problem.m = n;
     problem.n = m;
+    problem.is_transposed = !is_transposed;
     problem.operands[LHS] = operands[RHS];
     problem.operands[RHS] = operands[LHS];
     for (MatrixOperand& operand : problem.operands) {
