@@ -41,7 +41,7 @@ struct Gemm {
   int64_t first_tile;  // of this launch, set by the variant
   GemmRest rest;       // set by the variant
   Triangle triangle;
-  int64_t diagonal;  // of the first kept element: column - row >= diagonal (UPPER) or <= (LOWER)
+  int64_t diagonal;    // of the first kept element: column - row >= diagonal (UPPER) or <= (LOWER)
   bool is_transposed;  // rows are those of the result's columns, for an epilogue that asks
   int batch_rank;
   int64_t batch_sizes[MAX_BATCH_RANK];
