@@ -59,10 +59,15 @@ ALLOWED = {"float32": 2e-6, "float16": 1.5e-3, "bfloat16": 1.2e-2, "float64": 1e
 PRODUCTS = [
     (TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2), "float32"),
     (TensorCoreConfig(block_n=64, feed=Feed.SPLIT, stages=4, cluster=1, slices=3), "float32"),
-    (TensorCoreConfig(block_n=128, feed=Feed.CONVERT, stages=2, cluster=1), "float32"),
-    (TensorCoreConfig(block_n=64, feed=Feed.CONVERT, stages=3, cluster=1, slices=2), "float32"),
+    (TensorCoreConfig(block_n=128, feed=Feed.CONVERT, stages=3, cluster=2), "float32"),
+    (
+        TensorCoreConfig(
+            block_n=64, feed=Feed.CONVERT, stages=4, cluster=1, slices=2, transposed=True
+        ),
+        "float32",
+    ),
     (TensorCoreConfig(block_n=256, feed=Feed.DIRECT, stages=4, cluster=2), "float16"),
-    (TensorCoreConfig(block_n=64, feed=Feed.DIRECT, stages=8, cluster=1, slices=2), "bfloat16"),
+    (TensorCoreConfig(block_n=64, feed=Feed.DIRECT, stages=8, cluster=1), "bfloat16"),
     (
         GemmConfig(
             block_m=64, block_n=64, block_k=16, thread_m=8, thread_n=4, stages=2, min_tiles=1

@@ -95,6 +95,8 @@ def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType
     numbers = {DType.F32: "F16", DType.F16: "F16", DType.BF16: "Bf16"}[dtype]
     # What splits factors writes them in the order that is asked for.
     lhs, rhs = (Major.K if major is Major.NONE else major for major in (lhs, rhs))
+    if config.transposed:
+        lhs, rhs = rhs, lhs
     return Tuned(
         sources=(f"wgmma_{numbers.lower()}.cuh", "gemm_sm90_launch.cuh"),
         members=(
@@ -102,6 +104,7 @@ def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType
             f"static constexpr Feed FEED = Feed::{config.feed.name};",
             f"static constexpr int STAGES = {config.stages}, CLUSTER = {config.cluster}, "
             f"SLICES = {config.slices};",
+            f"static constexpr bool TRANSPOSED = {str(config.transposed).lower()};",
             _layouts(lhs, rhs),
             f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
         ),

@@ -56,9 +56,9 @@ class Feed(StrEnum):
     """How the factors of a product come to the tensor cores."""
 
     SPLIT = "split"
-    """float32: a kernel before writes every element as two fp16 numbers."""
+    """float32: a kernel before writes every element of both as two fp16 numbers."""
     CONVERT = "convert"
-    """float32: the product's own threads do the same, tile by tile."""
+    """float32: so does the right one; the left one is split tile by tile, by who multiplies."""
     DIRECT = "direct"
     """float16 and bfloat16, as they are."""
 
@@ -76,6 +76,8 @@ class TensorCoreConfig:
     """Blocks, one below another, that share what they read of the right factor: 1 or 2."""
     slices: int = 1
     """Parts of K that different blocks sum."""
+    transposed: bool = False
+    """The factors change sides: the transpose of the result is computed."""
     min_products: int = 0
     """The launcher takes another variant for products with fewer multiplications than this."""
 
@@ -83,14 +85,16 @@ class TensorCoreConfig:
     BLOCK_K: ClassVar[int] = 64
 
     def __str__(self) -> str:
+        converted = "right" if self.transposed else "left"
         scheme = {
-            Feed.SPLIT: "three fp16 tensor-core products, factors split before",
-            Feed.CONVERT: "three fp16 tensor-core products, factors split on the way",
+            Feed.SPLIT: "three fp16 tensor-core products",
+            Feed.CONVERT: f"three fp16 tensor-core products, the {converted} factor split in them",
             Feed.DIRECT: "one tensor-core product",
         }[self.feed]
-        tile = f"tile {self.BLOCK_M}x{self.block_n}x{self.BLOCK_K}"
+        rows, columns = (self.BLOCK_M, self.block_n)[:: -1 if self.transposed else 1]
         shared = ", clusters of two blocks" if self.cluster == 2 else ""
         parts = f", K in {self.slices} parts" if self.slices > 1 else ""
+        tile = f"tile {rows}x{columns}x{self.BLOCK_K}"
         return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}"
 
 

@@ -28,8 +28,14 @@ TILE_CYCLES = 3000
 of the same block."""
 UNSHARED = 1.03
 """Times what a step takes when blocks do not share their reads in clusters."""
-CONVERTING = 1.15
-"""Times what a step takes when the product's own threads convert fp32 tiles."""
+CONVERTING = 1.08
+"""Times what a step takes when those who multiply split a factor, too."""
+FEW_STEPS = 4
+"""With so few steps half of a block stores while the other half multiplies."""
+TURNED = 1.5
+"""Times what a tile takes besides when its rows are columns of the result."""
+TENSOR_CORE_BANDWIDTH = 0.9
+"""Share of the bandwidth that a product reaches whose tiles memory limits."""
 SPLIT_BANDWIDTH = 3.7e12
 """Bytes a second of the pass that splits fp32 factors; it reads 4 and writes 4 per element."""
 THIN_BANDWIDTH = 0.97
@@ -57,6 +63,17 @@ LIBRARY_UNIT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """One side of a product."""
+
+    elements: int
+    """Each counted once, however often it is repeated."""
+    major: Major
+    is_aligned: bool
+    """Its rows, if it is contiguous, start at multiples of 16 bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProductShape:
     """A product of the captured sizes, as the launcher sees it."""
 
@@ -66,19 +83,19 @@ class ProductShape:
     k: int
     dtype: DType
     """Of the factors."""
-    factor_elements: int
-    """Of both factors, each counted once."""
+    lhs: Factor
+    rhs: Factor
     bytes: int
     """Factors and result, each moved once."""
-    lhs: Major
-    rhs: Major
-    aligned: bool
-    """Rows of contiguous factors start at multiples of 16 bytes."""
 
     @property
     def products(self) -> int:
         """Multiplications."""
         return self.batches * self.m * self.n * self.k
+
+    def sides(self, config: TensorCoreConfig) -> tuple[Factor, Factor]:
+        """The factors as they stand in the product that the config computes."""
+        return (self.rhs, self.lhs) if config.transposed else (self.lhs, self.rhs)
 
     def tiles(self, block_m: int, block_n: int) -> int:
         """Tiles of that size that cover the result."""
@@ -99,47 +116,55 @@ def product_shape(
     shared = [letter for letter in found.batch if letter not in found.right]
     own = [letter for letter in found.batch if letter in found.right]
     chunk = 16 // lhs.dtype.itemsize
+
+    def factor(letters: str, kind: TensorType, major: Major) -> Factor:
+        aligned = sizes[letters[-1]] % chunk == 0
+        return Factor(elements=kind.numel_hint, major=major, is_aligned=aligned)
+
     return ProductShape(
         batches=prod(sizes[letter] for letter in own),
         m=prod(sizes[letter] for letter in (*shared, *found.m)),
         n=sizes[found.n],
         k=sizes[found.k],
         dtype=lhs.dtype,
-        factor_elements=lhs.numel_hint + rhs.numel_hint,
+        lhs=factor(found.left, lhs, found.left_major),
+        rhs=factor(found.right, rhs, found.right_major),
         bytes=lhs.bytes_hint + rhs.bytes_hint + output.bytes_hint,
-        lhs=found.left_major,
-        rhs=found.right_major,
-        aligned=sizes[found.left[-1]] % chunk == 0 and sizes[found.right[-1]] % chunk == 0,
     )
 
 
+def tensor_core_blocks(shape: ProductShape, config: TensorCoreConfig) -> int:
+    """Tiles, those that fill up clusters included, times slices."""
+    rows, columns = config.BLOCK_M * config.cluster, config.block_n
+    if config.transposed:
+        rows, columns = columns, rows
+    return shape.tiles(rows, columns) * config.cluster * config.slices
+
+
 def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
-    """Waves of tiles over the multiprocessors, and the passes before and after."""
-    cluster_m = config.BLOCK_M * config.cluster
-    blocks = shape.tiles(cluster_m, config.block_n) * config.cluster * config.slices
+    """Waves of tiles over the multiprocessors, and the kernels before and after."""
     steps = ceil(ceil(shape.k / config.BLOCK_K) / config.slices)
     step = STEP_CYCLES[1 if config.feed is Feed.DIRECT else 3, config.block_n]
-    step *= (UNSHARED if config.cluster == 1 else 1.0) * _feeding(config)
-    tile = steps * step + TILE_CYCLES * config.block_n / 128
-    products = ceil(blocks / machine.sm_count) * tile / CLOCK
-    moving = shape.bytes / machine.copy_bandwidth
-    return max(products, moving) + _around(shape, config, machine) + LAUNCH_SECONDS
-
-
-def _feeding(config: TensorCoreConfig) -> float:
-    return CONVERTING if config.feed is Feed.CONVERT else 1.0
+    step *= UNSHARED if config.cluster == 1 else 1.0
+    step *= CONVERTING if config.feed is Feed.CONVERT else 1.0
+    around = TILE_CYCLES * config.block_n / 128 * (TURNED if config.transposed else 1.0)
+    few = steps <= FEW_STEPS
+    tile = max(steps * step, around) if few else steps * step + around
+    waves = ceil(tensor_core_blocks(shape, config) / machine.sm_count)
+    moving = shape.bytes / (TENSOR_CORE_BANDWIDTH * machine.copy_bandwidth)
+    return max(waves * tile / CLOCK, moving) + _around(shape, config, machine) + LAUNCH_SECONDS
 
 
 def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
     """Seconds of the kernels before and after: they split factors, and add slices or check."""
-    seconds = 0.0
-    if config.feed is Feed.SPLIT:
-        seconds += shape.factor_elements * 8 / SPLIT_BANDWIDTH + NEXT_LAUNCH_SECONDS
+    if config.feed is Feed.DIRECT:
+        return 0.0
+    lhs, rhs = shape.sides(config)
+    split = rhs.elements + (lhs.elements if config.feed is Feed.SPLIT else 0)
+    seconds = split * 8 / SPLIT_BANDWIDTH + 2 * NEXT_LAUNCH_SECONDS
     if config.slices > 1:
         partials = config.slices * shape.batches * shape.m * shape.n * 4
         seconds += 2 * partials / machine.copy_bandwidth
-    if config.slices > 1 or config.feed is not Feed.DIRECT:
-        seconds += NEXT_LAUNCH_SECONDS
     return seconds
 
 

@@ -1,12 +1,13 @@
 """Configurations of the tensor-core product that are legal for a product."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from kernelwright.ir.plan import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
-from kernelwright.schedule.gemm_model import ProductShape
+from kernelwright.schedule.gemm_model import ProductShape, tensor_core_blocks
 
 FEEDS = {
     DType.F32: (Feed.SPLIT, Feed.CONVERT),
@@ -15,7 +16,6 @@ FEEDS = {
 }
 COLUMNS = {Feed.SPLIT: (128, 64), Feed.CONVERT: (128, 64), Feed.DIRECT: (256, 128, 64)}
 """Of a tile: three sums of 256 columns do not fit the registers."""
-CLUSTERS = {Feed.SPLIT: (2, 1), Feed.CONVERT: (1,), Feed.DIRECT: (2, 1)}
 LEAST_K = 256
 """Of a slice: less is not worth another sum."""
 MIN_PRODUCTS = 1 << 24
@@ -27,38 +27,44 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
     """Those worth compiling; none on cards without the instructions."""
     feeds = FEEDS.get(shape.dtype, ()) if "fp16x3" in machine.flops else ()
     for feed in feeds:
-        if not _can_feed(feed, shape):
-            continue
-        for columns, cluster in product(COLUMNS[feed], CLUSTERS[feed]):
-            for slices in _slices(shape, columns, cluster, machine):
-                yield TensorCoreConfig(
-                    block_n=columns,
-                    feed=feed,
-                    stages=_stages(feed, columns, machine),
-                    cluster=cluster,
-                    slices=slices,
-                    min_products=min(MIN_PRODUCTS, shape.products),
-                )
+        for transposed, columns, cluster in product((False, True), COLUMNS[feed], (2, 1)):
+            config = TensorCoreConfig(
+                block_n=columns,
+                feed=feed,
+                stages=_stages(feed, columns, machine),
+                cluster=cluster,
+                transposed=transposed,
+                min_products=min(MIN_PRODUCTS, shape.products),
+            )
+            if _can_feed(config, shape) and _is_worth_turning(config, shape):
+                yield config
+                yield from _sliced(config, shape, machine)
 
 
-def _can_feed(feed: Feed, shape: ProductShape) -> bool:
-    """A pass before takes factors as they lie; the product itself reads whole aligned rows."""
-    contiguous = Major.NONE not in (shape.lhs, shape.rhs)
-    return feed is Feed.SPLIT or (contiguous and shape.aligned)
+def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
+    """What is split before may lie as it will; all else is read in whole aligned rows."""
+    lhs, rhs = shape.sides(config)
+    read = {Feed.SPLIT: (), Feed.CONVERT: (lhs,), Feed.DIRECT: (lhs, rhs)}[config.feed]
+    return all(factor.major is not Major.NONE and factor.is_aligned for factor in read)
 
 
-def _slices(shape: ProductShape, columns: int, cluster: int, machine: Machine) -> tuple[int, ...]:
-    """No slices, and as many as fill the card once."""
-    tiles = shape.tiles(TensorCoreConfig.BLOCK_M * cluster, columns) * cluster
-    filling = min(machine.sm_count // max(1, tiles), shape.k // LEAST_K)
-    return (1, filling) if filling > 1 else (1,)
+def _is_worth_turning(config: TensorCoreConfig, shape: ProductShape) -> bool:
+    """Changing sides costs the stores; it is for factors to convert, and for few rows."""
+    return not config.transposed or config.feed is Feed.CONVERT or shape.m <= 64 < shape.n
+
+
+def _sliced(
+    config: TensorCoreConfig, shape: ProductShape, machine: Machine
+) -> Iterator[TensorCoreConfig]:
+    """The same with as many slices as fill the card once; only pairs have a kernel to add them."""
+    blocks = tensor_core_blocks(shape, config)
+    slices = min(machine.sm_count // max(1, blocks), shape.k // LEAST_K)
+    if slices > 1 and config.feed is not Feed.DIRECT:
+        yield replace(config, slices=slices)
 
 
 def _stages(feed: Feed, columns: int, machine: Machine) -> int:
     """As many as fit the shared memory, with 2 KB for alignment and barriers."""
     planes = 1 if feed is Feed.DIRECT else 2
-    rows = TensorCoreConfig.BLOCK_M + columns
-    # Converting reads three boxes of 32 fp32 numbers a row ahead.
-    boxes = 3 * rows * 128 if feed is Feed.CONVERT else 0
-    stage = planes * rows * TensorCoreConfig.BLOCK_K * 2
-    return (machine.shared_memory_per_block - 2048 - boxes) // stage
+    stage = planes * (TensorCoreConfig.BLOCK_M + columns) * TensorCoreConfig.BLOCK_K * 2
+    return (machine.shared_memory_per_block - 2048) // stage

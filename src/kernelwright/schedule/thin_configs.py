@@ -35,7 +35,7 @@ def thin_configs(shape: ProductShape, machine: Machine) -> Iterator[ThinConfig]:
             threads=threads,
             resident=resident,
             multiprocessors=machine.sm_count,
-            wide=shape.lhs if shape.n < shape.m else shape.rhs,
+            wide=(shape.lhs if shape.n < shape.m else shape.rhs).major,
         )
         if _fits_registers(config, shape.dtype.itemsize, machine) and _fills(config, shape):
             yield config
