@@ -109,25 +109,17 @@ class Guard {
   uint32_t count_ = 0;
 };
 
-// A quick look at many scaled numbers, by the upper 16 bits of each: whether Guard need see them.
-class PairsGuard {
- public:
-  __device__ __forceinline__ void see(float x, float y) {
-    const uint32_t upper =
-        __byte_perm(__float_as_uint(x), __float_as_uint(y), 0x7632) & 0x7fff7fffu;
-    // Less one, so that zero is the largest.
-    smallest_ = __viaddmin_u16x2(upper, 0xffffffffu, smallest_);
-    largest_ = __vmaxu2(upper, largest_);
-  }
+// The words of a block's threads as one, in shared memory.
+struct GuardWord {
+  uint32_t small, bad;
 
-  __device__ __forceinline__ bool needs_a_look() const {
-    constexpr uint32_t SMALL_UPPER = (127 - 13) << 7;
-    constexpr uint32_t LARGEST_UPPER = 0x477f;  // from 65280
-    return (smallest_ & 0xffffu) < SMALL_UPPER - 1 || smallest_ >> 16 < SMALL_UPPER - 1 ||
-           (largest_ & 0xffffu) >= LARGEST_UPPER || largest_ >> 16 >= LARGEST_UPPER;
+  __device__ __forceinline__ void clear() { small = bad = 0; }
+  __device__ __forceinline__ void add(uint32_t word) {
+    if (word & BAD) {
+      atomicOr(&bad, BAD);
+    } else if (word != 0) {
+      atomicAdd(&small, word);
+    }
   }
-
- private:
-  uint32_t smallest_ = 0xffffffffu;
-  uint32_t largest_ = 0;
+  __device__ __forceinline__ uint32_t word() const { return bad | (small & ~BAD); }
 };

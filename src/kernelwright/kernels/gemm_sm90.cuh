@@ -79,22 +79,21 @@ __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
       row + 8, column, [&](int i) { return fragment_pair<1>(sums, i); });
 }
 
+// What the threads of a block tell each other.
+struct Sm90Notes {
+  int exponents[2];
+  GuardWord guard;
+};
+
 // A warpgroup that multiplies.
 template <class Config, class Tile, class Problem>
 __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
-                                        const Sm90Shared<Tile>& shared, int warpgroup, int cluster,
-                                        int clusters, int rank) {
-  constexpr int TURNS = 2, GUARD = 1;  // barriers of the block's warps
+                                        const Sm90Shared<Tile>& shared, Sm90Notes& notes,
+                                        int warpgroup, int cluster, int clusters, int rank) {
+  constexpr int TURNS = 1;  // barrier of the warps that multiply
   constexpr int CONSUMERS = Tile::CONSUMERS * Tile::WARPGROUP;
   const StageProducts<Config, Tile> products(shared, warpgroup);
   Ring<Tile::STAGES> ring;
-  Guard<4> guard;
-  float scale = 1;
-  Unscale unscale = {};
-  if constexpr (Tile::FEED != Feed::DIRECT) {
-    scale = power_of_two(p.header->exponents[0]);
-    unscale = Unscale::of(p.header->exponents[0], p.header->exponents[1]);
-  }
   const bool takes_turns = p.steps_per_slice <= Tile::FEW_STEPS;
   if (takes_turns && warpgroup == 1) sync_warps(TURNS, CONSUMERS);
   for (int unit = cluster; unit < p.units.count; unit += clusters) {
@@ -103,8 +102,8 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     if constexpr (Tile::FEED == Feed::DIRECT) {
       multiply_plain(shared, products, ring, work.steps, sums);
     } else if constexpr (Tile::FEED == Feed::CONVERT) {
-      const RawLhs<Config, Tile> lhs(shared, warpgroup, scale, work.column == 0, guard);
-      multiply_raw(shared, products, lhs, ring, work.steps, sums);
+      const RawLhs<Config, Tile> lhs(shared, warpgroup, power_of_two(notes.exponents[0]));
+      multiply_raw(shared, products, lhs, ring, work.steps, sums, work.column == 0, notes.guard);
     } else {
       multiply_pairs(shared, products, ring, work.steps, sums);
     }
@@ -115,15 +114,12 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
       store_partials(p, work, row, column, sums);
     } else {
       if constexpr (Tile::FEED != Feed::DIRECT) {
+        const Unscale unscale = Unscale::of(notes.exponents[0], notes.exponents[1]);
 #pragma unroll
         for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);
       }
       store_results(p, work, row, column, sums);
     }
-  }
-  if constexpr (Tile::FEED == Feed::CONVERT) {
-    store_guard(guard.word(), &p.header->guard[p.guard_word + blockIdx.x],
-                threadIdx.x == Tile::WARPGROUP, [] { sync_warps(GUARD, CONSUMERS); });
   }
 }
 
@@ -134,6 +130,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
   using Tile = Sm90Tile<Config, Problem>;
   extern __shared__ unsigned char dynamic_shared[];
+  __shared__ Sm90Notes notes;
   const Sm90Shared<Tile> shared(dynamic_shared);
   const int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0;
   const int cluster = blockIdx.x / Tile::CLUSTER;
@@ -143,22 +140,28 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     prefetch_map(&p.lhs_map);
     prefetch_map(&p.rhs_map);
     shared.init();
+    notes.guard.clear();
+  }
+  if constexpr (Tile::FEED != Feed::DIRECT) {
+    wait_for_previous_kernel();
+    let_next_kernel_start();
+    if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
   }
   if constexpr (Tile::CLUSTER > 1) {
     sync_cluster();
   } else {
     __syncthreads();
   }
-  if constexpr (Tile::FEED != Feed::DIRECT) {
-    wait_for_previous_kernel();
-    let_next_kernel_start();
-  }
   if (warpgroup == 0) {
     give_registers_back<Tile::PRODUCER_REGISTERS>();
     if (threadIdx.x == 0) produce<Config>(p, shared, cluster, clusters, rank);
   } else {
     take_registers<Tile::CONSUMER_REGISTERS>();
-    consume<Config>(p, shared, warpgroup - 1, cluster, clusters, rank);
+    consume<Config>(p, shared, notes, warpgroup - 1, cluster, clusters, rank);
+  }
+  if constexpr (Tile::FEED == Feed::CONVERT) {
+    __syncthreads();
+    if (threadIdx.x == 0) p.header->guard[p.guard_word + blockIdx.x] = notes.guard.word();
   }
   // Nobody leaves while the others may still write to its shared memory.
   if constexpr (Tile::CLUSTER > 1) sync_cluster();

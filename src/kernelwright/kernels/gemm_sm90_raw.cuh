@@ -22,10 +22,8 @@ __device__ __forceinline__ int permuted_row(int g) {
 template <class Config, class Tile>
 class RawLhs {
  public:
-  // `checks`: this tile is the one that looks at these elements for the guard.
-  __device__ __forceinline__ RawLhs(const Sm90Shared<Tile>& shared, int warpgroup, float scale,
-                                    bool checks, Guard<4>& guard)
-      : scale_(scale), checks_(checks), guard_(guard) {
+  __device__ __forceinline__ RawLhs(const Sm90Shared<Tile>& shared, int warpgroup, float scale)
+      : scale_(scale) {
     const int lane = threadIdx.x % 32;
     const int row = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + permuted_row<Config::LHS>(g());
     if constexpr (Config::LHS == Major::K) {
@@ -40,37 +38,12 @@ class RawLhs {
   // Instruction STEP of a stage.
   template <int STEP>
   __device__ __forceinline__ Fragment load(int stage) const {
-    const unsigned char* const shared = base_ + stage * Tile::STAGE_BYTES;
-    float upper[4], lower[4];
-    if constexpr (Config::LHS == Major::K) {
-      constexpr int BOX = STEP / 2 * Tile::BLOCK_M * 128;
-      const int place = ((STEP % 2 * 4 + q_) ^ permuted_row<Config::LHS>(g())) << 4;
-      load_run(shared + BOX + place, upper);
-      load_run(shared + BOX + place + 8 * 128, lower);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int in_eight = q_ * 2 + i % 2;
-        const int k = STEP * 16 + i / 2 * 8 + in_eight;
-        upper[i] = number(shared + k * 128 + ((chunk_ ^ in_eight) << 4));
-        lower[i] = number(shared + k * 128 + ((chunk_ + 2 ^ in_eight) << 4));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      upper[i] *= scale_;
-      lower[i] *= scale_;
-    }
-    if (checks_) {
-      guard_.see(upper);
-      guard_.see(lower);
-      guard_.end_block();
-    }
+    const Rows rows = load_rows(stage, STEP);
     Fragment fragment;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const Halves above = split(upper[2 * i], upper[2 * i + 1]);
-      const Halves below = split(lower[2 * i], lower[2 * i + 1]);
+      const Halves above = split(rows.upper[2 * i], rows.upper[2 * i + 1]);
+      const Halves below = split(rows.lower[2 * i], rows.lower[2 * i + 1]);
       fragment.high[2 * i] = bits(above.high);
       fragment.high[2 * i + 1] = bits(below.high);
       fragment.low[2 * i] = bits(above.low);
@@ -79,7 +52,50 @@ class RawLhs {
     return fragment;
   }
 
+  // Looks at this thread's part of a stage: what the guard has to say.
+  __device__ __forceinline__ uint32_t look(int stage) const {
+    Guard<4> guard;
+#pragma unroll 1
+    for (int step = 0; step < Tile::BLOCK_K / Tile::STEP_K; ++step) {
+      const Rows rows = load_rows(stage, step);
+      guard.see(rows.upper);
+      guard.see(rows.lower);
+      guard.end_block();
+    }
+    return guard.word();
+  }
+
  private:
+  // Columns 2q, 2q + 1, 2q + 8, 2q + 9 (permuted) of two rows, scaled.
+  struct Rows {
+    float upper[4], lower[4];
+  };
+
+  __device__ __forceinline__ Rows load_rows(int stage, int step) const {
+    const unsigned char* const shared = base_ + stage * Tile::STAGE_BYTES;
+    Rows rows;
+    if constexpr (Config::LHS == Major::K) {
+      const int box = step / 2 * Tile::BLOCK_M * 128;
+      const int place = ((step % 2 * 4 + q_) ^ permuted_row<Config::LHS>(g())) << 4;
+      load_run(shared + box + place, rows.upper);
+      load_run(shared + box + place + 8 * 128, rows.lower);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int in_eight = q_ * 2 + i % 2;
+        const int k = step * Tile::STEP_K + i / 2 * 8 + in_eight;
+        rows.upper[i] = number(shared + k * 128 + ((chunk_ ^ in_eight) << 4));
+        rows.lower[i] = number(shared + k * 128 + (((chunk_ + 2) ^ in_eight) << 4));
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      rows.upper[i] *= scale_;
+      rows.lower[i] *= scale_;
+    }
+    return rows;
+  }
+
   __device__ __forceinline__ static int g() { return threadIdx.x % 32 / 4; }
   __device__ __forceinline__ static float number(const unsigned char* address) {
     return *reinterpret_cast<const float*>(address);
@@ -98,67 +114,71 @@ class RawLhs {
   const unsigned char* base_;
   int q_, chunk_;
   float scale_;
-  bool checks_;
-  Guard<4>& guard_;
 };
 
-// Two instructions' worth of K from STEP on: their products are added to `sums`. While those of the
-// low parts are under way, `load_next` prepares the next fragments.
-template <int STEP, class Products, class LoadNext, int COUNT>
-__device__ __forceinline__ void multiply_raw_part(const Products& products, int stage,
-                                                  const Fragment (&lhs)[2], float (&sums)[COUNT],
+// Instruction STEP of a stage. Its low products run while `add_high` adds the sum of the high ones
+// that are done, and all of them while `load_next` prepares the next fragment.
+template <int STEP, class Products, class AddHigh, class LoadNext, int COUNT>
+__device__ __forceinline__ void multiply_raw_step(const Products& products, int stage,
+                                                  const Fragment& lhs, float (&high)[COUNT],
+                                                  float (&low)[COUNT], const AddHigh& add_high,
                                                   const LoadNext& load_next) {
-  constexpr float LOW = 1.0f / (1 << LOW_BITS);
-  float part[COUNT];
   fence_products();
-  products.template multiply<0, STEP>(part, lhs[0].low, stage, 0);
-  products.template multiply<1, STEP>(part, lhs[0].high, stage, 1);
-  products.template multiply<0, STEP + 1>(part, lhs[1].low, stage, 1);
-  products.template multiply<1, STEP + 1>(part, lhs[1].high, stage, 1);
+  products.template multiply<0, STEP>(low, lhs.low, stage, 1);
+  products.template multiply<1, STEP>(low, lhs.high, stage, 1);
+  commit_products();
+  add_high();
+  fence_products();
+  products.template multiply<0, STEP>(high, lhs.high, stage, STEP % 2);
   commit_products();
   load_next();
   wait_products<0>();
-  pin(part);
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) sums[i] = fmaf(part[i], LOW, sums[i]);
-  fence_products();
-  products.template multiply<0, STEP>(part, lhs[0].high, stage, 0);
-  products.template multiply<0, STEP + 1>(part, lhs[1].high, stage, 1);
-  commit_products();
-  wait_products<0>();
-  pin(part);
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) sums[i] += part[i];
+  pin(high);
+  pin(low);
 }
 
-// sums = products of pairs over `steps` steps of K. The warpgroups' pauses fall apart by
-// themselves: while one adds, the other multiplies.
+// sums = products of pairs over `steps` steps of K. The high parts' products are promoted after
+// every second instruction. `checks`: this tile is the one that looks at lhs for the
+// guard.
 template <class Config, class Tile>
 __device__ __forceinline__ void multiply_raw(const Sm90Shared<Tile>& shared,
                                              const StageProducts<Config, Tile>& products,
                                              const RawLhs<Config, Tile>& lhs,
                                              Ring<Tile::STAGES>& ring, int steps,
-                                             float (&sums)[Tile::REGISTERS]) {
+                                             float (&sums)[Tile::REGISTERS], bool checks,
+                                             GuardWord& guard) {
+  constexpr float LOW = 1.0f / (1 << LOW_BITS);
+  float high[Tile::REGISTERS], low[Tile::REGISTERS];
 #pragma unroll
-  for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = 0;
+  for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = high[i] = low[i] = 0;
   if (steps == 0) return;
-  Fragment now[2], next[2];
+  const auto add_high = [&] {
+#pragma unroll
+    for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] += high[i];
+  };
+  const auto add_nothing = [] {};
   wait(shared.full + ring.stage, ring.phase);
-  now[0] = lhs.template load<0>(ring.stage);
-  now[1] = lhs.template load<1>(ring.stage);
+  Fragment even = lhs.template load<0>(ring.stage), odd;
   for (int step = 0; step < steps; ++step) {
     const int stage = ring.stage;
-    multiply_raw_part<0>(products, stage, now, sums, [&] {
-      next[0] = lhs.template load<2>(stage);
-      next[1] = lhs.template load<3>(stage);
-    });
+    if (checks) guard.add(lhs.look(stage));
+    multiply_raw_step<0>(products, stage, even, high, low, add_high,
+                         [&] { odd = lhs.template load<1>(stage); });
+    multiply_raw_step<1>(products, stage, odd, high, low, add_nothing,
+                         [&] { even = lhs.template load<2>(stage); });
+    multiply_raw_step<2>(products, stage, even, high, low, add_high,
+                         [&] { odd = lhs.template load<3>(stage); });
     ring.advance();
-    multiply_raw_part<2>(products, stage, next, sums, [&] {
-      if (step + 1 == steps) return;
-      wait(shared.full + ring.stage, ring.phase);
-      now[0] = lhs.template load<0>(ring.stage);
-      now[1] = lhs.template load<1>(ring.stage);
+    // No branch while products are under way: after the last step its own stage is read again.
+    const bool ends = step + 1 == steps;
+    const int next = ends ? stage : ring.stage;
+    multiply_raw_step<3>(products, stage, odd, high, low, add_nothing, [&] {
+      wait(shared.full + next, ends ? ring.phase ^ (ring.stage == 0) : ring.phase);
+      even = lhs.template load<0>(next);
     });
     shared.release(stage);
   }
+  add_high();
+#pragma unroll
+  for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = fmaf(low[i], LOW, sums[i]);
 }

@@ -64,22 +64,6 @@ __device__ __forceinline__ void sample_exponents(const Factor& lhs, const Factor
   __syncthreads();
 }
 
-// One word of all the threads that `sync` waits for, of which `leads` is one.
-template <class Sync>
-__device__ __forceinline__ void store_guard(uint32_t word, uint32_t* target, bool leads,
-                                            const Sync& sync) {
-  __shared__ uint32_t small, bad;
-  if (leads) small = bad = 0;
-  sync();
-  if (word & BAD) {
-    atomicOr(&bad, BAD);
-  } else if (word != 0) {
-    atomicAdd(&small, word);
-  }
-  sync();
-  if (leads) *target = bad | (small & ~BAD);
-}
-
 // A block moves tiles of 32 outer by 256 inner elements, a thread 8 runs of 4.
 class SplitTile {
  public:
@@ -224,7 +208,9 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
     split_factors_kernel(const __grid_constant__ SplitParameters parameters) {
   __shared__ float shared[SplitTile::INNER * SplitTile::PITCH];
   __shared__ int exponents[2];
+  __shared__ GuardWord block_word;
   let_next_kernel_start();
+  if (threadIdx.x == 0) block_word.clear();
   sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents);
   if (blockIdx.x == 0 && threadIdx.x < 2) {
     parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
@@ -237,6 +223,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
     SplitTile(parameters.sides[side], power_of_two(exponents[side]), side ? tile - lhs_tiles : tile)
         .move(guard, shared);
   }
-  store_guard(guard.word(), &parameters.header->guard[blockIdx.x], threadIdx.x == 0,
-              [] { __syncthreads(); });
+  block_word.add(guard.word());
+  __syncthreads();
+  if (threadIdx.x == 0) parameters.header->guard[blockIdx.x] = block_word.word();
 }

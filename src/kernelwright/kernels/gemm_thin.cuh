@@ -349,13 +349,15 @@ struct ThinVariant {
     plan.tiles = divide_up(plan.wide.size, Tile::COLUMNS * lanes);
   }
 
-  // Where there are fewer tiles, so many slices that all of them run at one time, if each has a few
-  // steps; and, for the accuracy, no more than so many steps one after another.
+  // Where the tiles leave multiprocessors idle, so many slices that all of them run at one time, if
+  // each has a few steps: another slice costs two microseconds, more than it gains where each
+  // multiprocessor has a tile. And, for the accuracy, no more than so many steps one after another.
   static void set_slices(ThinPlan& plan, const Problem& problem) {
     constexpr int64_t MOST_STEPS = 2048;
     const int64_t step = Tile::STEP * plan.k_lanes;
     const int64_t steps = divide_up(problem.k, step);
-    int64_t slices = SLOTS / (problem.batches * plan.tiles);
+    const int64_t tiles = problem.batches * plan.tiles;
+    int64_t slices = 4 * tiles < 3 * Config::MULTIPROCESSORS ? SLOTS / tiles : 1;
     if (slices > steps / LEAST_STEPS) slices = steps / LEAST_STEPS;
     if (slices < divide_up(steps, MOST_STEPS)) slices = divide_up(steps, MOST_STEPS);
     if (slices < 1) slices = 1;
