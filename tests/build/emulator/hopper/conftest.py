@@ -1,7 +1,7 @@
 """Kernels of compute capability 9.0 in files, built with the kernels' own headers beside them."""
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,24 @@ _HEADERS = Path(kernelwright.kernels.__file__).parent
 class Unit:
     """A file of kernels on the emulated device, for as long as a session lasts."""
 
-    def __init__(self, name: str, session: Session) -> None:
+    def __init__(self, name: str, session: Session, macros: Mapping[str, object]) -> None:
         self.session = session
         self.path = _UNITS / f"{name}.cu"
+        variant = "_".join(["hopper", name, *(str(value) for value in macros.values())])
         library = torch.utils.cpp_extension.load(
-            f"hopper_{name}",
+            variant,
             [str(self.path)],
             extra_include_paths=[str(_HEADERS)],
+            extra_cuda_cflags=[f"-D{macro}={value}" for macro, value in macros.items()],
             is_python_module=False,
         )
         self._library = ctypes.CDLL(library)
 
     def run(self, function: str, *arguments: Any) -> int:
-        """Call a function of the file; tensors as addresses, lists of numbers as C arrays of int."""
-        return int(getattr(self._library, function)(*map(_value, arguments)))
+        """Call a function of the file; tensors as addresses, lists of numbers as C arrays."""
+        result = getattr(self._library, function)
+        result.restype = ctypes.c_int64 if function == "workspace" else ctypes.c_int
+        return int(result(*map(_value, arguments)))
 
 
 def _value(argument: Any) -> Any:
@@ -50,9 +54,9 @@ def build() -> Iterator[Callable[..., Unit]]:
     """Builds a unit in a session of its own: build("primitives", order_seed=1)."""
     sessions: list[Session] = []
 
-    def start(name: str, order_seed: int = 0) -> Unit:
-        sessions.append(Session(order_seed=order_seed, threads=1))
-        return Unit(name, sessions[-1].__enter__())
+    def start(name: str, order_seed: int = 0, **macros: object) -> Unit:
+        sessions.append(Session(order_seed=order_seed, threads=1, multiprocessors=2))
+        return Unit(name, sessions[-1].__enter__(), macros)
 
     yield start
     for session in sessions:

@@ -1,4 +1,4 @@
-"""Asynchronous kernels with one mistake each: every mistake is reported, the right kernel is not."""
+"""Asynchronous kernels with one mistake each: all are reported, and the right kernel is not."""
 
 from collections.abc import Callable
 from typing import Any

@@ -169,6 +169,8 @@ void Warpgroup::commit() {
 void Warpgroup::wait(unsigned pending, const void* caller) {
   Thread& thread = *block_.current;
   WgmmaThread& mine = thread.products;
+  // The lanes of a warp wait together: what any has read before, all have.
+  block_.warp_call(WarpOp::kSync, ~0u, 0, 0, 32, Place::of(caller));
   if (mine.groups() <= pending) return;
   const uint32_t group = mine.groups() - pending;
   while (executed_ < mine.issued_at_commit[group - 1]) {

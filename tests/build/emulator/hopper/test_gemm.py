@@ -1,0 +1,102 @@
+"""The kernels' own tensor-core product, source for source, at small sizes with odd edges."""
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+Build = Callable[..., Any]
+
+_SPLIT: dict[str, object] = {
+    "ELEMENT": "float",
+    "INSTRUCTION": "Wgmma128F16",
+    "FEED_OF_TEST": "SPLIT",
+    "STAGES_OF_TEST": 3,
+    "CLUSTER_OF_TEST": 2,
+    "SLICES_OF_TEST": 1,
+    "TRANSPOSED_OF_TEST": 0,
+    "LHS_OF_TEST": "K",
+    "RHS_OF_TEST": "MN",
+}
+_CONVERT = _SPLIT | {"FEED_OF_TEST": "CONVERT"}
+_DIRECT = _SPLIT | {"FEED_OF_TEST": "DIRECT", "STAGES_OF_TEST": 4}
+_DTYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
+
+
+def _words(*tensors: torch.Tensor) -> bytes:
+    """Device, stream, workspace, then each tensor: address, rank, sizes, strides."""
+    words = [0, 0, 0]
+    for tensor in tensors:
+        words += [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
+    return struct.pack(f"{len(words)}q", *words)
+
+
+def _factors(config: dict[str, object], m: int, n: int, k: int) -> tuple[torch.Tensor, ...]:
+    """Factors that lie as the configuration says."""
+    dtype = _DTYPES[str(config["ELEMENT"])]
+    lhs, rhs = torch.randn(m, k).to(dtype), torch.randn(k, n).to(dtype)
+    if config["LHS_OF_TEST"] == "MN":
+        lhs = lhs.T.contiguous().T
+    if config["RHS_OF_TEST"] == "K":
+        rhs = rhs.T.contiguous().T
+    return lhs, rhs
+
+
+def _multiply(unit: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(lhs.shape[0], rhs.shape[1])
+    words = _words(out, lhs, rhs)
+    memory = torch.empty(unit.run("workspace", words), dtype=torch.uint8)
+    assert unit.run("launch", words, memory) == 0
+    return out
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes"),
+    [
+        pytest.param(_SPLIT, (130, 200, 150), id="split"),
+        pytest.param(_SPLIT | {"LHS_OF_TEST": "MN", "RHS_OF_TEST": "K"}, (300, 270, 330), id="TT"),
+        pytest.param(_SPLIT | {"CLUSTER_OF_TEST": 1, "RHS_OF_TEST": "K"}, (70, 301, 256), id="NT"),
+        pytest.param(
+            _SPLIT | {"INSTRUCTION": "Wgmma64F16", "SLICES_OF_TEST": 3}, (140, 70, 700), id="slices"
+        ),
+        pytest.param(_CONVERT, (130, 200, 152), id="convert"),
+        pytest.param(_CONVERT | {"LHS_OF_TEST": "MN"}, (132, 72, 600), id="convert columns"),
+        pytest.param(_DIRECT | {"ELEMENT": "__half"}, (130, 200, 152), id="half"),
+        pytest.param(
+            _DIRECT | {"ELEMENT": "__nv_bfloat16", "INSTRUCTION": "Wgmma128Bf16"},
+            (70, 136, 400),
+            id="bfloat16",
+        ),
+    ],
+)
+def test_product(build: Build, config: dict[str, object], sizes: tuple[int, int, int]) -> None:
+    unit = build("gemm", **config)
+    lhs, rhs = _factors(config, *sizes)
+    out = _multiply(unit, lhs, rhs)
+    assert unit.session.findings == ()
+    exact = lhs.double() @ rhs.double()
+    scale = lhs.double().norm(dim=1, keepdim=True) * rhs.double().norm(dim=0)
+    assert ((out - exact).abs() / scale).max() < 5e-7
+
+
+def test_factors_that_no_pairs_carry(build: Build) -> None:
+    unit = build("gemm", **_SPLIT)
+    lhs, rhs = _factors(_SPLIT, 70, 40, 90)
+    lhs[3, 5], lhs[60, 0] = float("inf"), 1e30
+    out = _multiply(unit, lhs, rhs)
+    assert unit.session.findings == ()
+    assert out[3].isinf().all()
+    assert torch.allclose(out[4:], lhs[4:] @ rhs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_order_changes_nothing(build: Build, seed: int) -> None:
+    torch.manual_seed(0)
+    unit = build("gemm", order_seed=seed, **_SPLIT)
+    lhs, rhs = _factors(_SPLIT, 130, 200, 350)
+    out = _multiply(unit, lhs, rhs)
+    assert unit.session.findings == ()
+    again = build("gemm", **_SPLIT)
+    assert torch.equal(_multiply(again, lhs, rhs), out)
