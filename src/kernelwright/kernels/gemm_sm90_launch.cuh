@@ -198,7 +198,7 @@ struct Sm90Variant {
                             factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
   }
 
-  // Launches the pass; the number of its blocks.
+  // Launches the split; the number of its blocks.
   static int split_factors(GemmHeader* header, const Factor& lhs, void* lhs_planes,
                            const Factor& rhs, void* rhs_planes, const DeviceLimits& device,
                            cudaStream_t stream) {
