@@ -140,7 +140,7 @@ __device__ __forceinline__ bool sum_slices(const ThinParameters<Problem>& parame
   const int share = threadIdx.x / lanes;
   for (int i = threadIdx.x % lanes; i < size; i += lanes) {
     S sum = 0;
-#pragma unroll 8
+#pragma unroll 16
     for (int s = share; s < slices; s += shares) {
       sum += __ldcg(all + static_cast<int64_t>(s) * size + i);
     }
@@ -358,6 +358,8 @@ struct ThinVariant {
     const int64_t steps = divide_up(problem.k, step);
     const int64_t tiles = problem.batches * plan.tiles;
     int64_t slices = 4 * tiles < 3 * Config::MULTIPROCESSORS ? SLOTS / tiles : 1;
+    // One block adds them all.
+    if (slices > Config::MULTIPROCESSORS) slices = Config::MULTIPROCESSORS;
     if (slices > steps / LEAST_STEPS) slices = steps / LEAST_STEPS;
     if (slices < divide_up(steps, MOST_STEPS)) slices = divide_up(steps, MOST_STEPS);
     if (slices < 1) slices = 1;

@@ -138,16 +138,14 @@ class ThinChunks {
   }
 
  private:
-  // Registers are scarce; what goes through them should not wait for each element alone.
-  static constexpr int UNROLL = sizeof(T) == 2 ? 2 : 1;
-
+  // The loops are not unrolled: the registers hold sums, and a step of the wide factor on its way.
   template <int ACCESS>
   __device__ __forceinline__ void copy_along_k(S* to, const T* from, int valid, int count) const {
     constexpr int GROUPS = Tile::ROWS < 4 ? Tile::ROWS : 4;
     constexpr int LANES = Tile::THREADS / GROUPS;
 #pragma unroll 1
     for (int row = threadIdx.x / LANES; row < Tile::ROWS; row += GROUPS) {
-#pragma unroll UNROLL
+#pragma unroll 1
       for (int k = threadIdx.x % LANES * ACCESS; k < count; k += LANES * ACCESS) {
         move<ACCESS>(to, from, row, k, valid);
       }
@@ -157,7 +155,7 @@ class ThinChunks {
   __device__ __forceinline__ void copy_along_rows(S* to, const T* from, int valid,
                                                   int count) const {
     const int row = threadIdx.x % Tile::ROWS;
-#pragma unroll UNROLL
+#pragma unroll 1
     for (int k = threadIdx.x / Tile::ROWS; k < count; k += Tile::THREADS / Tile::ROWS) {
       move<1>(to, from, row, k, valid);
     }
