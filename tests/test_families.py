@@ -114,6 +114,15 @@ def test_triangles_on_the_emulator(dtype: str, tmp_path: Path) -> None:
     _expect_right(compiled, POINTWISE_SIZES, dtype, tmp_path)
 
 
+def test_rows_apart_on_the_emulator(tmp_path: Path) -> None:
+    compiled = _compiled("rows_apart", "float32", tmp_path)
+    (kernel,) = compiled.plan.kernels
+    assert not compiled.plan.left_to_pytorch
+    config = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
+    plan = with_configs(compiled.plan, {kernel.name: config})
+    _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, "float32", tmp_path)
+
+
 def test_triangle_of_a_product_on_the_emulator(tmp_path: Path) -> None:
     compiled = _compiled("triangle_of_product", "float32", tmp_path)
     (kernel,) = compiled.plan.kernels
@@ -121,7 +130,7 @@ def test_triangle_of_a_product_on_the_emulator(tmp_path: Path) -> None:
     assert not compiled.plan.left_to_pytorch
     config = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
     plan = with_configs(compiled.plan, {kernel.name: config})
-    _expect_right(replace(compiled, plan=plan), GEMM_SIZES, "float32", tmp_path)
+    _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, "float32", tmp_path)
 
 
 def _compiled(name: str, dtype: str, folder: Path) -> Compiled:

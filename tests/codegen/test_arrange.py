@@ -30,6 +30,12 @@ SIZES = dict(zip("abcde", (2, 3, 4, 5, 6), strict=True))
         "dc,abc->abd",
         "cab,ced->abed",
         "ae,be->ab",
+        "abe,aec->bac",
+        "abce,aecd->acbd",
+        "be,aec->bac",
+        "abe,bec->abc",
+        "dabe,bec->dabc",
+        "bdae,dec->bdac",
     ],
 )
 def test_product(letters: str) -> None:
@@ -53,3 +59,8 @@ def test_product(letters: str) -> None:
     )
     target.copy_(left @ right)
     torch.testing.assert_close(result, expected)
+    for rank in range(expected.dim() + 1):
+        joins = torch.randn(expected.shape[expected.dim() - rank :])
+        text = product.joined(rank).text("joins")
+        target.copy_(left @ right + eval(text, {"joins": joins}))
+        torch.testing.assert_close(result, expected + joins)

@@ -67,7 +67,7 @@ ORDERED: dict[str, tuple[Forward, tuple[str, str], str]] = {
     "columns apart": (
         lambda a, b: torch.einsum("nk,bkm->nbm", a, b),
         ("nk", "bk9"),
-        "nk,bkm->bnm",
+        "nk,bkm->nbm",
     ),
     "batch last": (
         lambda a, b: torch.einsum("bnk,bkm->nmb", a, b),
@@ -77,7 +77,12 @@ ORDERED: dict[str, tuple[Forward, tuple[str, str], str]] = {
     "batch between": (
         lambda a, b: torch.einsum("bnk,bkm->nbm", a, b),
         ("bnk", "bkm"),
-        "bnk,bkm->bnm",
+        "bnk,bkm->nbm",
+    ),
+    "read with the batch between": (
+        lambda a, b: torch.bmm(a, b).transpose(0, 1).flatten(1),
+        ("bnk", "bkm"),
+        "abc,acd->bad",
     ),
     "vectors, batch last": (
         lambda a, b: torch.einsum("bnk,bk->nb", a, b),

@@ -40,20 +40,33 @@ class Product:
     out: Arrangement
     left: Arrangement
     right: Arrangement
+    letters: str
+    """Of the result's dimensions."""
+    order: str
+    """The same as the launchers expect them."""
+
+    def joined(self, rank: int) -> Arrangement:
+        """The view of a tensor of so many dimensions that broadcasts to the result."""
+        if rank == 0:
+            return Arrangement(permute=(), unsqueeze=())
+        row = self.out.unsqueeze if rank > 1 else ()
+        return _arrange(self.letters[-rank:], self.order, row)
 
 
 def product_of(contract: Contract) -> Product:
     """The arrangements for a contraction that the schedule room gave a gemm kernel."""
     found = roles(contract)
     assert isinstance(found, Roles), "the schedule room gives only matrix products an anchor"
-    rank = len(contract.out)
     # A vector times a matrix has one row.
     row = () if found.m else (-2,)
+    order = found.batch + found.m + found.n
     return Product(
         swapped=found.swapped,
-        out=Arrangement(permute=tuple(range(rank)), unsqueeze=row),
+        out=_arrange(contract.out, order, row),
         left=_arrange(found.left, found.batch + found.m + found.k, row),
         right=_arrange(found.right, found.batch + found.k + found.n, ()),
+        letters=contract.out,
+        order=order,
     )
 
 

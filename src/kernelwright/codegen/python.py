@@ -271,12 +271,10 @@ class _Writer:
             left, right = reversed(operands[:2]) if product.swapped else operands[:2]
             result = product.out.text(result)
             operands[:2] = [product.left.text(left), product.right.text(right)]
-            if product.out.unsqueeze:
-                # The result has a row dimension of size 1; what joins it needs one too.
-                operands[2:] = [
-                    f"{text}.unsqueeze(-2)" if _rank(self._graph[name]) > 1 else text
-                    for name, text in zip(step.inputs[2:], operands[2:], strict=True)
-                ]
+            operands[2:] = [
+                product.joined(_rank(self._graph[name])).text(text)
+                for name, text in zip(step.inputs[2:], operands[2:], strict=True)
+            ]
         sizes_used = [part.dim for part in walk(kernel.epilogue) if isinstance(part, Size)]
         numbers = [dim.text for dim in dict.fromkeys(sizes_used) if not dim.is_static]
         arguments = ", ".join([result, *operands, *numbers])

@@ -66,6 +66,10 @@ class Surroundings:
         """True when the caller never sees this value."""
         return name not in self._results
 
+    def readers(self, name: str) -> int:
+        """How many nodes read this value."""
+        return sum(name in node.inputs for node in self._all)
+
     def may_move(self, node: Node) -> bool:
         """False when the value depends on when it is computed: something it reads is changed."""
         return node.name not in self._ordered

@@ -116,14 +116,15 @@ def _moved(term: _Term, order: str) -> int:
 
 def _columns_of_one_letter(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     # Columns that lie next to each other in both the operand and the result are one dimension.
-    if not isinstance(node.kind, Contract) or _is_matrix_product(node.kind):
+    if not isinstance(node.kind, Contract):
         return None
     kind = node.kind
     terms = _terms(around, node, kind)
     for side, term in enumerate(terms):
-        own = _own(kind, term.letters)
-        run = _last_run(kind.out, own)
-        if len(run) > 1 and run in term.letters:
+        run = _last_run(kind.out, _own(kind, term.letters))
+        # Without rows the operand is read once: that is no time to copy it.
+        has_rows = _own(kind, terms[1 - side].letters) != ""
+        if has_rows and len(run) > 1 and run in term.letters:
             pair = (_joined(around, term, run), terms[1 - side])
             out = kind.out.replace(run, run[0])
             ordered = pair if side == 0 else pair[::-1]
@@ -186,19 +187,37 @@ def _finish(node: Node, total: _Term, index_map: ViewMap) -> tuple[Node, ...]:
 
 
 def _is_matrix_product(kind: Contract) -> bool:
-    """True for out[batch..., m, n] with n of one operand, and m of the other if it has any left."""
-    if not _own(kind, kind.out):
-        return True  # a sum over everything, for each of a batch: nothing to arrange
-    rest, n = kind.out[:-1], kind.out[-1]
-    if not _own(kind, n):
-        return False
-    other = kind.lhs if n in kind.rhs else kind.rhs
-    rows = [letter for letter in rest if letter in _own(kind, other)]
-    return not rows or rest[-1] in rows
+    """True for a result whose last dimension is one operand's columns; rows may stand anywhere."""
+    # A sum over everything, for each of a batch: nothing to arrange.
+    return not _own(kind, kind.out) or _own(kind, kind.out[-1]) != ""
+
+
+def _written_as_read(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # Einstein notation names dimensions; the kernel writes them in any order if columns stay last.
+    source = around.node(node.inputs[0]) if isinstance(node.kind, View) else None
+    match node.kind, source:
+        case View(Permute(dims)), Node(kind=Contract(lhs, rhs, out) as kind):
+            # Rows or columns of several dimensions are one only while they stand together.
+            plain = len(_own(kind, lhs)) == len(_own(kind, rhs)) == 1
+            alone = around.unseen(source.name) and around.readers(source.name) == 1
+            alone = alone and around.may_move(source)
+            if plain and alone and dims[-1] == len(dims) - 1 and _is_matrix_product(kind):
+                order = "".join(out[d] for d in dims)
+                return (
+                    replace(
+                        source,
+                        name=node.name,
+                        kind=Contract(lhs, rhs, order),
+                        type=node.type,
+                        origin=None,
+                    ),
+                )
+    return None
 
 
 ORDER_RULES = (
     Rule(name="several summed dimensions taken as one", match=_sum_over_one),
     Rule(name="columns of several dimensions taken as one", match=_columns_of_one_letter),
     Rule(name="product in the order of its rows and columns", match=_natural_order),
+    Rule(name="product written in the order it is read in", match=_written_as_read),
 )

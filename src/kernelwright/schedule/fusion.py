@@ -121,12 +121,12 @@ def _grow(root: Node, producers: list[Node], users: dict[str, tuple[str, ...]]) 
 
 
 def _has_their_rows(node: Node, members: Mapping[str, Node]) -> bool:
-    """False where the rows of the result are not those of the product: it is a batch of vectors."""
+    """False where elements ask for a row of the result that is none of the product's."""
     assert isinstance(node.kind, Contract)
     found = roles(node.kind)
     kinds = (member.kind for member in members.values())
     located = any(isinstance(kind, Pointwise) and has_coordinates(kind.expr) for kind in kinds)
-    return not located or (isinstance(found, Roles) and found.m != "")
+    return not located or (isinstance(found, Roles) and found.m == node.kind.out[-2:-1] != "")
 
 
 def _input_count(members: Mapping[str, Node], joining: Node) -> int:

@@ -8,7 +8,10 @@ from kernelwright.ir.plan import Major
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
-    """`out[batch..., m, n] = sum_k left[batch..., m, k] * right[batch..., k, n]`."""
+    """`out[batch..., m, n] = sum_k left[batch..., m, k] * right[batch..., k, n]`.
+
+    The result itself may have its rows anywhere before its columns.
+    """
 
     swapped: bool
     """True when the contraction's rhs is the product's left operand."""
@@ -16,7 +19,7 @@ class Roles:
     """Letters of the left operand as they lie."""
     right: str
     batch: str
-    """Letters of the leading dimensions of the result, in its order."""
+    """The other letters of the result."""
     m: str
     """One letter, or "" when the result has no row dimension (a vector times a matrix)."""
     n: str
@@ -53,9 +56,8 @@ def roles(contract: Contract) -> Roles | str:
     swapped = n in contract.lhs
     left, right = (contract.rhs, contract.lhs) if swapped else (contract.lhs, contract.rhs)
     rest = contract.out[:-1]
-    m = rest[-1] if rest and rest[-1] in left and rest[-1] not in right else ""
-    # A row dimension further left would need a permuted result.
-    if not m and any(x in left and x not in right for x in rest):
-        return "the rows of its result are not next to its columns"
-    batch = rest[: len(rest) - len(m)]
+    rows = [x for x in rest if x in left and x not in right]
+    m = rows[-1] if rows else ""
+    # What has a right factor in common comes last: launchers take it for rows again.
+    batch = "".join(sorted((x for x in rest if x != m), key=lambda x: x in rows))
     return Roles(swapped=swapped, left=left, right=right, batch=batch, m=m, n=n, k=summed[0])

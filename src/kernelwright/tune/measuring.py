@@ -81,14 +81,10 @@ def _operands(kernel: Kernel, device: torch.device) -> list[Any]:
     product = product_of(kernel.anchor)
     left, right = reversed(inputs[:2]) if product.swapped else inputs[:2]
     factors = [product.left.apply(left), product.right.apply(right)]
-    # What joins a result without rows gets the row too, unless broadcasting gives it one.
-    row = bool(product.out.unsqueeze)
-    joined = [x.unsqueeze(-2) if row and _rank(x) > 1 else x for x in inputs[2:]]
+    joined = [
+        product.joined(x.dim()).apply(x) if isinstance(x, torch.Tensor) else x for x in inputs[2:]
+    ]
     return [product.out.apply(out), *factors, *joined]
-
-
-def _rank(operand: Any) -> int:
-    return operand.dim() if isinstance(operand, torch.Tensor) else 0
 
 
 def _operand(kind: object, device: torch.device) -> Any:
