@@ -14,9 +14,9 @@ from kernelwright.build.toolchain import find_nvcc
 _RUN = Path(__file__).parent / "thin" / "run.py"
 
 # Batch sizes, m, k, n. Empty and single ones; less than a vector, and one more than some; one row
-# or column beyond a tile's; K of many steps and chunks, which is cut in slices; batches that fold into
-# rows and those that do not; K = 333 carries infinity and NaN.
-_CASES = (
+# or column beyond a tile's; K of many steps and chunks, which is cut in slices; batches that do not
+# fold into rows; K = 333 carries infinity and NaN.
+_CASES: tuple[tuple[list[int], int, int, int], ...] = (
     ([], 0, 4, 5),
     ([], 4, 0, 5),
     ([], 1, 1, 1),

@@ -11,9 +11,9 @@
 // column_lanes x k_lanes (powers of two, chosen for the sizes of the call): a thread steps through
 // K, in each step loads COLUMNS x STEP elements of the wide factor, all before the first use, and
 // multiplies them with the rows, which wait in shared memory; the next rows are copied meanwhile.
-// In the end the k_lanes are summed in pairs. Where the tiles alone are too few to keep the memory
-// busy, K is cut in slices: they leave their sums in the workspace, and the last block of a tile to
-// finish adds them in order.
+// In the end the k_lanes of a warp are summed in pairs, then the warps in order. Where the tiles
+// alone leave multiprocessors idle, K is cut in slices: they leave their sums in the workspace, and
+// the last block of a tile to finish adds them in order.
 //
 // A config has
 //   ROWS             1, 2, 4, 8 or 16; the launcher takes another variant for more

@@ -8,6 +8,7 @@ import ctypes
 import json
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ TYPES = {
     "__half": ("float", torch.float16),
     "__nv_bfloat16": ("float", torch.bfloat16),
 }
-LAYOUTS = {
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "plain": lambda tensor: tensor,
     "transposed": lambda tensor: tensor.mT.contiguous().mT,
     # Neighbours along the last dimension are not neighbours in memory.
@@ -84,7 +85,9 @@ def error(result: torch.Tensor, inputs: tuple[torch.Tensor, ...]) -> float:
     return distance.max().item() if distance.numel() else 0.0
 
 
-def draw(dtype: torch.dtype, case: list[object], turn: int) -> tuple[torch.Tensor, ...]:
+def draw(
+    dtype: torch.dtype, case: tuple[list[int], int, int, int], turn: int
+) -> tuple[torch.Tensor, ...]:
     """The factors in two layouts, and a bias; where K is 333, with infinity and NaN."""
     batch, m, k, n = case
     arrange = list(LAYOUTS.values())
