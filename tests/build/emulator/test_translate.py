@@ -163,6 +163,12 @@ def test_dynamic_shared_memory(source: str, expected: str) -> None:
     assert _body(source) == expected
 
 
+def test_cluster_of_a_kernel_is_refused() -> None:
+    with pytest.raises(UnsupportedCudaError) as error:
+        translate("\n__global__ void __cluster_dims__(2, 1, 1) k() {}", "a.cu")
+    assert error.value.location == "a.cu:2"
+
+
 def test_shared_variable_outside_of_a_function_is_refused() -> None:
     with pytest.raises(UnsupportedCudaError) as error:
         translate("\n__shared__ int x;", "a.cu")
@@ -189,6 +195,23 @@ def test_shared_variable_outside_of_a_function_is_refused() -> None:
         ('asm("mov.u32 %0, %%tid.x;" : "=r"(i));', "threadIdx.x"),
         ('asm("fma.rn.ftz.f32 %0, %1, %2, 0f3F800000;" : "=f"(d) : "f"(a), "f"(b));', "0x3F800000"),
         ('asm volatile("" ::: "memory");', "(void)0;"),
+        (
+            'asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" '
+            ':: "r"(barrier), "r"(bytes) : "memory");',
+            "::kwemu::ptx::mbarrier_arrive_expect_tx(::kwemu::ptx::SINK, barrier, bytes);",
+        ),
+        (
+            'asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global'
+            '.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;" '
+            ':: "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(mask) : "memory");',
+            "::kwemu::ptx::copy_box_to_cluster<2>(mask, to, map, x, y, barrier);",
+        ),
+        (
+            'asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 '
+            '{%0, %1, %2, %3}, %4, %5, 1, 1, -1, %6, 0;" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), '
+            '"+f"(d[3]) : "l"(a), "l"(b), "n"(T));',
+            "::kwemu::ptx::multiply<8, true>(a, b, 1, 1, -1, T, 0, d[0], d[1], d[2], d[3]);",
+        ),
         (
             'asm("{\\n .reg .pred p; // guard\\n setp.ne.b32 p, %1, 0;\\n @!p mov.u32 %0, 5; }"'
             ' : "=r"(m) : "r"(n));',

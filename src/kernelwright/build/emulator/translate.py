@@ -405,6 +405,8 @@ def _inlining(text: _Text) -> Iterator[_Edit]:
     """`__noinline__` where it is no attribute yet, and `inline` beside `__forceinline__`."""
     tokens = text.tokens
     for at in range(len(tokens)):
+        if tokens[at].is_name("__cluster_dims__"):
+            raise text.error("__cluster_dims__: give the launch its clusters instead", at)
         if tokens[at].is_name("__noinline__"):
             if not token_before(tokens, at).is_mark("(", ","):
                 yield _Edit(at, at + 1, "__attribute__((noinline))")

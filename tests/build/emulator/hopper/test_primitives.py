@@ -142,6 +142,49 @@ def test_products_against_float64(
     assert unit.session.findings == ()
 
 
+def _image(matrix: torch.Tensor, span: int, leading: int, stride: int, transposed: int) -> Any:
+    """Shared memory with a 64 x 16 matrix in the layout of a descriptor (PTX ISA, "Matrix
+    descriptor"): rows of `span` bytes, 16 without a swizzle."""
+    image = torch.zeros(4096, dtype=torch.float16)
+    for row in range(64):
+        for k in range(16):
+            if transposed:
+                across, next_k = (stride, leading) if span == 16 else (leading, stride)
+                place = row // (span // 2) * across + k // 8 * next_k
+                place += k % 8 * span + row % (span // 2) * 2
+            else:
+                place = row // 8 * stride + row % 8 * span + k % 8 * 2
+                place += k // 8 * (leading if span == 16 else 16)
+            chunk = place // 128 % 8 % (span // 16)
+            image[(place ^ chunk * 16) // 2] = matrix[row, k]
+    return image
+
+
+@pytest.mark.parametrize("transposed", [0, 1])
+@pytest.mark.parametrize(("span", "code"), [(16, 0), (32, 3), (64, 2), (128, 1)])
+def test_layouts_of_matrices(build: Build, span: int, code: int, transposed: int) -> None:
+    unit = build("primitives")
+    lhs, rhs = torch.randn(64, 16).half(), torch.randn(64, 16).half()
+    leading, stride = (1024, 128) if span == 16 else (2 * 8 * span, 8 * span)
+    out = torch.zeros(64, 64)
+    images = [_image(matrix, span, leading, stride, transposed) for matrix in (lhs, rhs)]
+    descriptor = leading // 16 << 16 | stride // 16 << 32 | code << 62
+    matrix = (ctypes.c_uint64 * 1)(descriptor)
+    assert unit.run("run_multiply_images", *images, 8192, matrix, transposed, out) == 0
+    assert (out - lhs.double() @ rhs.double().T).abs().max() < 1e-5
+    assert unit.session.findings == ()
+
+
+def test_product_with_a_factor_in_registers(build: Build) -> None:
+    unit = build("primitives")
+    lhs, rhs = torch.randn(64, 16).half(), torch.randn(64, 16).half()
+    out = torch.zeros(64, 64)
+    image = _image(rhs, 128, 16, 1024, 0)
+    assert unit.run("run_multiply_fragments", lhs, image, out) == 0
+    assert (out - lhs.double() @ rhs.double().T).abs().max() < 1e-5
+    assert unit.session.findings == ()
+
+
 def _bits(value: float) -> int:
     (bits,) = struct.unpack("<I", struct.pack("<f", value))
     return int(bits)

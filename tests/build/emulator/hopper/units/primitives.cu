@@ -49,8 +49,8 @@ static int encode_dense(CUtensorMap* map, void* data, int element_bytes, const i
   const uint64_t wide[3] = {uint64_t(sizes[0]), uint64_t(sizes[1]), uint64_t(sizes[2])};
   const uint64_t strides[2] = {wide[0] * element_bytes, wide[0] * wide[1] * element_bytes};
   const uint32_t counts[3] = {uint32_t(box[0]), uint32_t(box[1]), uint32_t(box[2])};
-  const auto type = element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  const auto type =
+      element_bytes == 2 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
   return encode(map, data, type, wide, strides, counts, swizzle);
 }
 
@@ -167,7 +167,8 @@ __global__ void multiply_once(const uint16_t* lhs, const uint16_t* rhs, const fl
   for (int i = 0; i < Instruction::REGISTERS; ++i) {
     sums[i] = before[(first + i / 2 % 2 * 8) * N + i / 4 * 8 + lane % 4 * 2 + i % 2];
   }
-  const uint64_t lhs_matrix = describe_matrix(a, 64 * 128), rhs_matrix = describe_matrix(b, 64 * 128);
+  const uint64_t lhs_matrix = describe_matrix(a, 64 * 128),
+                 rhs_matrix = describe_matrix(b, 64 * 128);
   fence_products();
   for (int k = 0; k < depth; k += 16) {
     Instruction::template multiply<TRANSPOSE_LHS, TRANSPOSE_RHS>(
@@ -192,19 +193,77 @@ static int run_product(const uint16_t* lhs, const uint16_t* rhs, const float* be
   return cudaGetLastError();
 }
 
-#define PRODUCT(NAME, INSTRUCTION)                                                            \
+#define PRODUCT(NAME, INSTRUCTION)                                                               \
   extern "C" int NAME(const uint16_t* lhs, const uint16_t* rhs, const float* before, float* out, \
-                      int depth, int transpose_lhs, int transpose_rhs) {                       \
-    if (transpose_lhs) {                                                                       \
-      return transpose_rhs ? run_product<INSTRUCTION, 1, 1>(lhs, rhs, before, out, depth)      \
-                           : run_product<INSTRUCTION, 1, 0>(lhs, rhs, before, out, depth);     \
-    }                                                                                          \
-    return transpose_rhs ? run_product<INSTRUCTION, 0, 1>(lhs, rhs, before, out, depth)        \
-                         : run_product<INSTRUCTION, 0, 0>(lhs, rhs, before, out, depth);       \
+                      int depth, int transpose_lhs, int transpose_rhs) {                         \
+    if (transpose_lhs) {                                                                         \
+      return transpose_rhs ? run_product<INSTRUCTION, 1, 1>(lhs, rhs, before, out, depth)        \
+                           : run_product<INSTRUCTION, 1, 0>(lhs, rhs, before, out, depth);       \
+    }                                                                                            \
+    return transpose_rhs ? run_product<INSTRUCTION, 0, 1>(lhs, rhs, before, out, depth)          \
+                         : run_product<INSTRUCTION, 0, 0>(lhs, rhs, before, out, depth);         \
   }
 PRODUCT(run_f16_64, Wgmma64F16)
 PRODUCT(run_f16_128, Wgmma128F16)
 PRODUCT(run_bf16_64, Wgmma64Bf16)
+
+// Images of shared memory as they are, `bytes` each, and descriptors without the address.
+template <int TRANSPOSE>
+__global__ void multiply_images(const uint32_t* lhs, const uint32_t* rhs, int bytes,
+                                uint64_t matrix, float* out) {
+  __shared__ alignas(1024) uint32_t images[2][2048];
+  for (int i = threadIdx.x; i < bytes / 4; i += 128) {
+    images[0][i] = lhs[i];
+    images[1][i] = rhs[i];
+  }
+  fence_shared_for_async();
+  __syncthreads();
+  float sums[32] = {};
+  const auto describe = [&](const void* image) {
+    return matrix | (shared_address(image) & 0x3ffff) >> 4;
+  };
+  fence_products();
+  Wgmma64F16::multiply<TRANSPOSE, TRANSPOSE>(sums, describe(images[0]), describe(images[1]), 0);
+  commit_products();
+  wait_products<0>();
+  pin(sums);
+  const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 16 + lane / 4;
+  for (int i = 0; i < 32; ++i) {
+    out[(first + i / 2 % 2 * 8) * 64 + i / 4 * 8 + lane % 4 * 2 + i % 2] = sums[i];
+  }
+}
+
+extern "C" int run_multiply_images(const uint32_t* lhs, const uint32_t* rhs, int bytes,
+                                   const uint64_t* matrix, int transpose, float* out) {
+  const auto kernel = transpose ? multiply_images<1> : multiply_images<0>;
+  kernel<<<1, 128>>>(lhs, rhs, bytes, *matrix, out);
+  return cudaGetLastError();
+}
+
+// The first factor from registers, K = 16.
+__global__ void multiply_fragments(const uint32_t* lhs, const uint32_t* rhs, float* out) {
+  __shared__ alignas(1024) uint32_t image[2048];
+  for (int i = threadIdx.x; i < 2048; i += 128) image[i] = rhs[i];
+  const int lane = threadIdx.x % 32, first = threadIdx.x / 32 * 16 + lane / 4;
+  const uint32_t fragment[4] = {lhs[first * 8 + lane % 4], lhs[(first + 8) * 8 + lane % 4],
+                                lhs[first * 8 + lane % 4 + 4], lhs[(first + 8) * 8 + lane % 4 + 4]};
+  fence_shared_for_async();
+  __syncthreads();
+  float sums[32];
+  fence_products();
+  Wgmma64F16::multiply<0>(sums, fragment, describe_matrix(image, 0), 0);
+  commit_products();
+  wait_products<0>();
+  pin(sums);
+  for (int i = 0; i < 32; ++i) {
+    out[(first + i / 2 % 2 * 8) * 64 + i / 4 * 8 + lane % 4 * 2 + i % 2] = sums[i];
+  }
+}
+
+extern "C" int run_multiply_fragments(const uint32_t* lhs, const uint32_t* rhs, float* out) {
+  multiply_fragments<<<1, 128>>>(lhs, rhs, out);
+  return cudaGetLastError();
+}
 
 // ---- Pipelines ----
 
