@@ -35,7 +35,7 @@ class Tuned:
 
 _SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
 """For products that would leave multiprocessors idle, and for any strides."""
-_FINISHING_TILE = GemmConfig(block_m=64, block_n=64, block_k=16, thread_m=8, thread_n=4, stages=3)
+_FINISHING_TILE = GemmConfig(block_m=64, block_n=128, block_k=16, thread_m=8, thread_n=8, stages=2)
 """With more registers, which finding out what there is to finish takes."""
 
 

@@ -35,9 +35,9 @@ struct MatmulSmall {
 
 // Any strides and alignment; also finishes what the tensor cores leave.
 struct MatmulGeneral {
-  static constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16;
-  static constexpr int THREAD_M = 8, THREAD_N = 4;
-  static constexpr int STAGES = 3;
+  static constexpr int BLOCK_M = 64, BLOCK_N = 128, BLOCK_K = 16;
+  static constexpr int THREAD_M = 8, THREAD_N = 8;
+  static constexpr int STAGES = 2;
   static constexpr int PROMOTE_K = 512;
   static constexpr Major LHS = Major::NONE, RHS = Major::NONE;
   static constexpr int64_t MIN_TILES = 0;
