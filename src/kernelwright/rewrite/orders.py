@@ -200,18 +200,12 @@ def _written_as_read(around: Surroundings, node: Node) -> tuple[Node, ...] | Non
             # Rows or columns of several dimensions are one only while they stand together.
             plain = len(_own(kind, lhs)) == len(_own(kind, rhs)) == 1
             alone = around.unseen(source.name) and around.readers(source.name) == 1
-            alone = alone and around.may_move(source)
-            if plain and alone and dims[-1] == len(dims) - 1 and _is_matrix_product(kind):
+            keeps = dims[-1] == len(dims) - 1 and _is_matrix_product(kind)
+            if plain and alone and keeps and around.may_move(source):
                 order = "".join(out[d] for d in dims)
-                return (
-                    replace(
-                        source,
-                        name=node.name,
-                        kind=Contract(lhs, rhs, order),
-                        type=node.type,
-                        origin=None,
-                    ),
-                )
+                return _contraction(
+                    source, _terms(around, source, kind), order, around.fresh(source.name)
+                ).views
     return None
 
 
