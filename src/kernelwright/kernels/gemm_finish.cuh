@@ -33,7 +33,7 @@ __device__ __forceinline__ void sum_slices(const Problem& problem) {
   // Without a guard there were no pairs, and no scales.
   const bool scaled = rest.guard_words > 0;
   const Unscale unscale =
-      Unscale::of(scaled ? rest.header->exponents[0] : 0, scaled ? rest.header->exponents[1] : 0);
+      Unscale::of(scaled ? rest.header->exponents[0] + rest.header->exponents[1] : 0);
   const int64_t slice = problem.batches * problem.m * rest.partial_pitch;
   const int64_t runs = slice / WIDTH, runs_per_row = rest.partial_pitch / WIDTH;
   for (int64_t run = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; run < runs;

@@ -46,10 +46,10 @@ __device__ __forceinline__ int scale_exponent(uint32_t bits) {
 struct Unscale {
   float first, second;
 
-  __device__ __forceinline__ static Unscale of(int lhs_exponent, int rhs_exponent) {
-    const int exponent = -(lhs_exponent + rhs_exponent);
-    const int half = exponent / 2;
-    return {power_of_two(half), power_of_two(exponent - half)};
+  // `exponent`: the sum of both scales'.
+  __device__ __forceinline__ static Unscale of(int exponent) {
+    const int half = -exponent / 2;
+    return {power_of_two(half), power_of_two(-exponent - half)};
   }
   __device__ __forceinline__ float operator()(float sum) const { return sum * first * second; }
 };

@@ -31,21 +31,46 @@
 #include "gemm_split.cuh"
 
 // Of each 8 columns a thread of a warpgroup has two neighbours, in one row of its warp's 16 and in
-// the row 8 below (PTX ISA, "wgmma.mma_async", matrix D).
-constexpr int FRAGMENT_STEP = 8;  // columns from one pair to the next
+// the row 8 below (PTX ISA, "wgmma.mma_async", matrix D). Its lane's number in a quad, q, says
+// which.
 template <class Config>
 __device__ __forceinline__ int fragment_row() {
   const int g = threadIdx.x % 32 / 4;
   return threadIdx.x % 128 / 32 * 16 +
          (Config::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g);
 }
-__device__ __forceinline__ int fragment_column() { return threadIdx.x % 4 * 2; }
 
-// Pair i of the upper (BELOW = 0) or lower (1) row.
-template <int BELOW, int COUNT>
-__device__ __forceinline__ Vector<float, 2> fragment_pair(const float (&sums)[COUNT], int i) {
-  return {{sums[4 * i + 2 * BELOW], sums[4 * i + 2 * BELOW + 1]}};
+constexpr int RUN = 4;        // columns of a run
+constexpr int RUN_STEP = 16;  // columns from one run of a thread to the next
+
+// The lanes of a quad exchange what they have of 16 columns, `even` of the first 8 and `odd` of the
+// others, so that each has a run of 4: a warp's store then fills twice as much of each cache line,
+// of which it can touch one a cycle.
+__device__ __forceinline__ Vector<float, RUN> exchange_in_quad(const float (&even)[2],
+                                                               const float (&odd)[2]) {
+  const int q = threadIdx.x % 4;
+  Vector<float, RUN> run;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float keep = q < 2 ? even[i] : odd[i];
+    const float from_other_half = __shfl_xor_sync(0xffffffffu, q < 2 ? odd[i] : even[i], 2);
+    const bool swaps_own = q == 1 || q == 2;
+    const float stay = swaps_own ? from_other_half : keep;
+    const float from_neighbour =
+        __shfl_xor_sync(0xffffffffu, swaps_own ? keep : from_other_half, 1);
+    run.element[i] = q % 2 == 0 ? stay : from_neighbour;
+    run.element[2 + i] = q % 2 == 0 ? from_neighbour : stay;
+  }
+  return run;
 }
+
+// Run i of the upper (BELOW = 0) or lower (1) row, from column 16 i + 4 q.
+template <int BELOW, int COUNT>
+__device__ __forceinline__ Vector<float, RUN> fragment_run(const float (&sums)[COUNT], int i) {
+  const int first = 8 * i + 2 * BELOW;
+  return exchange_in_quad({sums[first], sums[first + 1]}, {sums[first + 4], sums[first + 5]});
+}
+__device__ __forceinline__ int fragment_column() { return threadIdx.x % 4 * RUN; }
 
 // This slice's sums, for the last kernel to add.
 template <class Problem, int COUNT>
@@ -57,11 +82,12 @@ __device__ __forceinline__ void store_partials(const Sm90Parameters<Problem>& p,
       p.partials + ((work.slice * p.problem.batches + work.batch) * rows + row) * p.partial_pitch +
       column;
 #pragma unroll
-  for (int i = 0; i < COUNT / 4; ++i) {
-    if (column + i * FRAGMENT_STEP >= p.partial_pitch) break;
-    if (row < rows) store_vector(part + i * FRAGMENT_STEP, fragment_pair<0>(sums, i));
-    if (row + 8 < rows) {
-      store_vector(part + 8 * p.partial_pitch + i * FRAGMENT_STEP, fragment_pair<1>(sums, i));
+  for (int i = 0; i < COUNT / 8; ++i) {
+    const auto upper = fragment_run<0>(sums, i);
+    const auto lower = fragment_run<1>(sums, i);
+    if (column + i * RUN_STEP < p.partial_pitch) {
+      if (row < rows) store_vector(part + i * RUN_STEP, upper);
+      if (row + 8 < rows) store_vector(part + 8 * p.partial_pitch + i * RUN_STEP, lower);
     }
   }
 }
@@ -70,13 +96,18 @@ template <class Problem, int COUNT>
 __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
                                               const Sm90Work& work, int row, int column,
                                               const float (&sums)[COUNT]) {
+  constexpr int RUNS = COUNT / 8;
   int64_t index[MAX_BATCH_RANK];
   split_batch(p.problem, work.batch, index);
   const GemmEpilogue epilogue(p.problem, index);
-  epilogue.template apply_runs<2, FRAGMENT_STEP, COUNT / 4>(
-      row, column, [&](int i) { return fragment_pair<0>(sums, i); });
-  epilogue.template apply_runs<2, FRAGMENT_STEP, COUNT / 4>(
-      row + 8, column, [&](int i) { return fragment_pair<1>(sums, i); });
+  Vector<float, RUN> runs[RUNS];
+#pragma unroll
+  for (int i = 0; i < RUNS; ++i) runs[i] = fragment_run<0>(sums, i);
+  epilogue.template apply_runs<RUN, RUN_STEP, RUNS>(row, column, [&](int i) { return runs[i]; });
+#pragma unroll
+  for (int i = 0; i < RUNS; ++i) runs[i] = fragment_run<1>(sums, i);
+  epilogue.template apply_runs<RUN, RUN_STEP, RUNS>(row + 8, column,
+                                                    [&](int i) { return runs[i]; });
 }
 
 // What the threads of a block tell each other.
@@ -94,6 +125,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
   constexpr int CONSUMERS = Tile::CONSUMERS * Tile::WARPGROUP;
   const StageProducts<Config, Tile> products(shared, warpgroup);
   Ring<Tile::STAGES> ring;
+  const int exponent = Tile::FEED == Feed::DIRECT ? 0 : notes.exponents[0] + notes.exponents[1];
   const bool takes_turns = p.steps_per_slice <= Tile::FEW_STEPS;
   if (takes_turns && warpgroup == 1) sync_warps(TURNS, CONSUMERS);
   for (int unit = cluster; unit < p.units.count; unit += clusters) {
@@ -114,7 +146,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
       store_partials(p, work, row, column, sums);
     } else {
       if constexpr (Tile::FEED != Feed::DIRECT) {
-        const Unscale unscale = Unscale::of(notes.exponents[0], notes.exponents[1]);
+        const Unscale unscale = Unscale::of(exponent);
 #pragma unroll
         for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);
       }

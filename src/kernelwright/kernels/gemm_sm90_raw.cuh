@@ -116,30 +116,21 @@ class RawLhs {
   float scale_;
 };
 
-// Instruction STEP of a stage. Its low products run while `add_high` adds the sum of the high ones
-// that are done, and all of them while `load_next` prepares the next fragment.
-template <int STEP, class Products, class AddHigh, class LoadNext, int COUNT>
-__device__ __forceinline__ void multiply_raw_step(const Products& products, int stage,
-                                                  const Fragment& lhs, float (&high)[COUNT],
-                                                  float (&low)[COUNT], const AddHigh& add_high,
-                                                  const LoadNext& load_next) {
+// Starts the products of instruction STEP of a stage.
+template <int STEP, class Products, int COUNT>
+__device__ __forceinline__ void start_raw_products(const Products& products, int stage,
+                                                   const Fragment& lhs, float (&high)[COUNT],
+                                                   float (&low)[COUNT]) {
   fence_products();
+  products.template multiply<0, STEP>(high, lhs.high, stage, STEP % 2);
   products.template multiply<0, STEP>(low, lhs.low, stage, 1);
   products.template multiply<1, STEP>(low, lhs.high, stage, 1);
   commit_products();
-  add_high();
-  fence_products();
-  products.template multiply<0, STEP>(high, lhs.high, stage, STEP % 2);
-  commit_products();
-  load_next();
-  wait_products<0>();
-  pin(high);
-  pin(low);
 }
 
-// sums = products of pairs over `steps` steps of K. The high parts' products are promoted after
-// every second instruction. `checks`: this tile is the one that looks at lhs for the
-// guard.
+// sums = products of pairs over `steps` steps of K. Each fragment is prepared while the one before
+// it is multiplied; the high parts' products are promoted after every second. `checks`: this tile
+// is the one that looks at lhs for the guard.
 template <class Config, class Tile>
 __device__ __forceinline__ void multiply_raw(const Sm90Shared<Tile>& shared,
                                              const StageProducts<Config, Tile>& products,
@@ -150,35 +141,39 @@ __device__ __forceinline__ void multiply_raw(const Sm90Shared<Tile>& shared,
   constexpr float LOW = 1.0f / (1 << LOW_BITS);
   float high[Tile::REGISTERS], low[Tile::REGISTERS];
 #pragma unroll
-  for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = high[i] = low[i] = 0;
+  for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = low[i] = 0;
   if (steps == 0) return;
-  const auto add_high = [&] {
+  const auto promote = [&] {
+    wait_products<0>();
+    pin(high);
+    pin(low);
 #pragma unroll
     for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] += high[i];
   };
-  const auto add_nothing = [] {};
   wait(shared.full + ring.stage, ring.phase);
   Fragment even = lhs.template load<0>(ring.stage), odd;
   for (int step = 0; step < steps; ++step) {
     const int stage = ring.stage;
     if (checks) guard.add(lhs.look(stage));
-    multiply_raw_step<0>(products, stage, even, high, low, add_high,
-                         [&] { odd = lhs.template load<1>(stage); });
-    multiply_raw_step<1>(products, stage, odd, high, low, add_nothing,
-                         [&] { even = lhs.template load<2>(stage); });
-    multiply_raw_step<2>(products, stage, even, high, low, add_high,
-                         [&] { odd = lhs.template load<3>(stage); });
+    start_raw_products<0>(products, stage, even, high, low);
+    odd = lhs.template load<1>(stage);
+    start_raw_products<1>(products, stage, odd, high, low);
+    wait_products<1>();
+    even = lhs.template load<2>(stage);
+    promote();
+    start_raw_products<2>(products, stage, even, high, low);
+    odd = lhs.template load<3>(stage);
+    start_raw_products<3>(products, stage, odd, high, low);
+    wait_products<1>();
     ring.advance();
     // No branch while products are under way: after the last step its own stage is read again.
     const bool ends = step + 1 == steps;
     const int next = ends ? stage : ring.stage;
-    multiply_raw_step<3>(products, stage, odd, high, low, add_nothing, [&] {
-      wait(shared.full + next, ends ? ring.phase ^ (ring.stage == 0) : ring.phase);
-      even = lhs.template load<0>(next);
-    });
+    wait(shared.full + next, ends ? ring.phase ^ (ring.stage == 0) : ring.phase);
+    even = lhs.template load<0>(next);
+    promote();
     shared.release(stage);
   }
-  add_high();
 #pragma unroll
   for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = fmaf(low[i], LOW, sums[i]);
 }

@@ -22,45 +22,46 @@ struct SplitParameters {
   GemmHeader* header;
 };
 
-// The largest |x|, as an integer, of this thread's share of SAMPLES elements, infinities and NaN
-// apart. Places are hashes of the sample's number (Knuth, TAOCP 3, 6.4): a regular step would meet
-// the same few columns where it divides a row's length, and divisions of 64 bits take longer than
-// the samples.
-__device__ __forceinline__ uint32_t sample_bits(const Factor& factor, int thread, int threads) {
-  uint32_t largest = 0;
-#pragma unroll 4
-  for (int i = thread; i < SAMPLES; i += threads) {
-    const uint32_t hash = (i + 1) * 2654435769u;
-    const uint32_t inner = __umulhi(hash, static_cast<uint32_t>(factor.inner));
-    const uint32_t outer = __umulhi(hash * 2654435769u, static_cast<uint32_t>(factor.outer));
-    const uint32_t batch =
-        factor.batches == 1 ? 0
-                            : __umulhi(hash * 0x85ebca6bu, static_cast<uint32_t>(factor.batches));
-    const int64_t offset =
-        factor.batch_offset(batch) + outer * factor.outer_stride + inner * factor.inner_stride;
-    const uint32_t bits =
-        __float_as_uint(__ldg(static_cast<const float*>(factor.data) + offset)) & 0x7fffffffu;
-    if (bits < 0x7f800000u) largest = max(largest, bits);
-  }
-  return largest;
+// Where sample number i lies: hashes (Knuth, TAOCP 3, 6.4), for a regular step would meet the same
+// few columns where it divides a row's length, and divisions take longer than the samples.
+__device__ __forceinline__ int64_t sample_offset(const Factor& factor, int i) {
+  const uint32_t hash = (i + 1) * 2654435769u;
+  const uint32_t inner = __umulhi(hash, static_cast<uint32_t>(factor.inner));
+  const uint32_t outer = __umulhi(hash * 2654435769u, static_cast<uint32_t>(factor.outer));
+  const int64_t in_batch = outer * factor.outer_stride + inner * factor.inner_stride;
+  if (factor.batch_rank == 0) return in_batch;
+  return in_batch +
+         factor.batch_offset(__umulhi(hash * 0x85ebca6bu, static_cast<uint32_t>(factor.batches)));
 }
 
-// The exponents of both scales, the same in every block; for all threads of the block.
+// The exponents of both scales, from the largest finite |x| of SAMPLES elements each: the same in
+// every block. For all SPLIT_THREADS threads.
 __device__ __forceinline__ void sample_exponents(const Factor& lhs, const Factor& rhs,
                                                  int (&shared)[2]) {
-  if (threadIdx.x < 2) shared[threadIdx.x] = 0;
+  constexpr int OF_THREAD = SAMPLES / SPLIT_THREADS;
+  const int thread = threadIdx.x;
+  float samples[2][OF_THREAD];  // all under way before one is waited for
+#pragma unroll
+  for (int i = 0; i < OF_THREAD; ++i) {
+    const int sample = thread + i * SPLIT_THREADS;
+    samples[0][i] = __ldg(static_cast<const float*>(lhs.data) + sample_offset(lhs, sample));
+    samples[1][i] = __ldg(static_cast<const float*>(rhs.data) + sample_offset(rhs, sample));
+  }
+  if (thread < 2) shared[thread] = 0;
   __syncthreads();
-  const uint32_t bits[2] = {sample_bits(lhs, threadIdx.x, blockDim.x),
-                            sample_bits(rhs, threadIdx.x, blockDim.x)};
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
-    const uint32_t of_warp = __reduce_max_sync(0xffffffffu, bits[side]);
-    if (threadIdx.x % 32 == 0) atomicMax(&shared[side], static_cast<int>(of_warp));
+    uint32_t largest = 0;
+#pragma unroll
+    for (int i = 0; i < OF_THREAD; ++i) {
+      const uint32_t bits = __float_as_uint(samples[side][i]) & 0x7fffffffu;
+      if (bits < 0x7f800000u) largest = max(largest, bits);
+    }
+    largest = __reduce_max_sync(0xffffffffu, largest);
+    if (thread % 32 == 0) atomicMax(&shared[side], static_cast<int>(largest));
   }
   __syncthreads();
-  if (threadIdx.x < 2) {
-    shared[threadIdx.x] = scale_exponent(static_cast<uint32_t>(shared[threadIdx.x]));
-  }
+  if (thread < 2) shared[thread] = scale_exponent(static_cast<uint32_t>(shared[thread]));
   __syncthreads();
 }
 
@@ -86,9 +87,15 @@ class SplitTile {
     return side;
   }
 
-  __device__ __forceinline__ SplitTile(const SplitParameters::Side& side, float scale,
-                                       uint32_t tile)
-      : factor_(side.factor), side_(side), scale_(scale) {
+  using Values = float[RUNS][RUN];
+
+  // Tile number `tile` of both sides.
+  __device__ __forceinline__ SplitTile(const SplitParameters& parameters, uint32_t tile)
+      : number_(tile >= parameters.sides[0].tiles),
+        side_(parameters.sides[number_]),
+        factor_(side_.factor) {
+    const SplitParameters::Side& side = side_;
+    if (number_ == 1) tile -= parameters.sides[0].tiles;
     const uint32_t above = tile / side.inner_tiles;
     const uint32_t batch = above / side.outer_tiles;
     inner_ = static_cast<int64_t>(tile - above * side.inner_tiles) * INNER;
@@ -97,13 +104,19 @@ class SplitTile {
     planes_ = side.planes + batch * 2 * factor_.plane_elements();
   }
 
-  __device__ __forceinline__ void move(Guard<RUN>& guard, float* shared) {
-    float values[RUNS][RUN];
+  // 0 for lhs, 1 for rhs.
+  __device__ __forceinline__ int side() const { return number_; }
+
+  __device__ __forceinline__ void load(Values& values, float* shared) const {
     if (factor_.inner_stride == 1) {
-      load(values);
+      load_rows(values);
     } else {
       load_transposed(values, shared);
     }
+  }
+
+  __device__ __forceinline__ void store(const Values& values, float scale,
+                                        Guard<RUN>& guard) const {
     const int64_t column = inner_ + thread_column();
     if (column >= factor_.plane_inner) return;
 #pragma unroll
@@ -111,7 +124,7 @@ class SplitTile {
       const int64_t row = outer_ + thread_row() + r;
       if (row >= factor_.plane_outer) break;
       const int64_t place = side_.permutes_outer ? permuted_k(row) : row;
-      store(values[r], planes_ + place * factor_.pitch, column, guard);
+      store_run(values[r], scale, planes_ + place * factor_.pitch, column, guard);
     }
     guard.end_block();
   }
@@ -120,7 +133,7 @@ class SplitTile {
   __device__ __forceinline__ static int thread_column() { return threadIdx.x % 64 * RUN; }
   __device__ __forceinline__ static int thread_row() { return threadIdx.x / 64 * RUNS; }
 
-  __device__ __forceinline__ void load(float (&values)[RUNS][RUN]) const {
+  __device__ __forceinline__ void load_rows(Values& values) const {
     const int64_t column = inner_ + thread_column();
 #pragma unroll
     for (int r = 0; r < RUNS; ++r) {
@@ -144,7 +157,7 @@ class SplitTile {
   }
 
   // Neighbouring threads read along the outer dimension.
-  __device__ __forceinline__ void load_transposed(float (&values)[RUNS][RUN], float* shared) const {
+  __device__ __forceinline__ void load_transposed(Values& values, float* shared) const {
     const int64_t row = outer_ + threadIdx.x % OUTER;
     for (int i = threadIdx.x / OUTER; i < INNER; i += SPLIT_THREADS / OUTER) {
       const int64_t column = inner_ + i;
@@ -164,11 +177,11 @@ class SplitTile {
     __syncthreads();
   }
 
-  __device__ __forceinline__ void store(const float (&values)[RUN], __half* high, int64_t column,
-                                        Guard<RUN>& guard) const {
+  __device__ __forceinline__ void store_run(const float (&values)[RUN], float scale, __half* high,
+                                            int64_t column, Guard<RUN>& guard) const {
     float scaled[RUN];
 #pragma unroll
-    for (int i = 0; i < RUN; ++i) scaled[i] = values[i] * scale_;
+    for (int i = 0; i < RUN; ++i) scaled[i] = values[i] * scale;
     guard.see(scaled);
     const Halves first = split(scaled[0], scaled[1]);
     const Halves second = split(scaled[2], scaled[3]);
@@ -196,9 +209,9 @@ class SplitTile {
     *reinterpret_cast<uint2*>(target) = bits;
   }
 
-  const Factor& factor_;
+  int number_;
   const SplitParameters::Side& side_;
-  float scale_;
+  const Factor& factor_;
   int64_t inner_, outer_;
   const float* source_;
   __half* planes_;
@@ -211,17 +224,22 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   __shared__ GuardWord block_word;
   let_next_kernel_start();
   if (threadIdx.x == 0) block_word.clear();
+  // The first tile is on its way while the exponents are found.
+  uint32_t tile = blockIdx.x;
+  const uint32_t tiles = parameters.sides[0].tiles + parameters.sides[1].tiles;
+  SplitTile::Values values;
+  SplitTile(parameters, tile).load(values, shared);
   sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents);
-  if (blockIdx.x == 0 && threadIdx.x < 2) {
+  if (tile == 0 && threadIdx.x < 2) {
     parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
   }
   Guard<SplitTile::RUN> guard;
-  const uint32_t lhs_tiles = parameters.sides[0].tiles;
-  const uint32_t tiles = lhs_tiles + parameters.sides[1].tiles;
-  for (uint32_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const int side = tile >= lhs_tiles;
-    SplitTile(parameters.sides[side], power_of_two(exponents[side]), side ? tile - lhs_tiles : tile)
-        .move(guard, shared);
+  while (true) {
+    const SplitTile now(parameters, tile);
+    now.store(values, power_of_two(exponents[now.side()]), guard);
+    tile += gridDim.x;
+    if (tile >= tiles) break;
+    SplitTile(parameters, tile).load(values, shared);
   }
   block_word.add(guard.word());
   __syncthreads();
