@@ -1,0 +1,79 @@
+"""What the text of a product holds in each family."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from kernelwright.capture import capture_module
+from kernelwright.codegen.cuda import cuda_source
+from kernelwright.ir.plan import (
+    Feed,
+    GemmConfig,
+    Major,
+    Plan,
+    ProductConfig,
+    TensorCoreConfig,
+    ThinConfig,
+)
+from kernelwright.machine import H200
+from kernelwright.rewrite import rewrite
+from kernelwright.schedule import Library, schedule
+from kernelwright.tune.plans import with_configs
+
+TENSOR_CORES = TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2)
+THIN = ThinConfig(
+    rows=1, columns=4, step=4, threads=256, resident=4, multiprocessors=132, wide=Major.MN
+)
+SIMT = GemmConfig(block_m=64, block_n=64, block_k=16, thread_m=8, thread_n=4, stages=2)
+
+
+class Product(torch.nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a @ b
+
+
+def text(config: ProductConfig, dtype: torch.dtype = torch.float32) -> str:
+    arguments = (torch.zeros(64, 96, dtype=dtype), torch.zeros(96, 80, dtype=dtype))
+    graph = rewrite(capture_module(Product(), arguments)).graph
+    plan: Plan = schedule(graph, H200, Library.NEVER)
+    return cuda_source(with_configs(plan, {"matmul": config}))
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype", "instruction"),
+    [
+        (TENSOR_CORES, torch.float32, "Wgmma128F16"),
+        (replace(TENSOR_CORES, feed=Feed.DIRECT, block_n=256), torch.float16, "Wgmma256F16"),
+        (replace(TENSOR_CORES, feed=Feed.DIRECT, block_n=64), torch.bfloat16, "Wgmma64Bf16"),
+    ],
+)
+def test_only_the_instruction_in_use_is_there(
+    config: TensorCoreConfig, dtype: torch.dtype, instruction: str
+) -> None:
+    found = {word for word in text(config, dtype).split() if word.startswith("Wgmma")}
+    assert {word.strip("{;") for word in found} == {instruction}
+
+
+def test_sides_change_with_how_the_factors_lie() -> None:
+    assert "LHS = Major::K, RHS = Major::MN;" in text(TENSOR_CORES)
+    turned = text(replace(TENSOR_CORES, transposed=True))
+    assert "TRANSPOSED = true;" in turned and "LHS = Major::MN, RHS = Major::K;" in turned
+
+
+@pytest.mark.parametrize("config", [TENSOR_CORES, THIN, SIMT], ids=["tensor", "thin", "simt"])
+def test_who_needs_memory_says_how_much(config: ProductConfig) -> None:
+    product = text(config)
+    assert 'extern "C" int launch_matmul(' in product
+    has_workspace = 'extern "C" int64_t workspace_matmul(' in product
+    assert has_workspace == (config is not SIMT)
+
+
+def test_the_general_kernel_finishes_what_the_tensor_cores_leave() -> None:
+    assert "finish_gemm<MatmulGeneral>" in text(TENSOR_CORES)
+    assert "finish_gemm<" not in text(THIN) + text(SIMT)
+
+
+def test_device_code_of_other_families_is_left_out() -> None:
+    assert "gemm_thin" not in text(TENSOR_CORES) and "wgmma" not in text(THIN)
+    assert "wgmma" not in text(SIMT) and "mbarrier" not in text(SIMT)

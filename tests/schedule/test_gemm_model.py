@@ -1,0 +1,106 @@
+"""The model of a product's time: near what was measured, and it prefers what was faster."""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+
+from kernelwright.ir.plan import (
+    Feed,
+    GemmConfig,
+    Major,
+    ProductConfig,
+    TensorCoreConfig,
+    ThinConfig,
+)
+from kernelwright.ir.types import DType
+from kernelwright.machine import H200
+from kernelwright.schedule.configs import ranked_products
+from kernelwright.schedule.gemm_model import (
+    Factor,
+    ProductShape,
+    library_seconds,
+    tensor_core_seconds,
+)
+from kernelwright.schedule.tensor_core_configs import tensor_core_configs
+
+SPLIT = TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2)
+NARROW = replace(SPLIT, block_n=64, stages=4)
+
+
+def shape(m: int, k: int, n: int, batches: int = 1, dtype: DType = DType.F32) -> ProductShape:
+    """Both factors contiguous, the left one along K."""
+    chunk = 16 // dtype.itemsize
+    lhs = Factor(elements=batches * m * k, major=Major.K, is_aligned=k % chunk == 0)
+    rhs = Factor(elements=batches * k * n, major=Major.MN, is_aligned=n % chunk == 0)
+    size = (lhs.elements + rhs.elements + batches * m * n) * dtype.itemsize
+    return ProductShape(batches=batches, m=m, n=n, k=k, dtype=dtype, lhs=lhs, rhs=rhs, bytes=size)
+
+
+def best(product: ProductShape) -> ProductConfig:
+    return ranked_products(product, product.dtype.itemsize, H200)[0][1]
+
+
+# Microseconds on an H200, split included, each timed by itself with a flushed L2.
+@pytest.mark.parametrize(
+    ("m", "k", "n", "config", "ours", "library"),
+    [
+        (4096, 4096, 4096, SPLIT, 606, 2682),
+        (2048, 8192, 4096, SPLIT, 630, 2678),
+        (1024, 8192, 8192, SPLIT, 679, 2711),
+        (16384, 1024, 1024, SPLIT, 185, 687),
+        (2048, 2048, 2048, SPLIT, 91, 342),
+        (8192, 8192, 8192, SPLIT, 4800, 21684),
+        (1024, 1024, 1024, SPLIT, 28, 64),
+        (1024, 1024, 1024, NARROW, 21, 64),
+    ],
+)
+def test_the_model_is_near_what_was_measured(
+    m: int, k: int, n: int, config: TensorCoreConfig, ours: float, library: float
+) -> None:
+    product = shape(m, k, n)
+    assert tensor_core_seconds(product, config, H200) * 1e6 == pytest.approx(ours, rel=0.13)
+    assert library_seconds(product, H200) * 1e6 == pytest.approx(library, rel=0.25)
+
+
+def test_few_tiles_and_a_long_k_are_cut_into_slices() -> None:
+    config = best(shape(256, 524288, 256))
+    assert isinstance(config, TensorCoreConfig) and config.slices == 33
+    whole = best(shape(4096, 4096, 4096))
+    assert isinstance(whole, TensorCoreConfig) and whole.slices == 1
+
+
+def test_the_larger_factor_is_split_on_the_way() -> None:
+    tall, wide = best(shape(65536, 1024, 1024)), best(shape(1024, 8192, 16384))
+    assert isinstance(tall, TensorCoreConfig) and isinstance(wide, TensorCoreConfig)
+    assert (tall.feed, tall.transposed) == (Feed.CONVERT, False)
+    assert (wide.feed, wide.transposed) == (Feed.CONVERT, True)
+
+
+def test_rows_that_are_not_aligned_are_split_before() -> None:
+    configs = list(tensor_core_configs(shape(8205, 2949, 5921), H200))
+    assert {config.feed for config in configs} == {Feed.SPLIT}
+    assert list(tensor_core_configs(shape(8205, 2949, 5921, dtype=DType.F16), H200)) == []
+
+
+def test_a_few_rows_are_read_once() -> None:
+    for product in (shape(1, 8192, 4096), shape(65536, 8192, 1)):
+        config = best(product)
+        assert isinstance(config, ThinConfig) and config.rows == 1
+    assert not isinstance(best(shape(17, 4096, 4096)), ThinConfig)
+
+
+def test_cards_without_the_instructions_use_their_cuda_cores() -> None:
+    flops = {unit: rate for unit, rate in H200.flops.items() if unit != "fp16x3"}
+    card = replace(H200, flops=MappingProxyType(flops))
+    ranked = ranked_products(shape(4096, 4096, 4096), 4, card)
+    assert all(isinstance(config, GemmConfig) for _, config in ranked)
+
+
+def test_stages_fill_the_shared_memory() -> None:
+    for dtype in (DType.F32, DType.BF16):
+        for config in tensor_core_configs(shape(4096, 4096, 4096, dtype=dtype), H200):
+            planes = 1 if config.feed is Feed.DIRECT else 2
+            stage = planes * (128 + config.block_n) * 64 * 2
+            assert config.stages >= 3
+            assert config.stages * (stage + 16) + 1024 <= H200.shared_memory_per_block
