@@ -351,6 +351,16 @@ def test_random_expressions(steps: list[tuple[int, int]], run: Any) -> None:
     check(run, function, operands(("nm", "nm"), {"n": 3, "m": 4}))
 
 
+def test_long_chains_take_no_time(run: Any) -> None:
+    def function(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        y = a.T
+        for _ in range(40):
+            y = y * torch.sigmoid(y)
+        return y + b
+
+    check(run, function, operands(("nm", "mn"), {"n": 3, "m": 4}))
+
+
 def test_minus_zero_is_not_zero(run: Any) -> None:
     def function(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return 1 / (a * 0.0) - 1 / (a * -0.0) + b

@@ -4,8 +4,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from kernelwright.ir.graph import Graph, Input, Node, Opaque, Update, rename, rename_inputs
+from kernelwright.ir.graph import (
+    Contract,
+    Graph,
+    Input,
+    Node,
+    Opaque,
+    Pointwise,
+    Update,
+    rename,
+    rename_inputs,
+)
 from kernelwright.ir.spec import check
+from kernelwright.ir.types import Dim, TensorType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +90,25 @@ class Surroundings:
         first = self._firsts[_meaning(node)]
         return None if first.name == node.name else first
 
+    def is_from_product(self, name: str) -> bool:
+        """True for a product, and for what is made of one element by element."""
+        return name in self._from_products
+
+    @cached_property
+    def _from_products(self) -> set[str]:
+        found: set[str] = set()
+        for node in self._all:
+            match node.kind:
+                case Contract():
+                    found.add(node.name)
+                case Pointwise():
+                    same = (
+                        name for name in node.inputs if _shape(self._nodes[name]) == _shape(node)
+                    )
+                    if not found.isdisjoint(same):
+                        found.add(node.name)
+        return found
+
     @cached_property
     def _firsts(self) -> dict[object, Node]:
         """The first node of each meaning; few rules ask."""
@@ -92,6 +122,10 @@ class Surroundings:
         name = f"{stem}_{number}"
         self._nodes[name] = self._nodes[stem]
         return name
+
+
+def _shape(node: Node) -> tuple[Dim, ...] | None:
+    return node.type.shape if isinstance(node.type, TensorType) else None
 
 
 def _meaning(node: Node) -> object:

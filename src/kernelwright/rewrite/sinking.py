@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from kernelwright.ir.expr import Coordinate, Expr, has_coordinates, transform
 from kernelwright.ir.graph import (
-    Contract,
     DiagEmbed,
     Diagonal,
     Expand,
@@ -31,7 +30,7 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     if not isinstance(node.kind, Pointwise) or not isinstance(node.type, TensorType):
         return None
     operands = [around.node(name) for name in node.inputs]
-    if any(_is_full(item, node) and _is_computed_here(around, item) for item in operands):
+    if any(_is_full(item, node) and around.is_from_product(item.name) for item in operands):
         # It can join a product as it stands.
         return None
     for view in operands:
@@ -46,23 +45,12 @@ def _is_full(item: Node, node: Node) -> bool:
     return isinstance(item.type, TensorType) and item.type.shape == node.tensor.shape
 
 
-def _is_computed_here(around: Surroundings, node: Node) -> bool:
-    """True for a product, and for what is computed from one element by element."""
-    match node.kind:
-        case Contract():
-            return True
-        case Pointwise():
-            operands = (around.node(name) for name in node.inputs)
-            return any(_is_full(x, node) and _is_computed_here(around, x) for x in operands)
-    return False
-
-
 def _shows_product(around: Surroundings, view: Node) -> bool:
     while isinstance(view.kind, View):
         if not isinstance(view.kind.map, Permute | Reshape | Squeeze | Unsqueeze):
             return False
         view = around.node(view.inputs[0])
-    return _is_computed_here(around, view)
+    return around.is_from_product(view.name)
 
 
 def _before(
