@@ -90,3 +90,9 @@ def test_bfloat16() -> None:
     plan = _layer(torch.bfloat16)
     config = _variants(torch.bfloat16)[0]
     _expect_no_losses(with_configs(plan, {plan.kernels[0].name: config}))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100a"])
+def test_other_cards_take_the_same_file(arch: str) -> None:
+    kernels = compile_check(cuda_source(_layer(torch.float32)), arch=arch).kernels
+    assert len(kernels) == 4
