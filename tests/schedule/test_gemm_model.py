@@ -70,11 +70,18 @@ def test_few_tiles_and_a_long_k_are_cut_into_slices() -> None:
     assert isinstance(whole, TensorCoreConfig) and whole.slices == 1
 
 
-def test_the_larger_factor_is_split_on_the_way() -> None:
-    tall, wide = best(shape(65536, 1024, 1024)), best(shape(1024, 8192, 16384))
-    assert isinstance(tall, TensorCoreConfig) and isinstance(wide, TensorCoreConfig)
-    assert (tall.feed, tall.transposed) == (Feed.CONVERT, False)
-    assert (wide.feed, wide.transposed) == (Feed.CONVERT, True)
+def test_the_larger_factor_is_the_one_to_split_on_the_way() -> None:
+    left = replace(SPLIT, feed=Feed.CONVERT)
+    right = replace(left, transposed=True)
+    for product, faster, slower in (
+        (shape(65536, 1024, 1024), left, right),
+        (shape(1024, 8192, 65536), right, left),
+    ):
+        assert {left, right} <= {
+            replace(config, min_products=0) for config in tensor_core_configs(product, H200)
+        }
+        seconds = [tensor_core_seconds(product, config, H200) for config in (faster, slower)]
+        assert seconds[0] < seconds[1]
 
 
 def test_rows_that_are_not_aligned_are_split_before() -> None:

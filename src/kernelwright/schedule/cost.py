@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import Einsum, Kernel, Launch, Plan, TorchCall
+from kernelwright.ir.plan import Einsum, Kernel, Launch, Plan, Side, TorchCall, Triangle
 from kernelwright.ir.types import DType, TensorType, TupleType, ValueType
 from kernelwright.machine import Machine
 
@@ -34,7 +34,10 @@ def cost_of_kernel(kernel: Kernel) -> Cost:
     flops = operations(kernel.epilogue) * kernel.output.numel_hint
     units = _UNITS.get(kernel.output.dtype, _CUDA_CORES)
     if kernel.anchor is not None:
-        flops += contraction_flops(kernel.anchor, kernel.inputs)
+        flops += round(
+            contraction_flops(kernel.anchor, kernel.inputs)
+            * kept_share(kernel.triangle, kernel.output)
+        )
         units += _PRODUCT_UNITS.get(_factor(kernel).dtype, ())
     return Cost(bytes=size, flops=flops, units=units)
 
@@ -52,6 +55,18 @@ def _factor(kernel: Kernel) -> TensorType:
     factor = kernel.inputs[0]
     assert isinstance(factor, TensorType)
     return factor
+
+
+def kept_share(triangle: Triangle | None, output: TensorType) -> float:
+    """Share of a result's elements that the epilogue does not set to zero anyway."""
+    if triangle is None:
+        return 1.0
+    rows, columns = (dim.hint for dim in output.shape[-2:])
+    # Row r keeps the columns from r + diagonal on, or those up to it.
+    before = [min(max(row + triangle.diagonal, 0), columns) for row in range(rows)]
+    upto = [min(max(row + triangle.diagonal + 1, 0), columns) for row in range(rows)]
+    kept = rows * columns - sum(before) if triangle.kept is Side.UPPER else sum(upto)
+    return kept / max(1, rows * columns)
 
 
 def contraction_flops(contract: Contract, inputs: tuple[ValueType, ...]) -> int:

@@ -1,0 +1,33 @@
+"""What a plan must spend, and on which unit."""
+
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+import torch
+
+from kernelwright.ir.plan import Side, Triangle
+from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.machine import H200
+from kernelwright.schedule.cost import Cost, kept_share
+
+
+def test_the_floor_is_that_of_the_fastest_unit_of_the_card() -> None:
+    cost = Cost(bytes=0, flops=10**12, units=("fp32_simt", "fp16x3"))
+    assert cost.arithmetic(H200) == "fp16x3"
+    flops = {unit: rate for unit, rate in H200.flops.items() if unit != "fp16x3"}
+    older = replace(H200, flops=MappingProxyType(flops))
+    assert cost.arithmetic(older) == "fp32_simt"
+    assert cost.floor_seconds(older) > 4 * cost.floor_seconds(H200)
+
+
+@pytest.mark.parametrize("diagonal", [-7, -1, 0, 2, 9])
+@pytest.mark.parametrize(("rows", "columns"), [(4, 4), (3, 6), (6, 3)])
+def test_a_triangle_costs_what_it_keeps(rows: int, columns: int, diagonal: int) -> None:
+    result = TensorType(DType.F32, (Dim.static(rows), Dim.static(columns)))
+    ones = torch.ones(rows, columns)
+    kept = {Side.UPPER: ones.triu(diagonal), Side.LOWER: ones.tril(diagonal)}
+    for side, matrix in kept.items():
+        share = kept_share(Triangle(kept=side, diagonal=diagonal), result)
+        assert share == matrix.sum().item() / (rows * columns)
+    assert kept_share(None, result) == 1.0
