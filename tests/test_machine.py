@@ -46,7 +46,7 @@ def test_the_model_agrees_with_what_was_measured() -> None:
     assert model.copy_bandwidth == pytest.approx(H200.copy_bandwidth, rel=0.01)
     for unit in ("fp32_simt", "fp64_simt"):
         assert model.flops[unit] == pytest.approx(H200.flops[unit], rel=0.03)
-    for unit in ("tf32", "fp16", "bf16"):
+    for unit in ("tf32", "fp16", "bf16", "fp16x3"):
         assert H200.flops[unit] < model.flops[unit] < 1.5 * H200.flops[unit]
 
 
@@ -54,6 +54,8 @@ def test_older_and_newer_cards() -> None:
     card = replace(_Properties(), name="NVIDIA T4")
     turing = modelled(replace(card, major=7, minor=5))
     assert "bf16" not in turing.flops and "tf32" not in turing.flops
+    for major in (8, 10):
+        assert "fp16x3" not in modelled(replace(card, major=major, minor=0)).flops
     unknown = modelled(replace(card, major=9, minor=7))
     assert unknown.flops == modelled(card).flops
 
