@@ -16,6 +16,8 @@ FEEDS = {
 }
 COLUMNS = {Feed.SPLIT: (128, 64), Feed.CONVERT: (128, 64), Feed.DIRECT: (256, 128, 64)}
 """Of a tile: three sums of 256 columns do not fit the registers."""
+OUTSIDE_STAGES = 22 * 1024
+"""Bytes of shared memory: a buffer of rows for each warp that multiplies, alignment, barriers."""
 LEAST_K = 256
 """Of a slice: less is not worth another sum."""
 MIN_PRODUCTS = 1 << 24
@@ -64,7 +66,7 @@ def _sliced(
 
 
 def _stages(feed: Feed, columns: int, machine: Machine) -> int:
-    """As many as fit the shared memory, with 2 KB for alignment and barriers."""
+    """As many as fit the shared memory beside what is on its way to the result."""
     planes = 1 if feed is Feed.DIRECT else 2
     stage = planes * (TensorCoreConfig.BLOCK_M + columns) * TensorCoreConfig.BLOCK_K * 2
-    return (machine.shared_memory_per_block - 2048) // stage
+    return (machine.shared_memory_per_block - OUTSIDE_STAGES) // stage
