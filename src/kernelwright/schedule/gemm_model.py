@@ -23,12 +23,12 @@ STEP_CYCLES: dict[tuple[int, int], float] = {
     (1, 256): 1060,
 }
 """Of a step of 64 along K, for a tile of 128 rows: by 16-bit products per product and columns."""
-TILE_CYCLES = 3000
+TILE_CYCLES = 5000
 """Of the first loads and of the epilogue of a 128 x 128 tile, which do not overlap with products
 of the same block."""
 UNSHARED = 1.03
 """Times what a step takes when blocks do not share their reads in clusters."""
-CONVERTING = 1.08
+CONVERTING = 1.34
 """Times what a step takes when those who multiply split a factor, too."""
 FEW_STEPS = 4
 """With so few steps half of a block stores while the other half multiplies."""
@@ -161,7 +161,9 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
         return 0.0
     lhs, rhs = shape.sides(config)
     split = rhs.elements + (lhs.elements if config.feed is Feed.SPLIT else 0)
-    seconds = split * 8 / SPLIT_BANDWIDTH + 2 * NEXT_LAUNCH_SECONDS
+    seconds = split * 8 / SPLIT_BANDWIDTH + NEXT_LAUNCH_SECONDS
+    if config.slices > 1 or config.feed is Feed.CONVERT:
+        seconds += NEXT_LAUNCH_SECONDS
     if config.slices > 1:
         partials = config.slices * shape.batches * shape.m * shape.n * 4
         seconds += 2 * partials / machine.copy_bandwidth
