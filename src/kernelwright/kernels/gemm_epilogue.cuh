@@ -58,55 +58,8 @@ class GemmEpilogue {
     if (row < problem_.m && column < problem_.n) apply(sums, row, column, Indices());
   }
 
-  // COUNT runs of one row, each STEP columns after the one before; `sums(i)` are those of run i.
-  // Where all of them exist, one address serves them all.
-  template <int WIDTH, int STEP, int COUNT, class GetSums>
-  __device__ __forceinline__ void apply_runs(int64_t row, int64_t column,
-                                             const GetSums& sums) const {
-    static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    const MatrixOperand& out = problem_.operands[Problem::OUT];
-    if (row >= problem_.m) return;
-    if (column + (COUNT - 1) * STEP + WIDTH > problem_.n) {
-#pragma unroll
-      for (int i = 0; i < COUNT; ++i) apply(sums(i), row, column + i * STEP);
-    } else if (out.has_column_vectors) {
-      apply_whole_runs<WIDTH, STEP, COUNT>(row, column, sums, StoreVector(), Indices());
-    } else if (out.column_stride == 1) {
-      apply_whole_runs<WIDTH, STEP, COUNT>(row, column, sums, StoreNeighbours(), Indices());
-    } else {
-      apply_whole_runs<WIDTH, STEP, COUNT>(row, column, sums, StoreStrided{out.column_stride},
-                                           Indices());
-    }
-  }
-
  private:
   using Indices = std::index_sequence_for<Extra...>;
-
-  // Ways to store a run `columns` after `address`.
-  struct StoreVector {
-    template <int WIDTH>
-    __device__ __forceinline__ void operator()(Out* address, int columns,
-                                               const Vector<Out, WIDTH>& run) const {
-      store_vector(address + columns, run);
-    }
-  };
-  struct StoreNeighbours {
-    template <int WIDTH>
-    __device__ __forceinline__ void operator()(Out* address, int columns,
-                                               const Vector<Out, WIDTH>& run) const {
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) address[columns + e] = run.element[e];
-    }
-  };
-  struct StoreStrided {
-    int64_t stride;
-    template <int WIDTH>
-    __device__ __forceinline__ void operator()(Out* address, int columns,
-                                               const Vector<Out, WIDTH>& run) const {
-#pragma unroll
-      for (int e = 0; e < WIDTH; ++e) address[(columns + e) * stride] = run.element[e];
-    }
-  };
 
   __device__ __forceinline__ static int64_t offset(const MatrixOperand& operand, int64_t row,
                                                    int64_t column) {
@@ -138,23 +91,6 @@ class GemmEpilogue {
       for (int i = 0; i < WIDTH; ++i) {
         if (i < valid) address[i * operands[Problem::OUT].column_stride] = results.element[i];
       }
-    }
-  }
-
-  template <int WIDTH, int STEP, int COUNT, class GetSums, class Store, size_t... I>
-  __device__ __forceinline__ void apply_whole_runs(int64_t row, int64_t column, const GetSums& sums,
-                                                   const Store& store,
-                                                   std::index_sequence<I...>) const {
-    const MatrixOperand* operands = problem_.operands;
-    Out* const address = out_ + offset(operands[Problem::OUT], row, column);
-    const Pack<const Extra*...> rows = {
-        {{get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column)}...}};
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) {
-      const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
-          get<I>(rows) + i * STEP * operands[Problem::FIRST_EXTRA + I].column_stride,
-          operands[Problem::FIRST_EXTRA + I], WIDTH)}...}};
-      store(address, i * STEP, compute<WIDTH>(sums(i), row, column + i * STEP, extras, Indices()));
     }
   }
 

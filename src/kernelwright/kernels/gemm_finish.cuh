@@ -1,29 +1,12 @@
 #pragma once
-// The last kernel of a product on the tensor cores. As a rule it has nothing to do, or adds the
-// slices of K; where the pairs of fp16 numbers do not carry the factors, it computes the whole
-// product on the CUDA cores, so that infinities, NaN and far ranges come out as IEEE has them. The
-// host never waits to know which.
+// The last kernel of a product on the tensor cores that is cut into slices of K, or whose guard
+// speaks late. It adds the slices; where the pairs of fp16 numbers do not carry the factors, it
+// computes the whole product on the CUDA cores, so that infinities, NaN and far ranges come out as
+// IEEE has them. The host never waits to know which.
 
 #include "dependent_launch.cuh"
 #include "gemm_guard.cuh"
 #include "gemm_simt.cuh"
-
-// Whether the pairs carried the factors; for all threads of the block.
-__device__ __forceinline__ bool pairs_were_exact(const GemmRest& rest) {
-  __shared__ unsigned long long small;
-  if (threadIdx.x == 0) small = 0;
-  uint32_t bad = 0;
-  unsigned long long own = 0;
-  for (int i = threadIdx.x; i < rest.guard_words; i += blockDim.x) {
-    const uint32_t word = rest.header->guard[i];
-    bad |= word & BAD;
-    own += word & ~BAD;
-  }
-  bad = __syncthreads_or(static_cast<int>(bad));
-  if (own != 0) atomicAdd(&small, own);
-  __syncthreads();
-  return bad == 0 && small <= static_cast<unsigned long long>(rest.small_elements);
-}
 
 // out = epilogue of the slices' sums, which are added in order.
 template <class Problem>
@@ -68,7 +51,7 @@ __device__ __forceinline__ void finish_gemm(const Problem& problem) {
   }
   const int64_t tiles = GemmTile<Config, Problem>::count(problem);
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    gemm_simt_tile<Config>(problem, tile);
+    gemm_simt_tile<Config>(problem, locate_tile<GemmTile<Config, Problem>>(problem, tile));
     __syncthreads();
   }
 }

@@ -12,11 +12,13 @@
 
 #include <cstdint>
 
+#include "gemm_rest.cuh"
+
 // The largest sampled |x| is scaled into [2^SAMPLED_EXPONENT, 2^(SAMPLED_EXPONENT + 1)): elements
 // 2^5 times larger still fit fp16, and elements down to 2^-23 of it keep their accuracy.
 constexpr int SAMPLED_EXPONENT = 10;
 constexpr int LOW_BITS = 11;
-constexpr int SAMPLES = 1024;
+constexpr int SAMPLES = 512;
 // Scaled elements below are small: their pairs have fewer good bits than fp32.
 constexpr float SMALL = 1.0f / (1 << 13);
 // A kernel that makes pairs leaves one word per block: the number of small elements it met, or BAD
@@ -123,3 +125,20 @@ struct GuardWord {
   }
   __device__ __forceinline__ uint32_t word() const { return bad | (small & ~BAD); }
 };
+
+// Whether the pairs carried the factors; for all threads of the block.
+__device__ __forceinline__ bool pairs_were_exact(const GemmRest& rest) {
+  __shared__ unsigned long long small;
+  if (threadIdx.x == 0) small = 0;
+  uint32_t bad = 0;
+  unsigned long long own = 0;
+  for (int i = threadIdx.x; i < rest.guard_words; i += blockDim.x) {
+    const uint32_t word = rest.header->guard[i];
+    bad |= word & BAD;
+    own += word & ~BAD;
+  }
+  bad = __syncthreads_or(static_cast<int>(bad));
+  if (own != 0) atomicAdd(&small, own);
+  __syncthreads();
+  return bad == 0 && small <= static_cast<unsigned long long>(rest.small_elements);
+}

@@ -187,9 +187,16 @@ class PromotedSums {
   S* own_;
 };
 
+// How the threads of a tile wait for each other: they are the block, unless a config has a
+// specialisation.
+template <class Config>
+struct TileBarrier {
+  __device__ __forceinline__ static void sync() { __syncthreads(); }
+};
+
 // One tile of the result, by THREADS threads with SHARED_BYTES of dynamic shared memory.
 template <class Config, class Problem>
-__device__ __forceinline__ void gemm_simt_tile(const Problem& problem, int64_t tile) {
+__device__ __forceinline__ void gemm_simt_tile(const Problem& problem, const TilePosition& at) {
   using Tile = GemmTile<Config, Problem>;
   using T = typename Tile::T;
   using S = typename Tile::S;
@@ -203,7 +210,6 @@ __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, int64_t t
   // Registers are for the sums: the epilogue finds the position here.
   TilePosition* const position = reinterpret_cast<TilePosition*>(second_sums + Tile::SUMS);
 
-  const TilePosition at = locate_tile<Tile>(problem, tile);
   if (threadIdx.x == 0) *position = at;
   const MatrixOperand& lhs = problem.lhs();
   const MatrixOperand& rhs = problem.rhs();
@@ -232,7 +238,7 @@ __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, int64_t t
   for (int step = 0; step < steps; ++step) {
     wait_copies<STAGES - 2>();
     // This step's copies of every thread are visible, and the stage that is filled next is free.
-    __syncthreads();
+    TileBarrier<Config>::sync();
     copy_step(step + STAGES - 1, stage == 0 ? STAGES - 1 : stage - 1);
     multiply_tile<Tile>(lhs_stages + stage * Tile::LhsCopy::ELEMENTS,
                         rhs_stages + stage * Tile::RhsCopy::ELEMENTS, sums);
@@ -245,7 +251,7 @@ __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, int64_t t
   if constexpr (Tile::PROMOTE_K > 0) {
     if (problem.k > Tile::PROMOTE_K - BLOCK_K) promoted.add_to(sums);
   }
-  __syncthreads();  // K = 0 came here without one: the position must be visible
+  TileBarrier<Config>::sync();  // K = 0 came here without one: the position must be visible
 
   const GemmEpilogue epilogue(problem, position->batch);
 #pragma unroll
@@ -263,7 +269,8 @@ __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, int64_t t
 // The body of a kernel with a block for each tile.
 template <class Config, class Problem>
 __device__ __forceinline__ void gemm_simt(const Problem& problem) {
-  gemm_simt_tile<Config>(problem, problem.first_tile + blockIdx.x);
+  gemm_simt_tile<Config>(
+      problem, locate_tile<GemmTile<Config, Problem>>(problem, problem.first_tile + blockIdx.x));
 }
 
 // A __global__ function that runs gemm_simt<Config>, and what it was compiled for.

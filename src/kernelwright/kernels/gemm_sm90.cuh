@@ -25,90 +25,13 @@
 
 #include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
+#include "gemm_guard.cuh"
+#include "gemm_simt.cuh"
 #include "gemm_sm90_producer.cuh"
 #include "gemm_sm90_products.cuh"
 #include "gemm_sm90_raw.cuh"
+#include "gemm_sm90_store.cuh"
 #include "gemm_split.cuh"
-
-// Of each 8 columns a thread of a warpgroup has two neighbours, in one row of its warp's 16 and in
-// the row 8 below (PTX ISA, "wgmma.mma_async", matrix D). Its lane's number in a quad, q, says
-// which.
-template <class Config>
-__device__ __forceinline__ int fragment_row() {
-  const int g = threadIdx.x % 32 / 4;
-  return threadIdx.x % 128 / 32 * 16 +
-         (Config::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g);
-}
-
-constexpr int RUN = 4;        // columns of a run
-constexpr int RUN_STEP = 16;  // columns from one run of a thread to the next
-
-// The lanes of a quad exchange what they have of 16 columns, `even` of the first 8 and `odd` of the
-// others, so that each has a run of 4: a warp's store then fills twice as much of each cache line,
-// of which it can touch one a cycle.
-__device__ __forceinline__ Vector<float, RUN> exchange_in_quad(const float (&even)[2],
-                                                               const float (&odd)[2]) {
-  const int q = threadIdx.x % 4;
-  Vector<float, RUN> run;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const float keep = q < 2 ? even[i] : odd[i];
-    const float from_other_half = __shfl_xor_sync(0xffffffffu, q < 2 ? odd[i] : even[i], 2);
-    const bool swaps_own = q == 1 || q == 2;
-    const float stay = swaps_own ? from_other_half : keep;
-    const float from_neighbour =
-        __shfl_xor_sync(0xffffffffu, swaps_own ? keep : from_other_half, 1);
-    run.element[i] = q % 2 == 0 ? stay : from_neighbour;
-    run.element[2 + i] = q % 2 == 0 ? from_neighbour : stay;
-  }
-  return run;
-}
-
-// Run i of the upper (BELOW = 0) or lower (1) row, from column 16 i + 4 q.
-template <int BELOW, int COUNT>
-__device__ __forceinline__ Vector<float, RUN> fragment_run(const float (&sums)[COUNT], int i) {
-  const int first = 8 * i + 2 * BELOW;
-  return exchange_in_quad({sums[first], sums[first + 1]}, {sums[first + 4], sums[first + 5]});
-}
-__device__ __forceinline__ int fragment_column() { return threadIdx.x % 4 * RUN; }
-
-// This slice's sums, for the last kernel to add.
-template <class Problem, int COUNT>
-__device__ __forceinline__ void store_partials(const Sm90Parameters<Problem>& p,
-                                               const Sm90Work& work, int row, int column,
-                                               const float (&sums)[COUNT]) {
-  const int64_t rows = p.problem.m;
-  float* const part =
-      p.partials + ((work.slice * p.problem.batches + work.batch) * rows + row) * p.partial_pitch +
-      column;
-#pragma unroll
-  for (int i = 0; i < COUNT / 8; ++i) {
-    const auto upper = fragment_run<0>(sums, i);
-    const auto lower = fragment_run<1>(sums, i);
-    if (column + i * RUN_STEP < p.partial_pitch) {
-      if (row < rows) store_vector(part + i * RUN_STEP, upper);
-      if (row + 8 < rows) store_vector(part + 8 * p.partial_pitch + i * RUN_STEP, lower);
-    }
-  }
-}
-
-template <class Problem, int COUNT>
-__device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
-                                              const Sm90Work& work, int row, int column,
-                                              const float (&sums)[COUNT]) {
-  constexpr int RUNS = COUNT / 8;
-  int64_t index[MAX_BATCH_RANK];
-  split_batch(p.problem, work.batch, index);
-  const GemmEpilogue epilogue(p.problem, index);
-  Vector<float, RUN> runs[RUNS];
-#pragma unroll
-  for (int i = 0; i < RUNS; ++i) runs[i] = fragment_run<0>(sums, i);
-  epilogue.template apply_runs<RUN, RUN_STEP, RUNS>(row, column, [&](int i) { return runs[i]; });
-#pragma unroll
-  for (int i = 0; i < RUNS; ++i) runs[i] = fragment_run<1>(sums, i);
-  epilogue.template apply_runs<RUN, RUN_STEP, RUNS>(row + 8, column,
-                                                    [&](int i) { return runs[i]; });
-}
 
 // What the threads of a block tell each other.
 struct Sm90Notes {
@@ -120,16 +43,22 @@ struct Sm90Notes {
 template <class Config, class Tile, class Problem>
 __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
                                         const Sm90Shared<Tile>& shared, Sm90Notes& notes,
-                                        int warpgroup, int cluster, int clusters, int rank) {
+                                        int warpgroup) {
+  using Place = Sm90Place<Tile>;
   constexpr int TURNS = 1;  // barrier of the warps that multiply
   constexpr int CONSUMERS = Tile::CONSUMERS * Tile::WARPGROUP;
   const StageProducts<Config, Tile> products(shared, warpgroup);
   Ring<Tile::STAGES> ring;
   const int exponent = Tile::FEED == Feed::DIRECT ? 0 : notes.exponents[0] + notes.exponents[1];
+  const int warp = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
+  const int warp_row = warp * RowBuffer::ROWS;
+  RowBuffer& buffer = reinterpret_cast<RowBuffer*>(shared.buffers)[warp];
+  const int g = threadIdx.x % 32 / 4;
+  const int row = Tile::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g;
   const bool takes_turns = p.steps_per_slice <= Tile::FEW_STEPS;
   if (takes_turns && warpgroup == 1) sync_warps(TURNS, CONSUMERS);
-  for (int unit = cluster; unit < p.units.count; unit += clusters) {
-    const Sm90Work work = locate_work<Tile>(p, unit, rank);
+  for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
+    const Sm90Work work = locate_work<Tile>(p, unit);
     float sums[Tile::REGISTERS];
     if constexpr (Tile::FEED == Feed::DIRECT) {
       multiply_plain(shared, products, ring, work.steps, sums);
@@ -139,18 +68,56 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     } else {
       multiply_pairs(shared, products, ring, work.steps, sums);
     }
-    if (takes_turns && warpgroup == 0 && unit == cluster) sync_warps(TURNS, CONSUMERS);
-    const int row = work.row + warpgroup * 64 + fragment_row<Config>();
-    const int column = work.column + fragment_column();
+    if (takes_turns && warpgroup == 0 && unit == Place::cluster()) sync_warps(TURNS, CONSUMERS);
     if constexpr (Config::SLICES > 1) {
-      store_partials(p, work, row, column, sums);
+      store_partials(p, work, work.row + warp_row, row, sums, buffer);
     } else {
       if constexpr (Tile::FEED != Feed::DIRECT) {
         const Unscale unscale = Unscale::of(exponent);
 #pragma unroll
         for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);
       }
-      store_results(p, work, row, column, sums);
+      store_results(p, work, work.row + warp_row, row, sums, buffer);
+    }
+  }
+}
+
+// The tile that the first threads of a block compute on the CUDA cores: what fits the registers
+// that every thread has at the start.
+struct Sm90Fallback {
+  static constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16;
+  static constexpr int THREAD_M = 4, THREAD_N = 4;
+  static constexpr int STAGES = 2;
+  static constexpr int PROMOTE_K = 512;
+  static constexpr Major LHS = Major::NONE, RHS = Major::NONE;
+};
+
+template <>
+struct TileBarrier<Sm90Fallback> {
+  __device__ __forceinline__ static void sync() {
+    sync_warps(1, Sm90Fallback::BLOCK_M / Sm90Fallback::THREAD_M *
+                      (Sm90Fallback::BLOCK_N / Sm90Fallback::THREAD_N));
+  }
+};
+
+// This block's units on the CUDA cores.
+template <class Tile, class Problem>
+__device__ __forceinline__ void multiply_on_cuda_cores(const Sm90Parameters<Problem>& p) {
+  using Place = Sm90Place<Tile>;
+  constexpr int TILE = Sm90Fallback::BLOCK_M * Sm90Fallback::BLOCK_N;
+  constexpr int PARTS_M = Tile::BLOCK_M / Sm90Fallback::BLOCK_M;
+  if (threadIdx.x >= GemmTile<Sm90Fallback, Problem>::THREADS) return;
+  for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
+    const Sm90Work work = locate_work<Tile>(p, unit);
+    TilePosition at;
+    split_batch(p.problem, work.batch, at.batch);
+    for (int part = 0; part < Tile::BLOCK_M * Tile::BLOCK_N; part += TILE) {
+      at.row = work.row + part / TILE % PARTS_M * Sm90Fallback::BLOCK_M;
+      at.column = work.column + part / TILE / PARTS_M * Sm90Fallback::BLOCK_N;
+      if (at.row < p.problem.m && at.column < p.problem.n) {
+        gemm_simt_tile<Sm90Fallback>(p.problem, at);
+      }
+      TileBarrier<Sm90Fallback>::sync();
     }
   }
 }
@@ -164,9 +131,6 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   extern __shared__ unsigned char dynamic_shared[];
   __shared__ Sm90Notes notes;
   const Sm90Shared<Tile> shared(dynamic_shared);
-  const int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0;
-  const int cluster = blockIdx.x / Tile::CLUSTER;
-  const int clusters = gridDim.x / Tile::CLUSTER;
   const int warpgroup = threadIdx.x / Tile::WARPGROUP;
   if (threadIdx.x == 0) {
     prefetch_map(&p.lhs_map);
@@ -178,6 +142,12 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     wait_for_previous_kernel();
     let_next_kernel_start();
     if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
+    if constexpr (Tile::FALLS_BACK) {
+      if (!pairs_were_exact(p.problem.rest)) {
+        multiply_on_cuda_cores<Tile>(p);
+        return;
+      }
+    }
   }
   if constexpr (Tile::CLUSTER > 1) {
     sync_cluster();
@@ -186,10 +156,10 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   }
   if (warpgroup == 0) {
     give_registers_back<Tile::PRODUCER_REGISTERS>();
-    if (threadIdx.x == 0) produce<Config>(p, shared, cluster, clusters, rank);
+    if (threadIdx.x == 0) produce<Config>(p, shared);
   } else {
     take_registers<Tile::CONSUMER_REGISTERS>();
-    consume<Config>(p, shared, notes, warpgroup - 1, cluster, clusters, rank);
+    consume<Config>(p, shared, notes, warpgroup - 1);
   }
   if constexpr (Tile::FEED == Feed::CONVERT) {
     __syncthreads();

@@ -87,18 +87,17 @@ struct Sm90Variant {
     }
     const int at_once = device.multiprocessors / Tile::CLUSTER;
     const int clusters = p.units.count < at_once ? p.units.count : at_once;
+    const int own_words = Tile::FEED == Feed::CONVERT ? clusters * Tile::CLUSTER : 0;
+    p.problem.rest = {p.header,
+                      p.guard_word + own_words,
+                      SMALL_ELEMENTS + ((elements(lhs) + elements(rhs)) >> SMALL_SHARE_BITS),
+                      Config::SLICES,
+                      p.partials,
+                      p.partial_pitch};
     status = launch_dependent(kernel, clusters * Tile::CLUSTER, THREADS, Tile::SHARED_BYTES,
                               Tile::CLUSTER, stream, p, IS_PAIRS);
-    if (status != cudaSuccess || !IS_PAIRS) return status;
-    const int own_words = Tile::FEED == Feed::CONVERT ? clusters * Tile::CLUSTER : 0;
-    problem.rest.header = p.header;
-    problem.rest.guard_words = p.guard_word + own_words;
-    problem.rest.small_elements =
-        SMALL_ELEMENTS + ((elements(lhs) + elements(rhs)) >> SMALL_SHARE_BITS);
-    problem.rest.slices = Config::SLICES;
-    problem.rest.partials = p.partials;
-    problem.rest.partial_pitch = p.partial_pitch;
-    return general.launch_rest(problem, stream, device.multiprocessors);
+    if (status != cudaSuccess || !IS_PAIRS || Tile::FALLS_BACK) return status;
+    return general.launch_rest(p.problem, stream, device.multiprocessors);
   }
 
  private:

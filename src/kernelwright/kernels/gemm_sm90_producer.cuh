@@ -81,17 +81,17 @@ __device__ __forceinline__ void fetch_stage(const Sm90Parameters<Problem>& p,
 // For one thread of the block.
 template <class Config, class Tile, class Problem>
 __device__ __forceinline__ void produce(const Sm90Parameters<Problem>& p,
-                                        const Sm90Shared<Tile>& shared, int cluster, int clusters,
-                                        int rank) {
+                                        const Sm90Shared<Tile>& shared) {
+  using Place = Sm90Place<Tile>;
   Ring<Tile::STAGES> ring;
-  for (int unit = cluster; unit < p.units.count; unit += clusters) {
-    const Sm90Work work = locate_work<Tile>(p, unit, rank);
+  for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
+    const Sm90Work work = locate_work<Tile>(p, unit);
     const int lhs_plane = plane_batch(p.problem, work.batch, p.lhs_batch_steps);
     const int rhs_plane = plane_batch(p.problem, work.batch, p.rhs_batch_steps);
     for (int step = 0; step < work.steps; ++step) {
       wait(shared.empty + ring.stage, ring.phase ^ 1);
       fetch_stage<Config>(p, shared, ring.stage, (work.first_step + step) * Tile::BLOCK_K, work,
-                          lhs_plane, rhs_plane, rank);
+                          lhs_plane, rhs_plane, Place::rank());
       ring.advance();
     }
   }

@@ -17,6 +17,8 @@ enum class Feed {
   DIRECT,   // the factors have 16 bits, lie in boxes and are multiplied as they are
 };
 
+constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
+
 template <class Config, class Problem>
 struct Sm90Tile {
   using Instruction = typename Config::Instruction;
@@ -35,16 +37,23 @@ struct Sm90Tile {
   static constexpr int LHS_BYTES = PLANES * BLOCK_M * ROW_BYTES;
   static constexpr int LHS_PLANE = BLOCK_M * ROW_BYTES, RHS_PLANE = BLOCK_N * ROW_BYTES;
   static constexpr int STAGE_BYTES = LHS_BYTES + PLANES * RHS_PLANE;
-  static constexpr int ALIGNMENT = 1024;  // of what is swizzled
-  static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8);
+  static constexpr int ALIGNMENT = 1024;                                 // of what is swizzled
+  static constexpr int BUFFER_BYTES = CONSUMERS * 4 * ROW_BUFFER_BYTES;  // one for each warp
+  static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) + BUFFER_BYTES;
   // The registers of 384 threads at 168: whoever multiplies needs up to three sums.
-  static constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
+  static constexpr int PRODUCER_REGISTERS = FEED == Feed::CONVERT ? 24 : 40;
+  static constexpr int CONSUMER_REGISTERS = FEED == Feed::CONVERT ? 240 : 232;
   // The sum of the low parts may drift by 2^-23 with each instruction: after so many steps of
   // BLOCK_K that is still under one rounding of fp32.
   static constexpr int FOLD_STEPS = 128;
   // With so few steps in a unit the two warpgroups take turns: one stores while the other
-  // multiplies.
-  static constexpr int FEW_STEPS = 4;
+  // multiplies. The stages must hold a whole unit, which one warpgroup is done with before the
+  // other begins.
+  static constexpr int FEW_STEPS = STAGES < 4 ? STAGES : 4;
+
+  // A kernel before has split both factors, so what its guard says is known from the start: where
+  // the pairs do not carry them, this kernel multiplies on the CUDA cores.
+  static constexpr bool FALLS_BACK = FEED == Feed::SPLIT && Config::SLICES == 1;
 
   static_assert(CLUSTER == 1 || CLUSTER == 2, "blocks of a cluster fetch a half of rhs each");
   static_assert(SHARED_BYTES <= 227 * 1024, "a block has at most 227 KB of shared memory");
@@ -78,6 +87,14 @@ struct Sm90Work {
   int first_step, steps;
 };
 
+// Which units a block works on: those of its cluster, from its number on.
+template <class Tile>
+struct Sm90Place {
+  __device__ __forceinline__ static int rank() { return Tile::CLUSTER > 1 ? cluster_rank() : 0; }
+  __device__ __forceinline__ static int cluster() { return blockIdx.x / Tile::CLUSTER; }
+  __device__ __forceinline__ static int clusters() { return gridDim.x / Tile::CLUSTER; }
+};
+
 constexpr int GROUP_ROWS = 8;  // of clusters: blocks that run at one time share boxes in the L2
 
 template <class Tile>
@@ -97,8 +114,7 @@ Sm90Units number_units(int64_t m, int64_t n, int64_t batches, int slices) {
 }
 
 template <class Tile, class Problem>
-__device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p, int unit,
-                                                int rank) {
+__device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p, int unit) {
   const Sm90Units& units = p.units;
   Sm90Work work;
   uint32_t left = unit;
@@ -112,7 +128,7 @@ __device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p
   const Divisor& rows = is_last ? units.rows_of_last_group : units.rows_of_group;
   const int column = rows.quotient(left);
   const int cluster_row = group * GROUP_ROWS + left - column * rows.value();
-  work.row = (cluster_row * Tile::CLUSTER + rank) * Tile::BLOCK_M;
+  work.row = (cluster_row * Tile::CLUSTER + Sm90Place<Tile>::rank()) * Tile::BLOCK_M;
   work.column = column * Tile::BLOCK_N;
   work.first_step = work.slice * p.steps_per_slice;
   work.steps = max(0, min(p.steps_per_slice, p.steps - work.first_step));
@@ -156,13 +172,15 @@ struct Ring {
 template <class Tile>
 struct Sm90Shared {
   unsigned char* stages;
+  unsigned char* buffers;
   Barrier* full;   // the stage holds its boxes
   Barrier* empty;  // nobody reads the stage, in any block of the cluster
 
   __device__ __forceinline__ explicit Sm90Shared(unsigned char* shared) {
     const uint32_t address = shared_address(shared);
     stages = shared + (Tile::ALIGNMENT - address % Tile::ALIGNMENT) % Tile::ALIGNMENT;
-    full = reinterpret_cast<Barrier*>(stages + Tile::STAGES * Tile::STAGE_BYTES);
+    buffers = stages + Tile::STAGES * Tile::STAGE_BYTES;
+    full = reinterpret_cast<Barrier*>(buffers + Tile::BUFFER_BYTES);
     empty = full + Tile::STAGES;
   }
 
