@@ -28,11 +28,14 @@ def _split(scaled: _Floats) -> tuple[_Floats, _Floats]:
 
 def _numbers(exponents: NDArray[np.int64], rng: np.random.Generator) -> _Floats:
     """fp32 numbers of random signs and 24-bit significands; subnormal below 2^-126."""
-    significands = rng.integers(2**23, 2**24, exponents.shape) * rng.choice([-1, 1], exponents.shape)
-    return np.ldexp(significands.astype(np.float64), exponents - 23).astype(np.float32)
+    significands = rng.integers(2**23, 2**24, exponents.shape) * rng.choice(
+        [-1, 1], exponents.shape
+    )
+    exact: _Exact = np.ldexp(significands.astype(np.float64), exponents - 23)
+    return exact.astype(np.float32)
 
 
-def _exponent(terms: _Exact) -> NDArray[np.int64]:
+def _exponent(terms: _Exact | _Floats) -> NDArray[np.int64]:
     """Of each number as 2^e times at least 1; far below all others for zero."""
     return np.where(terms == 0, -4096, np.frexp(terms)[1] - 1)
 
@@ -51,7 +54,9 @@ def _instruction(sums: _Exact, lhs: _Floats, rhs: _Floats) -> _Exact:
     aligned = np.trunc(np.ldexp(terms, _PLACES - np.maximum(largest, -900)))
     total = np.ldexp(aligned.sum(axis=0), np.maximum(largest, -900) - _PLACES)
     last = _exponent(total) - 23
-    return np.ldexp(np.trunc(np.ldexp(total, -np.maximum(last, -900))), np.maximum(last, -900))
+    last = np.maximum(last, -900)
+    truncated: _Exact = np.ldexp(np.trunc(np.ldexp(total, -last)), last)
+    return truncated
 
 
 def _product(lhs: _Floats, rhs: _Floats) -> _Floats:
@@ -115,7 +120,7 @@ def test_products_stay_within_the_bound() -> None:
     rng = np.random.default_rng(3)
     shape, k = (16, 64), 64
     bound = 38 + 1.01 * (k / 32 + 1)
-    cases = {
+    cases: dict[str, tuple[_Exact | _Floats, _Exact | _Floats]] = {
         "alike": (rng.uniform(1, 2, shape), rng.uniform(1, 2, shape)),
         "normal": (rng.normal(size=shape), rng.normal(size=shape)),
         "from small to large": (
