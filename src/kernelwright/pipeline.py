@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from kernelwright.ir.plan import Config, Feed, GemmConfig, Kernel, Launch, Plan,
 from kernelwright.machine import H200, Machine, detect
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
-from kernelwright.rewrite import Rewritten, rewrite
-from kernelwright.schedule import Cost, Library, cost_of_plan, schedule
+from kernelwright.rewrite import Rewritten
+from kernelwright.schedule import Cost, Library, cost_of_plan, plan_graph
+from kernelwright.schedule.planning import NOTHING
 from kernelwright.tune.database import Database
 from kernelwright.tune.effort import QUICK, Effort
 from kernelwright.verify.cases import STRICT, Demand, Demands
@@ -42,6 +43,8 @@ class Compiled:
     captured: Graph
     rewritten: Rewritten
     plan: Plan
+    left: Mapping[str, str]
+    """Calls of products left to PyTorch, by the node of their result as captured: why."""
     machine: Machine
     """The card that the plan was made for."""
     library: Library
@@ -59,19 +62,24 @@ class Compiled:
 
 
 def compile_problem(
-    problem: Problem, machine: Machine, library: Library = Library.WHERE_FASTER
+    problem: Problem,
+    machine: Machine,
+    library: Library = Library.WHERE_FASTER,
+    left: Mapping[str, str] = NOTHING,
 ) -> Compiled:
     """Capture, rewrite and schedule; needs no GPU and no compiler.
 
+    `left`: calls to leave to PyTorch in any case, as for the same problem at other sizes.
     Raises CaptureError (or another KernelwrightError of the room) when the module does not export.
     """
     captured = capture(problem)
-    rewritten = rewrite(captured)
+    planned = plan_graph(captured, machine, library, left)
     return Compiled(
         problem=problem,
         captured=captured,
-        rewritten=rewritten,
-        plan=schedule(rewritten.graph, machine, library),
+        rewritten=planned.rewritten,
+        plan=planned.plan,
+        left=planned.left,
         machine=machine,
         library=library,
     )
@@ -240,7 +248,7 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     problem = shrink(compiled.problem, budget)
     if any(_wants_whole_rows(kernel.config) for kernel in compiled.plan.kernels):
         problem = round_up(problem, _ROW_UNIT, budget)
-    small = compile_problem(problem, compiled.machine, library)
+    small = compile_problem(problem, compiled.machine, library, compiled.left)
     return replace(small, plan=with_configs(small.plan, _configs_of(compiled.plan, small.plan)))
 
 

@@ -1,6 +1,7 @@
 """Sums of products of two tensors: every matmul, linear and einsum in Einstein notation."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from string import ascii_letters
 
 import torch
@@ -9,6 +10,7 @@ from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.convolutions import convolution
 from kernelwright.capture.equations import contract_all, einsum
 from kernelwright.capture.products import plus, product, term_of
+from kernelwright.ir.graph import Contract, UserCall
 from kernelwright.ir.types import TensorType
 
 Rule = Callable[[Builder, Call], str | None]
@@ -20,7 +22,24 @@ def contraction(builder: Builder, call: Call) -> str | None:
     result = call.result
     if rule is None or not isinstance(result, torch.Tensor) or not result.is_floating_point():
         return None
-    return rule(builder, call)
+    first = len(builder.nodes)
+    name = rule(builder, call)
+    if name is not None:
+        _note_the_call(builder, call, first, name)
+    return name
+
+
+def _note_the_call(builder: Builder, call: Call, first: int, result: str) -> None:
+    """Tell the contraction among the nodes from `first` on which call it is part of.
+
+    Where there are several, each alone may be faster in PyTorch, and no call stands for it.
+    """
+    made = range(first, len(builder.nodes))
+    contractions = [at for at in made if isinstance(builder.nodes[at].kind, Contract)]
+    origin = builder.origin_or_none(call.node)
+    if len(contractions) == 1 and origin is not None:
+        (at,) = contractions
+        builder.nodes[at] = replace(builder.nodes[at], part_of=UserCall(result, origin))
 
 
 # --- Rules -------------------------------------------------------------------------------------

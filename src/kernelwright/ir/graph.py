@@ -84,6 +84,16 @@ class AtenCall:
         return tuple(found)
 
 
+@dataclass(frozen=True, slots=True)
+class UserCall:
+    """A call that the user made and that several nodes stand for."""
+
+    result: str
+    """The node that holds the value of the call in the captured graph."""
+    call: AtenCall
+    """Reads nodes by the names of the captured graph."""
+
+
 def refs(arg: Argument) -> Iterator[str]:
     """Names of the nodes an argument reads."""
     match arg:
@@ -102,6 +112,13 @@ def rename(arg: Argument, names: Mapping[str, str]) -> Argument:
         case Record(kind, items, keys):
             return Record(kind, tuple(rename(item, names) for item in items), keys)
     return arg
+
+
+def rename_call(call: AtenCall, names: Mapping[str, str]) -> AtenCall:
+    """The call with the nodes it reads renamed."""
+    args = tuple(rename(arg, names) for arg in call.args)
+    kwargs = tuple((key, rename(arg, names)) for key, arg in call.kwargs)
+    return AtenCall(call.target, args, kwargs)
 
 
 # --- Kinds of node -----------------------------------------------------------------------------
@@ -242,6 +259,8 @@ class Opaque:
     """Paths of the buffers the call changes in place."""
     random: bool = False
     """Draws random numbers: calls of this kind keep their order."""
+    why: str | None = None
+    """Why no kernel of ours does it, where ours could do other calls of the operator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +288,8 @@ class Node:
     """Names of the nodes it reads, in the order that `kind` numbers them."""
     origin: AtenCall | None = None
     """The call that computes this value from `inputs`' values in PyTorch; None after a rewrite."""
+    part_of: UserCall | None = None
+    """For the one contraction in a call of the user: that call; it outlives rewrites."""
     operators: tuple[str, ...] = ()
     """Short names of the ATen operators this node stands for, for people: ("linear", "relu")."""
     source: str | None = None
@@ -383,10 +404,6 @@ def rename_inputs(node: Node, names: Mapping[str, str]) -> Node:
     """The node reading other nodes, in `inputs` and in `origin` alike."""
     if names.keys().isdisjoint(node.inputs):
         return node
-    origin = node.origin
-    if origin is not None:
-        args = tuple(rename(arg, names) for arg in origin.args)
-        kwargs = tuple((key, rename(arg, names)) for key, arg in origin.kwargs)
-        origin = AtenCall(origin.target, args, kwargs)
+    origin = None if node.origin is None else rename_call(node.origin, names)
     inputs = tuple(names.get(name, name) for name in node.inputs)
     return replace(node, inputs=inputs, origin=origin)

@@ -4,5 +4,15 @@ from kernelwright.schedule.configs import ranked_configs
 from kernelwright.schedule.cost import Cost, cost_of_kernel, cost_of_plan
 from kernelwright.schedule.fusion import schedule
 from kernelwright.schedule.legality import Library
+from kernelwright.schedule.planning import Planned, plan_graph
 
-__all__ = ["Cost", "Library", "cost_of_kernel", "cost_of_plan", "ranked_configs", "schedule"]
+__all__ = [
+    "Cost",
+    "Library",
+    "Planned",
+    "cost_of_kernel",
+    "cost_of_plan",
+    "plan_graph",
+    "ranked_configs",
+    "schedule",
+]

@@ -64,8 +64,7 @@ def schedule(graph: Graph, machine: Machine, library: Library = Library.WHERE_FA
         if node.name in groups:
             steps.append(_launch(groups[node.name], graph, kernels, machine))
         elif node.name not in inside:
-            why = reasons.get(node.name) or "kernelwright has no kernel for it"
-            steps += _step(node, why)
+            steps += _step(node, reasons.get(node.name) or _why_opaque(node))
     return Plan(graph=graph, steps=tuple(steps))
 
 
@@ -226,6 +225,11 @@ def _same_text(a: Kernel, b: Kernel) -> bool:
         return (kernel.anchor, inputs, str(kernel.epilogue), output, kernel.operators, way)
 
     return signature(a) == signature(b)
+
+
+def _why_opaque(node: Node) -> str:
+    known = node.kind.why if isinstance(node.kind, Opaque) else None
+    return known or "kernelwright has no kernel for it"
 
 
 def _step(node: Node, why: str) -> list[Step]:

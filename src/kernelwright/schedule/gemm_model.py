@@ -60,6 +60,10 @@ LIBRARY_UNIT = {
     DType.F16: "fp16",
     DType.BF16: "bf16",
 }
+CONVOLUTION_SHARE = 0.5
+"""Of the rate of TF32 that convolutions of fp32 reach."""
+CONVOLUTION_TILE_SECONDS = 1e-6
+"""As `LIBRARY_TILE_SECONDS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,9 +210,24 @@ def simt_seconds(shape: ProductShape, config: GemmConfig, machine: Machine) -> f
 
 
 def library_seconds(shape: ProductShape, machine: Machine) -> float:
-    """PyTorch's library, which has a kernel for every shape."""
+    """cuBLAS, which has a kernel for every shape."""
     rate = LIBRARY_SHARE[shape.dtype] * machine.flops.get(LIBRARY_UNIT[shape.dtype], 0.0)
     rate = rate or machine.flops["fp32_simt"]  # A card without the 16-bit type.
-    tiles = shape.tiles(128, 128) / machine.sm_count * LIBRARY_TILE_SECONDS[shape.dtype]
+    return _left_seconds(shape, machine, rate, LIBRARY_TILE_SECONDS[shape.dtype])
+
+
+def convolution_seconds(shape: ProductShape, machine: Machine) -> float:
+    """The same product as a convolution of one tap, by cuDNN.
+
+    PyTorch lets it multiply fp32 as TF32 unless told otherwise (torch.backends.cudnn.allow_tf32).
+    """
+    if shape.dtype is not DType.F32 or "tf32" not in machine.flops:
+        return library_seconds(shape, machine)
+    rate = CONVOLUTION_SHARE * machine.flops["tf32"]
+    return _left_seconds(shape, machine, rate, CONVOLUTION_TILE_SECONDS)
+
+
+def _left_seconds(shape: ProductShape, machine: Machine, rate: float, tile: float) -> float:
+    tiles = shape.tiles(128, 128) / machine.sm_count * tile
     moving = shape.bytes / (LIBRARY_BANDWIDTH * machine.copy_bandwidth)
     return max(2 * shape.products / rate + tiles, moving) + LIBRARY_SECONDS

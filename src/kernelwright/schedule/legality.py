@@ -3,11 +3,16 @@
 from collections.abc import Callable
 from enum import Enum
 
-from kernelwright.ir.graph import Contract, Graph, Node, Pointwise
+from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Reshape, Slice, View
 from kernelwright.ir.types import ScalarType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.configs import ranked_products
-from kernelwright.schedule.gemm_model import library_seconds, product_shape
+from kernelwright.schedule.gemm_model import (
+    LAUNCH_SECONDS,
+    convolution_seconds,
+    library_seconds,
+    product_shape,
+)
 from kernelwright.schedule.roles import roles
 
 MAX_RANK = 8
@@ -66,16 +71,37 @@ def why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str
             return "kernelwright has no kernel for it"
     reasons = [rule(node, inputs) for rule in rules]
     if isinstance(node.kind, Contract) and library is Library.WHERE_FASTER and not any(reasons):
-        return _library_is_faster(node, inputs, machine)
+        return _library_is_faster(node, graph, machine)
     return next((reason for reason in reasons if reason), None)
 
 
-def _library_is_faster(node: Node, inputs: list[Node], machine: Machine) -> str | None:
+def _library_is_faster(node: Node, graph: Graph, machine: Machine) -> str | None:
     assert isinstance(node.kind, Contract)
-    types = [item.type for item in inputs]
+    types = [graph[name].type for name in node.inputs]
     shape = product_shape(node.kind, types, node.tensor)
     (ours, _), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
-    library = library_seconds(shape, machine)
+    ours += sum(_picking_seconds(graph[name], graph, machine) for name in node.inputs)
+    model = convolution_seconds if _is_convolution(node) else library_seconds
+    library = model(shape, machine)
     if ours <= library:
         return None
     return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"
+
+
+def _is_convolution(node: Node) -> bool:
+    return node.part_of is not None and node.part_of.call.target.startswith("aten.conv")
+
+
+def _picking_seconds(operand: Node, graph: Graph, machine: Machine) -> float:
+    """Of the copy that takes some of an operand's indices out, where its dimensions are joined.
+
+    So it is for a convolution with strides, which the library reads in place.
+    """
+    joined = False
+    node = operand
+    while isinstance(node.kind, View):
+        if joined and isinstance(node.kind.map, Slice):
+            return 2 * operand.tensor.bytes_hint / machine.copy_bandwidth + LAUNCH_SECONDS
+        joined |= isinstance(node.kind.map, Reshape)
+        node = graph[node.inputs[0]]
+    return 0.0

@@ -1,0 +1,89 @@
+"""Rewrites and schedule together: what is left to PyTorch is called as the user called it.
+
+Only a rewritten graph shows which products are ours. For the others the captured graph takes the
+user's calls back, whole, and is rewritten without them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from kernelwright.ir.graph import AtenCall, Contract, Graph, Node, Opaque, rename_call
+from kernelwright.ir.plan import Plan
+from kernelwright.ir.spec import check
+from kernelwright.machine import Machine
+from kernelwright.rewrite import Rewritten, rewrite
+from kernelwright.rewrite.driver import drop_unread, substitute
+from kernelwright.schedule.fusion import schedule
+from kernelwright.schedule.legality import Library
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A plan, and the graph that it was made for."""
+
+    rewritten: Rewritten
+    plan: Plan
+    left: Mapping[str, str]
+    """Why calls of products are left to PyTorch, by the node of their result as captured."""
+
+
+def plan_graph(
+    captured: Graph,
+    machine: Machine,
+    library: Library = Library.WHERE_FASTER,
+    left: Mapping[str, str] = NOTHING,
+) -> Planned:
+    """Rewrite and schedule a captured graph.
+
+    `left`, as another plan of the same module has it, is left to PyTorch in any case.
+    """
+    known = dict(left)
+    while True:
+        rewritten = rewrite(_as_called(captured, known))
+        plan = schedule(rewritten.graph, machine, library)
+        found = _products_left(plan)
+        if not found:
+            return Planned(rewritten=rewritten, plan=plan, left=MappingProxyType(known))
+        known |= found
+
+
+def _products_left(plan: Plan) -> dict[str, str]:
+    """Calls whose one contraction no kernel does, with the reason."""
+    found: dict[str, str] = {}
+    for step in plan.left_to_pytorch:
+        node = plan.graph[step.result]
+        if isinstance(node.kind, Contract) and node.part_of is not None:
+            found[node.part_of.result] = step.why
+    return found
+
+
+def _as_called(graph: Graph, left: Mapping[str, str]) -> Graph:
+    """The captured graph with the calls of these results as the user made them."""
+    names: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.part_of is not None and node.part_of.result in left:
+            call = rename_call(node.part_of.call, names)
+            graph = _whole(graph, node, call, left[node.part_of.result])
+            names[node.part_of.result] = node.name
+    return check(drop_unread(graph))
+
+
+def _whole(graph: Graph, product: Node, call: AtenCall, why: str) -> Graph:
+    """The graph with one call, under the name of its product, for all the nodes of the call."""
+    assert product.part_of is not None
+    result = graph[product.part_of.result]
+    whole = replace(
+        result,
+        name=product.name,
+        kind=Opaque(why=why),
+        inputs=call.refs,
+        origin=call,
+        part_of=None,
+    )
+    if result.name != product.name:
+        others = tuple(node for node in graph.nodes if node.name != product.name)
+        graph = replace(graph, nodes=others)
+    return substitute(graph, result, (whole,))
