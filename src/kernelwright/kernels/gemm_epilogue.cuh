@@ -58,6 +58,26 @@ class GemmEpilogue {
     if (row < problem_.m && column < problem_.n) apply(sums, row, column, Indices());
   }
 
+  // An element of the result, and those of the extras that join it.
+  struct Place {
+    int64_t row, column;
+    Out* out;
+    Pack<const Extra*...> extras;
+  };
+
+  __device__ __forceinline__ Place place(int64_t row, int64_t column) const {
+    return place(row, column, Indices());
+  }
+
+  // WIDTH columns of a row from `further` columns after `place`: all exist, and out has column
+  // vectors.
+  template <int WIDTH>
+  __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Place& place,
+                                               int further) const {
+    static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
+    apply_inside<WIDTH>(sums, place, further, Indices());
+  }
+
  private:
   using Indices = std::index_sequence_for<Extra...>;
 
@@ -92,6 +112,27 @@ class GemmEpilogue {
         if (i < valid) address[i * operands[Problem::OUT].column_stride] = results.element[i];
       }
     }
+  }
+
+  template <size_t... I>
+  __device__ __forceinline__ Place place(int64_t row, int64_t column,
+                                         std::index_sequence<I...>) const {
+    const MatrixOperand* operands = problem_.operands;
+    return {row,
+            column,
+            out_ + offset(operands[Problem::OUT], row, column),
+            {{{get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column)}...}}};
+  }
+
+  template <int WIDTH, size_t... I>
+  __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Place& place,
+                                               int further, std::index_sequence<I...>) const {
+    const MatrixOperand* operands = problem_.operands;
+    const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
+        get<I>(place.extras) + further * operands[Problem::FIRST_EXTRA + I].column_stride,
+        operands[Problem::FIRST_EXTRA + I], WIDTH)}...}};
+    store_vector(place.out + further,
+                 compute<WIDTH>(sums, place.row, place.column + further, extras, Indices()));
   }
 
   template <int WIDTH, size_t... I>

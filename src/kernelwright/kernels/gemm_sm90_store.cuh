@@ -39,6 +39,7 @@ __device__ __forceinline__ void for_each_columns(const float (&sums)[COUNT], int
 // lane / 8, and its first column 4 (lane % 8) + columns.
 constexpr int RUN = 4;
 constexpr int RUN_ROWS = 4;  // of a warp at one time
+constexpr int RUNS = RowBuffer::ROWS / RUN_ROWS;
 template <int COUNT, class Visit>
 __device__ __forceinline__ void for_each_run(const float (&sums)[COUNT], int row, RowBuffer& buffer,
                                              const Visit& visit) {
@@ -79,11 +80,20 @@ __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
   int64_t index[MAX_BATCH_RANK];
   split_batch(problem, work.batch, index);
   const GemmEpilogue epilogue(problem, index);
-  if (out.has_column_vectors) {
-    const int own_row = first_row + lane / 8;
-    const int column = work.column + lane % 8 * RUN;
+  const int own_row = first_row + lane / 8;
+  const int own_column = work.column + lane % 8 * RUN;
+  const bool inside =
+      first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n;
+  if (out.has_column_vectors && inside) {
+    typename decltype(epilogue)::Place places[RUNS];
+#pragma unroll
+    for (int i = 0; i < RUNS; ++i) places[i] = epilogue.place(own_row + i * RUN_ROWS, own_column);
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
-      epilogue.apply(run, own_row + i * RUN_ROWS, column + columns);
+      epilogue.apply_inside(run, places[i], columns);
+    });
+  } else if (out.has_column_vectors) {
+    for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
+      epilogue.apply(run, own_row + i * RUN_ROWS, own_column + columns);
     });
   } else {
     // Lanes side by side where the result lies side by side.

@@ -26,15 +26,17 @@ STEP_CYCLES: dict[tuple[int, int], float] = {
 TILE_CYCLES = 5000
 """Of the first loads and of the epilogue of a 128 x 128 tile, which do not overlap with products
 of the same block."""
-UNSHARED = 1.03
+UNSHARED = 1.01
 """Times what a step takes when blocks do not share their reads in clusters."""
-CONVERTING = 1.34
+TOGETHER_CYCLES = 600
+"""Of a tile besides, when the blocks of a cluster wait for each other."""
+CONVERTING = 1.45
 """Times what a step takes when those who multiply split a factor, too."""
-FEW_STEPS = 4
+FEW_STEPS = 3
 """With so few steps half of a block stores while the other half multiplies."""
 TURNED = 1.5
 """Times what a tile takes besides when its rows are columns of the result."""
-TENSOR_CORE_BANDWIDTH = 0.9
+TENSOR_CORE_BANDWIDTH = 0.67
 """Share of the bandwidth that a product reaches whose tiles memory limits."""
 SPLIT_BANDWIDTH = 3.7e12
 """Bytes a second of the pass that splits fp32 factors; it reads 4 and writes 4 per element."""
@@ -152,10 +154,12 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     step *= UNSHARED if config.cluster == 1 else 1.0
     step *= CONVERTING if config.feed is Feed.CONVERT else 1.0
     around = TILE_CYCLES * config.block_n / 128 * (TURNED if config.transposed else 1.0)
+    around += TOGETHER_CYCLES if config.cluster > 1 else 0
     few = steps <= FEW_STEPS
     tile = max(steps * step, around) if few else steps * step + around
     waves = ceil(tensor_core_blocks(shape, config) / machine.sm_count)
     moving = shape.bytes / (TENSOR_CORE_BANDWIDTH * machine.copy_bandwidth)
+    moving *= CONVERTING if config.feed is Feed.CONVERT else 1.0
     return max(waves * tile / CLOCK, moving) + _around(shape, config, machine) + LAUNCH_SECONDS
 
 

@@ -93,6 +93,11 @@ void Block::check_barrier() {
     Thread& thread = threads[order_[i]];
     if (thread.wait == Wait::kBlockBarrier) wake(thread);
   }
+  open_interval();
+}
+
+// What the threads have done so far is ordered before what they do from now on.
+void Block::open_interval() {
   const uint32_t before = time_;
   barrier_time = tick();
   if (cluster_->has_clocks()) cluster_->clocks().join_block(rank, before);
@@ -118,6 +123,8 @@ void Block::named_barrier(int id, unsigned count, bool wait_for_others, Place pl
       clock_of(*waiting).join(opened.clock);
       if (waiting != current) wake(*waiting);
     }
+    // Where nobody is missing it is a barrier of the block.
+    if (opened.waiting.size() == live_threads()) open_interval();
   } else if (wait_for_others) {
     wait_for(Wait::kNamedBarrier, place);
   }

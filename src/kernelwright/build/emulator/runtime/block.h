@@ -158,6 +158,7 @@ class Block {
   void suspend();
   const Context& next_context();
   void check_barrier();
+  void open_interval();
   bool report_asynchronous_waits();
   // Finishes the warp-wide operations that nobody is missing from.
   void recheck_warp(Warp& warp);
