@@ -14,7 +14,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from kernelwright.capture import capture, capture_module
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.types import TensorType
+from kernelwright.machine import H200
 from kernelwright.problem import Instance, Problem, instantiate, load_problem, resize
+from kernelwright.schedule import Library, plan_graph
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.py"))
 NAMES = [path.stem for path in CORPUS]
@@ -94,6 +96,17 @@ def test_other_sizes(name: str, run: Run) -> None:
     for other in (larger, smaller):
         instance = make(other)
         compare(run, graph(name), instance.module, instance.inputs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_product_as_the_user_called_it(name: str, run: Run) -> None:
+    nodes = graph(name).nodes
+    calls = {node.part_of.result: "asked for" for node in nodes if node.part_of is not None}
+    instance = make(problem(name))
+    planned = plan_graph(graph(name), H200, Library.NEVER, calls)
+    assert planned.left == calls
+    assert all(node.part_of is None for node in planned.rewritten.graph.nodes)
+    compare(run, planned.rewritten.graph, instance.module, instance.inputs)
 
 
 def resized(name: str, change: Callable[[int], int]) -> Problem:

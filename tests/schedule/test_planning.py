@@ -179,3 +179,6 @@ def test_convolutions_with_strides_pay_for_a_copy() -> None:
     assert product_kernels(planned(functional.conv2d, every, y).plan) == [("conv2d",)]
     plan = planned(lambda x, y: functional.conv2d(x, y, stride=2), second, y).plan
     assert calls(plan) == ["conv2d.default(x, y, None, [2, 2])"]
+    # What the user takes out is copied for both.
+    plan = planned(lambda x, y: functional.conv2d(x[:, :, ::2, ::2], y), second, y).plan
+    assert product_kernels(plan) == [("conv2d",)]

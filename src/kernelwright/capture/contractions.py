@@ -10,7 +10,7 @@ from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.convolutions import convolution
 from kernelwright.capture.equations import contract_all, einsum
 from kernelwright.capture.products import plus, product, term_of
-from kernelwright.ir.graph import Contract, UserCall
+from kernelwright.ir.graph import Contract, Multiplier, UserCall
 from kernelwright.ir.types import TensorType
 
 Rule = Callable[[Builder, Call], str | None]
@@ -39,7 +39,10 @@ def _note_the_call(builder: Builder, call: Call, first: int, result: str) -> Non
     origin = builder.origin_or_none(call.node)
     if len(contractions) == 1 and origin is not None:
         (at,) = contractions
-        builder.nodes[at] = replace(builder.nodes[at], part_of=UserCall(result, origin))
+        is_convolution = RULES[call.operator] is convolution
+        multiplier = Multiplier.CUDNN if is_convolution else Multiplier.CUBLAS
+        whole = UserCall(result, origin, multiplier)
+        builder.nodes[at] = replace(builder.nodes[at], part_of=whole)
 
 
 # --- Rules -------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.types import Dim, ScalarType, TensorType, ValueType
@@ -84,6 +85,13 @@ class AtenCall:
         return tuple(found)
 
 
+class Multiplier(Enum):
+    """Which of PyTorch's libraries does a product that is left to it."""
+
+    CUBLAS = "cuBLAS"
+    CUDNN = "cuDNN"
+
+
 @dataclass(frozen=True, slots=True)
 class UserCall:
     """A call that the user made and that several nodes stand for."""
@@ -92,6 +100,7 @@ class UserCall:
     """The node that holds the value of the call in the captured graph."""
     call: AtenCall
     """Reads nodes by the names of the captured graph."""
+    multiplier: Multiplier
 
 
 def refs(arg: Argument) -> Iterator[str]:

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from enum import Enum
 
-from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Reshape, Slice, View
+from kernelwright.ir.graph import Contract, Graph, Multiplier, Node, Pointwise, Reshape, Slice, View
 from kernelwright.ir.types import ScalarType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.configs import ranked_products
 from kernelwright.schedule.gemm_model import (
     LAUNCH_SECONDS,
     convolution_seconds,
+    is_convincing,
     library_seconds,
     product_shape,
 )
@@ -79,29 +80,30 @@ def _library_is_faster(node: Node, graph: Graph, machine: Machine) -> str | None
     assert isinstance(node.kind, Contract)
     types = [graph[name].type for name in node.inputs]
     shape = product_shape(node.kind, types, node.tensor)
-    (ours, _), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
-    ours += sum(_picking_seconds(graph[name], graph, machine) for name in node.inputs)
-    model = convolution_seconds if _is_convolution(node) else library_seconds
-    library = model(shape, machine)
-    if ours <= library:
+    (ours, config), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
+    ours += sum(_picking_seconds(node, graph[name], graph, machine) for name in node.inputs)
+    multiplier = Multiplier.CUBLAS if node.part_of is None else node.part_of.multiplier
+    library = _MODEL[multiplier](shape, machine)
+    if is_convincing(config, shape, ours, library):
         return None
     return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"
 
 
-def _is_convolution(node: Node) -> bool:
-    return node.part_of is not None and node.part_of.call.target.startswith("aten.conv")
+_MODEL = {Multiplier.CUBLAS: library_seconds, Multiplier.CUDNN: convolution_seconds}
 
 
-def _picking_seconds(operand: Node, graph: Graph, machine: Machine) -> float:
+def _picking_seconds(product: Node, operand: Node, graph: Graph, machine: Machine) -> float:
     """Of the copy that takes some of an operand's indices out, where its dimensions are joined.
 
-    So it is for a convolution with strides, which the library reads in place.
+    So it is for a convolution with strides, which the library reads in place; what the user takes
+    out before the call is copied for both.
     """
+    given = () if product.part_of is None else product.part_of.call.refs
     joined = False
-    node = operand
-    while isinstance(node.kind, View):
-        if joined and isinstance(node.kind.map, Slice):
+    source = operand
+    while isinstance(source.kind, View) and source.name not in given:
+        if joined and isinstance(source.kind.map, Slice):
             return 2 * operand.tensor.bytes_hint / machine.copy_bandwidth + LAUNCH_SECONDS
-        joined |= isinstance(node.kind.map, Reshape)
-        node = graph[node.inputs[0]]
+        joined |= isinstance(source.kind.map, Reshape)
+        source = graph[source.inputs[0]]
     return 0.0
