@@ -60,22 +60,22 @@ class GemmEpilogue {
 
   // An element of the result, and those of the extras that join it.
   struct Place {
-    int64_t row, column;
+    int row, column;  // of products whose sizes fit
     Out* out;
     Pack<const Extra*...> extras;
   };
 
-  __device__ __forceinline__ Place place(int64_t row, int64_t column) const {
+  __device__ __forceinline__ Place place(int row, int column) const {
     return place(row, column, Indices());
   }
 
-  // WIDTH columns of a row from `further` columns after `place`: all exist, and out has column
+  // WIDTH columns, `rows` below and from `columns` after `place`: all exist, and out has column
   // vectors.
   template <int WIDTH>
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Place& place,
-                                               int further) const {
+                                               int rows, int columns) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    apply_inside<WIDTH>(sums, place, further, Indices());
+    apply_inside<WIDTH>(sums, place, rows, columns, Indices());
   }
 
  private:
@@ -115,8 +115,7 @@ class GemmEpilogue {
   }
 
   template <size_t... I>
-  __device__ __forceinline__ Place place(int64_t row, int64_t column,
-                                         std::index_sequence<I...>) const {
+  __device__ __forceinline__ Place place(int row, int column, std::index_sequence<I...>) const {
     const MatrixOperand* operands = problem_.operands;
     return {row,
             column,
@@ -126,13 +125,14 @@ class GemmEpilogue {
 
   template <int WIDTH, size_t... I>
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Place& place,
-                                               int further, std::index_sequence<I...>) const {
+                                               int rows, int columns,
+                                               std::index_sequence<I...>) const {
     const MatrixOperand* operands = problem_.operands;
     const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
-        get<I>(place.extras) + further * operands[Problem::FIRST_EXTRA + I].column_stride,
+        get<I>(place.extras) + offset(operands[Problem::FIRST_EXTRA + I], rows, columns),
         operands[Problem::FIRST_EXTRA + I], WIDTH)}...}};
-    store_vector(place.out + further,
-                 compute<WIDTH>(sums, place.row, place.column + further, extras, Indices()));
+    store_vector(place.out + rows * operands[Problem::OUT].row_stride + columns,
+                 compute<WIDTH>(sums, place.row + rows, place.column + columns, extras, Indices()));
   }
 
   template <int WIDTH, size_t... I>

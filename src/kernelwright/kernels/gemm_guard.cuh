@@ -74,8 +74,8 @@ __device__ __forceinline__ Halves split(float scaled_x, float scaled_y) {
 template <int RUN>
 class Guard {
  public:
-  // The numbers of one run, scaled. NaN compares as not small and not fitting.
-  __device__ __forceinline__ void see(const float (&scaled)[RUN]) {
+  // The numbers of one run, as they are and scaled. NaN compares as not small and not fitting.
+  __device__ __forceinline__ void see(const float (&numbers)[RUN], const float (&scaled)[RUN]) {
     float smallest = 65504;
 #pragma unroll
     for (int i = 0; i < RUN; ++i) {
@@ -84,7 +84,7 @@ class Guard {
       smallest = fminf(smallest, magnitude);
     }
     // Zeros come here too, and need no more than this.
-    if (smallest < SMALL) count_small(scaled);
+    if (smallest < SMALL) count_small(numbers, scaled);
   }
 
   // The next run is the first of another block.
@@ -93,12 +93,13 @@ class Guard {
   __device__ __forceinline__ uint32_t word() const { return fits_ && !met_ ? count_ : BAD; }
 
  private:
-  __device__ __forceinline__ void count_small(const float (&scaled)[RUN]) {
+  // What is not zero may be when it is scaled.
+  __device__ __forceinline__ void count_small(const float (&numbers)[RUN],
+                                              const float (&scaled)[RUN]) {
     uint32_t columns = 0;
 #pragma unroll
     for (int i = 0; i < RUN; ++i) {
-      const float magnitude = fabsf(scaled[i]);
-      if (magnitude > 0 && magnitude < SMALL) columns |= 1u << i;
+      if (numbers[i] != 0 && fabsf(scaled[i]) < SMALL) columns |= 1u << i;
     }
     met_ = met_ || (columns & (columns - 1)) != 0 || (columns & in_columns_) != 0;
     in_columns_ |= columns;

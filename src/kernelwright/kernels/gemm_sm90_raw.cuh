@@ -38,7 +38,7 @@ class RawLhs {
   // Instruction STEP of a stage.
   template <int STEP>
   __device__ __forceinline__ Fragment load(int stage) const {
-    const Rows rows = load_rows(stage, STEP);
+    const Rows rows = scaled(load_rows(stage, STEP));
     Fragment fragment;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -58,15 +58,16 @@ class RawLhs {
 #pragma unroll 1
     for (int step = 0; step < Tile::BLOCK_K / Tile::STEP_K; ++step) {
       const Rows rows = load_rows(stage, step);
-      guard.see(rows.upper);
-      guard.see(rows.lower);
+      const Rows scaled_rows = scaled(rows);
+      guard.see(rows.upper, scaled_rows.upper);
+      guard.see(rows.lower, scaled_rows.lower);
       guard.end_block();
     }
     return guard.word();
   }
 
  private:
-  // Columns 2q, 2q + 1, 2q + 8, 2q + 9 (permuted) of two rows, scaled.
+  // Columns 2q, 2q + 1, 2q + 8, 2q + 9 (permuted) of two rows.
   struct Rows {
     float upper[4], lower[4];
   };
@@ -88,6 +89,10 @@ class RawLhs {
         rows.lower[i] = number(shared + k * 128 + (((chunk_ + 2) ^ in_eight) << 4));
       }
     }
+    return rows;
+  }
+
+  __device__ __forceinline__ Rows scaled(Rows rows) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       rows.upper[i] *= scale_;

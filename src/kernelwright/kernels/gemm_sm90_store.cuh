@@ -85,11 +85,9 @@ __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
   const bool inside =
       first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n;
   if (out.has_column_vectors && inside) {
-    typename decltype(epilogue)::Place places[RUNS];
-#pragma unroll
-    for (int i = 0; i < RUNS; ++i) places[i] = epilogue.place(own_row + i * RUN_ROWS, own_column);
+    const auto place = epilogue.place(own_row, own_column);
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
-      epilogue.apply_inside(run, places[i], columns);
+      epilogue.apply_inside(run, place, i * RUN_ROWS, columns);
     });
   } else if (out.has_column_vectors) {
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {

@@ -41,8 +41,7 @@ struct Sm90Tile {
   static constexpr int BUFFER_BYTES = CONSUMERS * 4 * ROW_BUFFER_BYTES;  // one for each warp
   static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) + BUFFER_BYTES;
   // The registers of 384 threads at 168: whoever multiplies needs up to three sums.
-  static constexpr int PRODUCER_REGISTERS = FEED == Feed::CONVERT ? 24 : 40;
-  static constexpr int CONSUMER_REGISTERS = FEED == Feed::CONVERT ? 240 : 232;
+  static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
   // The sum of the low parts may drift by 2^-23 with each instruction: after so many steps of
   // BLOCK_K that is still under one rounding of fp32.
   static constexpr int FOLD_STEPS = 128;
@@ -132,9 +131,13 @@ __device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p
   work.column = column * Tile::BLOCK_N;
   work.first_step = work.slice * p.steps_per_slice;
   work.steps = max(0, min(p.steps_per_slice, p.steps - work.first_step));
-  // The blocks of a cluster share steps, and so skip them together.
+  // The blocks of a cluster share steps, and so skip them together; never those that look at lhs
+  // for the guard.
   constexpr int ROWS = Tile::CLUSTER * Tile::BLOCK_M;
-  if (p.problem.is_zero(cluster_row * ROWS, ROWS, work.column, Tile::BLOCK_N)) work.steps = 0;
+  const bool looks = Tile::FEED == Feed::CONVERT && work.column == 0;
+  if (!looks && p.problem.is_zero(cluster_row * ROWS, ROWS, work.column, Tile::BLOCK_N)) {
+    work.steps = 0;
+  }
   return work;
 }
 

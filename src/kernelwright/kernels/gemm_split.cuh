@@ -182,7 +182,7 @@ class SplitTile {
     float scaled[RUN];
 #pragma unroll
     for (int i = 0; i < RUN; ++i) scaled[i] = values[i] * scale;
-    guard.see(scaled);
+    guard.see(values, scaled);
     const Halves first = split(scaled[0], scaled[1]);
     const Halves second = split(scaled[2], scaled[3]);
     __half* const low = high + factor_.plane_elements();

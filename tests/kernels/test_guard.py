@@ -1,0 +1,85 @@
+"""What the guard of float32 products on tensor cores has to see, on the emulator."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernelwright.ir.plan import Feed, TensorCoreConfig
+from kernelwright.machine import H200
+from kernelwright.pipeline import compile_problem, write_candidate
+from kernelwright.problem import load_problem
+from kernelwright.schedule import Library
+from kernelwright.tune.plans import with_configs
+
+_SPLIT = TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2)
+_CONVERT = replace(_SPLIT, feed=Feed.CONVERT)
+_PROBLEM = """\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return {expression}
+
+
+def get_inputs():
+    return [torch.rand(384, 40), torch.rand(40, 384)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+_RUN = """\
+import torch
+from kernelwright.build.emulator import Session
+
+with Session(order_seed=1, threads=1) as session, torch.no_grad():
+    import emitted
+    torch.manual_seed(0)
+    a, b = torch.randn(384, 40), torch.randn(40, 384)
+    {fill}
+    result = emitted.ModelNew()(a, b).double()
+    a, b = a.double(), b.double()
+    exact = {expression}
+    finite = exact.isfinite()
+    assert torch.equal(result.isnan(), exact.isnan())
+    assert torch.equal(result[~finite], exact[~finite])
+    error = (result - exact).abs() / (a.abs() @ b.abs()).nan_to_num(1, 1)
+    assert error[finite].max() < 1e-6, error[finite].max()
+    assert session.findings == ()
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "fill", "config"),
+    [
+        # A row that becomes zero when it is scaled for the others.
+        ("a @ b", "a *= 1e30; a[7] = torch.randn(40) * 1e-30", _SPLIT),
+        ("a @ b", "a *= 1e30; a[7] = torch.randn(40) * 1e-30", _CONVERT),
+        # Rows that only tiles without a result would read.
+        ("torch.triu(a @ b)", "a[300, 3] = torch.inf", _CONVERT),
+        ("torch.tril(a @ b)", "b[:, 300] *= 1e-12", replace(_CONVERT, transposed=True)),
+    ],
+)
+def test_hard_values_are_seen(
+    expression: str, fill: str, config: TensorCoreConfig, tmp_path: Path
+) -> None:
+    problem = tmp_path / "problem.py"
+    problem.write_text(_PROBLEM.format(expression=expression))
+    compiled = compile_problem(load_problem(problem), H200, Library.NEVER)
+    (kernel,) = compiled.plan.kernels
+    plan = with_configs(compiled.plan, {kernel.name: config})
+    write_candidate(replace(compiled, plan=plan), tmp_path / "emitted.py")
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN.format(expression=expression, fill=fill)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
