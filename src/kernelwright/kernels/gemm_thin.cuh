@@ -88,7 +88,13 @@ __device__ __forceinline__ int sum_slice(const ThinParameters<Problem>& paramete
 
   const ThinChunks<Tile> chunks(plan.thin, thin + begin * plan.thin.k_stride, shared);
   ThinThread<Tile, MAJOR, ACCESS> thread(plan, wide + begin * plan.wide.k_stride, position.first);
+  constexpr int PROMOTE_STEPS = 16;
+  int steps = 0;
   for (int k = 0; k < size; k += step) {
+    if (++steps == PROMOTE_STEPS) {
+      thread.promote();
+      steps = 0;
+    }
     thread.load(size - k);
     if ((k & (Tile::CHUNK_K - 1)) == 0) {
       if (k == 0) chunks.copy(k, size, step);

@@ -270,9 +270,27 @@ class ThinThread {
     }
   }
 
+  // Moves the sums to others, and starts them again: two short sums lose less than a long one.
+  __device__ __forceinline__ void promote() {
+    if constexpr (HAS_SECOND_SUMS) {
+#pragma unroll
+      for (int i = 0; i < ROWS * COLUMNS; ++i) {
+        S& sum = sums_[i / COLUMNS][i % COLUMNS];
+        second_sums_[i] += sum;
+        sum = 0;
+      }
+    }
+  }
+
   // Sums the k_lanes of a warp in pairs, and leaves in shared memory what each group of them has:
   // [groups][ROWS][columns of the tile]. Returns the number of groups.
   __device__ __forceinline__ int leave_sums(S* shared) {
+    if constexpr (HAS_SECOND_SUMS) {
+#pragma unroll
+      for (int i = 0; i < ROWS * COLUMNS; ++i) {
+        sums_[i / COLUMNS][i % COLUMNS] += second_sums_[i];
+      }
+    }
     const int k_lanes = MAJOR == Major::K ? min(plan_.k_lanes, 32) : 32 / plan_.column_lanes;
     const int group_lanes = max(k_lanes, 1);
     // Lanes that differ in one bit of their k_lane are so far apart.
@@ -319,4 +337,7 @@ class ThinThread {
   const T* next_;  // the thread's first element of the next step
   Vector<T, ACCESS> loaded_[COLUMNS / COLUMN_RUN][STEP / K_ACCESS];
   S sums_[ROWS][COLUMNS] = {};
+  // Where there are registers for them.
+  static constexpr bool HAS_SECOND_SUMS = ROWS * COLUMNS <= 16;
+  S second_sums_[HAS_SECOND_SUMS ? ROWS * COLUMNS : 1] = {};
 };

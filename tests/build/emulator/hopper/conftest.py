@@ -59,5 +59,5 @@ def build() -> Iterator[Callable[..., Unit]]:
         return Unit(name, sessions[-1].__enter__(), macros)
 
     yield start
-    for session in sessions:
+    for session in reversed(sessions):
         session.__exit__(None, None, None)
