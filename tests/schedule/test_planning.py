@@ -176,4 +176,3 @@ def test_convolutions_with_strides_stay_convolutions() -> None:
     x, y = torch.empty(8, 64, 128, 128), torch.empty(32, 64, 1, 1)
     plan = planned(lambda x, y: functional.conv2d(x, y, stride=2), x, y).plan
     assert calls(plan) == ["conv2d.default(x, y, None, [2, 2])"]
-
