@@ -59,9 +59,9 @@ void check_product_read_of(Block& block, const View& view, const Cell& cell, siz
     case kRedzone:
       fail_out_of_bounds(block, block, offset, "wgmma reads", caller);
     case kUninitialised:
-      return report_once(block, FindingKind::kUninitialisedRead, caller,
-                         "wgmma reads shared memory that nobody has written: " +
-                             block.shared.describe(offset));
+      return report_once(
+          block, FindingKind::kUninitialisedRead, caller,
+          "wgmma reads shared memory that nobody has written: " + block.shared.describe(offset));
     case kInFlight:
       return report_once(block, FindingKind::kRace, caller,
                          "wgmma reads shared memory, " + block.shared.describe(offset) +
@@ -95,8 +95,7 @@ std::string objection(const View& view, Block& home, const Cell& cell, size_t of
     default:
       if (time_of(cell.write) != 0 &&
           !view.sees(home, thread_of(cell.write), time_of(cell.write))) {
-        return "that " + name_of(home, thread_of(cell.write)) +
-               " wrote with no barrier in between";
+        return "that " + name_of(home, thread_of(cell.write)) + " wrote with no barrier in between";
       }
   }
   if (time_of(cell.read) != 0 && !view.sees(home, thread_of(cell.read), time_of(cell.read))) {
@@ -153,9 +152,9 @@ void check_bulk_write(Block& actor, Block& home, size_t offset, const void* call
     }
   }
   if (against.empty() || !actor.check_races) return;
-  report_once(actor, FindingKind::kRace, caller,
-              "a bulk copy overwrites shared memory, " + home.shared.describe(offset) + ", " +
-                  against);
+  report_once(
+      actor, FindingKind::kRace, caller,
+      "a bulk copy overwrites shared memory, " + home.shared.describe(offset) + ", " + against);
 }
 
 void check_product_read(Block& block, const View& view, size_t offset, const void* caller) {

@@ -11,8 +11,8 @@ namespace kwemu {
 struct AsyncChunk {
   static constexpr unsigned kWarpgroups = 8;
 
-  uint32_t landed_time = 0;  // when a bulk copy wrote it
-  uint32_t landed_slot = 0;  // of the barrier that the copy arrived at
+  uint32_t landed_time = 0;            // when a bulk copy wrote it
+  uint32_t landed_slot = 0;            // of the barrier that the copy arrived at
   uint32_t readers[kWarpgroups] = {};  // each warpgroup's last group of products; 0: none
 
   bool is_read() const {

@@ -51,8 +51,8 @@ void write_chunk(const BulkCopy& copy, size_t offset, const char* bytes, bool ma
   std::memcpy(reinterpret_cast<char*>(home.shared_low) + offset, bytes, kChunkBytes);
   const Record landed = (reinterpret_cast<uintptr_t>(copy.caller) << kTagShift) | kLanded;
   for (size_t i = 0; i < kChunkBytes; i += 4) {
-    const bool is_unwritten = may_be_unwritten && holds_poison(
-        reinterpret_cast<uintptr_t>(bytes + i), 4);
+    const bool is_unwritten =
+        may_be_unwritten && holds_poison(reinterpret_cast<uintptr_t>(bytes + i), 4);
     *home.shared.word(offset + i) = Cell{is_unwritten ? kUninitialised : landed, 0};
   }
   AsyncChunk& chunk = home.async_shadow.at(offset);

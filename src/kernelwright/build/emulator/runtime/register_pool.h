@@ -15,7 +15,8 @@ class RegisterPool {
 
   // A new block's: every thread has an equal share, as a kernel for one block per multiprocessor.
   void assign(unsigned threads);
-  // The running thread's warp will have `count` registers per thread. Waits until there are so many.
+  // The running thread's warp will have `count` registers per thread. Waits until there are so
+  // many.
   void give_back(Block& block, unsigned count, const Place& place);
   void take(Block& block, unsigned count, const Place& place);
 

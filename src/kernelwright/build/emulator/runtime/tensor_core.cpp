@@ -16,8 +16,8 @@ namespace kwemu {
 namespace {
 
 constexpr unsigned kRows = 64, kDepth = 16, kMostColumns = 256;
-constexpr int kPlaces = 25;             // binary places that terms keep
-constexpr int kNoExponent = -4096;      // of zero: below all others
+constexpr int kPlaces = 25;         // binary places that terms keep
+constexpr int kNoExponent = -4096;  // of zero: below all others
 constexpr int kFp32Places = 23, kFp32Bias = 127, kFp32Least = -126;
 constexpr uint32_t kNan = 0x7fffffff;
 

@@ -63,11 +63,13 @@ bool TensorMap::is_real() const { return type >= CU_TENSOR_MAP_DATA_TYPE_FLOAT16
 
 }  // namespace kwemu
 
-extern "C" CUresult kwemu_cuTensorMapEncodeTiled(
-    CUtensorMap* target, CUtensorMapDataType type, cuuint32_t rank, void* address,
-    const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* box,
-    const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
-    CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+extern "C" CUresult kwemu_cuTensorMapEncodeTiled(CUtensorMap* target, CUtensorMapDataType type,
+                                                 cuuint32_t rank, void* address,
+                                                 const cuuint64_t* sizes, const cuuint64_t* strides,
+                                                 const cuuint32_t* box, const cuuint32_t* steps,
+                                                 CUtensorMapInterleave interleave,
+                                                 CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+                                                 CUtensorMapFloatOOBfill fill) {
   using kwemu::TensorMap;
   static_assert(sizeof(TensorMap) <= sizeof(CUtensorMap), "the map fits what holds it");
   const auto place = reinterpret_cast<uintptr_t>(address);

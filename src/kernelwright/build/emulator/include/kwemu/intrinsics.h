@@ -223,9 +223,9 @@ inline unsigned __kwemu_halves(const Function& function, unsigned a, unsigned b)
   return low | static_cast<unsigned>(high) << 16;
 }
 
-#define KWEMU_HALVES(name, T, expression)                                        \
-  inline unsigned name(unsigned a, unsigned b) {                                 \
-    return __kwemu_halves<T>([](T x, T y) { return expression; }, a, b);         \
+#define KWEMU_HALVES(name, T, expression)                                \
+  inline unsigned name(unsigned a, unsigned b) {                         \
+    return __kwemu_halves<T>([](T x, T y) { return expression; }, a, b); \
   }
 KWEMU_HALVES(__vadd2, unsigned short, x + y)
 KWEMU_HALVES(__vsub2, unsigned short, x - y)
