@@ -47,6 +47,8 @@ TENSOR_CORE_BANDWIDTH = 0.9
 """Share of the bandwidth at which factors are read."""
 STORE_BANDWIDTH = 0.62
 """Share of the bandwidth for writing at which a result leaves that takes longer to store."""
+NARROW = 1.12
+"""Times what storing takes from tiles of 64 columns."""
 SPLIT_BANDWIDTH = 3.7e12
 """Bytes a second of the pass that splits fp32 factors; it reads 4 and writes 4 per element."""
 THIN_BANDWIDTH = 0.97
@@ -170,6 +172,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     result = shape.batches * shape.m * shape.n * shape.dtype.itemsize
     storing = result / (STORE_BANDWIDTH * machine.write_bandwidth)
     storing *= CONVERTING if config.feed is Feed.CONVERT else 1.0
+    storing *= NARROW if config.block_n < 128 else 1.0
     moving = storing + (shape.bytes - result) / (TENSOR_CORE_BANDWIDTH * machine.copy_bandwidth)
     return max(waves * tile / CLOCK, moving) + _around(shape, config, machine) + LAUNCH_SECONDS
 
@@ -221,7 +224,10 @@ def simt_seconds(shape: ProductShape, config: GemmConfig, machine: Machine) -> f
     unit = "fp64_simt" if shape.dtype is DType.F64 else "fp32_simt"
     rate = machine.flops[unit] / machine.sm_count
     moving = shape.bytes / machine.copy_bandwidth
-    return max(waves * work * overhead / rate, moving) + LAUNCH_SECONDS
+    # Blocks store when they have multiplied, all at about one time.
+    result = shape.batches * shape.m * shape.n * shape.dtype.itemsize
+    storing = result / (STORE_BANDWIDTH * machine.write_bandwidth)
+    return max(waves * work * overhead / rate + storing, moving) + LAUNCH_SECONDS
 
 
 def library_seconds(shape: ProductShape, machine: Machine) -> float:
