@@ -87,6 +87,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
 struct Sm90Fallback {
   static constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16;
   static constexpr int THREAD_M = 4, THREAD_N = 4;
+  static constexpr int THREADS = BLOCK_M / THREAD_M * (BLOCK_N / THREAD_N);
   static constexpr int STAGES = 2;
   static constexpr int PROMOTE_K = 512;
   static constexpr Major LHS = Major::NONE, RHS = Major::NONE;
@@ -94,10 +95,7 @@ struct Sm90Fallback {
 
 template <>
 struct TileBarrier<Sm90Fallback> {
-  __device__ __forceinline__ static void sync() {
-    sync_warps(1, Sm90Fallback::BLOCK_M / Sm90Fallback::THREAD_M *
-                      (Sm90Fallback::BLOCK_N / Sm90Fallback::THREAD_N));
-  }
+  __device__ __forceinline__ static void sync() { sync_warps(1, Sm90Fallback::THREADS); }
 };
 
 // This block's units on the CUDA cores.
@@ -106,7 +104,7 @@ __device__ __forceinline__ void multiply_on_cuda_cores(const Sm90Parameters<Prob
   using Place = Sm90Place<Tile>;
   constexpr int TILE = Sm90Fallback::BLOCK_M * Sm90Fallback::BLOCK_N;
   constexpr int PARTS_M = Tile::BLOCK_M / Sm90Fallback::BLOCK_M;
-  if (threadIdx.x >= GemmTile<Sm90Fallback, Problem>::THREADS) return;
+  if (threadIdx.x >= Sm90Fallback::THREADS) return;
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, unit);
     TilePosition at;

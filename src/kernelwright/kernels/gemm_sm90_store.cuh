@@ -46,7 +46,7 @@ __device__ __forceinline__ void for_each_run(const float (&sums)[COUNT], int row
   const int lane = threadIdx.x % 32;
   for_each_columns(sums, row, buffer, [&](int columns, const RowBuffer& rows) {
 #pragma unroll
-    for (int i = 0; i < RowBuffer::ROWS / RUN_ROWS; ++i) {
+    for (int i = 0; i < RUNS; ++i) {
       visit(i, columns, load_vector<RUN>(&rows.numbers[lane / 8 + i * RUN_ROWS][lane % 8 * RUN]));
     }
   });

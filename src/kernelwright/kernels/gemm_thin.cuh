@@ -41,32 +41,15 @@ struct ThinPosition {
   int64_t slice;
 };
 
-// Index along each batch dimension.
-struct BatchIndex {
-  int64_t index[MAX_BATCH_RANK];
-
-  template <class Problem>
-  __device__ __forceinline__ BatchIndex(const Problem& problem, int64_t batch) {
-#pragma unroll
-    for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
-      index[d] = 0;
-      if (d < problem.batch_rank) {
-        index[d] = batch % problem.batch_sizes[d];
-        batch /= problem.batch_sizes[d];
-      }
-    }
-  }
-};
-
 // The first element of a factor in this batch.
 template <class T, class Problem>
 __device__ __forceinline__ const T* factor_base(const Problem& problem, const ThinFactor& factor,
-                                                const BatchIndex& at) {
+                                                const int64_t (&index)[MAX_BATCH_RANK]) {
   int64_t offset = 0;
 #pragma unroll
   for (int d = 0; d < MAX_BATCH_RANK; ++d) {
     if (d < problem.batch_rank) {
-      offset += at.index[d] * problem.operands[factor.operand].batch_strides[d];
+      offset += index[d] * problem.operands[factor.operand].batch_strides[d];
     }
   }
   return static_cast<const T*>(factor.data) + offset;
@@ -79,7 +62,8 @@ __device__ __forceinline__ int sum_slice(const ThinParameters<Problem>& paramete
   using T = typename Tile::T;
   const Problem& problem = parameters.problem;
   const ThinPlan& plan = parameters.plan;
-  const BatchIndex at(problem, position.batch);
+  int64_t at[MAX_BATCH_RANK];
+  split_batch(problem, position.batch, at);
   const T* const thin = factor_base<T>(problem, plan.thin, at);
   const T* const wide = factor_base<T>(problem, plan.wide, at);
   const int64_t begin = position.slice * plan.slice_k;
@@ -170,8 +154,9 @@ __device__ __forceinline__ void store_tile(const ThinParameters<Problem>& parame
   const bool is_transposed = parameters.plan.is_transposed;
   const int columns = Tile::COLUMNS * parameters.plan.column_lanes;
   const int column_runs = columns / WIDTH;
-  const BatchIndex at(parameters.problem, position.batch);
-  const GemmEpilogue epilogue(parameters.problem, at.index);
+  int64_t at[MAX_BATCH_RANK];
+  split_batch(parameters.problem, position.batch, at);
+  const GemmEpilogue epilogue(parameters.problem, at);
   const int runs = is_transposed ? columns * ROW_RUNS : Tile::ROWS * column_runs;
   for (int run = threadIdx.x; run < runs; run += Tile::THREADS) {
     const int row = is_transposed ? run % ROW_RUNS * WIDTH : run / column_runs;

@@ -35,7 +35,7 @@ struct Wgmma64F16 {
           "+f"(sums[31])
         : "l"(lhs), "l"(rhs), "r"(accumulate), "n"(TRANSPOSE_LHS), "n"(TRANSPOSE_RHS));
   }
-  // The same with lhs in registers: of each thread four pairs, as in for_each_fragment of
+  // The same with lhs in registers: of each thread four pairs, see Fragment of
   // gemm_sm90_raw.cuh.
   template <int TRANSPOSE_RHS>
   __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
@@ -99,7 +99,7 @@ struct Wgmma128F16 {
           "+f"(sums[61]), "+f"(sums[62]), "+f"(sums[63])
         : "l"(lhs), "l"(rhs), "r"(accumulate), "n"(TRANSPOSE_LHS), "n"(TRANSPOSE_RHS));
   }
-  // The same with lhs in registers: of each thread four pairs, as in for_each_fragment of
+  // The same with lhs in registers: of each thread four pairs, see Fragment of
   // gemm_sm90_raw.cuh.
   template <int TRANSPOSE_RHS>
   __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
