@@ -33,6 +33,13 @@ class Status(Enum):
     """The emulator saw two threads touch one address between barriers, or a divergent barrier."""
     MEMORY_ERROR = "memory error"
     """Out of bounds, misaligned, or read before it was written."""
+    OUT_OF_MEMORY = "out of memory"
+    """It needs more device memory than there is where the reference does not."""
+    SIDE_EFFECT = "side effect"
+    """It changed what is not its own: parameters, the random state, global flags of torch."""
+    CHEATING = "cheating"
+    """It does what no honest file does: late or skipped work, a decoy, a tampered clock or judge,
+    less time than the bytes alone take."""
     UNSUPPORTED = "unsupported"
     """It uses something that this target cannot run."""
 
