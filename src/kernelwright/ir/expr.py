@@ -77,6 +77,18 @@ class Accumulator:
 
 
 @dataclass(frozen=True, slots=True)
+class Total:
+    """What the current row was reduced to; only in the row programs of a plan."""
+
+    index: int
+    """Counts the totals of all folds of the program, in order."""
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"total{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """An operation of OPERATIONS on operands of one dtype; `dtype` is that of the result."""
 
@@ -89,7 +101,7 @@ class Call:
         return f"{self.op}{suffix}({', '.join(str(arg) for arg in self.args)})"
 
 
-Expr = Operand | Literal | Size | Coordinate | Accumulator | Call
+Expr = Operand | Literal | Size | Coordinate | Accumulator | Total | Call
 
 OPERATIONS: dict[str, int] = {
     # name -> number of arguments. Semantics are those of the PyTorch operator of that name on

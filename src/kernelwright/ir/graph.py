@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import Enum, StrEnum
 
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.types import Dim, ScalarType, TensorType, ValueType
@@ -182,6 +182,123 @@ class Contract:
         return f"{self.lhs},{self.rhs}->{self.out}"
 
 
+class Reduction(StrEnum):
+    """What becomes of the elements of a row; sums and moments of floats are in float32 or better.
+
+    The totals of a row without elements are those that PyTorch gives.
+    """
+
+    SUM = "sum"
+    PRODUCT = "product"
+    MAXIMUM = "maximum"
+    """NaN propagates, as it does in MINIMUM."""
+    MINIMUM = "minimum"
+    ANY = "any"
+    ALL = "all"
+    ARGMAX = "argmax"
+    """I64: the first place of the largest element, NaN being largest, counted in row-major order
+    over the reduced dimensions."""
+    ARGMIN = "argmin"
+    """The same of the smallest element, NaN being smallest."""
+    MOMENTS = "moments"
+    """Two totals: the mean, and the sum of squared distances from it."""
+    EXP_SUM = "exp_sum"
+    """Two totals: the maximum m, and the sum of exp(x - m), every term 0 where m is -inf."""
+
+    @property
+    def totals(self) -> int:
+        """How many values a row is reduced to; two are a TupleType."""
+        return 2 if self in (Reduction.MOMENTS, Reduction.EXP_SUM) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Every row of the one input, the elements that differ in `dims` only, reduced to totals.
+
+    The result keeps the reduced dimensions with size 1. Its element type is the input's (I64 for
+    ARGMAX and ARGMIN; BOOL in and out for ANY and ALL); sums are of F32, F64 or I64.
+    """
+
+    op: Reduction
+    dims: tuple[int, ...]
+    """Ascending, counted from 0; none empty."""
+
+
+class Accumulation(StrEnum):
+    """How a running total grows."""
+
+    SUM = "sum"
+    PRODUCT = "product"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Running totals of the one input along a dimension, in the input's element type.
+
+    Of F32, F64 or I64. Element i of the result is the total of elements 0 to i.
+    """
+
+    op: Accumulation
+    dim: int
+    reverse: bool = False
+    """From the end: the total of elements i to the last."""
+    exclusive: bool = False
+    """Without element i itself: the neutral element comes first."""
+
+
+class Pooling(StrEnum):
+    """What becomes of the elements in a window."""
+
+    MAXIMUM = "maximum"
+    """NaN propagates; positions outside of the input do not count."""
+    SUM = "sum"
+    """Positions outside of the input are 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Pooling over the last len(size) dimensions of the one input, in the input's element type.
+
+    Element i of the result along such a dimension pools the positions
+    i * stride - padding + j * dilation for 0 <= j < size. How many there are, ceil mode or not, is
+    in the result's shape. 16-bit floats are summed in float32.
+    """
+
+    op: Pooling
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Slices of the first input, picked by the second: integers in place of dimension `dim`.
+
+    The result's shape is source.shape[:dim] + index.shape + source.shape[dim + 1:]; negative
+    indices count from the end, others out of range are an error on the device, as in PyTorch.
+    """
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """The inputs one after the other along a dimension."""
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """The one input with a constant around it; a negative width cuts off."""
+
+    before: tuple[int, ...]
+    """For every dimension."""
+    after: tuple[int, ...]
+    value: float | int | bool
+
+
 @dataclass(frozen=True, slots=True)
 class Permute:
     """Dimension i of the result is dimension dims[i] of the input."""
@@ -279,7 +396,22 @@ class Project:
     index: int
 
 
-Kind = Input | Parameter | Constant | Pointwise | Contract | View | Opaque | Project
+Kind = (
+    Input
+    | Parameter
+    | Constant
+    | Pointwise
+    | Contract
+    | Reduce
+    | Scan
+    | Window
+    | Gather
+    | Concat
+    | Pad
+    | View
+    | Opaque
+    | Project
+)
 
 
 # --- Nodes and the graph -----------------------------------------------------------------------

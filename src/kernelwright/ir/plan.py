@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from kernelwright.ir.expr import Expr
-from kernelwright.ir.graph import AtenCall, Contract, Graph, ViewMap
-from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.ir.expr import Expr, Total, walk
+from kernelwright.ir.graph import AtenCall, Contract, Graph, Reduction, Scan, ViewMap, Window
+from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +134,6 @@ class ThinConfig:
 
 
 ProductConfig = GemmConfig | TensorCoreConfig | ThinConfig
-Config = PointwiseConfig | ProductConfig
-
 
 class Side(StrEnum):
     """Which part of a matrix is kept."""
@@ -154,6 +152,42 @@ class Triangle:
 
     def __str__(self) -> str:
         return f"{self.kept} triangle from diagonal {self.diagonal}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowConfig:
+    """Tunables of the row family."""
+
+    threads: int
+    """Threads of a block."""
+
+    def __str__(self) -> str:
+        return f"{self.threads} threads"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanConfig:
+    """Tunables of the scan family."""
+
+    threads: int
+    """Threads of a block."""
+
+    def __str__(self) -> str:
+        return f"{self.threads} threads"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowConfig:
+    """Tunables of the window family."""
+
+    threads: int
+    """Threads of a block."""
+
+    def __str__(self) -> str:
+        return f"{self.threads} threads"
+
+
+Config = PointwiseConfig | ProductConfig | RowConfig | ScanConfig | WindowConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +216,192 @@ class Kernel:
         """`"pointwise"` or `"gemm"`."""
         return "pointwise" if self.anchor is None else "gemm"
 
+    @property
+    def outputs(self) -> tuple[TensorType, ...]:
+        """Types of the results: one."""
+        return (self.output,)
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Everything it evaluates."""
+        return (self.epilogue,)
+
+
+# --- Rows --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """One reduction of every row."""
+
+    op: Reduction
+    value: Expr
+    """Of an element, from Operands, Coordinates and the Totals of folds before this one."""
+    totals: tuple[DType, ...]
+    """Types of what it gives, `op.totals` of them."""
+
+
+class Extent(StrEnum):
+    """Which shape a result of a row program has."""
+
+    ELEMENT = "element"
+    """The program's shape."""
+    ROW = "row"
+    """One value for each row: the program's shape with size 1 along the reduced dimensions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowResult:
+    """One result of a row program."""
+
+    value: Expr
+    """From Operands and Totals; with extent ROW only Operands of size 1 along the row."""
+    extent: Extent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowProgram:
+    """Reductions and pointwise steps over rows: softmax, norms, losses, sums are instances.
+
+    Operands broadcast to `shape` by trailing dimensions. A row is made of the elements that differ
+    in `dims` only.
+    """
+
+    shape: tuple[Dim, ...]
+    dims: tuple[int, ...]
+    """Ascending, counted from 0; none empty."""
+    folds: tuple[Fold, ...]
+    results: tuple[RowResult, ...]
+
+    @property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of folds that can be made together, without the totals of one another."""
+        owner = [number for number, fold in enumerate(self.folds) for _ in fold.totals]
+        level: list[int] = []
+        for fold in self.folds:
+            used = {owner[part.index] for part in walk(fold.value) if isinstance(part, Total)}
+            level.append(1 + max((level[number] for number in used), default=-1))
+        count = max(level, default=-1) + 1
+        return tuple(
+            tuple(number for number, own in enumerate(level) if own == at) for at in range(count)
+        )
+
+    def result_shape(self, extent: Extent) -> tuple[Dim, ...]:
+        """Shape of a result of this extent."""
+        if extent is Extent.ELEMENT:
+            return self.shape
+        one = Dim.static(1)
+        return tuple(one if at in self.dims else dim for at, dim in enumerate(self.shape))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowKernel:
+    """A kernel, or the few that it takes for long rows, of one row program."""
+
+    name: str
+    program: RowProgram
+    inputs: tuple[ValueType, ...]
+    """Types of the Operands, in order; scalars are run-time values."""
+    outputs: tuple[TensorType, ...]
+    """One for each of the program's results."""
+    operators: tuple[str, ...]
+    config: RowConfig
+    sources: tuple[str, ...] = ()
+    family: ClassVar[str] = "rows"
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Everything it evaluates."""
+        folds = tuple(fold.value for fold in self.program.folds)
+        return (*folds, *(result.value for result in self.program.results))
+
+
+# --- Scans and windows -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanKernel:
+    """Running totals of a pointwise expression, and what happens to each of them."""
+
+    name: str
+    scan: Scan
+    inputs: tuple[ValueType, ...]
+    """Types of the Operands, in order; they broadcast to the result's shape."""
+    prologue: Expr
+    """What is accumulated, from Operands."""
+    epilogue: Expr
+    """The element of the result from Accumulator and Operands."""
+    output: TensorType
+    operators: tuple[str, ...]
+    config: ScanConfig
+    sources: tuple[str, ...] = ()
+    family: ClassVar[str] = "scan"
+
+    @property
+    def outputs(self) -> tuple[TensorType, ...]:
+        """Types of the results: one."""
+        return (self.output,)
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Everything it evaluates."""
+        return (self.prologue, self.epilogue)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowKernel:
+    """Pooling of a pointwise expression, and what happens to each pooled value."""
+
+    name: str
+    window: Window
+    source: tuple[Dim, ...]
+    """Shape of what is pooled."""
+    inputs: tuple[ValueType, ...]
+    """Types of the Operands, in order: first those of the prologue, which broadcast to `source`,
+    then those of the epilogue, which broadcast to the result's shape."""
+    prologue_inputs: int
+    """How many inputs belong to the prologue."""
+    prologue: Expr
+    """What is pooled, from Operands."""
+    epilogue: Expr
+    """The element of the result from Accumulator and Operands."""
+    output: TensorType
+    operators: tuple[str, ...]
+    config: WindowConfig
+    sources: tuple[str, ...] = ()
+    family: ClassVar[str] = "window"
+
+    @property
+    def outputs(self) -> tuple[TensorType, ...]:
+        """Types of the results: one."""
+        return (self.output,)
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """Everything it evaluates."""
+        return (self.prologue, self.epilogue)
+
+
+AnyKernel = Kernel | RowKernel | ScanKernel | WindowKernel
+"""What they share: name, family, inputs, outputs, expressions, operators, config, sources."""
+
+
+# --- Steps -------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Run a kernel of ours: its result is a new contiguous tensor."""
+    """Run a kernel of ours: its results are new contiguous tensors."""
 
-    result: str
-    kernel: Kernel
+    results: tuple[str, ...]
+    """One for each of the kernel's outputs."""
+    kernel: AnyKernel
     inputs: tuple[str, ...]
+
+    @property
+    def result(self) -> str:
+        """The first result, which names the launch."""
+        return self.results[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,9 +470,9 @@ class Plan:
     steps: tuple[Step, ...]
 
     @property
-    def kernels(self) -> tuple[Kernel, ...]:
+    def kernels(self) -> tuple[AnyKernel, ...]:
         """Our kernels, in launch order, each once."""
-        found: dict[str, Kernel] = {}
+        found: dict[str, AnyKernel] = {}
         for step in self.steps:
             if isinstance(step, Launch):
                 found.setdefault(step.kernel.name, step.kernel)

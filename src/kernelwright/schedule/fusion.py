@@ -203,7 +203,7 @@ def _launch(group: _Group, graph: Graph, kernels: list[Kernel], machine: Machine
         twin = replace(kernel, name=name)
         kernels.append(twin)
     return Launch(
-        result=group.root.name,
+        results=(group.root.name,),
         kernel=replace(kernel, name=twin.name, config=twin.config),
         inputs=tuple(node.name for node in inputs),
     )
