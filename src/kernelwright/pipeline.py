@@ -14,7 +14,15 @@ from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import UnsupportedError
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import Config, Feed, GemmConfig, Kernel, Launch, Plan, TensorCoreConfig
+from kernelwright.ir.plan import (
+    AnyKernel,
+    Config,
+    Feed,
+    GemmConfig,
+    Launch,
+    Plan,
+    TensorCoreConfig,
+)
 from kernelwright.machine import H200, Machine, detect
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
@@ -121,7 +129,7 @@ def tuned(
 
     plan, machine = compiled.plan, compiled.machine
 
-    def on_kernel(number: int, kernel: Kernel) -> None:
+    def on_kernel(number: int, kernel: AnyKernel) -> None:
         total = len(plan.kernels)
         progress(Event(stage="tune", message=kernel.name, done=number, total=total))
 
@@ -243,7 +251,7 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     from kernelwright.tune.plans import with_configs
 
     # At small sizes the library is faster at products that are ours at the full ones.
-    products = any(kernel.anchor is not None for kernel in compiled.plan.kernels)
+    products = any(kernel.family == "gemm" for kernel in compiled.plan.kernels)
     library = Library.NEVER if products else compiled.library
     problem = shrink(compiled.problem, budget)
     if any(_wants_whole_rows(kernel.config) for kernel in compiled.plan.kernels):

@@ -72,7 +72,7 @@ def _layer(dtype: torch.dtype, module: type[torch.nn.Module] = Layer) -> Plan:
 def _variants(dtype: torch.dtype) -> list[TensorCoreConfig]:
     """One of each feed, side and width."""
     (kernel,) = _layer(dtype).kernels
-    ranked = ranked_configs(kernel.anchor, kernel.inputs, kernel.output, H200)
+    ranked = ranked_configs(kernel, H200)
     return [c for c in ranked if isinstance(c, TensorCoreConfig) and c.cluster == 2]
 
 

@@ -75,7 +75,7 @@ def test_the_emulator_runs_the_kernels_of_the_full_sizes(name: str) -> None:
 def test_the_emulator_runs_the_kernel_that_reads_whole_rows() -> None:
     full = compile_problem(load_problem(EXAMPLES / "matmul.py"), H200)
     (kernel,) = full.plan.kernels
-    ranked = ranked_configs(kernel.anchor, kernel.inputs, kernel.output, H200)
+    ranked = ranked_configs(kernel, H200)
     for feed, whole in ((Feed.SPLIT, False), (Feed.CONVERT, True)):
         config = next(c for c in ranked if isinstance(c, TensorCoreConfig) and c.feed is feed)
         plan = with_configs(full.plan, {kernel.name: config})

@@ -43,7 +43,7 @@ def record(database: Database, compiled: Compiled, config: Config, seconds: floa
 
 def candidates(compiled: Compiled) -> tuple[Config, ...]:
     (kernel,) = compiled.plan.kernels
-    return ranked_configs(kernel.anchor, kernel.inputs, kernel.output, compiled.machine)
+    return ranked_configs(kernel, compiled.machine)
 
 
 def test_the_fastest_on_record_is_used(database: Database, compiled: Compiled) -> None:

@@ -5,8 +5,9 @@ import hashlib
 from dataclasses import dataclass
 
 from kernelwright.codegen.constructor import Kept, keep
-from kernelwright.codegen.cuda import TEMPLATES, cuda_source, has_workspace
+from kernelwright.codegen.cuda import cuda_source, kernel_text
 from kernelwright.codegen.docstring import docstring
+from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.codegen.python import TORCH_DTYPE, constant_path, forward_body, number
 from kernelwright.ir.graph import Constant, Node
 from kernelwright.ir.plan import Plan
@@ -37,7 +38,7 @@ def emit(
         kept=kept,
         kernels=plan.kernels,
         cuda_source=cuda,
-        with_workspace=[kernel.name for kernel in plan.kernels if has_workspace(kernel)],
+        with_workspace=[k.name for k in plan.kernels if kernel_text(k).has_workspace],
         library=f"kernelwright_{_identifier(problem.name)}_{digest}",
         methods=_constructor(kept, plan),
         forward=forward_body(plan),

@@ -5,7 +5,6 @@ import keyword
 from collections.abc import Iterator, Mapping
 
 from kernelwright.codegen.arrange import product_of
-from kernelwright.ir.expr import Size, walk
 from kernelwright.ir.graph import (
     Argument,
     Code,
@@ -28,7 +27,17 @@ from kernelwright.ir.graph import (
     Unsqueeze,
     ViewMap,
 )
-from kernelwright.ir.plan import Einsum, Launch, Plan, Reinterpret, Step, Take, TorchCall
+from kernelwright.ir.plan import (
+    Einsum,
+    Kernel,
+    Launch,
+    Plan,
+    Reinterpret,
+    Step,
+    Take,
+    TorchCall,
+    sizes_used,
+)
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType
 
 TORCH_DTYPE: dict[DType, str] = {
@@ -233,12 +242,12 @@ class _Writer:
         kept = _words(" ".join(final))
         mentions = [_words(" ".join(text)) for text in lines]
         found: dict[int, list[str]] = {}
-        for step in self._plan.steps:
-            if self._text[step.result] != step.result:
+        for name in (name for step in self._plan.steps for name in _results(step)):
+            if self._text[name] != name:
                 continue
-            places = [at for at, words in enumerate(mentions) if step.result in words]
-            if places and step.result not in kept:
-                found.setdefault(places[-1], []).append(step.result)
+            places = [at for at, words in enumerate(mentions) if name in words]
+            if places and name not in kept:
+                found.setdefault(places[-1], []).append(name)
         return found
 
     def _step(self, step: Step) -> Iterator[str]:
@@ -261,23 +270,23 @@ class _Writer:
 
     def _launch(self, step: Launch) -> Iterator[str]:
         kernel = step.kernel
-        sizes = _tuple([dim.text for dim in kernel.output.shape])
-        dtype = TORCH_DTYPE[kernel.output.dtype]
-        yield f"{step.result} = torch.empty({sizes}, dtype={dtype}, device=device)"
+        for name, output in zip(step.results, kernel.outputs, strict=True):
+            sizes = _tuple([dim.text for dim in output.shape])
+            dtype = TORCH_DTYPE[output.dtype]
+            yield f"{name} = torch.empty({sizes}, dtype={dtype}, device=device)"
         operands = [self._operand(name) for name in step.inputs]
-        result = step.result
-        if kernel.anchor is not None:
+        results = list(step.results)
+        if isinstance(kernel, Kernel) and kernel.anchor is not None:
             product = product_of(kernel.anchor)
             left, right = reversed(operands[:2]) if product.swapped else operands[:2]
-            result = product.out.text(result)
+            results = [product.out.text(step.result)]
             operands[:2] = [product.left.text(left), product.right.text(right)]
             operands[2:] = [
                 product.joined(_rank(self._graph[name])).text(text)
                 for name, text in zip(step.inputs[2:], operands[2:], strict=True)
             ]
-        sizes_used = [part.dim for part in walk(kernel.epilogue) if isinstance(part, Size)]
-        numbers = [dim.text for dim in dict.fromkeys(sizes_used) if not dim.is_static]
-        arguments = ", ".join([result, *operands, *numbers])
+        numbers = [dim.text for dim in sizes_used(kernel)]
+        arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
 
     def _operand(self, name: str) -> str:
@@ -377,6 +386,10 @@ def _launch_inputs(step: Step) -> tuple[str, ...]:
     return step.inputs if isinstance(step, Launch) else ()
 
 
+def _results(step: Step) -> tuple[str, ...]:
+    return step.results if isinstance(step, Launch) else (step.result,)
+
+
 def _reads(step: Step) -> tuple[str, ...]:
     match step:
         case Launch(inputs=inputs) | Einsum(inputs=inputs):
@@ -390,8 +403,8 @@ def _reads(step: Step) -> tuple[str, ...]:
 def _step_size_texts(step: Step) -> Iterator[str]:
     match step:
         case Launch(kernel=kernel):
-            yield from (dim.text for dim in kernel.output.shape)
-            yield str(kernel.epilogue)
+            yield from (dim.text for output in kernel.outputs for dim in output.shape)
+            yield from (dim.text for dim in sizes_used(kernel))
         case Reinterpret(map=index_map, type=kind):
             yield from (dim.text for dim in kind.shape)
             yield str(index_map)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from kernelwright.ir.expr import Expr, Total, walk
+from kernelwright.ir.expr import Expr, Size, Total, walk
 from kernelwright.ir.graph import AtenCall, Contract, Graph, Reduction, Scan, ViewMap, Window
 from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 
@@ -134,6 +134,7 @@ class ThinConfig:
 
 
 ProductConfig = GemmConfig | TensorCoreConfig | ThinConfig
+
 
 class Side(StrEnum):
     """Which part of a matrix is kept."""
@@ -384,6 +385,13 @@ class WindowKernel:
 
 AnyKernel = Kernel | RowKernel | ScanKernel | WindowKernel
 """What they share: name, family, inputs, outputs, expressions, operators, config, sources."""
+
+
+def sizes_used(kernel: AnyKernel) -> tuple[Dim, ...]:
+    """Sizes that the kernel computes with and that are known at call time only, each once."""
+    parts = (part for expr in kernel.expressions for part in walk(expr))
+    sizes = dict.fromkeys(part.dim for part in parts if isinstance(part, Size))
+    return tuple(dim for dim in sizes if not dim.is_static)
 
 
 # --- Steps -------------------------------------------------------------------------------------

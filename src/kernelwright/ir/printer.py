@@ -1,5 +1,6 @@
 """Graphs as text that a person can read and diff."""
 
+from collections.abc import Iterator
 from dataclasses import fields
 
 from kernelwright.ir.graph import (
@@ -12,9 +13,23 @@ from kernelwright.ir.graph import (
     Parameter,
     Pointwise,
     Project,
+    Scan,
     View,
 )
-from kernelwright.ir.plan import Einsum, Launch, Plan, Reinterpret, Step, Take, TorchCall
+from kernelwright.ir.plan import (
+    AnyKernel,
+    Einsum,
+    Kernel,
+    Launch,
+    Plan,
+    Reinterpret,
+    RowKernel,
+    ScanKernel,
+    Step,
+    Take,
+    TorchCall,
+    WindowKernel,
+)
 
 
 def print_graph(graph: Graph) -> str:
@@ -80,21 +95,52 @@ def print_plan(plan: Plan) -> str:
     lines += [f"  return {plan.graph.returns}"]
     for kernel in plan.kernels:
         lines += [
-            f"kernel {kernel.name}: {kernel.family}"
-            + (f" {kernel.anchor}" if kernel.anchor else ""),
+            f"kernel {kernel.name}: {kernel.family}" + _what(kernel),
             f"  replaces  {', '.join(kernel.operators)}",
             f"  takes     {', '.join(str(item) for item in kernel.inputs)}",
-            f"  computes  {kernel.output} = {kernel.epilogue}",
+            *(f"  computes  {line}" for line in _computations(kernel)),
             f"  config    {kernel.config}",
-            *([f"  keeps     {kernel.triangle}"] if kernel.triangle else []),
         ]
     return "\n".join(lines) + "\n"
 
 
+def _what(kernel: AnyKernel) -> str:
+    match kernel:
+        case Kernel(anchor=anchor) if anchor is not None:
+            return f" {anchor}" + (f", {kernel.triangle}" if kernel.triangle else "")
+        case RowKernel(program=program):
+            shape = ", ".join(map(str, program.shape))
+            return f" of [{shape}] along {', '.join(map(str, program.dims))}"
+        case ScanKernel(scan=Scan() as scan):
+            order = ", reverse" * scan.reverse + ", exclusive" * scan.exclusive
+            return f" {scan.op} along {scan.dim}{order}"
+        case WindowKernel(window=window):
+            return f" {window.op} of {' x '.join(map(str, window.size))}"
+    return ""
+
+
+def _computations(kernel: AnyKernel) -> Iterator[str]:
+    match kernel:
+        case Kernel(output=output, epilogue=epilogue):
+            yield f"{output} = {epilogue}"
+        case RowKernel(program=program):
+            first = 0
+            for fold in program.folds:
+                names = [f"total{first + i}" for i in range(len(fold.totals))]
+                first += len(fold.totals)
+                yield f"{', '.join(names)} = {fold.op} of {fold.value}"
+            for result, output in zip(program.results, kernel.outputs, strict=True):
+                yield f"{output} = {result.value}"
+        case ScanKernel() | WindowKernel():
+            yield f"acc of {kernel.prologue}"
+            yield f"{kernel.output} = {kernel.epilogue}"
+
+
 def _print_step(step: Step) -> str:
     match step:
-        case Launch(result=result, kernel=kernel, inputs=inputs):
-            return f"{result}: {kernel.output} = launch {kernel.name}({', '.join(inputs)})"
+        case Launch(results=results, kernel=kernel, inputs=inputs):
+            made = ", ".join(f"{n}: {o}" for n, o in zip(results, kernel.outputs, strict=True))
+            return f"{made} = launch {kernel.name}({', '.join(inputs)})"
         case Reinterpret(result=result, input=source, map=index_map, type=kind):
             return f"{result}: {kind} = {type(index_map).__name__.lower()}({source})"
         case TorchCall(result=result, call=call, type=kind, why=why):

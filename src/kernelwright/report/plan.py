@@ -1,9 +1,10 @@
 """What would be done to a problem: rewrites, kernels, what stays PyTorch's, bytes, FLOPs, floor."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from kernelwright.ir.plan import Plan
+from kernelwright.ir.types import ValueType
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten
 from kernelwright.schedule import cost_of_kernel, cost_of_plan
@@ -18,7 +19,7 @@ def plan_lines(rewritten: Rewritten, plan: Plan, machine: Machine) -> Iterator[s
         cost = cost_of_kernel(kernel)
         floor = cost.floor_seconds(machine) * 1e3
         yield f"kernel      {kernel.name}_kernel = {' + '.join(kernel.operators)}"
-        yield f"            {', '.join(str(kind) for kind in kernel.inputs)} -> {kernel.output}"
+        yield f"            {_kinds(kernel.inputs)} -> {_kinds(kernel.outputs)}"
         yield (
             f"            {cost.bytes / 1e6:,.1f} MB, {cost.flops / 1e9:,.3f} GFLOP, "
             f"floor {floor:.3g} ms; {kernel.config}"
@@ -33,6 +34,10 @@ def plan_lines(rewritten: Rewritten, plan: Plan, machine: Machine) -> Iterator[s
         f"in all      {total.bytes / 1e6:,.1f} MB, {total.flops / 1e9:,.3f} GFLOP, modelled floor "
         f"{total.floor_seconds(machine) * 1e3:.3g} ms on {machine.name}"
     )
+
+
+def _kinds(kinds: Iterable[ValueType]) -> str:
+    return ", ".join(map(str, kinds))
 
 
 def plan_json(rewritten: Rewritten, plan: Plan, machine: Machine) -> dict[str, Any]:
@@ -54,7 +59,7 @@ def plan_json(rewritten: Rewritten, plan: Plan, machine: Machine) -> dict[str, A
                 "family": kernel.family,
                 "operators": list(kernel.operators),
                 "inputs": [str(kind) for kind in kernel.inputs],
-                "output": str(kernel.output),
+                "outputs": [str(kind) for kind in kernel.outputs],
                 "config": str(kernel.config),
                 "bytes": cost_of_kernel(kernel).bytes,
                 "flops": cost_of_kernel(kernel).flops,

@@ -5,7 +5,17 @@ from dataclasses import replace
 from itertools import product
 
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import Config, GemmConfig, PointwiseConfig, ProductConfig
+from kernelwright.ir.plan import (
+    AnyKernel,
+    Config,
+    GemmConfig,
+    Kernel,
+    PointwiseConfig,
+    ProductConfig,
+    RowKernel,
+    ScanKernel,
+    WindowKernel,
+)
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import (
@@ -16,14 +26,30 @@ from kernelwright.schedule.gemm_model import (
     tensor_core_seconds,
     thin_seconds,
 )
+from kernelwright.schedule.row_configs import row_configs
+from kernelwright.schedule.scan_configs import scan_configs
 from kernelwright.schedule.tensor_core_configs import tensor_core_configs
 from kernelwright.schedule.thin_configs import thin_configs
+from kernelwright.schedule.window_configs import window_configs
 
 
-def ranked_configs(
+def ranked_configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
+    """Every legal configuration, best first by the model: what the tuner tries in this order."""
+    match kernel:
+        case Kernel():
+            return elementwise_configs(kernel.anchor, kernel.inputs, kernel.output, machine)
+        case RowKernel():
+            return row_configs(kernel.program, kernel.inputs, machine)
+        case ScanKernel():
+            return scan_configs(kernel.scan, kernel.output, kernel.inputs, machine)
+        case WindowKernel():
+            return window_configs(kernel.window, kernel.output, kernel.inputs, machine)
+
+
+def elementwise_configs(
     anchor: Contract | None, inputs: Sequence[ValueType], output: TensorType, machine: Machine
 ) -> tuple[Config, ...]:
-    """Every legal configuration, best first by the model: what the tuner tries in this order."""
+    """Those of a product, or of a pointwise kernel where there is none."""
     sizes = [kind.dtype.itemsize for kind in (output, *inputs) if isinstance(kind, TensorType)]
     if anchor is None:
         return tuple(pointwise_configs(min(sizes)))

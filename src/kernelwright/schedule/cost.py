@@ -1,11 +1,24 @@
 """Bytes and FLOPs that a plan must spend, and the time the card cannot beat."""
 
 from dataclasses import dataclass
+from math import prod
 
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import Einsum, Kernel, Launch, Plan, Side, TorchCall, Triangle
-from kernelwright.ir.types import DType, TensorType, TupleType, ValueType
+from kernelwright.ir.plan import (
+    AnyKernel,
+    Einsum,
+    Kernel,
+    Launch,
+    Plan,
+    RowKernel,
+    ScanKernel,
+    Side,
+    TorchCall,
+    Triangle,
+    WindowKernel,
+)
+from kernelwright.ir.types import Dim, DType, TensorType, TupleType, ValueType
 from kernelwright.machine import Machine
 
 
@@ -28,18 +41,44 @@ class Cost:
         return machine.floor_seconds(self.bytes, self.flops, self.arithmetic(machine))
 
 
-def cost_of_kernel(kernel: Kernel) -> Cost:
+def cost_of_kernel(kernel: AnyKernel) -> Cost:
     """Bytes and FLOPs of one launch."""
-    size = sum(_bytes(kind) for kind in kernel.inputs) + kernel.output.bytes_hint
-    flops = operations(kernel.epilogue) * kernel.output.numel_hint
-    units = _UNITS.get(kernel.output.dtype, _CUDA_CORES)
-    if kernel.anchor is not None:
+    size = sum(_bytes(kind) for kind in kernel.inputs) + sum(it.bytes_hint for it in kernel.outputs)
+    units = _UNITS.get(kernel.outputs[0].dtype, _CUDA_CORES)
+    flops = _pointwise_flops(kernel)
+    if isinstance(kernel, Kernel) and kernel.anchor is not None:
         flops += round(
             contraction_flops(kernel.anchor, kernel.inputs)
             * kept_share(kernel.triangle, kernel.output)
         )
         units += _PRODUCT_UNITS.get(_factor(kernel).dtype, ())
     return Cost(bytes=size, flops=flops, units=units)
+
+
+def _pointwise_flops(kernel: AnyKernel) -> int:
+    """Operations on elements; adding one to a total counts as one, too."""
+    match kernel:
+        case Kernel(epilogue=epilogue, output=output):
+            return operations(epilogue) * output.numel_hint
+        case RowKernel(program=program):
+            folds = sum(operations(fold.value) + 1 for fold in program.folds)
+            count = folds * _numel(program.shape)
+            for result in program.results:
+                count += operations(result.value) * _numel(program.result_shape(result.extent))
+            return count
+        case ScanKernel(output=output):
+            return output.numel_hint * (
+                operations(kernel.prologue) + operations(kernel.epilogue) + 1
+            )
+        case WindowKernel(output=output):
+            taps = prod(kernel.window.size)
+            return output.numel_hint * (
+                taps * (operations(kernel.prologue) + 1) + operations(kernel.epilogue)
+            )
+
+
+def _numel(shape: tuple[Dim, ...]) -> int:
+    return prod(dim.hint for dim in shape)
 
 
 _CUDA_CORES: tuple[str, ...] = ("fp32_simt",)

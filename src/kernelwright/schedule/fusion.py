@@ -35,7 +35,7 @@ from kernelwright.ir.plan import (
     TorchCall,
 )
 from kernelwright.machine import Machine
-from kernelwright.schedule.configs import ranked_configs
+from kernelwright.schedule.configs import elementwise_configs
 from kernelwright.schedule.legality import Library, why_not
 from kernelwright.schedule.naming import kernel_name, merge_operators
 from kernelwright.schedule.roles import Roles, roles
@@ -193,7 +193,7 @@ def _launch(group: _Group, graph: Graph, kernels: list[Kernel], machine: Machine
         epilogue=expression,
         output=group.root.tensor,
         operators=operators,
-        config=ranked_configs(anchor, types, group.root.tensor, machine)[0],
+        config=elementwise_configs(anchor, types, group.root.tensor, machine)[0],
         sources=tuple(dict.fromkeys(node.source for node in ordered if node.source)),
         triangle=kept_triangle(expression),
     )

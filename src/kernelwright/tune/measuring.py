@@ -11,7 +11,7 @@ import torch
 from kernelwright.bench.timing import Stopwatch
 from kernelwright.codegen.arrange import product_of
 from kernelwright.codegen.python import TORCH_DTYPE
-from kernelwright.ir.plan import Kernel
+from kernelwright.ir.plan import AnyKernel, Kernel, sizes_used
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.tune.tuner import Failure, Timing, Variant
 
@@ -22,7 +22,7 @@ _SAMPLES = 30
 class KernelTimer:
     """Holds a kernel's operands on `device`; call it with a variant and its compiled library."""
 
-    def __init__(self, kernel: Kernel, device: torch.device) -> None:
+    def __init__(self, kernel: AnyKernel, device: torch.device) -> None:
         self._function = f"launch_{kernel.name}"
         self._workspace_function = f"workspace_{kernel.name}"
         self._stopwatch = Stopwatch(device)
@@ -71,20 +71,23 @@ def _words(argument: Any) -> Iterator[int]:
             yield int(argument)
 
 
-def _operands(kernel: Kernel, device: torch.device) -> list[Any]:
-    """Result and inputs in the launcher's order; values from [0, 1), or small integers."""
-    shape = [dim.hint for dim in kernel.output.shape]
-    out = torch.empty(shape, dtype=_torch_dtype(kernel.output.dtype), device=device)
+def _operands(kernel: AnyKernel, device: torch.device) -> list[Any]:
+    """Results and inputs in the launcher's order; values from [0, 1), or small integers."""
+    outputs = [
+        torch.empty([dim.hint for dim in kind.shape], dtype=_torch_dtype(kind.dtype), device=device)
+        for kind in kernel.outputs
+    ]
     inputs = [_operand(kind, device) for kind in kernel.inputs]
-    if kernel.anchor is None:
-        return [out, *inputs]
+    sizes = [dim.hint for dim in sizes_used(kernel)]
+    if not isinstance(kernel, Kernel) or kernel.anchor is None:
+        return [*outputs, *inputs, *sizes]
     product = product_of(kernel.anchor)
     left, right = reversed(inputs[:2]) if product.swapped else inputs[:2]
     factors = [product.left.apply(left), product.right.apply(right)]
     joined = [
         product.joined(x.dim()).apply(x) if isinstance(x, torch.Tensor) else x for x in inputs[2:]
     ]
-    return [product.out.apply(out), *factors, *joined]
+    return [product.out.apply(outputs[0]), *factors, *joined, *sizes]
 
 
 def _operand(kind: object, device: torch.device) -> Any:

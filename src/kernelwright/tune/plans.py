@@ -12,7 +12,7 @@ import torch
 from kernelwright.build.cache import content_key
 from kernelwright.build.toolchain import require_nvcc
 from kernelwright.codegen import cuda_source
-from kernelwright.ir.plan import Config, Kernel, Launch, Plan
+from kernelwright.ir.plan import AnyKernel, Config, Launch, Plan
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule import ranked_configs
@@ -22,12 +22,17 @@ from kernelwright.tune.measuring import KernelTimer
 from kernelwright.tune.tuner import Ending, Variant, tune
 
 
+def with_config(kernel: AnyKernel, config: Config) -> AnyKernel:
+    """The kernel in another configuration of its family."""
+    return replace(kernel, config=config)  # type: ignore[arg-type]
+
+
 def with_configs(plan: Plan, configs: dict[str, Config]) -> Plan:
     """The plan with other configurations for the kernels named in `configs`."""
 
     def changed(step: Launch) -> Launch:
         config = configs.get(step.kernel.name, step.kernel.config)
-        return replace(step, kernel=replace(step.kernel, config=config))
+        return replace(step, kernel=with_config(step.kernel, config))
 
     steps = tuple(changed(step) if isinstance(step, Launch) else step for step in plan.steps)
     return replace(plan, steps=steps)
@@ -39,7 +44,7 @@ def tune_plan(
     effort: Effort,
     budget_seconds: float,
     database: Database,
-    on_kernel: Callable[[int, Kernel], None],
+    on_kernel: Callable[[int, AnyKernel], None],
 ) -> None:
     """Time configurations of every kernel that the database does not know at these sizes.
 
@@ -79,7 +84,7 @@ def best_known(plan: Plan, machine: Machine, database: Database) -> Plan:
     return with_configs(plan, configs)
 
 
-def key_of(plan: Plan, kernel: Kernel, machine: Machine) -> Key:
+def key_of(plan: Plan, kernel: AnyKernel, machine: Machine) -> Key:
     """What a timing of the kernel holds for: its text in the model's configuration says it all."""
     dims = [
         dim.hint for kind in kernel.inputs if isinstance(kind, TensorType) for dim in kind.shape
@@ -92,13 +97,13 @@ def key_of(plan: Plan, kernel: Kernel, machine: Machine) -> Key:
     )
 
 
-def source_of(plan: Plan, kernel: Kernel, config: Config) -> str:
+def source_of(plan: Plan, kernel: AnyKernel, config: Config) -> str:
     """CUDA text of one kernel alone in one configuration."""
     launches = [step for step in plan.steps if isinstance(step, Launch)]
     mine = next(step for step in launches if step.kernel.name == kernel.name)
-    alone = replace(mine, kernel=replace(mine.kernel, config=config))
+    alone = replace(mine, kernel=with_config(mine.kernel, config))
     return cuda_source(replace(plan, steps=(alone,)))
 
 
-def _candidates(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
-    return ranked_configs(kernel.anchor, kernel.inputs, kernel.output, machine)
+def _candidates(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
+    return ranked_configs(kernel, machine)
