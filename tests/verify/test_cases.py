@@ -11,8 +11,10 @@ from kernelwright.verify.cases import (
     Demands,
     Distribution,
     Layout,
+    Weights,
     arrange,
     plan_cases,
+    plan_large,
 )
 from kernelwright.verify.fingerprint import fingerprint
 
@@ -21,6 +23,7 @@ CASES = st.builds(
     seed=st.integers(0, 99),
     distribution=st.sampled_from(Distribution),
     layout=st.sampled_from(Layout),
+    weights=st.sampled_from(Weights),
     sizes=st.lists(
         st.tuples(st.sampled_from(["M", "kernel_size[1]", "seed"]), st.integers(1, 9))
     ).map(tuple),
@@ -47,14 +50,30 @@ def test_the_plan_covers_what_is_asked() -> None:
     )
     cases = [plan.case for plan in planned]
     assert len(set(cases)) == len(cases)
-    own = [case for case in cases if case.distribution is Distribution.OWN]
+    made = [case for case in cases if case.weights is Weights.MADE]
+    own = [case for case in made if case.distribution is Distribution.OWN]
     assert {case.seed for case in own} == set(range(5))
-    assert sum(case.distribution is Distribution.NORMAL for case in cases) == 5
+    assert sum(case.distribution is Distribution.NORMAL for case in made) == 5
+    assert {case.distribution for case in cases} == set(Distribution) - {Distribution.NONFINITE}
+    assert {case.weights for case in cases} == set(Weights)
     assert not any(case.distribution is Distribution.NONFINITE for case in cases)
     assert {case.layout for case in cases} == set(Layout)
     assert {case.sizes for case in cases} == {(("M", 7),), (("M", 1),), (("M", 16),)}
     may_refuse = {plan.case.sizes for plan in planned if plan.refusal is Demand.SKIPPED}
     assert may_refuse == {(("M", 1),), (("M", 16),)}
+
+
+def test_a_large_problem_is_run_at_full_size_on_few_inputs_and_on_all_at_reduced_ones() -> None:
+    small, odd = (("M", 64),), (("M", 7),)
+    planned = plan_large(seeds=5, demands=Demands(), other_sizes=(small, odd))
+    full = [plan.case for plan in planned if not plan.case.sizes]
+    assert [case.distribution for case in full] == 2 * [Distribution.OWN] + [Distribution.NORMAL]
+    reduced = [plan for plan in planned if plan.case.sizes == small]
+    assert {plan.case.distribution for plan in reduced} == set(Distribution)
+    # A file for one size only has to be asked at that size.
+    assert all(plan.refusal is Demand.SKIPPED for plan in reduced)
+    assert all(plan.instead is not None and not plan.instead.sizes for plan in reduced)
+    assert [plan.instead for plan in planned if plan.case.sizes == odd] == [None]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -76,6 +95,44 @@ def test_normal_inputs_are_zero_mean_in_place_and_repeatable(dtype: torch.dtype)
     assert torch.equal(second[3][0], arranged[3][0])  # type: ignore[index]
     other = arrange([torch.rand(200, 100).to(dtype)], Case(distribution=Distribution.NORMAL))
     assert not torch.equal(other[0], tensor)  # type: ignore[arg-type]
+
+
+DRAWN = [kind for kind in Distribution if kind not in (Distribution.OWN, Distribution.NONFINITE)]
+
+
+def drawn(tensor: torch.Tensor, kind: Distribution, seed: int = 1) -> torch.Tensor:
+    (result,) = arrange([tensor], Case(seed=seed, distribution=kind))
+    assert isinstance(result, torch.Tensor)
+    return result
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_a_distribution_keeps_what_the_problem_promises(kind: Distribution) -> None:
+    torch.manual_seed(0)
+    triangle = drawn(torch.rand(20, 20).tril(), kind)
+    assert not triangle.triu(1).any() and triangle.tril().count_nonzero() > 100
+    signs = torch.randint(0, 2, (50,)) * 2.0 - 1
+    assert torch.equal(drawn(signs.clone(), kind), signs)
+    half = torch.rand(3, 9, 9)
+    symmetric = drawn(half + half.mT, kind)
+    assert torch.equal(symmetric, symmetric.mT)
+    chances = drawn(torch.rand(5, 30).softmax(dim=-1), kind)
+    assert torch.allclose(chances.sum(dim=-1), torch.ones(5))
+    # Nothing is promised of these: constants and positive numbers are replaced.
+    assert (drawn(torch.ones(30), kind) != 1).any()
+    assert (drawn(torch.rand(30, 30), kind) < 0).any()
+
+
+def test_what_the_distributions_are() -> None:
+    spread = {kind: drawn(torch.rand(100, 100), kind).double() for kind in DRAWN}
+    assert abs(spread[Distribution.SMALL].std() / 1e-3 - 1) < 0.05
+    assert abs(spread[Distribution.LARGE].std() / 64 - 1) < 0.05
+    heavy = spread[Distribution.HEAVY]
+    assert heavy.abs().max() > 10 * heavy.std()
+    whole = spread[Distribution.INTEGERS]
+    assert torch.equal(whole, whole.round()) and whole.unique().numel() == 9
+    sums = spread[Distribution.CANCELLING].sum(dim=1)
+    assert 0 < sums.abs().max() < 0.1
 
 
 def test_expanded_inputs_can_be_refilled() -> None:

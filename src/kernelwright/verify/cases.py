@@ -1,4 +1,4 @@
-"""Input cases: which values, layouts and sizes a candidate is run on, and how they are made.
+"""Input cases: which values, weights, layouts and sizes a candidate is run on.
 
 A `Case` is a few words. Every child process makes the same tensors from them, so no inputs have
 to travel: the problem's own `get_inputs` under the case's seed, then, for the other distributions,
@@ -6,27 +6,30 @@ the floating-point values replaced in place. `str(case)` is what a user pastes t
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
 from torch import Tensor
 
+from kernelwright.verify.distributions import REFILL, Distribution
 from kernelwright.verify.nesting import map_tensors
 
 Sizes = tuple[tuple[str, int], ...]
 """Module-level constants of a problem and their values, sorted by name."""
 
 
-class Distribution(Enum):
-    """Where the floating-point values of the inputs come from; integers stay as made."""
+class Weights(Enum):
+    """Where parameters and buffers come from."""
 
-    OWN = "own"
-    """What `get_inputs` makes."""
-    NORMAL = "normal"
-    """Zero mean, unit variance: sums cancel, so lost low bits show."""
-    NONFINITE = "nonfinite"
-    """What `get_inputs` makes, with one NaN, one +Inf and one -Inf in every tensor."""
+    MADE = "made"
+    """The constructor, under the seed that KernelBench uses."""
+    OTHER = "other"
+    """The constructor under another seed, which follows the case's."""
+    DRAWN = "drawn"
+    """The same, with random numbers where layers put ones and zeros: gains, biases, statistics."""
+    LOADED = "loaded"
+    """Loaded by `load_state_dict` after a first call, all of them other than before."""
 
 
 class Layout(Enum):
@@ -47,6 +50,7 @@ class Case:
     """Seeds torch before `get_inputs` and again before each call of the module."""
     distribution: Distribution = Distribution.OWN
     layout: Layout = Layout.AS_MADE
+    weights: Weights = Weights.MADE
     sizes: Sizes = ()
     """Module-level constants of the problem with another value, by name."""
 
@@ -55,26 +59,29 @@ class Case:
             f"seed={self.seed}",
             f"distribution={self.distribution.value}",
             f"layout={self.layout.value}",
+            f"weights={self.weights.value}",
         ]
         return " ".join(words + [f"size:{name}={value}" for name, value in self.sizes])
 
     @classmethod
     def parse(cls, text: str) -> "Case":
         """The case that `str` wrote, what is left out at its default; ValueError if malformed."""
-        seed, distribution, layout, sizes = 0, Distribution.OWN, Layout.AS_MADE, []
+        case_, sizes = cls(), []
         for word in text.split():
             match word.partition("="):
                 case ("seed", "=", value):
-                    seed = int(value)
+                    case_ = replace(case_, seed=int(value))
                 case ("distribution", "=", value):
-                    distribution = Distribution(value)
+                    case_ = replace(case_, distribution=Distribution(value))
                 case ("layout", "=", value):
-                    layout = Layout(value)
+                    case_ = replace(case_, layout=Layout(value))
+                case ("weights", "=", value):
+                    case_ = replace(case_, weights=Weights(value))
                 case (key, "=", value) if key.startswith("size:"):
                     sizes.append((key.removeprefix("size:"), int(value)))
                 case _:
                     raise ValueError(f"{word!r} is not a part of a case")
-        return cls(seed=seed, distribution=distribution, layout=layout, sizes=tuple(sizes))
+        return replace(case_, sizes=tuple(sizes))
 
 
 class Demand(Enum):
@@ -98,6 +105,12 @@ class Demands:
 
     normal: Demand = Demand.REQUIRED
     """Right values on zero-mean inputs."""
+    distributions: Demand = Demand.REQUIRED
+    """Right values on the other distributions: scaled, heavy-tailed, integers, cancelling."""
+    weights: Demand = Demand.REQUIRED
+    """Right values with other weights than those of KernelBench's seed."""
+    loaded: Demand = Demand.REPORTED
+    """Right values after `load_state_dict`: false of files that prepare their weights once."""
     nonfinite: Demand = Demand.REQUIRED
     """NaN and Inf in the inputs come out where the reference has them."""
     other_sizes: Demand = Demand.REQUIRED
@@ -108,7 +121,7 @@ class Demands:
     """The same parameters and buffers, in the same order, with the same values under one seed."""
 
 
-STRICT = Demands(layouts=Demand.REQUIRED)
+STRICT = Demands(layouts=Demand.REQUIRED, loaded=Demand.REQUIRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +134,8 @@ class PlannedCase:
     """What the case shows, for the progress line and the report."""
     refusal: Demand = Demand.REQUIRED
     """What it means that the candidate raises an exception; SKIPPED where it may refuse."""
+    instead: Case | None = None
+    """What to run where the candidate refuses: the same at the sizes under judgement."""
 
 
 def plan_cases(
@@ -135,19 +150,12 @@ def plan_cases(
     `own_sizes` are the constants to replace for the sizes under judgement (none on a GPU, the
     shrunk ones on the emulator); each of `other_sizes` is one more variant of the problem.
     """
-    rows: list[tuple[Demand, str, Case]] = []
-    for seed in range(seeds):
-        rows.append((Demand.REQUIRED, "own inputs", Case(seed=seed, sizes=own_sizes)))
-    for seed in range(seeds):
-        normal = Case(seed=seed, distribution=Distribution.NORMAL, sizes=own_sizes)
-        rows.append((demands.normal, "zero-mean inputs", normal))
-    special = Case(distribution=Distribution.NONFINITE, sizes=own_sizes)
-    rows.append((demands.nonfinite, "NaN and Inf", special))
-    for layout in (Layout.STRIDED, Layout.MISALIGNED):
-        case = Case(layout=layout, sizes=own_sizes)
-        rows.append((demands.layouts, f"{layout.value} inputs", case))
-    for sizes in other_sizes:
-        rows.append((demands.other_sizes, "other sizes", Case(sizes=sizes)))
+    own = Case(sizes=own_sizes)
+    rows = [
+        *_seeded(own, range(seeds), demands),
+        *_varied(own, seeds, demands),
+        *((demands.other_sizes, "other sizes", Case(sizes=sizes)) for sizes in other_sizes),
+    ]
     return tuple(
         PlannedCase(
             case=case,
@@ -160,13 +168,83 @@ def plan_cases(
     )
 
 
+LARGE_SEEDS = 2
+"""Seeds of the problem's own inputs at full size, where one call touches gigabytes."""
+
+
+def plan_large(
+    *, seeds: int, demands: Demands, other_sizes: Sequence[Sizes]
+) -> tuple[PlannedCase, ...]:
+    """The cases for a problem so large that its full size is run on a few inputs only.
+
+    Everything else is asked at the first of `other_sizes`; a candidate that refuses those is
+    asked at full size.
+    """
+    full = _seeded(Case(), range(min(seeds, LARGE_SEEDS)), demands)[: LARGE_SEEDS + 1]
+    planned = [
+        PlannedCase(case=case, demand=demand, purpose=f"{purpose}, full size")
+        for demand, purpose, case in full
+        if demand is not Demand.SKIPPED
+    ]
+    reduced = plan_cases(
+        seeds=seeds, demands=demands, own_sizes=other_sizes[0], other_sizes=other_sizes[1:]
+    )
+    for plan in reduced:
+        at_full_size = replace(plan.case, sizes=()) if plan.case.sizes == other_sizes[0] else None
+        planned.append(replace(plan, refusal=Demand.SKIPPED, instead=at_full_size))
+    return tuple(planned)
+
+
+Row = tuple[Demand, str, Case]
+
+
+def _seeded(own: Case, seeds: range, demands: Demands) -> list[Row]:
+    """The problem's own inputs, and zero-mean ones, under several seeds."""
+    rows: list[Row] = [(Demand.REQUIRED, "own inputs", replace(own, seed=seed)) for seed in seeds]
+    for seed in seeds:
+        normal = replace(own, seed=seed, distribution=Distribution.NORMAL)
+        rows.append((demands.normal, "zero-mean inputs", normal))
+    return rows
+
+
+_FURTHER = (
+    Distribution.SMALL,
+    Distribution.LARGE,
+    Distribution.HEAVY,
+    Distribution.INTEGERS,
+    Distribution.CANCELLING,
+)
+
+
+def _varied(own: Case, seeds: int, demands: Demands) -> list[Row]:
+    """Other distributions, weights and layouts, one of each."""
+    rows: list[Row] = [
+        (demands.distributions, f"{kind.value} inputs", replace(own, distribution=kind))
+        for kind in _FURTHER
+    ]
+    # Seeds that no other case has: what was remembered of earlier inputs is of no use here.
+    other = replace(own, seed=seeds, weights=Weights.OTHER)
+    drawn = replace(own, seed=seeds + 1, weights=Weights.DRAWN, distribution=Distribution.NORMAL)
+    loaded = replace(own, seed=seeds + 2, weights=Weights.LOADED)
+    special = replace(own, distribution=Distribution.NONFINITE)
+    rows += [
+        (demands.weights, "weights of another seed", other),
+        (demands.weights, "gains, biases and statistics drawn", drawn),
+        (demands.loaded, "weights loaded later", loaded),
+        (demands.nonfinite, "NaN and Inf", special),
+    ]
+    for layout in (Layout.STRIDED, Layout.MISALIGNED):
+        rows.append((demands.layouts, f"{layout.value} inputs", replace(own, layout=layout)))
+    return rows
+
+
 @torch.no_grad()
 def arrange(arguments: Sequence[object], case: Case) -> list[object]:
     """The arguments of `forward` that `case` asks for, from those that `get_inputs` made.
 
     Values are replaced in place, so dtypes, shapes and strides stay; another layout is a copy.
     """
-    refill = _REFILL[case.distribution]
+    refill = REFILL[case.distribution]
     rearrange = _REARRANGE[case.layout]
     arranged = []
     for place, argument in enumerate(arguments):
@@ -179,37 +257,6 @@ def arrange(arguments: Sequence[object], case: Case) -> list[object]:
 
         arranged.append(map_tensors(argument, change))
     return arranged
-
-
-def _keep(tensor: Tensor, seed: int) -> None:
-    del tensor, seed
-
-
-def _fill_normal(tensor: Tensor, seed: int) -> None:
-    # Drawn on the CPU wherever the tensor lies, so that every process draws the same.
-    generator = torch.Generator()
-    generator.manual_seed(seed)
-    target = _unexpanded(tensor)
-    target.copy_(torch.empty(target.shape, dtype=target.dtype).normal_(generator=generator))
-
-
-def _fill_nonfinite(tensor: Tensor, seed: int) -> None:
-    generator = torch.Generator()
-    generator.manual_seed(seed)
-    target = _unexpanded(tensor)
-    for value in (float("nan"), float("inf"), float("-inf")):
-        place = tuple(
-            int(torch.randint(size, (), generator=generator).item()) for size in target.shape
-        )
-        target[place] = value
-
-
-def _unexpanded(tensor: Tensor) -> Tensor:
-    """A view with one element of each that `expand` repeats: writing through it is allowed."""
-    for dim, stride in enumerate(tensor.stride()):
-        if stride == 0 and tensor.shape[dim] > 1:
-            tensor = tensor.narrow(dim, 0, 1)
-    return tensor
 
 
 def _as_made(tensor: Tensor) -> Tensor:
@@ -230,11 +277,6 @@ def _misaligned(tensor: Tensor) -> Tensor:
     return buffer[1:].view(tensor.shape).copy_(tensor)
 
 
-_REFILL: dict[Distribution, Callable[[Tensor, int], None]] = {
-    Distribution.OWN: _keep,
-    Distribution.NORMAL: _fill_normal,
-    Distribution.NONFINITE: _fill_nonfinite,
-}
 _REARRANGE: dict[Layout, Callable[[Tensor], Tensor]] = {
     Layout.AS_MADE: _as_made,
     Layout.STRIDED: _strided,

@@ -22,6 +22,14 @@ class TensorFacts:
     """"the device" that the case runs on, or another one's name."""
     fingerprint: str
     """Checksum of dtype, shape and values."""
+    kind: str = "Tensor"
+    """Its class; another one than torch's own may compute when it is looked at."""
+    stored: bool = True
+    """Whether there is memory behind every element."""
+
+
+UNUSED = "unused"
+"""What `RunFacts.random` is when no random number was drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +46,11 @@ class RunFacts:
     aliases: tuple[tuple[str, str], ...]
     """(output, argument or parameter) pairs that share memory."""
     seconds: float
+    random: str = UNUSED
+    """State of torch's random generators after the call, as a checksum."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """(name, "before -> after") of what changed in this process since before the file was
+    imported: flags of torch, and functions that were replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
