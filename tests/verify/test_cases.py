@@ -9,13 +9,13 @@ from kernelwright.verify.cases import (
     Case,
     Demand,
     Demands,
-    Distribution,
     Layout,
     Weights,
     arrange,
     plan_cases,
     plan_large,
 )
+from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.fingerprint import fingerprint
 
 CASES = st.builds(

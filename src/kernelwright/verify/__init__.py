@@ -11,7 +11,8 @@ from kernelwright.verify.static import read_candidate
 from kernelwright.verify.verdict import Check, Outcome, Status, Verdict
 
 if TYPE_CHECKING:
-    from kernelwright.verify.cases import STRICT, Case, Demand, Demands, Distribution, Layout
+    from kernelwright.verify.cases import STRICT, Case, Demand, Demands, Layout, Weights
+    from kernelwright.verify.distributions import Distribution
     from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE, Tolerance
     from kernelwright.verify.verification import Event, Progress, Session, verify
 
@@ -32,6 +33,7 @@ __all__ = [
     "Status",
     "Tolerance",
     "Verdict",
+    "Weights",
     "read_candidate",
     "verify",
 ]
@@ -43,12 +45,13 @@ _HOME = {
     "Case": "cases",
     "Demand": "cases",
     "Demands": "cases",
-    "Distribution": "cases",
+    "Distribution": "distributions",
     "Event": "verification",
     "Layout": "cases",
     "Progress": "verification",
     "Session": "verification",
     "Tolerance": "tolerance",
+    "Weights": "cases",
     "verify": "verification",
 }
 

@@ -6,7 +6,10 @@ not make a race.
 
 from collections.abc import Callable, Iterator
 
+from kernelwright.verify.cases import Weights
 from kernelwright.verify.observation import (
+    REPLACED,
+    UNUSED,
     Fault,
     FaultKind,
     Observation,
@@ -26,6 +29,8 @@ STATE = "state"
 
 def examine(observation: Observation, tolerance: Tolerance) -> tuple[Check, ...]:
     """All checks of one observation, the most telling first."""
+    if undrawn := _other_constants(observation):
+        return (undrawn,)
     return tuple(check for examiner in CHECKS for check in examiner(observation, tolerance))
 
 
@@ -38,6 +43,26 @@ def _check(
         outcome=Outcome.FAILED if problems else Outcome.PASSED,
         evidence="; ".join(problems) if problems else passed,
         status=status,
+        case=str(observation.case),
+    )
+
+
+def _other_constants(observation: Observation) -> Check | None:
+    """Drawn weights that the two do not share: the file makes its constants in another way."""
+    expected, found = observation.reference_state, observation.candidate_state
+    if observation.case.weights is not Weights.DRAWN or expected is None or found is None:
+        return None
+    differ = [
+        left.name
+        for left, right in zip(expected.tensors, found.tensors, strict=False)
+        if left.fingerprint != right.fingerprint
+    ]
+    if not differ:
+        return None
+    return Check(
+        name="weights",
+        outcome=Outcome.SKIPPED,
+        evidence=f"{differ[0]} is not made by a layer of torch.nn, so it cannot be drawn anew",
         case=str(observation.case),
     )
 
@@ -124,6 +149,28 @@ def _layout_problems(
     ]
 
 
+def check_real(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """Results are torch's own tensors with memory behind them, not promises to compute later."""
+    del tolerance
+    match observation.reference, observation.candidate:
+        case RunFacts() as expected, RunFacts() as found:
+            pairs = zip(expected.outputs, found.outputs, strict=False)
+            problems = [text for left, right in pairs if (text := _unreal(left, right))]
+            yield _check("real tensors", observation, problems, Status.CHEATING, "all of them")
+
+
+def _unreal(expected: TensorFacts, found: TensorFacts) -> str:
+    """What is wrong with the kind of tensor that was found, or nothing."""
+    if found.kind not in ("Tensor", expected.kind):
+        return (
+            f"{found.name} is a {found.kind}, a class that may compute when it is looked at; "
+            f"return a torch.Tensor"
+        )
+    if expected.stored and not found.stored:
+        return f"{found.name} has no memory of its own for {list(found.shape)} elements"
+    return ""
+
+
 def check_form(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
     """Containers, shapes, dtypes and devices of the result; other strides are a warning."""
     del tolerance
@@ -143,6 +190,8 @@ def _form_problems(expected: RunFacts, found: RunFacts) -> list[str]:
         return [f"the result is {found.structure}, should be {expected.structure}"]
     problems = []
     for left, right in zip(expected.outputs, found.outputs, strict=True):
+        if _unreal(left, right):
+            continue
         should, is_ = [
             f"{facts.dtype}{list(facts.shape)} on {facts.place}" for facts in (left, right)
         ]
@@ -193,6 +242,51 @@ def check_aliases(observation: Observation, tolerance: Tolerance) -> Iterator[Ch
             )
 
 
+_HARMLESS = frozenset({"cudnn.benchmark", "cudnn.allow_tf32", "cudnn.deterministic"})
+"""Flags that change how PyTorch's own operators run, but not what they may round."""
+
+
+def check_settings(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """Global flags and functions of torch are left alone, or changed as the reference does."""
+    del tolerance
+    match observation.reference, observation.candidate:
+        case RunFacts(settings=expected), RunFacts(settings=found):
+            extra = [(name, how) for name, how in found if (name, how) not in expected]
+        case _:
+            return
+    replaced = [f"{name} was replaced" for name, how in extra if how == REPLACED]
+    if replaced:
+        yield _check("functions", observation, replaced, Status.CHEATING, "")
+    flags = [(name, f"{name}: {how}") for name, how in extra if how != REPLACED]
+    serious = [text for name, text in flags if name not in _HARMLESS]
+    yield _check("global flags", observation, serious, Status.SIDE_EFFECT, "none changed")
+    for name, text in flags:
+        if name in _HARMLESS:
+            yield Check(
+                name="global flags",
+                outcome=Outcome.WARNING,
+                evidence=f"{text}, for everything in the process",
+                case=str(observation.case),
+            )
+
+
+def check_random(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """Random numbers are drawn where the reference draws them, and nowhere else."""
+    del tolerance
+    match observation.reference, observation.candidate:
+        case RunFacts(random=expected), RunFacts(random=found) if expected != found:
+            if expected == UNUSED:
+                text = "it draws from torch's random generator, which the reference leaves alone"
+                yield _check("random state", observation, [text], Status.SIDE_EFFECT, "")
+                return
+            yield Check(
+                name="random state",
+                outcome=Outcome.WARNING,
+                evidence="torch's random generator is left in another state than by the reference",
+                case=str(observation.case),
+            )
+
+
 def check_repeat(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
     """A second run gives the same; differences within the tolerance are a warning."""
     if isinstance(observation.reference, Refusal) or isinstance(observation.candidate, Fault):
@@ -239,9 +333,12 @@ CHECKS: tuple[Callable[[Observation, Tolerance], Iterator[Check]], ...] = (
     check_findings,
     check_runs,
     check_inputs_agree,
+    check_real,
     check_form,
     check_unchanged,
     check_aliases,
+    check_settings,
+    check_random,
     check_repeat,
     check_values,
     check_state,

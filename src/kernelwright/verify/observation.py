@@ -31,6 +31,9 @@ class TensorFacts:
 UNUSED = "unused"
 """What `RunFacts.random` is when no random number was drawn."""
 
+REPLACED = "replaced"
+"""How a function that is no longer torch's own reads in `RunFacts.settings`."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:

@@ -4,16 +4,19 @@ import importlib.util
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
 import torch
+from torch import Tensor
 
 from kernelwright.errors import KernelwrightError
 from kernelwright.problem import Problem
-from kernelwright.verify.cases import Case, Sizes
+from kernelwright.verify.cases import Case
 from kernelwright.verify.fingerprint import fingerprint
+from kernelwright.verify.nesting import map_tensors, named_tensors
 from kernelwright.verify.observation import (
     Fault,
     FaultKind,
@@ -23,11 +26,23 @@ from kernelwright.verify.observation import (
 )
 from kernelwright.verify.verification import BuildFacts
 from kernelwright.worker.kernel_checks import KernelChecks
-from kernelwright.worker.subject import Call, Resident, Subject
+from kernelwright.worker.settings import changes, snapshot
+from kernelwright.worker.subject import (
+    Call,
+    Resident,
+    Subject,
+    module_key,
+    overlap,
+    span,
+)
 from kernelwright.worker.tensors import TensorHeader, write_tensor
 from kernelwright.worker.timed import Timed
 
 _MODULE_NAME = "kernelwright_candidate"
+_KEPT = 8
+"""Results that are kept to the end."""
+_MOST_KEPT = 1 << 30
+"""Bytes of arguments, and of results, that are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +68,10 @@ class Candidate:
         self._path = path
         self._checks = checks
         self._module: ModuleType | None = None
-        self._resident: tuple[Sizes, Resident] | None = None
+        self._resident: tuple[Case, Resident] | None = None
+        self._buffers = ArgumentBuffers()
+        self._keepsakes = Keepsakes()
+        self._settings = snapshot()
 
     def build(self, case: Case) -> BuildFacts:
         """Import the file and construct `ModelNew` for the case's sizes."""
@@ -69,15 +87,27 @@ class Candidate:
             fault = describe_error(error, self._path, kind)
         return BuildFacts(seconds=time.perf_counter() - start, fault=fault)
 
-    @torch.no_grad()
     def run(self, case: Case, folder: Path) -> CandidateRun:
-        """Run `case` twice; write what it gave into `folder`."""
+        """Run `case` twice, write what it gave into `folder`, and say what else it did."""
+        with torch.no_grad():
+            found = self._run(case, folder)
+        if isinstance(found.facts, Fault):
+            return found
+        changed = changes(self._settings, snapshot())
+        return replace(found, facts=replace(found.facts, settings=changed))
+
+    def _run(self, case: Case, folder: Path) -> CandidateRun:
         try:
             resident = self._resident_for(case)
-            first, second = self._call(resident, case), self._call(resident, case)
+            # Old addresses with new values first, then new addresses with the same values: what
+            # was remembered by its address or by its values shows either way.
+            first = self._call(resident, self._buffers.filled(self._subject.arguments(case)), case)
+            second = self._call(resident, self._subject.arguments(case), case)
+            overwritten = self._keepsakes.overwritten()
         except (Exception, SystemExit) as error:
             return self._failed(error)
-        facts = _with_shared_results(first, second)
+        facts = _with_shared_results(first, second, overwritten)
+        self._keepsakes.keep(first)
         self._subject.release()
         same = _marks(first) == _marks(second)
         return CandidateRun(
@@ -92,8 +122,10 @@ class Candidate:
         """The timing of the module; each case makes it as `run` does."""
         return Timed(self._subject, lambda case: self._resident_for(case).module)
 
-    def _call(self, resident: Resident, case: Case) -> Call:
-        return resident.call(self._subject, self._subject.arguments(case), case)
+    def _call(self, resident: Resident, arguments: Sequence[object], case: Case) -> Call:
+        inputs = named_tensors(arguments, "input")
+        self._subject.poison(max((_bytes(tensor) for _, tensor in inputs), default=0))
+        return resident.call(self._subject, arguments, case)
 
     def _failed(self, error: BaseException) -> CandidateRun:
         kind = FaultKind.REFUSED if self._well() else FaultKind.CRASH
@@ -114,12 +146,12 @@ class Candidate:
         return True
 
     def _resident_for(self, case: Case) -> Resident:
-        if self._resident is None or self._resident[0] != case.sizes:
+        key = module_key(case)
+        if self._resident is None or self._resident[0] != key:
             self._resident = None
             model_class = self._imported().ModelNew
-            args, kwargs = self._subject.init_inputs(case)
-            model = model_class(*args, **kwargs)
-            self._resident = case.sizes, Resident(model, self._subject.device)
+            resident = self._subject.construct(case, lambda args, kw: model_class(*args, **kw))
+            self._resident = key, resident
         return self._resident[1]
 
     def _imported(self) -> ModuleType:
@@ -146,19 +178,68 @@ def describe_error(error: BaseException, path: Path, kind: FaultKind) -> Fault:
     return Fault(kind=kind, message=message, location=location)
 
 
-def _with_shared_results(first: Call, second: Call) -> RunFacts:
-    """The facts of the first run; results that the second run wrote into count as aliases."""
-    shared = tuple(
+class ArgumentBuffers:
+    """Arguments of the latest call, to be filled again: the addresses stay, the values change."""
+
+    def __init__(self) -> None:
+        self._latest: list[object] = []
+
+    def filled(self, arguments: list[object]) -> list[object]:
+        """`arguments`, in the tensors of the call before where these have the same form."""
+        before = [tensor for _, tensor in named_tensors(self._latest, "input")]
+        now = [tensor for _, tensor in named_tensors(arguments, "input")]
+        if not now or [*map(_form, before)] != [*map(_form, now)]:
+            self._latest = arguments if sum(map(_bytes, now)) <= _MOST_KEPT else []
+            return arguments
+        for old, new in zip(before, now, strict=True):
+            old.copy_(new)
+        tensors = iter(before)
+        return [map_tensors(value, lambda _: next(tensors)) for value in arguments]
+
+
+class Keepsakes:
+    """Results of earlier calls, kept to see whether a later one writes into them."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[str, Tensor, str]] = []
+
+    def keep(self, call: Call) -> None:
+        """Remember the results of a call, while there are few and small."""
+        shared = {name for name, _ in call.facts.aliases}
+        for name, tensor in call.effects.items():
+            own = name.startswith("output") and name not in shared
+            if own and _bytes(tensor) * _KEPT <= _MOST_KEPT and len(self._kept) < _KEPT:
+                self._kept.append((name, tensor, fingerprint(tensor)))
+
+    def overwritten(self) -> tuple[str, ...]:
+        """Names of results that are no longer what they were."""
+        return tuple(name for name, tensor, mark in self._kept if fingerprint(tensor) != mark)
+
+
+def _with_shared_results(first: Call, second: Call, overwritten: tuple[str, ...]) -> RunFacts:
+    """The facts of the first run; results that a later run wrote into count as aliases."""
+    shared = {
         (name, "the result of the next call")
         for name, tensor in first.effects.items()
-        if name.startswith("output") and name in second.effects and _share(tensor, second, name)
-    )
-    return replace(first.facts, aliases=first.facts.aliases + shared)
+        if name.startswith("output")
+        and name in second.effects
+        and overlap(span(tensor), span(second.effects[name]))
+    }
+    later = {(name, "the result of a later call") for name in overwritten}
+    aliases = first.facts.aliases + tuple(sorted(shared or later))
+    return replace(first.facts, aliases=aliases)
 
 
-def _share(tensor: torch.Tensor, second: Call, name: str) -> bool:
-    place = tensor.untyped_storage().data_ptr()
-    return place != 0 and place == second.effects[name].untyped_storage().data_ptr()
+def _form(tensor: Tensor) -> tuple[object, ...]:
+    """What two tensors have in common when one can be filled in place of the other."""
+    # An expanded tensor cannot be written to: it has the form of no other.
+    same = id(tensor) if 0 in tensor.stride() else 0
+    offset = tensor.storage_offset()
+    return tensor.dtype, tensor.device, tensor.shape, tensor.stride(), offset, same
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
 
 
 def _marks(call: Call) -> list[tuple[str, str]]:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from kernelwright.problem import Problem
-from kernelwright.verify.cases import Case, Sizes
+from kernelwright.verify.cases import Case
 from kernelwright.verify.compare import compare
 from kernelwright.verify.observation import RunFacts, StateFacts
 from kernelwright.verify.oracle import OracleRun, run_oracle
 from kernelwright.verify.tolerance import ErrorMetrics
-from kernelwright.worker.subject import Resident, Subject
+from kernelwright.worker.subject import Resident, Subject, module_key
 from kernelwright.worker.tensors import TensorHeader, read_tensor
 
 
@@ -39,7 +39,7 @@ class Reference:
 
     def __init__(self, problem: Problem, device: torch.device) -> None:
         self._subject = Subject(problem, device)
-        self._resident: tuple[Sizes, Resident] | None = None
+        self._resident: tuple[Case, Resident] | None = None
         self._expectation: _Expectation | None = None
 
     @torch.no_grad()
@@ -75,11 +75,11 @@ class Reference:
         self._subject.release()
 
     def _resident_for(self, case: Case) -> Resident:
-        if self._resident is None or self._resident[0] != case.sizes:
+        key = module_key(case)
+        if self._resident is None or self._resident[0] != key:
             self._resident = None
-            args, kwargs = self._subject.init_inputs(case)
-            module = self._subject.definition(case.sizes).build(args, kwargs)
-            self._resident = case.sizes, Resident(module, self._subject.device)
+            make = self._subject.definition(case.sizes).build
+            self._resident = key, self._subject.construct(case, make)
         return self._resident[1]
 
     def _compare_one(

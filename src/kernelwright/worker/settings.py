@@ -8,16 +8,17 @@ changed = changes(before, snapshot())
 import sys
 import time
 from collections.abc import Callable, Mapping
-from functools import reduce
 
 import torch
+
+from kernelwright.verify.observation import REPLACED
 
 Snapshot = Mapping[str, str]
 """Every setting by name, as text."""
 
 
 def _current_stream() -> object:
-    if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+    if not torch.cuda.is_available() or not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "default"
     current = torch.cuda.current_stream()
     return "default" if current == torch.cuda.default_stream() else "another"
@@ -62,9 +63,6 @@ _FUNCTIONS = {
 
 _ROOTS = {"time": time, "torch": torch}
 
-REPLACED = "replaced"
-"""How a changed function reads."""
-
 
 def snapshot() -> Snapshot:
     """Everything as it is now."""
@@ -94,4 +92,7 @@ def _read(getter: Callable[[], object]) -> str:
 
 def _found(path: str) -> object:
     root, *names = path.split(".")
-    return reduce(lambda owner, name: getattr(owner, name, None), names, _ROOTS[root])
+    found: object = _ROOTS[root]
+    for name in names:
+        found = getattr(found, name, None)
+    return found

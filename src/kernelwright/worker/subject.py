@@ -1,20 +1,34 @@
 """A problem inside a child process: its modules, its inputs, and one watched call."""
 
+import hashlib
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from kernelwright.problem import Definition, Problem, execute, resize
-from kernelwright.verify.cases import Case, Sizes, arrange
+from kernelwright.problem.errors import ProblemRaisedError
+from kernelwright.verify.cases import Case, Sizes, Weights, arrange
+from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.fingerprint import fingerprint
 from kernelwright.verify.nesting import map_tensors, named_effects, named_results, structure
-from kernelwright.verify.observation import RunFacts, StateFacts, TensorFacts
+from kernelwright.verify.observation import UNUSED, RunFacts, StateFacts, TensorFacts
+from kernelwright.worker.weights import drawn_constants, load_other
 
 WEIGHT_SEED = 42
 """Under which both modules are constructed, as in KernelBench's evaluator."""
+
+
+_POISONED = {10 << 20: 4, 1 << 20: 8, 64 << 10: 16, 512: 64}
+"""Bytes of blocks and how many: PyTorch's allocator keeps small ones apart from large ones."""
+_NAN_BYTE = 0xFF
+"""All bits set is a NaN in every floating-point type."""
+
+ModuleMaker = Callable[[tuple[object, ...], Mapping[str, object]], nn.Module]
+"""`Model` or `ModelNew`: from arguments and keywords to a module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +58,36 @@ class Subject:
 
     def init_inputs(self, case: Case) -> tuple[tuple[object, ...], dict[str, object]]:
         """Arguments of the constructor; leaves torch seeded for constructing the module."""
-        torch.manual_seed(WEIGHT_SEED)
+        made = (Weights.MADE, Weights.LOADED)
+        torch.manual_seed(WEIGHT_SEED if case.weights in made else WEIGHT_SEED + 1 + case.seed)
         return self.definition(case.sizes).make_init_inputs()
+
+    def construct(self, case: Case, make: ModuleMaker) -> "Resident":
+        """The module of `make` with the case's weights."""
+        args, kwargs = self.init_inputs(case)
+        with drawn_constants() if case.weights is Weights.DRAWN else nullcontext():
+            resident = Resident(make(args, kwargs), self.device)
+        if case.weights is Weights.LOADED:
+            # After a call, so that what a module prepares once is prepared from the old ones.
+            own = replace(case, distribution=Distribution.OWN)
+            resident.module(*self.arguments(own))
+            resident.load(load_other)
+        return resident
 
     def arguments(self, case: Case) -> list[object]:
         """Arguments of `forward` on the device, the same in every process."""
-        definition = self.definition(case.sizes)
-        torch.manual_seed(case.seed)
-        made = definition.make_inputs()
+        made = self._made(case)
         return arrange([map_tensors(value, self._to_device) for value in made], case)
+
+    def _made(self, case: Case) -> tuple[object, ...]:
+        """What `get_inputs` makes, on the device right away where its code allows that."""
+        definition = self.definition(case.sizes)
+        if self.device.type == "cuda":
+            torch.manual_seed(case.seed)
+            with suppress(ProblemRaisedError), self.device:
+                return definition.make_inputs()
+        torch.manual_seed(case.seed)
+        return definition.make_inputs()
 
     def synchronize(self) -> None:
         """Wait for the device; raises what a kernel did wrong."""
@@ -64,8 +99,38 @@ class Subject:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
+    def random_state(self) -> str:
+        """A checksum of the state of torch's random generators."""
+        digest = hashlib.blake2b(torch.get_rng_state().numpy().tobytes(), digest_size=12)
+        if self.device.type == "cuda":
+            digest.update(torch.cuda.get_rng_state(self.device).numpy().tobytes())
+        return digest.hexdigest()
+
+    def poison(self, most: int) -> None:
+        """Fill memory that the caching allocator keeps with NaN, blocks of `most` bytes as well.
+
+        Memory that a kernel allocates and does not write then gives itself away.
+        """
+        if self.device.type != "cuda":
+            return
+        free, _ = torch.cuda.mem_get_info(self.device)
+        counts = {most: 2, **_POISONED}
+        blocks = [
+            torch.empty(size, dtype=torch.uint8, device=self.device).fill_(_NAN_BYTE)
+            for size, count in counts.items()
+            for _ in range(count)
+            if 0 < size < free // 4
+        ]
+        del blocks
+
     def _to_device(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device)
+
+
+def module_key(case: Case) -> Case:
+    """What of a case decides about the module: cases with the same key share one."""
+    seeded = case.weights in (Weights.OTHER, Weights.DRAWN)
+    return Case(sizes=case.sizes, weights=case.weights, seed=case.seed if seeded else 0)
 
 
 class Resident:
@@ -80,6 +145,13 @@ class Resident:
         )
         self._marks = {facts.name: facts.fingerprint for facts in self.facts.tensors}
 
+    def load(self, change: Callable[[nn.Module], None]) -> None:
+        """Let `change` give the module other weights, which are those to come back to."""
+        change(self.module)
+        state = self.module.state_dict()
+        self._initial = {name: tensor.clone() for name, tensor in state.items()}
+        self._marks = {name: fingerprint(tensor) for name, tensor in state.items()}
+
     @torch.no_grad()
     def call(self, subject: Subject, arguments: Sequence[object], case: Case) -> Call:
         """Call the module under the case's seed and say what it did."""
@@ -87,10 +159,12 @@ class Resident:
         inputs = tuple(describe(name, tensor, self._home) for name, tensor in before.items())
         torch.manual_seed(case.seed)
         subject.synchronize()
+        random = subject.random_state()
         start = time.perf_counter()
         result = self.module(*arguments)
         subject.synchronize()
         seconds = time.perf_counter() - start
+        random_after = subject.random_state()
         outputs = dict(named_results(result, "output"))
         state = self.module.state_dict()
         changed = self._changed_inputs(inputs, before) + self._changed_state(state)
@@ -102,11 +176,13 @@ class Resident:
             changed=changed,
             aliases=_aliases(outputs, {**before, **named_effects(None, [], state)}),
             seconds=seconds,
+            random=UNUSED if random == random_after else random_after,
         )
+        outputs = {name: tensor for name, tensor in outputs.items() if _is_plain(tensor)}
         effects = {
             name: everything[name].detach().clone() for name in changed if name in everything
         }
-        self._restore(state, changed)
+        self._restore(changed)
         return Call(facts=facts, effects={**outputs, **effects})
 
     def _changed_inputs(
@@ -123,38 +199,68 @@ class Resident:
             if name not in state or fingerprint(state[name]) != mark
         )
 
-    def _restore(self, state: Mapping[str, Tensor], changed: tuple[str, ...]) -> None:
+    def _restore(self, changed: tuple[str, ...]) -> None:
+        state = self.module.state_dict()
         for name, initial in self._initial.items():
             if f"state.{name}" in changed and name in state:
                 state[name].copy_(initial)
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether it is torch's own class: of another one, every method may be a lie."""
+    return type(tensor) in (Tensor, nn.Parameter)
+
+
+def _is_stored(tensor: Tensor) -> bool:
+    if tensor.layout is not torch.strided or tensor.device.type == "meta":
+        return False
+    last = tensor.storage_offset() + sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return (
+        tensor.numel() == 0
+        or tensor.untyped_storage().nbytes() >= (last + 1) * tensor.element_size()
+    )
 
 
 def describe(name: str, tensor: Tensor, home: torch.device) -> TensorFacts:
     """The facts of one tensor in a child that runs on `home`."""
     # Asked of a tensor and not of `home`: the emulator's device is the host's memory.
     here = torch.empty(0, device=home).device
+    plain = _is_plain(tensor)
+    stored = plain and _is_stored(tensor)
     return TensorFacts(
         name=name,
         dtype=str(tensor.dtype),
         shape=tuple(tensor.shape),
         strides=tuple(tensor.stride()),
         place="the device" if tensor.device.type == here.type else tensor.device.type,
-        fingerprint=fingerprint(tensor),
+        fingerprint=fingerprint(tensor) if stored else "",
+        kind="Tensor" if plain else type(tensor).__name__,
+        stored=stored,
     )
 
 
 def _aliases(
     outputs: Mapping[str, Tensor], owners: Mapping[str, Tensor]
 ) -> tuple[tuple[str, str], ...]:
-    places = [(name, _storage(tensor)) for name, tensor in owners.items()]
+    places = [(name, span(tensor)) for name, tensor in owners.items()]
     return tuple(
         (output, owner)
         for output, tensor in outputs.items()
         for owner, place in places
-        if place is not None and _storage(tensor) == place
+        if overlap(span(tensor), place)
     )
 
 
-def _storage(tensor: Tensor) -> int | None:
-    """Address of the memory behind a tensor; None where there is none to share."""
-    return tensor.untyped_storage().data_ptr() or None
+def span(tensor: Tensor) -> tuple[int, int]:
+    """First and one past the last address of the memory behind a tensor; (0, 0) for none."""
+    if not _is_plain(tensor) or not _is_stored(tensor):
+        return 0, 0
+    storage = tensor.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+def overlap(first: tuple[int, int], second: tuple[int, int]) -> bool:
+    """Whether two spans of addresses have one in common."""
+    return max(first[0], second[0]) < min(first[1], second[1])
