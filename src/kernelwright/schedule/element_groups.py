@@ -1,0 +1,134 @@
+"""Grouping without a reduction: a product or none, and every pointwise node that can join it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kernelwright.ir.expr import (
+    Accumulator,
+    Expr,
+    Operand,
+    has_coordinates,
+    operations,
+    transform,
+    walk,
+)
+from kernelwright.ir.graph import Contract, Graph, Node, Pointwise
+from kernelwright.schedule.roles import Roles, roles
+
+_CHEAP = 4
+"""Operations that are worth recomputing for each element instead of a launch of their own."""
+_LONGEST_EXPRESSION = 96
+"""Operations, repetitions counted, above which a producer keeps a kernel of its own."""
+_MOST_INPUTS = 24
+"""Inputs of a kernel: each adds 80 bytes to its parameters, of which CUDA 11 takes 4096."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementGroup:
+    """Nodes that become one kernel; `root` is the one whose value is written."""
+
+    root: Node
+    members: tuple[Node, ...]
+    """Root, absorbed pointwise nodes and anchor, users before what they use."""
+    anchor: Node | None
+
+
+def element_groups(graph: Graph, ours: set[str]) -> dict[str, ElementGroup]:
+    """Groups by the name of their root, grown from the end of the graph backwards."""
+    users = graph.users()
+    fixed = set(graph.results) | graph.readers_of_mutable()
+    groups: dict[str, ElementGroup] = {}
+    taken: set[str] = set()
+    for position, root in reversed(list(enumerate(graph.nodes))):
+        if root.name not in ours or root.name in taken:
+            continue
+        producers = [
+            node
+            for node in reversed(graph.nodes[:position])
+            if node.name in ours and node.name not in fixed
+        ]
+        groups[root.name] = _grow(root, producers, users)
+        taken.update(node.name for node in groups[root.name].members)
+    return groups
+
+
+def _grow(root: Node, producers: list[Node], users: dict[str, tuple[str, ...]]) -> ElementGroup:
+    """Absorb every producer all of whose users are in the group and that is worth it."""
+    if isinstance(root.kind, Contract):
+        return ElementGroup(root=root, members=(root,), anchor=root)
+    members = {root.name: root}
+    copies = {root.name: 1}
+    anchor: Node | None = None
+    for node in producers:
+        readers = users[node.name]
+        if not readers or any(name not in members or members[name] is anchor for name in readers):
+            continue
+        uses = sum(copies[name] * _occurrences(members[name], node) for name in readers)
+        if isinstance(node.kind, Contract):
+            # The tile of the product is the tile of the result: nothing may be broadcast.
+            fits = node.tensor.shape == root.tensor.shape and _has_their_rows(node, members)
+            if anchor is None and fits:
+                anchor = members[node.name] = node
+        elif _is_worth_joining(node, root, uses) and _input_count(members, node) <= _MOST_INPUTS:
+            members[node.name], copies[node.name] = node, uses
+    return ElementGroup(root=root, members=tuple(members.values()), anchor=anchor)
+
+
+def _has_their_rows(node: Node, members: Mapping[str, Node]) -> bool:
+    """False where elements ask for a row of the result that is none of the product's."""
+    assert isinstance(node.kind, Contract)
+    found = roles(node.kind)
+    kinds = (member.kind for member in members.values())
+    located = any(isinstance(kind, Pointwise) and has_coordinates(kind.expr) for kind in kinds)
+    return not located or (isinstance(found, Roles) and found.m == node.kind.out[-2:-1] != "")
+
+
+def _input_count(members: Mapping[str, Node], joining: Node) -> int:
+    read = {name for node in (*members.values(), joining) for name in node.inputs}
+    return len(read - members.keys() - {joining.name})
+
+
+def _occurrences(reader: Node, source: Node) -> int:
+    assert isinstance(reader.kind, Pointwise)
+    positions = [i for i, name in enumerate(reader.inputs) if name == source.name]
+    return sum(
+        isinstance(part, Operand) and part.index in positions for part in walk(reader.kind.expr)
+    )
+
+
+def _is_worth_joining(node: Node, root: Node, uses: int) -> bool:
+    assert isinstance(node.kind, Pointwise)
+    cost = operations(node.kind.expr)
+    # Every mention is written out in the kernel's expression; a long one is not readable.
+    if uses * cost > _LONGEST_EXPRESSION:
+        return False
+    # Of the same size: its write and its read disappear. Smaller: it would be computed anew for
+    # every element it is broadcast to, which only cheap expressions are worth.
+    return node.tensor.numel_hint == root.tensor.numel_hint or cost <= _CHEAP
+
+
+def inputs_and_expression(group: ElementGroup, graph: Graph) -> tuple[list[Node], Expr]:
+    """What the kernel reads, the anchor's operands first, and what it computes per element."""
+    absorbed = {node.name: node for node in group.members}
+    inputs = [graph[name] for name in group.anchor.inputs] if group.anchor else []
+    # The anchor's operands are read as tiles, everything else element by element.
+    tiles = len(inputs)
+
+    def expand(node: Node) -> Expr:
+        if node is group.anchor:
+            return Accumulator(node.tensor.dtype)
+        assert isinstance(node.kind, Pointwise)
+        return transform(node.kind.expr, lambda leaf: place(node, leaf))
+
+    def place(node: Node, leaf: Expr) -> Expr:
+        if not isinstance(leaf, Operand):
+            return leaf
+        source = graph[node.inputs[leaf.index]]
+        if source.name in absorbed:
+            return expand(source)
+        if source not in inputs[tiles:]:
+            inputs.append(source)
+        return Operand(tiles + inputs[tiles:].index(source), leaf.dtype)
+
+    expression = expand(group.root)
+    return inputs, expression

@@ -1,0 +1,233 @@
+"""Grouping around reductions: which nodes become one row program.
+
+A reduction says which rows there are. Every other reduction over the same rows joins it, every
+pointwise step on their elements or on their totals, and what computes the elements in front of
+them; what somebody else reads becomes a result of the kernel.
+"""
+
+from dataclasses import dataclass
+
+from kernelwright.ir.expr import Expr, Operand, Total, operations, transform
+from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Project, Reduce
+from kernelwright.ir.plan import Extent, Fold, RowProgram, RowResult
+from kernelwright.ir.types import Dim, TensorType, TupleType
+
+_CHEAP = 4
+"""Operations on a smaller operand that are worth repeating for each element."""
+_LONGEST_EXPRESSION = 192
+"""Operations, repetitions counted, of one expression of a program."""
+_MOST_INPUTS = 16
+_MOST_ELEMENT_RESULTS = 3
+"""Results of the size of the whole: each costs the row a register for every element."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowGroup:
+    """Nodes that one row program computes."""
+
+    shape: tuple[Dim, ...]
+    dims: tuple[int, ...]
+    members: tuple[Node, ...]
+    """In the order of the graph."""
+    results: tuple[Node, ...]
+    """Members that somebody else reads, in the same order."""
+
+
+def row_groups(graph: Graph, ours: frozenset[str]) -> tuple[RowGroup, ...]:
+    """The groups of a graph; `ours` are the pointwise nodes and products that kernels may have."""
+    found: list[RowGroup] = []
+    taken: set[str] = set()
+    for node in graph.nodes:
+        if isinstance(node.kind, Reduce) and node.name not in taken:
+            group = _Growth(graph, node, ours - taken).grown()
+            found.append(group)
+            taken.update(member.name for member in group.members)
+    return tuple(found)
+
+
+class _Growth:
+    """One group while it grows from its first reduction."""
+
+    def __init__(self, graph: Graph, seed: Node, ours: frozenset[str]) -> None:
+        assert isinstance(seed.kind, Reduce)
+        self._graph = graph
+        self._nodes = {node.name: node for node in graph.nodes}
+        self._position = {node.name: at for at, node in enumerate(graph.nodes)}
+        self._users = graph.users()
+        self._fixed = frozenset(graph.results)
+        self._ours = ours
+        self._shape = self._nodes[seed.inputs[0]].tensor.shape
+        self._dims = seed.kind.dims
+        self._members = {seed.name}
+        self._sizes: dict[str, int] = {seed.name: 0}
+
+    def grown(self) -> RowGroup:
+        """The group at its largest."""
+        before = 0
+        while before != len(self._members):
+            before = len(self._members)
+            self._grow_down()
+            self._grow_up()
+        members = tuple(node for node in self._graph.nodes if node.name in self._members)
+        results = tuple(node for node in members if self._is_result(node))
+        return RowGroup(shape=self._shape, dims=self._dims, members=members, results=results)
+
+    def _grow_down(self) -> None:
+        """Join nodes that read members, unless one of their inputs waits for the group."""
+        waiting: set[str] = set()
+        for node in self._graph.nodes:
+            if node.name in self._members:
+                continue
+            reads_waiting = any(name in waiting for name in node.inputs)
+            reads_member = any(name in self._members for name in node.inputs)
+            joins = self._is_of_rows(node) and self._may_join(node)
+            if reads_member and not reads_waiting and joins:
+                self._join(node)
+            elif reads_waiting or reads_member:
+                waiting.add(node.name)
+
+    def _grow_up(self) -> None:
+        """Join what computes inputs of members and nothing else."""
+        for node in reversed(self._graph.nodes):
+            readers = self._users[node.name]
+            if (
+                node.name not in self._members
+                and node.name not in self._fixed
+                and readers
+                and all(name in self._members for name in readers)
+                and self._may_join(node)
+                and not self._is_epilogue(node)
+            ):
+                self._join(node)
+
+    def _may_join(self, node: Node) -> bool:
+        match node.kind:
+            case Reduce(_, dims):
+                shape = self._nodes[node.inputs[0]].tensor.shape
+                return dims == self._dims and shape == self._shape
+            case Project():
+                return node.inputs[0] in self._members
+            case Pointwise(expr) if node.name in self._ours:
+                small = node.tensor.rank <= len(self._shape) and operations(expr) <= _CHEAP
+                fits = self._is_of_rows(node) or small
+                return fits and self._length(node) <= _LONGEST_EXPRESSION and self._has_room(node)
+        return False
+
+    def _is_of_rows(self, node: Node) -> bool:
+        """Whether it has one value for each element, or for each row: others are no results."""
+        shapes = (self._shape, self._totals_shape())
+        return not isinstance(node.type, TensorType) or node.type.shape in shapes
+
+    def _totals_shape(self) -> tuple[Dim, ...]:
+        one = Dim.static(1)
+        return tuple(one if at in self._dims else dim for at, dim in enumerate(self._shape))
+
+    def _length(self, node: Node) -> int:
+        """Operations of the node's expression with those of its member inputs written out."""
+        assert isinstance(node.kind, Pointwise)
+        return operations(node.kind.expr) + sum(self._sizes.get(name, 0) for name in node.inputs)
+
+    def _has_room(self, node: Node) -> bool:
+        members = self._members | {node.name}
+        read = {name for member in members for name in self._nodes[member].inputs} - members
+        wide = [
+            member
+            for member in members
+            if self._is_wide(self._nodes[member])
+            and (member in self._fixed or any(user not in members for user in self._users[member]))
+        ]
+        # A step that is read outside is written once and read there, as if it had not joined.
+        return len(read) <= _MOST_INPUTS and len(wide) <= _MOST_ELEMENT_RESULTS
+
+    def _is_wide(self, node: Node) -> bool:
+        return isinstance(node.type, TensorType) and node.type.shape == self._shape
+
+    def _is_epilogue(self, node: Node) -> bool:
+        """Whether a product of ours can compute the node with its result, which costs nothing."""
+        if not isinstance(node.kind, Pointwise) or not self._is_wide(node):
+            return False
+        sources = [self._nodes[name] for name in node.inputs]
+        return any(
+            (isinstance(it.kind, Contract) and it.name in self._ours and self._is_wide(it))
+            or (it.name not in self._members and self._is_epilogue(it))
+            for it in sources
+        )
+
+    def _is_result(self, node: Node) -> bool:
+        if isinstance(node.type, TupleType):
+            return False
+        return node.name in self._fixed or any(
+            name not in self._members for name in self._users[node.name]
+        )
+
+    def _join(self, node: Node) -> None:
+        self._members.add(node.name)
+        self._sizes[node.name] = self._length(node) if isinstance(node.kind, Pointwise) else 0
+
+
+def program_of(group: RowGroup, graph: Graph) -> tuple[RowProgram, tuple[Node, ...]]:
+    """The row program of a group and the nodes whose values are its operands, in order."""
+    writer = _Program(group, graph)
+    results = tuple(
+        RowResult(
+            value=writer.expand(node),
+            extent=Extent.ELEMENT if node.tensor.shape == group.shape else Extent.ROW,
+        )
+        for node in group.results
+    )
+    program = RowProgram(
+        shape=group.shape, dims=group.dims, folds=tuple(writer.folds), results=results
+    )
+    return program, tuple(writer.inputs)
+
+
+class _Program:
+    """Writes the members of a group as expressions over operands and totals."""
+
+    def __init__(self, group: RowGroup, graph: Graph) -> None:
+        self._graph = graph
+        self._members = {node.name: node for node in group.members}
+        self._known: dict[str, Expr] = {}
+        self._first_total: dict[str, int] = {}
+        self.inputs: list[Node] = []
+        self.folds: list[Fold] = []
+        for node in group.members:
+            if isinstance(node.kind, Reduce):
+                self._fold(node, node.kind)
+
+    def _fold(self, node: Node, kind: Reduce) -> None:
+        value = self._operand(self._graph[node.inputs[0]])
+        types = node.type.items if isinstance(node.type, TupleType) else (node.type,)
+        dtypes = tuple(item.dtype for item in types if isinstance(item, TensorType))
+        self._first_total[node.name] = sum(len(fold.totals) for fold in self.folds)
+        self.folds.append(Fold(op=kind.op, value=value, totals=dtypes))
+
+    def expand(self, node: Node) -> Expr:
+        """The expression of a member."""
+        if node.name not in self._known:
+            self._known[node.name] = self._expand(node)
+        return self._known[node.name]
+
+    def _expand(self, node: Node) -> Expr:
+        match node.kind:
+            case Reduce():
+                return Total(self._first_total[node.name], node.tensor.dtype)
+            case Project(index):
+                return Total(self._first_total[node.inputs[0]] + index, node.tensor.dtype)
+            case Pointwise(expr):
+                return transform(expr, lambda leaf: self._leaf(node, leaf))
+        raise AssertionError(f"{node.name} is no part of a row program")
+
+    def _leaf(self, node: Node, leaf: Expr) -> Expr:
+        if not isinstance(leaf, Operand):
+            return leaf
+        return self._operand(self._graph[node.inputs[leaf.index]])
+
+    def _operand(self, source: Node) -> Expr:
+        if source.name in self._members:
+            return self.expand(source)
+        if source not in self.inputs:
+            self.inputs.append(source)
+        dtype = getattr(source.type, "dtype", None)
+        assert dtype is not None, f"{source.name} is {source.type}, which no kernel reads"
+        return Operand(self.inputs.index(source), dtype)
