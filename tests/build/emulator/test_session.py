@@ -18,6 +18,7 @@ from torch.utils.cpp_extension import load_inline as imported_load_inline
 
 from kernelwright.build.emulator import EmulatorFault, Finding, FindingKind, Session
 from kernelwright.build.emulator.findings import finding_from_json
+from kernelwright.build.emulator.session import Kernels
 from kernelwright.errors import CompileError, UnsupportedError
 
 _SCALE = """\
@@ -50,6 +51,19 @@ def _library(source: str, name: str) -> ctypes.CDLL:
 
 def _launch(library: ctypes.CDLL, x: torch.Tensor, y: torch.Tensor, n: int) -> int:
     return int(library.launch_scale(struct.pack("3q", x.data_ptr(), y.data_ptr(), n)))
+
+
+def test_launches_are_counted_by_name_and_a_silent_one_writes_nothing() -> None:
+    for kernels, expected in ((Kernels.RUN, 2.0), (Kernels.SILENT, 7.0)):
+        with Session(kernels=kernels) as session:
+            x, y = torch.ones(100, device="cuda"), torch.full((100,), 7.0, device="cuda")
+            library = _library(_SCALE, "scale_to_count")
+            session.take_launches()
+            assert _launch(library, x, y, 100) == 0
+            assert session.take_launches() == {"scale": 1}
+            assert session.take_launches() == {}
+        assert torch.equal(y, torch.full((100,), expected))
+        assert not session.findings
 
 
 def test_a_kernel_runs_in_any_order() -> None:

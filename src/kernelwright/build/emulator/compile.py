@@ -107,6 +107,8 @@ def load_runtime() -> ctypes.CDLL:
     runtime = ctypes.CDLL(str(_runtime_library()), mode=ctypes.RTLD_GLOBAL)
     runtime.kwemu_findings.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     runtime.kwemu_findings.restype = ctypes.c_size_t
+    runtime.kwemu_launches.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    runtime.kwemu_launches.restype = ctypes.c_size_t
     runtime.kwemu_configure.argtypes = [ctypes.c_char_p]
     runtime.kwemu_register.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
     runtime.kwemu_unregister.argtypes = [ctypes.c_void_p]
@@ -121,6 +123,15 @@ def load_allocator() -> ctypes.CDLL:
     return ctypes.CDLL(str(_allocator_library()))
 
 
+def build_shared() -> None:
+    """Build what every unit needs and no unit changes: the libraries and the usual headers."""
+    compiler = require_cxx()
+    _runtime_library()
+    _allocator_library()
+    for headers in (Headers.CUDA, Headers.TORCH):
+        _prelude(headers, _flags_of_units(headers), compiler)
+
+
 def compile_unit(unit: Unit) -> Path:
     """The unit's shared library, <unit.name>.so, from the cache or compiled.
 
@@ -128,7 +139,7 @@ def compile_unit(unit: Unit) -> Path:
     the line that the user wrote, and the log.
     """
     compiler = require_cxx()
-    flags = (*_UNIT_FLAGS, *_CHECKED_FLAGS, *_processor_flags(), *_torch_flags(unit.headers))
+    flags = _flags_of_units(unit.headers)
     prelude = _prelude(unit.headers, flags, compiler)
     texts = [text for part in unit.parts for text in (part.file, part.text)]
     key = content_key(
@@ -268,6 +279,10 @@ def _prelude(headers: Headers, flags: Sequence[str], compiler: Tool) -> Path:
             job.run([*every, *_paths(folder), "-x", "c++-header", _PRELUDE, "-o", made])
 
     return cached_build("headers", key, build) / _PRELUDE
+
+
+def _flags_of_units(headers: Headers) -> tuple[str, ...]:
+    return (*_UNIT_FLAGS, *_CHECKED_FLAGS, *_processor_flags(), *_torch_flags(headers))
 
 
 def _torch_flags(headers: Headers) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import ctypes
 import json
 import os.path
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
@@ -73,11 +73,19 @@ def finding_from_json(values: Mapping[str, Any]) -> Finding:
 
 def read_findings(runtime: ctypes.CDLL) -> tuple[Finding, ...]:
     """All that the runtime library has found since it was cleared, in that order."""
-    size = runtime.kwemu_findings(None, 0)
+    return tuple(finding_from_json(values) for values in _json_of(runtime.kwemu_findings))
+
+
+def read_launches(runtime: ctypes.CDLL) -> dict[str, int]:
+    """Launches since the count was last set to nothing, by the name of the kernel."""
+    return {str(name): int(count) for name, count in _json_of(runtime.kwemu_launches).items()}
+
+
+def _json_of(write: Callable[[ctypes.Array[ctypes.c_char] | None, int], int]) -> Any:
+    size = write(None, 0)
     while True:
         buffer = ctypes.create_string_buffer(size)
-        needed = runtime.kwemu_findings(buffer, size)
+        needed = write(buffer, size)
         if needed <= size:
-            break
+            return json.loads(buffer.value)
         size = needed
-    return tuple(finding_from_json(values) for values in json.loads(buffer.value))

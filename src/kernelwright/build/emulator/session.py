@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from enum import Enum
 from types import FunctionType, TracebackType
 from typing import Any, Self
 from unittest.mock import patch
@@ -27,7 +28,16 @@ from kernelwright.build.emulator import extension
 from kernelwright.build.emulator.compile import load_allocator, load_runtime
 from kernelwright.build.emulator.device import MULTIPROCESSORS, pretended_cuda
 from kernelwright.build.emulator.errors import fault_of
-from kernelwright.build.emulator.findings import Finding, read_findings
+from kernelwright.build.emulator.findings import Finding, read_findings, read_launches
+
+
+class Kernels(Enum):
+    """What a launch does."""
+
+    RUN = "run"
+    SILENT = "silent"
+    """Nothing, and succeeds: what kernels should have written keeps its old contents."""
+
 
 _FOREIGN_MEMORY = ("from_numpy", "frombuffer", "from_file", "from_dlpack", "as_tensor", "asarray")
 """Functions of torch that make tensors of memory that somebody else allocated."""
@@ -43,6 +53,7 @@ class Session:
         threads: int = 2,
         time_limit_seconds: float = 0.0,
         multiprocessors: int = MULTIPROCESSORS,
+        kernels: Kernels = Kernels.RUN,
     ) -> None:
         """A session that runs threads and blocks in the order of `order_seed` (0: as numbered).
 
@@ -56,6 +67,7 @@ class Session:
             "threads": threads,
             "time_limit": time_limit_seconds,
             "multiprocessors": multiprocessors,
+            "silent": kernels is Kernels.SILENT,
         }
         self._stack = ExitStack()
         self._closed_with: tuple[Finding, ...] | None = None
@@ -69,6 +81,13 @@ class Session:
     def launches(self) -> int:
         """Launches of kernels in this process so far."""
         return int(load_runtime().kwemu_launch_count())
+
+    def take_launches(self) -> dict[str, int]:
+        """Launches since the last call, by the name of the kernel."""
+        runtime = load_runtime()
+        launches = read_launches(runtime)
+        runtime.kwemu_forget_launches()
+        return launches
 
     def __enter__(self) -> Self:
         runtime, allocator = load_runtime(), load_allocator()

@@ -24,12 +24,22 @@ double number_of(const std::string& json, const char* key, double otherwise) {
   return std::strtod(json.c_str() + at, nullptr);
 }
 
+// Writes `text` with a closing zero, as far as `size` goes; the size that all of it needs.
+size_t give(const std::string& text, char* buffer, size_t size) {
+  if (size > 0) {
+    const size_t copied = std::min(size - 1, text.size());
+    std::memcpy(buffer, text.data(), copied);
+    buffer[copied] = '\0';
+  }
+  return text.size() + 1;
+}
+
 }  // namespace
 
 // Settings not named keep their values:
 //   {"order_seed": 0, "threads": 1, "max_findings": 100, "time_limit": 0.0, "stall_limit": 2.0,
 //    "check_bounds": true, "check_alignment": true, "check_uninitialised": true,
-//    "check_races": true, "multiprocessors": 132}
+//    "check_races": true, "multiprocessors": 132, "silent": false}
 KWEMU_EXPORT void kwemu_configure(const char* json_text) {
   const std::string json(json_text);
   kwemu::Settings& settings = kwemu::Runtime::instance().settings();
@@ -42,6 +52,7 @@ KWEMU_EXPORT void kwemu_configure(const char* json_text) {
   settings.check_uninitialised =
       number_of(json, "check_uninitialised", settings.check_uninitialised) != 0;
   settings.check_races = number_of(json, "check_races", settings.check_races) != 0;
+  settings.silent = number_of(json, "silent", settings.silent) != 0;
   settings.multiprocessors =
       static_cast<int>(number_of(json, "multiprocessors", settings.multiprocessors));
   const double limit = number_of(json, "max_findings", -1);
@@ -51,14 +62,15 @@ KWEMU_EXPORT void kwemu_configure(const char* json_text) {
 // Writes the findings as a JSON array with a closing zero, as far as `size` goes. Returns the size
 // that the whole text needs: call with (null, 0) first.
 KWEMU_EXPORT size_t kwemu_findings(char* buffer, size_t size) {
-  const std::string text = kwemu::Report::instance().json();
-  if (size > 0) {
-    const size_t copied = std::min(size - 1, text.size());
-    std::memcpy(buffer, text.data(), copied);
-    buffer[copied] = '\0';
-  }
-  return text.size() + 1;
+  return give(kwemu::Report::instance().json(), buffer, size);
 }
+
+// The launches since the last clear as a JSON object, kernel's name to count; as above.
+KWEMU_EXPORT size_t kwemu_launches(char* buffer, size_t size) {
+  return give(kwemu::Runtime::instance().launches_json(), buffer, size);
+}
+
+KWEMU_EXPORT void kwemu_forget_launches() { kwemu::Runtime::instance().forget_launches(); }
 
 // Forgets findings and faults: the device is as new.
 KWEMU_EXPORT void kwemu_clear() {

@@ -24,6 +24,7 @@ struct Settings {
   bool check_uninitialised = true;
   bool check_races = true;
   int multiprocessors = kMultiprocessors;  // that the device says it has
+  bool silent = false;                     // launches are counted and do nothing
 };
 
 // What a launch knows of those before it that may still run (programmatic dependent launch), and

@@ -181,6 +181,21 @@ const char* Runtime::kernel_name(const void* kernel) {
   return names_.insert(name.empty() ? "kernel" : name).first->c_str();
 }
 
+std::string Runtime::launches_json() {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const auto& [name, count] : launches_) {
+    // Names are C++ as the source spells it, in which nothing needs an escape.
+    text += (text.empty() ? "{\"" : ", \"") + name + "\": " + std::to_string(count);
+  }
+  return text.empty() ? "{}" : text + "}";
+}
+
+void Runtime::forget_launches() {
+  const std::lock_guard lock(mutex_);
+  launches_.clear();
+}
+
 Record Runtime::next_launch_tag() {
   if (++launch_tag_ > kMaxLaunch) {
     Registry::instance().clear_shadows();
@@ -210,6 +225,8 @@ int Runtime::run(Launch& launch) {
   const std::lock_guard lock(mutex_);
   if (fault_ != 0) return fault_;
   ++launch_count_;
+  ++launches_[launch.kernel];
+  if (settings_.silent) return 0;
   launch.settings = &settings_;
   launch.allocations = Registry::instance().snapshot();
   launch.tag = next_launch_tag();

@@ -1,6 +1,7 @@
 // The one emulated device: settings, workers, the last error.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -28,6 +29,8 @@ class Runtime {
   unsigned cluster_limit(const char* kernel);
   const char* kernel_name(const void* kernel);
   unsigned long long launch_count() const { return launch_count_; }
+  // Launches since the last clear as a JSON object, kernel's name to count.
+  std::string launches_json();
 
   // Errors as cudaGetLastError gives them: those of a fault inside a kernel stay.
   int last_error() const { return fault_ != 0 ? fault_ : last_error_; }
@@ -35,6 +38,7 @@ class Runtime {
   int remember(int error);
   int fault() const { return fault_; }
   void forget_fault() { fault_ = last_error_ = 0; }
+  void forget_launches();
 
   // The host waits, or copies: no launch is left running.
   void finish_launches() { before_ = {}; }
@@ -59,6 +63,7 @@ class Runtime {
   std::vector<std::string> wide_clusters_;
   std::set<std::string> names_;
   unsigned long long launch_count_ = 0;
+  std::map<std::string, unsigned long long> launches_;  // by the kernels' names
   unsigned launch_tag_ = 0;
   Before before_;
   int last_error_ = 0;
