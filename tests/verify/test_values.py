@@ -1,6 +1,8 @@
 """Oracle, comparison and tolerance: what is accepted as no less accurate."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -117,6 +119,73 @@ def test_special_values_stay_where_they_are(special: float) -> None:
     moved = reference.clone()
     moved[0, 0] = special
     assert not accepted(moved, reference, reference.double())
+
+
+def test_a_result_that_overflows_only_in_the_reference_may_be_right() -> None:
+    oracle = torch.rand(50, dtype=torch.float64) * 1e4
+    oracle[7] = 65519.0  # rounds to infinity one step further on
+    oracle[9] = 7e4
+    reference = oracle.half()
+    assert reference[9].isinf() and not reference[7].isinf()
+    other = reference.clone()
+    other[7] = float("inf")
+    assert accepted(other, reference, oracle)
+    # In float16 what an intermediate result loses to infinity, another order of operations keeps.
+    reference[3] = float("inf")
+    assert accepted(oracle.half(), reference, oracle)
+    wrong = oracle.half()
+    wrong[3] *= 1.1
+    assert not accepted(wrong, reference, oracle)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ((slice(96, None), slice(None)), "in the last 96..99 of dimension 0"),
+        ((slice(None), slice(48, 50)), "in the last 48..49 of dimension 1"),
+        (
+            (slice(96, None), slice(48, None)),
+            "last 96..99 of dimension 0 and 48..49 of dimension 1",
+        ),
+        ((slice(5, 7), slice(None)), "200 elements are wrong, all in 5..6 of dimension 0"),
+        ((slice(None), slice(None)), ""),
+    ],
+)
+def test_the_reason_says_where_the_wrong_elements_are(place: Any, words: str) -> None:
+    reference = torch.rand(100, 50) + 1
+    candidate = reference.clone()
+    candidate[place] *= 1.5
+    ruling = rule(compare("y", candidate, reference, reference.double()), NO_LESS_ACCURATE)
+    assert words.replace("200 elements", "100 of 5000 elements") in ruling.reason
+    assert ("last, partly filled tile" in ruling.reason) is ("last" in words)
+    assert ("elements are wrong" in ruling.reason) is bool(words)
+
+
+def test_elements_beyond_2_to_31_point_to_a_short_index() -> None:
+    metrics = compare("y", torch.ones(4), torch.ones(4), torch.ones(4).double())
+    far = 2**31 + 5
+    metrics = replace(
+        metrics,
+        shape=(2**32,),
+        count=2**32,
+        candidate_rmse=1.0,
+        wrong=9,
+        wrong_box=((far, far + 8),),
+        first_wrong=far,
+    )
+    assert "an index of 32 bits overflows" in rule(metrics, NO_LESS_ACCURATE).reason
+
+
+def test_integers_that_a_rounding_decides_about_may_differ() -> None:
+    reference, undecided = torch.arange(10), torch.zeros(10, dtype=torch.bool)
+    candidate = reference.clone()
+    candidate[7] = 0
+    undecided[7] = True
+    metrics = compare("output", candidate, reference, None, undecided=undecided)
+    assert metrics.mismatches == 0
+    undecided[7], undecided[6] = False, True
+    metrics = compare("output", candidate, reference, None, undecided=undecided)
+    assert metrics.mismatches == 1
 
 
 def test_integers_have_to_be_equal() -> None:

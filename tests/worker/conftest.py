@@ -1,5 +1,6 @@
 """Sessions for the tests: real children where death is the subject, otherwise hosts in here."""
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -77,7 +78,8 @@ def judge_here(tmp_path: Path) -> Callable[..., Verdict]:
 
     def judge(problem: Problem, candidate: Path, **changes: Any) -> Verdict:
         options = JudgeOptions(watch=Watch.NOTHING, seeds=2, **changes)
-        with LocalSession(problem, candidate, Target.CPU, options, tmp_path) as session:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        with LocalSession(problem, candidate, Target.CPU, options, folder) as session:
             brief: Brief = plan(session, Target.CPU, options, ())
             return verify(session, brief, lambda event: None)
 

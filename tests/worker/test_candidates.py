@@ -1,12 +1,14 @@
 """Every hand-written candidate gets the verdict it deserves, for the reason it deserves."""
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from kernelwright.problem import Problem
+from kernelwright.problem import Problem, load_problem
 from kernelwright.verify.cases import Case, Demand, Demands, Layout
 from kernelwright.verify.verdict import Outcome, Status, Verdict
 
@@ -101,8 +103,121 @@ def test_the_state_demand_decides_about_other_names(judge_here: Judge, affine: P
     assert not any(check.name == "state" for check in skipped.checks)
 
 
+RIGHT = """
+import time
+import torch
+from torch import nn
+
+KEPT = {}
+
+class ModelNew(nn.Module):
+    def __init__(self, features, divisor):
+        super().__init__()
+        self.linear = nn.Linear(features, features)
+        self.divisor = divisor
+
+    def forward(self, x):
+        y = torch.relu(x @ self.linear.weight.T + self.linear.bias) / self.divisor
+        return y
+"""
+RING = """ring = KEPT.setdefault(y.shape, [torch.empty_like(y) for _ in range(5)])
+        ring.append(ring.pop(0))
+        return ring[0].copy_(y)"""
+LATER = """return y.as_subclass(Later)
+
+class Later(torch.Tensor):
+    pass"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status", "evidence"),
+    [
+        ("return y", RING, Status.INPUT_CHANGED, "the result of a later call"),
+        (
+            "return y",
+            "return KEPT.setdefault(x.data_ptr(), y)",
+            Status.NOT_DETERMINISTIC,
+            "right where they are new",
+        ),
+        ("return y", LATER, Status.CHEATING, "is a Later, a class that may compute"),
+        ("return y", "time.perf_counter = time.time\n        return y", Status.CHEATING, "time"),
+        ("return y", "torch.rand(1)\n        return y", Status.SIDE_EFFECT, "random generator"),
+        (
+            "KEPT = {}",
+            "KEPT = {}\ntorch.backends.cuda.matmul.allow_tf32 = True",
+            Status.SIDE_EFFECT,
+            "cuda.matmul.allow_tf32: False -> True",
+        ),
+        ("+ self.linear.bias", "+ KEPT.setdefault('b', self.linear.bias)", None, "weights=other"),
+    ],
+    ids=["ring", "by address", "subclass", "clock", "random", "flag", "first weights"],
+)
+def test_what_only_several_calls_or_a_look_around_show(
+    judge_here: Judge,
+    affine: Problem,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    old: str,
+    new: str,
+    status: Status | None,
+    evidence: str,
+) -> None:
+    monkeypatch.setattr("time.perf_counter", time.perf_counter)
+    path = tmp_path / "new.py"
+    path.write_text(RIGHT.replace(old, new))
+    verdict = judge_here(affine, path)
+    assert verdict.status is (status or Status.WRONG_VALUES), verdict.summary
+    assert evidence in verdict.summary + verdict.failures[0].case
+
+
+NORM = """
+from torch import nn, rand
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(7)
+        self.gain = nn.Parameter(rand(7) * 0 + 1)
+    def forward(self, x):
+        return self.norm(x) * self.gain
+def get_inputs():
+    return [rand(40, 7)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status"),
+    [
+        ("self.norm(x)", "self.norm(x)", Status.VERIFIED),
+        # Right as long as gains are one and biases zero, as constructors make them.
+        ("* self.gain", "", Status.WRONG_VALUES),
+        ("self.norm(x)", "(self.norm(x) - self.norm.bias)", Status.WRONG_VALUES),
+        # Prepared in the constructor: right, but `load_state_dict` changes nothing.
+        (") * 0 + 1)", ") * 0 + 1)\n        self.old = self.gain.data.clone()", Status.VERIFIED),
+    ],
+    ids=["right", "gain ignored", "bias ignored", "prepared"],
+)
+def test_constants_of_a_constructor_are_not_to_be_relied_on(
+    judge_here: Judge, tmp_path: Path, old: str, new: str, status: Status
+) -> None:
+    (tmp_path / "norm.py").write_text(NORM)
+    text = NORM.replace("Model", "ModelNew").replace(old, new)
+    prepared = "self.old" in text
+    if prepared:
+        text = text.replace("* self.gain\n", "* self.old\n")
+    (tmp_path / "norm_new.py").write_text(text)
+    verdict = judge_here(load_problem(tmp_path / "norm.py"), tmp_path / "norm_new.py")
+    assert verdict.status is status, verdict.summary
+    if status is Status.WRONG_VALUES:
+        assert "weights=drawn" in verdict.failures[0].case
+    late = [check for check in verdict.warnings if "weights=loaded" in check.case]
+    assert bool(late) is prepared
+
+
 @pytest.fixture(autouse=True)
 def forget_candidates() -> None:
-    """Candidates of earlier tests must not be found in sys.modules."""
+    """Candidates of earlier tests must not be found in sys.modules, nor what they set."""
+    torch.backends.cuda.matmul.allow_tf32 = False
     for name in [name for name in sys.modules if name.startswith("kernelwright_candidate")]:
         del sys.modules[name]

@@ -296,10 +296,15 @@ def check_repeat(observation: Observation, tolerance: Tolerance) -> Iterator[Che
             "repeat", observation, [], Status.NOT_DETERMINISTIC, "a second run is bitwise the same"
         )
         return
-    runs = (*observation.comparisons, *observation.repeats)
-    problems = _value_problems(runs, tolerance)
-    if problems:
-        text = f"two runs on the same inputs differ: {problems[-1]}"
+    first = _value_problems(observation.comparisons, tolerance)
+    second = _value_problems(observation.repeats, tolerance)
+    if first or second:
+        text = f"two runs on the same inputs differ: {(first + second)[-1]}"
+        if not second:
+            text += (
+                ". The first is wrong, whose arguments lie where others lay before; the second is "
+                "right where they are new: is a result remembered by its arguments' address?"
+            )
         yield _check("repeat", observation, [text], Status.NOT_DETERMINISTIC, "")
         return
     yield Check(

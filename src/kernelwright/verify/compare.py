@@ -13,16 +13,22 @@ _CHUNK = 1 << 22
 
 @torch.no_grad()
 def compare(
-    name: str, candidate: Tensor, reference: Tensor, oracle: Tensor | None, note: str = ""
+    name: str,
+    candidate: Tensor,
+    reference: Tensor,
+    oracle: Tensor | None,
+    note: str = "",
+    undecided: Tensor | None = None,
 ) -> ErrorMetrics:
     """Errors of `candidate` and `reference`, two tensors of the same shape and dtype.
 
     `oracle` is the float64 result, or None (then `note` says why) to measure against the
-    reference. It is dropped as well where the reference itself is nowhere near it.
+    reference. It is dropped as well where the reference itself is nowhere near it. `undecided`
+    marks integers that a rounding decides about, such as which of two equal numbers is larger.
     """
     candidate, reference = _real(candidate), _real(reference)
     if not reference.is_floating_point():
-        return _compare_exact(name, candidate, reference)
+        return _compare_exact(name, candidate, reference, undecided)
     if oracle is not None:
         oracle = _real(oracle)
         if oracle.shape != reference.shape:
@@ -31,27 +37,26 @@ def compare(
     if oracle is None or reference.dtype == torch.float64:
         return _compare_floats(name, candidate, reference, reference, Oracle.REFERENCE, note)
     metrics = _compare_floats(name, candidate, reference, oracle, Oracle.FLOAT64, note)
-    if metrics.reference_rmse > UNREPRESENTATIVE * metrics.rms:
-        share = metrics.reference_rmse / metrics.rms if metrics.rms else float("inf")
-        note = f"the reference is {share:.1%} away from its float64 run"
+    if not represents(metrics):
+        note = note_unrepresentative(metrics)
         return _compare_floats(name, candidate, reference, reference, Oracle.REFERENCE, note)
     return metrics
+
+
+def represents(metrics: ErrorMetrics) -> bool:
+    """Whether the oracle computed what the reference does."""
+    return metrics.reference_rmse <= UNREPRESENTATIVE * metrics.rms
+
+
+def note_unrepresentative(metrics: ErrorMetrics) -> str:
+    """Why an oracle that is not `represents` was dropped."""
+    share = metrics.reference_rmse / metrics.rms if metrics.rms else float("inf")
+    return f"the reference is {share:.1%} away from its float64 run"
 
 
 def _real(tensor: Tensor) -> Tensor:
     tensor = tensor.detach()
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-
-
-def _compare_exact(name: str, candidate: Tensor, reference: Tensor) -> ErrorMetrics:
-    differs = (candidate != reference).reshape(-1)
-    mismatches = int(differs.sum().item())
-    first = int(differs.to(torch.uint8).argmax().item()) if mismatches else 0
-    return replace(
-        _blank(name, reference, Oracle.REFERENCE, ""),
-        mismatches=mismatches,
-        mismatch_index=_unravel(first, reference) if mismatches else (),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,77 +70,183 @@ class _Errors:
     mismatched: Tensor
 
 
+_NEARLY_TOO_LARGE = 0.99
+"""Share of a type's largest number above which a rounding decides whether a result is infinite."""
+
+_CLOSE = 1e-2
+"""Relative error of a finite result where the reference overflowed and float64 does not."""
+
+
 def _errors(candidate: Tensor, reference: Tensor, oracle: Tensor) -> _Errors:
     finite = reference.isfinite()
-    agrees = torch.where(
-        finite,
-        candidate.isfinite(),
-        (candidate == reference) | (candidate.isnan() & reference.isnan()),
-    )
-    wide_reference = reference.double()
+    wide_reference, wide_candidate = reference.double(), candidate.double()
     # Where float64 overflows or divides by zero and the reference does not, it is its own oracle.
     wide_oracle = torch.where(oracle.isfinite(), oracle.double(), wide_reference)
+    largest = torch.finfo(reference.dtype).max
+    overflows = candidate.isinf() & (wide_oracle.abs() > _NEARLY_TOO_LARGE * largest)
+    better = oracle.isfinite() & (
+        (wide_candidate - wide_oracle).abs() <= _CLOSE * wide_oracle.abs()
+    )
+    agrees = torch.where(
+        finite,
+        candidate.isfinite() | overflows,
+        (candidate == reference) | (candidate.isnan() & reference.isnan()) | better,
+    )
     usable = finite & candidate.isfinite()
     zero = torch.zeros((), dtype=torch.float64, device=reference.device)
     return _Errors(
         oracle=torch.where(finite, wide_oracle, zero),
-        candidate=torch.where(usable, candidate.double() - wide_oracle, zero),
+        candidate=torch.where(usable, wide_candidate - wide_oracle, zero),
         reference=torch.where(finite, wide_reference - wide_oracle, zero),
         finite=finite,
         mismatched=~agrees,
     )
 
 
+class Comparison:
+    """Errors of one tensor, added up piece by piece in the order of its elements."""
+
+    def __init__(self, name: str, reference: Tensor, kind: Oracle, note: str = "") -> None:
+        """`reference` is the whole tensor; the pieces have its dtype and are on its device."""
+        reference = _real(reference)
+        self._metrics = _blank(name, reference, kind, note)
+        self._shape = tuple(reference.shape)
+        self._scale = _rms(reference)
+        self._sums = torch.zeros(5, dtype=torch.float64, device=reference.device)
+        self._seen = 0
+        self._region = _Region(self._shape)
+
+    def add(self, candidate: Tensor, reference: Tensor, oracle: Tensor) -> None:
+        """The next elements of the three, in any shape; the candidate's may be elsewhere."""
+        pieces = (_real(tensor).reshape(-1) for tensor in (candidate, reference, oracle))
+        for chunk in zip(*(torch.split(piece, _CHUNK) for piece in pieces), strict=True):
+            self._add(*(part.to(reference.device, non_blocking=True) for part in chunk))
+
+    def metrics(self) -> ErrorMetrics:
+        """Of everything that was added."""
+        oracle_sum, candidate_sum, reference_sum, finite, mismatches = self._sums.tolist()
+        finite = max(finite, 1.0)
+        return replace(
+            self._metrics,
+            rms=(oracle_sum / finite) ** 0.5,
+            candidate_rmse=(candidate_sum / finite) ** 0.5,
+            reference_rmse=(reference_sum / finite) ** 0.5,
+            mismatches=int(mismatches),
+            wrong=self._region.count,
+            wrong_box=self._region.box(),
+            first_wrong=self._region.first,
+        )
+
+    def _add(self, candidate: Tensor, reference: Tensor, oracle: Tensor) -> None:
+        errors = _errors(candidate, reference, oracle)
+        squares = [errors.oracle.square(), errors.candidate.square(), errors.reference.square()]
+        counts = [errors.finite, errors.mismatched]
+        self._sums += torch.stack([part.sum(dtype=torch.float64) for part in (*squares, *counts)])
+        scale = (errors.oracle.abs() + self._scale).clamp_min(torch.finfo(torch.float64).tiny)
+        scaled = errors.candidate.abs() / scale
+        self._note_worst(candidate, oracle, scaled, (errors.reference.abs() / scale).max().item())
+        clearly = _CLEARLY if self._metrics.epsilon < _SHORT else _CLEARLY_SHORT
+        self._region.add(errors.mismatched | (scaled > clearly), self._seen)
+        if not self._metrics.mismatch_index and bool(errors.mismatched.any()):
+            first = self._seen + int(errors.mismatched.to(torch.uint8).argmax().item())
+            self._metrics = replace(self._metrics, mismatch_index=_unravel(first, self._shape))
+        self._seen += reference.numel()
+
+    def _note_worst(
+        self, candidate: Tensor, oracle: Tensor, scaled: Tensor, reference_worst: float
+    ) -> None:
+        metrics = self._metrics
+        reference_worst = max(metrics.reference_worst, reference_worst)
+        self._metrics = replace(metrics, reference_worst=reference_worst)
+        largest, place = (float(value.item()) for value in scaled.max(dim=0))
+        if largest > metrics.candidate_worst:
+            self._metrics = replace(
+                self._metrics,
+                candidate_worst=largest,
+                worst_index=_unravel(self._seen + int(place), self._shape),
+                candidate_value=float(candidate[int(place)].item()),
+                oracle_value=float(oracle[int(place)].item()),
+            )
+
+
+_CLEARLY, _CLEARLY_SHORT = 1e-3, 5e-2
+"""Scaled error above which an element is wrong rather than rounded; for types of 16 bits."""
+_SHORT = 1e-5
+"""Epsilon above which a type counts as short."""
+
+
+class _Region:
+    """The smallest box of indices around all elements that are wrong."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self._low: list[int] = []
+        self._high: list[int] = []
+        self.count = 0
+        self.first = 0
+
+    def add(self, wrong: Tensor, start: int) -> None:
+        """`wrong` is flat and begins at element `start` of the tensor."""
+        places = wrong.nonzero().reshape(-1)
+        if places.numel() == 0:
+            return
+        if self.count == 0:
+            self.first = start + int(places[0].item())
+        self.count += places.numel()
+        places = places + start
+        low, high = [], []
+        for size in reversed(self._shape):
+            index = places % size
+            low.append(int(index.min().item()))
+            high.append(int(index.max().item()))
+            places = places // size
+        low, high = low[::-1], high[::-1]
+        self._low = [min(pair) for pair in zip(self._low or low, low, strict=True)]
+        self._high = [max(pair) for pair in zip(self._high or high, high, strict=True)]
+
+    def box(self) -> tuple[tuple[int, int], ...]:
+        return tuple(zip(self._low, self._high, strict=True))
+
+
+def _rms(tensor: Tensor) -> float:
+    """Root mean square of the finite elements."""
+    total, count = 0.0, 0
+    for chunk in torch.split(tensor.reshape(-1), _CHUNK):
+        finite = chunk.isfinite()
+        total += float(chunk.double().where(finite, 0.0).square().sum().item())
+        count += int(finite.sum().item())
+    return float((total / max(count, 1)) ** 0.5)
+
+
 def _compare_floats(
     name: str, candidate: Tensor, reference: Tensor, oracle: Tensor, kind: Oracle, note: str
 ) -> ErrorMetrics:
-    metrics = _blank(name, reference, kind, note)
-    if reference.numel() == 0:
-        return metrics
-    flats = [torch.split(tensor.reshape(-1), _CHUNK) for tensor in (candidate, reference, oracle)]
-    totals = torch.zeros(5, dtype=torch.float64, device=reference.device)
-    for chunk in zip(*flats, strict=True):
-        errors = _errors(*chunk)
-        sums = [errors.oracle.square(), errors.candidate.square(), errors.reference.square()]
-        counts = [errors.finite, errors.mismatched]
-        totals += torch.stack([part.sum(dtype=torch.float64) for part in (*sums, *counts)])
-    oracle_sum, candidate_sum, reference_sum, finite, mismatches = totals.tolist()
-    finite = max(finite, 1.0)
-    metrics = replace(
-        metrics,
-        rms=(oracle_sum / finite) ** 0.5,
-        candidate_rmse=(candidate_sum / finite) ** 0.5,
-        reference_rmse=(reference_sum / finite) ** 0.5,
-        mismatches=int(mismatches),
-    )
-    return _with_worst(metrics, flats, reference)
+    comparison = Comparison(name, reference, kind, note)
+    if reference.numel():
+        comparison.add(candidate, reference, oracle)
+    return comparison.metrics()
 
 
-def _with_worst(
-    metrics: ErrorMetrics, flats: list[tuple[Tensor, ...]], reference: Tensor
+def _compare_exact(
+    name: str, candidate: Tensor, reference: Tensor, undecided: Tensor | None
 ) -> ErrorMetrics:
-    """`metrics` with the worst elements, which can be scaled only once the RMS is known."""
-    worst, reference_worst, place, mismatch = 0.0, 0.0, 0, None
-    start = 0
-    for chunk in zip(*flats, strict=True):
-        errors = _errors(*chunk)
-        scale = (errors.oracle.abs() + metrics.rms).clamp_min(torch.finfo(torch.float64).tiny)
-        largest, index = (errors.candidate.abs() / scale).max(dim=0)
-        if largest.item() > worst:
-            worst, place = largest.item(), start + int(index.item())
-        reference_worst = max(reference_worst, (errors.reference.abs() / scale).max().item())
-        if mismatch is None and metrics.mismatches and bool(errors.mismatched.any()):
-            mismatch = start + int(errors.mismatched.to(torch.uint8).argmax().item())
-        start += errors.finite.numel()
-    which, offset = divmod(place, _CHUNK)
+    region = _Region(tuple(reference.shape))
+    parts = [torch.split(tensor.reshape(-1), _CHUNK) for tensor in (candidate, reference)]
+    start, mismatches = 0, 0
+    for mine, theirs in zip(*parts, strict=True):
+        differs = mine.to(theirs.device) != theirs
+        if undecided is not None:
+            differs &= ~undecided.reshape(-1)[start : start + differs.numel()]
+        mismatches += int(differs.sum().item())
+        region.add(differs, start)
+        start += differs.numel()
     return replace(
-        metrics,
-        candidate_worst=worst,
-        reference_worst=reference_worst,
-        worst_index=_unravel(place, reference),
-        candidate_value=float(flats[0][which][offset].item()),
-        oracle_value=float(flats[2][which][offset].item()),
-        mismatch_index=() if mismatch is None else _unravel(mismatch, reference),
+        _blank(name, reference, Oracle.REFERENCE, ""),
+        mismatches=mismatches,
+        mismatch_index=_unravel(region.first, tuple(reference.shape)) if mismatches else (),
+        wrong=mismatches,
+        wrong_box=region.box(),
+        first_wrong=region.first,
     )
 
 
@@ -158,12 +269,13 @@ def _blank(name: str, reference: Tensor, kind: Oracle, note: str) -> ErrorMetric
         oracle_value=0.0,
         mismatches=0,
         mismatch_index=(),
+        shape=tuple(reference.shape),
     )
 
 
-def _unravel(flat: int, tensor: Tensor) -> tuple[int, ...]:
+def _unravel(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     index = []
-    for size in reversed(tensor.shape):
+    for size in reversed(shape):
         flat, place = divmod(flat, size)
         index.append(place)
     return tuple(reversed(index))

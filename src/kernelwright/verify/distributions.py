@@ -164,7 +164,7 @@ def _is_probabilities(tensor: Tensor) -> bool:
 def _chunks(tensor: Tensor) -> Iterator[Tensor]:
     """Views that together are the tensor, so that what is computed of one needs little memory."""
     if tensor.is_contiguous():
-        yield from tensor.view(-1).split(_CHUNK)
+        yield from torch.split(tensor.view(-1), _CHUNK)
     else:
         yield tensor
 

@@ -6,8 +6,13 @@ very same values, and the candidate has to be no less accurate than the referenc
     RMSE(candidate) <= multiplier * RMSE(reference) + floor
 
 with a floor of a few units in the last place, for references that are exact. The same holds for the
-largest error of a single element, scaled by |oracle| + RMS(oracle), which finds the one wrong
-element in a million that a mean does not show. (torchbench's `same` has the first half.)
+largest error of a single element, scaled by |oracle| + RMS, which finds the one wrong element in a
+million that a mean does not show. (torchbench's `same` has the first half.)
+
+Where that refuses a result, the oracle is run once more on inputs and weights that are off by up to
+one rounding, and a few times the difference is allowed as well: a sum that cancels loses so much in
+any order of its terms, and a reference that happens to be exact there is no better, only luckier.
+For a product that is a share of |A||B| times epsilon, far below what shorter operands would lose.
 """
 
 import math
@@ -58,6 +63,18 @@ class ErrorMetrics:
     """Elements whose NaN, +Inf or -Inf is not the reference's, or integers that differ."""
     mismatch_index: tuple[int, ...]
     """The first of them."""
+    shape: tuple[int, ...] = ()
+    wrong: int = 0
+    """Elements that no rounding explains."""
+    wrong_box: tuple[tuple[int, int], ...] = ()
+    """First and last index of these in every dimension; empty if there are none."""
+    first_wrong: int = 0
+    """The first of them, counted through the whole tensor."""
+    loss_rmse: float = 0.0
+    """RMSE of the oracle on inputs and weights that were rounded once: what any computation in
+    this precision can lose. Zero unless it was asked for."""
+    loss_worst: float = 0.0
+    """Its largest scaled error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +89,8 @@ class Tolerance:
     """Times the reference's worst element."""
     worst_floor: float
     """Times epsilon."""
+    loss: float = 4.0
+    """Times what one rounding of the inputs loses, in the mean and in the worst element."""
 
 
 NO_LESS_ACCURATE = Tolerance(multiplier=2.0, floor=1.0, worst_multiplier=8.0, worst_floor=8.0)
@@ -113,13 +132,15 @@ def rule(metrics: ErrorMetrics, tolerance: Tolerance) -> Ruling:
         return Ruling(
             accepted=False,
             reason=f"{metrics.name}: {kind} in {metrics.mismatches} of {metrics.count} elements, "
-            + where,
+            + where
+            + where_wrong(metrics),
         )
     limit, worst_limit = _limits(metrics, tolerance)
     if metrics.candidate_rmse > limit:
-        return Ruling(accepted=False, reason=_explain_mean(metrics, limit))
+        return Ruling(accepted=False, reason=_explain_mean(metrics, limit) + where_wrong(metrics))
     if metrics.candidate_worst > worst_limit:
-        return Ruling(accepted=False, reason=_explain_worst(metrics, worst_limit))
+        reason = _explain_worst(metrics, worst_limit) + where_wrong(metrics)
+        return Ruling(accepted=False, reason=reason)
     return Ruling(accepted=True, reason=_explain_mean(metrics, limit))
 
 
@@ -134,8 +155,9 @@ def _limits(metrics: ErrorMetrics, tolerance: Tolerance) -> tuple[float, float]:
     # right to the last bit by luck. The share of luck falls with the root of their number.
     luck = 1.0 + 4.0 / math.sqrt(max(metrics.count, 1))
     floor = tolerance.floor * metrics.epsilon * metrics.rms
+    floor += tolerance.loss * metrics.loss_rmse
     limit = luck * (tolerance.multiplier * metrics.reference_rmse + floor) + tiny
-    worst_floor = tolerance.worst_floor * metrics.epsilon
+    worst_floor = tolerance.worst_floor * metrics.epsilon + tolerance.loss * metrics.loss_worst
     worst_limit = luck * (tolerance.worst_multiplier * metrics.reference_worst + worst_floor)
     return limit, worst_limit
 
@@ -157,3 +179,28 @@ def _explain_worst(metrics: ErrorMetrics, limit: float) -> str:
         f"{metrics.oracle_value:.9g}: scaled error {metrics.candidate_worst:.2e}, the reference's "
         f"worst {metrics.reference_worst:.2e}, allowed {limit:.2e}"
     )
+
+
+_INT32_ELEMENTS = 1 << 31
+
+
+def where_wrong(metrics: ErrorMetrics) -> str:
+    """Which elements are wrong, and what that pattern usually means; empty if it says nothing."""
+    if not metrics.wrong_box or metrics.wrong == metrics.count:
+        return ""
+    text = f". {metrics.wrong} of {metrics.count} elements are wrong"
+    if metrics.first_wrong >= _INT32_ELEMENTS:
+        return f"{text}, all beyond element 2^31: an index of 32 bits overflows"
+    parts = [
+        (dim, low, high, size)
+        for dim, ((low, high), size) in enumerate(
+            zip(metrics.wrong_box, metrics.shape, strict=True)
+        )
+        if (low, high) != (0, size - 1)
+    ]
+    if not parts:
+        return text
+    ranges = " and ".join(f"{low}..{high} of dimension {dim}" for dim, low, high, _ in parts)
+    if all(high == size - 1 and low > 0 for _, low, high, size in parts):
+        return f"{text}, all in the last {ranges}: is a last, partly filled tile left out?"
+    return f"{text}, all in {ranges}"
