@@ -12,26 +12,34 @@ from torch import nn
 
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import (
+    Accumulation,
     Argument,
     AtenCall,
     Code,
+    Concat,
     Constant,
     Contract,
     DiagEmbed,
     Diagonal,
     Expand,
     Flip,
+    Gather,
     Graph,
     Input,
     Node,
     Opaque,
+    Pad,
     Parameter,
     Permute,
     Pointwise,
+    Pooling,
     Project,
     Record,
+    Reduce,
+    Reduction,
     Ref,
     Reshape,
+    Scan,
     Select,
     Slice,
     Squeeze,
@@ -39,6 +47,7 @@ from kernelwright.ir.graph import (
     Unsqueeze,
     View,
     ViewMap,
+    Window,
 )
 from kernelwright.ir.types import Dim, DType, TensorType
 
@@ -83,6 +92,57 @@ _OPERATIONS: dict[str, Callable[..., torch.Tensor]] = {
         x <= 0, torch.expm1(x * input_scale) * alpha * scale, x * scale
     ),
 }
+
+
+def reduced(op: Reduction, x: torch.Tensor, dims: tuple[int, ...]) -> Any:
+    """What the rows of `x` are reduced to."""
+    match op:
+        case Reduction.MOMENTS:
+            mean = x.mean(dims, keepdim=True)
+            return mean, (x - mean).square().sum(dims, keepdim=True)
+        case Reduction.EXP_SUM:
+            high = x.amax(dims, keepdim=True)
+            terms = torch.where(high == -torch.inf, 0.0, torch.exp(x - high))
+            return high, terms.sum(dims, keepdim=True)
+        case Reduction.PRODUCT:
+            for dim in dims:
+                x = x.prod(dim, keepdim=True)
+            return x
+        case Reduction.ARGMAX | Reduction.ARGMIN:
+            kept = [dim for dim in range(x.dim()) if dim not in dims]
+            rows = x.permute(*kept, *dims).flatten(len(kept))
+            shape = [1 if dim in dims else size for dim, size in enumerate(x.shape)]
+            return getattr(rows, op.value)(-1).reshape(shape)
+    names = {Reduction.MAXIMUM: "amax", Reduction.MINIMUM: "amin"}
+    return getattr(torch, names.get(op, op.value))(x, dims, keepdim=True)
+
+
+def scanned(kind: Scan, x: torch.Tensor) -> torch.Tensor:
+    """The running totals of `x`."""
+    x = x.flip(kind.dim) if kind.reverse else x
+    if kind.exclusive:
+        neutral = torch.full_like(x.narrow(kind.dim, 0, 1), kind.op is Accumulation.PRODUCT)
+        x = torch.cat([neutral, x.narrow(kind.dim, 0, x.shape[kind.dim] - 1)], kind.dim)
+    totals = x.cumsum(kind.dim) if kind.op is Accumulation.SUM else x.cumprod(kind.dim)
+    return totals.flip(kind.dim) if kind.reverse else totals
+
+
+def pooled(kind: Window, x: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    """Windows of `x`, as many as `shape` says: one dimension after the other."""
+    lowest = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
+    outside = 0 if kind.op is Pooling.SUM else lowest
+    for at, size in enumerate(kind.size):
+        dim = x.dim() - len(kind.size) + at
+        starts = kind.stride[at] * torch.arange(shape[dim]) - kind.padding[at]
+        taps = []
+        for places in (starts + tap * kind.dilation[at] for tap in range(size)):
+            values = x.index_select(dim, places.clamp(0, x.shape[dim] - 1))
+            inside = (places >= 0) & (places < x.shape[dim])
+            mask = inside.reshape(-1, *[1] * (x.dim() - dim - 1))
+            taps.append(torch.where(mask, values, torch.full_like(values, outside)))
+        stack = torch.stack(taps)
+        x = stack.sum(0, dtype=x.dtype) if kind.op is Pooling.SUM else stack.amax(0)
+    return x
 
 
 def run(graph: Graph, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -134,6 +194,22 @@ class _Run:
                 return self.expression(expr, operands).expand(self.current).clone()
             case Contract(lhs, rhs, out):
                 return torch.einsum(f"{lhs},{rhs}->{out}", *operands)
+            case Reduce(op, dims):
+                return reduced(op, operands[0], dims)
+            case Scan():
+                return scanned(node.kind, operands[0])
+            case Window():
+                return pooled(node.kind, operands[0], self.shape(node))
+            case Gather(dim):
+                source, index = operands
+                places = torch.where(index < 0, index + source.shape[dim], index)
+                found = source.index_select(dim, places.flatten())
+                return found.unflatten(dim, index.shape) if index.dim() else found.squeeze(dim)
+            case Concat(dim):
+                return torch.cat(operands, dim)
+            case Pad(before, after, value):
+                pairs = reversed(list(zip(before, after, strict=True)))
+                return F.pad(operands[0], [width for pair in pairs for width in pair], value=value)
             case View(index_map):
                 return self.view(index_map, operands[0], node)
             case Opaque():

@@ -211,12 +211,12 @@ def test_complex_numbers_are_left_alone() -> None:
     assert kinds(graph) == ["Opaque", "Opaque", "Pointwise"]
 
 
-def test_batch_norm_writes_its_buffers_in_place() -> None:
+def test_batch_norm_updates_its_buffers() -> None:
     graph = capture_module(nn.BatchNorm1d(4), (torch.rand(3, 4),))
-    assert graph["batch_norm"].kind == Opaque(mutates=("running_mean", "running_var"))
-    assert [update.path for update in graph.updates] == ["num_batches_tracked"]
+    updates = [update.path for update in graph.updates]
+    assert sorted(updates) == ["num_batches_tracked", "running_mean", "running_var"]
     graph = capture_module(nn.BatchNorm1d(4).eval(), (torch.rand(3, 4),))
-    assert graph["batch_norm"].kind == Opaque()
+    assert kinds(graph)[-1] == "Pointwise"
     assert graph.updates == ()
 
 

@@ -6,23 +6,32 @@ import pytest
 
 from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
 from kernelwright.ir.graph import (
+    Accumulation,
     AtenCall,
+    Concat,
     Contract,
     Expand,
+    Gather,
     Graph,
     Input,
     Node,
     Opaque,
+    Pad,
     Permute,
     Pointwise,
+    Pooling,
     Project,
+    Reduce,
+    Reduction,
     Ref,
     Reshape,
+    Scan,
     Select,
     Slice,
     Squeeze,
     Unsqueeze,
     View,
+    Window,
 )
 from kernelwright.ir.spec import MalformedGraphError, check
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
@@ -36,6 +45,7 @@ def tensor(*shape: int, dtype: DType = F32) -> TensorType:
 
 X = Node(name="x", kind=Input("x"), type=tensor(2, 3))
 Y = Node(name="y", kind=Input("y"), type=tensor(3, 4))
+PLACES = Node(name="i", kind=Input("i"), type=tensor(4, dtype=DType.I64))
 ADD = Call("add", (Operand(0, F32), Literal(1.0, F32)), F32)
 
 
@@ -44,11 +54,20 @@ def node(kind: object, result: object = X.type, inputs: tuple[str, ...] = ("x",)
 
 
 def graph(z: Node) -> Graph:
-    return Graph(name="g", nodes=(X, Y, z), returns=Ref("z"))
+    return Graph(name="g", nodes=(X, Y, PLACES, z), returns=Ref("z"))
 
 
 def view(index_map: object, *shape: int) -> Node:
     return node(View(index_map), tensor(*shape))
+
+
+def reduction(op: Reduction, dims: tuple[int, ...], result: object) -> Node:
+    return node(Reduce(op, dims), result)
+
+
+def window(size: int, *, stride: int = 1, padding: int = 0, result: int = 3) -> Node:
+    kind = Window(Pooling.MAXIMUM, (size,), (stride,), (padding,), (1,))
+    return node(kind, tensor(2, result))
 
 
 PRODUCT = node(Contract("ab", "bc", "ac"), tensor(2, 4), ("x", "y"))
@@ -60,7 +79,18 @@ START = Dim.static(1)
     [
         node(Pointwise(ADD)),
         node(Pointwise(Coordinate(-2)), tensor(2, 3, dtype=DType.I64)),
+        node(Pointwise(Coordinate(-3)), tensor(4, 2, 3, dtype=DType.I64)),
         PRODUCT,
+        reduction(Reduction.SUM, (0, 1), tensor(1, 1)),
+        reduction(Reduction.ARGMAX, (0,), tensor(1, 3, dtype=DType.I64)),
+        reduction(Reduction.MOMENTS, (1,), TupleType((tensor(2, 1), tensor(2, 1)))),
+        node(Scan(Accumulation.SUM, 1)),
+        window(3, stride=1, padding=1),
+        window(2, stride=2, padding=1, result=2),
+        window(1, stride=2, result=2),
+        node(Gather(1), tensor(2, 4), ("x", "i")),
+        node(Concat(0), tensor(4, 3), ("x", "x")),
+        node(Pad((1, 0), (0, -1), 0.0), tensor(3, 2)),
         view(Permute((1, 0)), 3, 2),
         view(Reshape(), 6),
         view(Expand(), 5, 2, 3),
@@ -86,7 +116,7 @@ def test_well_formed(good: Node) -> None:
         (node(Pointwise(Call("add", (Operand(0, F32),), F32))), "calls add with 1"),
         (node(Pointwise(Call("frob", (Operand(0, F32),), F32))), "calls frob"),
         (node(Pointwise(ADD), tensor(2, 4)), "cannot broadcast"),
-        (node(Pointwise(Coordinate(-3)), tensor(4, 2, 3, dtype=DType.I64)), "asks for coordinate"),
+        (node(Pointwise(Coordinate(0)), tensor(2, 3, dtype=DType.I64)), "asks for coordinate"),
         (node(Pointwise(Coordinate(-2)), tensor(3, dtype=DType.I64), ()), "asks for coordinate"),
         (node(Pointwise(Coordinate(-2)), tensor(1, 3, dtype=DType.I64), ()), "of size 1"),
         (replace(PRODUCT, inputs=("x",)), "contracts two inputs"),
@@ -96,6 +126,33 @@ def test_well_formed(good: Node) -> None:
         (replace(PRODUCT, kind=Contract("ab", "bc", "ab")), "has sizes"),
         (replace(PRODUCT, type=tensor(2, 4, dtype=DType.F64)), "mixes dtypes"),
         (replace(PRODUCT, kind=Contract("ab", "dc", "ac")), "in one place only"),
+        (reduction(Reduction.SUM, (0,), tensor(3)), "reduces"),
+        (reduction(Reduction.SUM, (), tensor(2, 3)), "reduces the dimensions"),
+        (reduction(Reduction.SUM, (1, 0), tensor(1, 1)), "reduces the dimensions"),
+        (reduction(Reduction.SUM, (2,), tensor(2, 3)), "reduces the dimensions"),
+        (reduction(Reduction.ANY, (1,), tensor(2, 1)), "takes no any"),
+        (reduction(Reduction.ARGMAX, (1,), tensor(2, 1)), "reduces"),
+        (reduction(Reduction.MOMENTS, (1,), tensor(2, 1)), "has 2 totals"),
+        (reduction(Reduction.SUM, (1,), TupleType((tensor(2, 1),))), "has 1 totals"),
+        (replace(reduction(Reduction.SUM, (1,), tensor(2, 1)), inputs=()), "reduces one input"),
+        (node(Scan(Accumulation.SUM, 2)), "along dimension 2"),
+        (node(Scan(Accumulation.SUM, 0), tensor(2, 4)), "keeps the type"),
+        (node(Scan(Accumulation.SUM, 0), tensor(2, 3, dtype=DType.F64)), "keeps the type"),
+        (window(2, stride=1), "finds 3 windows in 3"),
+        (replace(window(1), type=tensor(4, 3)), "pools"),
+        (window(1, stride=0), "below 1"),
+        (node(Window(Pooling.SUM, (1,), (1, 1), (0,), (1,))), "other than 1 numbers"),
+        (node(Window(Pooling.SUM, (1,), (1,), (0,), (1,)), tensor(2, 3, dtype=DType.F64)), "type"),
+        (node(Gather(0), inputs=("x",)), "by another"),
+        (node(Gather(0), tensor(2, 3, 3), ("x", "y")), "is told places by"),
+        (node(Gather(2), tensor(2, 3, 4), ("x", "i")), "along dimension 2"),
+        (node(Gather(1), tensor(4, 3), ("x", "i")), "gathers"),
+        (node(Concat(0), tensor(3, 3), ("x", "x")), "another size"),
+        (node(Concat(0), tensor(5, 3), ("x", "y")), "cannot join y"),
+        (node(Concat(2), tensor(4, 3), ("x", "x")), "along dimension 2"),
+        (node(Pad((1,), (1,), 0.0), tensor(4, 3)), "of 2 dimensions"),
+        (node(Pad((1, 0), (1, -1), 0.0), tensor(4, 3)), "pads"),
+        (node(Pad((1, 0), (1, 0), 0.0), tensor(4, 3, dtype=DType.F64)), "keeps the element type"),
         (view(Permute((0, 1)), 3, 2), "is no Permute"),
         (view(Reshape(), 5), "is no Reshape"),
         (view(Expand(), 2, 4), "is no Expand"),

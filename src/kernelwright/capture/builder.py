@@ -22,6 +22,7 @@ from kernelwright.ir.graph import (
     Record,
     Ref,
     Text,
+    Update,
     View,
 )
 from kernelwright.ir.types import ValueType
@@ -81,6 +82,8 @@ class Builder:
     values: dict[fx.Node, Value] = field(default_factory=dict)
     scalars: list[str] = field(default_factory=list)
     """Names of the input nodes that are call-time numbers."""
+    updates: list[Update] = field(default_factory=list)
+    """Of buffers, by calls whose schema does not say that they change them."""
     items: dict[sympy.Symbol, Expr] = field(default_factory=dict)
     """What PyTorch's symbols for the values of call-time numbers stand for."""
 

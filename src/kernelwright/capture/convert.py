@@ -11,6 +11,7 @@ from torch import fx
 
 from kernelwright.capture.builder import RESERVED, Builder, Call, Number
 from kernelwright.capture.calls import eager_items, opaque, project
+from kernelwright.capture.composites import composite, composite_items
 from kernelwright.capture.contractions import contraction
 from kernelwright.capture.errors import CaptureError, ScalarNeededError, UnsupportedValueError
 from kernelwright.capture.exporting import Exported
@@ -31,7 +32,7 @@ _CHECKS = (
 _TO_NUMBER = ("item", "_local_scalar_dense")
 
 # In this order each is asked for the node of a call; the last always has one.
-_TABLES = (view, pointwise, contraction, opaque)
+_TABLES = (view, pointwise, contraction, composite, opaque)
 
 
 def convert(exported: Exported) -> Graph:
@@ -110,7 +111,7 @@ def _visit(builder: Builder, call: Call, parts: dict[fx.Node, dict[int, str]]) -
     """Note what the call's result becomes."""
     if call.operator in ITEM_RULES:
         return
-    items = eager_items(builder, call)
+    items = composite_items(builder, call) or eager_items(builder, call)
     if items is not None:
         parts[call.node] = items
         return

@@ -206,7 +206,7 @@ def collect_updates(builder: Builder, exported: Exported) -> tuple[Update, ...]:
 
     An argument that `forward` changes is written by a copy_ call at the end.
     """
-    updates = []
+    updates = list(builder.updates)
     for spec, value in _outputs(exported):
         match spec.kind:
             case OutputKind.USER_OUTPUT:

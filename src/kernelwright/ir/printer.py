@@ -4,17 +4,23 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from kernelwright.ir.graph import (
+    Concat,
     Constant,
     Contract,
+    Gather,
     Graph,
     Input,
     Node,
     Opaque,
+    Pad,
     Parameter,
     Pointwise,
     Project,
+    Reduce,
     Scan,
     View,
+    ViewMap,
+    Window,
 )
 from kernelwright.ir.plan import (
     AnyKernel,
@@ -65,17 +71,32 @@ def _right_hand_side(node: Node) -> str:
             return f"pointwise({inputs}; {expr})"
         case Contract():
             return f"contract({inputs}; {node.kind})"
+        case Reduce(op, dims):
+            return f"{op}({inputs}; dims={_show(dims)})"
+        case Scan(op, dim, reverse, exclusive):
+            flags = ["reverse"] * reverse + ["exclusive"] * exclusive
+            return f"scan({', '.join([f'{inputs}; {op}', f'dim={dim}', *flags])})"
+        case Window(op, size, stride, padding, dilation):
+            numbers = {"size": size, "stride": stride, "padding": padding, "dilation": dilation}
+            shown = ", ".join(f"{name}={_show(value)}" for name, value in numbers.items())
+            return f"window({inputs}; {op}, {shown})"
+        case Gather() | Concat() | Pad():
+            return f"{type(node.kind).__name__.lower()}({inputs}; {_attributes(node.kind)})"
         case View(index_map):
-            attributes = ", ".join(
-                f"{field.name}={_show(getattr(index_map, field.name))}"
-                for field in fields(index_map)
-            )
+            attributes = _attributes(index_map)
             separator = "; " if attributes else ""
             return f"{type(index_map).__name__.lower()}({inputs}{separator}{attributes})"
         case Opaque(mutates, _):
             return f"opaque {node.origin}" + (f" mutates {', '.join(mutates)}" if mutates else "")
         case Project(index):
             return f"{inputs}[{index}]"
+
+
+def _attributes(record: ViewMap | Gather | Concat | Pad) -> str:
+    """`name=value` of each field."""
+    return ", ".join(
+        f"{field.name}={_show(getattr(record, field.name))}" for field in fields(record)
+    )
 
 
 def _show(value: object) -> str:

@@ -4,28 +4,35 @@ from collections.abc import Callable, Iterator
 
 from kernelwright.ir.expr import OPERATIONS, Call, Coordinate, Operand, walk
 from kernelwright.ir.graph import (
+    Concat,
     Constant,
     Contract,
     DiagEmbed,
     Diagonal,
     Expand,
     Flip,
+    Gather,
     Graph,
     Input,
     Node,
     Opaque,
+    Pad,
     Parameter,
     Permute,
     Pointwise,
     Project,
+    Reduce,
+    Reduction,
     Reshape,
+    Scan,
     Select,
     Slice,
     Squeeze,
     Unsqueeze,
     View,
+    Window,
 )
-from kernelwright.ir.types import Dim, ScalarType, TensorType, TupleType
+from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, TupleType
 
 
 class MalformedGraphError(AssertionError):
@@ -81,7 +88,7 @@ def _pointwise(node: Node, inputs: list[Node]) -> Iterator[str]:
                 elif getattr(inputs[index].type, "dtype", None) != dtype:
                     yield f"reads %{index} as {dtype}, but it is {inputs[index].type}"
             case Coordinate(dim):
-                if dim not in (-1, -2) or -dim > node.type.rank:
+                if not 1 <= -dim <= node.type.rank:
                     yield f"asks for coordinate {dim} of {node.type}"
                 elif node.type.shape[dim] == Dim.static(1):
                     yield f"asks where it stands along a dimension of size 1 of {node.type}"
@@ -170,6 +177,131 @@ _VIEW_RULES: dict[type, Callable[..., bool]] = {
 }
 
 
+_TOTALLED = (DType.F32, DType.F64, DType.I64)
+"""Element types that sums and products are made in."""
+
+_REDUCED: dict[Reduction, tuple[DType, ...]] = {
+    **{op: _TOTALLED for op in (Reduction.SUM, Reduction.PRODUCT)},
+    **{op: (DType.F32, DType.F64) for op in (Reduction.MOMENTS, Reduction.EXP_SUM)},
+    **{op: (DType.BOOL,) for op in (Reduction.ANY, Reduction.ALL)},
+}
+"""Element types of what is reduced; for other reductions any real one."""
+
+
+def _reduce(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Reduce)
+    if len(inputs) != 1:
+        yield "reduces one input"
+        return
+    source, dims = inputs[0].tensor, kind.dims
+    allowed = _REDUCED.get(kind.op)
+    if source.dtype.is_complex or (allowed and source.dtype not in allowed):
+        yield f"takes no {kind.op} of {source}"
+    if not dims or list(dims) != sorted(set(dims)) or not 0 <= dims[0] <= dims[-1] < source.rank:
+        yield f"reduces the dimensions {dims} of {source}"
+        return
+    results = node.type.items if isinstance(node.type, TupleType) else (node.type,)
+    if isinstance(node.type, TupleType) != (kind.op.totals > 1) or len(results) != kind.op.totals:
+        yield f"has {kind.op.totals} totals but is {node.type}"
+    is_place = kind.op in (Reduction.ARGMAX, Reduction.ARGMIN)
+    dtype = DType.I64 if is_place else source.dtype
+    kept = [1 if at in dims else size for at, size in enumerate(_hints(source))]
+    for result in results:
+        if not isinstance(result, TensorType) or result.dtype != dtype or _hints(result) != kept:
+            yield f"reduces {source} to {result}"
+
+
+def _scan(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Scan)
+    if len(inputs) != 1 or not _is_alike(inputs[0].tensor, node.tensor):
+        yield "keeps the type of its one input"
+        return
+    if node.tensor.dtype not in _TOTALLED:
+        yield f"accumulates in {node.tensor.dtype}"
+    if not 0 <= kind.dim < node.tensor.rank:
+        yield f"accumulates along dimension {kind.dim} of {node.tensor}"
+
+
+def _is_alike(a: TensorType, b: TensorType) -> bool:
+    return a.dtype == b.dtype and _hints(a) == _hints(b)
+
+
+def _window(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Window)
+    if len(inputs) != 1 or inputs[0].tensor.dtype != node.tensor.dtype:
+        yield "keeps the element type of its one input"
+        return
+    count = len(kind.size)
+    if {len(kind.stride), len(kind.padding), len(kind.dilation)} != {count}:
+        yield f"gives other than {count} numbers for {count} dimensions"
+        return
+    source, target = _hints(inputs[0].tensor), _hints(node.tensor)
+    if not 0 < count <= len(source) or source[:-count] != target[:-count]:
+        yield f"pools {inputs[0].type} to {node.type}"
+        return
+    if min(*kind.size, *kind.stride, *kind.dilation) < 1 or min(kind.padding) < 0:
+        yield f"has a size, stride or dilation below 1, or a negative padding: {kind}"
+        return
+    for at in range(count):
+        reach = kind.dilation[at] * (kind.size[at] - 1)
+        room = source[at - count] + 2 * kind.padding[at] - reach - 1
+        places = room // kind.stride[at] + 1, -(-room // kind.stride[at]) + 1
+        if target[at - count] not in places:
+            yield f"finds {target[at - count]} windows in {source[at - count]} elements: {kind}"
+
+
+def _gather(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Gather)
+    if len(inputs) != 2:
+        yield "gathers from one input by another"
+        return
+    source, index = inputs[0].tensor, inputs[1].tensor
+    if index.dtype not in (DType.I64, DType.I32):
+        yield f"is told places by {index}"
+    if not 0 <= kind.dim < source.rank:
+        yield f"gathers along dimension {kind.dim} of {source}"
+        return
+    shape = [*_hints(source)[: kind.dim], *_hints(index), *_hints(source)[kind.dim + 1 :]]
+    if node.tensor.dtype != source.dtype or _hints(node.tensor) != shape:
+        yield f"gathers {node.type} from {source} by {index}"
+
+
+def _concat(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Concat)
+    target = node.tensor
+    if not inputs or not 0 <= kind.dim < target.rank:
+        yield f"joins {len(inputs)} inputs along dimension {kind.dim} of {target}"
+        return
+    for item in inputs:
+        source = item.tensor
+        others = [_hints(x)[: kind.dim] + _hints(x)[kind.dim + 1 :] for x in (source, target)]
+        if source.dtype != target.dtype or source.rank != target.rank or others[0] != others[1]:
+            yield f"cannot join {item.name}: {source} into {target}"
+            return
+    if sum(item.tensor.shape[kind.dim].hint for item in inputs) != target.shape[kind.dim].hint:
+        yield f"joins its inputs to another size than {target}"
+
+
+def _pad(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Pad)
+    if len(inputs) != 1 or inputs[0].tensor.dtype != node.tensor.dtype:
+        yield "keeps the element type of its one input"
+        return
+    source = _hints(inputs[0].tensor)
+    if not len(kind.before) == len(kind.after) == len(source):
+        yield f"pads {len(kind.before)} and {len(kind.after)} of {len(source)} dimensions"
+        return
+    widths = zip(kind.before, source, kind.after, strict=True)
+    if [sum(width) for width in widths] != _hints(node.tensor):
+        yield f"pads {inputs[0].type} to {node.type}"
+
+
 def _opaque(node: Node, inputs: list[Node]) -> Iterator[str]:
     if node.origin is None:
         yield "is opaque and needs the call it stands for"
@@ -195,6 +327,12 @@ RULES: dict[type, Callable[[Node, list[Node]], Iterator[str]]] = {
     Constant: _leaf,
     Pointwise: _pointwise,
     Contract: _contract,
+    Reduce: _reduce,
+    Scan: _scan,
+    Window: _window,
+    Gather: _gather,
+    Concat: _concat,
+    Pad: _pad,
     View: _view,
     Opaque: _opaque,
     Project: _project,
