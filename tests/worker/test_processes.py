@@ -23,6 +23,7 @@ from kernelwright.worker import JudgeOptions, Timeouts, judge
 from kernelwright.worker.client import Client, Died, Hung, Raised
 from kernelwright.worker.errors import CandidateFileError, ChildStartError, ReferenceFailedError
 from kernelwright.worker.options import Watch
+from kernelwright.worker.sandbox import Confinement
 
 HERE = Path(__file__).parent
 CANDIDATES = HERE / "candidates"
@@ -109,7 +110,7 @@ def test_a_problem_that_raises_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 def test_a_client_tells_how_its_child_ended() -> None:
-    client = Client("test", os.environ)
+    client = Client("test", os.environ, Confinement())
     client.post("start", {"nothing": "of use"})
     answer = client.wait(60.0)
     assert isinstance(answer, Raised)
@@ -124,7 +125,7 @@ def test_a_client_tells_how_its_child_ended() -> None:
 
 
 def test_a_client_that_does_not_answer_is_killed() -> None:
-    client = Client("test", os.environ)
+    client = Client("test", os.environ, Confinement())
     client.post("start", {})
     answer = client.wait(0.0)
     assert isinstance(answer, Hung)
@@ -180,7 +181,8 @@ def test_children_die_with_a_parent_that_is_killed() -> None:
     script = """
 import os, sys, time
 from kernelwright.worker.client import Client
-client = Client("test", os.environ)
+from kernelwright.worker.sandbox import Confinement
+client = Client("test", os.environ, Confinement())
 print(client._process.pid, flush=True)
 time.sleep(1000)
 """
@@ -198,7 +200,7 @@ time.sleep(1000)
 def test_threads_of_the_log_end_with_the_child() -> None:
     # Threads that other tests left may end meanwhile: only new ones count.
     before = set(threading.enumerate())
-    client = Client("test", os.environ)
+    client = Client("test", os.environ, Confinement())
     client.close()
     client.log.text()
     assert set(threading.enumerate()) - before == set()

@@ -1,10 +1,10 @@
-"""Entry of a child process: `python -m kernelwright.worker.child DESCRIPTOR`.
+"""Entry of a child process: `python -m kernelwright.worker.child DESCRIPTOR CONFINEMENT`.
 
 It answers requests over the socket it inherited until that closes. Everything that can crash, hang
 or lie runs here; the parent only reads JSON.
 """
 
-import ctypes
+import json
 import os
 import signal
 import socket
@@ -15,34 +15,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernelwright.errors import KernelwrightError
-from kernelwright.verify.records import to_plain
+from kernelwright.verify.records import from_plain, to_plain
 from kernelwright.worker.protocol import Channel, ChannelClosedError
+from kernelwright.worker.sandbox import Confinement, Protection, Started, confine
+from kernelwright.worker.sandbox_warden import fork_under_warden
 
 if TYPE_CHECKING:
     from kernelwright.worker.roles import Host
 
-_PR_SET_PDEATHSIG = 1
-
 
 def main(arguments: list[str]) -> None:
-    """Serve the parent behind the descriptor named in `arguments`."""
-    _die_with_parent()
+    """Serve the parent behind the descriptor named in `arguments`, within its confinement."""
+    confinement = from_plain(Confinement, json.loads(arguments[1]))
+    fork_under_warden(confinement)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends its children.
     descriptor = int(arguments[0])
     connection = socket.socket(fileno=descriptor)
     os.set_inheritable(descriptor, False)  # noqa: FBT003 - a compiler would keep it open
     channel = Channel(connection)
     try:
-        _serve(channel)
+        _serve(channel, confine(confinement))
     except ChannelClosedError:
         os._exit(0)  # The parent has gone: nothing of a candidate's should run at exit.
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
-def _serve(channel: Channel) -> None:
+def _serve(channel: Channel, protections: tuple[Protection, ...]) -> None:
     request = channel.receive()
 
     def start() -> "Host":
@@ -52,7 +49,9 @@ def _serve(channel: Channel) -> None:
 
         return make_host(request["body"])
 
-    host = _reply(channel, request, start, announce=lambda _: {"pid": os.getpid()})
+    # Said before any code of a candidate's runs here, so it can be believed.
+    started = Started(pid=os.getpid(), protections=protections)
+    host = _reply(channel, request, start, announce=lambda _: to_plain(started))
     while host is not None:
         request = channel.receive()
         answer = partial(host.answer, request["operation"], request["body"])
@@ -69,12 +68,13 @@ def _reply(
     announce: Callable[[Result], Any],
 ) -> Result | None:
     """Do the work and answer with what it gave or raised; None if it raised."""
+    head = {"id": request["id"], "nonce": request["nonce"]}
     try:
         result = work()
-        message = {"id": request["id"], "body": announce(result)}
+        message = head | {"body": announce(result)}
     except Exception as error:
         traceback.print_exc()  # goes to the log that the parent keeps
-        channel.send({"id": request["id"], "error": _describe(error)})
+        channel.send(head | {"error": _describe(error)})
         return None
     channel.send(message)
     return result

@@ -3,27 +3,35 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kernelwright.verify.records import to_plain
-from kernelwright.worker.client import Answer, Client, Died, Hung, Raised
+from kernelwright.verify.records import RecordError, from_plain, to_plain
+from kernelwright.worker.client import Answer, Client, Died, Hung, Raised, Replied
 from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.requests import StartRequest
+from kernelwright.worker.sandbox import Confinement, Started
 
 
 class ChildProcess:
     """Asks one role; a dead process is replaced at the next question."""
 
     def __init__(
-        self, start: StartRequest, environment: Mapping[str, str], start_seconds: float
+        self,
+        start: StartRequest,
+        environment: Mapping[str, str],
+        confinement: Confinement,
+        start_seconds: float,
     ) -> None:
+        self.started: Started | None = None
+        """What the latest process said of itself before anything strange ran in it."""
         self._start = start
         self._environment = environment
+        self._confinement = confinement
         self._start_seconds = start_seconds
         self._client: Client | None = None
         self._starting = False
 
     def launch(self) -> None:
         """Start it without waiting until it is ready."""
-        self._client = Client(self._start.role.value, self._environment)
+        self._client = Client(self._start.role.value, self._environment, self._confinement)
         self._client.post("start", to_plain(self._start))
         self._starting = True
 
@@ -40,6 +48,16 @@ class ChildProcess:
         """`post` and `wait`."""
         self.post(operation, body)
         return self.wait(seconds)
+
+    def freeze(self) -> None:
+        """Stop it where it is, if it runs."""
+        if self._client is not None:
+            self._client.freeze()
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        if self._client is not None:
+            self._client.thaw()
 
     def log(self) -> str:
         """What the process printed so far, shortened."""
@@ -60,8 +78,17 @@ class ChildProcess:
             self._starting = False
             answer = self._client.wait(self._start_seconds)
             match answer:
+                case Replied(body=body):
+                    self.started = _read(body)
                 case Raised(message=message, location=location, next_step=next_step):
                     raise ChildStartError(message, location=location, next_step=next_step)
                 case Died(message=message) | Hung(message=message):
                     raise ChildStartError(message)
         return self._client
+
+
+def _read(body: Any) -> Started:
+    try:
+        return from_plain(Started, body)
+    except RecordError as error:
+        raise ChildStartError(f"a child process answered nonsense: {error}") from error

@@ -1,6 +1,8 @@
 """The parent's side of one child: start it, ask it, and survive whatever it does."""
 
+import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,12 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
+from kernelwright.verify.records import to_plain
 from kernelwright.worker.protocol import (
     Channel,
     ChannelClosedError,
     ChannelTimeoutError,
     GarbledError,
 )
+from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.sandbox_warden import TOO_MANY_PROCESSES, TOO_MUCH_MEMORY
 
 _LOG_HALF = 32 << 10
 """Bytes kept of the beginning and of the end of what a child prints."""
@@ -25,6 +30,11 @@ _LINE = 200
 """Characters of a child's last words that a message quotes."""
 _EXIT_GRACE = 2.0
 """Seconds between the end of the conversation and a look at how the process ended."""
+_CLOSE_GRACE = 15.0
+"""Seconds that a warden may take to end what its child has started."""
+
+
+_CHILD = "kernelwright.worker.child"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,17 +104,21 @@ class BoundedLog:
 class Client:
     """One child process in a session of its own; it dies with this process or at `close`.
 
+    Between the two stands the child's warden, which ends whatever the child started.
+
     The kernel ends the child when the *thread* that started it ends: use and close a client in
     the thread that made it.
     """
 
-    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, environment: Mapping[str, str], confinement: Confinement) -> None:
         self.name = name
+        self._confinement = confinement
+        limits = json.dumps(to_plain(confinement))
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
                 # -P: nothing beside the user's files may shadow a module of ours.
-                [sys.executable, "-P", "-m", "kernelwright.worker.child", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", _CHILD, str(theirs.fileno()), limits],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -116,7 +130,9 @@ class Client:
         self.log = BoundedLog(self._process.stdout)
         self._channel = Channel(ours)
         self._last_id = 0
+        self._nonce = ""
         self._posted: tuple[str, float] = ("", 0.0)
+        self._unasked = False
 
     @property
     def alive(self) -> bool:
@@ -126,14 +142,20 @@ class Client:
     def post(self, operation: str, body: Any) -> None:
         """Send a request without waiting; each is followed by one `wait`."""
         self._last_id += 1
+        self._nonce = secrets.token_hex(16)
         self._posted = operation, time.monotonic()
+        # Nothing can be an answer that was here before the question.
+        self._unasked = self._unasked or self._channel.has_more()
+        head = {"id": self._last_id, "nonce": self._nonce}
         with suppress(ChannelClosedError):  # `wait` finds out how it ended
-            self._channel.send({"id": self._last_id, "operation": operation, "body": body})
+            self._channel.send(head | {"operation": operation, "body": body})
 
     def wait(self, timeout: float) -> Answer:
         """The answer to the last request, at most `timeout` seconds after it was sent."""
         operation, since = self._posted
         try:
+            if self._unasked:
+                raise GarbledError("it spoke before it was asked")
             reply = self._channel.receive(max(0.0, since + timeout - time.monotonic()))
             return self._read(reply)
         except ChannelTimeoutError:
@@ -153,20 +175,39 @@ class Client:
         self.post(operation, body)
         return self.wait(timeout)
 
+    def freeze(self) -> None:
+        """Stop the child where it is; it neither computes nor launches until `thaw`."""
+        self._signal_group(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._signal_group(signal.SIGCONT)
+
     def close(self) -> None:
         """End the child and whatever it started; twice is once."""
         self._channel.close()
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.thaw()
+        if self._process.poll() is None:
+            self._process.terminate()  # the warden ends the others first
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_CLOSE_GRACE)
+        self._signal_group(signal.SIGKILL)
         self._process.wait()
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:  # afterwards the number may be somebody else's
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
 
     def _read(self, reply: dict[str, Any]) -> Answer:
         match reply:
-            case {"id": int(number), "body": body} if number == self._last_id:
+            case {"id": self._last_id, "nonce": self._nonce, "body": body}:
                 return Replied(body=body)
-            case {"id": int(number), "error": {"message": str(message)} as error} if (
-                number == self._last_id
-            ):
+            case {
+                "id": self._last_id,
+                "nonce": self._nonce,
+                "error": {"message": str(message)} as error,
+            }:
                 location, next_step = error.get("location"), error.get("next_step")
                 return Raised(
                     message=message,
@@ -182,6 +223,10 @@ class Client:
             self.close()
             return "closed the conversation"
         self.close()
+        if code == TOO_MANY_PROCESSES:
+            return f"was ended: it had more than {self._confinement.processes} processes"
+        if code == TOO_MUCH_MEMORY:
+            return "was ended: it was out of memory"
         if code < 0:
             return f"was ended by {signal.Signals(-code).name}"
         return f"exited with code {code}"

@@ -61,5 +61,7 @@ class JudgeOptions:
     baselines: tuple[Baseline, ...] = (Baseline.EAGER, Baseline.COMPILED)
     timing: TimingPlan = field(default_factory=TimingPlan)
     timeouts: Timeouts = field(default_factory=Timeouts)
+    processes: int = 512
+    """Processes that a candidate may have at a time, compilers among them."""
     device_index: int = 0
     """CUDA device to run on."""

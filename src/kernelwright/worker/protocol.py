@@ -1,10 +1,13 @@
 """How parent and child talk: one JSON object per line over a private socket.
 
-    request  {"id": 3, "operation": "run", "body": {...}}
-    reply    {"id": 3, "body": {...}}
-    failure  {"id": 3, "error": {"message": ..., "location": ..., "next_step": ...}}
+    request  {"id": 3, "nonce": "9f...", "operation": "run", "body": {...}}
+    reply    {"id": 3, "nonce": "9f...", "body": {...}}
+    failure  {"id": 3, "nonce": "9f...",
+              "error": {"message": ..., "location": ..., "next_step": ...}}
 
-Nothing is pickled. What a child sends is data from a stranger: it is parsed, checked and bounded.
+The nonce is drawn for each request, so that what was written ahead or is said twice answers
+nothing; a message that nobody asked for ends the conversation. Nothing is pickled. What a child
+sends is data from a stranger: it is parsed, checked and bounded.
 """
 
 import json
@@ -54,6 +57,16 @@ class Channel:
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return _parse(line)
+
+    def has_more(self) -> bool:
+        """Whether anything lies here that nobody has asked for."""
+        try:
+            ready, _, _ = select.select([self._connection], [], [], 0)
+            return bool(self._buffer) or bool(
+                ready and self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            )
+        except (OSError, ValueError):
+            return bool(self._buffer)
 
     def close(self) -> None:
         """Close this end; the other sees the end of the conversation."""

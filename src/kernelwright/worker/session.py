@@ -6,14 +6,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from kernelwright.build.emulator.compile import build_shared
 from kernelwright.build.extension import build_error, prepare_extension_folder
 from kernelwright.build.records import Target
 from kernelwright.env import usable_cores
 from kernelwright.problem import Problem
-from kernelwright.verify.cases import Case, Distribution, Layout, Sizes
+from kernelwright.verify.cases import Case, Sizes, Weights
 from kernelwright.verify.observation import Fault, FaultKind, Observation, Refusal, RunFacts
 from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.tolerance import ErrorMetrics
+from kernelwright.verify.verdict import Check
 from kernelwright.verify.verification import BuildFacts
 from kernelwright.worker.candidate import CandidateRun
 from kernelwright.worker.child_process import ChildProcess
@@ -25,11 +27,15 @@ from kernelwright.worker.requests import (
     CaseRequest,
     CompareRequest,
     ComparisonReply,
+    ProbeReply,
     Role,
     SizesReply,
     SizesRequest,
     StartRequest,
 )
+from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.sandbox_folders import prepare_quarters
+from kernelwright.worker.sandbox_report import isolation_check
 from kernelwright.worker.tensors import TensorHeader
 
 Record = TypeVar("Record")
@@ -57,6 +63,8 @@ class ChildSession:
         self._emulated = target is Target.CPU and options.watch is Watch.EMULATOR
         self._stack = ExitStack()
         self._environment = prepare_extension_folder(candidate_path)
+        self._exchange = folder / "exchange"
+        self._exchange.mkdir()
         self.reference = self.child(Role.REFERENCE)
         self.candidate = self.child(Role.CANDIDATE)
         self._own_sizes: Sizes = ()
@@ -84,7 +92,7 @@ class ChildSession:
             problem_path=str(self._problem.path),
             problem_source=self._problem.source,
             candidate_path=str(self._candidate_path),
-            folder=str(self._folder),
+            folder=str(self._exchange),
             device=f"cuda:{self._options.device_index}" if cuda else "cpu",
             emulate=emulate,
             order_seed=order_seed,
@@ -96,7 +104,22 @@ class ChildSession:
 
     def spawn(self, start: StartRequest) -> ChildProcess:
         """The process behind a child."""
-        return ChildProcess(start, self._environment, self._options.timeouts.start)
+        seconds = self._options.timeouts.start
+        if start.role is not Role.CANDIDATE:
+            return ChildProcess(start, self._environment, Confinement(), seconds)
+        if start.emulate:
+            build_shared()
+        quarters = prepare_quarters(
+            self._environment,
+            self._folder / "candidate",
+            self._exchange,
+            self._options.processes,
+        )
+        return ChildProcess(start, quarters.environment, quarters.confinement, seconds)
+
+    def isolation(self) -> Check:
+        """Which protections the candidate's process was under."""
+        return isolation_check(self.candidate.started)
 
     def sizes(self) -> SizesReply:
         """Sizes under judgement and further ones; remembers the former."""
@@ -141,7 +164,7 @@ class ChildSession:
             reference=expected if isinstance(expected, Refusal) else expected.facts,
             candidate=found.facts,
             reference_state=expected.state if isinstance(expected, ReferenceRun) else None,
-            candidate_state=found.state if first else None,
+            candidate_state=found.state if first or case.weights is Weights.DRAWN else None,
             comparisons=(),
             repeats=None,
             findings=found.findings,
@@ -151,6 +174,12 @@ class ChildSession:
         observation = self._compared(observation, found)
         is_first_case = len(self._sizes_seen) == 1 and first
         return self._reordered(observation) if is_first_case else observation
+
+    def probe(self, case: Case) -> tuple[str, ...]:
+        """Wrong answers that neither this case, the latest one, nor one before it refuses."""
+        request = to_plain(CaseRequest(case=case))
+        answer = self.reference.ask("probe", request, self._options.timeouts.run)
+        return trusted(ProbeReply, answer).undecided
 
     def _compared(self, observation: Observation, found: CandidateRun) -> Observation:
         repeats = observation.repeats
@@ -183,11 +212,11 @@ class ChildSession:
         request = to_plain(CompareRequest(case=case, files=files))
         answer = self.reference.ask("compare", request, self._options.timeouts.run)
         for header in files:
-            (self._folder / Path(header.file).name).unlink(missing_ok=True)
+            (self._exchange / Path(header.file).name).unlink(missing_ok=True)
         return trusted(ComparisonReply, answer).metrics
 
     def _reference_run(self, case: Case, answer: Answer) -> ReferenceRun | Refusal:
-        own = case.distribution is Distribution.OWN and case.layout is Layout.AS_MADE
+        own = case == Case(seed=case.seed, sizes=case.sizes)
         if isinstance(answer, Replied) or own:
             return trusted(ReferenceRun, answer)
         return Refusal(message=answer.message)
