@@ -9,6 +9,7 @@ from kernelwright.errors import ExitCode
 from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase
 from kernelwright.verify.checks import examine
 from kernelwright.verify.observation import (
+    REPLACED,
     Fault,
     FaultKind,
     FindingKind,
@@ -102,6 +103,19 @@ def state(*names: str, mark: str = "a") -> StateFacts:
             {"reference_state": state("w"), "candidate_state": state("w", mark="b")},
             Status.WRONG_VALUES,
         ),
+        ({"comparisons": ()}, Status.WRONG_VALUES),
+        (
+            {"candidate": replace(RUN, outputs=(replace(facts("output"), kind="Lazy"),))},
+            Status.CHEATING,
+        ),
+        (
+            {"candidate": replace(RUN, outputs=(replace(facts("output"), stored=False),))},
+            Status.CHEATING,
+        ),
+        ({"candidate": replace(RUN, settings=(("time.time", REPLACED),))}, Status.CHEATING),
+        ({"candidate": replace(RUN, settings=(("default dtype", "a -> b"),))}, Status.SIDE_EFFECT),
+        ({"candidate": replace(RUN, settings=(("cudnn.benchmark", "a -> b"),))}, Status.VERIFIED),
+        ({"candidate": replace(RUN, random="1f")}, Status.SIDE_EFFECT),
         ({"candidate": Fault(kind=FaultKind.REFUSED, message="E")}, Status.CRASHED),
         ({"candidate": Fault(kind=FaultKind.CRASH, message="E")}, Status.CRASHED),
         ({"candidate": Fault(kind=FaultKind.HANG, message="E")}, Status.TIMED_OUT),
@@ -135,8 +149,12 @@ def test_the_verdict_of_one_observation(changes: dict[str, object], status: Stat
 
 
 def test_what_both_do_is_no_failure() -> None:
-    both = replace(RUN, changed=("state.mean",), aliases=(("output", "input[0]"),))
-    checks = examine(replace(GOOD, reference=both, candidate=both), NO_LESS_ACCURATE)
+    settings = (("default dtype", "a -> b"), ("time.time", REPLACED))
+    both = replace(RUN, random="1f", settings=settings)
+    both = replace(both, changed=("state.mean",), aliases=(("output", "input[0]"),))
+    updated = (METRICS, replace(METRICS, name="state.mean"))
+    seen = replace(GOOD, reference=both, candidate=both, comparisons=updated)
+    checks = examine(seen, NO_LESS_ACCURATE)
     assert all(check.outcome is Outcome.PASSED for check in checks)
 
 
@@ -166,12 +184,18 @@ class Played:
     def __init__(self, observations: list[Observation], fault: Fault | None = None) -> None:
         self.left = list(observations)
         self.fault = fault
+        self.probed: list[Case] = []
+        self.undecided: list[tuple[str, ...]] = []
 
     def build(self) -> BuildFacts:
         return BuildFacts(seconds=1.5, fault=self.fault)
 
     def run(self, case: Case) -> Observation:
         return replace(self.left.pop(0), case=case)
+
+    def probe(self, case: Case) -> tuple[str, ...]:
+        self.probed.append(case)
+        return self.undecided.pop(0)
 
 
 def brief(cases: list[Case], demand: Demand = Demand.REQUIRED) -> Brief:
@@ -196,6 +220,40 @@ def test_verification_stops_at_the_first_failure() -> None:
         ("verify", 0, 3),
         ("verify", 1, 3),
     ]
+
+
+def test_wrong_answers_are_tried_until_each_was_refused() -> None:
+    session = Played([GOOD] * 4)
+    session.undecided = [("zeros", "a constant"), ("zeros",), ()]
+    cases = [Case(seed=seed) for seed in range(4)]
+    verdict = verify(session, replace(brief(cases), probes=9), lambda event: None)
+    assert session.probed == cases[:3]
+    assert not verdict.warnings
+    session = Played([GOOD] * 4)
+    session.undecided = [("zeros",), ("zeros",)]
+    verdict = verify(session, replace(brief(cases), probes=2), lambda event: None)
+    (warning,) = verdict.warnings
+    assert warning.evidence == "this problem cannot tell a right answer from zeros"
+    assert verdict.status is Status.VERIFIED
+
+
+def test_a_file_for_one_size_is_asked_at_that_size_instead() -> None:
+    refused = replace(GOOD, candidate=Fault(kind=FaultKind.REFUSED, message="ValueError: size"))
+    small = Case(seed=3, sizes=(("N", 8),))
+    planned = PlannedCase(
+        case=small,
+        demand=Demand.REQUIRED,
+        purpose="test",
+        refusal=Demand.SKIPPED,
+        instead=Case(seed=3),
+    )
+    asked = replace(brief([]), cases=[planned])
+    verdict = verify(Played([refused, GOOD]), asked, lambda event: None)
+    assert verdict.status is Status.VERIFIED
+    assert {check.case for check in verdict.checks if check.name == "values"} == {str(Case(seed=3))}
+    wrong = replace(GOOD, comparisons=(WRONG,))
+    assert verify(Played([refused, wrong]), asked, lambda event: None).status is Status.WRONG_VALUES
+    assert verify(Played([refused, refused]), asked, lambda event: None).status is Status.CRASHED
 
 
 def test_a_failure_that_nobody_demands_is_a_warning() -> None:

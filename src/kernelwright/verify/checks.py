@@ -318,9 +318,18 @@ def check_repeat(observation: Observation, tolerance: Tolerance) -> Iterator[Che
 
 def check_values(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
     """No less accurate than the reference."""
-    if not observation.comparisons:
+    match observation.reference, observation.candidate:
+        case RunFacts() as expected, RunFacts() as found if not _form_problems(expected, found):
+            asked = [*(facts.name for facts in expected.outputs), *expected.changed]
+        case RunFacts(), RunFacts():
+            asked = []
+        case _:
+            return
+    given = {metrics.name for metrics in observation.comparisons}
+    problems = [f"there are no values of {name}" for name in asked if name not in given]
+    if not problems and not given:
         return
-    problems = _value_problems(observation.comparisons, tolerance)
+    problems += _value_problems(observation.comparisons, tolerance)
     passed = "; ".join(rule(metrics, tolerance).reason for metrics in observation.comparisons)
     yield _check(VALUES, observation, problems, Status.WRONG_VALUES, passed)
     for note in sorted({metrics.note for metrics in observation.comparisons if metrics.note}):

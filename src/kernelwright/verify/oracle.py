@@ -8,12 +8,13 @@ to float64 as well, so modules that spell out float32 need no special case.
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernelwright.verify.nesting import map_tensors, named_effects
+from kernelwright.verify.nesting import map_tensors, named_effects, named_tensors
 
 _RAISED = {
     torch.float16: torch.float64,
@@ -69,19 +70,146 @@ def run_oracle(model: nn.Module, arguments: Sequence[object], *, seed: int) -> O
     A module that cannot run in float64 gives a note instead of tensors.
     """
     try:
-        raised_model = copy.deepcopy(model).double()
-        raised_arguments = [map_tensors(value, _raised_copy) for value in arguments]
-        torch.manual_seed(seed)
-        with _InFloat64():  # type: ignore[no-untyped-call]
-            result = raised_model(*raised_arguments)
-        effects = named_effects(result, raised_arguments, raised_model.state_dict())
+        return _run_raised(copy.deepcopy(model).double(), arguments, seed)
     except Exception as error:  # whatever a module raises in a precision it was not made for
-        first_line = str(error).splitlines()[0] if str(error) else ""
-        note = f"no float64 oracle: {type(error).__name__}: {first_line}"
-        return OracleRun(tensors={}, note=note)
+        return OracleRun(tensors={}, note=_note(error))
+
+
+class Ties(Enum):
+    """Whether numbers that are equal become unequal."""
+
+    KEPT = "kept"
+    BROKEN = "broken"
+
+
+@torch.no_grad()
+def run_rounded(
+    model: nn.Module, arguments: Sequence[object], *, seed: int, draw: int, ties: Ties
+) -> OracleRun:
+    """The oracle on inputs and weights that are off by up to one rounding of their type.
+
+    `draw` says in which direction each. With `Ties.BROKEN` zeros move a little as well.
+    """
+    try:
+        generator = torch.Generator()
+        generator.manual_seed(draw)
+        rounded_model = copy.deepcopy(model)
+        epsilons = {name: _epsilon(tensor) for name, tensor in model.state_dict().items()}
+        rounded_model.double()
+        for name, tensor in rounded_model.state_dict().items():
+            _round_once(tensor, epsilons[name], generator, ties)
+
+        def round_argument(tensor: Tensor) -> Tensor:
+            raised = _raised_copy(tensor)
+            _round_once(raised, _epsilon(tensor), generator, ties)
+            return raised
+
+        rounded = [map_tensors(value, round_argument) for value in arguments]
+        return _run_raised(rounded_model, rounded, seed)
+    except Exception as error:  # the same as for the oracle itself
+        return OracleRun(tensors={}, note=_note(error))
+
+
+class RowOracle:
+    """The oracle of a module that treats the rows of its inputs alike, some rows at a time.
+
+    Rows are places along the first dimension. For modules whose float64 run would not fit.
+    """
+
+    def __init__(
+        self, model: nn.Module, arguments: Sequence[object], rows: int, split: frozenset[int]
+    ) -> None:
+        """`split`: which of the arguments' tensors have rows, by their number."""
+        self._model = copy.deepcopy(model).double()
+        self._arguments = arguments
+        self._split = split
+        self.rows = rows
+
+    @torch.no_grad()
+    def run(self, start: int, stop: int, seed: int) -> Mapping[str, Tensor]:
+        """Results for these rows; raises what the module raises."""
+        numbers = iter(range(1 << 30))
+
+        def cut(tensor: Tensor) -> Tensor:
+            return tensor[start:stop] if next(numbers) in self._split else tensor
+
+        arguments = [map_tensors(value, cut) for value in self._arguments]
+        run = _run_raised(self._model, arguments, seed)
+        return {name: t for name, t in run.tensors.items() if name.startswith("output")}
+
+
+def rows_oracle(
+    model: nn.Module, arguments: Sequence[object], outputs: Mapping[str, Tensor], piece: int
+) -> RowOracle | None:
+    """An oracle for `piece` rows at a time, or None where rows are not independent.
+
+    They are when `piece` rows together give what both halves of them give alone, in float64 and
+    but for roundings of that. All `outputs` must have as many rows.
+    """
+    tensors = [tensor for value in arguments for _, tensor in named_tensors(value, "")]
+    heights = {tensor.shape[0] if tensor.dim() else 0 for tensor in outputs.values()}
+    rows = next(iter(heights), 0)
+    if len(heights) != 1 or rows < 2 * piece or piece < 2:
+        return None
+    tall = [n for n, tensor in enumerate(tensors) if tensor.dim() and tensor.shape[0] == rows]
+    for split in dict.fromkeys((frozenset(tall), frozenset(tall[:1]))):
+        oracle = RowOracle(model, arguments, rows, split)
+        if split and _independent(oracle, piece):
+            return oracle
+    return None
+
+
+def _independent(oracle: RowOracle, piece: int) -> bool:
+    half = piece // 2
+    try:
+        whole = oracle.run(0, piece, 0)
+        parts = [oracle.run(0, half, 0), oracle.run(half, piece, 0)]
+    except Exception:  # a module that has its sizes fixed takes no fewer rows
+        return False
+    for name, tensor in whole.items():
+        joined = torch.cat([part[name] for part in parts])
+        if joined.shape != tensor.shape or not torch.allclose(
+            joined, tensor, rtol=_SAME, atol=_SAME * float(tensor.abs().mean()), equal_nan=True
+        ):
+            return False
+    return True
+
+
+_SAME = 1e-9
+"""Relative difference in float64 that only the order of sums makes."""
+
+
+def _run_raised(model: nn.Module, arguments: Sequence[object], seed: int) -> OracleRun:
+    """A module that is raised already; it and its state are changed as the call changes them."""
+    raised_arguments = [map_tensors(value, _raised_copy) for value in arguments]
+    torch.manual_seed(seed)
+    with _InFloat64():  # type: ignore[no-untyped-call]
+        result = model(*raised_arguments)
+    effects = named_effects(result, raised_arguments, model.state_dict())
     return OracleRun(tensors=effects, note="")
+
+
+def _note(error: Exception) -> str:
+    first_line = str(error).splitlines()[0] if str(error) else ""
+    return f"no float64 oracle: {type(error).__name__}: {first_line}"
 
 
 def _raised_copy(tensor: Tensor) -> Tensor:
     raised = upcast(tensor)
     return raised.clone() if raised is tensor else raised
+
+
+def _epsilon(tensor: Tensor) -> float:
+    return torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
+
+
+def _round_once(tensor: Tensor, epsilon: float, generator: torch.Generator, ties: Ties) -> None:
+    if epsilon == 0.0 or tensor.numel() == 0:
+        return
+    seed = int(torch.randint(1 << 30, (), generator=generator).item())
+    local = torch.Generator(device=tensor.device)
+    local.manual_seed(seed)
+    noise = torch.empty_like(tensor).uniform_(-epsilon / 2, epsilon / 2, generator=local)
+    if ties is Ties.BROKEN:
+        tensor.add_(noise * float(tensor[tensor.isfinite()].abs().mean().nan_to_num(1.0)))
+    tensor.add_(tensor * noise)

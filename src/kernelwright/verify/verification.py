@@ -6,9 +6,10 @@ from typing import Protocol
 
 from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase
 from kernelwright.verify.checks import RUNS, STATE, examine
+from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.observation import Fault, FaultKind, Observation, status_of
 from kernelwright.verify.tolerance import Tolerance
-from kernelwright.verify.verdict import Check, Outcome, Status, Verdict, conclude
+from kernelwright.verify.verdict import VALUES, Check, Outcome, Status, Verdict, conclude
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,10 @@ class Session(Protocol):
         """Run both on one case and compare."""
         ...
 
+    def probe(self, case: Case) -> tuple[str, ...]:
+        """Wrong answers that no case so far would refuse, after the latest one, `case`."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Brief:
@@ -58,28 +63,89 @@ class Brief:
     sizes: Mapping[str, int]
     """Constants replaced for the sizes under judgement."""
     static_checks: tuple[Check, ...] = ()
-    """What reading the file already showed."""
+    """What reading the file already showed, and what is known before anything runs."""
+    probes: int = 0
+    """Cases at most after which wrong answers are tried on the problem itself."""
 
 
 def verify(session: Session, brief: Brief, progress: Progress) -> Verdict:
     """The verdict on the candidate of `session`; stops at the first demanded check that fails."""
-    total = len(brief.cases)
     progress(Event(stage="build", message="building the candidate", done=0, total=1))
     built = session.build()
     checks = [*brief.static_checks, _build_check(built, brief)]
     if built.fault is None:
-        for done, planned in enumerate(brief.cases):
-            message = f"{planned.purpose}: {planned.case}"
-            progress(Event(stage="verify", message=message, done=done, total=total))
-            found = examine(session.run(planned.case), brief.tolerance)
-            checks += [
-                asked for check in found for asked in _as_demanded(check, planned, brief.demands)
-            ]
-            if any(check.outcome is Outcome.FAILED for check in checks):
-                break
+        checks += _run_cases(session, brief, progress)
     return conclude(
         tuple(checks), target=brief.target, sizes=brief.sizes, build_seconds=built.seconds
     )
+
+
+def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check]:
+    checks: list[Check] = []
+    prober = _Prober(session, brief.probes)
+    for done, planned in enumerate(brief.cases):
+        found = []
+        for case in (planned.case, planned.instead):
+            if case is None:
+                break
+            message = f"{planned.purpose}: {case}"
+            progress(Event(stage="verify", message=message, done=done, total=len(brief.cases)))
+            asked = replace(planned, case=case, refusal=_refusal(planned, case))
+            observed = examine(session.run(case), brief.tolerance)
+            found = [it for check in observed for it in _as_demanded(check, asked, brief.demands)]
+            checks += found
+            if not any(_permitted_refusal(check, planned) for check in observed):
+                break
+        if any(check.outcome is Outcome.FAILED for check in found):
+            return checks
+        if any(check.name == VALUES for check in found):
+            prober.probe(case)
+    return [*checks, *prober.checks()]
+
+
+def _refusal(planned: PlannedCase, case: Case | None) -> Demand:
+    """What a refusal means: at the sizes that it is asked at instead, it may not refuse."""
+    return planned.refusal if case == planned.case else Demand.REQUIRED
+
+
+class _Prober:
+    """Finds out which wrong answers the cases cannot tell from right ones."""
+
+    def __init__(self, session: Session, probes: int) -> None:
+        self._session = session
+        self._left = probes
+        self._undecided: tuple[str, ...] | None = None
+
+    def probe(self, case: Case | None) -> None:
+        """Try, on the latest case, the wrong answers that none has refused yet."""
+        if self._left == 0 or self._undecided == () or case is None:
+            return
+        if case.distribution is not Distribution.NONFINITE:
+            self._left -= 1
+            self._undecided = self._session.probe(case)
+
+    def checks(self) -> Iterator[Check]:
+        """Nothing where nothing was tried."""
+        match self._undecided:
+            case None:
+                return
+            case ():
+                yield Check(
+                    name=DISCRIMINATION,
+                    outcome=Outcome.PASSED,
+                    evidence="zeros, a constant, other weights, ignored inputs and rounded "
+                    "operands would all be refused",
+                )
+            case words:
+                yield Check(
+                    name=DISCRIMINATION,
+                    outcome=Outcome.WARNING,
+                    evidence="this problem cannot tell a right answer from " + ", ".join(words),
+                )
+
+
+DISCRIMINATION = "discrimination"
+"""Name of the check of the problem itself."""
 
 
 def _build_check(built: BuildFacts, brief: Brief) -> Check:

@@ -12,10 +12,17 @@ from kernelwright.bench.timing import ContestantLostError
 from kernelwright.build.records import Target
 from kernelwright.machine import H200, detect
 from kernelwright.problem import Problem
-from kernelwright.verify.cases import Case, Demand, PlannedCase, plan_cases
+from kernelwright.verify.cases import (
+    LARGE_SEEDS,
+    Case,
+    Demand,
+    PlannedCase,
+    plan_cases,
+    plan_large,
+)
 from kernelwright.verify.static import read_candidate
 from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE
-from kernelwright.verify.verdict import Check, Status, Verdict, conclude
+from kernelwright.verify.verdict import Check, Outcome, Status, Verdict, conclude
 from kernelwright.verify.verification import Brief, Event, Progress, verify
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.lease import shared_lease
@@ -72,7 +79,33 @@ def plan(
         tolerance=CPU_STAND_IN if target is Target.CPU else NO_LESS_ACCURATE,
         target=target.value,
         sizes=dict(sizes.own),
-        static_checks=static_checks,
+        static_checks=(*static_checks, *_coverage(sizes, options)),
+        probes=0 if options.cases else _PROBES,
+    )
+
+
+_PROBES = 8
+"""Cases on which wrong answers are tried; what they do not refuse, hardly any other does."""
+_LARGE = 1 << 30
+"""Bytes of one call above which only a few inputs are tried at full size."""
+
+
+def _is_large(sizes: SizesReply) -> bool:
+    return sizes.bytes > _LARGE and bool(sizes.others) and not sizes.own
+
+
+def _coverage(sizes: SizesReply, options: JudgeOptions) -> tuple[Check, ...]:
+    """What is not asked at full size, for a problem of gigabytes."""
+    if options.cases or not _is_large(sizes):
+        return ()
+    reduced = ", ".join(f"{name} = {value}" for name, value in sizes.others[0])
+    return (
+        Check(
+            name="coverage",
+            outcome=Outcome.PASSED,
+            evidence=f"one call touches {sizes.bytes / 1e9:.1f} GB: {LARGE_SEEDS} sets of its own "
+            f"inputs and one of zero mean at full size, everything else at {reduced}",
+        ),
     )
 
 
@@ -82,6 +115,8 @@ def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
             PlannedCase(case=case, demand=Demand.REQUIRED, purpose="asked for")
             for case in options.cases
         )
+    if _is_large(sizes):
+        return plan_large(seeds=options.seeds, demands=options.demands, other_sizes=sizes.others)
     return plan_cases(
         seeds=options.seeds,
         demands=options.demands,

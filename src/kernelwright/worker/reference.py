@@ -1,7 +1,7 @@
 """The trusted child: runs the reference and its float64 oracle, keeps both, compares."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -9,12 +9,31 @@ from torch import Tensor
 
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
-from kernelwright.verify.compare import compare
-from kernelwright.verify.observation import RunFacts, StateFacts
-from kernelwright.verify.oracle import OracleRun, run_oracle
-from kernelwright.verify.tolerance import ErrorMetrics
-from kernelwright.worker.subject import Resident, Subject, module_key
+from kernelwright.verify.compare import Comparison, compare, note_unrepresentative, represents
+from kernelwright.verify.mutants import Mutant, mutants_of, run_mutant
+from kernelwright.verify.nesting import named_tensors
+from kernelwright.verify.observation import UNUSED, RunFacts, StateFacts
+from kernelwright.verify.oracle import (
+    OracleRun,
+    RowOracle,
+    Ties,
+    rows_oracle,
+    run_oracle,
+    run_rounded,
+)
+from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
+from kernelwright.worker.subject import Call, Resident, Subject, module_key
 from kernelwright.worker.tensors import TensorHeader, read_tensor
+from kernelwright.worker.weights import load_other
+
+_LARGE = 512 << 20
+"""Bytes of arguments and results from which on the oracle is run on some rows at a time."""
+_PIECE = 64 << 20
+"""Bytes of arguments and results that it is then run on together."""
+_DRAWS = 3
+"""Times that inputs are rounded to find the integers that a rounding decides about."""
+_ELSEWHERE = 100_000
+"""Added to a case's seed for inputs that no case has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +50,10 @@ class _Expectation:
 
     case: Case
     effects: Mapping[str, Tensor]
-    oracle: OracleRun
+    oracle: OracleRun | None
+    """None where it is too large to be kept: then it is run piece by piece."""
+    random: str
+    """As in `RunFacts`."""
 
 
 class Reference:
@@ -41,38 +63,75 @@ class Reference:
         self._subject = Subject(problem, device)
         self._resident: tuple[Case, Resident] | None = None
         self._expectation: _Expectation | None = None
+        self._rounded: dict[tuple[int, Ties], OracleRun] = {}
+        self._undecided: tuple[Mutant, ...] | None = None
 
     @torch.no_grad()
     def run(self, case: Case) -> ReferenceRun:
         """Run the reference and the oracle on `case`."""
-        self._expectation = None
+        self._forget_case()
         resident = self._resident_for(case)
         arguments = self._subject.arguments(case)
         call = resident.call(self._subject, arguments, case)
-        if any(name.startswith("input") for name in call.facts.changed):
-            arguments = self._subject.arguments(case)
-        oracle = run_oracle(resident.module, arguments, seed=case.seed)
-        self._expectation = _Expectation(case=case, effects=call.effects, oracle=oracle)
+        oracle = None
+        if _bytes(arguments, call) < _LARGE:
+            if any(name.startswith("input") for name in call.facts.changed):
+                arguments = self._subject.arguments(case)
+            oracle = run_oracle(resident.module, arguments, seed=case.seed)
+        self._expectation = _Expectation(
+            case=case, effects=call.effects, oracle=oracle, random=call.facts.random
+        )
+        del arguments
         self._subject.release()
         return ReferenceRun(facts=call.facts, state=resident.facts)
 
+    @torch.no_grad()
     def compare(
         self, case: Case, folder: Path, headers: tuple[TensorHeader, ...]
     ) -> tuple[ErrorMetrics, ...]:
         """Errors of the candidate's tensors in `folder`; those of another form are left out."""
-        expected = self._expectation
-        if expected is None or expected.case != case:
-            raise LookupError(f"the latest case is not {case}")
-        return tuple(
-            self._compare_one(header, folder, expected)
+        expected = self._expected(case)
+        found = {
+            header.name: read_tensor(folder, header)
             for header in headers
             if _comparable(header, expected.effects)
-        )
+        }
+        if expected.oracle is None:
+            return self._compare_large(expected, found)
+        return tuple(self._compare_one(expected, name, found[name]) for name in found)
+
+    @torch.no_grad()
+    def probe(self, case: Case) -> tuple[str, ...]:
+        """Run the mutants that no case has refused yet on the latest case; what is left of them."""
+        expected = self._expected(case)
+        resident = self._resident_for(case)
+        if expected.oracle is not None:
+            arguments = self._subject.arguments(case)
+            if self._undecided is None:
+                self._undecided = mutants_of(resident.module, arguments)
+            others = self._subject.arguments(replace(case, seed=case.seed + _ELSEWHERE))
+            self._undecided = tuple(
+                mutant
+                for mutant in self._undecided
+                if self._accepts(expected, self._given(mutant, expected, arguments, others))
+            )
+            self._subject.release()
+        return tuple(str(mutant) for mutant in self._undecided or ())
 
     def forget(self) -> None:
         """Drop module and results, and their memory."""
-        self._resident = self._expectation = None
+        self._resident = None
+        self._forget_case()
         self._subject.release()
+
+    def _forget_case(self) -> None:
+        self._expectation = None
+        self._rounded = {}
+
+    def _expected(self, case: Case) -> _Expectation:
+        if self._expectation is None or self._expectation.case != case:
+            raise LookupError(f"the latest case is not {case}")
+        return self._expectation
 
     def _resident_for(self, case: Case) -> Resident:
         key = module_key(case)
@@ -82,17 +141,149 @@ class Reference:
             self._resident = key, self._subject.construct(case, make)
         return self._resident[1]
 
-    def _compare_one(
-        self, header: TensorHeader, folder: Path, expected: _Expectation
+    def _given(
+        self,
+        mutant: Mutant,
+        expected: _Expectation,
+        arguments: Sequence[object],
+        others: Sequence[object],
+    ) -> Mapping[str, Tensor]:
+        """What a mutant gives; empty where it does not run."""
+        module = self._resident_for(expected.case).module
+        outputs = {n: t for n, t in expected.effects.items() if n.startswith("output")}
+        torch.manual_seed(expected.case.seed)
+        try:
+            return run_mutant(mutant, module, arguments, others, outputs, load_other)
+        except Exception:  # a module that cannot be copied, or takes other values only
+            return {}
+
+    def _accepts(self, expected: _Expectation, given: Mapping[str, Tensor]) -> bool:
+        """Whether a mutant's results would be taken for right ones."""
+        if not given:
+            return False
+        rulings = [
+            rule(self._measure(expected, name, tensor), NO_LESS_ACCURATE).accepted
+            for name, tensor in given.items()
+            if name in expected.effects and tensor.shape == expected.effects[name].shape
+        ]
+        return all(rulings)
+
+    def _compare_one(self, expected: _Expectation, name: str, tensor: Tensor) -> ErrorMetrics:
+        """The errors of one tensor, with what a rounding can lose where they are not small."""
+        metrics = self._measure(expected, name, tensor)
+        if rule(metrics, NO_LESS_ACCURATE).accepted:
+            return metrics
+        if metrics.mismatches and not metrics.epsilon:
+            undecided = self._undecided_integers(expected, name)
+            return self._measure(expected, name, tensor, undecided)
+        if metrics.oracle is Oracle.REFERENCE:
+            return metrics
+        rounded = self._run_rounded(expected.case, 0, Ties.KEPT).tensors.get(name)
+        if rounded is None or rounded.shape != tensor.shape:
+            return metrics
+        loss = self._measure(expected, name, rounded)
+        return replace(metrics, loss_rmse=loss.candidate_rmse, loss_worst=loss.candidate_worst)
+
+    def _measure(
+        self,
+        expected: _Expectation,
+        name: str,
+        tensor: Tensor,
+        undecided: Tensor | None = None,
     ) -> ErrorMetrics:
+        assert expected.oracle is not None
         device = self._subject.device
         return compare(
-            header.name,
-            read_tensor(folder, header).to(device),
-            expected.effects[header.name].to(device),
-            _on(expected.oracle.tensors.get(header.name), device),
+            name,
+            tensor.to(device),
+            expected.effects[name].to(device),
+            _on(expected.oracle.tensors.get(name), device),
             expected.oracle.note,
+            undecided,
         )
+
+    def _undecided_integers(self, expected: _Expectation, name: str) -> Tensor | None:
+        """Where integers depend on a rounding of the inputs; None where no oracle says."""
+        assert expected.oracle is not None
+        reference, oracle = expected.effects[name], expected.oracle.tensors.get(name)
+        if oracle is None or oracle.shape != reference.shape:
+            return None
+        undecided = oracle != reference.to(oracle.device)
+        for draw in range(_DRAWS):
+            rounded = self._run_rounded(expected.case, draw, Ties.BROKEN).tensors.get(name)
+            if rounded is not None and rounded.shape == oracle.shape:
+                undecided |= rounded != oracle
+        return undecided.to(self._subject.device)
+
+    def _run_rounded(self, case: Case, draw: int, ties: Ties) -> OracleRun:
+        key = (draw, ties)
+        if key not in self._rounded:
+            module, arguments = self._resident_for(case).module, self._subject.arguments(case)
+            self._rounded[key] = run_rounded(
+                module, arguments, seed=case.seed, draw=draw, ties=ties
+            )
+        return self._rounded[key]
+
+    # --- Results of gigabytes -----------------------------------------------------------------
+
+    def _compare_large(
+        self, expected: _Expectation, found: Mapping[str, Tensor]
+    ) -> tuple[ErrorMetrics, ...]:
+        """The oracle on some rows at a time, compared and dropped."""
+        oracle, piece = self._row_oracle(expected)
+        if oracle is None:
+            return self._compare_whole(expected, found)
+        floats = {n: t for n, t in found.items() if expected.effects[n].is_floating_point()}
+        totals = {n: Comparison(n, expected.effects[n], Oracle.FLOAT64) for n in floats}
+        for start, stop, tensors in _pieces(oracle, piece, expected.case.seed):
+            for name, tensor in floats.items():
+                rows = slice(start, stop)
+                totals[name].add(tensor[rows], expected.effects[name][rows], tensors[name])
+        metrics = {name: total.metrics() for name, total in totals.items()}
+        for name, tensor in found.items():
+            if name not in metrics:
+                metrics[name] = compare(name, tensor, expected.effects[name], None)
+            elif not represents(metrics[name]):
+                note = note_unrepresentative(metrics[name])
+                metrics[name] = compare(name, tensor, expected.effects[name], None, note)
+        return tuple(metrics[name] for name in found)
+
+    def _row_oracle(self, expected: _Expectation) -> tuple[RowOracle | None, int]:
+        case = expected.case
+        module, arguments = self._resident_for(case).module, self._subject.arguments(case)
+        outputs = expected.effects
+        only_outputs = all(name.startswith("output") for name in outputs)
+        first = next(iter(outputs.values()))
+        if not only_outputs or expected.random != UNUSED or first.dim() == 0:
+            return None, 0
+        total = sum(t.numel() * t.element_size() for t in outputs.values())
+        total += sum(t.numel() * t.element_size() for _, t in named_tensors(arguments, "input"))
+        piece = max(2, first.shape[0] * _PIECE // total // 2 * 2)
+        return rows_oracle(module, arguments, outputs, piece), piece
+
+    def _compare_whole(
+        self, expected: _Expectation, found: Mapping[str, Tensor]
+    ) -> tuple[ErrorMetrics, ...]:
+        """The oracle in one piece; where it does not fit, its note says so."""
+        case = expected.case
+        module, arguments = self._resident_for(case).module, self._subject.arguments(case)
+        whole = replace(expected, oracle=run_oracle(module, arguments, seed=case.seed))
+        metrics = tuple(self._measure(whole, name, tensor) for name, tensor in found.items())
+        self._subject.release()
+        return metrics
+
+
+def _pieces(
+    oracle: RowOracle, piece: int, seed: int
+) -> Iterator[tuple[int, int, Mapping[str, Tensor]]]:
+    for start in range(0, oracle.rows, piece):
+        stop = min(start + piece, oracle.rows)
+        yield start, stop, oracle.run(start, stop, seed)
+
+
+def _bytes(arguments: Sequence[object], call: Call) -> int:
+    tensors = [tensor for _, tensor in named_tensors(list(arguments), "input")]
+    return sum(t.numel() * t.element_size() for t in (*tensors, *call.effects.values()))
 
 
 def _comparable(header: TensorHeader, effects: Mapping[str, Tensor]) -> bool:

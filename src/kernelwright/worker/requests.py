@@ -59,6 +59,14 @@ class ComparisonReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReply:
+    """Reply to "probe"."""
+
+    undecided: tuple[str, ...]
+    """Wrong answers that no case so far has refused, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SizesRequest:
     """Body of "sizes": the budget of one call."""
 
@@ -76,6 +84,8 @@ class SizesReply:
     """For the sizes under judgement; empty for the file's own."""
     others: tuple[Sizes, ...]
     """For further sizes, each."""
+    bytes: int
+    """Of one call at the sizes under judgement: inputs, parameters, buffers and outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.problem import Budget, Problem, shrink, size_variants
+from kernelwright.problem import Budget, Problem, measure, shrink, size_variants
 from kernelwright.problem.loading import parse_problem
 from kernelwright.verify.cases import Sizes
 from kernelwright.verify.records import from_plain
@@ -19,6 +19,7 @@ from kernelwright.worker.requests import (
     CompareRequest,
     ComparisonReply,
     EnvironmentReply,
+    ProbeReply,
     Role,
     SizesReply,
     SizesRequest,
@@ -65,6 +66,9 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
         metrics = reference.compare(request.case, Path(start.folder), request.files)
         return ComparisonReply(metrics=metrics)
 
+    def probe(body: dict[str, Any]) -> object:
+        return ProbeReply(undecided=reference.probe(from_plain(CaseRequest, body).case))
+
     def prepare(body: dict[str, Any]) -> object:
         reference.forget()
         return timed.prepare(body)
@@ -74,6 +78,7 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
         "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body)),
         "run": lambda body: reference.run(from_plain(CaseRequest, body).case),
         "compare": compare,
+        "probe": probe,
     }
     return Host(operations={**_timing_host(timed).operations, **operations, "prepare": prepare})
 
@@ -104,7 +109,9 @@ def _sizes(problem: Problem, request: SizesRequest) -> SizesReply:
     own = shrink(problem, budget) if request.shrink else problem
     others = [it for it in size_variants(problem, budget) if it.source != own.source]
     return SizesReply(
-        own=_changes(problem, own), others=tuple(_changes(problem, it) for it in others)
+        own=_changes(problem, own),
+        others=tuple(_changes(problem, it) for it in others),
+        bytes=measure(own).bytes,
     )
 
 
