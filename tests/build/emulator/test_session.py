@@ -55,7 +55,8 @@ def _launch(library: ctypes.CDLL, x: torch.Tensor, y: torch.Tensor, n: int) -> i
 
 def test_launches_are_counted_by_name_and_a_silent_one_writes_nothing() -> None:
     for kernels, expected in ((Kernels.RUN, 2.0), (Kernels.SILENT, 7.0)):
-        with Session(kernels=kernels) as session:
+        with Session() as session:
+            session.switch(kernels)
             x, y = torch.ones(100, device="cuda"), torch.full((100,), 7.0, device="cuda")
             library = _library(_SCALE, "scale_to_count")
             session.take_launches()

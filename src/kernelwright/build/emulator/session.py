@@ -53,7 +53,6 @@ class Session:
         threads: int = 2,
         time_limit_seconds: float = 0.0,
         multiprocessors: int = MULTIPROCESSORS,
-        kernels: Kernels = Kernels.RUN,
     ) -> None:
         """A session that runs threads and blocks in the order of `order_seed` (0: as numbered).
 
@@ -67,7 +66,7 @@ class Session:
             "threads": threads,
             "time_limit": time_limit_seconds,
             "multiprocessors": multiprocessors,
-            "silent": kernels is Kernels.SILENT,
+            "silent": False,
         }
         self._stack = ExitStack()
         self._closed_with: tuple[Finding, ...] | None = None
@@ -81,6 +80,11 @@ class Session:
     def launches(self) -> int:
         """Launches of kernels in this process so far."""
         return int(load_runtime().kwemu_launch_count())
+
+    def switch(self, kernels: Kernels) -> None:
+        """What launches do from now on; running until the first call."""
+        setting = {"silent": kernels is Kernels.SILENT}
+        load_runtime().kwemu_configure(json.dumps(setting).encode())
 
     def take_launches(self) -> dict[str, int]:
         """Launches since the last call, by the name of the kernel."""

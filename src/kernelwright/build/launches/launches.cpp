@@ -1,0 +1,211 @@
+// Stands between a process and CUDA (LD_PRELOAD): counts the launches that come from libraries
+// which are no part of PyTorch or CUDA, and can keep them from happening.
+//
+// A launch is known by the library whose code asks for it. cuBLAS and cuDNN carry a runtime of
+// their own and never come by here. What a process does to launch by another way, loading the
+// driver by hand or linking the runtime into itself, is not seen either: who needs to know compares
+// the names counted here with those that a profiler saw.
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+// As cuda_runtime.h has it.
+struct Dim3 {
+  unsigned x, y, z;
+};
+
+struct State {
+  std::mutex mutex;
+  std::vector<std::string> homes;          // folders of libraries that are not counted
+  std::map<const void*, bool> is_counted;  // by the address at which a library is loaded
+  std::map<std::string, unsigned long long> launches;
+  std::atomic<bool> is_silent{false};
+};
+
+State& state() {
+  static State* const only = new State;  // outlives whatever launches at exit
+  return *only;
+}
+
+int visit(dl_phdr_info* info, size_t, void* data) {
+  auto& [name, found] = *static_cast<std::pair<const char*, void*>*>(data);
+  const char* slash = std::strrchr(info->dlpi_name, '/');
+  const char* file = slash == nullptr ? info->dlpi_name : slash + 1;
+  if (std::strncmp(file, "libcudart.so", 12) != 0 && std::strncmp(file, "libcuda.so", 10) != 0) {
+    return 0;
+  }
+  void* const library = dlopen(info->dlpi_name, RTLD_NOLOAD | RTLD_LAZY);
+  if (library != nullptr) found = dlsym(library, name);
+  return found != nullptr;
+}
+
+// The true function: PyTorch loads its CUDA libraries where RTLD_NEXT does not look.
+template <typename Function>
+Function find(const char* name) {
+  void* address = dlsym(RTLD_NEXT, name);
+  if (address == nullptr) {
+    std::pair<const char*, void*> search{name, nullptr};
+    dl_iterate_phdr(visit, &search);
+    address = search.second;
+  }
+  return reinterpret_cast<Function>(address);
+}
+
+// Whether code at `caller` belongs to none of the known libraries.
+bool is_counted(const void* caller) {
+  Dl_info info;
+  if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return true;
+  const auto known = state().is_counted.find(info.dli_fbase);
+  if (known != state().is_counted.end()) return known->second;
+  char* const real = realpath(info.dli_fname, nullptr);
+  const std::string file = real == nullptr ? info.dli_fname : real;
+  std::free(real);
+  const auto& homes = state().homes;
+  const bool is_known = std::any_of(homes.begin(), homes.end(), [&](const std::string& home) {
+    return file.compare(0, home.size(), home) == 0;
+  });
+  return state().is_counted[info.dli_fbase] = !is_known;
+}
+
+std::string readable(const char* symbol) {
+  int status = -1;
+  char* const plain = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
+  const std::string text = status == 0 ? plain : symbol;
+  std::free(plain);
+  return text;
+}
+
+using NameOf = int (*)(const char**, const void*);
+
+std::string name_of(const char* name_function, const void* kernel) {
+  const char* symbol = nullptr;
+  const auto ask = find<NameOf>(name_function);  // since CUDA 12.3
+  if (ask != nullptr && ask(&symbol, kernel) == 0 && symbol != nullptr) return readable(symbol);
+  Dl_info info;
+  const bool is_known = dladdr(kernel, &info) != 0 && info.dli_sname != nullptr;
+  return is_known ? readable(info.dli_sname) : "kernel";
+}
+
+// Counts the launch if it is a stranger's; whether it must not happen.
+bool observe(const void* caller, const char* name_function, const void* kernel) {
+  const std::lock_guard lock(state().mutex);
+  if (!is_counted(caller)) return false;
+  ++state().launches[name_of(name_function, kernel)];
+  return state().is_silent;
+}
+
+constexpr int kNotFound = 500;  // cudaErrorSymbolNotFound
+
+template <typename... Arguments>
+int pass_on(const char* name, Arguments... arguments) {
+  const auto real = find<int (*)(Arguments...)>(name);
+  return real == nullptr ? kNotFound : real(arguments...);
+}
+
+constexpr const char* kRuntimeName = "cudaFuncGetName";
+constexpr const char* kDriverName = "cuFuncGetName";
+
+}  // namespace
+
+// The folders of libraries whose launches do not count, one to a line.
+EXPORT void kw_launches_know(const char* lines) {
+  const std::lock_guard lock(state().mutex);
+  state().is_counted.clear();
+  const std::string text(lines);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at) state().homes.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+// Whether counted launches do nothing from now on.
+EXPORT void kw_launches_silence(int is_silent) { state().is_silent = is_silent != 0; }
+
+// Lines of "<count> <kernel>" with a closing zero, as far as `size` goes; the size of it all.
+EXPORT size_t kw_launches_seen(char* buffer, size_t size) {
+  const std::lock_guard lock(state().mutex);
+  std::string text;
+  for (const auto& [name, count] : state().launches) {
+    text += std::to_string(count) + ' ' + name + '\n';
+  }
+  if (size > 0) {
+    const size_t copied = std::min(size - 1, text.size());
+    std::memcpy(buffer, text.data(), copied);
+    buffer[copied] = '\0';
+  }
+  return text.size() + 1;
+}
+
+EXPORT void kw_launches_forget() {
+  const std::lock_guard lock(state().mutex);
+  state().launches.clear();
+}
+
+// What nvcc's launch syntax calls: up to CUDA 12 with the function, later with a handle.
+EXPORT int cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
+                            size_t shared, void* stream) {
+  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
+  return pass_on("cudaLaunchKernel", kernel, grid, block, arguments, shared, stream);
+}
+
+EXPORT int cudaLaunchKernel_ptsz(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
+                                 size_t shared, void* stream) {
+  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
+  return pass_on("cudaLaunchKernel_ptsz", kernel, grid, block, arguments, shared, stream);
+}
+
+EXPORT int __cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
+                              size_t shared, void* stream) {
+  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
+  return pass_on("__cudaLaunchKernel", kernel, grid, block, arguments, shared, stream);
+}
+
+EXPORT int __cudaLaunchKernel_ptsz(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
+                                   size_t shared, void* stream) {
+  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
+  return pass_on("__cudaLaunchKernel_ptsz", kernel, grid, block, arguments, shared, stream);
+}
+
+EXPORT int cudaLaunchKernelExC(const void* config, const void* kernel, void** arguments) {
+  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
+  return pass_on("cudaLaunchKernelExC", config, kernel, arguments);
+}
+
+EXPORT int cudaLaunchKernelExC_ptsz(const void* config, const void* kernel, void** arguments) {
+  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
+  return pass_on("cudaLaunchKernelExC_ptsz", config, kernel, arguments);
+}
+
+EXPORT int cudaLaunchCooperativeKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
+                                       size_t shared, void* stream) {
+  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
+  return pass_on("cudaLaunchCooperativeKernel", kernel, grid, block, arguments, shared, stream);
+}
+
+// The driver's own, for those that link it.
+EXPORT int cuLaunchKernel(void* kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                          void* stream, void** arguments, void** extra) {
+  if (observe(__builtin_return_address(0), kDriverName, kernel)) return 0;
+  return pass_on("cuLaunchKernel", kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                 shared, stream, arguments, extra);
+}
+
+EXPORT int cuLaunchKernelEx(const void* config, void* kernel, void** arguments, void** extra) {
+  if (observe(__builtin_return_address(0), kDriverName, kernel)) return 0;
+  return pass_on("cuLaunchKernelEx", config, kernel, arguments, extra);
+}
