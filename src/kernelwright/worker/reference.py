@@ -30,7 +30,7 @@ _LARGE = 512 << 20
 """Bytes of arguments and results from which on the oracle is run on some rows at a time."""
 _PIECE = 64 << 20
 """Bytes of arguments and results that it is then run on together."""
-_DRAWS = 3
+_DRAWS = 12
 """Times that inputs are rounded to find the integers that a rounding decides about."""
 _ELSEWHERE = 100_000
 """Added to a case's seed for inputs that no case has."""

@@ -1,0 +1,144 @@
+"""The trusted child: large results row by row, what a rounding loses, wrong answers."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernelwright.problem import load_problem
+from kernelwright.verify.cases import Case
+from kernelwright.verify.distributions import Distribution
+from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
+from kernelwright.worker import reference as subject
+from kernelwright.worker.reference import Reference
+from kernelwright.worker.tensors import write_tensor
+
+PROBLEM = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def forward(self, x):
+        return FORWARD
+def get_inputs():
+    return [torch.rand(64, 32)]
+def get_init_inputs():
+    return []
+"""
+Make = Callable[[str], Reference]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """The reference of `def forward(self, x): return ...`."""
+
+    def make_reference(forward: str) -> Reference:
+        path = tmp_path / "problem.py"
+        path.write_text(PROBLEM.replace("FORWARD", forward))
+        return Reference(load_problem(path), torch.device("cpu"))
+
+    return make_reference
+
+
+def measured(reference: Reference, case: Case, folder: Path, result: Tensor) -> ErrorMetrics:
+    header = write_tensor(folder, "result.bin", "output", result)
+    (metrics,) = reference.compare(case, folder, (header,))
+    return metrics
+
+
+def inputs(case: Case) -> Tensor:
+    torch.manual_seed(case.seed)
+    return torch.rand(64, 32)
+
+
+@pytest.mark.parametrize(
+    ("forward", "pieces"),
+    [
+        ("torch.sigmoid(x) * 3", 8),
+        ("x.softmax(dim=1)", 8),
+        # Rows that depend on each other are not taken apart.
+        ("x - x.mean(dim=0)", 0),
+        ("x.sum()", 0),
+    ],
+)
+def test_large_results_are_compared_row_by_row(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forward: str, pieces: int
+) -> None:
+    case = Case(seed=3)
+    whole = make(forward)
+    whole.run(case)
+    right = eval(forward, {"x": inputs(case), "torch": torch})
+    wrong = right * 1.001
+    expected = [measured(whole, case, tmp_path, tensor) for tensor in (right, wrong)]
+    monkeypatch.setattr(subject, "_LARGE", 1)
+    monkeypatch.setattr(subject, "_PIECE", 2048)
+    calls = []
+    run = subject.RowOracle.run
+
+    def count(self: subject.RowOracle, start: int, stop: int, seed: int) -> object:
+        calls.append((start, stop))
+        return run(self, start, stop, seed)
+
+    monkeypatch.setattr(subject.RowOracle, "run", count)
+    large = make(forward)
+    large.run(case)
+    found = [measured(large, case, tmp_path, tensor) for tensor in (right, wrong)]
+    assert [metrics.oracle for metrics in found] == 2 * [Oracle.FLOAT64]
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine.candidate_rmse == pytest.approx(theirs.candidate_rmse, rel=1e-6)
+        assert mine.candidate_worst == pytest.approx(theirs.candidate_worst, rel=1e-6)
+        assert mine.worst_index == theirs.worst_index
+    rulings = [rule(metrics, NO_LESS_ACCURATE).accepted for metrics in found]
+    assert rulings == [True, False]
+    # Three runs show that the rows are independent, and then each is run once, for each of two.
+    assert sum(stop - start == 8 for start, stop in calls) - 2 == 2 * pieces or pieces == 0
+
+
+def test_a_sum_that_cancels_may_lose_what_any_sum_loses(make: Make, tmp_path: Path) -> None:
+    case = Case(distribution=Distribution.CANCELLING)
+    reference = make("(x[:, :16] + x[:, 16:]).sum(dim=1)")
+    run = reference.run(case)
+    assert run.facts.outputs
+    x = reference._subject.arguments(case)[0]
+    assert isinstance(x, Tensor)
+    other_order = torch.zeros(64)
+    for column in x.unbind(dim=1):
+        other_order += column
+    metrics = measured(reference, case, tmp_path, other_order)
+    exactly = NO_LESS_ACCURATE.multiplier * metrics.reference_rmse
+    assert metrics.candidate_rmse > 2 * exactly, "the test would show nothing"
+    assert rule(metrics, NO_LESS_ACCURATE).accepted
+    short = (x.bfloat16().float()[:, :16] + x.bfloat16().float()[:, 16:]).sum(dim=1)
+    assert not rule(measured(reference, case, tmp_path, short), NO_LESS_ACCURATE).accepted
+
+
+def test_which_of_two_equal_numbers_is_larger_is_nobodys_fault(make: Make, tmp_path: Path) -> None:
+    case = Case(distribution=Distribution.INTEGERS)
+    reference = make("x.argmax(dim=1)")
+    reference.run(case)
+    x = reference._subject.arguments(case)[0]
+    assert isinstance(x, Tensor)
+    last = 31 - x.flip(1).argmax(dim=1)
+    assert not torch.equal(last, x.argmax(dim=1)), "the test would show nothing"
+    assert rule(measured(reference, case, tmp_path, last), NO_LESS_ACCURATE).accepted
+    smallest = x.argmin(dim=1)
+    assert not rule(measured(reference, case, tmp_path, smallest), NO_LESS_ACCURATE).accepted
+
+
+def test_what_a_problem_cannot_tell_apart_is_found_by_trying(make: Make) -> None:
+    case = Case()
+    constant = make("x - x")
+    constant.run(case)
+    left = set(constant.probe(case))
+    assert {"zeros", "a constant", "one that ignores input[0]"} <= left
+    sensible = make("x * 2")
+    sensible.run(case)
+    assert sensible.probe(case) == ()
+    # Large inputs tell apart what those of the problem do not.
+    saturated = make("torch.relu(x - 4)")
+    saturated.run(case)
+    assert "zeros" in saturated.probe(case)
+    wide = Case(distribution=Distribution.LARGE)
+    saturated.run(wide)
+    assert saturated.probe(wide) == ()
