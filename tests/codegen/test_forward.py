@@ -1,5 +1,6 @@
 """Statements of the emitted `forward` that no example has."""
 
+import re
 from collections.abc import Callable
 
 import torch
@@ -48,10 +49,11 @@ def test_names_are_deleted_after_their_last_mention_only() -> None:
     for position, line in enumerate(body):
         if line.startswith("del "):
             for name in line.removeprefix("del ").split(", "):
-                assert not any(name in later for later in body[position + 1 :])
+                later = " ".join(body[position + 1 :])
+                assert not re.search(rf"\b{name}\b", later)
     assert any(line.startswith("del ") for line in body)
 
 
 def test_without_kernels_nothing_changes_for_gradients() -> None:
-    body = lines(lambda x, y: x.softmax(0), torch.ones(3), torch.ones(3))
+    body = lines(lambda x, y: torch.linalg.pinv(x), torch.ones(3, 3), torch.ones(3))
     assert not any("no_grad" in line or line.startswith("_expect") for line in body)

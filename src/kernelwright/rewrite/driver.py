@@ -11,7 +11,12 @@ from kernelwright.ir.graph import (
     Node,
     Opaque,
     Pointwise,
+    Project,
+    Reduce,
+    Scan,
     Update,
+    View,
+    Window,
     rename,
     rename_inputs,
 )
@@ -81,6 +86,18 @@ class Surroundings:
         """How many nodes read this value."""
         return sum(name in node.inputs for node in self._all)
 
+    def is_read_by_kernel(self, name: str) -> bool:
+        """True if all that reads the value, through views or at once, are kernels of ours."""
+        if not self.unseen(name):
+            return False
+        readers = [node for node in self._all if name in node.inputs]
+        return bool(readers) and all(
+            self.is_read_by_kernel(node.name)
+            if isinstance(node.kind, View)
+            else isinstance(node.kind, Pointwise | Reduce | Scan | Window)
+            for node in readers
+        )
+
     def may_move(self, node: Node) -> bool:
         """False when the value depends on when it is computed: something it reads is changed."""
         return node.name not in self._ordered
@@ -90,23 +107,50 @@ class Surroundings:
         first = self._firsts[_meaning(node)]
         return None if first.name == node.name else first
 
-    def is_from_product(self, name: str) -> bool:
-        """True for a product, and for what is made of one element by element."""
-        return name in self._from_products
+    def is_from_anchor(self, name: str) -> bool:
+        """True for what a product, a reduction, a scan or a pooling makes, and for what is made of
+        it element by element: work on it joins their kernel."""
+        return name in self._from_anchors
 
     @cached_property
-    def _from_products(self) -> set[str]:
+    def _from_anchors(self) -> set[str]:
         found: set[str] = set()
+        totals: set[str] = set()
         for node in self._all:
             match node.kind:
-                case Contract():
+                case Contract() | Scan() | Window():
+                    found.add(node.name)
+                case Reduce() | Project() if isinstance(node.kind, Reduce) or (
+                    node.inputs[0] in totals
+                ):
+                    totals.add(node.name)
                     found.add(node.name)
                 case Pointwise():
                     same = (
                         name for name in node.inputs if _shape(self._nodes[name]) == _shape(node)
                     )
-                    if not found.isdisjoint(same):
+                    if not found.isdisjoint(same) or not totals.isdisjoint(node.inputs):
                         found.add(node.name)
+                    if node.inputs and totals.issuperset(node.inputs):
+                        totals.add(node.name)
+        return found
+
+    def joins_reduction(self, name: str) -> bool:
+        """True if a reduction reads the value, or what is made of it element by element."""
+        return name in self._before_reductions
+
+    @cached_property
+    def _before_reductions(self) -> set[str]:
+        found: set[str] = set()
+        for node in reversed(self._all):
+            match node.kind:
+                case Reduce():
+                    found.update(node.inputs)
+                case Pointwise() if node.name in found:
+                    same = (
+                        name for name in node.inputs if _shape(self._nodes[name]) == _shape(node)
+                    )
+                    found.update(same)
         return found
 
     @cached_property
@@ -138,7 +182,7 @@ def _meaning(node: Node) -> object:
 
 
 def apply(rules: Sequence[Rule], graph: Graph) -> Rewritten:
-    """Apply the rules to every node until none applies, then drop what nobody reads."""
+    """Apply the rules to every node until none applies."""
     applied: list[Applied] = []
     while (step := _first_match(rules, graph)) is not None:
         graph, record = step
@@ -159,7 +203,8 @@ def _first_match(rules: Sequence[Rule], graph: Graph) -> tuple[Graph, Applied] |
                 source=node.source,
                 algebraic=rule.algebraic,
             )
-            return substitute(graph, node, new), record
+            # What is read by nobody any more may not keep a rule from applying to its inputs.
+            return drop_unread(substitute(graph, node, new)), record
     return None
 
 

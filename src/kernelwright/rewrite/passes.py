@@ -1,8 +1,10 @@
 """The passes, in order. Read this first."""
 
 from kernelwright.ir.graph import Graph, Node, Opaque
+from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, Surroundings, apply
 from kernelwright.rewrite.orders import ORDER_RULES
+from kernelwright.rewrite.reductions import REDUCTION_RULES
 from kernelwright.rewrite.sinking import SINKING_RULES
 from kernelwright.rewrite.tensors import CONTRACT_RULES, POINTWISE_RULES, VIEW_RULES
 
@@ -31,7 +33,8 @@ PASSES: tuple[tuple[Rule, ...], ...] = (
     VIEW_RULES,
     (*CONTRACT_RULES, *VIEW_RULES),
     (*ORDER_RULES, *VIEW_RULES),
-    (*SINKING_RULES, *VIEW_RULES),
+    CONVOLUTION_RULES,
+    (*SINKING_RULES, *REDUCTION_RULES, *VIEW_RULES),
     POINTWISE_RULES,
     (Rule(name="common subexpression merged", match=_same_value),),
 )

@@ -1,4 +1,8 @@
-"""Views of products move below the pointwise nodes that read them, so that these can join."""
+"""Views move out of the way of pointwise nodes, so that these can join what they belong to.
+
+Views of products, reductions, scans and poolings sink below the pointwise nodes that read them;
+what is reshaped for a reduction is reshaped before the pointwise nodes that it comes from.
+"""
 
 from dataclasses import replace
 
@@ -30,11 +34,11 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     if not isinstance(node.kind, Pointwise) or not isinstance(node.type, TensorType):
         return None
     operands = [around.node(name) for name in node.inputs]
-    if any(_is_full(item, node) and around.is_from_product(item.name) for item in operands):
+    if any(_is_full(item, node) and around.is_from_anchor(item.name) for item in operands):
         # It can join a product as it stands.
         return None
     for view in operands:
-        if isinstance(view.kind, View) and _is_full(view, node) and _shows_product(around, view):
+        if isinstance(view.kind, View) and _is_full(view, node) and _shows_anchor(around, view):
             made = _before(around, node, node.kind.expr, view, view.kind.map)
             if made is not None:
                 return made
@@ -45,12 +49,12 @@ def _is_full(item: Node, node: Node) -> bool:
     return isinstance(item.type, TensorType) and item.type.shape == node.tensor.shape
 
 
-def _shows_product(around: Surroundings, view: Node) -> bool:
+def _shows_anchor(around: Surroundings, view: Node) -> bool:
     while isinstance(view.kind, View):
         if not isinstance(view.kind.map, Permute | Reshape | Squeeze | Unsqueeze):
             return False
         view = around.node(view.inputs[0])
-    return around.is_from_product(view.name)
+    return around.is_from_anchor(view.name)
 
 
 def _before(
@@ -101,9 +105,8 @@ def _undo(around: Surroundings, operand: Node, view: Node, source: Node) -> list
     """Views that lay an operand of the view's shape along the source's; None where it must copy."""
     if not isinstance(operand.type, TensorType) or operand.type.rank == 0:
         return []
-    assert isinstance(view.kind, View)
     shape = operand.type.shape
-    if isinstance(view.kind.map, Permute):
+    if isinstance(view.kind, View) and isinstance(view.kind.map, Permute):
         letters = _LETTERS[: view.tensor.rank]
         before = "".join(letters[view.kind.map.dims.index(d)] for d in range(len(letters)))
         return align(around, operand, letters[-len(shape) :], before)
@@ -156,4 +159,40 @@ def _regrouped(
     return tuple(new)
 
 
-SINKING_RULES = (Rule(name="view moved below a pointwise operation", match=_sink),)
+def _rise(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # What happens to each element alone may happen to it after it is moved.
+    if not isinstance(node.kind, View) or not isinstance(
+        node.kind.map, Reshape | Squeeze | Unsqueeze
+    ):
+        return None
+    if not around.joins_reduction(node.name):
+        return None
+    early = around.node(node.inputs[0])
+    if not isinstance(early.kind, Pointwise) or has_coordinates(early.kind.expr):
+        return None
+    if around.readers(early.name) != 1 or not around.unseen(early.name):
+        return None
+    if around.is_from_anchor(early.name) or not around.may_move(early):
+        return None
+    made: list[Node] = []
+    names: list[str] = []
+    for name in early.inputs:
+        views = _undo(around, around.node(name), early, node)
+        if views is None:
+            return None
+        made += views
+        names.append(views[-1].name if views else name)
+    late = replace(
+        early,
+        name=around.fresh(early.name),
+        type=TensorType(early.tensor.dtype, node.tensor.shape),
+        inputs=tuple(names),
+        origin=None,
+    )
+    return (*made, late)
+
+
+SINKING_RULES = (
+    Rule(name="view moved below a pointwise operation", match=_sink),
+    Rule(name="view moved above a pointwise operation", match=_rise),
+)

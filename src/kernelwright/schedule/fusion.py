@@ -23,6 +23,7 @@ from kernelwright.ir.graph import (
 from kernelwright.ir.plan import AnyKernel, Einsum, Launch, Plan, Reinterpret, Step, Take, TorchCall
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import anchored_groups
+from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.element_groups import element_groups
 from kernelwright.schedule.launches import launch_anchored, launch_elements, launch_rows, shared
 from kernelwright.schedule.legality import Library, why_not
@@ -31,6 +32,7 @@ from kernelwright.schedule.row_groups import row_groups
 
 def schedule(graph: Graph, machine: Machine, library: Library = Library.WHERE_FASTER) -> Plan:
     """The plan with the fewest modelled bytes that our families allow."""
+    graph = with_cheap_copies(graph)
     reasons = {
         node.name: why_not(node, graph, machine, library)
         for node in graph.nodes

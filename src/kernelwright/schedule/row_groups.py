@@ -8,7 +8,16 @@ them; what somebody else reads becomes a result of the kernel.
 from dataclasses import dataclass
 
 from kernelwright.ir.expr import Expr, Operand, Total, operations, transform
-from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Project, Reduce
+from kernelwright.ir.graph import (
+    Contract,
+    Graph,
+    Node,
+    Pointwise,
+    Project,
+    Reduce,
+    Scan,
+    Window,
+)
 from kernelwright.ir.plan import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.types import Dim, TensorType, TupleType
 
@@ -39,7 +48,7 @@ def row_groups(graph: Graph, ours: frozenset[str]) -> tuple[RowGroup, ...]:
     taken: set[str] = set()
     for node in graph.nodes:
         if isinstance(node.kind, Reduce) and node.name not in taken:
-            group = _Growth(graph, node, ours - taken).grown()
+            group = _Growth(graph, node, ours - taken, frozenset(taken)).grown()
             found.append(group)
             taken.update(member.name for member in group.members)
     return tuple(found)
@@ -48,13 +57,16 @@ def row_groups(graph: Graph, ours: frozenset[str]) -> tuple[RowGroup, ...]:
 class _Growth:
     """One group while it grows from its first reduction."""
 
-    def __init__(self, graph: Graph, seed: Node, ours: frozenset[str]) -> None:
+    def __init__(
+        self, graph: Graph, seed: Node, ours: frozenset[str], taken: frozenset[str]
+    ) -> None:
         assert isinstance(seed.kind, Reduce)
         self._graph = graph
         self._nodes = {node.name: node for node in graph.nodes}
         self._position = {node.name: at for at, node in enumerate(graph.nodes)}
         self._users = graph.users()
         self._fixed = frozenset(graph.results)
+        self._free = frozenset(self._nodes) - taken
         self._ours = ours
         self._shape = self._nodes[seed.inputs[0]].tensor.shape
         self._dims = seed.kind.dims
@@ -62,12 +74,14 @@ class _Growth:
         self._sizes: dict[str, int] = {seed.name: 0}
 
     def grown(self) -> RowGroup:
-        """The group at its largest."""
+        """The group at its largest, without what is better computed by its readers."""
         before = 0
         while before != len(self._members):
             before = len(self._members)
             self._grow_down()
+            self._grow_aside()
             self._grow_up()
+        self._prune()
         members = tuple(node for node in self._graph.nodes if node.name in self._members)
         results = tuple(node for node in members if self._is_result(node))
         return RowGroup(shape=self._shape, dims=self._dims, members=members, results=results)
@@ -80,29 +94,101 @@ class _Growth:
                 continue
             reads_waiting = any(name in waiting for name in node.inputs)
             reads_member = any(name in self._members for name in node.inputs)
-            joins = self._is_of_rows(node) and self._may_join(node)
+            joins = (
+                self._is_of_rows(node) and self._may_join(node) and not self._is_for_another(node)
+            )
             if reads_member and not reads_waiting and joins:
                 self._join(node)
             elif reads_waiting or reads_member:
                 waiting.add(node.name)
 
-    def _grow_up(self) -> None:
-        """Join what computes inputs of members and nothing else."""
-        for node in reversed(self._graph.nodes):
-            readers = self._users[node.name]
+    def _grow_aside(self) -> None:
+        """Join reductions of what the group reads anyway."""
+        read = {name for member in self._members for name in self._nodes[member].inputs}
+        read = {name for name in read if self._is_wide(self._nodes[name])}
+        for node in self._graph.nodes:
             if (
-                node.name not in self._members
-                and node.name not in self._fixed
-                and readers
-                and all(name in self._members for name in readers)
+                isinstance(node.kind, Reduce)
+                and node.name not in self._members
+                and node.name in self._free
                 and self._may_join(node)
-                and not self._is_epilogue(node)
+                and not read.isdisjoint(self._steps_before(node))
+                and not self._waits_for_group(node)
+                and not self._would_wait(node)
             ):
                 self._join(node)
 
+    def _grow_up(self) -> None:
+        """Join what computes inputs of members; what others read of it becomes a result."""
+        for node in reversed(self._graph.nodes):
+            readers = self._users[node.name]
+            inside = [name in self._members for name in readers]
+            if (
+                node.name not in self._members
+                and any(inside)
+                and (all(inside) or self._is_wide(node))
+                and (node.name not in self._fixed or self._is_wide(node))
+                and self._may_join(node)
+                and not self._is_epilogue(node)
+                and not self._would_wait(node)
+            ):
+                self._join(node)
+
+    def _prune(self) -> None:
+        """Leave out what only steps outside read: they compute it without its being written."""
+        for node in reversed(self._graph.nodes):
+            if node.name not in self._members or node.name in self._fixed:
+                continue
+            readers = [self._nodes[name] for name in self._users[node.name]]
+            if (
+                isinstance(node.kind, Pointwise)
+                and self._is_wide(node)
+                and all(
+                    isinstance(it.kind, Pointwise)
+                    and it.name in self._ours
+                    and it.name not in self._members
+                    and self._is_wide(it)
+                    for it in readers
+                )
+            ):
+                self._members.discard(node.name)
+
+    def _steps_before(self, node: Node) -> set[str]:
+        """What a reduction reads, through steps of its shape."""
+        found: set[str] = set()
+        waiting = list(node.inputs)
+        while waiting:
+            name = waiting.pop()
+            source = self._nodes[name]
+            if name in found or not self._is_wide(source):
+                continue
+            found.add(name)
+            if isinstance(source.kind, Pointwise) and name in self._ours:
+                waiting += source.inputs
+        return found
+
+    def _waits_for_group(self, node: Node) -> bool:
+        """Whether the node needs a member, or what is made of one."""
+        made = set(self._members)
+        for other in self._graph.nodes:
+            if not made.isdisjoint(other.inputs):
+                made.add(other.name)
+        return node.name in made
+
+    def _would_wait(self, node: Node) -> bool:
+        """Whether a member needs what somebody outside makes of the node."""
+        waiting: set[str] = set()
+        for other in self._graph.nodes:
+            if other.name in self._members:
+                if not waiting.isdisjoint(other.inputs):
+                    return True
+            elif node.name in other.inputs or not waiting.isdisjoint(other.inputs):
+                waiting.add(other.name)
+        return False
+
     def _may_join(self, node: Node) -> bool:
         match node.kind:
-            case Reduce(_, dims):
+            case Reduce(_, dims) if node.name in self._free:
                 shape = self._nodes[node.inputs[0]].tensor.shape
                 return dims == self._dims and shape == self._shape
             case Project():
@@ -117,6 +203,31 @@ class _Growth:
         """Whether it has one value for each element, or for each row: others are no results."""
         shapes = (self._shape, self._totals_shape())
         return not isinstance(node.type, TensorType) or node.type.shape in shapes
+
+    def _is_for_another(self, node: Node) -> bool:
+        """Whether one other kernel alone reads the node and can compute it from the totals.
+
+        Then nothing of the whole's size is written here: that kernel reads what this one reads.
+        """
+        return self._is_wide(node) and len(self._takers(node)) == 1
+
+    def _takers(self, node: Node) -> set[object]:
+        """The kernels that would compute a node where they read it; with None where none does."""
+        takers: set[object] = set()
+        if node.name in self._fixed:
+            return {None, self._shape}
+        for name in self._users[node.name]:
+            reader = self._nodes[name]
+            match reader.kind:
+                case Reduce(_, dims) if dims != self._dims:
+                    takers.add((dims, node.tensor.shape))
+                case Window() | Scan():
+                    takers.add(name)
+                case Pointwise() if self._is_wide(reader) and name in self._ours:
+                    takers |= self._takers(reader)
+                case _:
+                    return {None, self._shape}
+        return takers or {None, self._shape}
 
     def _totals_shape(self) -> tuple[Dim, ...]:
         one = Dim.static(1)

@@ -1,0 +1,128 @@
+"""What joins a reduction, a scan or a pooling, and what the kernel then reads and writes."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from kernelwright.capture import capture_module
+from kernelwright.ir.plan import Extent, Launch, Plan, RowKernel, ScanKernel
+from kernelwright.machine import H200
+from kernelwright.schedule import Library, plan_graph
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., object]) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(8)
+        self.conv = nn.Conv2d(8, 8, 3, padding=1)
+        self.batch_norm = nn.BatchNorm2d(8)
+        self.group_norm = nn.GroupNorm(2, 8)
+        self.function = function
+
+    def forward(self, *args: torch.Tensor) -> object:
+        return self.function(self, *args)
+
+
+def plan(function: Callable[..., object], *args: torch.Tensor) -> Plan:
+    captured = capture_module(Function(function), args)
+    return plan_graph(captured, H200, Library.NEVER).plan
+
+
+def launches(result: Plan) -> list[tuple[str, ...]]:
+    return [step.kernel.operators for step in result.steps if isinstance(step, Launch)]
+
+
+ROWS = (torch.randn(4, 8), torch.randn(4, 8))
+IMAGES = (torch.randn(2, 8, 6, 6),)
+
+
+def test_softmax_and_its_neighbours_are_one_kernel() -> None:
+    result = plan(lambda m, x, y: (x * 2 + y).softmax(-1).log(), *ROWS)
+    assert launches(result) == [("mul", "add", "softmax", "log")]
+    (kernel,) = result.kernels
+    assert isinstance(kernel, RowKernel)
+    assert len(kernel.inputs) == 2 and len(kernel.program.folds) == 1
+
+
+def test_a_residual_is_read_once_and_both_results_are_written() -> None:
+    def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        total = torch.tanh(x.exp() * y.exp()) + y
+        return m.norm(total), total + 1
+
+    result = plan(function, *ROWS)
+    (first, *_) = result.kernels
+    assert isinstance(first, RowKernel)
+    assert [it.extent for it in first.program.results].count(Extent.ELEMENT) >= 1
+    assert {kind.rank for kind in first.inputs} >= {2}
+
+
+def test_reductions_over_the_same_rows_merge_and_over_others_do_not() -> None:
+    same = plan(lambda m, x, y: (x.sum(1), x.amax(1), (x * y).mean(1)), *ROWS)
+    assert len(same.kernels) == 1
+    (kernel,) = same.kernels
+    assert isinstance(kernel, RowKernel) and len(kernel.program.results) == 3
+    other = plan(lambda m, x, y: (x.sum(1), x.sum(0)), *ROWS)
+    assert len(other.kernels) == 2
+
+
+def test_totals_that_need_others_come_in_levels() -> None:
+    result = plan(lambda m, x, y: ((x - x.mean(1, keepdim=True)) ** 2).mean(1), *ROWS)
+    (kernel,) = result.kernels
+    assert isinstance(kernel, RowKernel)
+    assert kernel.program.levels == ((0,), (1,))
+
+
+def test_a_value_that_waits_for_the_group_outside_does_not_join() -> None:
+    def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        scale = x.sum(1, keepdim=True)
+        outside = torch.linalg.pinv(scale @ scale.mT)
+        return x * scale + outside[:, :1]
+
+    result = plan(function, *ROWS)
+    names = launches(result)
+    assert names[0] == ("sum",)
+    assert ("mul", "add") in names
+
+
+def test_convolution_bias_and_activation_join_the_norm_behind_a_view() -> None:
+    result = plan(lambda m, x: m.group_norm(torch.sigmoid(m.conv(x))), *IMAGES)
+    assert [step.name for step in result.left_to_pytorch] == ["aten.conv2d.default"]
+    (kernel,) = result.kernels
+    assert kernel.operators == ("bias", "sigmoid", "group_norm")
+
+
+def test_a_norm_that_only_a_reduction_reads_is_never_written() -> None:
+    result = plan(lambda m, x: m.group_norm(x).mean((1, 2, 3)), *IMAGES)
+    assert all(
+        it.extent is Extent.ROW
+        for kernel in result.kernels
+        if isinstance(kernel, RowKernel)
+        for it in kernel.program.results
+    )
+    assert len(result.kernels) == 2
+
+
+def test_training_statistics_are_results_of_the_norm() -> None:
+    result = plan(lambda m, x: m.batch_norm(x), *IMAGES)
+    (kernel,) = (it for it in result.kernels if isinstance(it, RowKernel))
+    extents = [it.extent for it in kernel.program.results]
+    assert sorted(extents) == [Extent.ELEMENT, Extent.ROW, Extent.ROW]
+
+
+def test_a_cheap_step_with_two_readers_is_computed_twice() -> None:
+    result = plan(lambda m, x, y: ((x * 2).sum(0), (x * 2).amax(1)), *ROWS)
+    assert launches(result) == [("mul", "sum"), ("mul", "amax")]
+
+
+def test_a_scan_takes_the_steps_around_it() -> None:
+    result = plan(lambda m, x, y: torch.cumsum(x * y, 1).relu() + y, *ROWS)
+    (kernel,) = result.kernels
+    assert isinstance(kernel, ScanKernel)
+    assert kernel.operators == ("mul", "cumsum", "relu", "add")
+
+
+def test_rows_join_a_product_only_behind_its_epilogue() -> None:
+    result = plan(lambda m, x, y: functional.relu(x @ y.mT).softmax(-1), *ROWS)
+    assert launches(result) == [("matmul", "relu"), ("softmax",)]
