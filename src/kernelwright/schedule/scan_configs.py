@@ -1,15 +1,47 @@
-"""Configurations of the scan family, best first by a model."""
+"""Ways to scan, best first."""
 
 from collections.abc import Sequence
 
 from kernelwright.ir.graph import Scan
-from kernelwright.ir.plan import ScanConfig
+from kernelwright.ir.plan import ScanConfig, ScanWay
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
+
+_ACCESS_BYTES = 16
+_BLOCKS_OF_MULTIPROCESSOR = 4
+_ROW_OF_WARP = 1024
+"""Up to so many elements a warp scans a row as fast as a block does, without a barrier."""
 
 
 def scan_configs(
     scan: Scan, output: TensorType, inputs: Sequence[ValueType], machine: Machine
 ) -> tuple[ScanConfig, ...]:
-    """What the tuner tries for a scan, in this order."""
-    return (ScanConfig(threads=256),)
+    """Configurations of a scan of `inputs` with this result, best first; at least one."""
+    sizes = [kind.dtype.itemsize for kind in (output, *inputs) if isinstance(kind, TensorType)]
+    width = max(2, _ACCESS_BYTES // max(sizes))
+    inner = 1
+    for dim in output.shape[scan.dim + 1 :]:
+        inner *= dim.hint
+    if inner > 1:
+        return _columns(inner, width)
+    if output.shape[scan.dim].hint <= _ROW_OF_WARP:
+        return tuple(
+            ScanConfig(way=ScanWay.ROW_PER_WARP, width=width, items=items, warps=8)
+            for items in (2, 4)
+        )
+    blocks = machine.multiprocessors * _BLOCKS_OF_MULTIPROCESSOR
+    return tuple(
+        ScanConfig(
+            way=ScanWay.ROW_PER_BLOCK, width=width, items=items, warps=warps, min_blocks=blocks
+        )
+        for warps, items in ((8, 4), (16, 2), (8, 2), (4, 4))
+    )
+
+
+def _columns(inner: int, width: int) -> tuple[ScanConfig, ...]:
+    """A lane has as many neighbouring columns as the inner dimensions are a multiple of."""
+    while inner % width != 0:
+        width //= 2
+    return tuple(
+        ScanConfig(way=ScanWay.COLUMNS, width=width, items=4, warps=warps) for warps in (8, 4, 16)
+    )

@@ -1,0 +1,60 @@
+"""Pooling as CUDA text: a functor, and the ways to go over its windows."""
+
+from collections.abc import Sequence
+
+from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
+from kernelwright.codegen.spelling import STORED
+from kernelwright.codegen.surroundings import Device, Variant, surroundings
+from kernelwright.ir.plan import WindowKernel
+from kernelwright.ir.types import Dim
+
+_AXES = ("Depth", "Height", "Width")
+
+
+def write(kernel: WindowKernel) -> KernelText:
+    """The text of a kernel that pools."""
+    functor = surroundings(kernel)
+    section = TEMPLATES.get_template("window.cu.jinja").render(
+        **heading(kernel),
+        functor=functor,
+        traits=_traits(kernel),
+        stored=STORED[kernel.output.dtype],
+        variants=(_any(kernel),),
+        arguments=read_inputs(kernel, functor.tensors, functor.members),
+        source=_source(kernel.source[-len(kernel.window.size) :]),
+    )
+    return KernelText(section=section, sources=("window_launch.cuh",), has_workspace=False)
+
+
+def _traits(kernel: WindowKernel) -> tuple[str, ...]:
+    """What the kernels know of the windows when they are compiled."""
+    window = kernel.window
+    dims = len(window.size)
+    own = zip(window.size, window.stride, window.padding, window.dilation, strict=True)
+    axes = ((1, 1, 0, 1),) * (len(_AXES) - dims) + tuple(own)
+    return (
+        f"static constexpr Pooling POOLING = Pooling::{window.op.name};",
+        f"static constexpr int DIMS = {dims};",
+        *(
+            f"using {name} = Axis<{', '.join(map(str, axis))}>;"
+            for name, axis in zip(_AXES, axes, strict=True)
+        ),
+    )
+
+
+def _source(pooled: Sequence[Dim]) -> str:
+    """Sizes of the source that are known, for what no operand tells."""
+    sizes = [dim.hint if dim.is_static else 1 for dim in pooled]
+    return ", ".join(map(str, [1] * (len(_AXES) - len(sizes)) + sizes))
+
+
+def _any(kernel: WindowKernel) -> Variant:
+    name = f"{kernel.name}_general_kernel"
+    return Variant(
+        suffix="General",
+        why="Any strides and alignment",
+        template="AnyWindowVariant",
+        members=("int THREADS = 256",),
+        kernels=(Device(name=name, function="window_any"),),
+        pointers=(name,),
+    )

@@ -1,0 +1,303 @@
+#pragma once
+// Running totals of rows whose elements are neighbours in memory. Each row is read once and written
+// once, in chunks one after the other: while one is added up, the next is on its way from memory.
+//
+// A row may begin anywhere. It is walked in vectors that are aligned in the result: the first and
+// the last may be partly outside. A config has
+//   WIDTH      elements of a vector
+//   VECTORS    vectors of a chunk in each thread
+//   WARPS      warps of a block
+//   ROW_WARPS  warps that share a row: 1 or all
+
+#include "scan.cuh"
+
+// One row as the vectors of WIDTH elements that hold it; all methods count vectors in memory.
+template <class Problem, int WIDTH>
+struct ScanRow {
+  static constexpr int OPERANDS = Problem::OPERANDS;
+
+  // Addresses of what would be the first element of vector 0.
+  char* data[OPERANDS];
+  bool is_aligned[OPERANDS];
+  bool is_repeated[OPERANDS];
+  // The first vector begins that many elements before the row.
+  int shift;
+  int64_t length;
+  int64_t vectors;
+  // Of the first element of vector 0 in the result.
+  int64_t element;
+
+  __device__ __forceinline__ ScanRow(const Problem& problem, int64_t row) {
+    int64_t offsets[OPERANDS];
+    problem.locate(row, offsets);
+    length = problem.length;
+    const auto first = reinterpret_cast<uintptr_t>(problem.data[0]) / Problem::element_bytes(0);
+    shift = static_cast<int>((first + offsets[0]) % WIDTH);
+    vectors = (shift + length + WIDTH - 1) / WIDTH;
+    element = offsets[0] - shift;
+#pragma unroll
+    for (int o = 0; o < OPERANDS; ++o) {
+      constexpr int64_t NOWHERE = 0;
+      is_repeated[o] = o > 0 && problem.steps[o] == 0;
+      const int64_t before = is_repeated[o] ? NOWHERE : shift;
+      data[o] = problem.data[o] + (offsets[o] - before) * Problem::element_bytes(o);
+      const auto alignment = access_bytes(WIDTH * static_cast<int>(Problem::element_bytes(o)));
+      is_aligned[o] = reinterpret_cast<uintptr_t>(data[o]) % alignment == 0;
+    }
+  }
+
+  __device__ __forceinline__ bool holds(int64_t vector, int i) const {
+    const int64_t at = vector * WIDTH + i - shift;
+    return at >= 0 && at < length;
+  }
+  __device__ __forceinline__ bool holds_all(int64_t vector) const {
+    return holds(vector, 0) && holds(vector, WIDTH - 1);
+  }
+
+  template <class T, int OPERAND>
+  __device__ __forceinline__ Vector<T, WIDTH> load(int64_t vector) const {
+    const T* address = reinterpret_cast<const T*>(data[OPERAND]);
+    Vector<T, WIDTH> result;
+    if (is_repeated[OPERAND]) {
+      const T value = load_constant(address);
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) result.element[i] = value;
+      return result;
+    }
+    address += vector * WIDTH;
+    if (is_aligned[OPERAND] && holds_all(vector)) return load_constant_vector<WIDTH>(address);
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      result.element[i] = holds(vector, i) ? load_constant(address + i) : T();
+    }
+    return result;
+  }
+
+  template <int FIRST, class... Ts, size_t... AT>
+  __device__ __forceinline__ void load_all(Pack<Vector<Ts, WIDTH>...>& inputs, int64_t vector,
+                                           std::index_sequence<AT...>) const {
+    ((get<AT>(inputs) = load<Ts, FIRST + static_cast<int>(AT)>(vector)), ...);
+  }
+
+  template <class Out>
+  __device__ __forceinline__ void store(int64_t vector, const Vector<Out, WIDTH>& result) const {
+    Out* address = reinterpret_cast<Out*>(data[0]) + vector * WIDTH;
+    if (holds_all(vector)) {
+      store_vector(address, result);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      if (holds(vector, i)) address[i] = result.element[i];
+    }
+  }
+};
+
+// What the threads that share a row do.
+template <class Config, class Problem>
+struct RowScan {
+  using Value = typename Problem::Value;
+  using Operation = typename Problem::Operation;
+  static constexpr Running RUNNING = Problem::RUNNING;
+  static constexpr int WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
+  static constexpr int WARPS = Config::WARPS, ROW_WARPS = Config::ROW_WARPS;
+  static_assert(ROW_WARPS == 1 || ROW_WARPS == WARPS, "one warp or the whole block has a row");
+  static_assert(WARPS <= 32, "a block has at most 32 warps");
+  static constexpr int THREADS = 32 * WARPS, ROWS = WARPS / ROW_WARPS;
+  static constexpr int CHUNK = 32 * ROW_WARPS * VECTORS;
+
+  using Row = ScanRow<Problem, WIDTH>;
+  using Inputs = typename Problem::template BeforeVectors<WIDTH>;
+  // Totals of the warps, of two chunks, so that a barrier for each chunk is enough.
+  using Shared = Value[2][WARPS];
+
+  // Element i of a vector in the order of the scan.
+  __device__ __forceinline__ static constexpr int in_order(int i) {
+    return Operation::REVERSE ? WIDTH - 1 - i : i;
+  }
+
+  // A warp's vectors of a chunk lie one after the other.
+  __device__ __forceinline__ static int64_t vector_of(int64_t chunk, int v, int warp, int lane) {
+    return chunk + (warp * VECTORS + v) * 32 + lane;
+  }
+
+  // Vectors are counted along the scan; where they lie in memory.
+  __device__ __forceinline__ static int64_t in_memory(const Row& row, int64_t vector) {
+    return Operation::REVERSE ? row.vectors - 1 - vector : vector;
+  }
+
+  __device__ __forceinline__ static void load(Inputs (&inputs)[VECTORS], const Row& row,
+                                              int64_t chunk, int64_t end, int warp, int lane) {
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+      const int64_t vector = vector_of(chunk, v, warp, lane);
+      if (vector < end) {
+        row.template load_all<1>(inputs[v], in_memory(row, vector),
+                                 typename Problem::BeforeIndices());
+      }
+    }
+  }
+
+  // What is accumulated of one vector, in the order of the scan; neutral outside of the row.
+  __device__ __forceinline__ static void read(Value (&values)[WIDTH], const Problem& problem,
+                                              const Row& row, int64_t vector, int64_t end,
+                                              const Inputs& inputs) {
+    const int64_t at = in_memory(row, vector);
+    Value read[WIDTH];
+    problem.template accumulated<WIDTH>(read, row.element + at * WIDTH, inputs,
+                                        typename Problem::BeforeIndices());
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      const bool counts = vector < end && row.holds(at, in_order(i));
+      values[i] = counts ? read[in_order(i)] : neutral_total<RUNNING, Value>();
+    }
+  }
+
+  // Writes the results of one vector: `before` is the total of the row before it.
+  template <class Before>
+  __device__ __forceinline__ static void write(const Value (&inclusive)[WIDTH],
+                                               const Before& before, const Problem& problem,
+                                               const Row& row, int64_t vector) {
+    Value totals[WIDTH];
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      const Value nothing = neutral_total<RUNNING, Value>();
+      const Value own = !Operation::EXCLUSIVE ? inclusive[i] : i == 0 ? nothing : inclusive[i - 1];
+      totals[in_order(i)] = before(own);
+    }
+    const int64_t at = in_memory(row, vector);
+    typename Problem::template AfterVectors<WIDTH> inputs;
+    row.template load_all<Problem::FIRST_AFTER>(inputs, at, typename Problem::AfterIndices());
+    row.store(at, problem.template results<WIDTH>(totals, row.element + at * WIDTH, inputs,
+                                                  typename Problem::AfterIndices()));
+  }
+
+  // One chunk, whose inputs are there: `carry` grows by its total.
+  __device__ __forceinline__ static void add_chunk(const Inputs (&inputs)[VECTORS],
+                                                   RunningTotal<RUNNING, Value>& carry,
+                                                   Value (&warp_totals)[WARPS],
+                                                   const Problem& problem, const Row& row,
+                                                   int64_t chunk, int64_t end, int warp, int lane) {
+    Value values[VECTORS][WIDTH], before[VECTORS];
+    Value warp_sum = neutral_total<RUNNING, Value>();
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+      read(values[v], problem, row, vector_of(chunk, v, warp, lane), end, inputs[v]);
+#pragma unroll
+      for (int i = 1; i < WIDTH; ++i) {
+        values[v][i] = combine<RUNNING>(values[v][i - 1], values[v][i]);
+      }
+      const Value to_lane = warp_running_total<RUNNING>(values[v][WIDTH - 1], lane);
+      const Value to_left = __shfl_up_sync(0xffffffff, to_lane, 1);
+      before[v] = lane == 0 ? warp_sum : combine<RUNNING>(warp_sum, to_left);
+      warp_sum = combine<RUNNING>(warp_sum, __shfl_sync(0xffffffff, to_lane, 31));
+    }
+    Value total = warp_sum, before_warp = neutral_total<RUNNING, Value>();
+    if constexpr (ROW_WARPS > 1) {
+      if (lane == 0) warp_totals[warp] = warp_sum;
+      __syncthreads();
+      total = neutral_total<RUNNING, Value>();
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) {
+        if (w == warp) before_warp = total;
+        total = combine<RUNNING>(total, warp_totals[w]);
+      }
+    }
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+      const Value offset = combine<RUNNING>(before_warp, before[v]);
+      const int64_t vector = vector_of(chunk, v, warp, lane);
+      if (vector < end) {
+        const auto with = [&](Value own) { return carry.with(combine<RUNNING>(offset, own)); };
+        write(values[v], with, problem, row, vector);
+      }
+    }
+    carry.add(total);
+  }
+
+  // The vectors [begin, end) of a row, after what sums to `carry`.
+  __device__ __forceinline__ static void run(const Problem& problem, const Row& row, int64_t begin,
+                                             int64_t end, RunningTotal<RUNNING, Value> carry,
+                                             Shared& shared, int& turn, int warp, int lane) {
+    Inputs now[VECTORS], next[VECTORS];
+    load(now, row, begin, end, warp, lane);
+    for (int64_t at = begin; at < end; at += CHUNK) {
+      load(next, row, at + CHUNK, end, warp, lane);
+      add_chunk(now, carry, shared[turn], problem, row, at, end, warp, lane);
+      turn ^= 1;
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) now[v] = next[v];
+    }
+  }
+};
+
+template <class Config, class Problem>
+__device__ __forceinline__ void scan_rows(const Problem& problem) {
+  using Scan = RowScan<Config, Problem>;
+  using Value = typename Scan::Value;
+  __shared__ typename Scan::Shared shared;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int turn = 0;
+  if constexpr (Scan::ROW_WARPS == 1) {
+    const int64_t stride = static_cast<int64_t>(gridDim.x) * Scan::ROWS;
+    for (int64_t number = blockIdx.x * int64_t{Scan::ROWS} + warp; number < problem.rows;
+         number += stride) {
+      const typename Scan::Row row(problem, number);
+      Scan::run(problem, row, 0, row.vectors, {}, shared, turn, 0, lane);
+    }
+  } else {
+    for (int64_t part = blockIdx.x; part < problem.rows * problem.segments; part += gridDim.x) {
+      const int64_t number = part / problem.segments, segment = part - number * problem.segments;
+      const typename Scan::Row row(problem, number);
+      const int64_t begin = segment * problem.segment_slots;
+      const int64_t end = min(row.vectors, begin + problem.segment_slots);
+      RunningTotal<Scan::RUNNING, Value> carry;
+      if (problem.totals != nullptr) {
+        // Every thread adds them up, in the same order.
+        const Value* totals = problem.totals + number * problem.segments;
+        for (int64_t s = 0; s < segment; ++s) carry.add(load_constant(totals + s));
+      }
+      Scan::run(problem, row, begin, end, carry, shared, turn, warp, lane);
+    }
+  }
+}
+
+// The total of every segment, for the scan that follows.
+template <class Config, class Problem>
+__device__ __forceinline__ void scan_segment_totals(const Problem& problem) {
+  using Scan = RowScan<Config, Problem>;
+  using Value = typename Scan::Value;
+  constexpr Running RUNNING = Scan::RUNNING;
+  __shared__ Value warp_totals[Scan::WARPS];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int64_t part = blockIdx.x; part < problem.rows * problem.segments; part += gridDim.x) {
+    const int64_t number = part / problem.segments, segment = part - number * problem.segments;
+    const typename Scan::Row row(problem, number);
+    const int64_t begin = segment * problem.segment_slots;
+    const int64_t end = min(row.vectors, begin + problem.segment_slots);
+    Value sum = neutral_total<RUNNING, Value>();
+    typename Scan::Inputs now[Scan::VECTORS], next[Scan::VECTORS];
+    Scan::load(now, row, begin, end, warp, lane);
+    for (int64_t chunk = begin; chunk < end; chunk += Scan::CHUNK) {
+      Scan::load(next, row, chunk + Scan::CHUNK, end, warp, lane);
+#pragma unroll
+      for (int v = 0; v < Scan::VECTORS; ++v) {
+        Value values[Scan::WIDTH];
+        Scan::read(values, problem, row, Scan::vector_of(chunk, v, warp, lane), end, now[v]);
+#pragma unroll
+        for (int i = 1; i < Scan::WIDTH; ++i) values[0] = combine<RUNNING>(values[0], values[i]);
+        sum = combine<RUNNING>(sum, values[0]);
+        now[v] = next[v];
+      }
+    }
+    sum = warp_total<RUNNING>(sum);
+    if (lane == 0) warp_totals[warp] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      sum = warp_totals[0];
+      for (int w = 1; w < Scan::WARPS; ++w) sum = combine<RUNNING>(sum, warp_totals[w]);
+      problem.totals[part] = sum;
+    }
+    __syncthreads();
+  }
+}

@@ -1,0 +1,36 @@
+"""Scans: on the emulator, over shapes and layouts."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_FOLDER = Path(__file__).parent / "emulated"
+
+# Relative to the sum of absolute values: a few units in the last place, however long the row is.
+_ALLOWED = {
+    "block": 2e-7,
+    "reverse in blocks": 2e-7,
+    "exclusive in blocks": 3e-7,
+    "product of doubles in blocks": 1e-14,
+    "half in blocks": 6e-4,
+    "warp": 2e-7,
+    "integers in warps": 0.0,
+    "columns": 2e-7,
+    "exclusive in columns": 3e-7,
+}
+
+
+@pytest.mark.parametrize("name", _ALLOWED)
+def test_scan_on_the_emulator(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, _FOLDER / "scans.py", name], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["findings"] == []
+    assert max(seen["worst"].values()) <= _ALLOWED[name], seen["worst"]
+    # Only blocks share long rows.
+    assert (seen["workspace"] > 0) == ("block" in name)
