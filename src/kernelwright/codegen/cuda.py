@@ -1,7 +1,7 @@
 """The CUDA text of a plan: library code in use, then one section for each kernel."""
 
 from kernelwright import kernels
-from kernelwright.codegen import elementwise
+from kernelwright.codegen import elementwise, rows, scans, windows
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.spelling import HEADERS
 from kernelwright.ir.plan import AnyKernel, Kernel, Plan, RowKernel, ScanKernel, WindowKernel
@@ -25,8 +25,12 @@ def kernel_text(kernel: AnyKernel) -> KernelText:
     match kernel:
         case Kernel():
             return elementwise.write(kernel)
-        case RowKernel() | ScanKernel() | WindowKernel():
-            raise NotImplementedError(kernel.family)
+        case RowKernel():
+            return rows.write(kernel)
+        case ScanKernel():
+            return scans.write(kernel)
+        case WindowKernel():
+            return windows.write(kernel)
 
 
 def _dtypes(plan: Plan) -> set[DType]:

@@ -11,4 +11,4 @@ def row_configs(
     program: RowProgram, inputs: Sequence[ValueType], machine: Machine
 ) -> tuple[RowConfig, ...]:
     """What the tuner tries for a row program, in this order."""
-    return (RowConfig(threads=256),)
+    return (RowConfig(multiprocessors=machine.sm_count),)

@@ -1,0 +1,189 @@
+"""Row programs as CUDA text: what is computed as a struct, and the kernels that run it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kernelwright.codegen.expressions import (
+    ExpressionWriter,
+    Member,
+    coordinate_name,
+    element_parameters,
+    operand_name,
+)
+from kernelwright.codegen.functor import camel_case
+from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
+from kernelwright.codegen.spelling import COMPUTED, STORED
+from kernelwright.ir.expr import Coordinate, Expr, Operand, Total, walk
+from kernelwright.ir.graph import Reduction
+from kernelwright.ir.plan import Extent, Fold, RowKernel
+from kernelwright.ir.types import DType, TensorType
+
+_FOLDS: dict[Reduction, str] = {
+    Reduction.SUM: "SumFold<{}>",
+    Reduction.PRODUCT: "ProductFold<{}>",
+    Reduction.MAXIMUM: "MaximumFold<{}>",
+    Reduction.MINIMUM: "MinimumFold<{}>",
+    Reduction.ANY: "AnyFold",
+    Reduction.ALL: "AllFold",
+    Reduction.ARGMAX: "ArgmaxFold<{}>",
+    Reduction.ARGMIN: "ArgminFold<{}>",
+    Reduction.MOMENTS: "MomentsFold<{}>",
+    Reduction.EXP_SUM: "ExpSumFold<{}>",
+}
+
+_CPP = {True: "true", False: "false"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """What the program computes of one element: for a fold, or for a result."""
+
+    purpose: str
+    name: str
+    """`take` or `result`."""
+    index: int
+    type: str
+    """C++ type of the value."""
+    totals: str
+    """Name of the parameter with the totals, empty where none is used."""
+    place: str
+    """The same of the element's place."""
+    statements: tuple[str, ...]
+    value: str
+
+
+def write(kernel: RowKernel) -> KernelText:
+    """The text of a kernel that computes a row program."""
+    writer = ExpressionWriter(kernel.inputs, kernel.expressions, operand_name)
+    methods = [*_takes(kernel, writer), *_results(kernel, writer)]
+    members = tuple(writer.members.values())
+    tensors = [operand_name(index) for index, _ in _tensors(kernel)]
+    section = TEMPLATES.get_template("rows.cu.jinja").render(
+        **heading(kernel),
+        program=camel_case(kernel.name),
+        facts=_facts(kernel),
+        methods=methods,
+        parameters=element_parameters(kernel.inputs),
+        members=members,
+        results=_result_names(kernel),
+        tensors=tensors,
+        arguments=read_inputs(kernel, tensors, members),
+        levels=len(kernel.program.levels),
+        scalars=_names(members),
+        multiprocessors=kernel.config.multiprocessors,
+    )
+    return KernelText(section=section, sources=("row_any.cuh",), has_workspace=True)
+
+
+def _names(members: Iterable[Member]) -> str:
+    return ", ".join(member.name for member in members)
+
+
+def _result_names(kernel: RowKernel) -> list[str]:
+    count = len(kernel.outputs)
+    return ["out"] if count == 1 else [f"out{number}" for number in range(count)]
+
+
+def _tensors(kernel: RowKernel) -> list[tuple[int, DType]]:
+    """Indices of the inputs that are tensors, and what they hold."""
+    return [
+        (index, kind.dtype)
+        for index, kind in enumerate(kernel.inputs)
+        if isinstance(kind, TensorType)
+    ]
+
+
+# --- What the kernels need to know of the program ----------------------------------------------
+
+
+def _facts(kernel: RowKernel) -> list[str]:
+    """The declarations of the program (row_program.cuh)."""
+    program = kernel.program
+    levels = program.levels
+    level_of = {fold: level for level, folds in enumerate(levels) for fold in folds}
+    by_level = [[program.folds[fold].value for fold in folds] for folds in levels]
+    of_elements, of_rows = (
+        [result.value for result in program.results if result.extent is extent]
+        for extent in (Extent.ELEMENT, Extent.ROW)
+    )
+    reads = [_reads(kernel, values) for values in (*by_level, of_elements)]
+    sizes = [str(dim.hint) if dim.is_static else "-1" for dim in program.shape]
+    reduced = [_CPP[at in program.dims] for at in range(len(program.shape))]
+    is_element = [_CPP[result.extent is Extent.ELEMENT] for result in program.results]
+    located = any(isinstance(part, Coordinate) for e in kernel.expressions for part in walk(e))
+    totals = [COMPUTED[dtype] for fold in program.folds for dtype in fold.totals]
+    return [
+        f"using Inputs = Pack<{_list(STORED[dtype] for _, dtype in _tensors(kernel))}>;",
+        f"using Results = Pack<{_list(STORED[out.dtype] for out in kernel.outputs)}>;",
+        f"using Folds = Pack<{_list(map(_fold_type, program.folds))}>;",
+        f"using Totals = Pack<{_list(totals)}>;",
+        f"static constexpr int LEVELS = {len(levels)};",
+        f"static constexpr int LEVEL_OF[] = "
+        f"{{{_list(str(level_of[fold]) for fold in range(len(program.folds)))}}};",
+        f"static constexpr unsigned READS[] = {{{_list(reads)}}};",
+        f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
+        f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
+        f"static constexpr bool LOCATED = {_CPP[located]};",
+        f"static constexpr RowShape<{len(sizes)}> SHAPE = "
+        f"{{{{{_list(sizes)}}}, {{{_list(reduced)}}}}};",
+    ]
+
+
+def _list(items: Iterable[str]) -> str:
+    return ", ".join(items)
+
+
+def _fold_type(fold: Fold) -> str:
+    return _FOLDS[fold.op].format(COMPUTED[fold.value.dtype])
+
+
+def _reads(kernel: RowKernel, values: Iterable[Expr]) -> str:
+    """The tensors among the operands of the expressions, a bit for each, the first one lowest."""
+    used = {part.index for value in values for part in walk(value) if isinstance(part, Operand)}
+    bits = ["1" if index in used else "0" for index, _ in _tensors(kernel)]
+    return "0b" + ("".join(reversed(bits)) or "0")
+
+
+# --- What it computes --------------------------------------------------------------------------
+
+
+def _takes(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
+    return [
+        _method(writer, f"What the {fold.op} takes of an element.", "take", index, fold.value)
+        for index, fold in enumerate(kernel.program.folds)
+    ]
+
+
+def _results(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
+    names = _result_names(kernel)
+    return [
+        _method(writer, f"Of `{names[index]}`, by {result.extent}.", "result", index, result.value)
+        for index, result in enumerate(kernel.program.results)
+    ]
+
+
+def _method(writer: ExpressionWriter, purpose: str, name: str, index: int, value: Expr) -> Method:
+    writer.start_scope()
+    text = writer.write(value).text
+    totals = {part.index: part for part in walk(value) if isinstance(part, Total)}
+    places = {part.dim for part in walk(value) if isinstance(part, Coordinate)}
+    return Method(
+        purpose=purpose,
+        name=name,
+        index=index,
+        type=COMPUTED[value.dtype],
+        totals=" totals" if totals else "",
+        place=" place" if places else "",
+        statements=(
+            *(
+                f"const {COMPUTED[total.dtype]} {total} = get<{total.index}>(totals);"
+                for _, total in sorted(totals.items())
+            ),
+            *(
+                f"const int64_t {coordinate_name(dim)} = place.coordinate({-dim});"
+                for dim in sorted(places)
+            ),
+            *writer.statements,
+        ),
+        value=text,
+    )

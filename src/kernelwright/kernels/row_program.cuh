@@ -1,0 +1,185 @@
+#pragma once
+// What a kernel over rows computes. A program is a struct, written for each kernel, with
+//   Inputs, Results   Pack of the stored types of its tensors
+//   Folds             Pack of the folds (folds.cuh) that it makes of each row
+//   Totals            Pack of the types of what they give, in order
+//   LEVELS, LEVEL_OF  a fold of level n needs totals of folds of lower levels
+//   READS             by level the inputs that its folds read, bit by bit; last those of results
+//                     that have an element for each of the row's
+//   ROW_READS         those of results that have one for each row: the same along the row
+//   IS_ELEMENT        which results are of the first kind
+//   LOCATED           whether anything depends on where its element stands
+//   SHAPE             RowShape
+//   take(Index, ...)    what a fold takes of an element
+//   result(Index, ...)  the element of a result
+// Both of these take the totals, the place and the element of each input.
+
+#include "convert.cuh"
+#include "folds.cuh"
+#include "pack.cuh"
+#include "row_space.cuh"
+#include "vector.cuh"
+
+template <class Types>
+struct PackTraits;
+template <class... T>
+struct PackTraits<Pack<T...>> {
+  static constexpr int SIZE = sizeof...(T);
+  using Indices = std::index_sequence_for<T...>;
+  static constexpr bool ANY_COUNTS_PLACES = (false || ... || T::COUNTS_PLACES);
+};
+
+template <class Types>
+struct PackOfStates;
+template <class... Fold>
+struct PackOfStates<Pack<Fold...>> {
+  using type = Pack<typename Fold::State...>;
+};
+
+template <size_t INDEX, class T>
+T pack_item(const PackItem<INDEX, T>&);
+template <int INDEX, class Types>
+using pack_item_t = decltype(pack_item<INDEX>(std::declval<const Types&>()));
+
+template <class Program>
+struct RowTypes {
+  using Element = typename Program::Inputs;
+  using States = typename PackOfStates<typename Program::Folds>::type;
+  using Totals = typename Program::Totals;
+  static constexpr int INPUTS = PackTraits<Element>::SIZE;
+  static constexpr int RESULTS = PackTraits<typename Program::Results>::SIZE;
+  static constexpr int FOLDS = PackTraits<typename Program::Folds>::SIZE;
+  static constexpr int OPERANDS = INPUTS + RESULTS;
+  using InputIndices = typename PackTraits<Element>::Indices;
+  template <int FOLD>
+  using FoldAt = pack_item_t<FOLD, typename Program::Folds>;
+  using Space = RowSpace<OPERANDS>;
+};
+
+// Calls body(Index<0>()), ..., body(Index<COUNT - 1>()).
+template <int COUNT, int FIRST = 0, class Body>
+__host__ __device__ __forceinline__ void repeat(const Body& body) {
+  if constexpr (FIRST < COUNT) {
+    body(Index<FIRST>());
+    repeat<COUNT, FIRST + 1>(body);
+  }
+}
+
+// Calls body(fold's Index) for the folds of a level.
+template <class Program, int LEVEL, class Body>
+__device__ __forceinline__ void each_fold(const Body& body) {
+  repeat<RowTypes<Program>::FOLDS>([&](auto fold) {
+    if constexpr (Program::LEVEL_OF[fold] == LEVEL) body(fold);
+  });
+}
+
+template <class Program>
+__device__ __forceinline__ typename RowTypes<Program>::States no_elements() {
+  typename RowTypes<Program>::States states;
+  repeat<RowTypes<Program>::FOLDS>(
+      [&](auto fold) { get<fold>(states) = RowTypes<Program>::template FoldAt<fold>::identity(); });
+  return states;
+}
+
+// Index of the first of a fold's totals.
+template <class Program, int FOLD>
+__device__ __forceinline__ constexpr int first_total() {
+  if constexpr (FOLD == 0) {
+    return 0;
+  } else {
+    return first_total<Program, FOLD - 1>() + RowTypes<Program>::template FoldAt<FOLD - 1>::TOTALS;
+  }
+}
+
+template <class Program, int FOLD, class State>
+__device__ __forceinline__ void set_totals(const State& state, typename Program::Totals& totals) {
+  using Fold = typename RowTypes<Program>::template FoldAt<FOLD>;
+  repeat<Fold::TOTALS>([&](auto index) {
+    get<first_total<Program, FOLD>() + index>(totals) = Fold::total(index, state);
+  });
+}
+
+template <int FOLD, class Program, size_t... INPUT>
+__device__ __forceinline__ auto take_element(const Program& program,
+                                             const typename Program::Totals& totals,
+                                             const RowPlace& place,
+                                             const typename Program::Inputs& element,
+                                             std::index_sequence<INPUT...>) {
+  return program.take(Index<FOLD>(), totals, place, widen(get<INPUT>(element))...);
+}
+
+template <int RESULT, class Program, size_t... INPUT>
+__device__ __forceinline__ auto result_of_element(const Program& program,
+                                                  const typename Program::Totals& totals,
+                                                  const RowPlace& place,
+                                                  const typename Program::Inputs& element,
+                                                  std::index_sequence<INPUT...>) {
+  return program.result(Index<RESULT>(), totals, place, widen(get<INPUT>(element))...);
+}
+
+// Adds N elements of a row to the states of the folds of a level.
+template <int LEVEL, int N, class Program>
+__device__ __forceinline__ void fold_elements(const Program& program,
+                                              const typename Program::Totals& totals,
+                                              const RowCoordinates& coordinates, int64_t row,
+                                              Places places,
+                                              const typename Program::Inputs (&elements)[N],
+                                              unsigned valid,
+                                              typename RowTypes<Program>::States& states) {
+  using Types = RowTypes<Program>;
+  each_fold<Program, LEVEL>([&](auto fold) {
+    using Fold = typename Types::template FoldAt<fold>;
+    using Value = decltype(take_element<fold>(program, totals, RowPlace{coordinates, 0, 0},
+                                              elements[0], typename Types::InputIndices()));
+    Value values[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const RowPlace place = {coordinates, row, places.first + i * places.step};
+      values[i] =
+          take_element<fold>(program, totals, place, elements[i], typename Types::InputIndices());
+    }
+    get<fold>(states) = Fold::combine(get<fold>(states), Fold::of(values, valid, places));
+  });
+}
+
+// The results of one kind of one element, to where `offsets` say.
+template <bool OF_ELEMENTS, class Program>
+__device__ __forceinline__ void store_results(
+    const Program& program, const typename Program::Totals& totals, const RowPlace& place,
+    const typename Program::Inputs& element, char* const (&data)[RowTypes<Program>::OPERANDS],
+    const int64_t (&offsets)[RowTypes<Program>::OPERANDS]) {
+  using Types = RowTypes<Program>;
+  repeat<Types::RESULTS>([&](auto result) {
+    if constexpr (Program::IS_ELEMENT[result] == OF_ELEMENTS) {
+      using Out = pack_item_t<result, typename Program::Results>;
+      constexpr int OPERAND = Types::INPUTS + result;
+      reinterpret_cast<Out*>(data[OPERAND])[offsets[OPERAND]] =
+          narrow<Out>(result_of_element<result>(program, totals, place, element,
+                                                typename Types::InputIndices()));
+    }
+  });
+}
+
+// Bits of the results of one kind among the operands.
+template <class Program, bool OF_ELEMENTS>
+constexpr unsigned results_mask() {
+  unsigned mask = 0;
+  for (int r = 0; r < RowTypes<Program>::RESULTS; ++r) {
+    if (Program::IS_ELEMENT[r] == OF_ELEMENTS) mask |= 1u << (RowTypes<Program>::INPUTS + r);
+  }
+  return mask;
+}
+
+// The rows of a launch; tensors: inputs, then results.
+template <class Program>
+typename RowTypes<Program>::Space describe_rows(
+    const Tensor (&operands)[RowTypes<Program>::OPERANDS]) {
+  using Types = RowTypes<Program>;
+  int leader = -1;
+  for (int r = 0; r < Types::RESULTS && leader < 0; ++r) {
+    if (Program::IS_ELEMENT[r]) leader = Types::INPUTS + r;
+  }
+  constexpr bool PLACES_COUNT =
+      Program::LOCATED || PackTraits<typename Program::Folds>::ANY_COUNTS_PLACES;
+  return Types::Space::describe(Program::SHAPE, operands, leader, PLACES_COUNT);
+}
