@@ -25,6 +25,7 @@ def test_every_operand_is_written(op: str, dtype: DType) -> None:
     names = [f"operand{i}" for i in range(OPERATIONS[op])]
     text = write_call(op, [Written(name) for name in names], dtype, dtype).text
     constant = op in ("isnan", "isinf") and not dtype.is_float
+    constant = constant or (op == "signbit" and dtype is DType.BOOL)
     assert constant or all(name in text for name in names)
     assert text.count("(") == text.count(")")
 

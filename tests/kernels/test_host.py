@@ -216,6 +216,10 @@ _FUNCTIONS: tuple[tuple[str, Callable[..., torch.Tensor]], ...] = (
     ("floor_remainder", torch.remainder),
     ("maximum", torch.maximum),
     ("minimum", torch.minimum),
+    ("xlogy", torch.xlogy),
+    ("logaddexp", torch.logaddexp),
+    ("logaddexp2", torch.logaddexp2),
+    ("digamma", lambda x, y: torch.digamma(x)),
     ("power", torch.pow),
 )
 _INTEGER: tuple[tuple[str, Callable[..., torch.Tensor]], ...] = (
@@ -225,6 +229,8 @@ _INTEGER: tuple[tuple[str, Callable[..., torch.Tensor]], ...] = (
     ("absolute", lambda x, y: x.abs()),
     ("sign", lambda x, y: x.sign()),
     ("relu", lambda x, y: x.relu()),
+    ("shift_left", lambda x, y: x << (9 * y)),
+    ("shift_right", lambda x, y: x >> (9 * y)),
     ("clamp", lambda x, y: x.clamp(-3, 3)),
 )
 

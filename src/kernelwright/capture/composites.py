@@ -2,14 +2,38 @@
 
 from dataclasses import replace
 
-from kernelwright.capture import norms, reductions, softmaxes
+from kernelwright.capture import (
+    classification,
+    distances,
+    joins,
+    losses,
+    norms,
+    reductions,
+    scans,
+    softmaxes,
+    windows,
+)
 from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.making import ItemRule, Rule, make, make_items
 
-RULES: dict[str, Rule] = {**reductions.RULES, **softmaxes.RULES, **norms.RULES}
+RULES: dict[str, Rule] = {
+    **reductions.RULES,
+    **softmaxes.RULES,
+    **norms.RULES,
+    **losses.RULES,
+    **classification.RULES,
+    **distances.RULES,
+    **scans.RULES,
+    **windows.RULES,
+    **joins.RULES,
+}
 """By the operator's short name, or else by the name that people know it by."""
 
-ITEM_RULES: dict[str, ItemRule] = {**reductions.ITEM_RULES, **norms.ITEM_RULES}
+ITEM_RULES: dict[str, ItemRule] = {
+    **reductions.ITEM_RULES,
+    **norms.ITEM_RULES,
+    **windows.ITEM_RULES,
+}
 """Operators with several results, by the same names."""
 
 _KNOWN_AS = {

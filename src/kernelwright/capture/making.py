@@ -65,6 +65,11 @@ class Rows:
     keeps: bool
 
 
+def accumulated(dtype: DType) -> DType:
+    """The element type that totals of this one are made in."""
+    return widened(dtype) if dtype.is_float else DType.I64
+
+
 def widened(dtype: DType) -> DType:
     """The element type that tensors of this one are computed with in."""
     return DType.F32 if dtype in HALVES else dtype
@@ -101,6 +106,11 @@ class Maker:
             raise NotMadeError
         return Part(found, kind)
 
+    def given(self, name: str) -> list[Part]:
+        """A tensor argument that may be absent, as a list of one or none."""
+        part = self.optional(name)
+        return [] if part is None else [part]
+
     def literal(self, name: str) -> float:
         """A number known at capture."""
         value = self.call.arguments[name]
@@ -111,6 +121,10 @@ class Maker:
     def number(self, value: float) -> Literal:
         """A constant of an expression."""
         return Literal(float(value), self.compute)
+
+    def number_of(self, expr: Expr) -> Expr:
+        """Any operand as a number in the type of the computation."""
+        return cast(expr, self.compute)
 
     def rows(self, value: Part | None = None, dims: Any = None, *, keeps: Any = None) -> Rows:
         """What the call reduces: `dims` or else argument `dim` of `value` or else of `self`.
@@ -169,7 +183,8 @@ class Maker:
     def reduce_twice(self, op: Reduction, rows: Rows, names: tuple[str, str]) -> tuple[Part, Part]:
         """Both totals of every row: MOMENTS gives mean and M2, EXP_SUM maximum and sum."""
         kind = TensorType(rows.value.dtype, _reduced(rows))
-        pair = self.node(Reduce(op, rows.dims), TupleType((kind, kind)), [rows.value], op.value)
+        both = f"{names[0]}_and_{names[1]}"
+        pair = self.node(Reduce(op, rows.dims), TupleType((kind, kind)), [rows.value], both)
         first, second = (self.node(Project(at), kind, [pair], names[at]) for at in (0, 1))
         return Part(first, kind), Part(second, kind)
 
@@ -182,15 +197,21 @@ class Maker:
         return value if self.result.dim() == len(value.shape) else self.squeeze(value, (0,))
 
     def node(
-        self, kind: Kind, result: ValueType, inputs: Sequence[Part | str], name: str | None = None
+        self,
+        kind: Kind,
+        result: ValueType,
+        inputs: Sequence[Part | str],
+        name: str | None = None,
+        origin: AtenCall | None = None,
     ) -> str:
-        """A node of any kind that no call of PyTorch alone stands for; its name."""
+        """A node of any kind; its name. `origin` makes it in PyTorch, where one call can."""
         names = [part.name if isinstance(part, Part) else part for part in inputs]
         return self.builder.add(
             kind,
             result,
             names,
             name=name or self.call.operator,
+            origin=origin,
             operators=(self.call.operator,),
             source=self.call.source,
         )
@@ -198,16 +219,7 @@ class Maker:
     def _add(
         self, kind: Kind, result: TensorType, names: list[str], name: str, origin: AtenCall | None
     ) -> Part:
-        unique = self.builder.add(
-            kind,
-            result,
-            names,
-            name=name,
-            origin=origin,
-            operators=(self.call.operator,),
-            source=self.call.source,
-        )
-        return Part(unique, result)
+        return Part(self.node(kind, result, names, name, origin), result)
 
     # --- Views ---------------------------------------------------------------------------------
 

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 import torch
 
-from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rows, Rule, counted
+from kernelwright.capture.making import (
+    ONE,
+    ItemRule,
+    Maker,
+    NotMadeError,
+    Part,
+    Rows,
+    Rule,
+    counted,
+)
 from kernelwright.capture.pointwise import op
 from kernelwright.capture.reductions import Each, mean_of, variance
 from kernelwright.ir.expr import Expr
@@ -77,8 +86,9 @@ def _group_norm(m: Maker) -> Part:
     batch, _, *space = value.shape
     split = (Dim.static(groups), m.builder.sizes.dim(traced.shape[1] // groups))
     wide = m.reshape(m.wide(value), (batch, *split, *space))
+    channels = (*split, *[ONE] * len(space))
     factors = [
-        None if part is None else m.trailing(m.reshape(part, split), len(space))
+        None if part is None else m.reshape(part, channels)
         for part in (m.optional("weight"), m.optional("bias"))
     ]
     rows = m.rows(wide, list(range(2, len(wide.shape))), keeps=True)
@@ -109,9 +119,8 @@ def _instance_norm(m: Maker) -> Part:
 
 def _batch_mean(m: Maker, totals: Part, rows: Rows, statistic: Each) -> Part:
     """The mean over the batch of a statistic of every instance, one for each channel."""
-    each = m.apply(statistic, m.squeeze(totals, rows.dims), name="statistic")
-    batch = Rows(each, (0,), keeps=False)
-    return m.close(mean_of(m, each, rows=batch), batch)
+    each = m.apply(statistic, totals, name="statistic")
+    return mean_of(m, each, rows=Rows(each, (0,), keeps=True))
 
 
 def _update(m: Maker, name: str, batch: Part) -> None:
@@ -119,7 +128,8 @@ def _update(m: Maker, name: str, batch: Part) -> None:
     kind = m.builder.node(m.tensor(name).name).kind
     if not isinstance(kind, Parameter):
         raise NotMadeError
-    moved = _moved(m, name, batch, lambda x: x)
+    dims = tuple(dim for dim in range(len(batch.shape)) if dim != 1)
+    moved = _moved(m, name, batch, Rows(batch, dims, keeps=False), lambda x: x)
     m.builder.updates.append(Update(path=kind.path, value=moved.name))
 
 
@@ -162,10 +172,9 @@ def _batch_norm(m: Maker, used: frozenset[int]) -> dict[int, Part]:
         0: _scaled(m, (value, mean, m2), weight, bias, lambda x: variance(m, x, rows, 0)),
     }
     if 3 in used:
-        made[3] = _moved(m, "running_mean", m.squeeze(mean, rows.dims), lambda x: x)
+        made[3] = _moved(m, "running_mean", mean, rows, lambda x: x)
     if 4 in used:
-        spread = m.squeeze(m2, rows.dims)
-        made[4] = _moved(m, "running_var", spread, lambda x: _unbiased(m, x, rows))
+        made[4] = _moved(m, "running_var", m2, rows, lambda x: _unbiased(m, x, rows))
     return made
 
 
@@ -173,15 +182,17 @@ def _unbiased(m: Maker, m2: Expr, rows: Rows) -> Expr:
     return op("div", m2, op("sub", m.count(rows), m.number(1.0)))
 
 
-def _moved(m: Maker, name: str, batch: Part, statistic: Each) -> Part:
+def _moved(m: Maker, name: str, batch: Part, rows: Rows, statistic: Each) -> Part:
     """A running statistic after a batch: (1 - momentum) * old + momentum * new."""
-    old, momentum = m.tensor(name), m.literal("momentum")
+    buffer, momentum = m.tensor(name), m.literal("momentum")
+    old = m.reshape(buffer, batch.shape[1:])
 
     def move(old: Expr, new: Expr) -> Expr:
         kept = op("mul", old, m.number(1.0 - momentum))
         return op("add", kept, op("mul", statistic(new), m.number(momentum)))
 
-    return m.apply(move, old, batch, name=f"new_{name}", dtype=old.dtype)
+    moved = m.apply(move, old, batch, name=f"new_{name}", dtype=old.dtype)
+    return m.squeeze(moved, rows.dims)
 
 
 RULES: dict[str, Rule] = {

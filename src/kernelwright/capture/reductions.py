@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rows, Rule
+from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rows, Rule, accumulated
 from kernelwright.capture.pointwise import op, test
 from kernelwright.ir.expr import Call, Expr, Literal
 from kernelwright.ir.graph import Reduction
@@ -14,7 +14,10 @@ Each = Callable[[Expr], Expr]
 
 def total_of(m: Maker, op_: Reduction, value: Part, each: Each | None = None) -> Part:
     """All or the asked-for elements reduced, as the call's value; floats and integers alike."""
-    wide = m.wide(value) if each is None else m.apply(each, value, dtype=m.compute)
+    if m.dtype is DType.BOOL:
+        raise NotMadeError
+    into = accumulated(m.dtype)
+    wide = m.converted(value, into) if each is None else m.apply(each, value, dtype=into)
     rows = m.rows(wide)
     return m.close(m.converted(m.reduce(op_, rows), m.dtype), rows)
 

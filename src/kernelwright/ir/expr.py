@@ -119,6 +119,11 @@ OPERATIONS: dict[str, int] = {
     "maximum": 2,  # NaN propagates
     "minimum": 2,
     "atan2": 2,
+    "hypot": 2,
+    "copysign": 2,
+    "xlogy": 2,  # 0 where the first is 0, unless the second is NaN
+    "logaddexp": 2,
+    "logaddexp2": 2,
     "neg": 1,
     "abs": 1,
     "sign": 1,
@@ -141,7 +146,14 @@ OPERATIONS: dict[str, int] = {
     "sinh": 1,
     "cosh": 1,
     "tanh": 1,
+    "asinh": 1,
+    "acosh": 1,
+    "atanh": 1,
     "erf": 1,
+    "erfc": 1,
+    "erfinv": 1,
+    "lgamma": 1,
+    "digamma": 1,
     "floor": 1,
     "ceil": 1,
     "round": 1,  # half to even
@@ -174,6 +186,9 @@ OPERATIONS: dict[str, int] = {
     "bitwise_or": 2,
     "bitwise_xor": 2,
     "bitwise_not": 1,
+    "bitwise_left_shift": 2,
+    "bitwise_right_shift": 2,
+    "signbit": 1,
     "isnan": 1,
     "isinf": 1,
     "where": 3,  # condition, then, else

@@ -121,6 +121,73 @@ __device__ __forceinline__ common_t<A, B> power(A base, B exponent) {
   }
 }
 
+// --- Logarithms and the gamma function -----------------------------------------------------------
+
+// x log(y), and 0 where x is 0, whatever y is but NaN.
+template <class A, class B>
+__device__ __forceinline__ common_t<A, B> xlogy(A a, B b) {
+  const common_t<A, B> x = a, y = b;
+  if (y != y) return y;
+  return x == 0 ? common_t<A, B>(0) : x * std::log(y);
+}
+
+// log(exp(x) + exp(y)) from the larger of the two, so that no exponential overflows.
+template <class A, class B>
+__device__ __forceinline__ common_t<A, B> logaddexp(A a, B b) {
+  const common_t<A, B> x = a, y = b;
+  if (x == y && std::isinf(x)) return x;
+  return maximum(x, y) + std::log1p(std::exp(-std::abs(x - y)));
+}
+
+// log2(2^x + 2^y).
+template <class A, class B>
+__device__ __forceinline__ common_t<A, B> logaddexp2(A a, B b) {
+  using T = common_t<A, B>;
+  constexpr T ONE_OVER_LOG_2 = T(1.44269504088896340736);
+  const T x = a, y = b;
+  if (x == y && std::isinf(x)) return x;
+  return maximum(x, y) + std::log1p(std::exp2(-std::abs(x - y))) * ONE_OVER_LOG_2;
+}
+
+// The derivative of lgamma: by reflection below 0, by its recurrence up to 10 and by its asymptotic
+// series from there, as in cephes' psi; in double, since reflection cancels. -inf at 0, +inf at -0,
+// NaN at negative whole numbers.
+template <class T>
+__device__ __forceinline__ T digamma(T value) {
+  constexpr double PI = 3.14159265358979323846;
+  double x = value, shift = 0;
+  if (x == 0) return std::copysign(static_cast<T>(INFINITY), -value);
+  if (x < 0) {
+    if (x == std::trunc(x)) return static_cast<T>(NAN);
+    shift = -PI / std::tan(PI * (x - std::trunc(x)));
+    x = 1 - x;
+  }
+  for (; x < 10; x += 1) shift -= 1 / x;
+  const double z = 1 / (x * x);
+  const double series =
+      z * (1.0 / 12 -
+           z * (1.0 / 120 -
+                z * (1.0 / 252 -
+                     z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z * (1.0 / 12)))))));
+  return static_cast<T>(shift + std::log(x) - 0.5 / x - series);
+}
+
+// --- Shifts: by a negative count or by all bits, everything goes ---------------------------------
+
+template <class T>
+__device__ __forceinline__ T shift_left(same_t<T> x, same_t<T> count) {
+  if (count < T(0) || count >= T(8 * sizeof(T))) return T(0);
+  return static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) << count);
+}
+
+// Of a signed number the sign stays.
+template <class T>
+__device__ __forceinline__ T shift_right(same_t<T> x, same_t<T> count) {
+  constexpr int MOST = 8 * sizeof(T) - std::is_signed_v<T>;
+  static_assert(MOST < 64, "a number of 64 bits without a sign cannot be shifted by all of them");
+  return static_cast<T>(count < T(0) || count >= T(MOST) ? x >> MOST : x >> count);
+}
+
 // --- Activations ---------------------------------------------------------------------------------
 
 template <class T>

@@ -115,6 +115,14 @@ T function(int which, T x, T y) {
       return maximum(x, y);
     case 19:
       return minimum(x, y);
+    case 20:
+      return xlogy(x, y);
+    case 21:
+      return logaddexp(x, y);
+    case 22:
+      return logaddexp2(x, y);
+    case 23:
+      return digamma(x);
     default:
       return power(x, y);
   }
@@ -148,6 +156,12 @@ void apply_integer(int which, const int64_t* x, const int64_t* y, int64_t* out, 
         break;
       case 5:
         out[i] = relu(x[i]);
+        break;
+      case 6:
+        out[i] = shift_left<int64_t>(x[i], 9 * y[i]);
+        break;
+      case 7:
+        out[i] = shift_right<int64_t>(x[i], 9 * y[i]);
         break;
       default:
         out[i] = clamp(x[i], -3, 3);
