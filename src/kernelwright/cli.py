@@ -152,10 +152,10 @@ def judge(
 @app.command()
 def explain(
     model: Annotated[Path, typer.Argument(help="Problem file.")],
-    stages: Annotated[bool, typer.Option(help="Print graph and plan of every stage.")] = False,
+    graphs: Annotated[bool, typer.Option(help="Print the graph before and after.")] = True,
     as_json: Json = False,
 ) -> ExitCode:
-    """Say what would be rewritten and fused: bytes, FLOPs, floor. Runs nothing."""
+    """Say what would be rewritten and fused, what not and why. Runs nothing."""
     from kernelwright import pipeline
     from kernelwright.report.plan import plan_json, plan_lines
 
@@ -163,17 +163,78 @@ def explain(
     compiled = pipeline.compile_problem(problem, pipeline.modelled_machine())
     plan = (compiled.rewritten, compiled.plan, compiled.machine)
     if as_json:
-        _print_json(**plan_json(*plan))
+        before, after = str(compiled.captured), str(compiled.rewritten.graph)
+        _print_json(**plan_json(*plan), captured=before, rewritten=after)
         return ExitCode.VERIFIED
-    if stages:
-        for title, stage in (
-            ("captured", compiled.captured),
-            ("rewritten", compiled.rewritten.graph),
-            ("planned", compiled.plan),
-        ):
-            typer.echo(f"--- {title}\n{stage}")
+    if graphs:
+        typer.echo(f"--- before\n{compiled.captured}")
+        typer.echo(f"--- after\n{compiled.rewritten.graph}")
     _print_lines(plan_lines(*plan))
     return ExitCode.VERIFIED
+
+
+@app.command()
+def suite(
+    places: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="A folder of problem files, or the files.")
+    ],
+    select: Annotated[
+        list[str] | None, typer.Option(help="Names to take: 'level1/*', '*relu*'; repeatable.")
+    ] = None,
+    candidates: Annotated[
+        Path | None, typer.Option(help="Judge the files of this folder instead of making any.")
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option(help="Folder of the run: a new one in runs/, or one to continue.")
+    ] = None,
+    gpus: Annotated[str, typer.Option(help="How many cards of this machine, or all.")] = "all",
+    slots: Annotated[
+        int | None, typer.Option(help="Problems in flight on each card.", min=1)
+    ] = None,
+    target: TargetName = None,
+    effort: Annotated[str | None, typer.Option(help="Tuning: none, quick or full.")] = None,
+    seeds: Seeds = 5,
+    timeout: Annotated[float, typer.Option(help="Seconds for one problem.", min=1.0)] = 600.0,
+    baselines: Annotated[
+        str, typer.Option(help="To time against: eager, compile, max-autotune.")
+    ] = "eager,compile",
+    ray: Annotated[
+        str | None, typer.Option(help="Work on a Ray cluster: its address, or local.")
+    ] = None,
+    shard: Annotated[str, typer.Option(help="I/N: every N-th problem, from number I.")] = "0/1",
+    commit: Annotated[
+        str, typer.Option(help="What to record as the commit where there is no git.")
+    ] = "",
+    as_json: Json = False,
+) -> ExitCode:
+    """Work through a folder of problems over all GPUs; goes on where it was interrupted."""
+    from kernelwright.suite.command import Request, run_suite
+
+    request = Request(
+        places=tuple(places),
+        select=tuple(select or ()),
+        candidates=candidates,
+        folder=run,
+        gpus=gpus,
+        slots=slots,
+        target=_target(target).value,
+        effort=effort or env.EFFORT.get(),
+        seeds=seeds,
+        timeout=timeout,
+        baselines=baselines,
+        ray=ray,
+        shard=shard,
+        commit=commit,
+    )
+    done = run_suite(request, Console(stderr=True), typer.echo if as_json else lambda line: None)
+    if not as_json:
+        from kernelwright.report.summary import summary_lines
+
+        _print_lines(summary_lines(done.summary))
+        typer.echo(f"wrote       {done.folder}")
+        typer.echo(f"next        kernelwright report {done.folder}")
+    everything = done.summary.all
+    return ExitCode.VERIFIED if everything.verified == everything.problems else ExitCode.WRONG
 
 
 @app.command()

@@ -27,7 +27,7 @@ from kernelwright.machine import H200, Machine, detect
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
 from kernelwright.rewrite import Rewritten
-from kernelwright.schedule import Cost, Library, cost_of_plan, plan_graph
+from kernelwright.schedule import Library, least_cost, plan_graph
 from kernelwright.schedule.planning import NOTHING
 from kernelwright.tune.database import Database
 from kernelwright.tune.effort import QUICK, Effort
@@ -58,14 +58,9 @@ class Compiled:
     library: Library
 
     @property
-    def cost(self) -> Cost:
-        """Bytes and FLOPs that the plan must spend at the captured sizes."""
-        return cost_of_plan(self.plan)
-
-    @property
     def floor(self) -> Floor:
-        """The same as the bench room takes it."""
-        cost = self.cost
+        """What no program for the rewritten graph gets around, at the captured sizes."""
+        cost = least_cost(self.plan)
         return Floor(bytes=cost.bytes, flops=cost.flops, arithmetic=cost.arithmetic(self.machine))
 
 

@@ -1,13 +1,14 @@
 """What would be done to a problem: rewrites, kernels, what stays PyTorch's, bytes, FLOPs, floor."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.types import ValueType
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten
-from kernelwright.schedule import cost_of_kernel, cost_of_plan
+from kernelwright.schedule import cost_of_kernel, cost_of_plan, kept_apart, least_cost
 
 
 def plan_lines(rewritten: Rewritten, plan: Plan, machine: Machine) -> Iterator[str]:
@@ -29,7 +30,13 @@ def plan_lines(rewritten: Rewritten, plan: Plan, machine: Machine) -> Iterator[s
         yield f"PyTorch     {step.name}{where}: {step.why}"
     for note in plan.graph.notes:
         yield f"note        {note}"
-    total = cost_of_plan(plan)
+    for pair in kept_apart(plan):
+        yield f"apart       {pair}"
+    total, least = cost_of_plan(plan), least_cost(plan)
+    yield (
+        f"moved       {total.bytes / 1e6:,.1f} MB by kernels and calls; the fewest possible are "
+        f"{least.bytes / 1e6:,.1f} MB"
+    )
     yield (
         f"in all      {total.bytes / 1e6:,.1f} MB, {total.flops / 1e9:,.3f} GFLOP, modelled floor "
         f"{total.floor_seconds(machine) * 1e3:.3g} ms on {machine.name}"
@@ -71,7 +78,9 @@ def plan_json(rewritten: Rewritten, plan: Plan, machine: Machine) -> dict[str, A
             {"operator": step.name, "why": step.why} for step in plan.left_to_pytorch
         ],
         "notes": list(plan.graph.notes),
+        "apart": [asdict(pair) for pair in kept_apart(plan)],
         "bytes": total.bytes,
+        "least_bytes": least_cost(plan).bytes,
         "flops": total.flops,
         "floor_seconds": total.floor_seconds(machine),
         "machine": machine.name,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import prod
 
 from kernelwright.ir.expr import operations
-from kernelwright.ir.graph import Contract
+from kernelwright.ir.graph import Contract, Gather, Graph, Input, Node, Parameter, View
 from kernelwright.ir.plan import (
     AnyKernel,
     Einsum,
@@ -121,7 +121,8 @@ def contraction_flops(contract: Contract, inputs: tuple[ValueType, ...]) -> int:
 
 
 def cost_of_plan(plan: Plan) -> Cost:
-    """Sum over our kernels; calls left to PyTorch count their results' bytes only."""
+    """What the steps read and write, and what our kernels compute; FLOPs of PyTorch's calls are
+    not counted."""
     size = flops = 0
     units: dict[str, None] = {}
     for step in plan.steps:
@@ -130,9 +131,56 @@ def cost_of_plan(plan: Plan) -> Cost:
                 cost = cost_of_kernel(kernel)
                 size, flops = size + cost.bytes, flops + cost.flops
                 units |= dict.fromkeys(cost.units)
-            case TorchCall(type=kind) | Einsum(type=kind):
-                size += _bytes(kind)
+            case TorchCall(call=call, type=kind):
+                size += _bytes(kind) + sum(_bytes(plan.graph[name].type) for name in call.refs)
+            case Einsum(inputs=inputs, type=kind):
+                size += _bytes(kind) + sum(_bytes(plan.graph[name].type) for name in inputs)
     return Cost(bytes=size, flops=flops, units=tuple(units) or _CUDA_CORES)
+
+
+def least_cost(plan: Plan) -> Cost:
+    """What no program for the rewritten graph gets around.
+
+    Arguments and parameters are read once, as far as they are used; what is returned or updated is
+    written once; products that are ours are multiplied.
+    """
+    leaves = [node for node in plan.graph.nodes if isinstance(node.kind, Input | Parameter)]
+    size = sum(min(_bytes(leaf.type), _bytes_read(leaf, plan.graph)) for leaf in leaves)
+    shown = {_shown(name, plan.graph) for name in plan.graph.results}
+    written = shown - {leaf.name for leaf in leaves}
+    size += sum(_bytes(plan.graph[name].type) for name in written)
+    flops = 0
+    units: dict[str, None] = {}
+    for kernel in plan.kernels:
+        if isinstance(kernel, Kernel) and kernel.anchor is not None:
+            share = kept_share(kernel.triangle, kernel.output)
+            flops += round(contraction_flops(kernel.anchor, kernel.inputs) * share)
+            units |= dict.fromkeys(cost_of_kernel(kernel).units)
+    return Cost(bytes=size, flops=flops, units=tuple(units) or _CUDA_CORES)
+
+
+def _bytes_read(source: Node, graph: Graph) -> int:
+    """Bytes of a value that its readers ask for, each element once a reader."""
+    total = 0
+    for node in graph.nodes:
+        if source.name not in node.inputs:
+            continue
+        match node.kind:
+            case View():
+                total += min(_bytes(node.type), _bytes_read(node, graph))
+            case Gather() if node.inputs[0] == source.name:
+                total += _bytes(node.type)
+            case _:
+                total += _bytes(source.type)
+    return total
+
+
+def _shown(name: str, graph: Graph) -> str:
+    """The tensor that a returned view shows: views are not written."""
+    node = graph[name]
+    while isinstance(node.kind, View):
+        node = graph[node.inputs[0]]
+    return node.name
 
 
 def _bytes(kind: ValueType) -> int:

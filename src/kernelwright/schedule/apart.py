@@ -1,0 +1,101 @@
+"""Why two neighbouring kernels are not one: for people who read a plan."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kernelwright.ir.plan import (
+    AnyKernel,
+    Kernel,
+    Launch,
+    Plan,
+    Reinterpret,
+    RowKernel,
+    ScanKernel,
+    Take,
+    TorchCall,
+    WindowKernel,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """A result that one step writes for another to read."""
+
+    producer: str
+    consumer: str
+    """Names of kernels, or of calls left to PyTorch."""
+    result: str
+    bytes: int
+    """Written and read at the captured sizes."""
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.producer} -> {self.consumer} through {self.result} "
+            f"({self.bytes / 1e6:,.1f} MB): {self.why}"
+        )
+
+
+def kept_apart(plan: Plan) -> Iterator[Apart]:
+    """Every pair of a producer and a consumer, at least one a kernel of ours, with the reason."""
+    origin: dict[str, Launch | TorchCall] = {}
+    shown: dict[str, str] = {}
+    for step in plan.steps:
+        match step:
+            case Reinterpret(result=result, input=source) | Take(result=result, input=source):
+                shown[result] = shown.get(source, source)
+                continue
+            case Launch() | TorchCall():
+                reads = step.inputs if isinstance(step, Launch) else step.call.refs
+                for name in dict.fromkeys(reads):
+                    maker = origin.get(shown.get(name, name))
+                    if maker and (isinstance(maker, Launch) or isinstance(step, Launch)):
+                        yield _apart(plan, maker, step, name)
+                results = step.results if isinstance(step, Launch) else (step.result,)
+                origin |= dict.fromkeys(results, step)
+
+
+def _apart(plan: Plan, maker: Launch | TorchCall, reader: Launch | TorchCall, name: str) -> Apart:
+    return Apart(
+        producer=_title(maker),
+        consumer=_title(reader),
+        result=name,
+        bytes=plan.graph[name].tensor.bytes_hint,
+        why=_why(plan, maker, reader, name),
+    )
+
+
+def _title(step: Launch | TorchCall) -> str:
+    return f"{step.kernel.name}_kernel" if isinstance(step, Launch) else step.name
+
+
+def _why(plan: Plan, maker: Launch | TorchCall, reader: Launch | TorchCall, name: str) -> str:
+    if isinstance(maker, TorchCall) or isinstance(reader, TorchCall):
+        left = maker if isinstance(maker, TorchCall) else reader
+        return f"{_title(left)} is left to PyTorch"
+    others = len(plan.graph.users()[name]) > 1 or name in plan.graph.results
+    return _families(maker.kernel, reader.kernel) or (
+        "others read the result as well, so it has to be written"
+        if others
+        else "the joint expression would be too long, or the result has another shape"
+    )
+
+
+def _families(first: AnyKernel, second: AnyKernel) -> str | None:
+    """The reason that the kinds of the two kernels give."""
+    match first, second:
+        case _, Kernel(anchor=anchor) if anchor is not None:
+            return "a product reads its factors many times, so that they are computed before it"
+        case RowKernel(program=one), RowKernel(program=two):
+            if one.dims == two.dims and one.shape == two.shape:
+                return "together they would have too many operands or results"
+            return "the second has other rows, which no block holds while it has those of the first"
+        case RowKernel(), _:
+            return "the second can start when the first has seen whole rows"
+        case _, RowKernel():
+            return "rows of the second are made by many blocks of the first"
+        case ScanKernel() | WindowKernel(), ScanKernel() | WindowKernel():
+            return "blocks of the second need results of many blocks of the first"
+        case _, WindowKernel():
+            return "every window would compute again what it reads"
+    return None
