@@ -79,6 +79,10 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
 def _present(text: str) -> bool:
     return bool(text)
 
@@ -153,6 +157,13 @@ CUDA_PATH: Variable[Path | None] = Variable(
     default_text="CUDA_HOME",
     doc="Another name for CUDA_HOME.",
 )
+CUDA_VISIBLE_DEVICES: Variable[tuple[str, ...]] = Variable(
+    name="CUDA_VISIBLE_DEVICES",
+    parse=_names,
+    default=(),
+    default_text="all",
+    doc="The cards to use, as CUDA reads it; a suite hands each of them out by itself.",
+)
 HOST_CXX: Variable[Path | None] = Variable(
     name="CXX",
     parse=_path,
@@ -178,7 +189,13 @@ OURS: tuple[Variable[object], ...] = (
     NVCC,
     CXX,
 )
-STANDARD: tuple[Variable[object], ...] = (CUDA_HOME, CUDA_PATH, HOST_CXX, NO_COLOR)
+STANDARD: tuple[Variable[object], ...] = (
+    CUDA_HOME,
+    CUDA_PATH,
+    CUDA_VISIBLE_DEVICES,
+    HOST_CXX,
+    NO_COLOR,
+)
 
 
 def usable_cores() -> int:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pytest
@@ -80,3 +81,16 @@ def test_what_is_no_object_is_refused(value: object) -> None:
 def test_what_has_no_plain_form() -> None:
     with pytest.raises(RecordError):
         to_plain(object())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    seconds: Mapping[str, float]
+
+
+def test_a_mapping_comes_back_and_each_of_its_values_is_read() -> None:
+    times = Times(seconds={"build": 1.5, "never": math.inf})
+    assert from_plain(Times, json.loads(json.dumps(to_plain(times)))) == times
+    for wrong in ([], {"build": "soon"}, {"build": [1.0]}):
+        with pytest.raises(RecordError):
+            from_plain(Times, {"seconds": wrong})

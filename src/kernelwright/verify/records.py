@@ -55,6 +55,8 @@ def _read(kind: Any, value: object) -> Any:
         return _read_union(get_args(kind), value)
     if origin is tuple:
         return _read_tuple(get_args(kind), value)
+    if origin is Mapping:
+        return _read_mapping(get_args(kind), value)
     if dataclasses.is_dataclass(kind):
         return _read_record(kind, value)
     if isinstance(kind, type) and issubclass(kind, Enum):
@@ -88,6 +90,12 @@ def _read_tuple(kinds: tuple[Any, ...], value: object) -> tuple[Any, ...]:
     if len(kinds) != len(value):
         raise RecordError(f"expected {len(kinds)} items, found {len(value)}")
     return tuple(_read(kind, item) for kind, item in zip(kinds, value, strict=True))
+
+
+def _read_mapping(kinds: tuple[Any, ...], value: object) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise RecordError(f"expected an object, found {type(value).__name__}")
+    return {_read(kinds[0], key): _read(kinds[1], item) for key, item in value.items()}
 
 
 def _read_record(kind: Any, value: object) -> Any:

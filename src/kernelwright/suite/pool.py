@@ -1,0 +1,159 @@
+"""Where tasks run: the cards of this machine, or a Ray cluster.
+
+    with LocalPool(cards, slots=6) as pool:
+        future = pool.submit(task)
+
+A task that comes back has an outcome, whatever its process did.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from kernelwright import env
+from kernelwright.errors import UsageError
+from kernelwright.suite.process import CHILD, STARTING, Running, run_task
+from kernelwright.suite.task import Outcome, Place, Task
+
+_CORES_PER_PROBLEM = 2
+_MOST_SLOTS = 8
+"""Problems on one card at a time: their tensors share its memory."""
+_LOCAL = "local"
+
+
+class Watcher(Protocol):
+    """Hears what happens, in any thread."""
+
+    def on_stage(self, task: Task, card: str, stage: str, message: str) -> None:
+        """`task` is at `stage` on `card`; the first stage of all is `STARTING`."""
+        ...
+
+
+class Pool(Protocol):
+    """Runs tasks somewhere."""
+
+    def submit(self, task: Task) -> Future[Outcome]:
+        """Run the task when there is room for it."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for what was submitted; after an exception, end it instead."""
+        ...
+
+
+def slots_per_card(cards: int) -> int:
+    """How many problems a card should have in flight: their compilers share the cores."""
+    return max(1, min(_MOST_SLOTS, env.usable_cores() // max(1, cards) // _CORES_PER_PROBLEM))
+
+
+class LocalPool:
+    """Several problems at a time on each card of this machine.
+
+    What they do on the CPU overlaps; what is timed takes the card for itself by its lease.
+    """
+
+    def __init__(
+        self,
+        cards: Sequence[str],
+        slots: int,
+        watcher: Watcher,
+        command: Sequence[str] = CHILD,
+    ) -> None:
+        self._watcher = watcher
+        self._command = command
+        self._running = Running()
+        self._free: SimpleQueue[str] = SimpleQueue()
+        # Card by card, so that the first problems go to different cards.
+        for card in [*cards] * slots:
+            self._free.put(card)
+        count = len(cards) * slots
+        self._threads = max(1, env.usable_cores() * 2 // count)
+        # Never more threads than the kernel shows: a process ends with the thread that began it.
+        self._executor = ThreadPoolExecutor(max_workers=count, thread_name_prefix="problem")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self._running.end()
+        self._executor.shutdown(wait=True, cancel_futures=error is not None)
+
+    def submit(self, task: Task) -> Future[Outcome]:
+        """Run the task on the first card that has room."""
+        return self._executor.submit(self._run, task)
+
+    def _run(self, task: Task) -> Outcome:
+        card = self._free.get()
+        try:
+            self._watcher.on_stage(task, card, STARTING, "")
+            return run_task(
+                task,
+                Place(card=card, threads=self._threads),
+                on_stage=partial(self._watcher.on_stage, task, card),
+                running=self._running,
+                command=self._command,
+            )
+        finally:
+            self._free.put(card)
+
+
+class RayPool:
+    """The same over a Ray cluster: it places the tasks and repeats those of machines it loses."""
+
+    def __init__(self, address: str, slots: int, target: str, watcher: Watcher) -> None:
+        try:
+            import ray
+        except ImportError:
+            step = "pip install 'kernelwright[ray]'"
+            raise UsageError("Ray is not installed", next_step=step) from None
+        self._ray: Any = ray
+        ray.init(
+            address=None if address == _LOCAL else address,
+            include_dashboard=False,
+            log_to_driver=False,
+        )
+        resources = {"num_gpus": 1 / slots, "num_cpus": 1} if target == "cuda" else {"num_cpus": 1}
+        self._watcher = watcher
+        self._remote = ray.remote(max_retries=3, **resources)(_run_on_cluster)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ray.shutdown()
+
+    def submit(self, task: Task) -> Future[Outcome]:
+        """Run the task wherever the cluster has room."""
+        self._watcher.on_stage(task, "", "handed to Ray", "")
+        future: Future[Outcome] = self._remote.remote(task).future()
+        return future
+
+
+def _run_on_cluster(task: Task) -> Outcome:
+    """What a worker of the cluster does; Ray has set CUDA_VISIBLE_DEVICES for it."""
+    return run_task(task, Place(threads=_CORES_PER_PROBLEM))
+
+
+MakePool = Callable[[int, Watcher], Pool]
+"""Makes a pool with so many problems in flight on each card, and somebody to tell."""

@@ -1,0 +1,286 @@
+"""One task in a process of its own, which may crash, hang, print without end, or eat all memory.
+
+outcome = run_task(task, place, on_stage=print)
+"""
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kernelwright import env
+from kernelwright.report.row import Ending, Row, Trouble
+from kernelwright.suite.child import READY, STACK_FILE
+from kernelwright.suite.task import Outcome, Place, Task
+from kernelwright.verify.records import from_plain, to_plain
+from kernelwright.worker.client import BoundedLog
+
+OnStage = Callable[[str, str], None]
+"""Hears of a stage's name and what goes on in it."""
+
+CHILD = (sys.executable, "-P", "-m", "kernelwright.suite.child")
+"""-P: nothing beside the user's files may shadow a module of ours."""
+STARTING = "starting"
+_START_SECONDS = 300.0
+"""Until everything is imported; many processes at a time, from a cold disk, take minutes."""
+_END_SECONDS = 20.0
+"""To end by itself after its outcome has been heard."""
+_CLEAN_UP_SECONDS = 5.0
+"""From the request to end to the end by force."""
+_MOST_BYTES = 64 << 20
+"""Of an outcome; more is no outcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """How a process ended that gave no outcome."""
+
+    ending: Ending
+    message: str
+    next_step: str
+    killed: bool = False
+    """Ended by SIGKILL from elsewhere: by a person, or because memory ran out."""
+
+
+class Running:
+    """The processes that work at the moment, so that all of them can be ended at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
+
+    def add(self, process: subprocess.Popen[bytes]) -> None:
+        """A process has begun; it is ended at once if all are."""
+        with self._lock:
+            self._processes.add(process)
+            if self._closed:
+                process.terminate()
+
+    def remove(self, process: subprocess.Popen[bytes]) -> None:
+        """A process has ended."""
+        with self._lock:
+            self._processes.discard(process)
+
+    def end(self) -> None:
+        """End them all, and every one that begins later."""
+        with self._lock:
+            self._closed = True
+            for process in self._processes:
+                process.terminate()
+
+    @property
+    def ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._closed
+
+
+def run_task(
+    task: Task,
+    place: Place,
+    *,
+    on_stage: OnStage = lambda stage, message: None,
+    running: Running | None = None,
+    command: Sequence[str] = CHILD,
+) -> Outcome:
+    """The outcome of the task, whatever happens to its process.
+
+    A process that somebody kills is started once more: the machine may have run out of memory.
+    """
+    processes = running or Running()
+    for attempt in (1, 2):
+        result = _attempt(task, place, on_stage, processes, command)
+        if isinstance(result, Outcome):
+            return replace(result, row=replace(result.row, attempts=attempt))
+        lost, details = result
+        if not lost.killed or processes.ended:
+            break
+    return Outcome(row=_lost_row(task, lost, details, attempt), details=details)
+
+
+def _attempt(
+    task: Task, place: Place, on_stage: OnStage, running: Running, command: Sequence[str]
+) -> Outcome | tuple[Lost, dict[str, Any]]:
+    with tempfile.TemporaryDirectory(
+        prefix="kernelwright-suite-", ignore_cleanup_errors=True
+    ) as folder:
+        process, descriptor = _start(command, place, Path(folder))
+        running.add(process)
+        try:
+            assert process.stdin is not None and process.stdout is not None
+            log = BoundedLog(process.stdout)
+            listener = _Listener(descriptor, on_stage, task.settings.timeout)
+            _hand_over(task, process)
+            lost = listener.listen(process)
+        finally:
+            _end(process)
+            running.remove(process)
+            os.close(descriptor)
+        if listener.outcome is not None:
+            return listener.outcome
+        assert lost is not None
+        details = {"log": log.text(), "stack": _read(Path(folder) / STACK_FILE)}
+        return lost, details
+
+
+def _start(
+    command: Sequence[str], place: Place, folder: Path
+) -> tuple[subprocess.Popen[bytes], int]:
+    ours, theirs = os.pipe()
+    overrides = {env.THREADS.name: str(place.threads)}
+    if place.card:
+        overrides[env.CUDA_VISIBLE_DEVICES.name] = place.card
+    try:
+        process = subprocess.Popen(
+            [*command, str(theirs), str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=(theirs,),
+            cwd=folder,
+            env=env.child_environment(overrides),
+            start_new_session=True,
+        )
+    finally:
+        os.close(theirs)
+    return process, ours
+
+
+def _hand_over(task: Task, process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with suppress(BrokenPipeError), process.stdin as stream:
+        stream.write(json.dumps(to_plain(task)).encode())
+
+
+class _Listener:
+    """Reads the lines of one process until its outcome, its end, or the end of its time."""
+
+    def __init__(self, descriptor: int, on_stage: OnStage, timeout: float) -> None:
+        self.outcome: Outcome | None = None
+        self._descriptor = descriptor
+        self._on_stage = on_stage
+        self._timeout = timeout
+        self._deadline = time.monotonic() + _START_SECONDS
+        self._stage = STARTING
+        self._rest = b""
+
+    def listen(self, process: subprocess.Popen[bytes]) -> Lost | None:
+        """None once there is an outcome, else how the process was lost."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._descriptor, selectors.EVENT_READ)
+            while self.outcome is None:
+                left = self._deadline - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    return self._late()
+                data = os.read(self._descriptor, 1 << 20)
+                if not data:
+                    return self._died(process)
+                self._hear(data)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+        return None
+
+    def _hear(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _MOST_BYTES:
+            raise ValueError("a line without end")
+        for line in lines:
+            match json.loads(line):
+                case {"stage": str(stage), "message": str(message)}:
+                    if stage == READY:
+                        self._deadline = time.monotonic() + self._timeout
+                    self._stage = stage
+                    self._on_stage(stage, message)
+                case {"outcome": plain}:
+                    self.outcome = _read_outcome(plain)
+
+    def _late(self) -> Lost:
+        seconds = _START_SECONDS if self._stage == STARTING else self._timeout
+        return Lost(
+            ending=Ending.TIMED_OUT,
+            message=f"no result within {seconds:g} s; it was ended during {self._stage!r}",
+            next_step="Give it more time with --timeout, or look at the place that is named.",
+        )
+
+    def _died(self, process: subprocess.Popen[bytes]) -> Lost:
+        try:
+            code = process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = 0
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"exited with {code}"
+        killed = code == -signal.SIGKILL
+        return Lost(
+            ending=Ending.CRASHED,
+            message=f"the process {how} during {self._stage!r}",
+            next_step=_OUT_OF_MEMORY if killed else _ALONE,
+            killed=killed,
+        )
+
+
+_OUT_OF_MEMORY = "Somebody killed it, or the machine ran out of memory: try it alone."
+_ALONE = "Run `kernelwright optimize` on the file alone: it shows all that the problem prints."
+
+
+def _read_outcome(plain: Any) -> Outcome:
+    return Outcome(
+        row=from_plain(Row, plain["row"]), details=plain["details"], emitted=plain["emitted"]
+    )
+
+
+def _lost_row(task: Task, lost: Lost, details: dict[str, Any], attempts: int) -> Row:
+    trouble = Trouble(
+        kind=lost.ending.value,
+        message=lost.message,
+        location=_location(task.path, details["stack"]),
+        next_step=lost.next_step,
+    )
+    return Row(
+        problem=task.problem,
+        level=task.level,
+        key=task.key,
+        ending=lost.ending,
+        status=lost.ending.value,
+        verified=False,
+        summary=lost.message,
+        trouble=trouble,
+        target=task.settings.target,
+        attempts=attempts,
+    )
+
+
+def _location(path: str, stack: str) -> str | None:
+    """Where the process was in the problem's file, by faulthandler's text: innermost call first."""
+    for line in stack.splitlines():
+        head, _, rest = line.strip().partition(", line ")
+        number = rest.partition(" ")[0]
+        if head.startswith("File ") and Path(head[6:-1]).name == Path(path).name and number:
+            return f"{path}:{number}"
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")[: 1 << 16]
+    except OSError:
+        return ""
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the process and its group; the judge's children end with their parent."""
+    if process.poll() is None:
+        process.terminate()  # it then removes what it has in shared memory
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_CLEAN_UP_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

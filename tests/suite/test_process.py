@@ -1,0 +1,90 @@
+"""One problem in a process of its own: whatever that does, there is an outcome."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernelwright.report.row import Ending
+from kernelwright.suite.process import Running, run_task
+from kernelwright.suite.task import Outcome, Place, Task
+
+from .conftest import STAND_IN, MakeTask
+
+Run = Callable[[Task], Outcome]
+
+
+def run(task: Task, running: Running | None = None) -> Outcome:
+    return run_task(task, Place(threads=1), running=running, command=STAND_IN)
+
+
+def test_an_outcome_comes_back_whole(make_task: MakeTask) -> None:
+    stages: list[str] = []
+    outcome = run_task(
+        make_task("answer"),
+        Place(threads=1),
+        on_stage=lambda stage, message: stages.append(stage),
+        command=STAND_IN,
+    )
+    assert outcome.row.verified
+    assert outcome.row.seconds == {"verify": 0.5}
+    assert outcome.emitted == "emitted\n"
+    assert outcome.details == {"words": "answer"}
+    assert stages == ["ready", "work"]
+
+
+def test_a_flood_of_text_does_no_harm(make_task: MakeTask) -> None:
+    assert run(make_task("flood")).row.verified
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("segfault", "the process was ended by SIGSEGV during 'work'"),
+        ("exit", "the process exited with 0 during 'work'"),
+    ],
+)
+def test_a_process_that_dies_is_one_row(make_task: MakeTask, words: str, message: str) -> None:
+    row = run(make_task(words)).row
+    assert (row.ending, row.verified, row.attempts) == (Ending.CRASHED, False, 1)
+    assert row.summary == message
+    assert row.trouble is not None
+    assert row.trouble.next_step
+
+
+def test_a_process_that_hangs_is_ended_and_says_where_it_was(
+    make_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kernelwright.suite.process._CLEAN_UP_SECONDS", 0.2)
+    # The stand-in writes its own stack, so that it stands in for the problem's file here.
+    task = make_task("hang", problem="stand_in", timeout=0.5)
+    began = time.monotonic()
+    row = run(task).row
+    assert row.ending is Ending.TIMED_OUT
+    assert "0.5 s" in row.summary
+    assert row.trouble is not None
+    assert row.trouble.location is not None
+    assert row.trouble.location.startswith(str(tmp_path / "stand_in.py:"))
+    assert time.monotonic() - began < 15
+    pid = int((tmp_path / "begun.txt").read_text().split()[1])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.parametrize(("count", "ending"), [(1, Ending.JUDGED), (9, Ending.CRASHED)])
+def test_a_process_that_somebody_kills_is_begun_once_more(
+    make_task: MakeTask, count: int, ending: Ending
+) -> None:
+    row = run(make_task(f"killed {count}")).row
+    assert row.attempts == 2
+    assert row.ending is ending
+
+
+def test_all_that_runs_can_be_ended_at_once(make_task: MakeTask) -> None:
+    running = Running()
+    running.end()
+    began = time.monotonic()
+    assert run(make_task("sleep 60"), running).row.ending is Ending.CRASHED
+    assert time.monotonic() - began < 10
