@@ -123,6 +123,14 @@ class ModelNew(nn.Module):
 RING = """ring = KEPT.setdefault(y.shape, [torch.empty_like(y) for _ in range(5)])
         ring.append(ring.pop(0))
         return ring[0].copy_(y)"""
+FEW = "return KEPT.setdefault((x.shape, *x.flatten()[:8].tolist()), y).clone()"
+EVERY_OTHER = """KEPT['calls'] = KEPT.get('calls', 0) + 1
+        if KEPT['calls'] % 2 or KEPT['y'].shape != y.shape:
+            KEPT['y'] = y
+        return KEPT['y'].clone()"""
+THREAD = """import threading
+        threading.Thread(target=time.sleep, args=(0.3,), name="watcher", daemon=True).start()
+        return y"""
 LATER = """return y.as_subclass(Later)
 
 class Later(torch.Tensor):
@@ -136,9 +144,12 @@ class Later(torch.Tensor):
         (
             "return y",
             "return KEPT.setdefault(x.data_ptr(), y)",
-            Status.NOT_DETERMINISTIC,
-            "right where they are new",
+            Status.CHEATING,
+            "bit for bit what an earlier call gave",
         ),
+        ("return y", FEW, Status.CHEATING, "bit for bit what an earlier call gave"),
+        ("return y", EVERY_OTHER, Status.CHEATING, "bit for bit what an earlier call gave"),
+        ("return y", THREAD, Status.CHEATING, "still running when the call has returned: watcher"),
         ("return y", LATER, Status.CHEATING, "is a Later, a class that may compute"),
         ("return y", "time.perf_counter = time.time\n        return y", Status.CHEATING, "time"),
         ("return y", "torch.rand(1)\n        return y", Status.SIDE_EFFECT, "random generator"),
@@ -150,7 +161,18 @@ class Later(torch.Tensor):
         ),
         ("+ self.linear.bias", "+ KEPT.setdefault('b', self.linear.bias)", None, "weights=other"),
     ],
-    ids=["ring", "by address", "subclass", "clock", "random", "flag", "first weights"],
+    ids=[
+        "ring",
+        "by address",
+        "by a few",
+        "every other",
+        "thread",
+        "subclass",
+        "clock",
+        "random",
+        "flag",
+        "first weights",
+    ],
 )
 def test_what_only_several_calls_or_a_look_around_show(
     judge_here: Judge,
@@ -193,8 +215,12 @@ def get_init_inputs():
         # Right as long as gains are one and biases zero, as constructors make them.
         ("* self.gain", "", Status.WRONG_VALUES),
         ("self.norm(x)", "(self.norm(x) - self.norm.bias)", Status.WRONG_VALUES),
-        # Prepared in the constructor: right, but `load_state_dict` changes nothing.
-        (") * 0 + 1)", ") * 0 + 1)\n        self.old = self.gain.data.clone()", Status.VERIFIED),
+        # Prepared in the constructor, so that `load_state_dict` changes nothing.
+        (
+            ") * 0 + 1)",
+            ") * 0 + 1)\n        self.old = self.gain.data.clone()",
+            Status.WRONG_VALUES,
+        ),
     ],
     ids=["right", "gain ignored", "bias ignored", "prepared"],
 )
@@ -210,9 +236,8 @@ def test_constants_of_a_constructor_are_not_to_be_relied_on(
     verdict = judge_here(load_problem(tmp_path / "norm.py"), tmp_path / "norm_new.py")
     assert verdict.status is status, verdict.summary
     if status is Status.WRONG_VALUES:
-        assert "weights=drawn" in verdict.failures[0].case
-    late = [check for check in verdict.warnings if "weights=loaded" in check.case]
-    assert bool(late) is prepared
+        words = "weights=loaded" if prepared else "weights=drawn"
+        assert words in verdict.failures[0].case
 
 
 @pytest.fixture(autouse=True)

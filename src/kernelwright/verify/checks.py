@@ -47,22 +47,23 @@ def _check(
     )
 
 
+COMPARED_WEIGHTS = (Weights.DRAWN, Weights.LOADED)
+"""Weights that depend on how a file makes its tensors, or on what it calls them."""
+
+
 def _other_constants(observation: Observation) -> Check | None:
-    """Drawn weights that the two do not share: the file makes its constants in another way."""
+    """Other weights that the two do not share: the file makes its tensors in another way."""
     expected, found = observation.reference_state, observation.candidate_state
-    if observation.case.weights is not Weights.DRAWN or expected is None or found is None:
+    if observation.case.weights not in COMPARED_WEIGHTS or expected is None or found is None:
         return None
-    differ = [
-        left.name
-        for left, right in zip(expected.tensors, found.tensors, strict=False)
-        if left.fingerprint != right.fingerprint
-    ]
-    if not differ:
+    marks = [[(it.name, it.fingerprint) for it in side.tensors] for side in (expected, found)]
+    if marks[0] == marks[1]:
         return None
     return Check(
         name="weights",
         outcome=Outcome.SKIPPED,
-        evidence=f"{differ[0]} is not made by a layer of torch.nn, so it cannot be drawn anew",
+        evidence="its parameters and buffers are not made as the reference's are, so both cannot "
+        f"be given the same others (weights={observation.case.weights.value})",
         case=str(observation.case),
     )
 
@@ -316,6 +317,29 @@ def check_repeat(observation: Observation, tolerance: Tolerance) -> Iterator[Che
     )
 
 
+def check_memory(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """A wrong result that an earlier call gave for other inputs was remembered, not computed."""
+    if not isinstance(observation.candidate, RunFacts) or not observation.candidate.replayed:
+        return
+    runs = (*observation.comparisons, *(observation.repeats or ()))
+    if problems := _value_problems(runs, tolerance):
+        names = ", ".join(observation.candidate.replayed)
+        text = (
+            f"{names} is bit for bit what an earlier call gave for other inputs: it is remembered "
+            f"by something that does not tell inputs apart, not computed. {problems[0]}"
+        )
+        yield _check("computed anew", observation, [text], Status.CHEATING, "")
+
+
+def check_threads(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
+    """No thread of the file's is at work when a call has returned."""
+    del tolerance
+    if isinstance(observation.candidate, RunFacts) and observation.candidate.threads:
+        names = ", ".join(observation.candidate.threads)
+        text = f"threads that it started are still running when the call has returned: {names}"
+        yield _check("threads", observation, [text], Status.CHEATING, "")
+
+
 def check_values(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
     """No less accurate than the reference."""
     match observation.reference, observation.candidate:
@@ -353,6 +377,8 @@ CHECKS: tuple[Callable[[Observation, Tolerance], Iterator[Check]], ...] = (
     check_aliases,
     check_settings,
     check_random,
+    check_threads,
+    check_memory,
     check_repeat,
     check_values,
     check_state,

@@ -122,6 +122,26 @@ REFILL: dict[Distribution, Refill] = {
 }
 
 
+_FEW_CHANGED = 8
+"""Elements: few enough that a sample of an input hardly ever has one of them."""
+
+
+@torch.no_grad()
+def change_few(tensor: Tensor, seed: int) -> None:
+    """Change some floating-point elements by much, wherever the seed says; integers stay."""
+    if not tensor.is_floating_point() or tensor.numel() < 2:
+        return
+    generator = torch.Generator()
+    generator.manual_seed(seed)
+    target = _unexpanded(tensor)
+    step = 1 + float(target[target.isfinite()].abs().max().nan_to_num(0.0).item())
+    for _ in range(_FEW_CHANGED):
+        place = tuple(
+            int(torch.randint(size, (), generator=generator).item()) for size in target.shape
+        )
+        target[place] += step
+
+
 # --- What the problem promises of its inputs --------------------------------------------------
 
 _MANY = 0.02

@@ -51,6 +51,10 @@ class RunFacts:
     seconds: float
     random: str = UNUSED
     """State of torch's random generators after the call, as a checksum."""
+    replayed: tuple[str, ...] = ()
+    """Results that are bit for bit those of an earlier call, on other inputs."""
+    threads: tuple[str, ...] = ()
+    """Threads that the file started and that were alive when the call returned."""
     settings: tuple[tuple[str, str], ...] = ()
     """(name, "before -> after") of what changed in this process since before the file was
     imported: flags of torch, and functions that were replaced."""

@@ -5,6 +5,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +16,7 @@ from torch import Tensor
 from kernelwright.errors import KernelwrightError
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
+from kernelwright.verify.distributions import change_few
 from kernelwright.verify.fingerprint import fingerprint
 from kernelwright.verify.nesting import map_tensors, named_tensors
 from kernelwright.verify.observation import (
@@ -24,6 +26,7 @@ from kernelwright.verify.observation import (
     RunFacts,
     StateFacts,
 )
+from kernelwright.verify.ran import Ran
 from kernelwright.verify.verification import BuildFacts
 from kernelwright.worker.kernel_checks import KernelChecks
 from kernelwright.worker.settings import changes, snapshot
@@ -36,6 +39,7 @@ from kernelwright.worker.subject import (
     span,
 )
 from kernelwright.worker.tensors import TensorHeader, write_tensor
+from kernelwright.worker.threads import ThreadWatch
 from kernelwright.worker.timed import Timed
 
 _MODULE_NAME = "kernelwright_candidate"
@@ -72,6 +76,7 @@ class Candidate:
         self._buffers = ArgumentBuffers()
         self._keepsakes = Keepsakes()
         self._settings = snapshot()
+        self._threads = ThreadWatch(path)
 
     def build(self, case: Case) -> BuildFacts:
         """Import the file and construct `ModelNew` for the case's sizes."""
@@ -99,6 +104,8 @@ class Candidate:
     def _run(self, case: Case, folder: Path) -> CandidateRun:
         try:
             resident = self._resident_for(case)
+            if case.seed % 2:
+                self._call_beforehand(resident, case)
             # Old addresses with new values first, then new addresses with the same values: what
             # was remembered by its address or by its values shows either way.
             first = self._call(resident, self._buffers.filled(self._subject.arguments(case)), case)
@@ -106,7 +113,12 @@ class Candidate:
             overwritten = self._keepsakes.overwritten()
         except (Exception, SystemExit) as error:
             return self._failed(error)
-        facts = _with_shared_results(first, second, overwritten)
+        replayed = self._keepsakes.replayed(first) + self._keepsakes.replayed(second)
+        facts = replace(
+            _with_shared_results(first, second, overwritten),
+            replayed=tuple(dict.fromkeys(replayed)),
+            threads=tuple(dict.fromkeys(first.facts.threads + second.facts.threads)),
+        )
         self._keepsakes.keep(first)
         self._subject.release()
         same = _marks(first) == _marks(second)
@@ -118,14 +130,33 @@ class Candidate:
             findings=self._checks.take(),
         )
 
+    @torch.no_grad()
+    def trace(self, case: Case) -> Ran:
+        """What one call runs on the device."""
+        resident = self._resident_for(case)
+        arguments = self._subject.arguments(case)
+        return self._checks.own_kernels().trace(lambda: resident.module(*arguments))
+
     def timed(self) -> Timed:
         """The timing of the module; each case makes it as `run` does."""
         return Timed(self._subject, lambda case: self._resident_for(case).module)
 
+    def _call_beforehand(self, resident: Resident, case: Case) -> None:
+        """Call it on nearly the same arguments: what it remembers of them is wrong for the case.
+
+        In some cases only, so that the number of calls is odd in some and even in others.
+        """
+        with suppress(Exception):  # nobody asked it to take these
+            nearly = self._subject.arguments(case)
+            for number, (_, tensor) in enumerate(named_tensors(nearly, "input")):
+                change_few(tensor, seed=case.seed + number)
+            self._keepsakes.replayed(self._call(resident, self._buffers.filled(nearly), case))
+
     def _call(self, resident: Resident, arguments: Sequence[object], case: Case) -> Call:
         inputs = named_tensors(arguments, "input")
         self._subject.poison(max((_bytes(tensor) for _, tensor in inputs), default=0))
-        return resident.call(self._subject, arguments, case)
+        call = resident.call(self._subject, arguments, case)
+        return replace(call, facts=replace(call.facts, threads=self._threads.alive()))
 
     def _failed(self, error: BaseException) -> CandidateRun:
         kind = FaultKind.REFUSED if self._well() else FaultKind.CRASH
@@ -192,7 +223,8 @@ class ArgumentBuffers:
             self._latest = arguments if sum(map(_bytes, now)) <= _MOST_KEPT else []
             return arguments
         for old, new in zip(before, now, strict=True):
-            old.copy_(new)
+            # Without its version counter: as far as the tensor knows, nothing has changed.
+            old.data.copy_(new)
         tensors = iter(before)
         return [map_tensors(value, lambda _: next(tensors)) for value in arguments]
 
@@ -202,6 +234,7 @@ class Keepsakes:
 
     def __init__(self) -> None:
         self._kept: list[tuple[str, Tensor, str]] = []
+        self._seen: dict[tuple[str, str], str] = {}
 
     def keep(self, call: Call) -> None:
         """Remember the results of a call, while there are few and small."""
@@ -210,6 +243,16 @@ class Keepsakes:
             own = name.startswith("output") and name not in shared
             if own and _bytes(tensor) * _KEPT <= _MOST_KEPT and len(self._kept) < _KEPT:
                 self._kept.append((name, tensor, fingerprint(tensor)))
+
+    def replayed(self, call: Call) -> tuple[str, ...]:
+        """Names of the results that an earlier call gave for other inputs; remembers this one."""
+        inputs = " ".join(facts.fingerprint for facts in call.facts.inputs)
+        results = [(facts.name, facts.fingerprint) for facts in call.facts.outputs]
+        again = tuple(
+            result[0] for result in results if self._seen.setdefault(result, inputs) != inputs
+        )
+        self._seen |= dict.fromkeys(results, inputs)
+        return again
 
     def overwritten(self) -> tuple[str, ...]:
         """Names of results that are no longer what they were."""
