@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 
 import torch
+import torch.profiler
 
 from kernelwright.verify.observation import REPLACED
 
-Snapshot = Mapping[str, str]
-"""Every setting by name, as text."""
+Snapshot = Mapping[str, object]
+"""Every flag by name, as text, and every function."""
 
 
 def _current_stream() -> object:
@@ -48,30 +49,37 @@ _FLAGS: dict[str, Callable[[], object]] = {
     "tracing": lambda: (sys.gettrace() is not None, sys.getprofile() is not None),
 }
 
-_FUNCTIONS = {
-    "time": ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "process_time"),
-    "torch": ("allclose", "isclose", "equal", "rand", "randn", "randint", "empty", "sum", "max"),
-    "torch.testing": ("assert_close",),
-    "torch.cuda": ("synchronize", "Event", "Stream", "current_stream", "empty_cache"),
-    "torch.cuda.Event": ("record", "elapsed_time", "synchronize", "query"),
-    "torch.cuda.Stream": ("synchronize", "wait_stream", "wait_event"),
-    "torch.Tensor": ("allclose", "isclose", "equal", "__eq__", "item", "cpu", "numpy", "clone"),
-    "torch.nn.Module": ("__call__", "_call_impl", "state_dict", "load_state_dict"),
-    "torch.autograd.profiler.profile": ("__enter__", "__exit__"),
+_OWNERS: dict[str, object] = {
+    "time": time,
+    "torch": torch,
+    "torch.Tensor": torch.Tensor,
+    "torch.autograd": torch.autograd,
+    "torch.cuda": torch.cuda,
+    "torch.cuda.Event": torch.cuda.Event,
+    "torch.cuda.Stream": torch.cuda.Stream,
+    "torch.linalg": torch.linalg,
+    "torch.nn.Module": torch.nn.Module,
+    "torch.nn.functional": torch.nn.functional,
+    "torch.profiler.profile": torch.profiler.profile,
+    "torch.testing": torch.testing,
 }
-"""What clocks and comparisons are made of. Nothing honest replaces any of it."""
+"""Modules and classes whose functions nothing honest replaces: clocks, comparisons, operators."""
 
-_ROOTS = {"time": time, "torch": torch}
+_REPLACED_BY_TORCH = frozenset(
+    {"torch.manual_seed", "torch.nn.Module.__init__", "torch.nn.Module.__setstate__"}
+)
+"""What importing PyTorch's compiler wraps."""
 
 
 def snapshot() -> Snapshot:
     """Everything as it is now."""
-    flags = {name: _read(getter) for name, getter in _FLAGS.items()}
-    return flags | {
-        f"{owner}.{name}": str(id(_found(f"{owner}.{name}")))
-        for owner, names in _FUNCTIONS.items()
-        for name in names
+    functions = {
+        f"{path}.{name}": value
+        for path, owner in _OWNERS.items()
+        for name, value in list(vars(owner).items())
+        if callable(value) or isinstance(value, staticmethod | classmethod | property)
     }
+    return functions | {name: _read(getter) for name, getter in _FLAGS.items()}
 
 
 def changes(before: Snapshot, after: Snapshot) -> tuple[tuple[str, str], ...]:
@@ -79,8 +87,12 @@ def changes(before: Snapshot, after: Snapshot) -> tuple[tuple[str, str], ...]:
     return tuple(
         (name, f"{old} -> {after[name]}" if name in _FLAGS else REPLACED)
         for name, old in before.items()
-        if after[name] != old
+        if not _same(old, after.get(name)) and name not in _REPLACED_BY_TORCH
     )
+
+
+def _same(old: object, new: object) -> bool:
+    return old == new if isinstance(old, str) else old is new
 
 
 def _read(getter: Callable[[], object]) -> str:
@@ -88,11 +100,3 @@ def _read(getter: Callable[[], object]) -> str:
         return str(getter())
     except Exception as error:  # a flag that this version of torch reads only in another way
         return type(error).__name__
-
-
-def _found(path: str) -> object:
-    root, *names = path.split(".")
-    found: object = _ROOTS[root]
-    for name in names:
-        found = getattr(found, name, None)
-    return found
