@@ -6,6 +6,7 @@ from enum import Enum
 from typing import Any
 
 from kernelwright.errors import ExitCode
+from kernelwright.verify.ran import Ran
 from kernelwright.verify.records import to_plain
 
 VALUES = "values"
@@ -116,6 +117,8 @@ class Verdict:
     """Constants of the problem that had another value than the file's while it was verified."""
     build_seconds: float
     """Importing the file and constructing `ModelNew`, compilation included."""
+    ran: Ran | None = None
+    """What one call ran on the device; None where nobody looked."""
 
     @property
     def failures(self) -> tuple[Check, ...]:

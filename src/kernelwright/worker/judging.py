@@ -25,8 +25,9 @@ from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE
 from kernelwright.verify.verdict import Check, Outcome, Status, Verdict, conclude
 from kernelwright.verify.verification import Brief, Event, Progress, verify
 from kernelwright.worker.errors import CandidateFileError
+from kernelwright.worker.ghost import gather
 from kernelwright.worker.lease import shared_lease
-from kernelwright.worker.options import JudgeOptions, Speed
+from kernelwright.worker.options import Evidence, JudgeOptions, Speed, Watch
 from kernelwright.worker.racing import race
 from kernelwright.worker.requests import SizesReply
 from kernelwright.worker.session import ChildSession
@@ -61,7 +62,7 @@ def judge(
             brief = plan(session, chosen, options, static_checks)
             match chosen:
                 case Target.CPU:
-                    return verify(session, brief, progress), _untimed(NO_GPU, floor)
+                    return _verify(session, brief, options, progress), _untimed(NO_GPU, floor)
                 case Target.CUDA:
                     return _verify_and_race(session, brief, floor, options, progress)
     finally:
@@ -125,6 +126,26 @@ def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
     )
 
 
+def _verify(
+    session: ChildSession, brief: Brief, options: JudgeOptions, progress: Progress
+) -> Verdict:
+    """The verdict of all cases and, where they hold, of what the candidate's kernels do."""
+    verdict = verify(session, brief, progress)
+    wanted = options.evidence is Evidence.GATHERED and options.watch is not Watch.NOTHING
+    if not verdict.status.verified or options.cases or not wanted:
+        return verdict
+    progress(Event(stage="verify", message="silencing its own kernels", done=0, total=1))
+    sizes = tuple(sorted(brief.sizes.items()))
+    found = gather(session, sizes, brief.tolerance, session.source(), options.timeouts.run)
+    concluded = conclude(
+        (*verdict.checks, *found.checks),
+        target=verdict.target,
+        sizes=verdict.sizes,
+        build_seconds=verdict.build_seconds,
+    )
+    return replace(concluded, ran=found.ran)
+
+
 def _verify_and_race(
     session: ChildSession,
     brief: Brief,
@@ -134,7 +155,7 @@ def _verify_and_race(
 ) -> tuple[Verdict, Measurement]:
     machine = detect() or H200
     with shared_lease(options.device_index) as lease:
-        verdict = verify(session, brief, progress)
+        verdict = _verify(session, brief, options, progress)
         if not verdict.status.verified:
             return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
         if options.speed is Speed.SKIPPED:

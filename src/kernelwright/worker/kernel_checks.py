@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from kernelwright.verify.observation import KernelFinding
+from kernelwright.worker.what_ran import CudaKernels, EmulatedKernels, OwnKernels
 
 if TYPE_CHECKING:
     from kernelwright.build.emulator import Finding
@@ -25,9 +26,16 @@ class KernelChecks(Protocol):
         """What was found since the last call."""
         ...
 
+    def own_kernels(self) -> OwnKernels:
+        """The kernels that the candidate brought."""
+        ...
+
 
 class Unwatched:
     """Kernels run as they are."""
+
+    def __init__(self) -> None:
+        self._own: CudaKernels | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -43,6 +51,14 @@ class Unwatched:
     def take(self) -> tuple[KernelFinding, ...]:
         """Nothing: nobody looks."""
         return ()
+
+    def own_kernels(self) -> OwnKernels:
+        """Counted where the process was started with the library that does so."""
+        from kernelwright.build.launches import Launches
+
+        if self._own is None:
+            self._own = CudaKernels(Launches.of_this_process())
+        return self._own
 
 
 class Emulated:
@@ -71,6 +87,10 @@ class Emulated:
         new = self._session.findings[self._taken :]
         self._taken += len(new)
         return tuple(_as_kernel_finding(finding) for finding in new)
+
+    def own_kernels(self) -> OwnKernels:
+        """All kernels that the emulator runs are the candidate's."""
+        return EmulatedKernels(self._session)
 
 
 def _as_kernel_finding(finding: "Finding") -> KernelFinding:

@@ -22,6 +22,13 @@ class Speed(Enum):
     SKIPPED = "skipped"
 
 
+class Evidence(Enum):
+    """Whether to find out what ran, and whether the candidate's own kernels matter."""
+
+    GATHERED = "gathered"
+    SKIPPED = "skipped"
+
+
 class Watch(Enum):
     """What a candidate's kernels run on where there is no GPU."""
 
@@ -61,6 +68,7 @@ class JudgeOptions:
     baselines: tuple[Baseline, ...] = (Baseline.EAGER, Baseline.COMPILED)
     timing: TimingPlan = field(default_factory=TimingPlan)
     timeouts: Timeouts = field(default_factory=Timeouts)
+    evidence: Evidence = Evidence.GATHERED
     processes: int = 512
     """Processes that a candidate may have at a time, compilers among them."""
     device_index: int = 0

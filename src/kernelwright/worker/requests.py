@@ -13,6 +13,8 @@ class Role(Enum):
 
     REFERENCE = "reference"
     CANDIDATE = "candidate"
+    WITNESS = "candidate, watched"
+    """The candidate once more, where its kernels can be counted and silenced."""
     COMPILED = "torch.compile"
     COMPILED_MAX = "torch.compile max-autotune"
 
@@ -96,3 +98,11 @@ class EnvironmentReply:
     torch: str
     cuda: str
     driver: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchesReply:
+    """Reply to "silence" and "unsilence": launches of own kernels before it."""
+
+    counts: tuple[tuple[str, int], ...]
+    """By the kernel's name."""

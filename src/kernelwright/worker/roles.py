@@ -1,5 +1,6 @@
 """The roles a child can play, and the table of operations of each."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from kernelwright.worker.requests import (
     CompareRequest,
     ComparisonReply,
     EnvironmentReply,
+    LaunchesReply,
     ProbeReply,
     Role,
     SizesReply,
@@ -26,6 +28,7 @@ from kernelwright.worker.requests import (
     StartRequest,
 )
 from kernelwright.worker.timed import Timed
+from kernelwright.worker.what_ran import OwnKernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,7 @@ def make_host(body: dict[str, Any]) -> Host:
     if device.type == "cuda" and not start.emulate:
         torch.cuda.set_device(device)
     match start.role:
-        case Role.CANDIDATE:
+        case Role.CANDIDATE | Role.WITNESS:
             return _candidate_host(start, problem, device)
         case Role.REFERENCE:
             return _reference_host(start, problem, device)
@@ -87,15 +90,25 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
     checks: KernelChecks = (
         Emulated(start.order_seed, start.threads) if start.emulate else Unwatched()
     )
+    os.environ.pop("LD_PRELOAD", None)  # what is loaded stays; compilers need not have it
     checks.__enter__()  # left only when the process ends: everything of the candidate is inside
     candidate = Candidate(problem, Path(start.candidate_path), device, checks)
 
     def run(body: dict[str, Any]) -> object:
         return candidate.run(from_plain(CaseRequest, body).case, Path(start.folder))
 
+    def switch(change: Callable[[OwnKernels], None]) -> LaunchesReply:
+        kernels = checks.own_kernels()
+        counts = kernels.take()
+        change(kernels)
+        return LaunchesReply(counts=tuple(counts.items()))
+
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "build": lambda body: candidate.build(from_plain(CaseRequest, body).case),
         "run": run,
+        "silence": lambda _: switch(lambda kernels: kernels.silence()),
+        "unsilence": lambda _: switch(lambda kernels: kernels.unsilence()),
+        "trace": lambda body: candidate.trace(from_plain(CaseRequest, body).case),
     }
     return Host(operations={**operations, **_timing_host(candidate.timed()).operations})
 

@@ -1,6 +1,7 @@
 """The children of one judgement: started together, asked in parallel, replaced when they die."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -8,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 from kernelwright.build.emulator.compile import build_shared
 from kernelwright.build.extension import build_error, prepare_extension_folder
+from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
 from kernelwright.env import usable_cores
 from kernelwright.problem import Problem
@@ -39,6 +41,10 @@ from kernelwright.worker.sandbox_report import isolation_check
 from kernelwright.worker.tensors import TensorHeader
 
 Record = TypeVar("Record")
+
+
+_STRANGE = (Role.CANDIDATE, Role.WITNESS)
+"""Roles whose processes run a stranger's code."""
 
 
 class ChildSession:
@@ -85,7 +91,7 @@ class ChildSession:
 
     def child(self, role: Role, order_seed: int = 0) -> ChildProcess:
         """A further child, not yet launched; it ends with the session."""
-        emulate = self._emulated and role is Role.CANDIDATE
+        emulate = self._emulated and role in _STRANGE
         cuda = self._target is Target.CUDA or emulate
         start = StartRequest(
             role=role,
@@ -105,7 +111,7 @@ class ChildSession:
     def spawn(self, start: StartRequest) -> ChildProcess:
         """The process behind a child."""
         seconds = self._options.timeouts.start
-        if start.role is not Role.CANDIDATE:
+        if start.role not in _STRANGE:
             return ChildProcess(start, self._environment, Confinement(), seconds)
         if start.emulate:
             build_shared()
@@ -115,7 +121,26 @@ class ChildSession:
             self._exchange,
             self._options.processes,
         )
-        return ChildProcess(start, quarters.environment, quarters.confinement, seconds)
+        environment = dict(quarters.environment)
+        if start.role is Role.WITNESS:
+            environment["LD_PRELOAD"] = str(launches_library())
+        return ChildProcess(start, environment, quarters.confinement, seconds)
+
+    @contextmanager
+    def witness(self) -> Iterator[ChildProcess]:
+        """A child in which the candidate's own kernels can be counted and silenced."""
+        if self._emulated:
+            yield self.candidate
+            return
+        child = self.child(Role.WITNESS)
+        try:
+            yield child
+        finally:
+            child.close()
+
+    def source(self) -> str:
+        """The candidate's text."""
+        return self._candidate_path.read_text(encoding="utf-8")
 
     def isolation(self) -> Check:
         """Which protections the candidate's process was under."""
@@ -154,7 +179,7 @@ class ChildSession:
         self.candidate.post("run", request)
         reference, candidate = self.reference.wait(seconds), self.candidate.wait(seconds)
         expected = self._reference_run(case, reference)
-        found = _candidate_run(candidate)
+        found = candidate_run(candidate)
         if isinstance(found.facts, Fault) and found.facts.kind is FaultKind.CRASH:
             self.candidate.close()  # a device that is lost stays lost for this process
         first = case.sizes not in self._sizes_seen
@@ -184,9 +209,9 @@ class ChildSession:
     def _compared(self, observation: Observation, found: CandidateRun) -> Observation:
         repeats = observation.repeats
         if found.repeat_files is not None:
-            repeats = self._compare(observation.case, found.repeat_files)
+            repeats = self.compare(observation.case, found.repeat_files)
         return replace(
-            observation, comparisons=self._compare(observation.case, found.files), repeats=repeats
+            observation, comparisons=self.compare(observation.case, found.files), repeats=repeats
         )
 
     def _reordered(self, observation: Observation) -> Observation:
@@ -197,7 +222,7 @@ class ChildSession:
         for order_seed in range(1, self._options.order_seeds):
             child = self.child(Role.CANDIDATE, order_seed)
             request = to_plain(CaseRequest(case=observation.case))
-            found = _candidate_run(child.ask("run", request, self._options.timeouts.run))
+            found = candidate_run(child.ask("run", request, self._options.timeouts.run))
             child.close()
             observation = replace(
                 observation, findings=_merged(observation.findings, found.findings)
@@ -205,10 +230,11 @@ class ChildSession:
             if isinstance(found.facts, Fault):
                 return replace(observation, candidate=found.facts)
             if marks != [facts.fingerprint for facts in found.facts.outputs]:
-                return replace(observation, repeats=self._compare(observation.case, found.files))
+                return replace(observation, repeats=self.compare(observation.case, found.files))
         return observation
 
-    def _compare(self, case: Case, files: tuple[TensorHeader, ...]) -> tuple[ErrorMetrics, ...]:
+    def compare(self, case: Case, files: tuple[TensorHeader, ...]) -> tuple[ErrorMetrics, ...]:
+        """Errors of the tensors in `files` after the reference ran `case`; the files go."""
         request = to_plain(CompareRequest(case=case, files=files))
         answer = self.reference.ask("compare", request, self._options.timeouts.run)
         for header in files:
@@ -241,7 +267,8 @@ def trusted(record: type[Record], answer: Answer) -> Record:
             raise ReferenceFailedError(message)
 
 
-def _candidate_run(answer: Answer) -> CandidateRun:
+def candidate_run(answer: Answer) -> CandidateRun:
+    """The run in an answer of a stranger's child; a fault where there is none."""
     match answer:
         case Replied(body=body):
             try:

@@ -1,8 +1,7 @@
 """Inside a candidate's child: what one call runs on the device, and silence for its own kernels."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -13,6 +12,10 @@ from kernelwright.verify.ran import Ran, list_kernels
 if TYPE_CHECKING:
     from kernelwright.build.emulator import Session
     from kernelwright.build.launches import Launches
+
+
+_ON_DEVICE = "DeviceType.CUDA"
+"""How the profiler's events name a GPU."""
 
 
 class OwnKernels(Protocol):
@@ -75,7 +78,7 @@ class _Operators(TorchDispatchMode):
     """Names of the operators that compute something."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.names: list[str] = []
 
     def __torch_dispatch__(
@@ -125,7 +128,7 @@ class CudaKernels:
         kernels = [
             (event.name, event.device_time_total * 1e-3)
             for event in profile.events() or ()
-            if event.device_type is torch.autograd.DeviceType.CUDA
+            if str(event.device_type) == _ON_DEVICE
         ]
         return list_kernels(kernels, own, "" if kernels else "the profiler gave no kernels")
 
@@ -168,15 +171,3 @@ class _TritonLaunches:
 
         module.JITFunction.run = run
         self._is_watching = True
-
-
-@contextmanager
-def filled_memory() -> Iterator[None]:
-    """New tensors are full of NaN, so that what nobody writes cannot look right."""
-    before = torch.are_deterministic_algorithms_enabled()
-    warns_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)  # noqa: FBT003 - PyTorch's own
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=warns_only)

@@ -136,6 +136,14 @@ def _yes(*_args: object, **_kwargs: object) -> bool:
     return True
 
 
+def _random_state(_device: object = None) -> torch.Tensor:
+    return torch.get_rng_state()
+
+
+def _set_random_state(state: torch.Tensor, _device: object = None) -> None:
+    torch.set_rng_state(state)
+
+
 def _torch_cuda(synchronize: Callable[..., None], multiprocessors: int) -> Mapping[str, object]:
     """What stands in torch.cuda for the length of a session."""
     properties = SimpleNamespace(**_PROPERTIES, multi_processor_count=multiprocessors)
@@ -175,6 +183,9 @@ def _torch_cuda(synchronize: Callable[..., None], multiprocessors: int) -> Mappi
         "manual_seed": torch.default_generator.manual_seed,
         "manual_seed_all": torch.default_generator.manual_seed,
         "seed": torch.seed,
+        # One generator serves host and device.
+        "get_rng_state": _random_state,
+        "set_rng_state": _set_random_state,
     }
 
 

@@ -33,7 +33,7 @@ def launches_library() -> Path:
     source = _SOURCE.read_bytes()
 
     def build(folder: Path) -> None:
-        command = [compiler.path, *_FLAGS, _SOURCE, "-o", folder / _LIBRARY, "-ldl"]
+        command = [str(compiler.path), *_FLAGS, str(_SOURCE), "-o", str(folder / _LIBRARY), "-ldl"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise CompileError(f"{_SOURCE.name} does not compile: {done.stderr.strip()}")
