@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kernelwright.worker.lease import Lease, shared_lease
+from kernelwright.worker.lease import Lease, open_lease, shared_lease
 from kernelwright.worker.pool import LocalPool
 
 
@@ -40,6 +40,49 @@ def test_cards_do_not_disturb_each_other() -> None:
     with shared_lease(0) as first, shared_lease(1) as second:
         first.claim(lambda: pytest.fail("waited for another card"))
         second.claim(lambda: pytest.fail("waited for another card"))
+
+
+def test_the_card_is_told_by_its_name_and_not_by_its_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    with shared_lease(0) as first:
+        first.claim(lambda: pytest.fail("waited for nobody"))
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+        with shared_lease(0) as other:
+            other.claim(lambda: pytest.fail("waited for another card"))
+        same = Lease(1)
+        order: list[str] = []
+        waiting = threading.Thread(target=lambda: (same.share(), order.append("has")))
+        waiting.start()
+        time.sleep(0.1)
+        assert order == []
+    waiting.join(10)
+    same.release()
+    assert order == ["has"]
+
+
+def test_whoever_wants_to_time_is_not_overtaken_by_those_who_verify() -> None:
+    order: list[str] = []
+    with open_lease(0) as timing, open_lease(0) as verifying, open_lease(0) as later:
+        verifying.share()
+        claimed = threading.Thread(
+            target=lambda: (timing.claim(lambda: order.append("waits")), order.append("times"))
+        )
+        claimed.start()
+        while not order:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        shared = threading.Thread(target=lambda: (later.share(), order.append("verifies")))
+        shared.start()
+        time.sleep(0.1)
+        assert order == ["waits"]
+        verifying.drop()
+        claimed.join(10)
+        assert order == ["waits", "times"]
+        timing.drop()
+        shared.join(10)
+        assert order == ["waits", "times", "verifies"]
 
 
 def test_the_pool_runs_one_job_on_each_device() -> None:

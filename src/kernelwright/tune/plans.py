@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 import torch
 
 from kernelwright.build.cache import content_key
+from kernelwright.build.cuda import compile_libraries
 from kernelwright.build.toolchain import require_nvcc
 from kernelwright.codegen import cuda_source
 from kernelwright.ir.plan import AnyKernel, Config, Launch, Plan
@@ -20,6 +21,7 @@ from kernelwright.tune.database import Database, Key, rows_of
 from kernelwright.tune.effort import Effort
 from kernelwright.tune.measuring import KernelTimer
 from kernelwright.tune.tuner import Ending, Variant, tune
+from kernelwright.tune.turns import Turns
 
 
 def with_config(kernel: AnyKernel, config: Config) -> AnyKernel:
@@ -62,9 +64,17 @@ def tune_plan(
             )
             for config in _candidates(kernel, machine)[: effort.variants]
         ]
-        timer = KernelTimer(kernel, torch.device("cuda", torch.cuda.current_device()))
-        seconds = budget_seconds / len(unknown)
-        result = tune(variants, timer, budget_seconds=seconds, finalists=effort.finalists)
+        device = torch.device("cuda", torch.cuda.current_device())
+        timer = KernelTimer(kernel, device)
+        with Turns(device.index) as turns:
+            result = tune(
+                variants,
+                turns.alone(timer),
+                budget_seconds=budget_seconds / len(unknown),
+                finalists=effort.finalists,
+                compile_all=turns.while_compiling(compile_libraries),
+                clock=turns.clock,
+            )
         del timer
         torch.cuda.empty_cache()
         database.add(rows_of(key_of(plan, kernel, machine), result))

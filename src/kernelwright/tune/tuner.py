@@ -107,16 +107,18 @@ def tune(
     finalists: int = 0,
     compile_all: CompileAll = compile_libraries,
     on_trial: Callable[[Trial], None] = lambda trial: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> TuningResult:
     """Compile and time `variants`, best-ranked first, until all are tried or the budget is spent.
 
     What `measure` raises as a KernelwrightError makes the variant a failure. Ctrl-C ends tuning and
-    keeps what was timed. `on_trial` hears of each trial as it ends.
+    keeps what was timed. `on_trial` hears of each trial as it ends. `clock` is what the budget is
+    counted by.
 
     Raises NoCompilerError where nothing can be compiled.
     """
-    started = time.monotonic()
-    race = _Race(variants, measure, on_trial, deadline=started + budget_seconds)
+    started = clock()
+    race = _Race(variants, measure, on_trial, clock, deadline=started + budget_seconds)
     ending = Ending.COMPLETE
     try:
         with closing(compile_all([v.source for v in variants], budget_seconds)) as libraries:
@@ -128,7 +130,7 @@ def tune(
     untried = len(variants) - len(trials)
     if untried and ending is Ending.COMPLETE:
         ending = Ending.BUDGET
-    seconds = time.monotonic() - started
+    seconds = clock() - started
     return TuningResult(trials=trials, ending=ending, untried=untried, seconds=seconds)
 
 
@@ -140,6 +142,7 @@ class _Race:
         variants: Sequence[Variant],
         measure: Measure,
         on_trial: Callable[[Trial], None],
+        clock: Callable[[], float],
         *,
         deadline: float,
     ) -> None:
@@ -148,6 +151,7 @@ class _Race:
         self._variants = variants
         self._measure = measure
         self._on_trial = on_trial
+        self._clock = clock
         self._deadline = deadline
         self._libraries: dict[int, Path] = {}
 
@@ -197,7 +201,7 @@ class _Race:
         self._on_trial(self.trials[index])
 
     def _late(self) -> bool:
-        return time.monotonic() >= self._deadline
+        return self._clock() >= self._deadline
 
 
 def _pool(first: Timing, second: Timing) -> Timing:

@@ -7,36 +7,86 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from kernelwright import env
+
 
 class Lease:
-    """A lock on one card, held through a file that all processes of this user see.
+    """A lock on one card, held through files that all processes of this user see.
 
     The kernel drops it with the process, however that ends. Changing from shared to alone lets go
-    first, so two holders that both want to time cannot block each other.
+    first, so two holders that both want to time cannot block each other. Whoever waits keeps the
+    gate, so that those who came later do not overtake: one who wants to time gets his turn though
+    there is always somebody who verifies.
     """
 
     def __init__(self, device_index: int) -> None:
         folder = Path(tempfile.gettempdir()) / f"kernelwright-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        self._descriptor = os.open(
-            folder / f"gpu-{device_index}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        card = card_name(device_index)
+        self._card = _open(folder / f"gpu-{card}.lock")
+        self._gate = _open(folder / f"gpu-{card}.gate.lock")
 
     def share(self) -> None:
         """Wait until nobody times on the card, and keep others from doing so."""
-        fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+        self._take(fcntl.LOCK_SH)
 
     def claim(self, on_wait: Callable[[], None]) -> None:
         """Wait until nobody else uses the card; `on_wait` is called once if that takes time."""
+        self.drop()
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._card, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             on_wait()
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+            self._take(fcntl.LOCK_EX)
+        else:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def drop(self) -> None:
+        """Let others have it for now."""
+        fcntl.flock(self._card, fcntl.LOCK_UN)
 
     def release(self) -> None:
-        """Let others have it."""
-        os.close(self._descriptor)
+        """Let others have it, for good."""
+        os.close(self._card)
+        os.close(self._gate)
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Share the card for the length of the block; it is nobody's before and after."""
+        self.share()
+        try:
+            yield
+        finally:
+            self.drop()
+
+    @contextmanager
+    def alone(self, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Have the card alone for the length of the block; it is nobody's before and after."""
+        self.claim(on_wait)
+        try:
+            yield
+        finally:
+            self.drop()
+
+    def _take(self, how: int) -> None:
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        fcntl.flock(self._card, how)
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+
+def card_name(device_index: int) -> str:
+    """What tells a card of this machine from the others, in every process that sees it.
+
+    The name in CUDA_VISIBLE_DEVICES, where there is one: index 0 is another card in each process
+    that was given a card of its own.
+    """
+    names = env.CUDA_VISIBLE_DEVICES.get()
+    return names[device_index] if device_index < len(names) else str(device_index)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 @contextmanager
@@ -45,6 +95,16 @@ def shared_lease(device_index: int) -> Iterator[Lease]:
     lease = Lease(device_index)
     try:
         lease.share()
+        yield lease
+    finally:
+        lease.release()
+
+
+@contextmanager
+def open_lease(device_index: int) -> Iterator[Lease]:
+    """A lease that holds nothing yet."""
+    lease = Lease(device_index)
+    try:
         yield lease
     finally:
         lease.release()
