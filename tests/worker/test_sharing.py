@@ -5,7 +5,11 @@ import time
 
 import pytest
 
-from kernelwright.worker.lease import Lease, open_lease, shared_lease
+from kernelwright.verify.cases import Case
+from kernelwright.verify.observation import Observation
+from kernelwright.verify.verification import BuildFacts
+from kernelwright.worker.judging import Sharing
+from kernelwright.worker.lease import Lease, open_lease
 from kernelwright.worker.pool import LocalPool
 
 
@@ -16,8 +20,10 @@ def own_locks(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 def test_one_alone_may_time_and_waits_for_those_who_verify() -> None:
     order: list[str] = []
-    with shared_lease(0) as first:
-        with shared_lease(0):
+    with open_lease(0) as first:
+        first.share()
+        with open_lease(0) as second:
+            second.share()
             waiting = threading.Thread(
                 target=lambda: (first.claim(lambda: order.append("waits")), order.append("has"))
             )
@@ -37,7 +43,7 @@ def test_one_alone_may_time_and_waits_for_those_who_verify() -> None:
 
 
 def test_cards_do_not_disturb_each_other() -> None:
-    with shared_lease(0) as first, shared_lease(1) as second:
+    with open_lease(0) as first, open_lease(1) as second:
         first.claim(lambda: pytest.fail("waited for another card"))
         second.claim(lambda: pytest.fail("waited for another card"))
 
@@ -46,10 +52,10 @@ def test_the_card_is_told_by_its_name_and_not_by_its_index(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    with shared_lease(0) as first:
+    with open_lease(0) as first:
         first.claim(lambda: pytest.fail("waited for nobody"))
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-        with shared_lease(0) as other:
+        with open_lease(0) as other:
             other.claim(lambda: pytest.fail("waited for another card"))
         same = Lease(1)
         order: list[str] = []
@@ -83,6 +89,43 @@ def test_whoever_wants_to_time_is_not_overtaken_by_those_who_verify() -> None:
         timing.drop()
         shared.join(10)
         assert order == ["waits", "times", "verifies"]
+
+
+class WatchedSession:
+    """Says who could time while it works."""
+
+    def __init__(self) -> None:
+        self.free: dict[str, bool] = {}
+
+    def build(self) -> BuildFacts:
+        self._look("build")
+        return BuildFacts(seconds=0.0, fault=None)
+
+    def run(self, case: Case) -> Observation:
+        self._look("run")
+        raise NotImplementedError
+
+    def probe(self, case: Case) -> tuple[str, ...]:
+        self._look("probe")
+        return ()
+
+    def _look(self, when: str) -> None:
+        waited = threading.Event()
+        other = Lease(0)
+        claim = threading.Thread(target=lambda: (other.claim(waited.set), other.release()))
+        claim.start()
+        self.free[when] = not waited.wait(0.1)
+
+
+def test_the_card_is_shared_only_while_it_is_used() -> None:
+    session = WatchedSession()
+    with open_lease(0) as lease:
+        sharing = Sharing(session, lease)
+        sharing.build()
+        sharing.probe(Case())
+        with pytest.raises(NotImplementedError):
+            sharing.run(Case())
+    assert session.free == {"build": True, "probe": False, "run": False}
 
 
 def test_the_pool_runs_one_job_on_each_device() -> None:

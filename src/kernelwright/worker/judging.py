@@ -1,7 +1,8 @@
 """Judge a candidate from beginning to end: verify it, and if it is right, time it."""
 
 import shutil
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,13 +21,14 @@ from kernelwright.verify.cases import (
     plan_cases,
     plan_large,
 )
+from kernelwright.verify.observation import Observation
 from kernelwright.verify.static import read_candidate
 from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE
 from kernelwright.verify.verdict import Check, Outcome, Status, Verdict, conclude
-from kernelwright.verify.verification import Brief, Event, Progress, verify
+from kernelwright.verify.verification import Brief, BuildFacts, Event, Progress, Session, verify
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.ghost import gather
-from kernelwright.worker.lease import shared_lease
+from kernelwright.worker.lease import Lease, open_lease
 from kernelwright.worker.options import Evidence, JudgeOptions, Speed, Watch
 from kernelwright.worker.racing import race
 from kernelwright.worker.requests import SizesReply
@@ -126,17 +128,44 @@ def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """A session that has a share of the card only while it uses it: not while it compiles."""
+
+    session: Session
+    lease: Lease
+
+    def build(self) -> BuildFacts:
+        """Without the card: compilers take long, and constructing a module is soon done."""
+        return self.session.build()
+
+    def run(self, case: Case) -> Observation:
+        """While nobody times."""
+        with self.lease.shared():
+            return self.session.run(case)
+
+    def probe(self, case: Case) -> tuple[str, ...]:
+        """While nobody times."""
+        with self.lease.shared():
+            return self.session.probe(case)
+
+
 def _verify(
-    session: ChildSession, brief: Brief, options: JudgeOptions, progress: Progress
+    session: ChildSession,
+    brief: Brief,
+    options: JudgeOptions,
+    progress: Progress,
+    lease: Lease | None = None,
 ) -> Verdict:
     """The verdict of all cases and, where they hold, of what the candidate's kernels do."""
-    verdict = verify(session, brief, progress)
+    verdict = verify(session if lease is None else Sharing(session, lease), brief, progress)
     wanted = options.evidence is Evidence.GATHERED and options.watch is not Watch.NOTHING
     if not verdict.status.verified or options.cases or not wanted:
         return verdict
     progress(Event(stage="verify", message="silencing its own kernels", done=0, total=1))
     sizes = tuple(sorted(brief.sizes.items()))
-    found = gather(session, sizes, brief.tolerance, session.source(), options.timeouts.run)
+    with nullcontext() if lease is None else lease.shared():
+        found = gather(session, sizes, brief.tolerance, session.source(), options.timeouts.run)
     concluded = conclude(
         (*verdict.checks, *found.checks),
         target=verdict.target,
@@ -154,8 +183,8 @@ def _verify_and_race(
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
     machine = detect() or H200
-    with shared_lease(options.device_index) as lease:
-        verdict = _verify(session, brief, options, progress)
+    with open_lease(options.device_index) as lease:
+        verdict = _verify(session, brief, options, progress, lease)
         if not verdict.status.verified:
             return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
         if options.speed is Speed.SKIPPED:

@@ -90,17 +90,6 @@ def _open(path: Path) -> int:
 
 
 @contextmanager
-def shared_lease(device_index: int) -> Iterator[Lease]:
-    """A shared lease that `claim` can turn into an exclusive one."""
-    lease = Lease(device_index)
-    try:
-        lease.share()
-        yield lease
-    finally:
-        lease.release()
-
-
-@contextmanager
 def open_lease(device_index: int) -> Iterator[Lease]:
     """A lease that holds nothing yet."""
     lease = Lease(device_index)
