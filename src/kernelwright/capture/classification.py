@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kernelwright.capture.losses import MEAN, SUM, reduced
 from kernelwright.capture.making import Maker, NotMadeError, Part, Rows, Rule
-from kernelwright.capture.pointwise import cast, op, test
+from kernelwright.capture.scope import cast, op, test
 from kernelwright.capture.softmaxes import exponentials, log_probability
 from kernelwright.ir.expr import Expr, Literal
 from kernelwright.ir.graph import Reduction

@@ -2,8 +2,8 @@
 
 from kernelwright.capture.losses import reduced
 from kernelwright.capture.making import Maker, Part, Rows, Rule, counted
-from kernelwright.capture.pointwise import op, test
 from kernelwright.capture.reductions import norm_of
+from kernelwright.capture.scope import op, test
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import Reduction
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from kernelwright.capture.making import ONE, Maker, NotMadeError, Part, Rule
-from kernelwright.capture.pointwise import cast, test
+from kernelwright.capture.scope import cast, test
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import Argument, AtenCall, Concat, Gather, Pad, Record, Ref
 from kernelwright.ir.types import Dim, DType, TensorType

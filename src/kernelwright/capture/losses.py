@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from kernelwright.capture.making import Maker, Part, Rule
-from kernelwright.capture.pointwise import op, test
+from kernelwright.capture.scope import op, test
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import Reduction
 

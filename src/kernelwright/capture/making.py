@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from kernelwright.capture.builder import Builder, Call
-from kernelwright.capture.pointwise import HALVES, cast
+from kernelwright.capture.scope import HALVES, cast
 from kernelwright.capture.types import dtype_of
 from kernelwright.capture.views import add_view
 from kernelwright.ir.expr import Coordinate, Expr, Literal, Operand, Size

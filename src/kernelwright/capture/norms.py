@@ -14,8 +14,8 @@ from kernelwright.capture.making import (
     Rule,
     counted,
 )
-from kernelwright.capture.pointwise import op
 from kernelwright.capture.reductions import Each, mean_of, variance
+from kernelwright.capture.scope import op
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import Parameter, Reduction, Update
 from kernelwright.ir.types import Dim, DType

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.capture.builder import Builder, Call
-from kernelwright.capture.pointwise import HALVES, cast
+from kernelwright.capture.scope import HALVES, cast
 from kernelwright.capture.views import add_view
 from kernelwright.ir.expr import Call as Op
 from kernelwright.ir.expr import Literal, Operand

@@ -1,7 +1,7 @@
 """Softmax and its relatives: one pass finds a row's maximum and the sum of its exponentials."""
 
 from kernelwright.capture.making import Maker, Part, Rows, Rule
-from kernelwright.capture.pointwise import op, test
+from kernelwright.capture.scope import op, test
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import Reduction
 

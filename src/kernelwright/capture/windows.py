@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.capture.making import ONE, ItemRule, Maker, NotMadeError, Part, Rows, Rule
-from kernelwright.capture.pointwise import cast, op
 from kernelwright.capture.reductions import mean_of
+from kernelwright.capture.scope import cast, op
 from kernelwright.ir.expr import Expr, Literal, Size
 from kernelwright.ir.graph import Pooling, Reduction, Window
 from kernelwright.ir.types import Dim, DType, TensorType
