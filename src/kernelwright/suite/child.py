@@ -121,7 +121,7 @@ def _outcome(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
                 return _judge(task, folder, reporter)
     except Exception as error:
         row = refused_row(problem=task.problem, level=task.level, key=task.key, error=error)
-        return Outcome(row=row, details=_traceback(error))
+        return Outcome(row=replace(row, target=task.settings.target), details=_traceback(error))
 
 
 def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":

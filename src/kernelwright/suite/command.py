@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from kernelwright.build.emulator.compile import build_shared
 from kernelwright.errors import UsageError
 from kernelwright.report.row import Row
 from kernelwright.report.summary import Summary, summarise
@@ -112,6 +113,8 @@ def run_suite(request: Request, console: Console, say: Callable[[str], None]) ->
                 return RayPool(request.ray, slots, settings.target, watcher)
             return LocalPool(cards, slots, watcher)
 
+        if settings.target != _CUDA:
+            build_shared()  # once, and not in the time of the first problems
         facts = {**provenance(request.commit), "slots": slots, "gpus": len(cards)}
         with audience.shown():
             run.work(
