@@ -15,7 +15,7 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import COMPUTED, STORED
 from kernelwright.ir.expr import Coordinate, Expr, Operand, Total, walk
 from kernelwright.ir.graph import Reduction
-from kernelwright.ir.plan import Extent, Fold, RowKernel
+from kernelwright.ir.plan import Extent, Fold, RingRows, RowKernel
 from kernelwright.ir.types import DType, TensorType
 
 _FOLDS: dict[Reduction, str] = {
@@ -52,12 +52,43 @@ class Method:
     value: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """The variant for the captured sizes: a config struct, a class of parameters, its kernels."""
+
+    purpose: str
+    sources: tuple[str, ...]
+    members: tuple[str, ...]
+    """Declarations of the config."""
+    family: str
+    """`Ring`: parameters are `RingRows`, what launches them `RingVariant`, kernels `ring_rows`."""
+
+
+def _tuned(config: RingRows | None) -> Tuned | None:
+    match config:
+        case RingRows():
+            return Tuned(
+                purpose="Rows that fit on chip: read once, written once.",
+                sources=("row_ring.cuh",),
+                members=(
+                    f"static constexpr int THREADS = {config.threads}, TEAM = {config.team}, "
+                    f"CLUSTER = {config.cluster};",
+                    f"static constexpr int WIDTH = {config.width}, VECTORS = {config.vectors}, "
+                    f"STAGES = {config.stages};",
+                    f"static constexpr int RESIDENT = {config.resident};",
+                ),
+                family="Ring",
+            )
+    return None
+
+
 def write(kernel: RowKernel) -> KernelText:
     """The text of a kernel that computes a row program."""
     writer = ExpressionWriter(kernel.inputs, kernel.expressions, operand_name)
     methods = [*_takes(kernel, writer), *_results(kernel, writer)]
     members = tuple(writer.members.values())
     tensors = [operand_name(index) for index, _ in _tensors(kernel)]
+    tuned = _tuned(kernel.config.tuned)
     section = TEMPLATES.get_template("rows.cu.jinja").render(
         **heading(kernel),
         program=camel_case(kernel.name),
@@ -71,8 +102,10 @@ def write(kernel: RowKernel) -> KernelText:
         levels=len(kernel.program.levels),
         scalars=_names(members),
         multiprocessors=kernel.config.multiprocessors,
+        tuned=tuned,
     )
-    return KernelText(section=section, sources=("row_any.cuh",), has_workspace=True)
+    sources = ("row_any.cuh", *(() if tuned is None else tuned.sources), "row_launch.cuh")
+    return KernelText(section=section, sources=sources, has_workspace=True)
 
 
 def _names(members: Iterable[Member]) -> str:
@@ -121,6 +154,7 @@ def _facts(kernel: RowKernel) -> list[str]:
         f"static constexpr int LEVEL_OF[] = "
         f"{{{_list(str(level_of[fold]) for fold in range(len(program.folds)))}}};",
         f"static constexpr unsigned READS[] = {{{_list(reads)}}};",
+        f"static constexpr unsigned SHARED = {_shared(kernel)};",
         f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
         f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
         f"static constexpr bool LOCATED = {_CPP[located]};",
@@ -135,6 +169,19 @@ def _list(items: Iterable[str]) -> str:
 
 def _fold_type(fold: Fold) -> str:
     return _FOLDS[fold.op].format(COMPUTED[fold.value.dtype])
+
+
+def _shared(kernel: RowKernel) -> str:
+    """The tensors that have size 1 along the row, as `_reads` writes them."""
+    rank = len(kernel.program.shape)
+    bits = ""
+    for index, _ in _tensors(kernel):
+        kind = kernel.inputs[index]
+        assert isinstance(kind, TensorType)
+        own = [at - rank + kind.rank for at in kernel.program.dims]
+        shared = all(at < 0 or kind.shape[at].text == "1" for at in own)
+        bits = ("1" if shared else "0") + bits
+    return f"0b{bits or '0'}"
 
 
 def _reads(kernel: RowKernel, values: Iterable[Expr]) -> str:

@@ -156,14 +156,45 @@ class Triangle:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RingRows:
+    """Rows of neighbours in memory that a team of threads holds on chip, copied in ahead."""
+
+    threads: int
+    """Threads of a block."""
+    team: int
+    """Threads of a block that share a row: a warp, or all."""
+    cluster: int
+    """Blocks that share a row, if all threads of each do."""
+    width: int
+    """Neighbouring elements that a thread moves and computes together."""
+    vectors: int
+    """Of that width, that a thread holds of each row."""
+    stages: int
+    """Rows under way at once."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        who = f"{self.threads} threads" if self.team > 32 else "a warp"
+        if self.cluster > 1:
+            who = f"clusters of {self.cluster} blocks of {who}"
+        return (
+            f"rows on chip, {who} for each; {self.vectors} vectors of {self.width} elements a "
+            f"thread, {self.stages} rows under way"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowConfig:
     """Tunables of the row family."""
 
     multiprocessors: int
     """Of the card."""
+    tuned: RingRows | None = None
+    """The variant for the captured sizes and layouts, beside the one for any."""
 
     def __str__(self) -> str:
-        return f"for {self.multiprocessors} multiprocessors"
+        return str(self.tuned or "rows of any length and layout")
 
 
 class ScanWay(StrEnum):
@@ -204,15 +235,40 @@ class ScanConfig:
         return f"{self.way}, {self.items} accesses of {each}, {self.threads} threads"
 
 
+class WindowWay(StrEnum):
+    """How the threads of a pooling kernel divide the work."""
+
+    ELEMENTS = "each thread has an element"
+    WALK = "each thread walks along its columns"
+    """What a plane of the source gives stays in registers until the last window that it is in."""
+    LINES = "each block has rows of the result"
+    """Windows are pooled over all dimensions but the last, and then along shared memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowConfig:
     """Tunables of the window family."""
 
+    way: WindowWay
     threads: int
     """Threads of a block."""
+    vector: int = 1
+    """Elements of the source that one access moves."""
+    outputs: int = 1
+    """Neighbouring elements of the result that a thread (WALK) or a block (LINES) has."""
+    steps: int = 1
+    """Elements along the walk that a thread has (WALK); accesses that it has in flight (LINES)."""
 
     def __str__(self) -> str:
-        return f"{self.threads} threads"
+        match self.way:
+            case WindowWay.ELEMENTS:
+                return f"{self.way}, {self.threads} threads"
+            case WindowWay.WALK:
+                own = f"{self.outputs} columns and up to {self.steps} steps"
+            case WindowWay.LINES:
+                own = f"{self.outputs} columns, {self.steps} accesses in flight"
+        each = f"{self.vector} elements each" if self.vector > 1 else "one element each"
+        return f"{self.way}: {own}, accesses of {each}, {self.threads} threads"
 
 
 Config = PointwiseConfig | ProductConfig | RowConfig | ScanConfig | WindowConfig

@@ -23,6 +23,18 @@ using Index = std::integral_constant<int, INDEX>;
 // Where elements stand in their row: `first`, `first + step`, and so on.
 struct Places {
   int64_t first, step;
+
+  __device__ __forceinline__ int64_t at(int element) const { return first + element * step; }
+};
+
+// The same in vectors of WIDTH neighbours: the first of each stand at `first`, `first + step`, ...
+template <int WIDTH>
+struct VectorPlaces {
+  int64_t first, step;
+
+  __device__ __forceinline__ int64_t at(int element) const {
+    return first + element / WIDTH * step + element % WIDTH;
+  }
 };
 
 __device__ __forceinline__ constexpr bool is_valid(unsigned valid, int element) {
@@ -69,8 +81,8 @@ struct SumFold {
   static constexpr bool COUNTS_PLACES = false;
 
   __device__ __forceinline__ static State identity() { return {T(0), T(0)}; }
-  template <int N>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, Places) {
+  template <int N, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
     T terms[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) terms[i] = is_valid(valid, i) ? x[i] : T(0);
@@ -91,8 +103,8 @@ struct ProductFold {
   static constexpr bool COUNTS_PLACES = false;
 
   __device__ __forceinline__ static State identity() { return {T(1)}; }
-  template <int N>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, Places) {
+  template <int N, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
     T product = T(1);
 #pragma unroll
     for (int i = 0; i < N; ++i) product = is_valid(valid, i) ? product * x[i] : product;
@@ -141,8 +153,8 @@ struct ExtremeFold {
   static constexpr bool COUNTS_PLACES = false;
 
   __device__ __forceinline__ static State identity() { return {Order::least()}; }
-  template <int N>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, Places) {
+  template <int N, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
     T values[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) values[i] = is_valid(valid, i) ? x[i] : Order::least();
@@ -193,8 +205,8 @@ struct PlaceFold {
   __device__ __forceinline__ static State identity() {
     return {Order::least(), 0xffffffff, 0x7fffffff};
   }
-  template <int N>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, Places places) {
+  template <int N, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where& places) {
     // Elements in order, so that of equal ones the first stays.
     T value = Order::least();
     int best = -1;
@@ -205,7 +217,7 @@ struct PlaceFold {
       best = wins ? i : best;
     }
     if (best < 0) return identity();
-    const auto place = static_cast<uint64_t>(places.first + best * places.step);
+    const auto place = static_cast<uint64_t>(places.at(best));
     return {value, static_cast<uint32_t>(place), static_cast<uint32_t>(place >> 32)};
   }
   __device__ __forceinline__ static State combine(const State& a, const State& b) {
@@ -235,8 +247,8 @@ struct TruthFold {
   static constexpr bool COUNTS_PLACES = false;
 
   __device__ __forceinline__ static State identity() { return {OF_NONE}; }
-  template <int N>
-  __device__ __forceinline__ static State of(const bool (&x)[N], unsigned valid, Places) {
+  template <int N, class Where>
+  __device__ __forceinline__ static State of(const bool (&x)[N], unsigned valid, const Where&) {
     State state = identity();
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -268,8 +280,8 @@ struct MomentsFold {
   static constexpr bool COUNTS_PLACES = false;
 
   __device__ __forceinline__ static State identity() { return {T(0), T(0), T(0)}; }
-  template <int N>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, Places) {
+  template <int N, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
     constexpr unsigned ALL = N == 32 ? ~0u : (1u << N % 32) - 1;
     const T count = valid == ALL ? T(N) : static_cast<T>(__popc(valid));
     T terms[N];
@@ -312,12 +324,12 @@ struct ExpSumFold {
   static constexpr T NOTHING = -std::numeric_limits<T>::infinity();
 
   __device__ __forceinline__ static State identity() { return {NOTHING, {T(0), T(0)}}; }
-  template <int N>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, Places) {
+  template <int N, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
     T terms[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) terms[i] = is_valid(valid, i) ? x[i] : NOTHING;
-    const T largest = ExtremeFold<T, Largest<T>>::of(terms, ~0u, Places{}).value;
+    const T largest = ExtremeFold<T, Largest<T>>::of(terms, ~0u, Places{0, 0}).value;
     const T from = origin(largest);
 #pragma unroll
     for (int i = 0; i < N; ++i) terms[i] = std::exp(terms[i] - from);

@@ -6,7 +6,7 @@
 // One kernel does whole rows; long rows are cut in parts for which blocks write the states of folds
 // to the workspace, level by level, and a last kernel combines them and writes the results.
 
-#include "row_program.cuh"
+#include "row_launch.cuh"
 
 constexpr int ANY_THREADS = 256;
 
@@ -266,33 +266,15 @@ struct AnyVariant {
   Kernel finish;
   int multiprocessors;
 
-  // How the kernels go about it.
-  Parameters plan(const Program& program, const typename Parameters::Types::Space& space) const {
-    Parameters rows = {program, space, nullptr, 1, space.reduced.count, 0, true};
-    const int64_t width = space.reduced.count;
-    rows.along = space.lies_along();
-    // As many threads at places as the row has, or at rows as there are.
-    int places_log2 = rows.along ? log2_of(width, 8) : 8 - log2_of(space.kept.count, 8);
-    // A few neighbouring rows fill the accesses; then more threads share each of them.
-    if (!rows.along && blocks_of(space, 8 - places_log2) < 2 * multiprocessors) places_log2 = 3;
-    rows.lanes_log2 = 8 - places_log2;
-    const int64_t step = int64_t{Parameters::UNROLL} << places_log2;
-    const int64_t wanted = 8 * multiprocessors / (blocks_of(space, rows.lanes_log2) + 1);
-    const int64_t possible = width / (2 * step);
-    const int64_t parts = wanted < possible ? wanted : possible;
-    if (parts > 1) {
-      rows.part_places = (width + parts * step - 1) / (parts * step) * step;
-      rows.parts = static_cast<uint32_t>((width + rows.part_places - 1) / rows.part_places);
-    }
-    return rows;
-  }
-
-  int64_t workspace(const Parameters& rows) const {
+  int64_t workspace(const RowCall<Program>& call) const {
+    const Parameters rows = plan(call);
     if (rows.parts == 1) return 0;
     return state_bytes<Program, Parameters::Types::FOLDS>(rows.space.kept.count * rows.parts);
   }
 
-  cudaError_t launch(const Parameters& rows, cudaStream_t stream) const {
+  cudaError_t launch(const RowCall<Program>& call, char* workspace, cudaStream_t stream) const {
+    Parameters rows = plan(call);
+    rows.workspace = workspace;
     const auto tiles = static_cast<unsigned>(blocks_of(rows.space, rows.lanes_log2));
     if (tiles == 0) return cudaSuccess;
     const uint32_t parts = rows.parts;
@@ -310,6 +292,28 @@ struct AnyVariant {
 
  private:
   using Space = typename Parameters::Types::Space;
+
+  // How the kernels go about it.
+  Parameters plan(const RowCall<Program>& call) const {
+    const Space& space = call.space;
+    Parameters rows = {call.program, space, nullptr, 1, space.reduced.count, 0, true};
+    const int64_t width = space.reduced.count;
+    rows.along = space.lies_along();
+    // As many threads at places as the row has, or at rows as there are.
+    int places_log2 = rows.along ? log2_of(width, 8) : 8 - log2_of(space.kept.count, 8);
+    // A few neighbouring rows fill the accesses; then more threads share each of them.
+    if (!rows.along && blocks_of(space, 8 - places_log2) < 2 * multiprocessors) places_log2 = 3;
+    rows.lanes_log2 = 8 - places_log2;
+    const int64_t step = int64_t{Parameters::UNROLL} << places_log2;
+    const int64_t wanted = 8 * multiprocessors / (blocks_of(space, rows.lanes_log2) + 1);
+    const int64_t possible = width / (2 * step);
+    const int64_t parts = wanted < possible ? wanted : possible;
+    if (parts > 1) {
+      rows.part_places = (width + parts * step - 1) / (parts * step) * step;
+      rows.parts = static_cast<uint32_t>((width + rows.part_places - 1) / rows.part_places);
+    }
+    return rows;
+  }
 
   static int64_t blocks_of(const Space& space, int lanes_log2) {
     return (space.kept.count + (int64_t{1} << lanes_log2) - 1) >> lanes_log2;

@@ -7,6 +7,7 @@
 //   READS             by level the inputs that its folds read, bit by bit; last those of results
 //                     that have an element for each of the row's
 //   ROW_READS         those of results that have one for each row: the same along the row
+//   SHARED            the inputs of which a row has one element
 //   IS_ELEMENT        which results are of the first kind
 //   LOCATED           whether anything depends on where its element stands
 //   SHAPE             RowShape
@@ -34,6 +35,20 @@ struct PackOfStates;
 template <class... Fold>
 struct PackOfStates<Pack<Fold...>> {
   using type = Pack<typename Fold::State...>;
+};
+
+template <class Types>
+struct LargestState;
+template <class... Fold>
+struct LargestState<Pack<Fold...>> {
+  static constexpr int bytes() {
+    int most = 0;
+    for (const size_t bytes : {sizeof(typename Fold::State)...}) {
+      if (static_cast<int>(bytes) > most) most = static_cast<int>(bytes);
+    }
+    return most;
+  }
+  static constexpr int BYTES = bytes();
 };
 
 template <size_t INDEX, class T>
@@ -118,11 +133,11 @@ __device__ __forceinline__ auto result_of_element(const Program& program,
 }
 
 // Adds N elements of a row to the states of the folds of a level.
-template <int LEVEL, int N, class Program>
+template <int LEVEL, int N, class Where, class Program>
 __device__ __forceinline__ void fold_elements(const Program& program,
                                               const typename Program::Totals& totals,
                                               const RowCoordinates& coordinates, int64_t row,
-                                              Places places,
+                                              const Where& places,
                                               const typename Program::Inputs (&elements)[N],
                                               unsigned valid,
                                               typename RowTypes<Program>::States& states) {
@@ -134,7 +149,7 @@ __device__ __forceinline__ void fold_elements(const Program& program,
     Value values[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const RowPlace place = {coordinates, row, places.first + i * places.step};
+      const RowPlace place = {coordinates, row, places.at(i)};
       values[i] =
           take_element<fold>(program, totals, place, elements[i], typename Types::InputIndices());
     }

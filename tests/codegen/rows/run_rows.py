@@ -20,7 +20,7 @@ from kernelwright import kernels
 from kernelwright.build.emulator import Session
 from kernelwright.codegen import rows
 from kernelwright.codegen.kernel_text import TEMPLATES
-from kernelwright.ir.plan import RowConfig, RowKernel, sizes_used
+from kernelwright.ir.plan import RingRows, RowConfig, RowKernel, sizes_used
 from kernelwright.ir.types import DType
 
 TORCH = {
@@ -51,6 +51,11 @@ def text_of(kernel: RowKernel) -> str:
     return TEMPLATES.get_template("kernels.cu.jinja").render(
         headers=headers, library=library, sections=[text.section]
     )
+
+
+def row_config(fields: dict[str, Any]) -> RowConfig:
+    """Two multiprocessors, and the tuned variant of these fields, if any."""
+    return RowConfig(multiprocessors=2, tuned=RingRows(**fields) if fields else None)
 
 
 def build(kernel: RowKernel, name: str) -> ctypes.CDLL:
@@ -86,7 +91,7 @@ def launch(library: ctypes.CDLL, kernel: RowKernel, shape: list[int], inputs: li
 
     workspace = torch.empty(call("workspace", 0), dtype=torch.uint8, device="cuda")
     status = call("launch", workspace.data_ptr())
-    assert status == 0, f"CUDA error {status}"
+    assert status == 0, f"CUDA error {status} of {shape}"
     return outputs
 
 
@@ -123,7 +128,7 @@ def main() -> None:
             dims = tuple(run["dims"])
             rank = len(run["shapes"][0])
             static = run["shapes"][0] if run.get("static") else ()
-            kernel = case.kernel(rank, dims, RowConfig(**run["config"]), static)
+            kernel = case.kernel(rank, dims, row_config(run["config"]), static)
             library = build(kernel, f"rows_{number}_{abs(hash(sys.argv[1]))}")
             for shape in run["shapes"]:
                 for layout in run.get("layouts", LAYOUTS):

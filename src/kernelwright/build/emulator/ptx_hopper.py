@@ -25,7 +25,10 @@ CLUSTER_INDEX_REGISTERS: Mapping[str, str] = MappingProxyType(
 )
 """`%name.x` and its sisters."""
 
-_FAMILIES = ("mbarrier", "cp.async.bulk.tensor", "wgmma", "barrier.cluster", "fence.proxy", "mapa")
+_FAMILIES = (
+    *("mbarrier", "cp.async.bulk.tensor", "wgmma", "barrier.cluster", "fence.proxy", "mapa"),
+    "st.shared::cluster",
+)
 _UNSAID = frozenset(
     {"sync", "aligned", "release", "acquire", "relaxed", "cta", "cluster", "gpu", "b64", "u32"}
     | {"shared", "shared::cta", "shared::cluster", "global", "tile"}
@@ -43,8 +46,8 @@ def hopper_key(mnemonic: str) -> str:
         return mnemonic
     head, *rest = mnemonic.split(".")
     kept = [part for part in rest if part not in _UNSAID and not part.startswith("L2::")]
-    # barrier.cluster and fence.proxy are named by what is unsaid elsewhere.
-    family = ["cluster"] if head == "barrier" else []
+    # Barriers of clusters, stores and fence.proxy are named by what is unsaid elsewhere.
+    family = ["cluster"] if head in ("barrier", "st") else []
     return ".".join([head, *family, *kept])
 
 
@@ -72,6 +75,7 @@ _PLAIN = {
     "prefetch.tensormap": "(void)({0})",
     "griddepcontrol.wait": "kwemu_wait_for_previous()",
     "griddepcontrol.launch_dependents": "kwemu_let_next_start()",
+    "st.cluster.b32": "::kwemu::ptx::store_cluster({all})",
     "ld.acquire": "::kwemu::ptx::load_acquire({all})",
     "ld.acquire.global": "::kwemu::ptx::load_acquire({all})",
     "st.release": "::kwemu::ptx::store_release({all})",

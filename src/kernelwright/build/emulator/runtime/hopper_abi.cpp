@@ -6,6 +6,7 @@
 #include "bulk_copy.h"
 #include "cluster.h"
 #include "kwemu/abi.h"
+#include "shadow.h"
 #include "warpgroup.h"
 
 #define KWEMU_EXPORT __attribute__((visibility("default")))
@@ -67,6 +68,21 @@ KWEMU_EXPORT unsigned kwemu_map_to_rank(unsigned handle, unsigned rank) {
     fail("mapa names a block that the cluster does not have", __builtin_return_address(0));
   }
   return (handle & ((1u << kRankShift) - 1)) | (rank + 1) << kRankShift;
+}
+
+// Of a race between blocks nothing is known; that the block is there, and the variable, is.
+KWEMU_EXPORT void kwemu_store_cluster(unsigned handle, unsigned value, void* caller) {
+  const SharedPlace place = place_of(handle);
+  if (place.home->is_done()) fail("a store to a block of the cluster that has ended", caller);
+  if (place.offset % 4 != 0 || place.offset + 4 > kwemu::SharedMemory::kBytes ||
+      place.home->shared.word(place.offset)->write == kwemu::kRedzone) {
+    current_block->report(kwemu::FindingKind::kOutOfBounds, Place::of(caller),
+                          "writes shared memory of another block " +
+                              place.home->shared.describe(place.offset));
+    current_block->abandon(700 /* cudaErrorIllegalAddress */);
+  }
+  std::memcpy(reinterpret_cast<char*>(place.home->shared_low) + place.offset, &value, 4);
+  *place.home->shared.word(place.offset) = kwemu::Cell{0, 0};
 }
 
 KWEMU_EXPORT void kwemu_cluster_arrive() { current_block->cluster().arrive(*current_block); }

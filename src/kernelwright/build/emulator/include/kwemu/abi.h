@@ -149,6 +149,7 @@ uint3 kwemu_place_in_cluster();
 unsigned kwemu_cluster_rank();
 // The handle, in block `rank` of the cluster, of what has this handle here.
 unsigned kwemu_map_to_rank(unsigned handle, unsigned rank);
+void kwemu_store_cluster(unsigned handle, unsigned value, void* caller);
 void kwemu_cluster_arrive();
 void kwemu_cluster_wait(const char* file, int line);
 

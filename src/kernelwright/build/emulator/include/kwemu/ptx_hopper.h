@@ -46,6 +46,13 @@ KWEMU_DEVICE void mbarrier_wait(Predicate& complete, unsigned barrier, unsigned 
 
 inline void cluster_wait(KWEMU_HERE) { kwemu_cluster_wait(file, line); }
 
+// To the shared memory of a block of the cluster, at an address of mapa's.
+template <class T>
+KWEMU_DEVICE void store_cluster(unsigned address, T value) {
+  static_assert(sizeof(T) == 4, "one word at a time");
+  kwemu_store_cluster(address, __builtin_bit_cast(unsigned, value), KWEMU_CALLER);
+}
+
 // One lane of the mask, the lowest.
 template <class Predicate>
 inline void elect(Predicate& elected, unsigned mask, KWEMU_HERE) {

@@ -1,0 +1,90 @@
+#pragma once
+// The state of a fold that the threads of a warp, a block or a cluster of blocks have in parts.
+
+#include <cstring>
+
+#include "mbarrier.cuh"
+
+template <class State>
+__device__ __forceinline__ State shuffle_state(const State& state, int lane_mask) {
+  static_assert(sizeof(State) % 4 == 0, "states are made of words");
+  constexpr int WORDS = sizeof(State) / 4;
+  uint32_t words[WORDS];
+  memcpy(words, &state, sizeof(State));
+#pragma unroll
+  for (int i = 0; i < WORDS; ++i) words[i] = __shfl_xor_sync(0xffffffff, words[i], lane_mask);
+  State other;
+  memcpy(&other, words, sizeof(State));
+  return other;
+}
+
+// Combines what the lanes of a warp have. Lanes in order, so that all come to the same bits.
+template <class Fold>
+__device__ __forceinline__ typename Fold::State combine_warp(typename Fold::State state) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int distance = 1; distance < 32; distance *= 2) {
+    const auto other = shuffle_state(state, distance);
+    const bool is_second = (lane & distance) != 0;
+    state = Fold::combine(is_second ? other : state, is_second ? state : other);
+  }
+  return state;
+}
+
+// Writes to the place in block `rank` of the cluster that `shared` is in this one.
+template <class State>
+__device__ __forceinline__ void store_at_rank(State* shared, int rank, const State& state) {
+  constexpr int WORDS = sizeof(State) / 4;
+  uint32_t words[WORDS];
+  memcpy(words, &state, sizeof(State));
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(remote)
+               : "r"(shared_address(shared)), "r"(rank));
+#pragma unroll
+  for (int i = 0; i < WORDS; ++i) {
+    asm volatile("st.shared::cluster.b32 [%0], %1;" ::"r"(remote + 4 * i), "r"(words[i])
+                 : "memory");
+  }
+}
+
+// Shared memory in which the threads of a team exchange states of up to STATE_BYTES. Calls
+// alternate between its halves, so that one barrier each is enough: who writes to a half again has
+// met everybody since they read it.
+template <int WARPS, int CLUSTER, int STATE_BYTES>
+struct TeamExchange {
+  static_assert(CLUSTER <= 32, "a lane writes to each block");
+  static constexpr int HALF_BYTES = (WARPS * CLUSTER * STATE_BYTES + 15) / 16 * 16;
+  static constexpr int BYTES = WARPS * CLUSTER > 1 ? 2 * HALF_BYTES : 0;
+
+  char* memory;
+  int half = 0;
+
+  // Combines what all threads of the team have.
+  template <class Fold>
+  __device__ __forceinline__ typename Fold::State combine(typename Fold::State state) {
+    using State = typename Fold::State;
+    static_assert(sizeof(State) <= STATE_BYTES, "there is room for the states");
+    state = combine_warp<Fold>(state);
+    if constexpr (BYTES > 0) {
+      auto* const states = reinterpret_cast<State*>(memory + half * HALF_BYTES);
+      const int lane = static_cast<int>(threadIdx.x) % 32;
+      const int warp = static_cast<int>(threadIdx.x) / 32 % WARPS;
+      half = 1 - half;
+      if constexpr (CLUSTER > 1) {
+        if (lane < CLUSTER) store_at_rank(states + cluster_rank() * WARPS + warp, lane, state);
+        sync_cluster();
+      } else {
+        if (lane == 0) states[warp] = state;
+        __syncthreads();
+      }
+      state = Fold::identity();
+#pragma unroll
+      for (int first = 0; first < WARPS * CLUSTER; first += 32) {
+        if (first + lane < WARPS * CLUSTER) state = Fold::combine(state, states[first + lane]);
+      }
+      state = combine_warp<Fold>(state);
+    }
+    return state;
+  }
+};

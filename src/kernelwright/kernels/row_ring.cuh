@@ -1,0 +1,272 @@
+#pragma once
+// Rows that a team of threads holds on chip: read once, written once.
+//
+// A team is a warp, a block, or a cluster of blocks; it walks from row to row. Each thread copies
+// its vectors of a row to places of its own in shared memory, asynchronously and some rows ahead,
+// and needs no barrier to read them. A config has
+//   THREADS   of a block
+//   TEAM      threads of a block that share a row: 32, or all
+//   CLUSTER   blocks that share a row
+//   VECTORS   of WIDTH elements that a thread holds of each row
+//   STAGES    rows under way at once
+//   RESIDENT  blocks on a multiprocessor at one time
+
+#include "async_copy.cuh"
+#include "row_exchange.cuh"
+#include "row_launch.cuh"
+#include "row_vectors.cuh"
+
+template <class Program, class Config>
+struct RingRows : VectorRows<Program, Config::WIDTH> {
+  using Base = VectorRows<Program, Config::WIDTH>;
+  using Types = RowTypes<Program>;
+  static constexpr int THREADS = Config::THREADS, TEAM = Config::TEAM, WIDTH = Config::WIDTH;
+  static constexpr int CLUSTER = Config::CLUSTER, VECTORS = Config::VECTORS;
+  static constexpr int STAGES = Config::STAGES, TEAMS = THREADS / TEAM;
+  static_assert(TEAM == 32 || TEAM == THREADS, "a team is a warp or all of the block");
+  static_assert(CLUSTER == 1 || TEAM == THREADS, "only whole blocks join in clusters");
+
+  // Inputs that differ within a row and are wanted before the first totals, or more than once.
+  static constexpr unsigned held() {
+    unsigned held = Program::READS[0], seen = 0;
+    for (const unsigned reads : Program::READS) {
+      held |= seen & reads;
+      seen |= reads;
+    }
+    return held & ~Program::SHARED;
+  }
+  static constexpr unsigned HELD = held();
+
+  // Bytes in front of an input's vectors in a stage.
+  static constexpr int bytes_before(int input) {
+    int bytes = 0;
+    for (int i = 0; i < input; ++i) {
+      if ((HELD >> i & 1) != 0) bytes += operand_bytes<Program>(i) * WIDTH * VECTORS * THREADS;
+    }
+    return bytes;
+  }
+  static constexpr int STAGE_BYTES = bytes_before(Types::INPUTS);
+  using Exchange = TeamExchange<TEAM / 32, CLUSTER, LargestState<typename Program::Folds>::BYTES>;
+  static constexpr int SHARED_BYTES = STAGES * STAGE_BYTES + Exchange::BYTES;
+};
+
+template <class Program, class Config>
+struct RingTeam {
+  using Rows = RingRows<Program, Config>;
+  using Types = RowTypes<Program>;
+  using Row = RowVectors<Program, Config::WIDTH>;
+  using Vectors = typename PackOfVectors<typename Program::Inputs, Config::WIDTH>::type;
+  static constexpr int WIDTH = Config::WIDTH;
+  // Vectors that are folded together.
+  static constexpr int TOGETHER = WIDTH >= 8 || Config::VECTORS == 1 ? 1 : 2;
+
+  const Rows& rows;
+  char* ring;
+  int rank, thread;  // the block's in the cluster, the thread's in its team
+  int64_t team, teams;
+
+  __device__ __forceinline__ RingTeam(const Rows& rows, char* ring) : rows(rows), ring(ring) {
+    rank = Rows::CLUSTER > 1 ? cluster_rank() : 0;
+    thread = static_cast<int>(threadIdx.x) % Rows::TEAM;
+    team =
+        static_cast<int64_t>(blockIdx.x / Rows::CLUSTER) * Rows::TEAMS + threadIdx.x / Rows::TEAM;
+    teams = static_cast<int64_t>(gridDim.x / Rows::CLUSTER) * Rows::TEAMS;
+  }
+
+  // The thread's vector number `u` of a row.
+  __device__ __forceinline__ int64_t vector(int u) const {
+    return (static_cast<int64_t>(u) * Rows::CLUSTER + rank) * Rows::TEAM + thread;
+  }
+
+  template <int INPUT>
+  __device__ __forceinline__ auto slot(int stage, int u) const {
+    using In = pack_item_t<INPUT, typename Program::Inputs>;
+    char* const first = ring + stage * Rows::STAGE_BYTES + Rows::bytes_before(INPUT);
+    return reinterpret_cast<Vector<In, WIDTH>*>(first) + u * Rows::THREADS + threadIdx.x;
+  }
+
+  // Begins to copy a row to a stage, if there is such a row.
+  __device__ __forceinline__ void start(int64_t number, int stage) const {
+    if (number < rows.space.kept.count) {
+      const Row row(rows, number);
+#pragma unroll 1
+      for (int u = 0; u < Rows::VECTORS; ++u) {
+        if (vector(u) >= row.count) break;
+        const auto place = row.locate(vector(u), Rows::HELD);
+        repeat<Types::INPUTS>([&](auto input) {
+          if constexpr ((Rows::HELD >> input & 1) != 0) copy<input>(row, place, stage, u);
+        });
+      }
+    }
+    commit_copies();
+  }
+
+  template <int INPUT>
+  __device__ __forceinline__ void copy(const Row& row, const typename Row::Place& place, int stage,
+                                       int u) const {
+    auto* const to = slot<INPUT>(stage, u);
+    if (row.template is_whole<INPUT>(place)) {
+      constexpr int BYTES = access_bytes(sizeof(*to));
+      const auto* from =
+          reinterpret_cast<const char*>(row.template input<INPUT>(place.offsets[INPUT]));
+#pragma unroll
+      for (int i = 0; i < static_cast<int>(sizeof(*to)); i += BYTES) {
+        copy_async<BYTES>(reinterpret_cast<char*>(to) + i, from + i, true);
+      }
+    } else {
+      *to = row.template load<INPUT>(place);
+    }
+  }
+
+  // The inputs in MASK of the thread's vector `u`: those that are held come from the ring.
+  template <unsigned MASK>
+  __device__ __forceinline__ void fetch(const Row& row, const typename Row::Place& place, int stage,
+                                        int u, Vectors& vectors) const {
+    repeat<Types::INPUTS>([&](auto input) {
+      if constexpr (((MASK & Rows::HELD) >> input & 1) != 0)
+        get<input>(vectors) = *slot<input>(stage, u);
+    });
+    load_inputs<MASK & ~Rows::HELD & ~Program::SHARED>(row, place, vectors);
+  }
+
+  template <int LEVEL>
+  __device__ __forceinline__ void fold(const Row& row, int stage,
+                                       const typename Types::Totals& totals,
+                                       const typename Program::Inputs& shared,
+                                       typename Types::States& states) const {
+    constexpr unsigned READS = Program::READS[LEVEL];
+    constexpr int TAKEN = TOGETHER * WIDTH;
+#pragma unroll 1
+    for (int u = 0; u < Rows::VECTORS; u += TOGETHER) {
+      if (vector(u) >= row.count) break;
+      typename Program::Inputs elements[TAKEN];
+      unsigned valid = 0;
+      int64_t first = 0;
+#pragma unroll
+      for (int k = 0; k < TOGETHER; ++k) {
+        // Past the end the same vector again, which does not count.
+        const bool is_there = u + k < Rows::VECTORS && vector(u + k) < row.count;
+        const int at = is_there ? u + k : u;
+        const auto place = row.locate(vector(at), READS);
+        Vectors vectors;
+        fetch<READS>(row, place, stage, at, vectors);
+        valid |= is_there ? place.valid << k * WIDTH : 0;
+        if (k == 0) first = place.first;
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) {
+          elements[k * WIDTH + i] = shared;
+          pick_element<READS & ~Program::SHARED>(vectors, i, elements[k * WIDTH + i]);
+        }
+      }
+      fold_elements<LEVEL>(rows.program, totals, rows.space.coordinates, row.row,
+                           VectorPlaces<WIDTH>{first, int64_t{Rows::CLUSTER} * Rows::TEAM * WIDTH},
+                           elements, valid, states);
+    }
+  }
+
+  __device__ __forceinline__ void finish(const Row& row, int stage,
+                                         const typename Types::Totals& totals,
+                                         const typename Program::Inputs& shared) const {
+    constexpr unsigned READS = Program::READS[Program::LEVELS];
+    if constexpr (results_mask<Program, true>() != 0) {
+#pragma unroll 1
+      for (int u = 0; u < Rows::VECTORS; ++u) {
+        if (vector(u) >= row.count) break;
+        const auto place = row.locate(vector(u), READS | results_mask<Program, true>());
+        Vectors vectors;
+        fetch<READS>(row, place, stage, u, vectors);
+        store_vectors<READS & ~Program::SHARED>(row, place, totals, shared, vectors);
+      }
+    }
+    if (thread == 0 && rank == 0) store_row_results(row, totals);
+  }
+};
+
+template <class Program, class Config>
+__device__ __forceinline__ void ring_rows(const RingRows<Program, Config>& rows) {
+  using Rows = RingRows<Program, Config>;
+  using Types = RowTypes<Program>;
+  extern __shared__ __align__(16) char ring[];
+  const RingTeam<Program, Config> team(rows, ring);
+  // No block writes to another one's shared memory before that runs.
+  if constexpr (Rows::CLUSTER > 1) sync_cluster();
+#pragma unroll 1
+  for (int ahead = 0; ahead + 1 < Rows::STAGES; ++ahead) {
+    team.start(team.team + ahead * team.teams, ahead);
+  }
+  typename Rows::Exchange exchange = {ring + Rows::STAGES * Rows::STAGE_BYTES};
+  int stage = 0;
+  for (int64_t number = team.team; number < rows.space.kept.count; number += team.teams) {
+    const int last = stage == 0 ? Rows::STAGES - 1 : stage - 1;
+    team.start(number + (Rows::STAGES - 1) * team.teams, last);
+    wait_copies<Rows::STAGES - 1>();
+    const RowVectors<Program, Config::WIDTH> row(rows, number);
+    typename Program::Inputs shared = {};
+    load_shared_inputs<Program::SHARED>(row, shared);
+    typename Types::Totals totals = {};
+    repeat<Program::LEVELS>([&](auto level) {
+      auto states = no_elements<Program>();
+      team.template fold<level>(row, stage, totals, shared, states);
+      each_fold<Program, level>([&](auto fold) {
+        using Fold = typename Types::template FoldAt<fold>;
+        const auto state = exchange.template combine<Fold>(get<fold>(states));
+        set_totals<Program, fold>(state, totals);
+      });
+    });
+    team.finish(row, stage, totals, shared);
+    stage = stage + 1 == Rows::STAGES ? 0 : stage + 1;
+  }
+}
+
+// --- Host --------------------------------------------------------------------------------------
+
+template <class Program, class Config>
+struct RingVariant {
+  using Parameters = RingRows<Program, Config>;
+  void (*kernel)(Parameters);
+  int multiprocessors;
+
+  static bool takes(const typename Parameters::Space& space) {
+    if (!Parameters::can_walk(space)) return false;
+    const int64_t room = int64_t{Parameters::VECTORS} * Parameters::TEAM * Parameters::CLUSTER;
+    const int64_t vectors = Parameters::describe({}, space).most_vectors();
+    // Rows far below the room leave most threads idle.
+    return vectors <= room && vectors * 8 > room;
+  }
+
+  static int64_t workspace(const RowCall<Program>&) { return 0; }
+
+  cudaError_t launch(const RowCall<Program>& call, char*, cudaStream_t stream) const {
+    Parameters rows;
+    static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
+    const auto* address = reinterpret_cast<const void*>(kernel);
+    cudaError_t status = cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                              Parameters::SHARED_BYTES);
+    if (status == cudaSuccess && Parameters::CLUSTER > 8) {
+      status = cudaFuncSetAttribute(address, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    }
+    if (status != cudaSuccess) return status;
+    cudaLaunchAttribute shape = {};
+    shape.id = cudaLaunchAttributeClusterDimension;
+    shape.val.clusterDim.x = Parameters::CLUSTER;
+    shape.val.clusterDim.y = 1;
+    shape.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.blockDim = dim3(Parameters::THREADS);
+    config.dynamicSmemBytes = Parameters::SHARED_BYTES;
+    config.stream = stream;
+    config.attrs = &shape;
+    config.numAttrs = 1;
+    int clusters = multiprocessors * Config::RESIDENT;
+    if constexpr (Parameters::CLUSTER > 1) {
+      // Not every multiprocessor has neighbours enough for a cluster.
+      config.gridDim = dim3(Parameters::CLUSTER);
+      status = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+      if (status != cudaSuccess) return status;
+    }
+    const int64_t wanted = (call.space.kept.count + Parameters::TEAMS - 1) / Parameters::TEAMS;
+    if (wanted < clusters) clusters = static_cast<int>(wanted);
+    config.gridDim = dim3(static_cast<unsigned>(clusters * Parameters::CLUSTER));
+    return cudaLaunchKernelEx(&config, kernel, rows);
+  }
+};
