@@ -9,6 +9,7 @@ import pytest
 import kernelwright
 from kernelwright import env
 from kernelwright.errors import render_errors_table
+from kernelwright.report.schema import render_verdict_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -30,6 +31,7 @@ def _pages() -> dict[str, str]:
     return {
         "settings.md": SETTINGS + env.render_settings_table(),
         "errors.md": ERRORS + render_errors_table(),
+        "verdict.md": render_verdict_page(),
     }
 
 

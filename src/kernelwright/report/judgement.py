@@ -1,8 +1,10 @@
 """A verdict and a measurement as terminal text: the one thing to fix comes first."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from kernelwright.bench.measurement import Measurement
+from kernelwright.report.advice import NEXT_STEPS
 from kernelwright.verify.verdict import Outcome, Verdict
 
 
@@ -13,11 +15,17 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     at_sizes = f" at sizes {sizes}" if sizes else ""
     yield f"verdict     {verdict.status.value}, on {where}{at_sizes}"
     yield f"            {verdict.summary}"
-    for label, check in zip(_labels(), verdict.failures, strict=False):
-        yield f"{label:12}{check.name}{f' ({check.case})' if check.case else ''}"
-        yield f"            {check.evidence}"
-    for check in verdict.warnings:
-        yield f"warning     {check.name}: {check.evidence}"
+    for number, check in enumerate(verdict.failures):
+        # The first may well explain the others.
+        yield f"{'also' if number else 'fix first':12}{check.name}"
+        if number:
+            yield f"            {check.evidence}"
+        elif check.reproduce:
+            yield f"            {check.reproduce}"
+    yield f"next        {NEXT_STEPS[verdict.status]}"
+    for text, cases in _warnings(verdict):
+        times = f" (and in {cases - 1} more cases)" if cases > 1 else ""
+        yield f"warning     {text}{times}"
     passed = sum(check.outcome is Outcome.PASSED for check in verdict.checks)
     skipped = sum(check.outcome is Outcome.SKIPPED for check in verdict.checks)
     yield (
@@ -26,11 +34,15 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     )
 
 
-def _labels() -> Iterator[str]:
-    """Of failures: the first is what to fix first, it may well explain the others."""
-    yield "fix first"
-    while True:
-        yield "also"
+def _warnings(verdict: Verdict) -> Iterator[tuple[str, int]]:
+    """Each warning once, with the number of cases that gave one of its name."""
+    cases = Counter(check.name if check.case else check for check in verdict.warnings)
+    shown: set[object] = set()
+    for check in verdict.warnings:
+        key = check.name if check.case else check
+        if key not in shown:
+            shown.add(key)
+            yield f"{check.name}: {check.evidence}", cases[key]
 
 
 def measurement_lines(measurement: Measurement) -> Iterator[str]:

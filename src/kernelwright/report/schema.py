@@ -1,0 +1,149 @@
+"""The JSON that `kernelwright judge --json` prints, as a JSON Schema made of the records.
+
+A field's description is the text below it in the source, so that the page of docs/ and the code
+cannot say different things.
+"""
+
+import ast
+import dataclasses
+import inspect
+import json
+import textwrap
+import types
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from kernelwright.bench.measurement import Measurement
+from kernelwright.report.advice import NEXT_STEPS
+from kernelwright.verify.verdict import Status, Verdict
+
+Schema = dict[str, Any]
+
+_NUMBER: Schema = {"anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}]}
+_PLAIN: Mapping[Any, Schema] = {
+    str: {"type": "string"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    float: _NUMBER,
+    type(None): {"type": "null"},
+}
+
+
+def judgement_schema() -> Schema:
+    """Of the whole object: "verdict" and "measurement"."""
+    verdict = _schema(Verdict)
+    verdict["properties"]["exit_code"] = {
+        "type": "integer",
+        "description": "What the command exits with.",
+    }
+    check = verdict["properties"]["checks"]["items"]
+    check["properties"]["reproduce"] = {
+        "type": "string",
+        "description": "The command, but for the files, that runs this case alone; empty without.",
+    }
+    for added, schema in (("exit_code", verdict), ("reproduce", check)):
+        schema["required"].append(added)
+    measurement = _schema(Measurement)
+    measurement["properties"]["faster"] = {
+        "type": "boolean",
+        "description": "Whether it is faster than every baseline, with 95 % confidence.",
+    }
+    measurement["required"].append("faster")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {"verdict": verdict, "measurement": measurement},
+        "required": ["verdict", "measurement"],
+    }
+
+
+def render_verdict_page() -> str:
+    """docs/verdict.md: every status with its exit code and advice, then the schema."""
+    texts = member_texts(Status)
+    rows = [
+        f"| `{status.name}` | {status.value} | {int(status.exit_code)} | "
+        f"{texts.get(status.name, '')} | {NEXT_STEPS[status]} |"
+        for status in Status
+    ]
+    table = "\n".join(("| status | in words | exit code | means | next |", _RULE, *rows))
+    schema = json.dumps(judgement_schema(), indent=1)
+    return f"{_INTRODUCTION}{table}\n{_BEFORE_SCHEMA}```json\n{schema}\n```\n"
+
+
+_RULE = "| --- | --- | --- | --- | --- |"
+_INTRODUCTION = """# The verdict
+
+`kernelwright judge MODEL MODEL_NEW` prints one status, then what decided it, with the case that
+shows it and the command that runs this case alone. Warnings decide nothing. `--json` prints the
+same for programs, to standard output; the command's exit code is that of the status.
+
+| exit code | means |
+| --- | --- |
+| 0 | verified, and faster than the best baseline (or its speed was not asked for) |
+| 1 | wrong, unsafe or dishonest |
+| 2 | verified, but not faster |
+| 3 | does not build |
+| 4 | outside of what can be judged here |
+| 64 | the command itself was wrong |
+
+## Statuses
+
+"""
+_BEFORE_SCHEMA = """
+## A check
+
+Each check has a name, an outcome (`passed`, `failed`, `warning`, `skipped`), its evidence in a
+sentence with numbers, the status that it would lead to, and its input case. A case is a line such
+as `seed=1 distribution=normal layout=as-made weights=made`: the same line after `--case` runs it
+again. Values of the four words, and `size:NAME=VALUE` for other sizes, are those of
+`Distribution`, `Layout` and `Weights` in the room `verify`.
+
+## JSON
+
+Numbers that JSON cannot write are the texts "nan", "inf" and "-inf".
+
+"""
+
+
+def member_texts(owner: type) -> dict[str, str]:
+    """The texts below the fields of a class, or below the members of an enum, on one line each."""
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+    assert isinstance(definition, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for statement, following in zip(definition.body, definition.body[1:], strict=False):
+        match statement, following:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                texts[name] = " ".join(text.split())
+    return texts
+
+
+def _schema(kind: Any) -> Schema:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_schema(argument) for argument in arguments]}
+    if origin is tuple and arguments[1:] == (Ellipsis,):
+        return {"type": "array", "items": _schema(arguments[0])}
+    if origin is tuple:
+        items = [_schema(argument) for argument in arguments]
+        return {"type": "array", "prefixItems": items, "minItems": len(items)}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _schema(arguments[1])}
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _record_schema(kind)
+    return dict(_PLAIN[kind])
+
+
+def _record_schema(record: type) -> Schema:
+    hints, texts = get_type_hints(record), member_texts(record)
+    names = [field.name for field in dataclasses.fields(record)]
+    properties = {}
+    for name in names:
+        text = {"description": texts[name]} if name in texts else {}
+        properties[name] = {**_schema(hints[name]), **text}
+    return {"type": "object", "properties": properties, "required": names}
