@@ -185,7 +185,7 @@ class Played:
         self.left = list(observations)
         self.fault = fault
         self.probed: list[Case] = []
-        self.undecided: list[tuple[str, ...]] = []
+        self.undecided: list[tuple[str, ...] | None] = []
 
     def build(self) -> BuildFacts:
         return BuildFacts(seconds=1.5, fault=self.fault)
@@ -193,7 +193,7 @@ class Played:
     def run(self, case: Case) -> Observation:
         return replace(self.left.pop(0), case=case)
 
-    def probe(self, case: Case) -> tuple[str, ...]:
+    def probe(self, case: Case) -> tuple[str, ...] | None:
         self.probed.append(case)
         return self.undecided.pop(0)
 
@@ -223,13 +223,14 @@ def test_verification_stops_at_the_first_failure() -> None:
 
 
 def test_wrong_answers_are_tried_until_each_was_refused() -> None:
-    session = Played([GOOD] * 4)
-    session.undecided = [("zeros", "a constant"), ("zeros",), ()]
-    cases = [Case(seed=seed) for seed in range(4)]
-    verdict = verify(session, replace(brief(cases), probes=9), lambda event: None)
-    assert session.probed == cases[:3]
+    session = Played([GOOD] * 5)
+    # The first is too large to try any on.
+    session.undecided = [None, ("zeros", "a constant"), ("zeros",), ()]
+    cases = [Case(seed=seed) for seed in range(5)]
+    verdict = verify(session, replace(brief(cases), probes=3), lambda event: None)
+    assert session.probed == cases[:4]
     assert not verdict.warnings
-    session = Played([GOOD] * 4)
+    session = Played([GOOD] * 5)
     session.undecided = [("zeros",), ("zeros",)]
     verdict = verify(session, replace(brief(cases), probes=2), lambda event: None)
     (warning,) = verdict.warnings
@@ -305,3 +306,12 @@ def test_nothing_to_compare_is_no_verification() -> None:
     verdict = verify(Played([refusal]), brief([Case()]), lambda event: None)
     assert verdict.status is Status.UNSUPPORTED
     assert "log of a negative number" in verdict.summary
+
+
+def test_the_numbers_behind_a_comparison_go_with_its_check() -> None:
+    twice = replace(METRICS, rms=2.0, reference_rmse=4e-7)
+    observation = replace(GOOD, comparisons=(twice, replace(METRICS, name="output", rms=0.0)))
+    checks = {check.name: check for check in examine(observation, NO_LESS_ACCURATE)}
+    (errors,) = checks["values"].errors
+    assert (errors.name, errors.candidate, errors.reference) == ("output", 5e-8, 2e-7)
+    assert all(not check.errors for name, check in checks.items() if name != "values")

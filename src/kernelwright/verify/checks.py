@@ -5,6 +5,7 @@ not make a race.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from kernelwright.verify.cases import Weights
 from kernelwright.verify.observation import (
@@ -19,7 +20,7 @@ from kernelwright.verify.observation import (
     status_of,
 )
 from kernelwright.verify.tolerance import ErrorMetrics, Tolerance, rule
-from kernelwright.verify.verdict import VALUES, Check, Outcome, Status
+from kernelwright.verify.verdict import VALUES, Check, Errors, Outcome, Status
 
 RUNS = "runs"
 """Name of the check that both ran."""
@@ -355,11 +356,19 @@ def check_values(observation: Observation, tolerance: Tolerance) -> Iterator[Che
         return
     problems += _value_problems(observation.comparisons, tolerance)
     passed = "; ".join(rule(metrics, tolerance).reason for metrics in observation.comparisons)
-    yield _check(VALUES, observation, problems, Status.WRONG_VALUES, passed)
+    check = _check(VALUES, observation, problems, Status.WRONG_VALUES, passed)
+    yield replace(check, errors=tuple(_errors(observation.comparisons)))
     for note in sorted({metrics.note for metrics in observation.comparisons if metrics.note}):
         yield Check(
             name="oracle", outcome=Outcome.WARNING, evidence=note, case=str(observation.case)
         )
+
+
+def _errors(comparisons: tuple[ErrorMetrics, ...]) -> Iterator[Errors]:
+    for it in comparisons:
+        if it.rms > 0:
+            candidate, reference = it.candidate_rmse / it.rms, it.reference_rmse / it.rms
+            yield Errors(name=it.name, candidate=candidate, reference=reference)
 
 
 def _value_problems(comparisons: tuple[ErrorMetrics, ...], tolerance: Tolerance) -> list[str]:

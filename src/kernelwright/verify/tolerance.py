@@ -199,7 +199,7 @@ def where_wrong(metrics: ErrorMetrics) -> str:
         if (low, high) != (0, size - 1)
     ]
     if not parts:
-        return text
+        return text if 2 * metrics.wrong < metrics.count else ""
     ranges = " and ".join(f"{low}..{high} of dimension {dim}" for dim, low, high, _ in parts)
     if all(high == size - 1 and low > 0 for _, low, high, size in parts):
         return f"{text}, all in the last {ranges}: is a last, partly filled tile left out?"

@@ -84,6 +84,17 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Errors:
+    """How far one result lies from the oracle: RMSE over the oracle's root mean square."""
+
+    name: str
+    """Which tensor: "output[0]"."""
+    candidate: float
+    reference: float
+    """The reference's own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One thing that was looked at."""
 
@@ -96,6 +107,8 @@ class Check:
     """What the verdict is when this check fails; None for checks that only inform."""
     case: str = ""
     """The input case, in the words that `--case` takes; empty when no case was involved."""
+    errors: tuple[Errors, ...] = ()
+    """The numbers behind the evidence, where values were compared."""
 
     @property
     def reproduce(self) -> str:

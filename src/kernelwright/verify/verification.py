@@ -46,8 +46,11 @@ class Session(Protocol):
         """Run both on one case and compare."""
         ...
 
-    def probe(self, case: Case) -> tuple[str, ...]:
-        """Wrong answers that no case so far would refuse, after the latest one, `case`."""
+    def probe(self, case: Case) -> tuple[str, ...] | None:
+        """Wrong answers that no case so far would refuse, after the latest one, `case`.
+
+        None where nothing was tried.
+        """
         ...
 
 
@@ -121,8 +124,10 @@ class _Prober:
         if self._left == 0 or self._undecided == () or case is None:
             return
         if case.distribution is not Distribution.NONFINITE:
-            self._left -= 1
-            self._undecided = self._session.probe(case)
+            undecided = self._session.probe(case)
+            if undecided is not None:
+                self._left -= 1
+                self._undecided = undecided
 
     def checks(self) -> Iterator[Check]:
         """Nothing where nothing was tried."""

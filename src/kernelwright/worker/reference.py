@@ -101,22 +101,26 @@ class Reference:
         return tuple(self._compare_one(expected, name, found[name]) for name in found)
 
     @torch.no_grad()
-    def probe(self, case: Case) -> tuple[str, ...]:
-        """Run the mutants that no case has refused yet on the latest case; what is left of them."""
+    def probe(self, case: Case) -> tuple[str, ...] | None:
+        """Run the mutants that no case has refused yet on the latest case; what is left of them.
+
+        None for a case that is too large to be run as often.
+        """
         expected = self._expected(case)
         resident = self._resident_for(case)
-        if expected.oracle is not None:
-            arguments = self._subject.arguments(case)
-            if self._undecided is None:
-                self._undecided = mutants_of(resident.module, arguments)
-            others = self._subject.arguments(replace(case, seed=case.seed + _ELSEWHERE))
-            self._undecided = tuple(
-                mutant
-                for mutant in self._undecided
-                if self._accepts(expected, self._given(mutant, expected, arguments, others))
-            )
-            self._subject.release()
-        return tuple(str(mutant) for mutant in self._undecided or ())
+        if expected.oracle is None:
+            return None
+        arguments = self._subject.arguments(case)
+        if self._undecided is None:
+            self._undecided = mutants_of(resident.module, arguments)
+        others = self._subject.arguments(replace(case, seed=case.seed + _ELSEWHERE))
+        self._undecided = tuple(
+            mutant
+            for mutant in self._undecided
+            if self._accepts(expected, self._given(mutant, expected, arguments, others))
+        )
+        self._subject.release()
+        return tuple(str(mutant) for mutant in self._undecided)
 
     def forget(self) -> None:
         """Drop module and results, and their memory."""

@@ -24,6 +24,8 @@ WEIGHT_SEED = 42
 
 _POISONED = {10 << 20: 4, 1 << 20: 8, 64 << 10: 16, 512: 64}
 """Bytes of blocks and how many: PyTorch's allocator keeps small ones apart from large ones."""
+_MUCH = 256 << 20
+"""Bytes of a block of which one is poisoned and not two."""
 _NAN_BYTE = 0xFF
 """All bits set is a NaN in every floating-point type."""
 
@@ -114,7 +116,7 @@ class Subject:
         if self.device.type != "cuda":
             return
         free, _ = torch.cuda.mem_get_info(self.device)
-        counts = {most: 2, **_POISONED}
+        counts = {**_POISONED, most: 2 if most < _MUCH else 1}
         blocks = [
             torch.empty(size, dtype=torch.uint8, device=self.device).fill_(_NAN_BYTE)
             for size, count in counts.items()

@@ -30,8 +30,12 @@ _DTYPES = {
 }
 
 _MEMORY_FOLDER = Path("/dev/shm")
-_ENOUGH_MEMORY = 4 << 30
+_ENOUGH_MEMORY = 16 << 30
 """Bytes free in /dev/shm for tensors to go there; otherwise the folder for temporary files."""
+
+
+_CHUNK = 256 << 20
+"""Bytes copied together from a device."""
 
 
 class TensorFileError(ValueError):
@@ -62,7 +66,9 @@ def write_tensor(folder: Path, file: str, name: str, tensor: Tensor) -> TensorHe
     """Write `tensor` (any strides, any device) and return its header."""
     if str(tensor.dtype) not in _DTYPES:
         raise TensorFileError(f"{name} is {tensor.dtype}, which cannot be compared")
-    raw_bytes(tensor).cpu().numpy().tofile(folder / file)
+    with (folder / file).open("wb") as output:
+        for chunk in torch.split(raw_bytes(tensor), _CHUNK):
+            output.write(chunk.cpu().numpy().data)
     return TensorHeader(name=name, file=file, dtype=str(tensor.dtype), shape=tuple(tensor.shape))
 
 
