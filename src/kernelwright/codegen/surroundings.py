@@ -81,6 +81,8 @@ class Variant:
     kernels: tuple[Device, ...]
     pointers: tuple[str, ...]
     """What the variant's members are initialised with."""
+    blocks: int | None = None
+    """Blocks that a multiprocessor holds, where the registers are to be limited."""
 
 
 def surroundings(kernel: ScanKernel | WindowKernel) -> Surroundings:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Variant, surroundings
-from kernelwright.ir.plan import WindowKernel
+from kernelwright.ir.plan import WindowKernel, WindowWay
 from kernelwright.ir.types import Dim
 
 _AXES = ("Depth", "Height", "Width")
@@ -19,7 +19,7 @@ def write(kernel: WindowKernel) -> KernelText:
         functor=functor,
         traits=_traits(kernel),
         stored=STORED[kernel.output.dtype],
-        variants=(_any(kernel),),
+        variants=(*_tuned(kernel), _any(kernel)),
         arguments=read_inputs(kernel, functor.tensors, functor.members),
         source=_source(kernel.source[-len(kernel.window.size) :]),
     )
@@ -46,6 +46,30 @@ def _source(pooled: Sequence[Dim]) -> str:
     """Sizes of the source that are known, for what no operand tells."""
     sizes = [dim.hint if dim.is_static else 1 for dim in pooled]
     return ", ".join(map(str, [1] * (len(_AXES) - len(sizes)) + sizes))
+
+
+def _tuned(kernel: WindowKernel) -> tuple[Variant, ...]:
+    """The variant that the config describes, unless it is the general one."""
+    config = kernel.config
+    if config.way is WindowWay.ELEMENTS:
+        return ()
+    template, function = {
+        WindowWay.WALK: ("WalkVariant", "window_walk"),
+        WindowWay.LINES: ("LinesVariant", "window_lines"),
+    }[config.way]
+    variant = Variant(
+        suffix="Tuned",
+        why="Rows of whole vectors",
+        template=template,
+        members=(
+            f"int THREADS = {config.threads}, VECTOR = {config.vector}",
+            f"int OUTPUTS = {config.outputs}, STEPS = {config.steps}",
+        ),
+        kernels=(Device(name=f"{kernel.name}_kernel", function=function),),
+        pointers=(f"{kernel.name}_kernel",),
+        blocks=config.blocks,
+    )
+    return (variant,)
 
 
 def _any(kernel: WindowKernel) -> Variant:

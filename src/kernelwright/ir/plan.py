@@ -185,12 +185,32 @@ class RingRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartRows:
+    """Long rows of neighbours in memory, cut in parts that blocks walk one after the other."""
+
+    threads: int
+    """Threads of a block."""
+    width: int
+    """Neighbouring elements that a thread moves and computes together."""
+    unroll: int
+    """Vectors of that width that a thread has in flight."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        return (
+            f"rows in parts, {self.threads} threads for each; {self.unroll} vectors of "
+            f"{self.width} elements a thread in flight"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowConfig:
     """Tunables of the row family."""
 
     multiprocessors: int
     """Of the card."""
-    tuned: RingRows | None = None
+    tuned: RingRows | PartRows | None = None
     """The variant for the captured sizes and layouts, beside the one for any."""
 
     def __str__(self) -> str:
@@ -258,6 +278,8 @@ class WindowConfig:
     """Neighbouring elements of the result that a thread (WALK) or a block (LINES) has."""
     steps: int = 1
     """Elements along the walk that a thread has (WALK); accesses that it has in flight (LINES)."""
+    blocks: int = 1
+    """Blocks that a multiprocessor holds at least."""
 
     def __str__(self) -> str:
         match self.way:

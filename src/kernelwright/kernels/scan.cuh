@@ -92,7 +92,7 @@ struct Scan<Operation_, Out_, Reads<Before...>, Reads<After...>> {
 #pragma unroll
     for (int o = 0; o < OPERANDS; ++o) offsets[o] = 0;
     for (int d = row_rank - 1; d >= 0; --d) {
-      const int64_t rest = row / row_sizes[d], index = row - rest * row_sizes[d];
+      const int64_t rest = d > 0 ? row / row_sizes[d] : 0, index = row - rest * row_sizes[d];
       row = rest;
 #pragma unroll
       for (int o = 0; o < OPERANDS; ++o) offsets[o] += index * row_strides[d][o];

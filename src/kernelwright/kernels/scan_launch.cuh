@@ -21,6 +21,7 @@ cudaError_t launch_scan_kernel(void (*kernel)(Problem), const Problem& problem, 
 //   MIN_BLOCKS  blocks that fill the card: with fewer rows than that, long ones are cut
 template <class Config, class Problem>
 struct RowScanVariant {
+  using Parameters = Problem;
   using Scan = RowScan<Config, Problem>;
   using Value = typename Problem::Value;
   static constexpr int THREADS = Scan::THREADS;
@@ -70,6 +71,7 @@ struct RowScanVariant {
 // Lanes have columns.
 template <class Config, class Problem>
 struct ColumnScanVariant {
+  using Parameters = Problem;
   using Scan = ColumnScan<Config, Problem>;
   static constexpr int THREADS = Scan::THREADS;
 

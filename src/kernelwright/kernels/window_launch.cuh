@@ -4,28 +4,71 @@
 #include <algorithm>
 
 #include "window_any.cuh"
+#include "window_walk.cuh"
 
 // Blocks that a launch has at most: each then does several parts, one after the other.
 constexpr int64_t MAX_WINDOW_BLOCKS = (int64_t{1} << 31) - 1;
 
-template <class Problem>
-cudaError_t launch_window_kernel(void (*kernel)(Problem), const Problem& problem, int64_t parts,
-                                 int threads, cudaStream_t stream) {
+template <class Parameters>
+cudaError_t launch_window_kernel(void (*kernel)(Parameters), const Parameters& parameters,
+                                 int64_t parts, int threads, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(std::min(parts, MAX_WINDOW_BLOCKS));
-  kernel<<<blocks, static_cast<unsigned>(threads), 0, stream>>>(problem);
+  kernel<<<blocks, static_cast<unsigned>(threads), 0, stream>>>(parameters);
   return cudaGetLastError();
+}
+
+// Whether every vector of WIDTH elements in the rows of the prologue's operands begins at a
+// multiple of its access width, counted from the first column.
+template <int WIDTH, class Problem>
+bool has_whole_vectors(const Problem& problem) {
+  for (int o = 1; o < Problem::FIRST_AFTER; ++o) {
+    const Extents& stride = problem.strides[o];
+    if (stride.width == 0) continue;
+    const int64_t bytes = Problem::element_bytes(o);
+    const int64_t alignment = access_bytes(static_cast<int>(WIDTH * bytes));
+    if (stride.width != 1 || reinterpret_cast<uintptr_t>(problem.data[o]) % alignment != 0 ||
+        stride.height * bytes % alignment != 0 || stride.depth * bytes % alignment != 0) {
+      return false;
+    }
+    for (int d = 0; d < problem.plane_rank; ++d) {
+      if (problem.plane_strides[d][o] * bytes % alignment != 0) return false;
+    }
+  }
+  return true;
 }
 
 template <class Config, class Problem>
 struct AnyWindowVariant {
+  using Parameters = Problem;
   static constexpr int THREADS = Config::THREADS;
 
-  void (*kernel)(Problem);
+  void (*kernel)(Parameters);
 
   bool admits(const Problem&) const { return true; }
   cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
     const int64_t blocks = (problem.count() + THREADS - 1) / THREADS;
     return launch_window_kernel(kernel, problem, blocks, THREADS, stream);
+  }
+};
+
+// Small windows of rows that are whole vectors, each contiguous, or one element for all its
+// columns.
+template <class Config, class Problem>
+struct WalkVariant {
+  using Parameters = WalkParameters<Config, Problem>;
+  using Walker = WindowWalk<Config, Problem>;
+  static constexpr int THREADS = Walker::THREADS;
+
+  void (*kernel)(Parameters);
+
+  bool admits(const Problem& problem) const {
+    return Parameters::is_countable(problem) && problem.source.width % Walker::VECTOR == 0 &&
+           has_whole_vectors<Walker::VECTOR>(problem);
+  }
+  cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
+    const auto parameters = Parameters::describe(problem);
+    const int64_t blocks = (int64_t{parameters.count} + THREADS - 1) / THREADS;
+    return launch_window_kernel(kernel, parameters, blocks, THREADS, stream);
   }
 };
 

@@ -29,7 +29,7 @@ def scan_configs(
             ScanConfig(way=ScanWay.ROW_PER_WARP, width=width, items=items, warps=8)
             for items in (2, 4)
         )
-    blocks = machine.multiprocessors * _BLOCKS_OF_MULTIPROCESSOR
+    blocks = machine.sm_count * _BLOCKS_OF_MULTIPROCESSOR
     return tuple(
         ScanConfig(
             way=ScanWay.ROW_PER_BLOCK, width=width, items=items, warps=warps, min_blocks=blocks

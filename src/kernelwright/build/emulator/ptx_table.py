@@ -167,6 +167,11 @@ def _arithmetic() -> Iterator[tuple[str, str]]:
         yield f"selp.{name}", "{0} = ({3}) ? ({1}) : ({2})"
         yield f"shl.{name}", f"{{0}} = ({{2}}) < 8 * sizeof({type_}) ? {first} << ({{2}}) : 0"
         yield f"mov.{name}", "{0} = ::kwemu::from_bits<__typeof__({0})>(::kwemu::to_bits({1}))"
+    for extremum, operator in (("max", ">"), ("min", "<")):
+        yield (
+            f"{extremum}.NaN.f32",
+            f"{{0}} = ({{1}}) {operator} ({{2}}) || ({{1}}) != ({{1}}) ? ({{1}}) : ({{2}})",
+        )
     for wide, narrow in (("s64", "s32"), ("u64", "u32"), ("u32", "u64"), ("s32", "s64")):
         yield f"cvt.{wide}.{narrow}", f"{{0}} = ({TYPES[wide]})({TYPES[narrow]})({{1}})"
     for narrow in ("s32", "u32"):
