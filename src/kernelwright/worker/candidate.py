@@ -159,7 +159,8 @@ class Candidate:
         return replace(call, facts=replace(call.facts, threads=self._threads.alive()))
 
     def _failed(self, error: BaseException) -> CandidateRun:
-        kind = FaultKind.REFUSED if self._well() else FaultKind.CRASH
+        leaves = isinstance(error, SystemExit)  # no way to refuse anything
+        kind = FaultKind.REFUSED if self._well() and not leaves else FaultKind.CRASH
         return CandidateRun(
             facts=describe_error(error, self._path, kind),
             state=None,

@@ -73,6 +73,15 @@ def test_the_seed_is_the_hosts() -> None:
     first = torch.rand(4, device="cuda")
     torch.cuda.manual_seed_all(5)
     assert torch.equal(first, torch.rand(4, device="cuda"))
+    state = torch.cuda.get_rng_state("cuda:0")
+    first = torch.rand(4, device="cuda")
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(first, torch.rand(4, device="cuda"))
+
+
+@pytest.mark.usefixtures("waits")
+def test_a_tensor_can_be_lent_to_a_stream() -> None:
+    torch.ones(4, device="cuda").record_stream(torch.cuda.Stream())
 
 
 def test_nothing_is_left_of_it() -> None:

@@ -200,6 +200,8 @@ def pretended_cuda(
             if hasattr(torch.cuda, name):
                 stack.enter_context(patch.object(torch.cuda, name, value))
         stack.enter_context(patch.object(torch.Tensor, "is_cuda", property(_is_on_host)))
+        # No mode sees this one: PyTorch reads its argument first, and ours is no stream of its.
+        stack.enter_context(patch.object(torch.Tensor, "record_stream", _always(None)))
         default = _default_device(torch.set_default_device)
         stack.enter_context(patch.object(torch, "set_default_device", default))
         stack.enter_context(patch.object(torch.nn.Module, "cuda", _module_cuda))
@@ -224,8 +226,6 @@ class _DeviceMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if func in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             return args[0]
-        if func is torch.Tensor.record_stream:
-            return None
         if func is torch.device:
             return func(*args, **kwargs)
         return func(*_on_host(args), **{name: _host(value) for name, value in kwargs.items()})
