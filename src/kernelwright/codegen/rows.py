@@ -15,7 +15,7 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import COMPUTED, STORED
 from kernelwright.ir.expr import Coordinate, Expr, Operand, Total, walk
 from kernelwright.ir.graph import Reduction
-from kernelwright.ir.plan import Extent, Fold, RingRows, RowKernel
+from kernelwright.ir.plan import Extent, Fold, PartRows, RingRows, RowKernel
 from kernelwright.ir.types import DType, TensorType
 
 _FOLDS: dict[Reduction, str] = {
@@ -61,10 +61,14 @@ class Tuned:
     members: tuple[str, ...]
     """Declarations of the config."""
     family: str
-    """`Ring`: parameters are `RingRows`, what launches them `RingVariant`, kernels `ring_rows`."""
+    """`Ring`: parameters are `RingRows`, what launches them is `RingVariant`."""
+    function: str
+    """What its last kernel runs."""
+    fold_function: str | None = None
+    """What its kernels before run, one for each level."""
 
 
-def _tuned(config: RingRows | None) -> Tuned | None:
+def _tuned(config: RingRows | PartRows | None) -> Tuned | None:
     match config:
         case RingRows():
             return Tuned(
@@ -78,6 +82,20 @@ def _tuned(config: RingRows | None) -> Tuned | None:
                     f"static constexpr int RESIDENT = {config.resident};",
                 ),
                 family="Ring",
+                function="ring_rows",
+            )
+        case PartRows():
+            return Tuned(
+                purpose="Parts of long rows: the results.",
+                sources=("row_parts.cuh",),
+                members=(
+                    f"static constexpr int THREADS = {config.threads}, WIDTH = {config.width}, "
+                    f"UNROLL = {config.unroll};",
+                    f"static constexpr int RESIDENT = {config.resident};",
+                ),
+                family="Part",
+                function="finish_parts",
+                fold_function="fold_parts",
             )
     return None
 

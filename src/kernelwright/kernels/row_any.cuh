@@ -7,6 +7,7 @@
 // to the workspace, level by level, and a last kernel combines them and writes the results.
 
 #include "row_launch.cuh"
+#include "row_states.cuh"
 
 constexpr int ANY_THREADS = 256;
 
@@ -181,24 +182,11 @@ __device__ __forceinline__ void any_whole_rows(const AnyRows<Program>& rows) {
 
 // --- Rows in parts -----------------------------------------------------------------------------
 
-// Bytes of the states of all folds before FOLD, of all rows.
-template <class Program, int FOLD>
-__host__ __device__ __forceinline__ int64_t state_bytes(int64_t states) {
-  if constexpr (FOLD == 0) {
-    return 0;
-  } else {
-    using Fold = typename RowTypes<Program>::template FoldAt<FOLD - 1>;
-    const int64_t own = states * static_cast<int64_t>(sizeof(typename Fold::State));
-    return state_bytes<Program, FOLD - 1>(states) + (own + 15) / 16 * 16;
-  }
-}
-
 // Where the states of the parts of a row lie.
 template <int FOLD, class Program>
 __device__ __forceinline__ auto part_states(const AnyRows<Program>& rows, int64_t row) {
-  using State = typename RowTypes<Program>::template FoldAt<FOLD>::State;
-  const int64_t before = state_bytes<Program, FOLD>(rows.space.kept.count * rows.parts);
-  return reinterpret_cast<State*>(rows.workspace + before) + row * rows.parts;
+  const PartStates<Program> states = {rows.workspace, rows.space.kept.count, rows.parts, row};
+  return states.template of<FOLD>();
 }
 
 // The totals of the folds of levels below LEVEL, from the states of their parts.
@@ -213,7 +201,7 @@ __device__ __forceinline__ typename Program::Totals combine_parts(
       const auto* states = part_states<fold>(thread.rows, thread.row);
       typename Fold::State state = Fold::identity();
       for (uint32_t part = thread.place; part < thread.rows.parts; part += thread.places) {
-        state = Fold::combine(state, states[part]);
+        state = Fold::combine(state, load_state(states + part));
       }
       set_totals<Program, fold>(thread.template combine<Fold>(state), totals);
     }

@@ -114,7 +114,7 @@ struct RingTeam {
         copy_async<BYTES>(reinterpret_cast<char*>(to) + i, from + i, true);
       }
     } else {
-      *to = row.template load<INPUT>(place);
+      *to = row.template load<INPUT, false>(place);
     }
   }
 

@@ -145,10 +145,15 @@ struct RowVectors {
     return (aligned >> OPERAND & 1) != 0 && place.valid == FULL;
   }
 
-  template <int INPUT>
+  // WHOLE: it is known that one access moves the vector, or that its elements are one.
+  template <int INPUT, bool WHOLE>
   __device__ __forceinline__ auto load(const Place& place) const {
     using In = pack_item_t<INPUT, typename Program::Inputs>;
     const In* from = input<INPUT>(place.offsets[INPUT]);
+    if constexpr (WHOLE) {
+      if ((rows.streamed >> INPUT & 1) != 0) return load_vector<WIDTH>(from);
+      return repeat_element(*from);
+    }
     if (is_whole<INPUT>(place)) return load_vector<WIDTH>(from);
     return load_elements(from, place.valid, (rows.streamed >> INPUT & 1) != 0);
   }
@@ -157,6 +162,14 @@ struct RowVectors {
   __device__ __forceinline__ auto input(int64_t offset) const {
     using In = pack_item_t<INPUT, typename Program::Inputs>;
     return reinterpret_cast<const In*>(rows.space.data[INPUT]) + offset;
+  }
+
+  template <class In>
+  __device__ __forceinline__ static Vector<In, WIDTH> repeat_element(In element) {
+    Vector<In, WIDTH> values;
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) values.element[i] = element;
+    return values;
   }
 
   // One element at a time; what is not the row's repeats an element that is.
@@ -172,11 +185,11 @@ struct RowVectors {
     return values;
   }
 
-  template <int OPERAND, class Out>
+  template <int OPERAND, bool WHOLE, class Out>
   __device__ __forceinline__ void store(const Place& place,
                                         const Vector<Out, WIDTH>& values) const {
     Out* to = reinterpret_cast<Out*>(rows.space.data[OPERAND]) + place.offsets[OPERAND];
-    if (is_whole<OPERAND>(place)) {
+    if (WHOLE || is_whole<OPERAND>(place)) {
       store_vector(to, values);
     } else {
 #pragma unroll
@@ -203,12 +216,13 @@ struct PackOfVectors<Pack<In...>, WIDTH> {
 };
 
 // Loads vectors of the inputs in MASK.
-template <unsigned MASK, class Program, int WIDTH, class Vectors>
+template <unsigned MASK, bool WHOLE = false, class Program, int WIDTH, class Vectors>
 __device__ __forceinline__ void load_inputs(const RowVectors<Program, WIDTH>& row,
                                             const typename RowVectors<Program, WIDTH>::Place& place,
                                             Vectors& vectors) {
   repeat<RowTypes<Program>::INPUTS>([&](auto input) {
-    if constexpr ((MASK >> input & 1) != 0) get<input>(vectors) = row.template load<input>(place);
+    if constexpr ((MASK >> input & 1) != 0)
+      get<input>(vectors) = row.template load<input, WHOLE>(place);
   });
 }
 
@@ -234,7 +248,7 @@ __device__ __forceinline__ void pick_element(const Vectors& vectors, int i, Inpu
 }
 
 // Computes and writes the results of a vector's elements.
-template <unsigned MASK, class Program, int WIDTH, class Vectors>
+template <unsigned MASK, bool WHOLE = false, class Program, int WIDTH, class Vectors>
 __device__ __forceinline__ void store_vectors(
     const RowVectors<Program, WIDTH>& row, const typename RowVectors<Program, WIDTH>::Place& place,
     const typename Program::Totals& totals, const typename Program::Inputs& shared,
@@ -252,7 +266,7 @@ __device__ __forceinline__ void store_vectors(
         values.element[i] = narrow<Out>(result_of_element<result>(
             row.rows.program, totals, at, element, typename Types::InputIndices()));
       }
-      row.template store<Types::INPUTS + result>(place, values);
+      row.template store<Types::INPUTS + result, WHOLE>(place, values);
     }
   });
 }

@@ -1,0 +1,225 @@
+#pragma once
+// Long rows, and few: cut in parts that blocks walk in vectors.
+//
+// For each level of folds a kernel writes the states of all parts to the workspace; a last one
+// combines them and writes the results. It begins where the one before ended: what that read last
+// is still in the L2 cache. A config has
+//   THREADS   of a block
+//   UNROLL    vectors of WIDTH elements that a thread has in flight
+//   RESIDENT  blocks on a multiprocessor at one time
+
+#include "dependent_launch.cuh"
+#include "row_exchange.cuh"
+#include "row_launch.cuh"
+#include "row_states.cuh"
+#include "row_vectors.cuh"
+
+template <class Program, class Config_>
+struct PartRows : VectorRows<Program, Config_::WIDTH> {
+  using Config = Config_;
+  using Base = VectorRows<Program, Config::WIDTH>;
+  using Exchange =
+      TeamExchange<Config::THREADS / 32, 1, LargestState<typename Program::Folds>::BYTES>;
+
+  char* workspace;
+  uint32_t parts;        // of each row
+  int64_t part_vectors;  // vectors in each, but for the last
+
+  __device__ __forceinline__ PartStates<Program> states(int64_t row) const {
+    return {workspace, this->space.kept.count, parts, row};
+  }
+};
+
+// A block at work on a part of a row.
+template <class Program, class Config>
+struct PartBlock {
+  using Rows = PartRows<Program, Config>;
+  using Types = RowTypes<Program>;
+  using Row = RowVectors<Program, Config::WIDTH>;
+  using Vectors = typename PackOfVectors<typename Program::Inputs, Config::WIDTH>::type;
+  static constexpr int WIDTH = Config::WIDTH, THREADS = Config::THREADS, UNROLL = Config::UNROLL;
+
+  const Rows& rows;
+  typename Rows::Exchange& exchange;
+
+  // Calls body.operator()<COUNT>(v) for this thread's vectors of a part, where v and the COUNT - 1
+  // vectors THREADS apart after it are whole and aligned for inputs and results in `mask`, or COUNT
+  // is 1.
+  template <class Body>
+  __device__ __forceinline__ void walk(const Row& row, int64_t part, unsigned mask,
+                                       const Body& body) const {
+    const int64_t begin = part * rows.part_vectors;
+    const int64_t end =
+        begin + rows.part_vectors < row.count ? begin + rows.part_vectors : row.count;
+    int64_t v = begin + threadIdx.x;
+    if ((row.aligned & mask) == (rows.streamed & mask)) {
+      // The first and the last vector of a row may have a part of it only.
+      if (begin == 0 && threadIdx.x == 0 && v < end) {
+        body(Index<1>(), v);
+        v += THREADS;
+      }
+      const int64_t whole = end == row.count ? end - 1 : end;
+      for (; v + (UNROLL - 1) * THREADS < whole; v += UNROLL * THREADS) body(Index<UNROLL>(), v);
+    }
+#pragma unroll 1
+    for (; v < end; v += THREADS) body(Index<1>(), v);
+  }
+
+  template <int LEVEL>
+  __device__ __forceinline__ void fold(int64_t number, int64_t part,
+                                       const typename Types::Totals& totals) const {
+    constexpr unsigned READS = Program::READS[LEVEL];
+    const Row row(rows, number);
+    typename Program::Inputs shared = {};
+    load_shared_inputs<Program::SHARED & READS>(row, shared);
+    auto states = no_elements<Program>();
+    walk(row, part, READS, [&](auto count, int64_t v) {
+      typename Row::Place places[count];
+      Vectors vectors[count];
+#pragma unroll
+      for (int k = 0; k < count; ++k) {
+        places[k] = row.locate(v + k * THREADS, READS);
+        load_inputs<READS & ~Program::SHARED, (count > 1)>(row, places[k], vectors[k]);
+      }
+      // So many elements are folded at once that a thread's registers suffice.
+      constexpr int TOGETHER = count % 2 == 0 && WIDTH <= 4 ? 2 : 1;
+#pragma unroll
+      for (int k = 0; k < count; k += TOGETHER) {
+        typename Program::Inputs elements[TOGETHER * WIDTH];
+#pragma unroll
+        for (int i = 0; i < TOGETHER * WIDTH; ++i) {
+          elements[i] = shared;
+          pick_element<READS & ~Program::SHARED>(vectors[k + i / WIDTH], i % WIDTH, elements[i]);
+        }
+        constexpr unsigned FULL = (1u << TOGETHER * WIDTH) - 1;
+        fold_elements<LEVEL>(rows.program, totals, rows.space.coordinates, number,
+                             VectorPlaces<WIDTH>{places[k].first, int64_t{THREADS} * WIDTH},
+                             elements, count > 1 ? FULL : places[k].valid, states);
+      }
+    });
+    each_fold<Program, LEVEL>([&](auto fold) {
+      using Fold = typename Types::template FoldAt<fold>;
+      const auto state = exchange.template combine<Fold>(get<fold>(states));
+      if (threadIdx.x == 0) rows.states(number).template of<fold>()[part] = state;
+    });
+  }
+
+  // The totals of the folds of levels below LEVEL, from the states of their parts.
+  template <int LEVEL>
+  __device__ __forceinline__ typename Types::Totals combine_parts(int64_t number) const {
+    typename Types::Totals totals = {};
+    repeat<Types::FOLDS>([&](auto fold) {
+      if constexpr (Program::LEVEL_OF[fold] < LEVEL) {
+        using Fold = typename Types::template FoldAt<fold>;
+        const auto* states = rows.states(number).template of<fold>();
+        typename Fold::State state = Fold::identity();
+        for (uint32_t part = threadIdx.x; part < rows.parts; part += THREADS) {
+          state = Fold::combine(state, load_state(states + part));
+        }
+        set_totals<Program, fold>(exchange.template combine<Fold>(state), totals);
+      }
+    });
+    return totals;
+  }
+
+  __device__ __forceinline__ void finish(int64_t number, int64_t part,
+                                         const typename Types::Totals& totals) const {
+    constexpr unsigned READS = Program::READS[Program::LEVELS];
+    constexpr unsigned RESULTS = results_mask<Program, true>();
+    const Row row(rows, number);
+    if constexpr (RESULTS != 0) {
+      typename Program::Inputs shared = {};
+      load_shared_inputs<Program::SHARED & READS>(row, shared);
+      walk(row, part, READS | RESULTS, [&](auto count, int64_t v) {
+        typename Row::Place places[count];
+        Vectors vectors[count];
+#pragma unroll
+        for (int k = 0; k < count; ++k) {
+          places[k] = row.locate(v + k * THREADS, READS | RESULTS);
+          load_inputs<READS & ~Program::SHARED, (count > 1)>(row, places[k], vectors[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < count; ++k) {
+          store_vectors<READS & ~Program::SHARED, (count > 1)>(row, places[k], totals, shared,
+                                                               vectors[k]);
+        }
+      });
+    }
+    if (part == 0 && threadIdx.x == 0) store_row_results(row, totals);
+  }
+};
+
+template <int LEVEL, class Rows>
+__device__ __forceinline__ void fold_parts(const Rows& rows) {
+  using Program = decltype(rows.program);
+  __shared__ __align__(16) char memory[Rows::Exchange::BYTES + 16];
+  typename Rows::Exchange exchange = {memory};
+  const PartBlock<Program, typename Rows::Config> block = {rows, exchange};
+  let_next_kernel_start();
+  const int64_t row = blockIdx.x / rows.parts;
+  if constexpr (LEVEL > 0) wait_for_previous_kernel();
+  block.template fold<LEVEL>(row, blockIdx.x % rows.parts,
+                             block.template combine_parts<LEVEL>(row));
+}
+
+template <class Rows>
+__device__ __forceinline__ void finish_parts(const Rows& rows) {
+  using Program = decltype(rows.program);
+  __shared__ __align__(16) char memory[Rows::Exchange::BYTES + 16];
+  typename Rows::Exchange exchange = {memory};
+  const PartBlock<Program, typename Rows::Config> block = {rows, exchange};
+  // A row without results for its elements is finished by one block.
+  const uint32_t parts = results_mask<Program, true>() != 0 ? rows.parts : 1;
+  const uint32_t place = gridDim.x - 1 - blockIdx.x;
+  wait_for_previous_kernel();
+  const auto totals = block.template combine_parts<Program::LEVELS>(place / parts);
+  block.finish(place / parts, place % parts, totals);
+}
+
+// --- Host --------------------------------------------------------------------------------------
+
+template <class Program, class Config>
+struct PartVariant {
+  using Parameters = PartRows<Program, Config>;
+  using Kernel = void (*)(Parameters);
+  Kernel folds[Program::LEVELS];
+  Kernel finish;
+  int multiprocessors;
+
+  static bool takes(const typename Parameters::Space& space) { return Parameters::can_walk(space); }
+
+  int64_t workspace(const RowCall<Program>& call) const { return plan(call).second; }
+
+  cudaError_t launch(const RowCall<Program>& call, char* workspace, cudaStream_t stream) const {
+    Parameters rows = plan(call).first;
+    rows.workspace = workspace;
+    const auto count = static_cast<unsigned>(call.space.kept.count);
+    const unsigned blocks = count * rows.parts;
+    bool early = false;
+    for (const Kernel kernel : folds) {
+      const cudaError_t status =
+          launch_dependent(kernel, blocks, Config::THREADS, 0, 1, stream, rows, early);
+      if (status != cudaSuccess) return status;
+      early = true;
+    }
+    const unsigned last = results_mask<Program, true>() != 0 ? blocks : count;
+    return launch_dependent(finish, last, Config::THREADS, 0, 1, stream, rows, true);
+  }
+
+ private:
+  // Parts of one size that keep the card busy for some rounds, and bytes of their states.
+  std::pair<Parameters, int64_t> plan(const RowCall<Program>& call) const {
+    constexpr int64_t STEP = int64_t{Config::THREADS} * Config::UNROLL;
+    constexpr int ROUNDS = 4;
+    Parameters rows;
+    static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
+    const int64_t count = call.space.kept.count;
+    const int64_t vectors = rows.most_vectors();
+    const int64_t wanted = (ROUNDS * multiprocessors * Config::RESIDENT + count - 1) / count;
+    const int64_t possible = (vectors + STEP - 1) / STEP;
+    const int64_t parts = wanted < possible ? wanted : possible;
+    rows.part_vectors = (vectors + parts * STEP - 1) / (parts * STEP) * STEP;
+    rows.parts = static_cast<uint32_t>((vectors + rows.part_vectors - 1) / rows.part_vectors);
+    return {rows, state_bytes<Program, Parameters::Types::FOLDS>(count * rows.parts)};
+  }
+};
