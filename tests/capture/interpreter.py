@@ -70,6 +70,9 @@ _DTYPES = {
 # first; its CUDA kernels do not, nor does the graph.
 TOLERANCES = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
+# What the texts of sizes and conditions may name.
+_NAMES = {"torch": torch, "math": math}
+
 F = nn.functional
 
 # Where the expression's name is not that of a function of torch.
@@ -101,7 +104,8 @@ def reduced(op: Reduction, x: torch.Tensor, dims: tuple[int, ...]) -> Any:
             mean = x.mean(dims, keepdim=True)
             return mean, (x - mean).square().sum(dims, keepdim=True)
         case Reduction.EXP_SUM:
-            high = x.amax(dims, keepdim=True)
+            lowest = x.new_full([1 if at in dims else n for at, n in enumerate(x.shape)], -torch.inf)
+            high = x.amax(dims, keepdim=True) if x.numel() else lowest
             terms = torch.where(high == -torch.inf, 0.0, torch.exp(x - high))
             return high, terms.sum(dims, keepdim=True)
         case Reduction.PRODUCT:
@@ -171,7 +175,8 @@ class _Run:
             value = self.values[symbol.input]
             self.symbols[symbol.name] = value if symbol.dim is None else value.shape[symbol.dim]
         for guard in self.graph.guards:
-            assert eval(guard.condition, {}, {**self.arguments, **self.symbols}), guard.message
+            known = {**self.arguments, **self.symbols}
+            assert eval(guard.condition, dict(_NAMES), known), guard.message
         for node in self.graph.nodes:
             if not isinstance(node.kind, Input):
                 self.values[node.name] = self.compute(node)
@@ -241,7 +246,7 @@ class _Run:
         return operator.attrgetter(path)(self.module)
 
     def size(self, dim: Dim) -> int:
-        return int(eval(dim.text, {"math": math}, self.symbols))
+        return int(eval(dim.text, dict(_NAMES), self.symbols))
 
     def shape(self, node: Node) -> list[int]:
         return [self.size(dim) for dim in node.tensor.shape]
@@ -302,8 +307,7 @@ class _Run:
             case Ref(name):
                 return self.values[name]
             case Code(text):
-                names = {"torch": torch, "math": math, "device": torch.device("cpu")}
-                return eval(text, names, self.symbols)
+                return eval(text, {**_NAMES, "device": torch.device("cpu")}, self.symbols)
             case Record("dict", items, keys):
                 return dict(zip(keys, map(self.argument, items), strict=True))
             case Record(kind, items):

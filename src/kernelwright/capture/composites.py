@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from kernelwright.capture import (
+    arrangements,
     classification,
     distances,
     joins,
@@ -26,6 +27,7 @@ RULES: dict[str, Rule] = {
     **scans.RULES,
     **windows.RULES,
     **joins.RULES,
+    **arrangements.RULES,
 }
 """By the operator's short name, or else by the name that people know it by."""
 

@@ -20,11 +20,13 @@ from kernelwright.ir.graph import (
     AtenCall,
     Expand,
     Kind,
+    Permute,
     Pointwise,
     Project,
     Reduce,
     Reduction,
     Reshape,
+    Slice,
     Squeeze,
     Unsqueeze,
     ViewMap,
@@ -238,6 +240,17 @@ class Maker:
         """With a dimension of size 1 before `dim`."""
         shape = (*value.shape[:dim], ONE, *value.shape[dim:])
         return self._view(value, Unsqueeze(dim), shape)
+
+    def permute(self, value: Part, dims: Sequence[int]) -> Part:
+        """Dimension i of the result is dimension dims[i]."""
+        shape = tuple(value.shape[dim] for dim in dims)
+        return self._view(value, Permute(tuple(dims)), shape)
+
+    def slice(self, value: Part, dim: int, start: Dim, size: Dim) -> Part:
+        """`size` places from `start` on along a dimension."""
+        stop = self.builder.sizes.sum(start, size)
+        shape = (*value.shape[:dim], size, *value.shape[dim + 1 :])
+        return self._view(value, Slice(dim, start, stop, 1), shape)
 
     def expand(self, value: Part, shape: tuple[Dim, ...]) -> Part:
         """Broadcast to a shape."""

@@ -87,6 +87,12 @@ class Sizes:
         """The value at capture of an expression over the symbols declared here."""
         return int(expr.xreplace(self._hints))
 
+    def sum(self, a: Dim, b: Dim) -> Dim:
+        """The sum of two sizes."""
+        if a.is_static and b.is_static:
+            return Dim.static(a.hint + b.hint)
+        return b if a == Dim.static(0) else Dim(f"{a} + {b}", a.hint + b.hint)
+
     def knows(self, expr: sympy.Expr) -> bool:
         """True if all symbols of the expression can be read from a call's arguments."""
         return all(symbol in self._known for symbol in expr.free_symbols)
