@@ -61,7 +61,12 @@ class Compiled:
     def floor(self) -> Floor:
         """What no program for the rewritten graph gets around, at the captured sizes."""
         cost = least_cost(self.plan)
-        return Floor(bytes=cost.bytes, flops=cost.flops, arithmetic=cost.arithmetic(self.machine))
+        return Floor(
+            bytes=cost.bytes,
+            flops=cost.flops,
+            arithmetic=cost.arithmetic(self.machine),
+            algebraic=bool(self.rewritten.algebraic),
+        )
 
 
 def compile_problem(

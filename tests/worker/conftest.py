@@ -1,14 +1,18 @@
 """Sessions for the tests: real children where death is the subject, otherwise hosts in here."""
 
+import ctypes
+import json
 import tempfile
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from kernelwright.bench.measurement import Measurement
 from kernelwright.bench.roofline import Floor
 from kernelwright.build.records import Target
 from kernelwright.machine import H200
@@ -20,7 +24,7 @@ from kernelwright.verify.verification import Brief, verify
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.judging import plan
 from kernelwright.worker.options import JudgeOptions, Watch
-from kernelwright.worker.racing import race
+from kernelwright.worker.racing import Race, race
 from kernelwright.worker.requests import StartRequest
 from kernelwright.worker.roles import Host, make_host
 from kernelwright.worker.session import ChildSession
@@ -35,25 +39,38 @@ class LocalChild:
         self._start = start
         self._host: Host | None = None
         self._answer: Answer | None = None
+        self._thread = threading.Thread()
 
     def launch(self) -> None:
         """Nothing to start."""
 
     def post(self, operation: str, body: Any) -> None:
-        self._host = self._host or make_host(to_plain(self._start))
+        self._thread = threading.Thread(target=self._work, args=(operation, body))
+        self._thread.start()
+
+    def _work(self, operation: str, body: Any) -> None:
         try:
-            self._answer = Replied(body=to_plain(self._host.answer(operation, body)))
+            self._host = self._host or make_host(to_plain(self._start))
+            reply = to_plain(self._host.answer(operation, json.loads(json.dumps(body))))
+            self._answer = Replied(body=reply)
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
             self._answer = Raised(message=message, location=None, next_step=None)
 
     def wait(self, seconds: float) -> Answer:
+        self._thread.join(seconds)
         assert self._answer is not None
         return self._answer
 
     def ask(self, operation: str, body: Any, seconds: float) -> Answer:
         self.post(operation, body)
         return self.wait(seconds)
+
+    def freeze(self) -> None:
+        """It runs only when it is asked."""
+
+    def thaw(self) -> None:
+        """It was not stopped."""
 
     def close(self) -> None:
         self._host = None
@@ -87,10 +104,10 @@ def judge_here(tmp_path: Path) -> Callable[..., Verdict]:
 
 
 @pytest.fixture
-def race_here(tmp_path: Path) -> Callable[..., Measurement]:
+def race_here(tmp_path: Path) -> Callable[..., Race]:
     """Times a candidate in this process."""
 
-    def run(problem: Problem, candidate: Path, floor: Floor, options: JudgeOptions) -> Measurement:
+    def run(problem: Problem, candidate: Path, floor: Floor, options: JudgeOptions) -> Race:
         options = replace(options, watch=Watch.NOTHING)
         with LocalSession(problem, candidate, Target.CPU, options, tmp_path) as session:
             return race(
@@ -103,3 +120,78 @@ def race_here(tmp_path: Path) -> Callable[..., Measurement]:
             )
 
     return run
+
+
+_HANDLE_DIGITS = 128
+
+
+class HostDriver:
+    """The driver of children that are threads: the host's memory, a stream that works at once."""
+
+    flush_bytes = 1 << 16
+
+    def __init__(self, device: torch.device) -> None:
+        assert device.type == "cpu"
+        self._kept: list[torch.Tensor] = []
+        self._stamps: dict[int, float] = {}
+        self.set_aside = 0
+
+    def allocate(self, size: int) -> int:
+        self._kept.append(torch.zeros(max(size, 1), dtype=torch.uint8))
+        return self._kept[-1].data_ptr()
+
+    def extent(self, address: int) -> tuple[int, int]:
+        return address, 1 << 40
+
+    def share(self, address: int) -> tuple[str, int]:
+        return f"{address:0{_HANDLE_DIGITS}x}", 0
+
+    def open(self, handle: str) -> int:
+        return int(handle, 16)
+
+    def close(self, address: int) -> None:
+        pass
+
+    def map_host(self, address: int, size: int) -> int:
+        return address
+
+    def wait_for_word(self, address: int, value: int) -> None:
+        word = ctypes.c_uint32.from_address(address)
+        deadline = time.monotonic() + 10
+        while word.value < value:
+            assert time.monotonic() < deadline
+
+    def new_event(self) -> int:
+        self._stamps[len(self._stamps)] = 0.0
+        return len(self._stamps) - 1
+
+    def record(self, event: int) -> None:
+        self._stamps[event] = time.perf_counter()
+
+    def milliseconds(self, start: int, end: int) -> float:
+        return (self._stamps[end] - self._stamps[start]) * 1e3
+
+    def synchronize(self) -> None:
+        pass
+
+    def fill(self, address: int, value: int, size: int) -> None:
+        ctypes.memset(address, value, size)
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        ctypes.memmove(target, source, size)
+
+    def take_persisting_l2(self) -> int:
+        return self.set_aside
+
+    def bytes_at(self, address: int, size: int) -> torch.Tensor:
+        if size == 0:
+            return torch.empty(0, dtype=torch.uint8)
+        return torch.frombuffer((ctypes.c_ubyte * size).from_address(address), dtype=torch.uint8)
+
+
+@pytest.fixture
+def shared_memory(monkeypatch: pytest.MonkeyPatch) -> type[HostDriver]:
+    """Lets children in this process share memory as processes do on a GPU."""
+    for room in ("timer", "timed_calls"):
+        monkeypatch.setattr(f"kernelwright.worker.{room}.Driver", HostDriver)
+    return HostDriver

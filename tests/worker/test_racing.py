@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.bench.measurement import Measurement
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError, Samples, TimingPlan
 from kernelwright.build.records import Target
 from kernelwright.problem import Problem
-from kernelwright.verify.verdict import Status
+from kernelwright.verify.verdict import Check, Outcome, Status
 from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions, judge
+from kernelwright.worker.racing import Race
 
 CANDIDATES = Path(__file__).parent / "candidates"
 FLOOR = Floor(bytes=64 << 20, flops=1 << 20, arithmetic="fp32_simt")
@@ -44,13 +44,18 @@ def host_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernelwright.worker.timed.Stopwatch", HostClock)
 
 
-Race = Callable[..., Measurement]
+RaceHere = Callable[..., Race]
+ONE = JudgeOptions(timing=QUICK, baselines=(Baseline.EAGER,))
 
 
-@pytest.mark.usefixtures("host_clock")
-def test_a_race_measures_everybody(race_here: Race, affine: Problem) -> None:
-    options = JudgeOptions(timing=QUICK, baselines=(Baseline.EAGER,))
-    measurement = race_here(affine, CANDIDATES / "correct.py", FLOOR, options)
+def check_of(race: Race, name: str) -> Check:
+    return next(check for check in race.checks if check.name == name)
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
+def test_a_race_measures_everybody(race_here: RaceHere, affine: Problem) -> None:
+    race = race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
+    measurement = race.measurement
     assert measurement.note == ""
     assert measurement.candidate is not None
     assert measurement.candidate.samples == 8
@@ -63,15 +68,50 @@ def test_a_race_measures_everybody(race_here: Race, affine: Problem) -> None:
     assert measurement.share_of_copy is not None
     assert measurement.environment is not None
     assert measurement.environment.torch == torch.__version__
+    assert check_of(race, "timer").outcome is Outcome.PASSED
+    results = check_of(race, "timed results")
+    assert results.outcome is Outcome.PASSED
+    # Two batches of four samples, one for the host and one on zero-mean inputs in each, and what
+    # lay on the stream after those that were taken for the device.
+    assert "all 22 compared" in results.evidence
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
+@pytest.mark.parametrize(
+    ("name", "status", "says"),
+    [
+        ("stops_working", Status.CHEATING, "wrong when it was timed"),
+        ("wrong_for_zero_mean", Status.CHEATING, "normal inputs"),
+        ("crashes_later", Status.CRASHED, "too tired"),
+    ],
+)
+def test_a_candidate_that_works_only_while_it_is_verified(
+    race_here: RaceHere, affine: Problem, name: str, status: Status, says: str
+) -> None:
+    race = race_here(affine, CANDIDATES / f"{name}.py", FLOOR, ONE)
+    failed = [check for check in race.checks if check.outcome is Outcome.FAILED]
+    assert [check.status for check in failed] == [status]
+    assert says in failed[0].evidence
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
+def test_a_candidate_that_cannot_be_prepared_stops_the_race(
+    race_here: RaceHere, affine: Problem
+) -> None:
+    with pytest.raises(ContestantLostError, match="no kernel for this"):
+        race_here(affine, CANDIDATES / "raises.py", FLOOR, ONE)
 
 
 @pytest.mark.usefixtures("host_clock")
-def test_a_candidate_that_cannot_be_prepared_stops_the_race(
-    race_here: Race, affine: Problem
+def test_without_shared_memory_everybody_keeps_time_alone_and_that_is_said(
+    race_here: RaceHere, affine: Problem
 ) -> None:
-    options = JudgeOptions(timing=QUICK, baselines=(Baseline.EAGER,))
-    with pytest.raises(ContestantLostError, match="no kernel for this"):
-        race_here(affine, CANDIDATES / "raises.py", FLOOR, options)
+    race = race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
+    assert race.measurement.candidate is not None
+    assert race.measurement.candidate.samples == 8
+    timer = check_of(race, "timer")
+    assert timer.outcome is Outcome.WARNING
+    assert "took its own time" in timer.evidence
 
 
 @pytest.mark.gpu

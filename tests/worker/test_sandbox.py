@@ -96,7 +96,7 @@ def test_what_it_starts_is_confined_as_well(tmp_path: Path) -> None:
     [
         "socket.socket(socket.AF_INET, socket.SOCK_STREAM)",
         "socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)",
-        "socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)",
+        "socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).connect(sys.argv[1])",
         "socket.create_server(('127.0.0.1', 0))",
         "time.clock_settime(time.CLOCK_REALTIME, time.time())",
         "open('/proc/%s/mem' % os.getppid(), 'rb').read(1)",

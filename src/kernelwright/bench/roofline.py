@@ -15,6 +15,8 @@ class Floor:
     """Floating-point operations, a multiply-add as two."""
     arithmetic: str
     """Key of `Machine.flops` that they run on: "fp32_simt", "tf32"."""
+    algebraic: bool = False
+    """Whether this is less than the problem's text asks for: then others may do still less."""
 
     def milliseconds(self, machine: Machine) -> float:
         """The larger of memory time and arithmetic time on `machine`."""

@@ -37,6 +37,8 @@ class TimingPlan:
     seconds: float = 1.0
     """Time spent measuring each contestant, at least, unless there are `samples`."""
     most_samples: int = 1000
+    most_seconds: float = 30.0
+    """Time after which a few samples have to do: those of a very large problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +117,39 @@ class Rounds:
 
     device_ms: list[tuple[float, ...]] = field(default_factory=list)
     host_ms: list[tuple[float, ...]] = field(default_factory=list)
+    outside_ms: list[tuple[float, ...]] = field(default_factory=list)
+    """The same calls as `device_ms`, by the clock of the timer's process."""
+    other_ms: list[tuple[float, ...]] = field(default_factory=list)
+    """Device spans on zero-mean inputs."""
+    late: int = 0
+    """Calls that were not launched at once: they wait for the device themselves."""
+    persisting_l2: int = 0
+    """Most bytes of the L2 that it had set aside for what survives a flush."""
+    checked: int = 0
+    """Results that were compared."""
+    wrong: list[str] = field(default_factory=list)
+    """Those that were wrong, a sentence each."""
     lost: str = ""
     """Why it fell out, or empty."""
+
+    def add(
+        self,
+        device_ms: Sequence[float],
+        host_ms: Sequence[float],
+        outside_ms: Sequence[float] = (),
+        other_ms: Sequence[float] = (),
+    ) -> None:
+        """One more batch."""
+        self.device_ms.append(tuple(device_ms))
+        self.host_ms.append(tuple(host_ms))
+        self.outside_ms.append(tuple(outside_ms))
+        self.other_ms.append(tuple(other_ms))
+
+    def lose(self, reason: str) -> None:
+        """Fall out: what was measured so far does not count."""
+        self.lost = reason
+        for batches in (self.device_ms, self.host_ms, self.outside_ms, self.other_ms):
+            batches.clear()
 
 
 def interleave(
@@ -149,12 +182,9 @@ def _take(contestant: Contestant, rounds: Rounds, count: int) -> None:
     try:
         samples = contestant.take(count)
     except ContestantLostError as error:
-        rounds.lost = str(error)
-        rounds.device_ms.clear()
-        rounds.host_ms.clear()
+        rounds.lose(str(error))
         return
-    rounds.device_ms.append(samples.device_ms)
-    rounds.host_ms.append(samples.host_ms)
+    rounds.add(samples.device_ms, samples.host_ms)
 
 
 def rotate(

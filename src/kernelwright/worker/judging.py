@@ -10,6 +10,7 @@ import torch
 from kernelwright.bench.measurement import NO_GPU, Measurement, not_measured
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError
+from kernelwright.bench.trust import lost_check
 from kernelwright.build.records import Target
 from kernelwright.machine import H200, detect
 from kernelwright.problem import Problem
@@ -29,7 +30,7 @@ from kernelwright.verify.verification import Brief, BuildFacts, Event, Progress,
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.ghost import gather
 from kernelwright.worker.lease import Lease, open_lease
-from kernelwright.worker.options import Evidence, JudgeOptions, Speed, Watch
+from kernelwright.worker.options import Evidence, JudgeOptions, Sanitizers, Speed, Watch
 from kernelwright.worker.racing import race
 from kernelwright.worker.requests import SizesReply
 from kernelwright.worker.session import ChildSession
@@ -55,7 +56,7 @@ def judge(
         raise CandidateFileError(f"{candidate_path} does not exist", location=str(candidate_path))
     chosen = target or (Target.CUDA if torch.cuda.is_available() else Target.CPU)
     static_checks = read_candidate(candidate_path, problem.source)
-    if any(check.status is Status.BUILD_FAILED for check in static_checks):
+    if any(check.outcome is Outcome.FAILED for check in static_checks):
         verdict = conclude(static_checks, target=chosen.value, sizes={}, build_seconds=0.0)
         return verdict, _untimed(verdict.status.value, floor)
     folder = make_exchange_folder()
@@ -144,7 +145,7 @@ class Sharing:
         with self.lease.shared():
             return self.session.run(case)
 
-    def probe(self, case: Case) -> tuple[str, ...]:
+    def probe(self, case: Case) -> tuple[str, ...] | None:
         """While nobody times."""
         with self.lease.shared():
             return self.session.probe(case)
@@ -159,6 +160,10 @@ def _verify(
 ) -> Verdict:
     """The verdict of all cases and, where they hold, of what the candidate's kernels do."""
     verdict = verify(session if lease is None else Sharing(session, lease), brief, progress)
+    if verdict.status.verified and options.sanitizers is Sanitizers.ON:
+        progress(Event(stage="verify", message="compute-sanitizer", done=0, total=1))
+        with nullcontext() if lease is None else lease.shared():
+            verdict = _with_checks(verdict, session.sanitize())
     wanted = options.evidence is Evidence.GATHERED and options.watch is not Watch.NOTHING
     if not verdict.status.verified or options.cases or not wanted:
         return verdict
@@ -166,13 +171,18 @@ def _verify(
     sizes = tuple(sorted(brief.sizes.items()))
     with nullcontext() if lease is None else lease.shared():
         found = gather(session, sizes, brief.tolerance, session.source(), options.timeouts.run)
+    return replace(_with_checks(verdict, found.checks), ran=found.ran)
+
+
+def _with_checks(verdict: Verdict, checks: tuple[Check, ...]) -> Verdict:
+    """The verdict when these were looked at as well."""
     concluded = conclude(
-        (*verdict.checks, *found.checks),
+        (*verdict.checks, *checks),
         target=verdict.target,
         sizes=verdict.sizes,
         build_seconds=verdict.build_seconds,
     )
-    return replace(concluded, ran=found.ran)
+    return replace(concluded, ran=verdict.ran)
 
 
 def _verify_and_race(
@@ -192,11 +202,15 @@ def _verify_and_race(
         waiting = Event(stage="time", message="another process uses the card", done=0, total=1)
         lease.claim(lambda: progress(waiting))
         try:
-            measurement = race(
+            raced = race(
                 session, options, case=Case(), floor=floor, machine=machine, progress=progress
             )
         except ContestantLostError as error:
+            verdict = _with_checks(verdict, (lost_check(str(error)),))
             return verdict, _untimed(f"not measured: {error}", floor)
+    verdict, measurement = _with_checks(verdict, raced.checks), raced.measurement
+    if not verdict.status.verified:
+        return verdict, _untimed(f"not believed: {verdict.status.value}", floor)
     if not measurement.speedups:
         return verdict, measurement
     status = Status.VERIFIED_FASTER if measurement.faster else Status.VERIFIED_NOT_FASTER

@@ -1,15 +1,18 @@
 """Time a verified candidate against its baselines, each in a process of its own."""
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelwright.bench.measurement import Environment, Measurement, summarise
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.statistics import median
-from kernelwright.bench.timing import ContestantLostError, Samples, interleave
+from kernelwright.bench.timing import ContestantLostError, Rounds, Samples, interleave
+from kernelwright.bench.trust import Work, believed, examine_times
 from kernelwright.machine import Machine
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import RecordError, from_plain, to_plain
+from kernelwright.verify.verdict import Check, Outcome
 from kernelwright.verify.verification import Event, Progress
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Replied
@@ -17,6 +20,7 @@ from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.options import Baseline, JudgeOptions
 from kernelwright.worker.requests import EnvironmentReply, Role
 from kernelwright.worker.session import ChildSession, trusted
+from kernelwright.worker.shared_race import NoTimerError, Runner, SharedRace
 from kernelwright.worker.timed import CopyRequest, PrepareRequest, TakeRequest
 
 _CANDIDATE = "candidate"
@@ -25,9 +29,18 @@ _LEAST_COPY, _MOST_COPY = 64 << 20, 4 << 30
 """Bytes of the copy that is the ceiling: a smaller one measures its launch."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """What a race gave."""
+
+    measurement: Measurement
+    checks: tuple[Check, ...]
+    """Whether the times can be believed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChildContestant:
-    """A child that is asked for batches."""
+    """A child that is asked for batches, on inputs and by the clock of its own."""
 
     child: ChildProcess
     seconds: float
@@ -47,6 +60,53 @@ class ChildContestant:
         return samples
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """Who takes part, and how."""
+
+    session: ChildSession
+    options: JudgeOptions
+    case: Case
+    progress: Progress
+
+    def contestants(self) -> dict[str, Role]:
+        """The candidate and the baselines that were asked for."""
+        return {_CANDIDATE: Role.CANDIDATE} | {
+            baseline.value: _ROLES[baseline] for baseline in self.options.baselines
+        }
+
+    def child_of(self, role: Role) -> ChildProcess:
+        """The process of a contestant."""
+        match role:
+            case Role.CANDIDATE:
+                return self.session.candidate
+            case Role.REFERENCE:
+                return self.session.reference
+        return self.session.child(role)
+
+    def tell(self, message: str, done: int, total: int) -> None:
+        """Show that something goes on."""
+        self.progress(Event(stage="time", message=message, done=done, total=total))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """The rounds of those who ran, and why others did not."""
+
+    rounds: Mapping[str, Rounds]
+    lost: Mapping[str, str]
+    checks: tuple[Check, ...] = ()
+    written: int = 0
+    """Bytes of the results of one call."""
+
+
+_ROLES = {
+    Baseline.EAGER: Role.REFERENCE,
+    Baseline.COMPILED: Role.COMPILED,
+    Baseline.COMPILED_MAX: Role.COMPILED_MAX,
+}
+
+
 def race(
     session: ChildSession,
     options: JudgeOptions,
@@ -55,61 +115,128 @@ def race(
     floor: Floor | None,
     machine: Machine,
     progress: Progress,
-) -> Measurement:
-    """Prepare all contestants, time them in turns, and sum up.
+) -> Race:
+    """Time all contestants in turns, sum up, and say whether the candidate's time is believed.
 
-    The caller holds the card alone. A baseline that fails is left out with its reason.
+    The caller holds the card alone. A baseline that fails is left out with its reason;
+    ContestantLostError if the candidate cannot run.
     """
-    contestants = {_CANDIDATE: session.candidate}
-    contestants |= {baseline.value: _child_of(session, baseline) for baseline in options.baselines}
-    ready: dict[str, ChildContestant] = {}
-    lost: dict[str, str] = {}
-    for done, (name, child) in enumerate(contestants.items()):
-        progress(
-            Event(stage="time", message=f"preparing {name}", done=done, total=len(contestants))
-        )
-        failure = _prepare(child, case, options)
-        if failure:
-            lost[name] = failure
-        else:
-            ready[name] = ChildContestant(child, options.timeouts.run)
-
-    def on_round(taken: int) -> None:
-        message = f"timing {', '.join(ready)} in turns"
-        progress(Event(stage="time", message=message, done=taken, total=options.timing.samples))
-
-    if _CANDIDATE not in ready:
-        raise ContestantLostError(lost[_CANDIDATE])
-    rounds = interleave(ready, options.timing, on_round)
-    return summarise(
+    contest = Contest(session=session, options=options, case=case, progress=progress)
+    try:
+        outcomes = _under_the_timer(contest)
+    except NoTimerError as error:
+        outcomes = _by_their_own_clocks(contest, str(error))
+    rounds = dict(outcomes.rounds)
+    reference = rounds.get(Baseline.EAGER.value)
+    trusted_reference = reference if reference and not reference.lost else None
+    checks = outcomes.checks
+    if _CANDIDATE in rounds:
+        work = Work(written=outcomes.written, floor=floor)
+        own = rounds[_CANDIDATE]
+        checks += tuple(examine_times(own, trusted_reference, work, machine))
+        if trusted_reference is not None and not own.lost:
+            rounds[_CANDIDATE] = believed(own, trusted_reference)
+    measurement = summarise(
         rounds,
         candidate=_CANDIDATE,
-        lost=lost,
+        lost=outcomes.lost,
         floor=floor,
         machine=machine,
         copy_bandwidth=None if floor is None else _copy_bandwidth(session, floor, options),
         environment=_environment(session, options),
     )
+    return Race(measurement=measurement, checks=checks)
+
+
+def _under_the_timer(contest: Contest) -> Outcomes:
+    """Everybody on the timer's inputs; NoTimerError where memory cannot be shared."""
+    session, options = contest.session, contest.options
+    timer = session.child(Role.TIMER)
+    shared = SharedRace(
+        timer, session.reference, session.agreement, contest.case, options.timeouts.run
+    )
+    lost: dict[str, str] = {}
+    contestants = contest.contestants()
+    if Role.REFERENCE not in contestants.values():
+        # It computes what is expected, whether it is timed or not.
+        contestants[Baseline.EAGER.value] = Role.REFERENCE
+    ungated = []
+    for done, (name, role) in enumerate(contestants.items()):
+        contest.tell(f"preparing {name}", done, len(contestants))
+        runner = Runner(child=contest.child_of(role), words=session.words(role))
+        seconds = options.timeouts.compile
+        failure = shared.attach(name, runner, options.timing.warm_up_seconds, seconds)
+        if failure:
+            lost[name] = failure
+        elif not runner.gated:
+            ungated.append(name)
+    if _CANDIDATE in lost:
+        raise ContestantLostError(lost[_CANDIDATE])
+    if Baseline.EAGER.value in lost:
+        raise NoTimerError(f"the reference could not be prepared: {lost[Baseline.EAGER.value]}")
+
+    def on_round(taken: int) -> None:
+        message = f"timing {', '.join(shared.runners)} in turns"
+        contest.tell(message, taken, options.timing.samples)
+
+    rounds = shared.run(options.timing, on_round)
+    timer.close()
+    return Outcomes(
+        rounds=rounds, lost=lost, checks=(_timer_check(ungated),), written=shared.written
+    )
+
+
+def _timer_check(ungated: list[str]) -> Check:
+    if ungated:
+        names = ", ".join(ungated)
+        text = f"no gate on the device for {names}: the launches lie within the outside time"
+        return Check(name=_TIMER, outcome=Outcome.WARNING, evidence=text)
+    return Check(
+        name=_TIMER,
+        outcome=Outcome.PASSED,
+        evidence="a process of its own wrote the inputs after each call was launched, opened a "
+        "gate on the device, took the time and compared the results",
+    )
+
+
+_TIMER = "timer"
+"""Name of the check of how time was taken."""
+
+
+def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
+    """Every child times itself: what is left where processes cannot share memory."""
+    options = contest.options
+    ready: dict[str, ChildContestant] = {}
+    lost: dict[str, str] = {}
+    contestants = contest.contestants()
+    for done, (name, role) in enumerate(contestants.items()):
+        contest.tell(f"preparing {name}", done, len(contestants))
+        child = contest.child_of(role)
+        failure = _prepare(child, contest.case, options)
+        if failure:
+            lost[name] = failure
+        else:
+            ready[name] = ChildContestant(child, options.timeouts.run)
+    if _CANDIDATE not in ready:
+        raise ContestantLostError(lost[_CANDIDATE])
+
+    def on_round(taken: int) -> None:
+        contest.tell(f"timing {', '.join(ready)} in turns", taken, options.timing.samples)
+
+    rounds = interleave(ready, options.timing, on_round)
+    text = f"no timer outside ({reason}): the candidate's process took its own time"
+    check = Check(name=_TIMER, outcome=Outcome.WARNING, evidence=text)
+    return Outcomes(rounds=rounds, lost=lost, checks=(check,))
 
 
 def _prepare(child: ChildProcess, case: Case, options: JudgeOptions) -> str:
-    """Make the child ready to be timed; why that failed, or nothing."""
+    """Make the child ready to time itself; why that failed, or nothing."""
     request = to_plain(PrepareRequest(case=case, plan=options.timing))
     try:
         answer = child.ask("prepare", request, options.timeouts.compile)
     except ChildStartError as error:
         return error.message
     return "" if isinstance(answer, Replied) else answer.message
-
-
-def _child_of(session: ChildSession, baseline: Baseline) -> ChildProcess:
-    match baseline:
-        case Baseline.EAGER:
-            return session.reference
-        case Baseline.COMPILED:
-            return session.child(Role.COMPILED)
-        case Baseline.COMPILED_MAX:
-            return session.child(Role.COMPILED_MAX)
 
 
 def _copy_bandwidth(session: ChildSession, floor: Floor, options: JudgeOptions) -> float:

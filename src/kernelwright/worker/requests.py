@@ -17,6 +17,7 @@ class Role(Enum):
     """The candidate once more, where its kernels can be counted and silenced."""
     COMPILED = "torch.compile"
     COMPILED_MAX = "torch.compile max-autotune"
+    TIMER = "timer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +65,8 @@ class ComparisonReply:
 class ProbeReply:
     """Reply to "probe"."""
 
-    undecided: tuple[str, ...]
-    """Wrong answers that no case so far has refused, in words."""
+    undecided: tuple[str, ...] | None
+    """Wrong answers that no case so far has refused, in words; None if none was tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

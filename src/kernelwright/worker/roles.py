@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from kernelwright.worker.requests import (
     StartRequest,
 )
 from kernelwright.worker.timed import Timed
+from kernelwright.worker.timer import Timer
 from kernelwright.worker.what_ran import OwnKernels
 
 
@@ -58,6 +60,8 @@ def make_host(body: dict[str, Any]) -> Host:
             return _timing_host(Timed.compiled(problem, device, mode="default"))
         case Role.COMPILED_MAX:
             return _timing_host(Timed.compiled(problem, device, mode="max-autotune"))
+        case Role.TIMER:
+            return _timer_host(Timer(problem, device))
 
 
 def _reference_host(start: StartRequest, problem: Problem, device: torch.device) -> Host:
@@ -72,9 +76,9 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
     def probe(body: dict[str, Any]) -> object:
         return ProbeReply(undecided=reference.probe(from_plain(CaseRequest, body).case))
 
-    def prepare(body: dict[str, Any]) -> object:
+    def forgetting(prepare: Callable[[dict[str, Any]], object], body: dict[str, Any]) -> object:
         reference.forget()
-        return timed.prepare(body)
+        return prepare(body)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "environment": lambda _: _environment(device),
@@ -83,7 +87,10 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
         "compare": compare,
         "probe": probe,
     }
-    return Host(operations={**_timing_host(timed).operations, **operations, "prepare": prepare})
+    operations |= {
+        name: partial(forgetting, timed.operations[name]) for name in ("attach", "prepare")
+    }
+    return Host(operations={**timed.operations, **operations})
 
 
 def _candidate_host(start: StartRequest, problem: Problem, device: torch.device) -> Host:
@@ -110,11 +117,23 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
         "unsilence": lambda _: switch(lambda kernels: kernels.unsilence()),
         "trace": lambda body: candidate.trace(from_plain(CaseRequest, body).case),
     }
-    return Host(operations={**operations, **_timing_host(candidate.timed()).operations})
+    return Host(operations={**operations, **candidate.timed().operations})
 
 
 def _timing_host(timed: Timed) -> Host:
-    return Host(operations={"prepare": timed.prepare, "time": timed.time, "copy": timed.copy})
+    return Host(operations=timed.operations)
+
+
+def _timer_host(timer: Timer) -> Host:
+    return Host(
+        operations={
+            "lend": timer.lend,
+            "draw": timer.draw,
+            "fill": timer.fill,
+            "watch": timer.watch,
+            "check": timer.check,
+        }
+    )
 
 
 def _sizes(problem: Problem, request: SizesRequest) -> SizesReply:

@@ -5,7 +5,7 @@ candidate's own build folder, so that one candidate cannot leave anything for th
 """
 
 import site
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,11 +35,11 @@ class Quarters:
 
 
 def prepare_quarters(
-    environment: Mapping[str, str], folder: Path, exchange: Path, processes: int
+    environment: Mapping[str, str], folder: Path, shared: Iterable[Path], processes: int
 ) -> Quarters:
     """Make the folders of a candidate below TORCH_EXTENSIONS_DIR of `environment` and `folder`.
 
-    It may write there and in `exchange`, where it leaves its tensors, and have `processes`.
+    It may write there and to what is `shared` with it, and have so many `processes`.
     """
     kept = Path(environment["TORCH_EXTENSIONS_DIR"])
     places = {name: kept / f".{word}" for name, word in _KEPT.items()}
@@ -50,7 +50,7 @@ def prepare_quarters(
     texts = {name: str(place) for name, place in places.items()}
     # Packages that the user installed for themselves are found from HOME.
     texts["PYTHONUSERBASE"] = site.getuserbase()
-    writable = tuple(str(path.resolve()) for path in (kept, folder, exchange))
+    writable = tuple(str(path.resolve()) for path in (kept, folder, *shared))
     return Quarters(
         environment={**environment, **texts},
         confinement=Confinement(trust=Trust.STRANGER, writable=writable, processes=processes),

@@ -80,6 +80,8 @@ def restrict(writable: Iterable[Path]) -> Missing:
     rules = [(Path("/"), _READING)]
     rules += [(path, all_rights) for path in writable]
     rules += [(path, _READING | _WRITE_FILE | _IOCTL_DEVICE) for path in _devices()]
+    # CUDA writes the names of its threads there, and does not start if it cannot.
+    rules += [(_pinned(Path("/proc/self/task")), _READING | _WRITE_FILE | _TRUNCATE)]
     failed = _enforce(attributes, size, rules, all_rights)
     if failed:
         return Missing(files=failed, tcp=failed, signals=failed)
@@ -87,6 +89,12 @@ def restrict(writable: Iterable[Path]) -> Missing:
         tcp="" if abi >= _TCP_SINCE else f"Landlock {abi} does not know TCP",
         signals="" if abi >= _SCOPES_SINCE else f"Landlock {abi} does not know signals",
     )
+
+
+def _pinned(path: Path) -> Path:
+    """`path`, kept open for good: in /proc a rule is forgotten with the folder it was made for."""
+    os.open(path, _O_PATH | os.O_CLOEXEC)
+    return path
 
 
 def _devices() -> list[Path]:

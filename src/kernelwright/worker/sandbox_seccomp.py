@@ -1,8 +1,8 @@
 """A seccomp filter: system calls that no kernel for a GPU needs are refused with EPERM.
 
-The network (every kind of socket but a pair that is connected already), other processes' memory,
-the clock that time is taken with, io_uring (which goes around such filters), and what changes the
-machine. As a filter of classic BPF over `struct seccomp_data`:
+The network (all sockets but those within the machine, and none may connect), other processes'
+memory, the clock that time is taken with, io_uring (which goes around such filters), and what
+changes the machine. As a filter of classic BPF over `struct seccomp_data`:
 https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
 
@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import platform
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ _ALLOW = 0x7FFF0000
 _REFUSE = 0x00050000 | errno.EPERM
 
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
-_NUMBER_FIELD, _ARCHITECTURE_FIELD = 0, 4
+_NUMBER_FIELD, _ARCHITECTURE_FIELD, _FIRST_ARGUMENT_FIELD = 0, 4, 16
 """Offsets in `struct seccomp_data`."""
 _OTHER_NUMBERS = 0x40000000
 """x86-64 has its calls a second time from here on (x32)."""
@@ -28,6 +29,8 @@ _OTHER_NUMBERS = 0x40000000
 @dataclass(frozen=True, slots=True)
 class _Architecture:
     audit_number: int
+    socket: int
+    """Refused but for sockets within the machine, which CUDA makes one of when it starts."""
     refused: Mapping[str, int]
 
 
@@ -47,9 +50,10 @@ _SAME_EVERYWHERE = {
 _ARCHITECTURES: Mapping[str, _Architecture] = {
     "x86_64": _Architecture(
         0xC000003E,
+        41,
         _SAME_EVERYWHERE
         | {
-            "socket": 41,
+            "connect": 42,
             "ptrace": 101,
             "pivot_root": 155,
             "chroot": 161,
@@ -81,6 +85,7 @@ _ARCHITECTURES: Mapping[str, _Architecture] = {
     ),
     "aarch64": _Architecture(
         0xC00000B7,
+        198,
         _SAME_EVERYWHERE
         | {
             "umount2": 39,
@@ -97,7 +102,7 @@ _ARCHITECTURES: Mapping[str, _Architecture] = {
             "sethostname": 161,
             "setdomainname": 162,
             "settimeofday": 170,
-            "socket": 198,
+            "connect": 203,
             "add_key": 217,
             "request_key": 218,
             "keyctl": 219,
@@ -146,13 +151,22 @@ def restrict_system_calls() -> str:
 def _rows(architecture: _Architecture) -> list[tuple[int, int, int, int]]:
     """(code, jump if true, jump if false, value); the refusal is the last row."""
     numbers = sorted(architecture.refused.values())
-    tests = [
+    head = [
         (_LOAD, 0, 0, _ARCHITECTURE_FIELD),
         (_JUMP_EQUAL, 1, 0, architecture.audit_number),
         (_RETURN, 0, 0, _REFUSE),
         (_LOAD, 0, 0, _NUMBER_FIELD),
-        (_JUMP_AT_LEAST, len(numbers) + 1, 0, _OTHER_NUMBERS),
     ]
-    for place, number in enumerate(numbers):
-        tests.append((_JUMP_EQUAL, len(numbers) - place, 0, number))
-    return [*tests, (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE)]
+    tail = [
+        (_JUMP_EQUAL, 0, 2, architecture.socket),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT_FIELD),
+        (_JUMP_EQUAL, 0, 1, socket.AF_UNIX),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    ]
+    tests = [(_JUMP_AT_LEAST, _OTHER_NUMBERS), *((_JUMP_EQUAL, number) for number in numbers)]
+    refusing = [
+        (code, len(tests) - place + len(tail) - 2, 0, value)
+        for place, (code, value) in enumerate(tests)
+    ]
+    return [*head, *refusing, *tail]

@@ -1,5 +1,6 @@
 """The children of one judgement: started together, asked in parallel, replaced when they die."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -13,7 +14,9 @@ from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
 from kernelwright.env import usable_cores
 from kernelwright.problem import Problem
-from kernelwright.verify.cases import Case, Sizes, Weights
+from kernelwright.verify.agreement import Agreement
+from kernelwright.verify.cases import Case, Sizes
+from kernelwright.verify.checks import COMPARED_WEIGHTS
 from kernelwright.verify.observation import Fault, FaultKind, Observation, Refusal, RunFacts
 from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.tolerance import ErrorMetrics
@@ -36,9 +39,12 @@ from kernelwright.worker.requests import (
     StartRequest,
 )
 from kernelwright.worker.sandbox import Confinement
-from kernelwright.worker.sandbox_folders import prepare_quarters
+from kernelwright.worker.sandbox_folders import Quarters, prepare_quarters
 from kernelwright.worker.sandbox_report import isolation_check
+from kernelwright.worker.sanitized import SanitizedRequest
+from kernelwright.worker.sanitizer import on_the_emulator, sanitize
 from kernelwright.worker.tensors import TensorHeader
+from kernelwright.worker.timer_words import make_words_folder, words_of
 
 Record = TypeVar("Record")
 
@@ -71,6 +77,9 @@ class ChildSession:
         self._environment = prepare_extension_folder(candidate_path)
         self._exchange = folder / "exchange"
         self._exchange.mkdir()
+        self._words = make_words_folder(folder)
+        self._stack.callback(shutil.rmtree, self._words, ignore_errors=True)
+        self.agreement = Agreement()
         self.reference = self.child(Role.REFERENCE)
         self.candidate = self.child(Role.CANDIDATE)
         self._own_sizes: Sizes = ()
@@ -91,9 +100,14 @@ class ChildSession:
 
     def child(self, role: Role, order_seed: int = 0) -> ChildProcess:
         """A further child, not yet launched; it ends with the session."""
+        child = self.spawn(self._start(role, order_seed))
+        self._stack.callback(child.close)
+        return child
+
+    def _start(self, role: Role, order_seed: int = 0) -> StartRequest:
         emulate = self._emulated and role in _STRANGE
         cuda = self._target is Target.CUDA or emulate
-        start = StartRequest(
+        return StartRequest(
             role=role,
             problem_path=str(self._problem.path),
             problem_source=self._problem.source,
@@ -104,9 +118,6 @@ class ChildSession:
             order_seed=order_seed,
             threads=usable_cores(),
         )
-        child = self.spawn(start)
-        self._stack.callback(child.close)
-        return child
 
     def spawn(self, start: StartRequest) -> ChildProcess:
         """The process behind a child."""
@@ -115,16 +126,35 @@ class ChildSession:
             return ChildProcess(start, self._environment, Confinement(), seconds)
         if start.emulate:
             build_shared()
-        quarters = prepare_quarters(
-            self._environment,
-            self._folder / "candidate",
-            self._exchange,
-            self._options.processes,
-        )
+        quarters = self._quarters()
         environment = dict(quarters.environment)
         if start.role is Role.WITNESS:
             environment["LD_PRELOAD"] = str(launches_library())
         return ChildProcess(start, environment, quarters.confinement, seconds)
+
+    def _quarters(self) -> Quarters:
+        return prepare_quarters(
+            self._environment,
+            self._folder / "candidate",
+            (self._exchange, self.words(Role.CANDIDATE)),
+            self._options.processes,
+        )
+
+    def sanitize(self) -> tuple[Check, ...]:
+        """What compute-sanitizer says of one call at small sizes; the emulator, where that runs."""
+        if self._target is Target.CPU:
+            return (on_the_emulator(),)
+        request = SizesRequest(
+            bytes=self._options.variant_bytes, flops=self._options.variant_flops, shrink=True
+        )
+        answer = self.reference.ask("sizes", to_plain(request), self._options.timeouts.build)
+        quarters = self._quarters()
+        sanitized = SanitizedRequest(
+            start=self._start(Role.WITNESS),
+            case=Case(sizes=trusted(SizesReply, answer).own),
+            confinement=quarters.confinement,
+        )
+        return sanitize(sanitized, quarters.environment, self._options.timeouts.run)
 
     @contextmanager
     def witness(self) -> Iterator[ChildProcess]:
@@ -141,6 +171,10 @@ class ChildSession:
     def source(self) -> str:
         """The candidate's text."""
         return self._candidate_path.read_text(encoding="utf-8")
+
+    def words(self, role: Role) -> Path:
+        """The file of words that a child shares with the timer."""
+        return words_of(self._words, role.name.lower())
 
     def isolation(self) -> Check:
         """Which protections the candidate's process was under."""
@@ -189,7 +223,7 @@ class ChildSession:
             reference=expected if isinstance(expected, Refusal) else expected.facts,
             candidate=found.facts,
             reference_state=expected.state if isinstance(expected, ReferenceRun) else None,
-            candidate_state=found.state if first or case.weights is Weights.DRAWN else None,
+            candidate_state=found.state if first or case.weights in COMPARED_WEIGHTS else None,
             comparisons=(),
             repeats=None,
             findings=found.findings,
@@ -200,8 +234,11 @@ class ChildSession:
         is_first_case = len(self._sizes_seen) == 1 and first
         return self._reordered(observation) if is_first_case else observation
 
-    def probe(self, case: Case) -> tuple[str, ...]:
-        """Wrong answers that neither this case, the latest one, nor one before it refuses."""
+    def probe(self, case: Case) -> tuple[str, ...] | None:
+        """Wrong answers that neither this case, the latest one, nor one before it refuses.
+
+        None where the case is too large for trying any.
+        """
         request = to_plain(CaseRequest(case=case))
         answer = self.reference.ask("probe", request, self._options.timeouts.run)
         return trusted(ProbeReply, answer).undecided
@@ -210,9 +247,10 @@ class ChildSession:
         repeats = observation.repeats
         if found.repeat_files is not None:
             repeats = self.compare(observation.case, found.repeat_files)
-        return replace(
-            observation, comparisons=self.compare(observation.case, found.files), repeats=repeats
-        )
+        comparisons = self.compare(observation.case, found.files)
+        for seen in (comparisons, repeats or ()):
+            self.agreement.learn(observation.case.distribution, seen)
+        return replace(observation, comparisons=comparisons, repeats=repeats)
 
     def _reordered(self, observation: Observation) -> Observation:
         """The case once more for every other order of threads that the emulator can take."""

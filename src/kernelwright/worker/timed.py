@@ -1,7 +1,12 @@
-"""Timing inside a child: batches of samples of one module on rotating inputs."""
+"""Timing inside a child: one module, called when the timer says so, on the timer's inputs.
 
-from collections.abc import Callable
+Where memory cannot be shared between processes, "prepare" and "time" do without a timer: inputs of
+its own that rotate, and the child's own clock.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +17,8 @@ from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import from_plain
 from kernelwright.worker.subject import Subject
+from kernelwright.worker.timed_calls import SharedCalls
+from kernelwright.worker.timer_records import AttachRequest, CallReply, CallRequest
 
 _FIRST_TIMING_SEED = 1000
 """Inputs of timed calls are none of those that were verified."""
@@ -48,6 +55,7 @@ class Timed:
         self._make_module = make_module
         self._stopwatch: Stopwatch | None = None
         self._call: Callable[[int], object] | None = None
+        self._shared: SharedCalls | None = None
 
     @classmethod
     def eager(cls, problem: Problem, device: torch.device) -> "Timed":
@@ -60,6 +68,38 @@ class Timed:
         """The reference under torch.compile."""
         subject = Subject(problem, device)
         return cls(subject, lambda case: _compile(_reference_module(subject, case), mode))
+
+    @property
+    def operations(self) -> Mapping[str, Callable[[dict[str, Any]], object]]:
+        """What can be asked, by name."""
+        return {
+            "attach": self.attach,
+            "call": self.call,
+            "expect": self.expect,
+            "prepare": self.prepare,
+            "time": self.time,
+            "copy": self.copy,
+        }
+
+    @torch.no_grad()
+    def attach(self, body: dict[str, Any]) -> dict[str, bool]:
+        """Make the module, take the timer's inputs and words, and warm up."""
+        request = from_plain(AttachRequest, body)
+        shared = SharedCalls(self._subject.device, request.lent, Path(request.words))
+        module = self._make_module(request.case)
+        shared.prepare(module, request.warm_up_seconds)
+        self._shared = shared
+        return {"gated": shared.gated}
+
+    @torch.no_grad()
+    def call(self, body: dict[str, Any]) -> CallReply:
+        """One call for the timer."""
+        return self._attached().call(from_plain(CallRequest, body))
+
+    @torch.no_grad()
+    def expect(self, body: dict[str, Any]) -> CallReply:
+        """One call that nobody times; its results stay until the next "expect"."""
+        return self._attached().expect(from_plain(CallRequest, body))
 
     @torch.no_grad()
     def prepare(self, body: dict[str, Any]) -> dict[str, int]:
@@ -90,6 +130,11 @@ class Timed:
         target = torch.empty_like(source)
         self._watch().warm_up(lambda _: target.copy_(source), 0.1)
         return self._watch().sample(lambda _: target.copy_(source), request.count)
+
+    def _attached(self) -> SharedCalls:
+        if self._shared is None:
+            raise LookupError("nothing was attached")
+        return self._shared
 
     def _watch(self) -> Stopwatch:
         if self._stopwatch is None:

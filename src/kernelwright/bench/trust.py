@@ -1,0 +1,185 @@
+"""Whether a time can be believed: checks of the candidate's samples against what is known outside.
+
+The candidate's device spans come from events in its own process. The timer's clock, in another
+one, saw the same calls from the opening of the gate to an idle device. The two differ by the flush
+and by how long words and interrupts take, which the reference, measured in the same way by code
+that nobody tampers with, shows. What the candidate's calls take beyond that was outside its events:
+on a stream that nobody joined, or in events that lie.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernelwright.bench.roofline import Floor
+from kernelwright.bench.statistics import median
+from kernelwright.bench.timing import Rounds
+from kernelwright.machine import Machine
+from kernelwright.verify.verdict import Check, Outcome, Status
+
+_UNEXPLAINED_MS = 0.05
+"""More than this beyond the reference's difference, and more than this share of the span, is no
+noise: on an H200 the difference is 0.20 ms, within 0.006 ms from call to call."""
+_UNEXPLAINED_SHARE = 0.3
+_NOISE_MS = 0.01
+"""Differences up to this, or this share of the span, are noise."""
+_NOISE_SHARE = 0.03
+_WRITE_MARGIN = 0.9
+"""Share of the time that writing the results takes at the measured rate: the rate may be beaten."""
+_FLOOR_MARGIN = 0.9
+"""The same for the floor of the plan, which is only a model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one call cannot do without, in bytes."""
+
+    written: int
+    """Of the results: each call fills memory of its own."""
+    floor: Floor | None
+    """What our own plan for the problem needs; None without one."""
+
+
+def believed(candidate: Rounds, reference: Rounds) -> Rounds:
+    """The candidate's rounds, its spans replaced by outside times where those say more."""
+    beyond = unexplained_ms(candidate, reference)
+    span = median(candidate.device_ms)
+    if beyond <= max(_NOISE_MS, _NOISE_SHARE * span):
+        return candidate
+    usual = _difference(reference)
+    corrected = Rounds(**{name: getattr(candidate, name) for name in candidate.__slots__})
+    corrected.device_ms = [
+        tuple(max(outside - usual, span) for outside, span in zip(*batch, strict=True))
+        for batch in zip(candidate.outside_ms, candidate.device_ms, strict=True)
+    ]
+    return corrected
+
+
+def unexplained_ms(candidate: Rounds, reference: Rounds) -> float:
+    """Milliseconds of a call that neither its events nor what every call needs besides account for.
+
+    Medians; 0 where the outside was not looked at.
+    """
+    if not any(candidate.outside_ms) or not any(reference.outside_ms):
+        return 0.0
+    return max(0.0, _difference(candidate) - _difference(reference))
+
+
+def _difference(rounds: Rounds) -> float:
+    outside, spans = (
+        np.concatenate([np.asarray(batch) for batch in batches])
+        for batches in (rounds.outside_ms, rounds.device_ms)
+    )
+    return float(np.median(outside - spans))
+
+
+def examine_times(
+    candidate: Rounds, reference: Rounds | None, work: Work, machine: Machine
+) -> Iterator[Check]:
+    """All checks of the candidate's samples."""
+    yield from _results_check(candidate)
+    if candidate.lost and not candidate.wrong:
+        yield lost_check(candidate.lost)
+    if reference is not None and any(candidate.outside_ms) and any(reference.outside_ms):
+        yield _outside_check(candidate, reference)
+    if candidate.device_ms:
+        yield _speed_check(median(candidate.device_ms), work, machine)
+    if candidate.persisting_l2:
+        yield Check(
+            name="L2 cache",
+            outcome=Outcome.FAILED,
+            evidence=f"it set {candidate.persisting_l2 >> 20} MB of the L2 aside for data that "
+            "survives the flush between timed calls (the judge took them back)",
+            status=Status.CHEATING,
+        )
+    if candidate.late * 2 > sum(map(len, candidate.device_ms)) > 0:
+        yield Check(
+            name="launches",
+            outcome=Outcome.WARNING,
+            evidence=f"{candidate.late} calls waited for the device before all was launched: "
+            "their time has the host's in it",
+        )
+
+
+def lost_check(reason: str) -> Check:
+    """The candidate could not be timed to the end, though all its verified calls ended."""
+    return Check(
+        name="timed calls",
+        outcome=Outcome.FAILED,
+        evidence=f"while it was timed: {reason}",
+        status=Status.CRASHED,
+    )
+
+
+def _results_check(rounds: Rounds) -> Iterator[Check]:
+    name = "timed results"
+    if len(rounds.wrong) > 1:
+        text = (
+            f"right when it was verified, wrong when it was timed: {len(rounds.wrong)} of "
+            f"{rounds.checked} results, the first on {rounds.wrong[0]}"
+        )
+        yield Check(name=name, outcome=Outcome.FAILED, evidence=text, status=Status.CHEATING)
+    elif rounds.wrong:
+        text = f"one of {rounds.checked} timed results is wrong: {rounds.wrong[0]}"
+        status = Status.NOT_DETERMINISTIC
+        yield Check(name=name, outcome=Outcome.FAILED, evidence=text, status=status)
+    elif rounds.checked:
+        text = f"all {rounds.checked} compared with the reference's, on inputs used only once"
+        yield Check(name=name, outcome=Outcome.PASSED, evidence=text, status=Status.CHEATING)
+
+
+def _outside_check(candidate: Rounds, reference: Rounds) -> Check:
+    span, outside = median(candidate.device_ms), median(candidate.outside_ms)
+    beyond = unexplained_ms(candidate, reference)
+    failed = beyond > max(_UNEXPLAINED_MS, _UNEXPLAINED_SHARE * span)
+    seen = (
+        f"{span:.4f} ms between its events, {outside:.4f} ms by the clock of another process, of "
+        f"which {_difference(reference):.4f} ms are the judge's own"
+    )
+    if failed:
+        seen += (
+            f": {beyond:.4f} ms of work lie outside the events (a stream that is not joined, or "
+            "events that lie)"
+        )
+    return Check(
+        name="time from outside",
+        outcome=Outcome.FAILED if failed else Outcome.PASSED,
+        evidence=seen,
+        status=Status.CHEATING,
+    )
+
+
+def _speed_check(milliseconds: float, work: Work, machine: Machine) -> Check:
+    """Nobody writes faster than the card; nobody does the plan's work faster than its rates."""
+    name = "possible speed"
+    # What stays in the L2 need not have reached memory when the call ends.
+    written = max(0, work.written - machine.l2_bytes)
+    least = written / machine.write_bandwidth * 1e3
+    if milliseconds < _WRITE_MARGIN * least:
+        return Check(
+            name=name,
+            outcome=Outcome.FAILED,
+            evidence=f"{milliseconds:.4f} ms, but writing its {work.written / 1e9:.2f} GB of "
+            f"results alone takes {least:.4f} ms on this card: the work was not done in that time",
+            status=Status.CHEATING,
+        )
+    floor = work.floor
+    floor_ms = None if floor is None else floor.milliseconds(machine)
+    modelled = 0.0 if floor is None or floor.algebraic else _FLOOR_MARGIN * (floor_ms or 0.0)
+    if milliseconds < modelled:
+        # A warning and no verdict: the bytes of our plan are what we know how to do, not a bound.
+        # Whoever found a shorter way to results that are all right is no cheat.
+        return Check(
+            name=name,
+            outcome=Outcome.WARNING,
+            evidence=f"{milliseconds:.4f} ms is less than the {floor_ms:.4f} ms that the bytes and "
+            "operations of our own plan take at this card's rates: it does less work than that",
+        )
+    seen = "" if floor_ms is None else f", the modelled floor is {floor_ms:.4f} ms"
+    return Check(
+        name=name,
+        outcome=Outcome.PASSED,
+        evidence=f"{milliseconds:.4f} ms; writing the results takes {least:.4f} ms{seen}",
+        status=Status.CHEATING,
+    )

@@ -1,0 +1,302 @@
+"""A race under the timer: everybody on the same inputs, which nobody has seen before.
+
+For each sample the timer draws inputs, the reference computes what they give, and then every
+contestant is called once, in an order drawn for this sample, on those inputs at an address drawn
+for this call, while the others are stopped. Whatever comes out is compared before the next call.
+"""
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from kernelwright.bench.timing import ContestantLostError, Rounds, TimingPlan
+from kernelwright.verify.agreement import Agreement
+from kernelwright.verify.cases import Case
+from kernelwright.verify.distributions import Distribution
+from kernelwright.verify.records import RecordError, from_plain, to_plain
+from kernelwright.worker.child_process import ChildProcess
+from kernelwright.worker.client import Answer, Raised, Replied
+from kernelwright.worker.errors import ChildStartError
+from kernelwright.worker.requests import ComparisonReply
+from kernelwright.worker.timer_memory import size_of
+from kernelwright.worker.timer_records import (
+    AttachRequest,
+    CallReply,
+    CallRequest,
+    CheckRequest,
+    FillRequest,
+    LendRequest,
+    Lent,
+    SharedTensor,
+    Take,
+    Watched,
+    WatchRequest,
+)
+from kernelwright.worker.timer_words import Word, Words
+
+_HOST_EVERY = 4
+"""One host sample for so many device samples."""
+_OTHER_EVERY = 5
+"""One sample of so many is on zero-mean inputs."""
+_PLACE = 512
+"""Bytes: inputs begin at a multiple of this."""
+_ENOUGH_WRONG = 3
+"""Wrong results after which there is nothing more to learn."""
+
+Record = TypeVar("Record")
+
+
+class NoTimerError(Exception):
+    """Memory cannot be shared here; the message says why."""
+
+
+@dataclass(slots=True)
+class Runner:
+    """A contestant on its way through the race."""
+
+    child: ChildProcess
+    words: Path
+    rounds: Rounds = field(default_factory=Rounds)
+    turn: int = 0
+    gated: bool = False
+
+    def next_turn(self) -> int:
+        """A number above all before."""
+        self.turn += 1
+        return self.turn
+
+
+@dataclass(slots=True)
+class Batch:
+    """The samples of one round, by contestant."""
+
+    device_ms: list[float] = field(default_factory=list)
+    host_ms: list[float] = field(default_factory=list)
+    outside_ms: list[float] = field(default_factory=list)
+    other_ms: list[float] = field(default_factory=list)
+
+
+class SharedRace:
+    """One problem, one timer, and who is timed."""
+
+    def __init__(
+        self,
+        timer: ChildProcess,
+        reference: ChildProcess,
+        agreement: Agreement,
+        case: Case,
+        seconds: float,
+    ) -> None:
+        self._timer = timer
+        self._reference = reference
+        self._agreement = agreement
+        self._case = case
+        self._seconds = seconds
+        self._random = random.SystemRandom()
+        self._lent = self._lend()
+        self._other = Distribution.NORMAL
+        self.runners: dict[str, Runner] = {}
+        self.written = 0
+        """Bytes of the results of one call."""
+
+    def attach(self, name: str, runner: Runner, warm_up_seconds: float, seconds: float) -> str:
+        """Let a contestant warm up; why that failed, or nothing."""
+        request = AttachRequest(
+            case=self._case,
+            lent=self._lent,
+            words=str(runner.words),
+            warm_up_seconds=warm_up_seconds,
+        )
+        try:
+            self._told(self._timer, "fill", FillRequest(place=0))
+            answer = runner.child.ask("attach", to_plain(request), seconds)
+        except ChildStartError as error:
+            return error.message
+        match answer:
+            case Replied(body={"gated": bool(gated)}):
+                runner.gated = gated
+                self.runners[name] = runner
+                return ""
+            case Replied():
+                return "answered nonsense"
+        return answer.message
+
+    def run(self, plan: TimingPlan, on_round: Callable[[int], None]) -> dict[str, Rounds]:
+        """Rounds of samples until there are enough; one that fails falls out with its reason."""
+        start = time.perf_counter()
+        taken = 0
+        while taken < plan.most_samples:
+            racing = self._racing()
+            if not racing:
+                break
+            self._round(plan.batch)
+            taken += plan.batch
+            on_round(taken)
+            elapsed = time.perf_counter() - start
+            few_will_do = elapsed >= plan.most_seconds and taken >= 2 * plan.batch
+            if taken >= plan.samples or few_will_do:
+                break
+        return {name: runner.rounds for name, runner in self.runners.items()}
+
+    def _racing(self) -> dict[str, Runner]:
+        return {name: it for name, it in self.runners.items() if not it.rounds.lost}
+
+    def _round(self, count: int) -> None:
+        batches = {name: Batch() for name in self._racing()}
+        for number in range(count):
+            self._sample(Distribution.OWN, batches, with_host=number % _HOST_EVERY == 0)
+            if number % _OTHER_EVERY == 0 and self._other is not Distribution.OWN:
+                self._sample(self._other, batches, with_host=False)
+        for name, runner in self._racing().items():
+            runner.rounds.add(
+                batches[name].device_ms,
+                batches[name].host_ms,
+                batches[name].outside_ms,
+                batches[name].other_ms,
+            )
+
+    def _sample(
+        self, distribution: Distribution, batches: Mapping[str, Batch], *, with_host: bool
+    ) -> None:
+        case = Case(
+            seed=secrets.randbelow(1 << 31), distribution=distribution, sizes=self._case.sizes
+        )
+        drawn = self._told(self._timer, "draw", LendRequest(case=case))
+        expected = self._expected(case.seed) if drawn == {"same": True} else None
+        if expected is None:
+            # The problem makes other shapes now, or does not take such inputs.
+            if distribution is Distribution.OWN:
+                raise NoTimerError("the problem does not give the same form of inputs twice")
+            self._other = Distribution.OWN
+            return
+        takes = [Take.DEVICE, Take.HOST] if with_host else [Take.DEVICE]
+        turns = [(name, take) for name in self._racing() for take in takes]
+        self._random.shuffle(turns)
+        for name, take in turns:
+            runner = self.runners[name]
+            if runner.rounds.lost:
+                continue
+            try:
+                self._turn(runner, take, case, expected, batches[name])
+            except ContestantLostError as error:
+                runner.rounds.lose(str(error))
+
+    def _turn(
+        self,
+        runner: Runner,
+        take: Take,
+        case: Case,
+        expected: tuple[SharedTensor, ...],
+        batch: Batch,
+    ) -> None:
+        reply, watched = self._timed_call(runner, take, case.seed)
+        self._examine(runner, case, expected, reply)
+        runner.rounds.persisting_l2 = max(runner.rounds.persisting_l2, reply.persisting_l2)
+        match take, case.distribution:
+            case Take.HOST, _:
+                batch.host_ms.append(watched.outside_ms)
+            case Take.DEVICE, Distribution.OWN:
+                batch.device_ms.append(reply.span_ms)
+                batch.outside_ms.append(watched.outside_ms)
+                runner.rounds.late += watched.late
+            case Take.DEVICE, _:
+                batch.other_ms.append(reply.span_ms)
+
+    def _timed_call(self, runner: Runner, take: Take, seed: int) -> tuple[CallReply, Watched]:
+        turn, place = runner.next_turn(), self._place()
+        watch = WatchRequest(
+            words=str(runner.words), turn=turn, take=take, place=place, seconds=self._seconds
+        )
+        call = CallRequest(turn=turn, take=take, place=place, seed=seed)
+        others = [it.child for it in self.runners.values() if it is not runner]
+        for child in others:
+            child.freeze()
+        try:
+            self._timer.post("watch", to_plain(watch))
+            answer = runner.child.ask("call", to_plain(call), self._seconds)
+            if not isinstance(answer, Replied):
+                _release(runner.words, turn)
+            seen = self._timer.wait(self._seconds)
+        finally:
+            for child in others:
+                child.thaw()
+        return _read(CallReply, answer), _read(Watched, seen)
+
+    def _examine(
+        self, runner: Runner, case: Case, expected: tuple[SharedTensor, ...], reply: CallReply
+    ) -> None:
+        """Compare results and what lay on the stream; note what is wrong."""
+        for found, what in ((reply.tensors, ""), (reply.snapshot, _NOT_ON_STREAM)):
+            if not found:
+                continue
+            request = CheckRequest(expected=expected, found=found)
+            comparison = _read(
+                ComparisonReply, self._timer.ask("check", to_plain(request), self._seconds)
+            )
+            objections = [
+                self._agreement.objection(case.distribution, metrics)
+                for metrics in comparison.metrics
+            ]
+            if len(comparison.metrics) != len(expected):
+                objections.append("it has another form than the reference's")
+            wrong = [it for it in objections if it]
+            runner.rounds.checked += 1
+            if wrong:
+                text = f"{case.distribution.value} inputs of seed {case.seed}{what}: {wrong[0]}"
+                runner.rounds.wrong.append(text)
+                break
+        if len(runner.rounds.wrong) >= _ENOUGH_WRONG:
+            raise ContestantLostError(runner.rounds.wrong[0])
+
+    def _expected(self, seed: int) -> tuple[SharedTensor, ...] | None:
+        """What the reference gives for the inputs that were drawn; None if it refuses them."""
+        place = self._place()
+        self._told(self._timer, "fill", FillRequest(place=place))
+        request = CallRequest(turn=0, take=Take.HOST, place=place, seed=seed)
+        answer = self._reference.ask("expect", to_plain(request), self._seconds)
+        if isinstance(answer, Raised):
+            return None
+        tensors = _read(CallReply, answer).tensors
+        self.written = sum(size_of(it) for it in tensors)
+        return tensors
+
+    def _lend(self) -> Lent:
+        try:
+            answer = self._timer.ask("lend", to_plain(LendRequest(case=self._case)), self._seconds)
+        except ChildStartError as error:
+            raise NoTimerError(error.message) from error
+        if not isinstance(answer, Replied):
+            raise NoTimerError(answer.message)
+        return from_plain(Lent, answer.body)
+
+    def _place(self) -> int:
+        return self._random.randrange(0, self._lent.room // _PLACE) * _PLACE
+
+    def _told(self, child: ChildProcess, operation: str, request: object) -> object:
+        answer = child.ask(operation, to_plain(request), self._seconds)
+        if not isinstance(answer, Replied):
+            raise NoTimerError(answer.message)
+        return answer.body
+
+
+_NOT_ON_STREAM = " (not ready for whoever comes next on the stream)"
+
+
+def _release(path: Path, turn: int) -> None:
+    """Say in the place of a child that has failed that it is done; the timer waits for that."""
+    words = Words(path)
+    for word in (Word.READY, Word.QUEUED, Word.DONE):
+        words.set(word, turn)
+
+
+def _read(record: type[Record], answer: Answer) -> Record:
+    if not isinstance(answer, Replied):
+        raise ContestantLostError(answer.message)
+    try:
+        return from_plain(record, answer.body)
+    except RecordError as error:
+        raise ContestantLostError(f"answered nonsense: {error}") from error

@@ -1,0 +1,149 @@
+"""The timer: a trusted child that owns the inputs, opens the gate, and takes the time.
+
+It runs no module. For each timed call it writes inputs that nobody has seen, *after* the call was
+launched behind a closed gate of the device; flushes the L2; opens the gate; and stamps its own
+clock then and when the device has nothing left to do. Then it reads the results where they lie and
+compares all of them. What a candidate says about its own time is only believed if it fits.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelwright.problem import Problem
+from kernelwright.verify.compare import compare
+from kernelwright.verify.nesting import named_tensors
+from kernelwright.verify.records import from_plain
+from kernelwright.worker.requests import ComparisonReply
+from kernelwright.worker.subject import Subject
+from kernelwright.worker.timer_driver import Driver
+from kernelwright.worker.timer_memory import borrowed, lay_out, view_at
+from kernelwright.worker.timer_records import (
+    CheckRequest,
+    FillRequest,
+    LendRequest,
+    Lent,
+    SharedTensor,
+    Take,
+    TensorForm,
+    Watched,
+    WatchRequest,
+)
+from kernelwright.worker.timer_words import Word, Words
+
+_ROOM = 32 << 20
+"""Bytes that inputs move by from call to call."""
+_PATIENCE = 0.03
+"""Seconds for everything of a call to be launched; then the gate opens all the same."""
+_START_SECONDS = 60.0
+
+
+class Timer:
+    """Inputs of one problem on one device, and the clock."""
+
+    def __init__(self, problem: Problem, device: torch.device) -> None:
+        self._subject = Subject(problem, device)
+        self._driver = Driver(device)
+        self._words: dict[str, Words] = {}
+        self._drawn: list[torch.Tensor] = []
+        self._forms: tuple[TensorForm, ...] = ()
+        self._memory = 0
+        self._flush = self._driver.allocate(self._driver.flush_bytes)
+
+    @torch.no_grad()
+    def lend(self, body: dict[str, Any]) -> Lent:
+        """Make the memory that the arguments of a case lie in; they lie there, at 0, already."""
+        arguments = self._subject.arguments(from_plain(LendRequest, body).case)
+        forms, template, size = lay_out(arguments)
+        self._forms = tuple(forms)
+        self._drawn = [tensor for _, tensor in named_tensors(arguments, "input")]
+        self._memory = self._driver.allocate(size + _ROOM)
+        self._write(0)
+        handle, _ = self._driver.share(self._memory)
+        return Lent(handle=handle, bytes=size, room=_ROOM, forms=self._forms, template=template)
+
+    @torch.no_grad()
+    def draw(self, body: dict[str, Any]) -> dict[str, bool]:
+        """Draw other inputs, to be written by "fill" and "watch"; whether the form is the same."""
+        self._drawn = []
+        arguments = self._subject.arguments(from_plain(LendRequest, body).case)
+        self._drawn = [tensor for _, tensor in named_tensors(arguments, "input")]
+        forms, _, _ = lay_out(arguments)
+        return {"same": tuple(forms) == self._forms}
+
+    @torch.no_grad()
+    def fill(self, body: dict[str, Any]) -> dict[str, int]:
+        """Write the inputs."""
+        self._write(from_plain(FillRequest, body).place)
+        return {}
+
+    @torch.no_grad()
+    def watch(self, body: dict[str, Any]) -> Watched:
+        """Take the time of one call that another child makes meanwhile."""
+        request = from_plain(WatchRequest, body)
+        words = self._words_of(request.words)
+        if not words.wait(Word.READY, request.turn, _START_SECONDS):
+            raise TimeoutError("the call was not begun")
+        late = False
+        if request.take is Take.DEVICE:
+            late = not words.wait(Word.QUEUED, request.turn, _PATIENCE)
+        self._write(request.place)
+        self._driver.fill(self._flush, 0, self._driver.flush_bytes)
+        self._driver.synchronize()
+        start_word = Word.GATE
+        if request.take is Take.HOST:
+            # The device changes over to the other process first, which takes it a while.
+            words.set(Word.GATE, request.turn)
+            if not words.wait(Word.QUEUED, request.turn, _START_SECONDS):
+                raise TimeoutError("the call was not begun")
+            start_word = Word.GO
+        start = time.perf_counter_ns()
+        words.set(start_word, request.turn)
+        if not words.wait(Word.DONE, request.turn, request.seconds):
+            raise TimeoutError(f"the call did not end in {request.seconds:g} s")
+        return Watched(outside_ms=(time.perf_counter_ns() - start) * 1e-6, late=late)
+
+    @torch.no_grad()
+    def check(self, body: dict[str, Any]) -> ComparisonReply:
+        """Every element of results against the reference's for the same inputs."""
+        request = from_plain(CheckRequest, body)
+        pairs = _pairs(request)
+        with borrowed(self._driver, [it for pair in pairs for it in pair]) as tensors:
+            metrics = tuple(
+                compare(pair[0].name, found, expected, None)
+                for pair, expected, found in zip(pairs, tensors[::2], tensors[1::2], strict=True)
+            )
+            self._driver.synchronize()
+        return ComparisonReply(metrics=metrics)
+
+    def _write(self, place: int) -> None:
+        for tensor, form in zip(self._drawn, self._forms, strict=True):
+            _once_each(view_at(self._driver, self._memory + place, form)).copy_(_once_each(tensor))
+        self._driver.synchronize()
+
+    def _words_of(self, path: str) -> Words:
+        if path not in self._words:
+            self._words[path] = Words(Path(path))
+        return self._words[path]
+
+
+def _pairs(request: CheckRequest) -> list[tuple[SharedTensor, SharedTensor]]:
+    """What is expected and what was found for it; what has another form is left out."""
+    found = {it.name: it for it in request.found}
+    return [
+        (expected, found[expected.name])
+        for expected in request.expected
+        if expected.name in found
+        and (expected.dtype, expected.shape)
+        == (found[expected.name].dtype, found[expected.name].shape)
+    ]
+
+
+def _once_each(tensor: torch.Tensor) -> torch.Tensor:
+    """A view with one element of each that `expand` repeats."""
+    for dim, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.shape[dim] > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor

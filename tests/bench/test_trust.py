@@ -1,0 +1,101 @@
+"""Whether times are believed, on made-up samples."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kernelwright.bench.roofline import Floor
+from kernelwright.bench.statistics import median
+from kernelwright.bench.timing import Rounds
+from kernelwright.bench.trust import Work, believed, examine_times, lost_check
+from kernelwright.machine import H200
+from kernelwright.verify.verdict import Check, Outcome, Status
+
+NOTHING = Work(written=0, floor=None)
+GIGABYTE = 1 << 30
+
+
+def rounds(span: float, outside: float, seed: int = 0) -> Rounds:
+    """Ten batches around these milliseconds, with the jitter of an H200."""
+    random = np.random.default_rng(seed)
+    made = Rounds(checked=100)
+    for _ in range(10):
+        spans = span * (1 + 0.02 * random.random(10))
+        made.add(spans.tolist(), (), (spans + outside + 0.004 * random.random(10)).tolist())
+    return made
+
+
+REFERENCE = rounds(0.5, 0.2, seed=1)
+
+
+def checks_of(candidate: Rounds, work: Work = NOTHING) -> dict[str, Check]:
+    return {it.name: it for it in examine_times(candidate, REFERENCE, work, H200)}
+
+
+@pytest.mark.parametrize("span", [0.005, 0.1, 3.0])
+def test_honest_times_are_believed(span: float) -> None:
+    honest = rounds(span, 0.2)
+    assert all(check.outcome is Outcome.PASSED for check in checks_of(honest).values())
+    assert believed(honest, REFERENCE) is honest
+
+
+@pytest.mark.parametrize(("says", "takes"), [(0.005, 0.105), (0.01, 1.0), (1.0, 2.0)])
+def test_events_that_lie_and_streams_that_are_not_joined(says: float, takes: float) -> None:
+    lying = rounds(says, 0.2 + takes - says)
+    check = checks_of(lying)["time from outside"]
+    assert (check.outcome, check.status) == (Outcome.FAILED, Status.CHEATING)
+    assert median(believed(lying, REFERENCE).device_ms) == pytest.approx(takes, rel=0.05)
+
+
+def test_small_lies_gain_nothing() -> None:
+    lying = rounds(0.100, 0.2 + 0.030)
+    assert checks_of(lying)["time from outside"].outcome is Outcome.PASSED
+    assert median(believed(lying, REFERENCE).device_ms) == pytest.approx(0.13, rel=0.05)
+
+
+def test_nobody_writes_faster_than_the_card() -> None:
+    work = Work(written=GIGABYTE, floor=None)
+    least = GIGABYTE / H200.write_bandwidth * 1e3
+    check = checks_of(rounds(0.5 * least, 0.2), work)["possible speed"]
+    assert (check.outcome, check.status) == (Outcome.FAILED, Status.CHEATING)
+    check = checks_of(rounds(1.1 * least, 0.2), work)["possible speed"]
+    assert check.outcome is Outcome.PASSED
+
+
+def test_results_that_stay_in_the_cache_need_not_reach_memory() -> None:
+    work = Work(written=H200.l2_bytes, floor=None)
+    assert checks_of(rounds(0.003, 0.2), work)["possible speed"].outcome is Outcome.PASSED
+
+
+def test_faster_than_our_own_plan_is_worth_a_word_and_no_verdict() -> None:
+    floor = Floor(bytes=GIGABYTE, flops=0, arithmetic="fp32_simt")
+    fast = rounds(0.5 * floor.milliseconds(H200), 0.2)
+    check = checks_of(fast, Work(written=0, floor=floor))["possible speed"]
+    assert check.outcome is Outcome.WARNING
+    less = replace(floor, algebraic=True)
+    check = checks_of(fast, Work(written=0, floor=less))["possible speed"]
+    assert check.outcome is Outcome.PASSED
+
+
+def test_results_that_are_wrong_only_when_timed() -> None:
+    wrong = rounds(0.5, 0.2)
+    wrong.wrong.append("own inputs of seed 3: output is off")
+    assert checks_of(wrong)["timed results"].status is Status.NOT_DETERMINISTIC
+    wrong.wrong.append("own inputs of seed 4: output is off")
+    check = checks_of(wrong)["timed results"]
+    assert (check.outcome, check.status) == (Outcome.FAILED, Status.CHEATING)
+    assert "2 of 100" in check.evidence
+
+
+def test_what_else_is_seen() -> None:
+    greedy = rounds(0.5, 0.2)
+    greedy.persisting_l2 = 30 << 20
+    check = checks_of(greedy)["L2 cache"]
+    assert (check.outcome, check.status) == (Outcome.FAILED, Status.CHEATING)
+    waiting = rounds(0.5, 0.2)
+    waiting.late = 100
+    assert checks_of(waiting)["launches"].outcome is Outcome.WARNING
+    lost = Rounds(lost="SIGSEGV during 'call'")
+    assert checks_of(lost)["timed calls"].status is Status.CRASHED
+    assert lost_check("why").outcome is Outcome.FAILED
