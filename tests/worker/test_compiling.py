@@ -1,0 +1,66 @@
+"""A baseline that is compiled keeps nobody from timing until it launches."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernelwright.worker.compiling import alone, sharing_but_for_compilers
+from kernelwright.worker.lease import Lease
+
+
+@pytest.fixture(autouse=True)
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+class Busy(Exception):
+    """Somebody else has the card."""
+
+
+def is_free() -> bool:
+    """Whether somebody else could time now."""
+
+    def give_up() -> None:
+        raise Busy
+
+    other = Lease(0)
+    try:
+        other.claim(give_up)
+    except Busy:
+        return False
+    finally:
+        other.release()
+    return True
+
+
+def test_the_card_is_free_while_a_graph_is_compiled() -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def backend(graph: Any, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
+        seen.append(("compiles", is_free()))
+
+        def launch(*arguments: torch.Tensor) -> Any:
+            seen.append(("launches", is_free()))
+            return graph.forward(*arguments)
+
+        return launch
+
+    compiled = torch.compile(lambda x: x + 1, backend=backend)
+    with sharing_but_for_compilers(0):
+        assert not is_free()
+        compiled(torch.zeros(2))
+        compiled(torch.zeros(2))
+    assert seen == [("compiles", True), ("launches", False), ("launches", False)]
+    assert is_free()
+    compiled(torch.zeros(3, 3))
+    assert seen[3:] == [("compiles", True), ("launches", True)]
+    assert is_free()
+
+
+def test_alone() -> None:
+    with alone(0):
+        assert not is_free()
+    assert is_free()
