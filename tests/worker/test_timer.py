@@ -1,0 +1,113 @@
+"""Memory and words that several processes share, without a GPU."""
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from kernelwright.worker.timer_memory import (
+    NotShareableError,
+    borrowed,
+    fill_in,
+    lay_out,
+    share_tensor,
+    size_of,
+    view_at,
+)
+from kernelwright.worker.timer_records import TensorForm
+from kernelwright.worker.timer_words import Word, Words, words_of
+
+
+def test_arguments_come_back_from_the_timers_memory(shared_memory: type[Any]) -> None:
+    driver = shared_memory(torch.device("cpu"))
+    arguments = [
+        torch.rand(3, 5).T,
+        {"bias": (torch.arange(7), 2.5)},
+        [torch.rand(1, 4).expand(6, 4), None, True],
+        torch.tensor(1.5, dtype=torch.bfloat16),
+        torch.empty(0, 3),
+    ]
+    forms, template, size = lay_out(arguments)
+    memory = driver.allocate(size + 1024)
+    tensors = [arguments[0], arguments[1]["bias"][0], arguments[2][0], arguments[3], arguments[4]]  # type: ignore[index,call-overload]
+    for place in (0, 512):
+        views = [view_at(driver, memory + place, form) for form in forms]
+        for view, tensor in zip(views, tensors, strict=True):
+            assert view.stride() == tensor.stride()
+            target = view.narrow(0, 0, 1) if view.dim() and view.stride(0) == 0 else view
+            target.copy_(tensor.narrow(0, 0, 1) if target is not view else tensor)
+            assert torch.equal(view, tensor)
+        back = fill_in(template, views)
+        assert back[1]["bias"][1] == 2.5  # type: ignore[index,call-overload]
+        assert back[2][1:] == [None, True]  # type: ignore[index,call-overload]
+    assert size == 512 * 4  # the expanded one needs 16 bytes, the empty one none
+
+
+@pytest.mark.parametrize("argument", [torch.nn.ReLU(), {1: 2}, torch.eye(2).to_sparse(), 1j])
+def test_what_cannot_be_shared_is_named(argument: object) -> None:
+    with pytest.raises(NotShareableError, match="an argument is a"):
+        lay_out([argument])
+
+
+def test_results_are_read_where_they_lie(shared_memory: type[Any]) -> None:
+    driver = shared_memory(torch.device("cpu"))
+    result = torch.rand(8, 6)[2:, ::2]
+    shared = share_tensor(driver, "output", result)
+    with borrowed(driver, [shared]) as (view,):
+        assert torch.equal(view, result)
+    assert size_of(shared) == 6 * 3 * 4
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"place": 1 << 50},
+        {"place": -4},
+        {"shape": (1 << 50, 3)},
+        {"strides": (1 << 45, 1)},
+        {"strides": (-3, 1)},
+        {"strides": (1,)},
+        {"dtype": "torch.void"},
+        {"handle": "no hexadecimal"},
+    ],
+)
+def test_results_that_lie_about_themselves_are_not_read(
+    shared_memory: type[Any], lie: dict[str, Any]
+) -> None:
+    driver = shared_memory(torch.device("cpu"))
+    shared = replace(share_tensor(driver, "output", torch.rand(6, 3)), **lie)
+    with pytest.raises(ValueError), borrowed(driver, [shared]):
+        pytest.fail("it was read")
+
+
+def test_words_pass_between_two_that_map_them(tmp_path: Path) -> None:
+    path = words_of(tmp_path, "candidate")
+    ours, theirs = Words(path), Words(words_of(tmp_path, "candidate"))
+    assert not ours.wait(Word.DONE, 1, 0.01)
+
+    def answer() -> None:
+        assert theirs.wait(Word.GATE, 7, 10.0)
+        theirs.set(Word.DONE, 7)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    start = time.monotonic()
+    ours.set(Word.GATE, 7)
+    assert ours.wait(Word.DONE, 7, 10.0)
+    assert time.monotonic() - start < 5
+    thread.join()
+    assert not ours.wait(Word.GO, 7, 0.0)
+
+
+def test_forms_do_not_overlap() -> None:
+    forms, _, size = lay_out([torch.rand(129), torch.rand(3), torch.rand(1000).half()])
+    ends = [form.place + form.extent for form in forms]
+    assert all(end <= later.place for end, later in zip(ends, forms[1:], strict=False))
+    assert ends[-1] <= size
+    assert forms[0] == TensorForm(
+        dtype="torch.float32", shape=(129,), strides=(1,), place=0, extent=516
+    )
