@@ -99,7 +99,7 @@ def list_kernels(
     kernels = [
         RanKernel(
             name=base_name(name) or name,
-            maker=Maker.OWN if base_name(name) in own else _maker_of(name),
+            maker=Maker.OWN if base_name(name) in own else maker_of(name),
             calls=count,
             milliseconds=times[name],
         )
@@ -109,6 +109,7 @@ def list_kernels(
     return Ran(kernels=tuple(kernels), note=note)
 
 
-def _maker_of(name: str) -> Maker:
+def maker_of(name: str) -> Maker:
+    """The library that names its kernels so; LIBRARY for any other name."""
     small = name.lower()
     return next((maker for sign, maker in _SIGNS if sign in small), Maker.LIBRARY)

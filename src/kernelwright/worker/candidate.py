@@ -137,6 +137,12 @@ class Candidate:
         arguments = self._subject.arguments(case)
         return self._checks.own_kernels().trace(lambda: resident.module(*arguments))
 
+    @torch.no_grad()
+    def call_once(self, case: Case) -> None:
+        """One call, of which nothing is looked at."""
+        self._resident_for(case).module(*self._subject.arguments(case))
+        self._subject.synchronize()
+
     def timed(self) -> Timed:
         """The timing of the module; each case makes it as `run` does."""
         return Timed(self._subject, lambda case: self._resident_for(case).module)

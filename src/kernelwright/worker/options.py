@@ -29,6 +29,13 @@ class Evidence(Enum):
     SKIPPED = "skipped"
 
 
+class Sanitizers(Enum):
+    """Whether to run a candidate that is right under compute-sanitizer as well."""
+
+    OFF = "off"
+    ON = "on"
+
+
 class Watch(Enum):
     """What a candidate's kernels run on where there is no GPU."""
 
@@ -69,6 +76,7 @@ class JudgeOptions:
     timing: TimingPlan = field(default_factory=TimingPlan)
     timeouts: Timeouts = field(default_factory=Timeouts)
     evidence: Evidence = Evidence.GATHERED
+    sanitizers: Sanitizers = Sanitizers.OFF
     processes: int = 512
     """Processes that a candidate may have at a time, compilers among them."""
     device_index: int = 0
