@@ -104,7 +104,9 @@ def reduced(op: Reduction, x: torch.Tensor, dims: tuple[int, ...]) -> Any:
             mean = x.mean(dims, keepdim=True)
             return mean, (x - mean).square().sum(dims, keepdim=True)
         case Reduction.EXP_SUM:
-            lowest = x.new_full([1 if at in dims else n for at, n in enumerate(x.shape)], -torch.inf)
+            lowest = x.new_full(
+                [1 if at in dims else n for at, n in enumerate(x.shape)], -torch.inf
+            )
             high = x.amax(dims, keepdim=True) if x.numel() else lowest
             terms = torch.where(high == -torch.inf, 0.0, torch.exp(x - high))
             return high, terms.sum(dims, keepdim=True)

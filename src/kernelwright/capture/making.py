@@ -160,8 +160,9 @@ class Maker:
         return self._add(Pointwise(expr), kind, names, name or self.call.operator, origin)
 
     def computed(self, expr: Expr) -> Expr:
-        """A float in the type of the computation; other values as they are."""
-        return cast(expr, self.compute) if expr.dtype.is_float else expr
+        """A float in the type of the computation, where that is one; other values as they are."""
+        compute = self.compute if self.compute.is_float else widened(expr.dtype)
+        return cast(expr, compute) if expr.dtype.is_float else expr
 
     def converted(self, value: Part, dtype: DType) -> Part:
         """The same numbers in another element type."""

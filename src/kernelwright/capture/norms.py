@@ -16,6 +16,7 @@ from kernelwright.capture.making import (
 )
 from kernelwright.capture.reductions import Each, mean_of, variance
 from kernelwright.capture.scope import op
+from kernelwright.capture.types import dtype_of
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import Parameter, Reduction, Update
 from kernelwright.ir.types import Dim, DType
@@ -172,9 +173,11 @@ def _batch_norm(m: Maker, used: frozenset[int]) -> dict[int, Part]:
         0: _scaled(m, (value, mean, m2), weight, bias, lambda x: variance(m, x, rows, 0)),
     }
     if 3 in used:
-        made[3] = _moved(m, "running_mean", mean, rows, lambda x: x)
+        moved = _moved(m, "running_mean", mean, rows, lambda x: x)
+        made[3] = m.converted(moved, dtype_of(m.call.result[3].dtype))
     if 4 in used:
-        made[4] = _moved(m, "running_var", m2, rows, lambda x: _unbiased(m, x, rows))
+        moved = _moved(m, "running_var", m2, rows, lambda x: _unbiased(m, x, rows))
+        made[4] = m.converted(moved, dtype_of(m.call.result[4].dtype))
     return made
 
 
@@ -191,8 +194,7 @@ def _moved(m: Maker, name: str, batch: Part, rows: Rows, statistic: Each) -> Par
         kept = op("mul", old, m.number(1.0 - momentum))
         return op("add", kept, op("mul", statistic(new), m.number(momentum)))
 
-    moved = m.apply(move, old, batch, name=f"new_{name}", dtype=old.dtype)
-    return m.squeeze(moved, rows.dims)
+    return m.squeeze(m.apply(move, old, batch, name=f"new_{name}", dtype=old.dtype), rows.dims)
 
 
 RULES: dict[str, Rule] = {
