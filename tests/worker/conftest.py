@@ -23,6 +23,7 @@ from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Brief, verify
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.judging import plan
+from kernelwright.worker.lease import open_lease
 from kernelwright.worker.options import JudgeOptions, Watch
 from kernelwright.worker.racing import Race, race
 from kernelwright.worker.requests import StartRequest
@@ -96,20 +97,8 @@ def judge_here(tmp_path: Path) -> Callable[..., Verdict]:
     def judge(problem: Problem, candidate: Path, **changes: Any) -> Verdict:
         options = JudgeOptions(watch=Watch.NOTHING, seeds=2, **changes)
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        with LocalSession(problem, candidate, Target.CPU, options, folder) as session:
-            brief: Brief = plan(session, Target.CPU, options, ())
-            return verify(session, brief, lambda event: None)
-
-    return judge
-
-
-@pytest.fixture
-def race_here(tmp_path: Path) -> Callable[..., Race]:
-    """Times a candidate in this process."""
-
-    def run(problem: Problem, candidate: Path, floor: Floor, options: JudgeOptions) -> Race:
-        options = replace(options, watch=Watch.NOTHING)
-        with LocalSession(problem, candidate, Target.CPU, options, tmp_path) as session:
+        here = LocalSession(problem, candidate, Target.CPU, options, tmp_path)
+        with here as session, open_lease(0) as lease:
             return race(
                 session,
                 options,
@@ -117,6 +106,7 @@ def race_here(tmp_path: Path) -> Callable[..., Race]:
                 floor=floor,
                 machine=H200,
                 progress=lambda event: None,
+                lease=lease,
             )
 
     return run

@@ -199,11 +199,15 @@ def _verify_and_race(
             return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
         if options.speed is Speed.SKIPPED:
             return verdict, _untimed("not measured: not asked for", floor)
-        waiting = Event(stage="time", message="another process uses the card", done=0, total=1)
-        lease.claim(lambda: progress(waiting))
         try:
             raced = race(
-                session, options, case=Case(), floor=floor, machine=machine, progress=progress
+                session,
+                options,
+                case=Case(),
+                floor=floor,
+                machine=machine,
+                progress=progress,
+                lease=lease,
             )
         except ContestantLostError as error:
             verdict = _with_checks(verdict, (lost_check(str(error)),))

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from kernelwright.bench.measurement import Environment, Measurement, summarise
@@ -17,6 +18,7 @@ from kernelwright.verify.verification import Event, Progress
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Replied
 from kernelwright.worker.errors import ChildStartError
+from kernelwright.worker.lease import Lease
 from kernelwright.worker.options import Baseline, JudgeOptions
 from kernelwright.worker.requests import EnvironmentReply, Role
 from kernelwright.worker.session import ChildSession, trusted
@@ -68,6 +70,7 @@ class Contest:
     options: JudgeOptions
     case: Case
     progress: Progress
+    lease: Lease
 
     def contestants(self) -> dict[str, Role]:
         """The candidate and the baselines that were asked for."""
@@ -83,6 +86,14 @@ class Contest:
             case Role.REFERENCE:
                 return self.session.reference
         return self.session.child(role)
+
+    def preparing(self, role: Role) -> AbstractContextManager[None]:
+        """Share the card, but for those that do so by themselves: their compilers take long."""
+        return nullcontext() if role in _COMPILED else self.lease.shared()
+
+    def claim(self) -> None:
+        """Have the card alone from now on."""
+        self.lease.claim(lambda: self.tell("another process uses the card", 0, 1))
 
     def tell(self, message: str, done: int, total: int) -> None:
         """Show that something goes on."""
@@ -106,6 +117,8 @@ _ROLES = {
     Baseline.COMPILED_MAX: Role.COMPILED_MAX,
 }
 
+_COMPILED = (Role.COMPILED, Role.COMPILED_MAX)
+
 
 def race(
     session: ChildSession,
@@ -115,13 +128,14 @@ def race(
     floor: Floor | None,
     machine: Machine,
     progress: Progress,
+    lease: Lease,
 ) -> Race:
     """Time all contestants in turns, sum up, and say whether the candidate's time is believed.
 
-    The caller holds the card alone. A baseline that fails is left out with its reason;
-    ContestantLostError if the candidate cannot run.
+    The card is `lease`'s alone from the first time that is taken on. A baseline that fails is left
+    out with its reason; ContestantLostError if the candidate cannot run.
     """
-    contest = Contest(session=session, options=options, case=case, progress=progress)
+    contest = Contest(session=session, options=options, case=case, progress=progress, lease=lease)
     try:
         outcomes = _under_the_timer(contest)
     except NoTimerError as error:
@@ -152,9 +166,10 @@ def _under_the_timer(contest: Contest) -> Outcomes:
     """Everybody on the timer's inputs; NoTimerError where memory cannot be shared."""
     session, options = contest.session, contest.options
     timer = session.child(Role.TIMER)
-    shared = SharedRace(
-        timer, session.reference, session.agreement, contest.case, options.timeouts.run
-    )
+    with contest.lease.shared():
+        shared = SharedRace(
+            timer, session.reference, session.agreement, contest.case, options.timeouts.run
+        )
     lost: dict[str, str] = {}
     contestants = contest.contestants()
     if Role.REFERENCE not in contestants.values():
@@ -165,7 +180,8 @@ def _under_the_timer(contest: Contest) -> Outcomes:
         contest.tell(f"preparing {name}", done, len(contestants))
         runner = Runner(child=contest.child_of(role), words=session.words(role))
         seconds = options.timeouts.compile
-        failure = shared.attach(name, runner, options.timing.warm_up_seconds, seconds)
+        with contest.preparing(role):
+            failure = shared.attach(name, runner, options.timing.warm_up_seconds, seconds)
         if failure:
             lost[name] = failure
         elif not runner.gated:
@@ -179,6 +195,7 @@ def _under_the_timer(contest: Contest) -> Outcomes:
         message = f"timing {', '.join(shared.runners)} in turns"
         contest.tell(message, taken, options.timing.samples)
 
+    contest.claim()
     rounds = shared.run(options.timing, on_round)
     timer.close()
     return Outcomes(
@@ -212,7 +229,8 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
     for done, (name, role) in enumerate(contestants.items()):
         contest.tell(f"preparing {name}", done, len(contestants))
         child = contest.child_of(role)
-        failure = _prepare(child, contest.case, options)
+        with contest.preparing(role):
+            failure = _prepare(child, contest.case, options)
         if failure:
             lost[name] = failure
         else:
@@ -223,6 +241,7 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
     def on_round(taken: int) -> None:
         contest.tell(f"timing {', '.join(ready)} in turns", taken, options.timing.samples)
 
+    contest.claim()
     rounds = interleave(ready, options.timing, on_round)
     text = f"no timer outside ({reason}): the candidate's process took its own time"
     check = Check(name=_TIMER, outcome=Outcome.WARNING, evidence=text)

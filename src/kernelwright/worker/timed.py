@@ -5,7 +5,9 @@ its own that rotate, and the child's own clock.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from kernelwright.bench.timing import Samples, Stopwatch, TimingPlan, rotate
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import from_plain
+from kernelwright.worker.compiling import alone, sharing_but_for_compilers
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timed_calls import SharedCalls
 from kernelwright.worker.timer_records import AttachRequest, CallReply, CallRequest
@@ -50,9 +53,15 @@ class CopyRequest:
 class Timed:
     """One module, made by `make_module` for a case when it is to be timed."""
 
-    def __init__(self, subject: Subject, make_module: Callable[[Case], nn.Module]) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        make_module: Callable[[Case], nn.Module],
+        preparing: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._subject = subject
         self._make_module = make_module
+        self._preparing = preparing
         self._stopwatch: Stopwatch | None = None
         self._call: Callable[[int], object] | None = None
         self._shared: SharedCalls | None = None
@@ -65,9 +74,15 @@ class Timed:
 
     @classmethod
     def compiled(cls, problem: Problem, device: torch.device, mode: str) -> "Timed":
-        """The reference under torch.compile."""
+        """The reference under torch.compile; while it is prepared it takes the card as it needs."""
         subject = Subject(problem, device)
-        return cls(subject, lambda case: _compile(_reference_module(subject, case), mode))
+        # Only the other mode measures kernels while it compiles.
+        take = sharing_but_for_compilers if mode == "default" else alone
+        return cls(
+            subject,
+            lambda case: _compile(_reference_module(subject, case), mode),
+            preparing=partial(take, device.index or 0),
+        )
 
     @property
     def operations(self) -> Mapping[str, Callable[[dict[str, Any]], object]]:
@@ -86,8 +101,9 @@ class Timed:
         """Make the module, take the timer's inputs and words, and warm up."""
         request = from_plain(AttachRequest, body)
         shared = SharedCalls(self._subject.device, request.lent, Path(request.words))
-        module = self._make_module(request.case)
-        shared.prepare(module, request.warm_up_seconds)
+        with self._preparing():
+            module = self._make_module(request.case)
+            shared.prepare(module, request.warm_up_seconds)
         self._shared = shared
         return {"gated": shared.gated}
 
@@ -105,13 +121,14 @@ class Timed:
     def prepare(self, body: dict[str, Any]) -> dict[str, int]:
         """Make module and inputs, and warm up."""
         request = from_plain(PrepareRequest, body)
-        module = self._make_module(request.case)
         seeds = range(_FIRST_TIMING_SEED, _FIRST_TIMING_SEED + request.plan.input_sets)
-        sets = [
-            self._subject.arguments(Case(seed=seed, sizes=request.case.sizes)) for seed in seeds
-        ]
-        self._call = rotate(module, sets)
-        self._watch().warm_up(self._call, request.plan.warm_up_seconds)
+        with self._preparing():
+            module = self._make_module(request.case)
+            sets = [
+                self._subject.arguments(Case(seed=seed, sizes=request.case.sizes)) for seed in seeds
+            ]
+            self._call = rotate(module, sets)
+            self._watch().warm_up(self._call, request.plan.warm_up_seconds)
         return {"input_sets": len(sets)}
 
     @torch.no_grad()
