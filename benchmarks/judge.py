@@ -23,9 +23,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
-from exploits.table import TABLE, VERIFIED, Entry  # noqa: E402
 from provenance import provenance  # noqa: E402
 
+from exploits.table import TABLE, VERIFIED, Entry  # noqa: E402
 from kernelwright import pipeline  # noqa: E402
 from kernelwright.build.records import Target  # noqa: E402
 from kernelwright.errors import KernelwrightError  # noqa: E402
