@@ -330,7 +330,7 @@ def _demands(demands: Demands, compiled: Compiled | None) -> Demands:
     """
     if compiled is None or not compiled.rewritten.algebraic:
         return demands
-    return replace(demands, nonfinite=Demand.REPORTED)
+    return replace(demands, nan=Demand.REPORTED, infinite=Demand.REPORTED)
 
 
 __all__ = [

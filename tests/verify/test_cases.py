@@ -15,7 +15,7 @@ from kernelwright.verify.cases import (
     plan_cases,
     plan_large,
 )
-from kernelwright.verify.distributions import Distribution
+from kernelwright.verify.distributions import NOT_FINITE, Distribution
 from kernelwright.verify.fingerprint import fingerprint
 
 CASES = st.builds(
@@ -44,7 +44,7 @@ def test_words_that_are_no_case(text: str) -> None:
 def test_the_plan_covers_what_is_asked() -> None:
     planned = plan_cases(
         seeds=5,
-        demands=Demands(nonfinite=Demand.SKIPPED),
+        demands=Demands(nan=Demand.SKIPPED),
         own_sizes=(("M", 7),),
         other_sizes=((("M", 1),), (("M", 16),)),
     )
@@ -54,9 +54,9 @@ def test_the_plan_covers_what_is_asked() -> None:
     own = [case for case in made if case.distribution is Distribution.OWN]
     assert {case.seed for case in own} == set(range(5))
     assert sum(case.distribution is Distribution.NORMAL for case in made) == 5
-    assert {case.distribution for case in cases} == set(Distribution) - {Distribution.NONFINITE}
+    assert {case.distribution for case in cases} == set(Distribution) - {Distribution.NAN}
     assert {case.weights for case in cases} == set(Weights)
-    assert not any(case.distribution is Distribution.NONFINITE for case in cases)
+    assert not any(case.distribution is Distribution.NAN for case in cases)
     assert {case.layout for case in cases} == set(Layout)
     assert {case.sizes for case in cases} == {(("M", 7),), (("M", 1),), (("M", 16),)}
     may_refuse = {plan.case.sizes for plan in planned if plan.refusal is Demand.SKIPPED}
@@ -97,7 +97,7 @@ def test_normal_inputs_are_zero_mean_in_place_and_repeatable(dtype: torch.dtype)
     assert not torch.equal(other[0], tensor)  # type: ignore[arg-type]
 
 
-DRAWN = [kind for kind in Distribution if kind not in (Distribution.OWN, Distribution.NONFINITE)]
+DRAWN = [kind for kind in Distribution if kind not in (Distribution.OWN, *NOT_FINITE)]
 
 
 def drawn(tensor: torch.Tensor, kind: Distribution, seed: int = 1) -> torch.Tensor:
@@ -145,9 +145,11 @@ def test_expanded_inputs_can_be_refilled() -> None:
 
 def test_nonfinite_inputs_have_one_of_each_kind() -> None:
     tensor = torch.rand(30, 30)
-    arrange([tensor], Case(distribution=Distribution.NONFINITE))
-    assert tensor.isnan().sum() == 1
-    assert tensor.isposinf().sum() == 1
+    arrange([tensor], Case(distribution=Distribution.NAN))
+    assert tensor.isnan().sum() == 1 and tensor.isinf().sum() == 0
+    tensor = torch.rand(30, 30)
+    arrange([tensor], Case(distribution=Distribution.INFINITE))
+    assert tensor.isposinf().sum() == 1 and tensor.isnan().sum() == 0
     assert tensor.isneginf().sum() == 1
 
 

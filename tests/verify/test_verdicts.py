@@ -257,6 +257,16 @@ def test_a_file_for_one_size_is_asked_at_that_size_instead() -> None:
     assert verify(Played([refused, refused]), asked, lambda event: None).status is Status.CRASHED
 
 
+def test_after_wrong_values_it_is_asked_where_they_are_right() -> None:
+    odd, even = Case(sizes=(("N", 33),)), Case(sizes=(("N", 32),))
+    wrong = replace(GOOD, comparisons=(WRONG,))
+    verdict = verify(Played([wrong, GOOD]), brief([odd, even]), lambda event: None)
+    assert verdict.status is Status.WRONG_VALUES
+    (warning,) = verdict.warnings
+    assert warning.evidence.startswith("right at N = 32, wrong at N = 33: ")
+    assert not verify(Played([wrong, wrong]), brief([odd, even]), lambda event: None).warnings
+
+
 def test_a_failure_that_nobody_demands_is_a_warning() -> None:
     session = Played([replace(GOOD, comparisons=(WRONG,))])
     verdict = verify(session, brief([Case()], Demand.REPORTED), lambda event: None)

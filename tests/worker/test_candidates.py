@@ -57,7 +57,7 @@ def test_a_right_candidate_is_verified_on_every_planned_case(
     cases = {check.case for check in verdict.checks if check.name == "values"}
     words = " ".join(cases)
     assert "distribution=normal" in words
-    assert "distribution=nonfinite" in words
+    assert "distribution=nan" in words
     assert "layout=strided" in words
     assert "layout=misaligned" in words
     assert "size:BATCH=" in words

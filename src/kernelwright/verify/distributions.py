@@ -33,8 +33,10 @@ class Distribution(Enum):
     """Whole numbers from -4 to 4: many results are exact, and many values are equal."""
     CANCELLING = "cancelling"
     """The second half of every row takes back the first, but for its lowest bits."""
-    NONFINITE = "nonfinite"
-    """What `get_inputs` makes, with one NaN, one +Inf and one -Inf in every tensor."""
+    NAN = "nan"
+    """What `get_inputs` makes, with one NaN in every tensor."""
+    INFINITE = "infinite"
+    """What `get_inputs` makes, with one +Inf and one -Inf in every tensor."""
 
 
 Refill = Callable[[Tensor, int], None]
@@ -99,16 +101,24 @@ def _cancelling(tensor: Tensor, generator: torch.Generator) -> None:
     second.copy_(first.neg() * (1 + noise * 2.0**-10))
 
 
-def _fill_nonfinite(tensor: Tensor, seed: int) -> None:
-    generator = torch.Generator()
-    generator.manual_seed(seed)
-    target = _unexpanded(tensor)
-    for value in (float("nan"), float("inf"), float("-inf")):
-        place = tuple(
-            int(torch.randint(size, (), generator=generator).item()) for size in target.shape
-        )
-        target[place] = value
+def _with(*values: float) -> Refill:
+    """A refill that puts each of `values` somewhere and keeps everything else."""
 
+    def put(tensor: Tensor, seed: int) -> None:
+        generator = torch.Generator()
+        generator.manual_seed(seed)
+        target = _unexpanded(tensor)
+        for value in values:
+            place = tuple(
+                int(torch.randint(size, (), generator=generator).item()) for size in target.shape
+            )
+            target[place] = value
+
+    return put
+
+
+NOT_FINITE = (Distribution.NAN, Distribution.INFINITE)
+"""Distributions that are not numbers alone."""
 
 REFILL: dict[Distribution, Refill] = {
     Distribution.OWN: _keep,
@@ -118,7 +128,8 @@ REFILL: dict[Distribution, Refill] = {
     Distribution.HEAVY: _drawn(_cubed),
     Distribution.INTEGERS: _drawn(_whole),
     Distribution.CANCELLING: _drawn(_cancelling),
-    Distribution.NONFINITE: _fill_nonfinite,
+    Distribution.NAN: _with(math.nan),
+    Distribution.INFINITE: _with(math.inf, -math.inf),
 }
 
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase
 from kernelwright.verify.checks import RUNS, STATE, examine
-from kernelwright.verify.distributions import Distribution
+from kernelwright.verify.distributions import NOT_FINITE
 from kernelwright.verify.observation import Fault, FaultKind, Observation, status_of
 from kernelwright.verify.tolerance import Tolerance
 from kernelwright.verify.verdict import VALUES, Check, Outcome, Status, Verdict, conclude
@@ -100,10 +100,35 @@ def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check
             if not any(_permitted_refusal(check, planned) for check in observed):
                 break
         if any(check.outcome is Outcome.FAILED for check in found):
-            return checks
+            return [*checks, *_right_elsewhere(session, brief, found)]
         if any(check.name == VALUES for check in found):
             prober.probe(case)
     return [*checks, *prober.checks()]
+
+
+def _right_elsewhere(session: Session, brief: Brief, found: Sequence[Check]) -> Iterator[Check]:
+    """At which other sizes the values are right, after they were wrong on plain inputs."""
+    first = next(check for check in found if check.outcome is Outcome.FAILED)
+    case = Case.parse(first.case)
+    if first.status is not Status.WRONG_VALUES or case != Case(seed=case.seed, sizes=case.sizes):
+        return
+    plain = {it.case.sizes for it in brief.cases if it.case == Case(sizes=it.case.sizes)}
+    for sizes in sorted(plain - {case.sizes}):
+        observed = examine(session.run(Case(sizes=sizes)), brief.tolerance)
+        values = [check.outcome for check in observed if check.name == VALUES]
+        if values == [Outcome.PASSED]:
+            here, there = (
+                ", ".join(f"{name} = {value}" for name, value in which) or "its own sizes"
+                for which in (case.sizes, sizes)
+            )
+            yield Check(
+                name="other sizes",
+                outcome=Outcome.WARNING,
+                evidence=f"right at {there}, wrong at {here}: does something depend on a size, "
+                "such as a last, partly filled tile?",
+                case=str(Case(sizes=sizes)),
+            )
+            return
 
 
 def _refusal(planned: PlannedCase, case: Case | None) -> Demand:
@@ -123,7 +148,7 @@ class _Prober:
         """Try, on the latest case, the wrong answers that none has refused yet."""
         if self._left == 0 or self._undecided == () or case is None:
             return
-        if case.distribution is not Distribution.NONFINITE:
+        if case.distribution not in NOT_FINITE:
             undecided = self._session.probe(case)
             if undecided is not None:
                 self._left -= 1
@@ -138,8 +163,8 @@ class _Prober:
                 yield Check(
                     name=DISCRIMINATION,
                     outcome=Outcome.PASSED,
-                    evidence="zeros, a constant, other weights, ignored inputs and rounded "
-                    "operands would all be refused",
+                    evidence="zeros, a constant, and the reference with other weights, ignored "
+                    "inputs or rounded operands would be refused",
                 )
             case words:
                 yield Check(

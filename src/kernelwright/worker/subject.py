@@ -22,10 +22,8 @@ WEIGHT_SEED = 42
 """Under which both modules are constructed, as in KernelBench's evaluator."""
 
 
-_POISONED = {10 << 20: 4, 1 << 20: 8, 64 << 10: 16, 512: 64}
-"""Bytes of blocks and how many: PyTorch's allocator keeps small ones apart from large ones."""
-_MUCH = 256 << 20
-"""Bytes of a block of which one is poisoned and not two."""
+_POISONED = (*[20 << 20] * 4, *[1 << 20] * 8)
+"""Bytes of blocks that fill whole segments of PyTorch's allocator, large ones and small ones."""
 _NAN_BYTE = 0xFF
 """All bits set is a NaN in every floating-point type."""
 
@@ -115,12 +113,13 @@ class Subject:
         """
         if self.device.type != "cuda":
             return
+        torch.cuda.empty_cache()
+        sizes = [*_POISONED, most, *_unused_blocks(self.device)]
         free, _ = torch.cuda.mem_get_info(self.device)
-        counts = {**_POISONED, most: 2 if most < _MUCH else 1}
+        # From the largest down, so that none is cut from a block that a larger one would fill.
         blocks = [
             torch.empty(size, dtype=torch.uint8, device=self.device).fill_(_NAN_BYTE)
-            for size, count in counts.items()
-            for _ in range(count)
+            for size in sorted(sizes, reverse=True)
             if 0 < size < free // 4
         ]
         del blocks
@@ -133,6 +132,17 @@ def module_key(case: Case) -> Case:
     """What of a case decides about the module: cases with the same key share one."""
     seeded = case.weights in (Weights.OTHER, Weights.DRAWN)
     return Case(sizes=case.sizes, weights=case.weights, seed=case.seed if seeded else 0)
+
+
+def _unused_blocks(device: torch.device) -> list[int]:
+    """Bytes of the free blocks that stay in the allocator beside those in use."""
+    return [
+        block["size"]
+        for segment in torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        if segment["device"] == device.index
+        for block in segment["blocks"]
+        if block["state"] == "inactive"
+    ]
 
 
 class Resident:
