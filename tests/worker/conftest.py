@@ -97,6 +97,19 @@ def judge_here(tmp_path: Path) -> Callable[..., Verdict]:
     def judge(problem: Problem, candidate: Path, **changes: Any) -> Verdict:
         options = JudgeOptions(watch=Watch.NOTHING, seeds=2, **changes)
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        with LocalSession(problem, candidate, Target.CPU, options, folder) as session:
+            brief: Brief = plan(session, Target.CPU, options, ())
+            return verify(session, brief, lambda event: None)
+
+    return judge
+
+
+@pytest.fixture
+def race_here(tmp_path: Path) -> Callable[..., Race]:
+    """Times a candidate in this process."""
+
+    def run(problem: Problem, candidate: Path, floor: Floor, options: JudgeOptions) -> Race:
+        options = replace(options, watch=Watch.NOTHING)
         here = LocalSession(problem, candidate, Target.CPU, options, tmp_path)
         with here as session, open_lease(0) as lease:
             return race(
