@@ -161,6 +161,12 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
             "rewritten": str(compiled.rewritten.graph),
             "planned": str(compiled.plan),
         },
+        "before": [
+            {"name": node.name, "operators": list(node.operators), "source": node.source}
+            for node in compiled.captured.nodes
+            if node.operators
+        ],
+        "machine": to_plain(compiled.machine),
         "cuda": done.candidate.cuda_source,
     }
     return Outcome(row=row, details=details, emitted=done.candidate.source)
