@@ -1,14 +1,60 @@
 """Rules on scalar expressions. Each is exact in IEEE arithmetic, for NaN, Inf and -0.0 too."""
 
+import operator
+import struct
 from collections.abc import Callable
+from math import copysign, inf, isfinite
 
-from kernelwright.ir.expr import Call, Expr, Literal
+from kernelwright.ir.expr import Call, Expr, Literal, Size
+from kernelwright.ir.types import DType
 
 Row = tuple[str, Callable[[Call], Expr | None]]
 
 
 def _is(value: float, expr: Expr) -> bool:
     return isinstance(expr, Literal) and expr.value == value and not isinstance(expr.value, bool)
+
+
+def _known_size(expr: Expr) -> Expr | None:
+    # A size that is the same in every call is a number; float32 holds integers up to 2^24.
+    if isinstance(expr, Size) and expr.dim.is_static:
+        value = expr.dim.hint
+        if not expr.dtype.is_float:
+            return Literal(value, expr.dtype)
+        if expr.dtype in (DType.F32, DType.F64) and abs(value) <= 2**24:
+            return Literal(float(value), expr.dtype)
+    return None
+
+
+def _of_literals(call: Call) -> Expr | None:
+    # Double precision rounded to float32 is what float32 arithmetic gives: 53 >= 2 * 24 + 2 bits.
+    if call.op not in _FOLDED or call.dtype not in (DType.F32, DType.F64):
+        return None
+    if not all(isinstance(arg, Literal) and arg.dtype == call.dtype for arg in call.args):
+        return None
+    numbers = [_rounded(float(arg.value), call.dtype) for arg in call.args]  # type: ignore[union-attr]
+    if call.op == "div" and numbers[1] == 0:
+        return None
+    value = _rounded(_FOLDED[call.op](*numbers), call.dtype)
+    return Literal(value, call.dtype) if isfinite(value) else None
+
+
+def _rounded(value: float, dtype: DType) -> float:
+    if dtype is DType.F64 or not isfinite(value):
+        return value
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return copysign(inf, value)
+
+
+_FOLDED: dict[str, Callable[..., float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+}
 
 
 def _cast_to_same(call: Call) -> Expr | None:
@@ -58,6 +104,7 @@ def _idempotent(call: Call) -> Expr | None:
 
 
 EXPRESSION_RULES: tuple[Row, ...] = (
+    ("arithmetic on constants", _of_literals),
     ("conversion to the same type", _cast_to_same),
     ("times one", _times_one),
     ("divided by one", _over_one),
@@ -71,7 +118,7 @@ EXPRESSION_RULES: tuple[Row, ...] = (
 def simplify(expr: Expr) -> Expr:
     """Apply the rules bottom-up, once to each call; the result has the same value and dtype."""
     if not isinstance(expr, Call):
-        return expr
+        return _known_size(expr) or expr
     call = Call(expr.op, tuple(simplify(arg) for arg in expr.args), expr.dtype)
     for _, rule in EXPRESSION_RULES:
         result = rule(call)

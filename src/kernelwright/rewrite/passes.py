@@ -1,12 +1,19 @@
 """The passes, in order. Read this first."""
 
 from kernelwright.ir.graph import Graph, Node, Opaque
+from kernelwright.rewrite.constants import CONSTANT_RULES
 from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, Surroundings, apply
 from kernelwright.rewrite.orders import ORDER_RULES
 from kernelwright.rewrite.reductions import REDUCTION_RULES
 from kernelwright.rewrite.sinking import SINKING_RULES
-from kernelwright.rewrite.tensors import CONTRACT_RULES, POINTWISE_RULES, VIEW_RULES
+from kernelwright.rewrite.sums import SUM_RULES
+from kernelwright.rewrite.tensors import (
+    CONTRACT_RULES,
+    POINTWISE_RULES,
+    SIMPLIFYING_RULES,
+    VIEW_RULES,
+)
 
 
 def rewrite(graph: Graph) -> Rewritten:
@@ -31,6 +38,8 @@ def _same_value(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
 
 PASSES: tuple[tuple[Rule, ...], ...] = (
     VIEW_RULES,
+    (*CONSTANT_RULES, *SIMPLIFYING_RULES, *VIEW_RULES),
+    SUM_RULES,
     (*CONTRACT_RULES, *VIEW_RULES),
     (*ORDER_RULES, *VIEW_RULES),
     CONVOLUTION_RULES,

@@ -238,8 +238,12 @@ CONTRACT_RULES = (
     Rule(name="operand read in the layout it lies in", match=_contract_reads_as_it_lies),
 )
 
-POINTWISE_RULES = (
-    Rule(name="diagonal matrix written element by element", match=_matrix_of_diagonal),
+SIMPLIFYING_RULES = (
     Rule(name="expression simplified", match=_simplify_expression),
     Rule(name="identity removed", match=_pointwise_identity),
+)
+
+POINTWISE_RULES = (
+    Rule(name="diagonal matrix written element by element", match=_matrix_of_diagonal),
+    *SIMPLIFYING_RULES,
 )

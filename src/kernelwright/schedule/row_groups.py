@@ -209,7 +209,8 @@ class _Growth:
 
         Then nothing of the whole's size is written here: that kernel reads what this one reads.
         """
-        return self._is_wide(node) and len(self._takers(node)) == 1
+        is_step = isinstance(node.kind, Pointwise) and self._is_wide(node)
+        return is_step and len(self._takers(node)) == 1
 
     def _takers(self, node: Node) -> set[object]:
         """The kernels that would compute a node where they read it; with None where none does."""

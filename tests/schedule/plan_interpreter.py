@@ -1,0 +1,150 @@
+"""What a Plan means: its steps computed in plain PyTorch, kernels by their expressions."""
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from kernelwright.ir.expr import Accumulator, Expr, Total, transform
+from kernelwright.ir.expr import Operand as OperandLeaf
+from kernelwright.ir.graph import Input, Node, Parameter
+from kernelwright.ir.graph import Constant as ConstantKind
+from kernelwright.ir.plan import (
+    AnyKernel,
+    Einsum,
+    Extent,
+    Kernel,
+    Launch,
+    Plan,
+    Reinterpret,
+    RowKernel,
+    ScanKernel,
+    Take,
+    TorchCall,
+    WindowKernel,
+)
+
+_PATH = Path(__file__).parents[1] / "capture" / "interpreter.py"
+_SPEC = importlib.util.spec_from_file_location("graph_interpreter", _PATH)
+assert _SPEC is not None and _SPEC.loader is not None
+graphs = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(graphs)
+
+
+def run_plan(
+    plan: Plan, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> Any:
+    """What `module(*args, **kwargs)` returns according to the plan."""
+    return _Run(plan, module, args, kwargs or {}).result()
+
+
+class _Run(graphs._Run):  # type: ignore[name-defined,misc]
+    """The steps in place of the nodes; leaves, updates and returns as in the graph."""
+
+    def __init__(
+        self, plan: Plan, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        bound = graphs.inspect.signature(module.forward).bind(*args, **kwargs)
+        bound.apply_defaults()
+        super().__init__(plan.graph, module, bound.arguments)
+        self.plan = plan
+        self.stepped = False
+
+    def compute(self, node: Node) -> Any:
+        if isinstance(node.kind, Parameter | ConstantKind):
+            return super().compute(node)
+        return None
+
+    def check(self, node: Node) -> None:
+        last = node is self.graph.nodes[-1]
+        if isinstance(node.kind, Input | Parameter | ConstantKind) and not last:
+            return
+        if last and not self.stepped:
+            self.stepped = True
+            for step in self.plan.steps:
+                self.step(step)
+
+    def step(self, step: Any) -> None:
+        match step:
+            case Launch():
+                operands = [self.values[name] for name in step.inputs]
+                for name, value in zip(
+                    step.results, self.launch(step.kernel, operands), strict=True
+                ):
+                    self.values[name] = value
+            case Reinterpret(input=source, map=index_map):
+                node = self.graph[step.result]
+                self.values[step.result] = self.view(index_map, self.values[source], node)
+            case TorchCall():
+                self.values[step.result] = self.call(step.call)
+            case Einsum(contract=contract, inputs=(lhs, rhs)):
+                self.values[step.result] = torch.einsum(
+                    str(contract), self.values[lhs], self.values[rhs]
+                )
+            case Take(input=source, index=index):
+                self.values[step.result] = self.values[source][index]
+
+    def launch(self, kernel: AnyKernel, operands: list[Any]) -> list[torch.Tensor]:
+        shapes = [[self.size(dim) for dim in kind.shape] for kind in kernel.outputs]
+        match kernel:
+            case Kernel(anchor=anchor):
+                acc = None
+                if anchor is not None:
+                    acc = torch.einsum(str(anchor), *operands[:2])
+                return [self.value(kernel.epilogue, operands, shapes[0], [], acc)]
+            case RowKernel():
+                return self.rows(kernel, operands, shapes)
+            case ScanKernel():
+                before = self.value(kernel.prologue, operands, shapes[0], [])
+                acc = graphs.scanned(kernel.scan, before)
+            case WindowKernel():
+                source = [self.size(dim) for dim in kernel.source]
+                before = self.value(kernel.prologue, operands, source, [])
+                acc = graphs.pooled(kernel.window, before, shapes[0])
+        return [self.value(kernel.epilogue, operands, shapes[0], [], acc)]
+
+    def rows(
+        self, kernel: RowKernel, operands: list[Any], shapes: list[list[int]]
+    ) -> list[torch.Tensor]:
+        program = kernel.program
+        whole = [self.size(dim) for dim in program.shape]
+        totals: list[torch.Tensor] = []
+        for fold in program.folds:
+            found = graphs.reduced(
+                fold.op, self.value(fold.value, operands, whole, totals), program.dims
+            )
+            totals += found if isinstance(found, tuple) else (found,)
+        results = []
+        for result, shape in zip(program.results, shapes, strict=True):
+            if result.extent is Extent.ROW:
+                assert shape == [1 if d in program.dims else n for d, n in enumerate(whole)]
+            else:
+                assert shape == whole
+            results.append(self.value(result.value, operands, shape, totals))
+        return results
+
+    def value(
+        self,
+        expr: Expr,
+        operands: list[Any],
+        shape: list[int],
+        totals: list[torch.Tensor],
+        acc: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The expression for every element of `shape`."""
+        known = [*operands, *totals, acc]
+
+        def place(leaf: Expr) -> Expr:
+            match leaf:
+                case Total(index, dtype):
+                    return OperandLeaf(len(operands) + index, dtype)
+                case Accumulator(dtype):
+                    return OperandLeaf(len(known) - 1, dtype)
+            return leaf
+
+        self.current = shape
+        found = self.expression(transform(expr, place), known)
+        return found.expand(shape).clone()
