@@ -249,6 +249,7 @@ ARITHMETIC: dict[str, Rule] = {
     "square": lambda a: op("mul", a.x("self"), a.x("self")),
     "deg2rad": lambda a: op("mul", a.x("self"), a.number(math.pi / 180)),
     "rad2deg": lambda a: op("mul", a.x("self"), a.number(180 / math.pi)),
+    "ldexp": lambda a: op("mul", a.x("self"), op("exp2", a.x("other"))),
     "heaviside": _heaviside,
     "clamp": _clamp,
     "clamp_min": lambda a: op("maximum", a.x("self"), a.x("min")),

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kernelwright.capture.making import ONE, Maker, NotMadeError, Part, Rule, numel
+from kernelwright.capture.making import ONE, ItemRule, Maker, NotMadeError, Part, Rule, numel
 from kernelwright.capture.scope import op
 from kernelwright.ir.expr import Expr
-from kernelwright.ir.types import Dim
+from kernelwright.ir.types import Dim, DType
 
 
 def _sizes(m: Maker) -> tuple[Dim, ...]:
@@ -93,6 +93,43 @@ def _channel_shuffle(m: Maker) -> Part:
     return m.reshape(m.permute(split, order), value.shape)
 
 
+def _rot90(m: Maker) -> Part:
+    """Quarter turns from the first of two dimensions toward the second."""
+    value, turns = m.tensor(), m.call.arguments["k"] % 4
+    dims = [dim % len(value.shape) for dim in m.call.arguments["dims"]]
+    if turns in (0, 2):
+        return m.flip(value, dims) if turns else value
+    order = list(range(len(value.shape)))
+    order[dims[0]], order[dims[1]] = dims[1], dims[0]
+    return m.permute(m.flip(value, [dims[1] if turns == 1 else dims[0]]), order)
+
+
+def _meshgrid(m: Maker, used: frozenset[int]) -> dict[int, Part]:
+    """Vector i along dimension i; with indexing "xy" the first two change places."""
+    shape, places = _sizes(m), list(range(m.result.dim()))
+    if m.call.arguments.get("indexing") == "xy":
+        places[:2] = reversed(places[:2])
+    made = {}
+    for at in sorted(used):
+        value = m.part(m.call.arguments["tensors"][at])
+        own = [ONE] * len(shape)
+        own[places[at]] = numel(value.shape)
+        made[at] = m.expand(m.reshape(value, tuple(own)), shape)
+    return made
+
+
+def _diff(m: Maker) -> Part:
+    """Each element less the one before it."""
+    value, given = m.tensor(), m.call.arguments
+    if given["n"] != 1 or given["prepend"] is not None or given["append"] is not None:
+        raise NotMadeError
+    dim = given["dim"] % len(value.shape)
+    size = _sizes(m)[dim]
+    ends = [m.slice(value, dim, Dim.static(start), size) for start in (1, 0)]
+    operation = "bitwise_xor" if m.dtype is DType.BOOL else "sub"
+    return m.apply(lambda a, b: op(operation, a, b), *ends, dtype=m.dtype)
+
+
 def _glu(m: Maker) -> Part:
     """The first half of a dimension times the sigmoid of the second."""
     value = m.tensor()
@@ -121,7 +158,12 @@ RULES: dict[str, Rule] = {
     "pixel_shuffle": _pixel_shuffle,
     "pixel_unshuffle": _pixel_unshuffle,
     "channel_shuffle": _channel_shuffle,
+    "rot90": _rot90,
+    "diff": _diff,
     "glu": _glu,
     "prelu": _prelu,
 }
 """By the operator's short name."""
+
+ITEM_RULES: dict[str, ItemRule] = {"meshgrid": _meshgrid}
+"""Operators with several results, by their short name."""

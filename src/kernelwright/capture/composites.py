@@ -35,6 +35,7 @@ ITEM_RULES: dict[str, ItemRule] = {
     **reductions.ITEM_RULES,
     **norms.ITEM_RULES,
     **windows.ITEM_RULES,
+    **arrangements.ITEM_RULES,
 }
 """Operators with several results, by the same names."""
 

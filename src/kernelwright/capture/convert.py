@@ -133,6 +133,8 @@ def _item(
     assert isinstance(whole, fx.Node) and isinstance(index, int)
     if whole in parts:
         return parts[whole][index]
+    if whole not in calls:
+        raise UnsupportedValueError("a call of PyTorch returns lists inside of its results")
     call = calls[whole]
     return item_view(builder, call, index, node) or project(builder, call, index, node)
 

@@ -51,6 +51,20 @@ def _hstack(m: Maker) -> Part:
     return _typed(m, Concat(0 if m.result.dim() == 1 else 1), parts)
 
 
+def _vstack(m: Maker) -> Part:
+    """Vectors are rows."""
+    parts = [m.unsqueeze(part, 0) if len(part.shape) == 1 else part for part in _parts(m)]
+    parts = [part if part.shape else m.reshape(part, (ONE, ONE)) for part in parts]
+    return _typed(m, Concat(0), parts)
+
+
+def _column_stack(m: Maker) -> Part:
+    """Vectors are columns."""
+    parts = [m.unsqueeze(part, 1) if len(part.shape) == 1 else part for part in _parts(m)]
+    parts = [part if part.shape else m.reshape(part, (ONE, ONE)) for part in parts]
+    return _typed(m, Concat(1), parts)
+
+
 def _pad(m: Maker) -> Part:
     """Widths come in pairs, those of the last dimension first."""
     value, widths = m.tensor(), m.call.arguments["pad"]
@@ -123,6 +137,8 @@ RULES: dict[str, Rule] = {
     **{name: _cat for name in ("cat", "concat", "concatenate")},
     "stack": _stack,
     "hstack": _hstack,
+    **{name: _vstack for name in ("vstack", "row_stack")},
+    "column_stack": _column_stack,
     **{name: _pad for name in ("pad", "constant_pad_nd")},
     "embedding": _embedding,
     "index_select": _index_select,

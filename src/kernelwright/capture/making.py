@@ -19,6 +19,7 @@ from kernelwright.ir.expr import Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import (
     AtenCall,
     Expand,
+    Flip,
     Kind,
     Permute,
     Pointwise,
@@ -246,6 +247,10 @@ class Maker:
         """Dimension i of the result is dimension dims[i]."""
         shape = tuple(value.shape[dim] for dim in dims)
         return self._view(value, Permute(tuple(dims)), shape)
+
+    def flip(self, value: Part, dims: Sequence[int]) -> Part:
+        """These dimensions backwards."""
+        return self._view(value, Flip(tuple(sorted(dims))), value.shape)
 
     def slice(self, value: Part, dim: int, start: Dim, size: Dim) -> Part:
         """`size` places from `start` on along a dimension."""

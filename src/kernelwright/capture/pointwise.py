@@ -42,7 +42,8 @@ def pointwise(builder: Builder, call: Call) -> str | Number | None:
 
 def _fill(builder: Builder, call: Call) -> AtenCall | None:
     """A tensor full of one number, as a call that reads no other tensor."""
-    value = call.arguments.get("fill_value", FILLS[call.operator])
+    value = FILLS[call.operator]
+    value = call.arguments[value] if isinstance(value, str) else value
     try:
         number = builder.argument(value)
     except ScalarNeededError:
@@ -91,7 +92,24 @@ _PLAIN: dict[type, float | int] = {torch.SymInt: 1, torch.SymFloat: 1.0}
 
 
 def _filled(a: Scope) -> Expr:
-    return a.x("fill_value") if a.has("fill_value") else a.number(FILLS[a.call.operator] or 0.0)
+    value = FILLS[a.call.operator]
+    if not isinstance(value, str):
+        return a.number(value)
+    if isinstance(a.builder.values.get(a.call.arguments[value]), str):
+        raise NotPointwiseError  # a tensor of one element
+    return a.x(value)
+
+
+def _linspace(a: Scope) -> Expr:
+    """From the nearer end, so that both ends are exact."""
+    start, end, steps = a.x("start"), a.x("end"), a.x("steps")
+    place, one = cast(a.coordinate(-1), a.compute), a.number(1.0)
+    step = op("div", op("sub", end, start), op("sub", steps, one))
+    near = op("add", start, op("mul", step, place))
+    left = op("sub", op("sub", steps, place), one)
+    far = op("sub", end, op("mul", step, left))
+    is_near = test("lt", place, op("mul", steps, a.number(0.5)))
+    return op("where", test("eq", steps, one), start, op("where", is_near, near, far))
 
 
 def _arange(a: Scope) -> Expr:
@@ -108,12 +126,13 @@ def _eye(a: Scope) -> Expr:
 CASTS = ("_to_copy", "to", "type_as")
 """Operators that only convert."""
 
-FILLS: dict[str, float | None] = {
-    **{"full": None, "full_like": None, "new_full": None},
-    **{"zeros": 0.0, "zeros_like": 0.0, "new_zeros": 0.0},
+FILLS: dict[str, float | str] = {
+    **{"full": "fill_value", "full_like": "fill_value", "new_full": "fill_value"},
+    **{"fill": "value", "scalar_tensor": "s"},
+    **{"zeros": 0.0, "zeros_like": 0.0, "new_zeros": 0.0, "zero": 0.0},
     **{"ones": 1.0, "ones_like": 1.0, "new_ones": 1.0},
 }
-"""Operators that fill a new tensor, and with what; None where their argument says."""
+"""Operators that fill a tensor, and with what: a number, or what the argument of a name says."""
 
 _NUMBERS_ONLY = {**ARITHMETIC, **ACTIVATIONS}
 
@@ -125,6 +144,7 @@ _PLAINLY: dict[str, Rule] = {
     **{name: lambda a: a.x("self") for name in CASTS},
     **{name: _filled for name in FILLS},
     "arange": _arange,
+    "linspace": _linspace,
     "eye": _eye,
 }
 

@@ -1,5 +1,7 @@
 """Softmax and its relatives: one pass finds a row's maximum and the sum of its exponentials."""
 
+import math
+
 from kernelwright.capture.making import Maker, Part, Rows, Rule
 from kernelwright.capture.scope import op, test
 from kernelwright.ir.expr import Expr
@@ -27,6 +29,18 @@ def _softmax(m: Maker) -> Part:
     return m.restored(value)
 
 
+def _safe_softmax(m: Maker) -> Part:
+    """Rows of -inf alone become zeros."""
+    rows = m.rows(m.wide(m.tensor()))
+    maximum, total = exponentials(m, rows)
+
+    def each(x: Expr, high: Expr, total: Expr) -> Expr:
+        share = op("div", op("exp", op("sub", x, high)), total)
+        return op("where", test("eq", high, m.number(-math.inf)), m.number(0.0), share)
+
+    return m.restored(m.apply(each, rows.value, maximum, total, dtype=m.dtype))
+
+
 def _log_softmax(m: Maker) -> Part:
     rows = m.rows(m.wide(m.tensor()))
     maximum, total = exponentials(m, rows)
@@ -47,6 +61,7 @@ def _logsumexp(m: Maker) -> Part:
 
 RULES: dict[str, Rule] = {
     **{name: _softmax for name in ("softmax", "_softmax", "special_softmax")},
+    "_safe_softmax": _safe_softmax,
     **{name: _log_softmax for name in ("log_softmax", "_log_softmax", "special_log_softmax")},
     **{name: _logsumexp for name in ("logsumexp", "special_logsumexp")},
 }

@@ -258,6 +258,10 @@ def _flip(_: Builder, call: Call) -> Flip | Same:
     return Flip(dims) if dims else Same()
 
 
+def _flip_of(dim: int) -> Rule:
+    return lambda _, __: Flip((dim,))
+
+
 def _is_main(call: Call, dim1: int, dim2: int, rank: int) -> bool:
     """True for the main diagonal of the last two dimensions of `rank`."""
     dims = {call.arguments.get("dim1", dim1) % rank, call.arguments.get("dim2", dim2) % rank}
@@ -301,6 +305,8 @@ RULES: dict[str, Rule] = {
     "narrow": _narrow,
     "select": _select,
     "flip": _flip,
+    "fliplr": _flip_of(1),
+    "flipud": _flip_of(0),
     "diag": _diag,
     "diag_embed": _diag_embed,
     "diagonal": _diagonal,
@@ -326,6 +332,7 @@ def _broadcast(_: Builder, call: Call, index: int) -> tuple[fx.Node, Expand]:
 
 ITEM_RULES: dict[str, Callable[[Builder, Call, int], tuple[fx.Node, ViewMap]]] = {
     **{name: _part for name in ("split", "split_with_sizes", "chunk")},
+    **{name: _part for name in ("unsafe_split", "unsafe_split_with_sizes", "unsafe_chunk")},
     "unbind": _row,
     "broadcast_tensors": _broadcast,
 }
