@@ -129,6 +129,31 @@ def test_the_best_baseline_decides() -> None:
     assert not measured(1.0, eager=1.0).faster
 
 
+def test_faster_on_its_own_inputs_alone_is_not_faster() -> None:
+    def on_other_inputs(candidate: float) -> Measurement:
+        rounds = {"candidate": noisy(1.0, 0), "eager": noisy(2.0, 1)}
+        rounds["candidate"].other_ms = noisy(candidate, 2).device_ms
+        rounds["eager"].other_ms = noisy(2.0, 3).device_ms
+        return summarise(
+            rounds,
+            candidate="candidate",
+            lost={},
+            floor=None,
+            machine=H200,
+            copy_bandwidth=None,
+            environment=ENVIRONMENT,
+        )
+
+    assert on_other_inputs(1.0).faster
+    assert on_other_inputs(2.0).faster
+    assert not on_other_inputs(2.2).faster
+
+
+def test_less_than_the_resolution_is_not_faster() -> None:
+    assert not measured(1.0, eager=1.004).faster
+    assert measured(1.0, eager=1.05).faster
+
+
 def test_shares_of_the_ceilings() -> None:
     measurement = measured(0.14, eager=0.15)
     assert measurement.candidate is not None

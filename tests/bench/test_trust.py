@@ -91,6 +91,10 @@ def test_results_that_are_wrong_only_when_timed() -> None:
 def test_what_else_is_seen() -> None:
     greedy = rounds(0.5, 0.2)
     greedy.persisting_l2 = 30 << 20
+    usual = rounds(0.5, 0.2)
+    usual.persisting_l2 = 30 << 20
+    names = [it.name for it in examine_times(greedy, usual, NOTHING, H200)]
+    assert "L2 cache" not in names
     check = checks_of(greedy)["L2 cache"]
     assert (check.outcome, check.status) == (Outcome.FAILED, Status.CHEATING)
     waiting = rounds(0.5, 0.2)

@@ -6,6 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ from kernelwright.worker.session import ChildSession
 HERE = Path(__file__).parent
 
 
+_ALONE = frozenset({"build", "run", "compare", "probe", "sizes"})
+"""Operations that draw random numbers, of which a process has one generator."""
+_TURN = threading.Lock()
+
+
 class LocalChild:
     """Answers like a child process, through the same JSON, without a process."""
 
@@ -50,6 +56,10 @@ class LocalChild:
         self._thread.start()
 
     def _work(self, operation: str, body: Any) -> None:
+        with _TURN if operation in _ALONE else nullcontext():
+            self._do(operation, body)
+
+    def _do(self, operation: str, body: Any) -> None:
         try:
             self._host = self._host or make_host(to_plain(self._start))
             reply = to_plain(self._host.answer(operation, json.loads(json.dumps(body))))
@@ -66,6 +76,10 @@ class LocalChild:
     def ask(self, operation: str, body: Any, seconds: float) -> Answer:
         self.post(operation, body)
         return self.wait(seconds)
+
+    def threads(self) -> int:
+        """It has no process of its own."""
+        return 0
 
     def freeze(self) -> None:
         """It runs only when it is asked."""

@@ -89,7 +89,12 @@ def test_a_candidate_that_works_only_while_it_is_verified(
     race_here: RaceHere, affine: Problem, name: str, status: Status, says: str
 ) -> None:
     race = race_here(affine, CANDIDATES / f"{name}.py", FLOOR, ONE)
-    failed = [check for check in race.checks if check.outcome is Outcome.FAILED]
+    # The spans themselves mean nothing here: a busy host is no device.
+    failed = [
+        check
+        for check in race.checks
+        if check.outcome is Outcome.FAILED and check.name.startswith("timed")
+    ]
     assert [check.status for check in failed] == [status]
     assert says in failed[0].evidence
 

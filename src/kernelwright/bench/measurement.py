@@ -12,6 +12,9 @@ from kernelwright.verify.records import to_plain
 
 NO_GPU = "not measured: no GPU"
 
+RESOLUTION = 0.01
+"""Speedups below 1 % are not told apart: two processes that run the same code differ by less."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
@@ -36,6 +39,8 @@ class Speedup:
     """Baseline's median device span over the candidate's, 95 % interval."""
     host: Interval
     """The same for the host times."""
+    other_inputs: Interval | None = None
+    """The same as `device` on zero-mean inputs; None where they were not tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +82,16 @@ class Measurement:
 
     @property
     def faster(self) -> bool:
-        """Whether the interval against the best baseline lies above 1."""
+        """Whether the interval against the best baseline lies above 1 by more than `RESOLUTION`.
+
+        A candidate that is slower on zero-mean inputs is not: it is made for its own.
+        """
         against = [it for it in self.speedups if it.baseline == self.best_baseline]
-        return any(speedup.device.low > 1.0 for speedup in against)
+        return any(
+            speedup.device.low > 1.0 + RESOLUTION
+            and (speedup.other_inputs is None or speedup.other_inputs.high >= 1.0)
+            for speedup in against
+        )
 
     def speedup_over(self, baseline: str) -> Speedup | None:
         """The speedup over one baseline, if it was measured."""
@@ -158,8 +170,14 @@ def _series(name: str, rounds: Rounds) -> Series:
 
 
 def _speedup(name: str, baseline: Rounds, candidate: Rounds) -> Speedup:
+    # One length of batches above 0: nobody refused some of these inputs.
+    tried = {len(batch) for it in (baseline, candidate) for batch in it.other_ms}
+    both_tried = len(tried) == 1 and 0 not in tried and bool(candidate.other_ms)
     return Speedup(
         baseline=name,
         device=ratio_of_medians(baseline.device_ms, candidate.device_ms),
         host=ratio_of_medians(baseline.host_ms, candidate.host_ms),
+        other_inputs=(
+            ratio_of_medians(baseline.other_ms, candidate.other_ms) if both_tried else None
+        ),
     )

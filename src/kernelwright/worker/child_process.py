@@ -1,6 +1,8 @@
 """A child that is started when it is first needed, and again after it died."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from kernelwright.verify.records import RecordError, from_plain, to_plain
@@ -58,6 +60,14 @@ class ChildProcess:
         """Let it go on."""
         if self._client is not None:
             self._client.thaw()
+
+    def threads(self) -> int:
+        """Threads of the process now, as the kernel counts them; 0 if it does not run."""
+        if self._client is None or not self._client.alive or self.started is None:
+            return 0
+        with suppress(OSError):
+            return len(list(Path(f"/proc/{self.started.pid}/task").iterdir()))
+        return 0
 
     def log(self) -> str:
         """What the process printed so far, shortened."""

@@ -196,11 +196,20 @@ def _under_the_timer(contest: Contest) -> Outcomes:
         contest.tell(message, taken, options.timing.samples)
 
     contest.claim()
+    threads_before = session.candidate.threads()
     rounds = shared.run(options.timing, on_round)
+    threads = _threads_check(threads_before, session.candidate.threads())
     timer.close()
-    return Outcomes(
-        rounds=rounds, lost=lost, checks=(_timer_check(ungated),), written=shared.written
-    )
+    checks = (_timer_check(ungated), *threads)
+    return Outcomes(rounds=rounds, lost=lost, checks=checks, written=shared.written)
+
+
+def _threads_check(before: int, after: int) -> tuple[Check, ...]:
+    """A word where the candidate's process has more threads after the timed calls than before."""
+    if after <= before:
+        return ()
+    text = f"{after} threads in its process after the timed calls, {before} before"
+    return (Check(name="threads", outcome=Outcome.WARNING, evidence=text),)
 
 
 def _timer_check(ungated: list[str]) -> Check:
