@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase
+from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase, Sizes
 from kernelwright.verify.checks import RUNS, STATE, examine
 from kernelwright.verify.distributions import NOT_FINITE
 from kernelwright.verify.observation import Fault, FaultKind, Observation, status_of
@@ -65,6 +65,8 @@ class Brief:
     """"cuda" or "cpu"."""
     sizes: Mapping[str, int]
     """Constants replaced for the sizes under judgement."""
+    reduced: Sizes = ()
+    """Those of a problem of gigabytes at the sizes where most is asked; else empty."""
     static_checks: tuple[Check, ...] = ()
     """What reading the file already showed, and what is known before anything runs."""
     probes: int = 0

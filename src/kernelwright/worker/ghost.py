@@ -31,20 +31,25 @@ class Gathered:
 
 
 def gather(
-    session: ChildSession, sizes: Sizes, tolerance: Tolerance, source: str, seconds: float
+    session: ChildSession,
+    sizes: Sizes,
+    silent_sizes: Sizes,
+    tolerance: Tolerance,
+    source: str,
+    seconds: float,
 ) -> Gathered:
-    """Silence the candidate's kernels, then list what one call runs, at the sizes given.
+    """Silence the candidate's kernels, at `silent_sizes`, then list what one call at `sizes` runs.
 
     `source` is the candidate's text, `seconds` the longest that one answer may take.
     """
     cases = (
-        Case(sizes=sizes),
-        Case(seed=1, sizes=sizes),
-        Case(distribution=Distribution.NORMAL, sizes=sizes),
+        Case(sizes=silent_sizes),
+        Case(seed=1, sizes=silent_sizes),
+        Case(distribution=Distribution.NORMAL, sizes=silent_sizes),
     )
     with session.witness() as child:
         decoys = _look_for_decoys(session, child, cases, tolerance, seconds)
-        ran = _trace(child, cases[0], seconds)
+        ran = _trace(child, Case(sizes=sizes), seconds)
     return Gathered(checks=(check_what_ran(ran, source), decoys), ran=ran)
 
 

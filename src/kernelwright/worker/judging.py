@@ -19,13 +19,14 @@ from kernelwright.verify.cases import (
     Case,
     Demand,
     PlannedCase,
+    Sizes,
     plan_cases,
     plan_large,
 )
 from kernelwright.verify.observation import Observation
 from kernelwright.verify.static import read_candidate
 from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE
-from kernelwright.verify.verdict import Check, Outcome, Status, Verdict, conclude
+from kernelwright.verify.verdict import VALUES, Check, Outcome, Status, Verdict, conclude
 from kernelwright.verify.verification import Brief, BuildFacts, Event, Progress, Session, verify
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.ghost import gather
@@ -83,6 +84,7 @@ def plan(
         tolerance=CPU_STAND_IN if target is Target.CPU else NO_LESS_ACCURATE,
         target=target.value,
         sizes=dict(sizes.own),
+        reduced=sizes.others[0] if _is_large(sizes) else (),
         static_checks=(*static_checks, *_coverage(sizes, options)),
         probes=0 if options.cases else _PROBES,
     )
@@ -170,8 +172,22 @@ def _verify(
     progress(Event(stage="verify", message="silencing its own kernels", done=0, total=1))
     sizes = tuple(sorted(brief.sizes.items()))
     with nullcontext() if lease is None else lease.shared():
-        found = gather(session, sizes, brief.tolerance, session.source(), options.timeouts.run)
+        found = gather(
+            session,
+            sizes,
+            _silent_sizes(verdict, brief),
+            brief.tolerance,
+            session.source(),
+            options.timeouts.run,
+        )
     return replace(_with_checks(verdict, found.checks), ran=found.ran)
+
+
+def _silent_sizes(verdict: Verdict, brief: Brief) -> Sizes:
+    """The reduced sizes of a large problem, where the candidate took them."""
+    reduced = Case(sizes=brief.reduced)
+    took = any(check.name == VALUES and check.case == str(reduced) for check in verdict.checks)
+    return reduced.sizes if took else tuple(sorted(brief.sizes.items()))
 
 
 def _with_checks(verdict: Verdict, checks: tuple[Check, ...]) -> Verdict:
