@@ -64,6 +64,29 @@ def _reshape_of_reshape(around: Surroundings, node: Node) -> tuple[Node, ...] | 
     return None
 
 
+def _leading_ones(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # Broadcasting puts leading dimensions of size 1 in front by itself, and a leading one changes
+    # nothing where the result has as many dimensions.
+    if not isinstance(node.kind, Pointwise) or not isinstance(node.type, TensorType):
+        return None
+    for at, name in enumerate(node.inputs):
+        view = around.node(name)
+        match view.kind:
+            case View(Reshape() | Squeeze() | Unsqueeze()):
+                source = around.node(view.inputs[0])
+                same = _without_ones(source.tensor.shape) == _without_ones(view.tensor.shape)
+                if same and source.tensor.rank <= node.tensor.rank:
+                    inputs = (*node.inputs[:at], source.name, *node.inputs[at + 1 :])
+                    return (replace(node, inputs=inputs, origin=None),)
+    return None
+
+
+def _without_ones(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    while shape and shape[0] == ONE:
+        shape = shape[1:]
+    return shape
+
+
 # --- Contractions ------------------------------------------------------------------------------
 
 
@@ -226,6 +249,7 @@ VIEW_RULES = (
     Rule(name="only index of a dimension taken", match=_only_index),
     Rule(name="double transpose merged", match=_permute_of_permute),
     Rule(name="double reshape merged", match=_reshape_of_reshape),
+    Rule(name="leading dimensions of size 1 left to broadcasting", match=_leading_ones),
 )
 
 CONTRACT_RULES = (
