@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.graph import Contract, Graph, Reduce
+from kernelwright.ir.graph import Contract, Graph, Reduce, Scan, View
 from kernelwright.rewrite import Rewritten, rewrite
 
 Forward = Callable[..., torch.Tensor]
@@ -148,3 +148,23 @@ def test_constants_are_folded_as_float32_rounds(run: Any) -> None:
         assert torch.tensor(folded.value).item() == function(x, y).item()
     overflow = Call("mul", (Literal(1e30, DType.F32), Literal(1e30, DType.F32)), DType.F32)
     assert simplify(overflow) == overflow
+
+
+FLIPPED: dict[str, Forward] = {
+    "one dimension": lambda a, b, c: a.flip(1).cumsum(1).flip(1),
+    "both": lambda a, b, c: a.flip(0, 1).cumsum(1).flip(1, 0) * 2,
+    "another order": lambda a, b, c: a.flip(1).cumprod(1).flip(1).cumsum(0),
+}
+
+
+@pytest.mark.parametrize("name", FLIPPED)
+def test_flips_around_running_totals_disappear(name: str, run: Any) -> None:
+    found = rewritten(FLIPPED[name], operands((3, 2, 4)), run)
+    kinds = [node.kind for node in found.graph.nodes]
+    assert not any(isinstance(kind, View) for kind in kinds)
+    assert any(isinstance(kind, Scan) and kind.reverse for kind in kinds)
+
+
+def test_flips_of_other_dimensions_stay(run: Any) -> None:
+    found = rewritten(lambda a, b, c: a.flip(0).cumsum(1), operands((3, 2, 4)), run)
+    assert sum(isinstance(node.kind, View) for node in found.graph.nodes) == 1

@@ -6,6 +6,7 @@ from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, Surroundings, apply
 from kernelwright.rewrite.orders import ORDER_RULES
 from kernelwright.rewrite.reductions import REDUCTION_RULES
+from kernelwright.rewrite.scans import SCAN_RULES
 from kernelwright.rewrite.sinking import SINKING_RULES
 from kernelwright.rewrite.sums import SUM_RULES
 from kernelwright.rewrite.tensors import (
@@ -39,6 +40,7 @@ def _same_value(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
 PASSES: tuple[tuple[Rule, ...], ...] = (
     VIEW_RULES,
     (*CONSTANT_RULES, *SIMPLIFYING_RULES, *VIEW_RULES),
+    SCAN_RULES,
     SUM_RULES,
     (*CONTRACT_RULES, *VIEW_RULES),
     (*ORDER_RULES, *VIEW_RULES),
