@@ -238,6 +238,41 @@ def suite(
 
 
 @app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a run, as runs/latest.")],
+    against: Annotated[Path | None, typer.Option(help="An older run to compare with.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File; report.html in the run by default.")
+    ] = None,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown instead.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values instead.")] = False,
+) -> ExitCode:
+    """Write a run as one HTML file with pictures, as Markdown or as CSV."""
+    from kernelwright.report.html import render_page
+    from kernelwright.report.tables import comma_separated, markdown
+    from kernelwright.suite.reading import read_run
+
+    if as_markdown and as_csv:
+        raise UsageError("--markdown and --csv are two files", next_step="Ask for one at a time.")
+    new, old = read_run(run), read_run(against) if against else None
+    if as_csv and old is not None:
+        step = "Use --markdown or the page; or write both as CSV."
+        raise UsageError("--csv is of one run", next_step=step)
+    match as_markdown, as_csv:
+        case True, _:
+            text, ending = markdown(new, old), "md"
+        case _, True:
+            text, ending = comma_separated(new), "csv"
+        case _:
+            text, ending = render_page(new, old), "html"
+    path = output or run / f"report.{ending}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    typer.echo(f"wrote       {path} ({len(text.encode()) / 2**20:.1f} MiB)")
+    return ExitCode.VERIFIED
+
+
+@app.command()
 def doctor(as_json: Json = False) -> ExitCode:
     """Say what works on this machine, what does not, and what to do about it."""
     from dataclasses import asdict

@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from kernelwright.errors import ExitCode, KernelwrightError
 from kernelwright.report.row import Row, read_row
+from kernelwright.suite.problems import natural
 from kernelwright.verify.records import RecordError
 
 FILE = "journal.jsonl"
@@ -50,7 +51,7 @@ class Record:
     headers: tuple[Mapping[str, Any], ...]
     """The starts of the run, the first one first."""
     rows: tuple[Row, ...]
-    """The last result of each problem, by name."""
+    """The last result of each problem, sorted by name and number."""
     unfinished: tuple[str, ...]
     """Problems that were started and have no result: to be done again."""
 
@@ -119,7 +120,7 @@ def read_journal(folder: Path) -> Record:
                 started.pop(row.problem, None)
     return Record(
         headers=tuple(headers),
-        rows=tuple(rows[name] for name in sorted(rows)),
+        rows=tuple(rows[name] for name in sorted(rows, key=natural)),
         unfinished=tuple(started),
     )
 

@@ -56,7 +56,7 @@ def find_problems(
         step = "Name one folder that holds both, so that their paths differ."
         raise UsageError(f"two problems are called {doubled[0]}", next_step=step)
     chosen = [it for it in found if not patterns or _matches(it.name, patterns)]
-    chosen.sort(key=lambda it: _natural(it.name))
+    chosen.sort(key=lambda it: natural(it.name))
     part = shard or Shard()
     chosen = chosen[part.index :: part.count]
     if not chosen:
@@ -84,7 +84,7 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch(name, pattern) or fnmatch(last, pattern) for pattern in patterns)
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def natural(name: str) -> list[tuple[int, str]]:
     """Sorts "2_x" before "10_x"."""
     parts: list[tuple[int, str]] = []
     for word in name.replace("/", "_/_").split("_"):
