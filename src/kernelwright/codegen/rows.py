@@ -15,7 +15,7 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import COMPUTED, STORED
 from kernelwright.ir.expr import Coordinate, Expr, Operand, Total, walk
 from kernelwright.ir.graph import Reduction
-from kernelwright.ir.plan import Extent, Fold, PartRows, RingRows, RowKernel
+from kernelwright.ir.plan import ColumnRows, Extent, Fold, PartRows, RingRows, RowConfig, RowKernel
 from kernelwright.ir.types import DType, TensorType
 
 _FOLDS: dict[Reduction, str] = {
@@ -68,8 +68,8 @@ class Tuned:
     """What its kernels before run, one for each level."""
 
 
-def _tuned(config: RingRows | PartRows | None) -> Tuned | None:
-    match config:
+def _tuned(row_config: RowConfig) -> Tuned | None:
+    match config := row_config.tuned:
         case RingRows():
             return Tuned(
                 purpose="Rows that fit on chip: read once, written once.",
@@ -97,6 +97,21 @@ def _tuned(config: RingRows | PartRows | None) -> Tuned | None:
                 function="finish_parts",
                 fold_function="fold_parts",
             )
+        case ColumnRows():
+            return Tuned(
+                purpose="Rows side by side: lanes along neighbours.",
+                sources=("row_columns.cuh",),
+                members=(
+                    f"static constexpr int LANES = {config.lanes}, SPLIT = {config.split}, "
+                    f"WIDTH = {config.width};",
+                    f"static constexpr int VECTORS = {config.vectors}, "
+                    f"THREADS = {config.lanes * config.split};",
+                    f"static constexpr bool HOLDS = {_CPP[config.holds]};",
+                    f"static constexpr int RESIDENT = {config.resident};",
+                ),
+                family="Column",
+                function="column_rows",
+            )
     return None
 
 
@@ -106,7 +121,7 @@ def write(kernel: RowKernel) -> KernelText:
     methods = [*_takes(kernel, writer), *_results(kernel, writer)]
     members = tuple(writer.members.values())
     tensors = [operand_name(index) for index, _ in _tensors(kernel)]
-    tuned = _tuned(kernel.config.tuned)
+    tuned = _tuned(kernel.config)
     section = TEMPLATES.get_template("rows.cu.jinja").render(
         **heading(kernel),
         program=camel_case(kernel.name),
@@ -173,6 +188,7 @@ def _facts(kernel: RowKernel) -> list[str]:
         f"{{{_list(str(level_of[fold]) for fold in range(len(program.folds)))}}};",
         f"static constexpr unsigned READS[] = {{{_list(reads)}}};",
         f"static constexpr unsigned SHARED = {_shared(kernel)};",
+        f"static constexpr unsigned STREAMED = {_streamed(kernel)};",
         f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
         f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
         f"static constexpr bool LOCATED = {_CPP[located]};",
@@ -190,23 +206,40 @@ def _fold_type(fold: Fold) -> str:
 
 
 def _shared(kernel: RowKernel) -> str:
-    """The tensors that have size 1 along the row, as `_reads` writes them."""
-    rank = len(kernel.program.shape)
-    bits = ""
+    """The tensors that have size 1 along the whole row, as `_reads` writes them."""
+    return _bits(all(sizes) for sizes in _are_ones(kernel))
+
+
+def _streamed(kernel: RowKernel) -> str:
+    """The tensors that have as many elements along the row as the program has, likewise."""
+    dims = [kernel.program.shape[at].text == "1" for at in kernel.program.dims]
+    return _bits(
+        not any(own and not whole for own, whole in zip(sizes, dims, strict=True))
+        and not all(sizes)
+        for sizes in _are_ones(kernel)
+    )
+
+
+def _are_ones(kernel: RowKernel) -> list[list[bool]]:
+    """For each tensor and each dimension along the row, whether its size is always 1."""
+    found = []
     for index, _ in _tensors(kernel):
         kind = kernel.inputs[index]
         assert isinstance(kind, TensorType)
-        own = [at - rank + kind.rank for at in kernel.program.dims]
-        shared = all(at < 0 or kind.shape[at].text == "1" for at in own)
-        bits = ("1" if shared else "0") + bits
-    return f"0b{bits or '0'}"
+        own = [at - len(kernel.program.shape) + kind.rank for at in kernel.program.dims]
+        found.append([at < 0 or kind.shape[at].text == "1" for at in own])
+    return found
+
+
+def _bits(values: Iterable[bool]) -> str:
+    """A mask, the first value in its lowest bit."""
+    return "0b" + ("".join("1" if value else "0" for value in values)[::-1] or "0")
 
 
 def _reads(kernel: RowKernel, values: Iterable[Expr]) -> str:
     """The tensors among the operands of the expressions, a bit for each, the first one lowest."""
     used = {part.index for value in values for part in walk(value) if isinstance(part, Operand)}
-    bits = ["1" if index in used else "0" for index, _ in _tensors(kernel)]
-    return "0b" + ("".join(reversed(bits)) or "0")
+    return _bits(index in used for index, _ in _tensors(kernel))
 
 
 # --- What it computes --------------------------------------------------------------------------
@@ -214,7 +247,9 @@ def _reads(kernel: RowKernel, values: Iterable[Expr]) -> str:
 
 def _takes(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
     return [
-        _method(writer, f"What the {fold.op} takes of an element.", "take", index, fold.value)
+        _method(
+            kernel, writer, f"What the {fold.op} takes of an element.", "take", index, fold.value
+        )
         for index, fold in enumerate(kernel.program.folds)
     ]
 
@@ -222,12 +257,32 @@ def _takes(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
 def _results(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
     names = _result_names(kernel)
     return [
-        _method(writer, f"Of `{names[index]}`, by {result.extent}.", "result", index, result.value)
+        _method(
+            kernel,
+            writer,
+            f"Of `{names[index]}`, by {result.extent}.",
+            "result",
+            index,
+            result.value,
+        )
         for index, result in enumerate(kernel.program.results)
     ]
 
 
-def _method(writer: ExpressionWriter, purpose: str, name: str, index: int, value: Expr) -> Method:
+def _coordinate(kernel: RowKernel, dim: int) -> str:
+    """Where an element stands along a dimension, counted from the end."""
+    rank = len(kernel.program.shape)
+    reduced = kernel.program.dims
+    kept = tuple(at for at in range(rank) if at not in reduced)
+    for dims, name in ((reduced, "place"), (kept, "row")):
+        if dims == (rank + dim,):
+            return f"place.{name}"
+    return f"place.coordinate({-dim})"
+
+
+def _method(
+    kernel: RowKernel, writer: ExpressionWriter, purpose: str, name: str, index: int, value: Expr
+) -> Method:
     writer.start_scope()
     text = writer.write(value).text
     totals = {part.index: part for part in walk(value) if isinstance(part, Total)}
@@ -245,7 +300,7 @@ def _method(writer: ExpressionWriter, purpose: str, name: str, index: int, value
                 for _, total in sorted(totals.items())
             ),
             *(
-                f"const int64_t {coordinate_name(dim)} = place.coordinate({-dim});"
+                f"const int64_t {coordinate_name(dim)} = {_coordinate(kernel, dim)};"
                 for dim in sorted(places)
             ),
             *writer.statements,

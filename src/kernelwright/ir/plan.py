@@ -205,12 +205,37 @@ class PartRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRows:
+    """Rows whose elements lie apart, beside their neighbours': threads stand at different rows."""
+
+    lanes: int
+    """Threads of a block at neighbouring rows."""
+    split: int
+    """Threads of a block that share a row."""
+    width: int
+    """Neighbouring rows of a thread."""
+    vectors: int
+    """Places of its rows that a thread has in flight."""
+    holds: bool
+    """Whether these are all of its places, kept in registers."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        held = "held in registers" if self.holds else "in flight"
+        return (
+            f"{self.lanes} lanes along {self.width} neighbouring rows each, {self.split} threads "
+            f"for a row; {self.vectors} places a thread {held}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowConfig:
     """Tunables of the row family."""
 
     multiprocessors: int
     """Of the card."""
-    tuned: RingRows | PartRows | None = None
+    tuned: RingRows | PartRows | ColumnRows | None = None
     """The variant for the captured sizes and layouts, beside the one for any."""
 
     def __str__(self) -> str:

@@ -17,8 +17,11 @@
 
 #include "math.cuh"
 
+// A number as a type, so that what is chosen by it is chosen when the kernel is compiled.
 template <int INDEX>
-using Index = std::integral_constant<int, INDEX>;
+struct Index {
+  __host__ __device__ constexpr operator int() const { return INDEX; }
+};
 
 // Where elements stand in their row: `first`, `first + step`, and so on.
 struct Places {
@@ -306,7 +309,8 @@ struct MomentsFold {
   }
   // The mean of no elements is NaN.
   __device__ __forceinline__ static T total(Index<0>, const State& state) {
-    return state.count == T(0) ? std::numeric_limits<T>::quiet_NaN() : state.mean;
+    constexpr T UNDEFINED = std::numeric_limits<T>::quiet_NaN();
+    return state.count == T(0) ? UNDEFINED : state.mean;
   }
   __device__ __forceinline__ static T total(Index<1>, const State& state) { return state.squares; }
 };

@@ -22,8 +22,9 @@ struct PartRows : VectorRows<Program, Config_::WIDTH> {
       TeamExchange<Config::THREADS / 32, 1, LargestState<typename Program::Folds>::BYTES>;
 
   char* workspace;
-  uint32_t parts;        // of each row
-  int64_t part_vectors;  // vectors in each, but for the last
+  uint32_t parts;    // of each row
+  uint32_t slices;   // parts of each of its runs
+  int part_vectors;  // vectors in each, but for the last of a run
 
   __device__ __forceinline__ PartStates<Program> states(int64_t row) const {
     return {workspace, this->space.kept.count, parts, row};
@@ -35,83 +36,74 @@ template <class Program, class Config>
 struct PartBlock {
   using Rows = PartRows<Program, Config>;
   using Types = RowTypes<Program>;
-  using Row = RowVectors<Program, Config::WIDTH>;
+  using Run = RowRun<Program, Config::WIDTH>;
   using Vectors = typename PackOfVectors<typename Program::Inputs, Config::WIDTH>::type;
   static constexpr int WIDTH = Config::WIDTH, THREADS = Config::THREADS, UNROLL = Config::UNROLL;
 
   const Rows& rows;
   typename Rows::Exchange& exchange;
 
-  // Calls body.operator()<COUNT>(v) for this thread's vectors of a part, where v and the COUNT - 1
-  // vectors THREADS apart after it are whole and aligned for inputs and results in `mask`, or COUNT
-  // is 1.
-  template <class Body>
-  __device__ __forceinline__ void walk(const Row& row, int64_t part, unsigned mask,
-                                       const Body& body) const {
-    const int64_t begin = part * rows.part_vectors;
-    const int64_t end =
-        begin + rows.part_vectors < row.count ? begin + rows.part_vectors : row.count;
-    int64_t v = begin + threadIdx.x;
-    if ((row.aligned & mask) == (rows.streamed & mask)) {
-      // The first and the last vector of a row may have a part of it only.
-      if (begin == 0 && threadIdx.x == 0 && v < end) {
-        body(Index<1>(), v);
-        v += THREADS;
-      }
-      const int64_t whole = end == row.count ? end - 1 : end;
-      for (; v + (UNROLL - 1) * THREADS < whole; v += UNROLL * THREADS) body(Index<UNROLL>(), v);
+  __device__ __forceinline__ Run part_of(int64_t row, uint32_t part) const {
+    const uint32_t segment = rows.slices == 1 ? part : part / rows.slices;
+    const int64_t from = static_cast<int64_t>(part - segment * rows.slices) * rows.part_vectors;
+    return Run(rows, row, segment, from, rows.part_vectors);
+  }
+
+  // Calls body(count, is_whole, v) for `count` of this thread's vectors, THREADS apart from v on.
+  template <int COUNT, class Body>
+  __device__ __forceinline__ void walk(const Run& run, const Body& body) const {
+    int v = static_cast<int>(threadIdx.x);
+    if (v < run.whole_begin) {
+      body(Index<1>(), Index<0>(), v);
+      v += THREADS;
+    }
+    for (; v + (COUNT - 1) * THREADS < run.whole_end; v += COUNT * THREADS) {
+      body(Index<COUNT>(), Index<1>(), v);
     }
 #pragma unroll 1
-    for (; v < end; v += THREADS) body(Index<1>(), v);
+    for (; v < run.vectors(); v += THREADS) body(Index<1>(), Index<0>(), v);
   }
 
   template <int LEVEL>
-  __device__ __forceinline__ void fold(int64_t number, int64_t part,
+  __device__ __forceinline__ void fold(int64_t row, uint32_t part,
                                        const typename Types::Totals& totals) const {
     constexpr unsigned READS = Program::READS[LEVEL];
-    const Row row(rows, number);
+    const Run run = part_of(row, part);
     typename Program::Inputs shared = {};
-    load_shared_inputs<Program::SHARED & READS>(row, shared);
+    load_shared_inputs<Program::SHARED & READS>(run, shared);
     auto states = no_elements<Program>();
-    walk(row, part, READS, [&](auto count, int64_t v) {
-      typename Row::Place places[count];
+    walk<UNROLL>(run, [&](auto count, auto is_whole, int v) {
       Vectors vectors[count];
 #pragma unroll
       for (int k = 0; k < count; ++k) {
-        places[k] = row.locate(v + k * THREADS, READS);
-        load_inputs<READS & ~Program::SHARED, (count > 1)>(row, places[k], vectors[k]);
+        load_inputs<READS & ~Program::SHARED, is_whole>(run, v + k * THREADS, vectors[k]);
       }
       // So many elements are folded at once that a thread's registers suffice.
       constexpr int TOGETHER = count % 2 == 0 && WIDTH <= 4 ? 2 : 1;
+      constexpr unsigned ALL = (1u << TOGETHER * WIDTH) - 1;
 #pragma unroll
       for (int k = 0; k < count; k += TOGETHER) {
-        typename Program::Inputs elements[TOGETHER * WIDTH];
-#pragma unroll
-        for (int i = 0; i < TOGETHER * WIDTH; ++i) {
-          elements[i] = shared;
-          pick_element<READS & ~Program::SHARED>(vectors[k + i / WIDTH], i % WIDTH, elements[i]);
-        }
-        constexpr unsigned FULL = (1u << TOGETHER * WIDTH) - 1;
-        fold_elements<LEVEL>(rows.program, totals, rows.space.coordinates, number,
-                             VectorPlaces<WIDTH>{places[k].first, int64_t{THREADS} * WIDTH},
-                             elements, count > 1 ? FULL : places[k].valid, states);
+        const int at = v + k * THREADS;
+        fold_vectors<LEVEL, TOGETHER>(run, totals, shared,
+                                      VectorPlaces<WIDTH>{run.place(at), int64_t{THREADS} * WIDTH},
+                                      vectors + k, is_whole ? ALL : run.valid(at), states);
       }
     });
     each_fold<Program, LEVEL>([&](auto fold) {
       using Fold = typename Types::template FoldAt<fold>;
       const auto state = exchange.template combine<Fold>(get<fold>(states));
-      if (threadIdx.x == 0) rows.states(number).template of<fold>()[part] = state;
+      if (threadIdx.x == 0) rows.states(row).template of<fold>()[part] = state;
     });
   }
 
   // The totals of the folds of levels below LEVEL, from the states of their parts.
   template <int LEVEL>
-  __device__ __forceinline__ typename Types::Totals combine_parts(int64_t number) const {
+  __device__ __forceinline__ typename Types::Totals combine_parts(int64_t row) const {
     typename Types::Totals totals = {};
     repeat<Types::FOLDS>([&](auto fold) {
       if constexpr (Program::LEVEL_OF[fold] < LEVEL) {
         using Fold = typename Types::template FoldAt<fold>;
-        const auto* states = rows.states(number).template of<fold>();
+        const auto* states = rows.states(row).template of<fold>();
         typename Fold::State state = Fold::identity();
         for (uint32_t part = threadIdx.x; part < rows.parts; part += THREADS) {
           state = Fold::combine(state, load_state(states + part));
@@ -122,30 +114,29 @@ struct PartBlock {
     return totals;
   }
 
-  __device__ __forceinline__ void finish(int64_t number, int64_t part,
+  __device__ __forceinline__ void finish(int64_t row, uint32_t part,
                                          const typename Types::Totals& totals) const {
     constexpr unsigned READS = Program::READS[Program::LEVELS];
-    constexpr unsigned RESULTS = results_mask<Program, true>();
-    const Row row(rows, number);
-    if constexpr (RESULTS != 0) {
+    const Run run = part_of(row, part);
+    if constexpr (results_mask<Program, true>() != 0) {
       typename Program::Inputs shared = {};
-      load_shared_inputs<Program::SHARED & READS>(row, shared);
-      walk(row, part, READS | RESULTS, [&](auto count, int64_t v) {
-        typename Row::Place places[count];
+      load_shared_inputs<Program::SHARED & READS>(run, shared);
+      // Of more inputs fewer vectors fit registers.
+      constexpr bool HAS_ONE = (READS & (READS - 1)) == 0;
+      constexpr int COUNT = HAS_ONE || UNROLL == 1 ? UNROLL : UNROLL / 2;
+      walk<COUNT>(run, [&](auto count, auto is_whole, int v) {
         Vectors vectors[count];
 #pragma unroll
         for (int k = 0; k < count; ++k) {
-          places[k] = row.locate(v + k * THREADS, READS | RESULTS);
-          load_inputs<READS & ~Program::SHARED, (count > 1)>(row, places[k], vectors[k]);
+          load_inputs<READS & ~Program::SHARED, is_whole>(run, v + k * THREADS, vectors[k]);
         }
 #pragma unroll
         for (int k = 0; k < count; ++k) {
-          store_vectors<READS & ~Program::SHARED, (count > 1)>(row, places[k], totals, shared,
-                                                               vectors[k]);
+          store_vectors<is_whole>(run, v + k * THREADS, totals, shared, vectors[k]);
         }
       });
     }
-    if (part == 0 && threadIdx.x == 0) store_row_results(row, totals);
+    if (part == 0 && threadIdx.x == 0) store_row_results(run, totals);
   }
 };
 
@@ -214,12 +205,18 @@ struct PartVariant {
     Parameters rows;
     static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
     const int64_t count = call.space.kept.count;
-    const int64_t vectors = rows.most_vectors();
-    const int64_t wanted = (ROUNDS * multiprocessors * Config::RESIDENT + count - 1) / count;
+    const int64_t runs = count * rows.segments.count;
+    const int64_t vectors = rows.run_vectors();
+    // Never so long that 32 bits would not count a part's elements.
+    const int64_t fewest = vectors / (int64_t{1} << 27) + 1;
+    const int64_t wanted = (ROUNDS * multiprocessors * Config::RESIDENT + runs - 1) / runs;
     const int64_t possible = (vectors + STEP - 1) / STEP;
-    const int64_t parts = wanted < possible ? wanted : possible;
-    rows.part_vectors = (vectors + parts * STEP - 1) / (parts * STEP) * STEP;
-    rows.parts = static_cast<uint32_t>((vectors + rows.part_vectors - 1) / rows.part_vectors);
+    int64_t slices = wanted < possible ? wanted : possible;
+    if (slices < fewest) slices = fewest;
+    const int64_t steps = (vectors + slices * STEP - 1) / (slices * STEP);
+    rows.part_vectors = static_cast<int>(steps * STEP);
+    rows.slices = static_cast<uint32_t>((vectors + rows.part_vectors - 1) / rows.part_vectors);
+    rows.parts = static_cast<uint32_t>(rows.segments.count * rows.slices);
     return {rows, state_bytes<Program, Parameters::Types::FOLDS>(count * rows.parts)};
   }
 };

@@ -8,6 +8,7 @@
 //                     that have an element for each of the row's
 //   ROW_READS         those of results that have one for each row: the same along the row
 //   SHARED            the inputs of which a row has one element
+//   STREAMED          those of which it has as many as it has elements
 //   IS_ELEMENT        which results are of the first kind
 //   LOCATED           whether anything depends on where its element stands
 //   SHAPE             RowShape
@@ -177,11 +178,19 @@ __device__ __forceinline__ void store_results(
 
 // Bits of the results of one kind among the operands.
 template <class Program, bool OF_ELEMENTS>
-constexpr unsigned results_mask() {
+__host__ __device__ constexpr unsigned results_mask() {
   unsigned mask = 0;
   for (int r = 0; r < RowTypes<Program>::RESULTS; ++r) {
     if (Program::IS_ELEMENT[r] == OF_ELEMENTS) mask |= 1u << (RowTypes<Program>::INPUTS + r);
   }
+  return mask;
+}
+
+// Inputs that anything reads of elements.
+template <class Program>
+constexpr unsigned all_reads() {
+  unsigned mask = 0;
+  for (const unsigned reads : Program::READS) mask |= reads;
   return mask;
 }
 

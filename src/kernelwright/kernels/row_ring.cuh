@@ -33,7 +33,7 @@ struct RingRows : VectorRows<Program, Config::WIDTH> {
       held |= seen & reads;
       seen |= reads;
     }
-    return held & ~Program::SHARED;
+    return held & Program::STREAMED;
   }
   static constexpr unsigned HELD = held();
 
@@ -54,11 +54,12 @@ template <class Program, class Config>
 struct RingTeam {
   using Rows = RingRows<Program, Config>;
   using Types = RowTypes<Program>;
-  using Row = RowVectors<Program, Config::WIDTH>;
+  using Run = RowRun<Program, Config::WIDTH>;
   using Vectors = typename PackOfVectors<typename Program::Inputs, Config::WIDTH>::type;
-  static constexpr int WIDTH = Config::WIDTH;
+  static constexpr int WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
+  static constexpr unsigned HELD = Rows::HELD;
   // Vectors that are folded together.
-  static constexpr int TOGETHER = WIDTH >= 8 || Config::VECTORS == 1 ? 1 : 2;
+  static constexpr int TOGETHER = WIDTH >= 8 || VECTORS == 1 ? 1 : 2;
 
   const Rows& rows;
   char* ring;
@@ -73,9 +74,13 @@ struct RingTeam {
     teams = static_cast<int64_t>(gridDim.x / Rows::CLUSTER) * Rows::TEAMS;
   }
 
+  __device__ __forceinline__ Run row(int64_t number) const {
+    return Run(rows, number, 0, 0, VECTORS * Rows::TEAM * Rows::CLUSTER);
+  }
+
   // The thread's vector number `u` of a row.
-  __device__ __forceinline__ int64_t vector(int u) const {
-    return (static_cast<int64_t>(u) * Rows::CLUSTER + rank) * Rows::TEAM + thread;
+  __device__ __forceinline__ int vector(int u) const {
+    return (u * Rows::CLUSTER + rank) * Rows::TEAM + thread;
   }
 
   template <int INPUT>
@@ -88,97 +93,107 @@ struct RingTeam {
   // Begins to copy a row to a stage, if there is such a row.
   __device__ __forceinline__ void start(int64_t number, int stage) const {
     if (number < rows.space.kept.count) {
-      const Row row(rows, number);
+      const Run run = row(number);
 #pragma unroll 1
-      for (int u = 0; u < Rows::VECTORS; ++u) {
-        if (vector(u) >= row.count) break;
-        const auto place = row.locate(vector(u), Rows::HELD);
-        repeat<Types::INPUTS>([&](auto input) {
-          if constexpr ((Rows::HELD >> input & 1) != 0) copy<input>(row, place, stage, u);
-        });
+      for (int u = 0; u < VECTORS; ++u) {
+        const int v = vector(u);
+        if (v >= run.vectors()) break;
+        if (run.is_whole(v)) {
+          copy<true>(run, v, stage, u);
+        } else {
+          copy<false>(run, v, stage, u);
+        }
       }
     }
     commit_copies();
   }
 
-  template <int INPUT>
-  __device__ __forceinline__ void copy(const Row& row, const typename Row::Place& place, int stage,
-                                       int u) const {
-    auto* const to = slot<INPUT>(stage, u);
-    if (row.template is_whole<INPUT>(place)) {
-      constexpr int BYTES = access_bytes(sizeof(*to));
-      const auto* from =
-          reinterpret_cast<const char*>(row.template input<INPUT>(place.offsets[INPUT]));
+  template <bool WHOLE>
+  __device__ __forceinline__ void copy(const Run& run, int v, int stage, int u) const {
+    repeat<Types::INPUTS>([&](auto input) {
+      if constexpr ((HELD >> input & 1) != 0) {
+        auto* const to = slot<input>(stage, u);
+        if constexpr (WHOLE) {
+          constexpr int BYTES = access_bytes(sizeof(*to));
+          const char* from = run.template address<input>(v);
 #pragma unroll
-      for (int i = 0; i < static_cast<int>(sizeof(*to)); i += BYTES) {
-        copy_async<BYTES>(reinterpret_cast<char*>(to) + i, from + i, true);
+          for (int i = 0; i < static_cast<int>(sizeof(*to)); i += BYTES) {
+            copy_async<BYTES>(reinterpret_cast<char*>(to) + i, from + i, true);
+          }
+        } else {
+          *to = run.template load<input, false>(v);
+        }
       }
-    } else {
-      *to = row.template load<INPUT, false>(place);
-    }
+    });
   }
 
   // The inputs in MASK of the thread's vector `u`: those that are held come from the ring.
-  template <unsigned MASK>
-  __device__ __forceinline__ void fetch(const Row& row, const typename Row::Place& place, int stage,
-                                        int u, Vectors& vectors) const {
+  template <unsigned MASK, bool WHOLE>
+  __device__ __forceinline__ void fetch(const Run& run, int v, int stage, int u,
+                                        Vectors& vectors) const {
     repeat<Types::INPUTS>([&](auto input) {
-      if constexpr (((MASK & Rows::HELD) >> input & 1) != 0)
-        get<input>(vectors) = *slot<input>(stage, u);
+      if constexpr ((MASK & HELD & 1u << input) != 0) get<input>(vectors) = *slot<input>(stage, u);
     });
-    load_inputs<MASK & ~Rows::HELD & ~Program::SHARED>(row, place, vectors);
+    load_inputs<MASK & ~HELD & ~Program::SHARED, WHOLE>(run, v, vectors);
+  }
+
+  // Adds COUNT of the thread's vectors, from `u` on, to the states of a level.
+  template <int LEVEL, int COUNT, bool WHOLE>
+  __device__ __forceinline__ void fold_some(const Run& run, int stage, int u,
+                                            const typename Types::Totals& totals,
+                                            const typename Program::Inputs& shared,
+                                            typename Types::States& states) const {
+    Vectors vectors[COUNT];
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) {
+      fetch<Program::READS[LEVEL], WHOLE>(run, vector(u + k), stage, u + k, vectors[k]);
+    }
+    constexpr unsigned ALL = (1u << COUNT * WIDTH) - 1;
+    constexpr int64_t STEP = int64_t{Rows::CLUSTER} * Rows::TEAM * WIDTH;
+    fold_vectors<LEVEL, COUNT>(run, totals, shared, VectorPlaces<WIDTH>{run.place(vector(u)), STEP},
+                               vectors, WHOLE ? ALL : run.valid(vector(u)), states);
   }
 
   template <int LEVEL>
-  __device__ __forceinline__ void fold(const Row& row, int stage,
+  __device__ __forceinline__ void fold(const Run& run, int stage,
                                        const typename Types::Totals& totals,
                                        const typename Program::Inputs& shared,
                                        typename Types::States& states) const {
-    constexpr unsigned READS = Program::READS[LEVEL];
-    constexpr int TAKEN = TOGETHER * WIDTH;
+    int u = 0;
+    // All but the first and the last vector of a row are whole, if any is.
 #pragma unroll 1
-    for (int u = 0; u < Rows::VECTORS; u += TOGETHER) {
-      if (vector(u) >= row.count) break;
-      typename Program::Inputs elements[TAKEN];
-      unsigned valid = 0;
-      int64_t first = 0;
-#pragma unroll
-      for (int k = 0; k < TOGETHER; ++k) {
-        // Past the end the same vector again, which does not count.
-        const bool is_there = u + k < Rows::VECTORS && vector(u + k) < row.count;
-        const int at = is_there ? u + k : u;
-        const auto place = row.locate(vector(at), READS);
-        Vectors vectors;
-        fetch<READS>(row, place, stage, at, vectors);
-        valid |= is_there ? place.valid << k * WIDTH : 0;
-        if (k == 0) first = place.first;
-#pragma unroll
-        for (int i = 0; i < WIDTH; ++i) {
-          elements[k * WIDTH + i] = shared;
-          pick_element<READS & ~Program::SHARED>(vectors, i, elements[k * WIDTH + i]);
-        }
+    while (u < VECTORS && vector(u) < run.vectors()) {
+      const int last = u + TOGETHER - 1;
+      if (last < VECTORS && run.is_whole(vector(u)) && run.is_whole(vector(last))) {
+        fold_some<LEVEL, TOGETHER, true>(run, stage, u, totals, shared, states);
+        u += TOGETHER;
+      } else {
+        fold_some<LEVEL, 1, false>(run, stage, u, totals, shared, states);
+        ++u;
       }
-      fold_elements<LEVEL>(rows.program, totals, rows.space.coordinates, row.row,
-                           VectorPlaces<WIDTH>{first, int64_t{Rows::CLUSTER} * Rows::TEAM * WIDTH},
-                           elements, valid, states);
     }
   }
 
-  __device__ __forceinline__ void finish(const Row& row, int stage,
+  __device__ __forceinline__ void finish(const Run& run, int stage,
                                          const typename Types::Totals& totals,
                                          const typename Program::Inputs& shared) const {
     constexpr unsigned READS = Program::READS[Program::LEVELS];
     if constexpr (results_mask<Program, true>() != 0) {
 #pragma unroll 1
-      for (int u = 0; u < Rows::VECTORS; ++u) {
-        if (vector(u) >= row.count) break;
-        const auto place = row.locate(vector(u), READS | results_mask<Program, true>());
+      for (int u = 0; u < VECTORS; ++u) {
+        const int v = vector(u);
+        if (v >= run.vectors()) break;
         Vectors vectors;
-        fetch<READS>(row, place, stage, u, vectors);
-        store_vectors<READS & ~Program::SHARED>(row, place, totals, shared, vectors);
+        if (run.is_whole(v)) {
+          fetch<READS, true>(run, v, stage, u, vectors);
+          store_vectors<true>(run, v, totals, shared, vectors);
+        } else {
+          fetch<READS, false>(run, v, stage, u, vectors);
+          store_vectors<false>(run, v, totals, shared, vectors);
+        }
       }
     }
-    if (thread == 0 && rank == 0) store_row_results(row, totals);
+    if (thread == 0 && rank == 0) store_row_results(run, totals);
   }
 };
 
@@ -200,20 +215,20 @@ __device__ __forceinline__ void ring_rows(const RingRows<Program, Config>& rows)
     const int last = stage == 0 ? Rows::STAGES - 1 : stage - 1;
     team.start(number + (Rows::STAGES - 1) * team.teams, last);
     wait_copies<Rows::STAGES - 1>();
-    const RowVectors<Program, Config::WIDTH> row(rows, number);
+    const auto run = team.row(number);
     typename Program::Inputs shared = {};
-    load_shared_inputs<Program::SHARED>(row, shared);
+    load_shared_inputs<Program::SHARED>(run, shared);
     typename Types::Totals totals = {};
     repeat<Program::LEVELS>([&](auto level) {
       auto states = no_elements<Program>();
-      team.template fold<level>(row, stage, totals, shared, states);
+      team.template fold<level>(run, stage, totals, shared, states);
       each_fold<Program, level>([&](auto fold) {
         using Fold = typename Types::template FoldAt<fold>;
         const auto state = exchange.template combine<Fold>(get<fold>(states));
         set_totals<Program, fold>(state, totals);
       });
     });
-    team.finish(row, stage, totals, shared);
+    team.finish(run, stage, totals, shared);
     stage = stage + 1 == Rows::STAGES ? 0 : stage + 1;
   }
 }
@@ -229,7 +244,9 @@ struct RingVariant {
   static bool takes(const typename Parameters::Space& space) {
     if (!Parameters::can_walk(space)) return false;
     const int64_t room = int64_t{Parameters::VECTORS} * Parameters::TEAM * Parameters::CLUSTER;
-    const int64_t vectors = Parameters::describe({}, space).most_vectors();
+    const auto rows = Parameters::describe({}, space);
+    if (rows.segments.rank > 0) return false;
+    const int64_t vectors = rows.run_vectors();
     // Rows far below the room leave most threads idle.
     return vectors <= room && vectors * 8 > room;
   }

@@ -18,14 +18,8 @@ struct Axes {
   // Adds to the offsets of the operands in `mask` what `index` moves them by.
   __device__ __forceinline__ void locate(int64_t index, unsigned mask,
                                          int64_t (&offsets)[OPERANDS]) const {
-    if (count <= MAX_SHORT) {
-      auto rest = static_cast<uint32_t>(index);
-      for (int d = rank - 1; d > 0; --d) {
-        const uint32_t quotient = divisors[d].quotient(rest);
-        step(d, rest - quotient * divisors[d].value(), mask, offsets);
-        rest = quotient;
-      }
-      step(0, rest, mask, offsets);
+    if (is_short()) {
+      locate_short(static_cast<uint32_t>(index), mask, offsets);
     } else {
       for (int d = rank - 1; d > 0; --d) {
         const int64_t quotient = long_divisors[d].quotient(index);
@@ -35,6 +29,19 @@ struct Axes {
       step(0, index, mask, offsets);
     }
   }
+
+  // The same of what 31 bits count.
+  __device__ __forceinline__ void locate_short(uint32_t index, unsigned mask,
+                                               int64_t (&offsets)[OPERANDS]) const {
+    for (int d = rank - 1; d > 0; --d) {
+      const uint32_t quotient = divisors[d].quotient(index);
+      step(d, index - quotient * divisors[d].value(), mask, offsets);
+      index = quotient;
+    }
+    step(0, index, mask, offsets);
+  }
+
+  __host__ __device__ __forceinline__ bool is_short() const { return count <= MAX_SHORT; }
 
   int64_t inner_stride(int operand) const { return rank == 0 ? 0 : strides[rank - 1][operand]; }
 
@@ -49,6 +56,23 @@ struct Axes {
     if (!merges) sizes[rank++] = 1;
     sizes[rank - 1] *= size;
     for (int o = 0; o < OPERANDS; ++o) strides[rank - 1][o] = steps[o];
+  }
+
+  // The same with dimensions in one where the memory of the operands in `mask` allows.
+  Axes merged(unsigned mask) const {
+    Axes result;
+    for (int d = 0; d < rank; ++d) {
+      bool merges = result.rank > 0;
+      for (int o = 0; o < OPERANDS && merges; ++o) {
+        const bool is_meant = (mask >> o & 1) != 0;
+        merges = !is_meant || result.strides[result.rank - 1][o] == strides[d][o] * sizes[d];
+      }
+      if (!merges) result.sizes[result.rank++] = 1;
+      result.count *= sizes[d];
+      result.sizes[result.rank - 1] *= sizes[d];
+      for (int o = 0; o < OPERANDS; ++o) result.strides[result.rank - 1][o] = strides[d][o];
+    }
+    return result;
   }
 
   // To be called once, when all dimensions are there.

@@ -1,9 +1,7 @@
 #pragma once
 // Rows whose elements lie next to each other, walked in vectors.
 //
-// A row is one run of memory, or some runs of a whole number of vectors. Vectors begin where memory
-// is aligned: of a row that begins between two vectors, the first one has elements of the row only
-// at its end, as the last one may have at its beginning.
+// A row is one run of memory, or some runs of a whole number of vectors each.
 
 #include "row_program.cuh"
 
@@ -25,185 +23,227 @@ __host__ __device__ constexpr int operand_bytes(int operand) {
              : PackBytes<typename Program::Results>::at(operand - RowTypes<Program>::INPUTS);
 }
 
+// Operands that have an element for each of the program's: they are walked in vectors.
+template <class Program>
+__host__ __device__ constexpr unsigned streamed() {
+  return Program::STREAMED | results_mask<Program, true>();
+}
+
 template <class Program, int WIDTH_>
 struct VectorRows {
   static constexpr int WIDTH = WIDTH_;
   using Types = RowTypes<Program>;
   using Space = typename Types::Space;
+  using Segments = Axes<Types::OPERANDS>;
 
   Program program;
   Space space;
-  Axes<Types::OPERANDS> vectors;  // of a row in runs: the innermost size counts vectors
-  bool is_run;
-  unsigned streamed;  // operands with an element for each of the innermost size; others repeat one
+  Segments segments;  // the runs of a row
+  int64_t run;        // elements of each
+  bool is_even;       // runs begin and end where vectors do
+  bool repeats;       // inputs that are neither streamed nor shared have one element for a vector
 
-  // Whether rows can be walked so: whatever their beginnings are, if they are runs.
+  // Whether streamed operands are runs of memory that vectors can walk.
   static bool can_walk(const Space& space) {
     if (space.reduced.count == 0 || space.kept.count == 0) return false;
-    const int64_t inner = space.reduced.rank == 0 ? 1 : space.reduced.sizes[space.reduced.rank - 1];
-    if (space.reduced.inner_stride(space.leader) != 1) return false;
-    bool can = space.reduced.rank == 1 || inner % WIDTH == 0;
+    const Segments merged = space.reduced.merged(streamed<Program>());
+    if (merged.rank == 0) return false;
+    constexpr unsigned ALL = (1u << Types::INPUTS) - 1;
+    if ((ALL & ~(streamed<Program>() | Program::SHARED)) != 0 && !space.reduced.is_short()) {
+      return false;  // such inputs are found by division
+    }
+    bool can = true;
     repeat<Types::OPERANDS>([&](auto o) {
-      const int64_t stride = space.reduced.inner_stride(o);
-      const bool is_result = o >= Types::INPUTS;
-      const bool of_rows = is_result && (results_mask<Program, false>() >> o & 1) != 0;
-      can = can && (stride == 1 || (stride == 0 && (!is_result || of_rows)));
-      if (stride != 1 || space.reduced.rank == 1) return;
-      // Runs begin where vectors do.
-      constexpr int64_t BYTES = operand_bytes<Program>(o);
-      constexpr int64_t ALIGNMENT = access_bytes(WIDTH * BYTES);
-      can = can && reinterpret_cast<uintptr_t>(space.data[o]) % ALIGNMENT == 0;
-      for (int d = 0; d + 1 < space.reduced.rank; ++d) {
-        can = can && space.reduced.strides[d][o] * BYTES % ALIGNMENT == 0;
-      }
-      for (int d = 0; d < space.kept.rank; ++d) {
-        can = can && space.kept.strides[d][o] * BYTES % ALIGNMENT == 0;
-      }
+      if ((streamed<Program>() >> o & 1) != 0) can = can && merged.inner_stride(o) == 1;
     });
-    return can;
+    return can && (merged.rank == 1 || begins_even(space, merged));
   }
 
   static VectorRows describe(const Program& program, const Space& space) {
-    VectorRows rows = {program, space, space.reduced, space.reduced.rank == 1, 0};
-    repeat<Types::OPERANDS>([&](auto o) {
-      if (space.reduced.inner_stride(o) == 1) rows.streamed |= 1u << o;
-    });
-    if (rows.is_run) return rows;
+    VectorRows rows = {program, space, space.reduced.merged(streamed<Program>())};
+    rows.run = rows.segments.sizes[rows.segments.rank - 1];
+    rows.is_even = begins_even(space, rows.segments);
     const int inner = space.reduced.rank - 1;
-    rows.vectors.count /= WIDTH;
-    rows.vectors.sizes[inner] /= WIDTH;
-    for (int64_t& stride : rows.vectors.strides[inner]) stride *= WIDTH;
-    rows.vectors.prepare();
+    rows.repeats = rows.is_even && space.reduced.sizes[inner] % WIDTH == 0;
+    for (int o = 0; o < Types::INPUTS; ++o) {
+      const bool is_other = ((streamed<Program>() | Program::SHARED) >> o & 1) == 0;
+      if (is_other && space.reduced.strides[inner][o] != 0) rows.repeats = false;
+    }
+    --rows.segments.rank;
+    rows.segments.count /= rows.run;
+    rows.segments.prepare();
     return rows;
   }
 
-  // Vectors that any row may have.
-  int64_t most_vectors() const {
-    return is_run ? (space.reduced.count + 2 * WIDTH - 2) / WIDTH : vectors.count;
+  // Vectors that a run may touch.
+  int64_t run_vectors() const { return is_even ? run / WIDTH : (run + 2 * WIDTH - 2) / WIDTH; }
+
+ private:
+  static bool begins_even(const Space& space, const Segments& merged) {
+    bool is_even = merged.sizes[merged.rank - 1] % WIDTH == 0;
+    repeat<Types::OPERANDS>([&](auto o) {
+      if ((streamed<Program>() >> o & 1) == 0) return;
+      constexpr int64_t BYTES = operand_bytes<Program>(o);
+      constexpr int64_t ALIGNMENT = access_bytes(WIDTH * BYTES);
+      is_even = is_even && reinterpret_cast<uintptr_t>(space.data[o]) % ALIGNMENT == 0;
+      for (int d = 0; d + 1 < merged.rank; ++d) {
+        is_even = is_even && merged.strides[d][o] * BYTES % ALIGNMENT == 0;
+      }
+      for (int d = 0; d < space.kept.rank; ++d) {
+        is_even = is_even && space.kept.strides[d][o] * BYTES % ALIGNMENT == 0;
+      }
+    });
+    return is_even;
   }
 };
 
-// Where a vector of a row lies.
-template <int OPERANDS>
-struct VectorPlace {
-  int64_t first;   // place in the row of the first element, below 0 if that is in front of the row
-  unsigned valid;  // which elements are the row's, bit by bit
-  int64_t offsets[OPERANDS];
-};
-
-// One thread's view of a row.
+// One thread's view of a run of a row, or of a part of it. Vectors begin where the memory of the
+// streamed operands is aligned: of a row that begins between two vectors, the first one has
+// elements of the row only at its end, as the last one may have at its beginning.
 template <class Program, int WIDTH>
-struct RowVectors {
+struct RowRun {
   using Rows = VectorRows<Program, WIDTH>;
   using Types = RowTypes<Program>;
-  using Place = VectorPlace<Types::OPERANDS>;
   static constexpr unsigned FULL = (1u << WIDTH) - 1;
+  static constexpr unsigned STREAMED = streamed<Program>();
 
   const Rows& rows;
   int64_t row;
-  int64_t offsets[Types::OPERANDS] = {};
-  int64_t count;     // vectors
-  int shift = 0;     // elements by which the first vector begins in front of the row
-  unsigned aligned;  // operands whose vectors one access can move
+  int64_t first;               // place in the row of the first element of vector 0
+  char* at[Types::OPERANDS];   // vector 0 of streamed operands; of others the row's first element
+  int begin, end;              // the elements that count, from the first one of vector 0 on
+  int whole_begin, whole_end;  // vectors that are moved by one access
 
-  __device__ __forceinline__ RowVectors(const Rows& rows, int64_t row) : rows(rows), row(row) {
+  // `count` vectors, at most, of segment `segment` from vector `from` on.
+  __device__ __forceinline__ RowRun(const Rows& rows, int64_t row, int64_t segment, int64_t from,
+                                    int count)
+      : rows(rows), row(row) {
+    int64_t offsets[Types::OPERANDS] = {};
     rows.space.kept.locate(row, ~0u, offsets);
-    count = rows.vectors.count;
-    aligned = rows.streamed;
-    if (!rows.is_run) return;
-    repeat<Types::OPERANDS>([&](auto o) {
-      if (o != rows.space.leader) return;
-      shift = static_cast<int>(address<o>(offsets[o]) / operand_bytes<Program>(o) % WIDTH);
-    });
-    count = (rows.space.reduced.count + shift + WIDTH - 1) / WIDTH;
-    repeat<Types::OPERANDS>([&](auto o) {
-      constexpr int ALIGNMENT = access_bytes(WIDTH * operand_bytes<Program>(o));
-      if (address<o>(offsets[o] - shift) % ALIGNMENT != 0) aligned &= ~(1u << o);
-    });
-  }
-
-  // Of vector `v` < count; offsets of the operands in `mask`.
-  __device__ __forceinline__ Place locate(int64_t v, unsigned mask) const {
-    Place place;
-    place.first = v * WIDTH - shift;
-    place.valid = FULL;
-    const int64_t behind = rows.space.reduced.count - place.first;
-    if (behind < WIDTH) place.valid = (1u << behind) - 1;
-    if (place.first < 0) place.valid &= FULL << -place.first;
-#pragma unroll
-    for (int o = 0; o < Types::OPERANDS; ++o) {
-      place.offsets[o] = offsets[o];
-      if (rows.is_run && (rows.streamed >> o & 1) != 0) place.offsets[o] += place.first;
+    if (rows.segments.rank > 0) rows.segments.locate(segment, STREAMED, offsets);
+    int shift = 0;
+    if (!rows.is_even) {
+      repeat<Types::OPERANDS>([&](auto o) {
+        if (o == rows.space.leader) shift = shift_of<o>(offsets[o]);
+      });
     }
-    if (!rows.is_run) rows.vectors.locate(v, mask, place.offsets);
-    return place;
+    const int64_t start = from * WIDTH - shift;
+    repeat<Types::OPERANDS>([&](auto o) {
+      constexpr bool STREAMS = (STREAMED >> o & 1) != 0;
+      at[o] = rows.space.data[o] + (offsets[o] + (STREAMS ? start : 0)) * operand_bytes<Program>(o);
+    });
+    first = segment * rows.run + start;
+    begin = from == 0 ? shift : 0;
+    const int64_t rest = rows.run - start;
+    end = rest < int64_t{count} * WIDTH ? static_cast<int>(rest) : count * WIDTH;
+    whole_begin = begin > 0 ? 1 : 0;
+    whole_end = rows.is_even || all_aligned() ? end / WIDTH : whole_begin;
   }
 
-  // Whether one access moves the whole vector.
+  __device__ __forceinline__ int vectors() const { return (end + WIDTH - 1) / WIDTH; }
+
+  __device__ __forceinline__ bool is_whole(int v) const {
+    return v >= whole_begin && v < whole_end;
+  }
+
+  // Which elements of a vector count, bit by bit.
+  __device__ __forceinline__ unsigned valid(int v) const {
+    unsigned mask = FULL;
+    if (v * WIDTH < begin) mask &= FULL << (begin - v * WIDTH);
+    if (end - v * WIDTH < WIDTH) mask &= (1u << (end - v * WIDTH)) - 1;
+    return mask;
+  }
+
+  __device__ __forceinline__ int64_t place(int v) const { return first + v * WIDTH; }
+
+  // The address of an operand's vector.
   template <int OPERAND>
-  __device__ __forceinline__ bool is_whole(const Place& place) const {
-    return (aligned >> OPERAND & 1) != 0 && place.valid == FULL;
+  __device__ __forceinline__ auto address(int v) const {
+    constexpr int BYTES = WIDTH * operand_bytes<Program>(OPERAND);
+    return at[OPERAND] + static_cast<int64_t>(v) * BYTES;
   }
 
-  // WHOLE: it is known that one access moves the vector, or that its elements are one.
+  // A vector of an input. WHOLE: it is.
   template <int INPUT, bool WHOLE>
-  __device__ __forceinline__ auto load(const Place& place) const {
+  __device__ __forceinline__ auto load(int v) const {
     using In = pack_item_t<INPUT, typename Program::Inputs>;
-    const In* from = input<INPUT>(place.offsets[INPUT]);
-    if constexpr (WHOLE) {
-      if ((rows.streamed >> INPUT & 1) != 0) return load_vector<WIDTH>(from);
-      return repeat_element(*from);
+    if constexpr ((STREAMED >> INPUT & 1) == 0) {
+      return load_other<In, INPUT>(v);
+    } else {
+      const In* from = reinterpret_cast<const In*>(address<INPUT>(v));
+      if constexpr (WHOLE) {
+        return load_vector<WIDTH>(from);
+      } else {
+        return load_elements(from, valid(v));
+      }
     }
-    if (is_whole<INPUT>(place)) return load_vector<WIDTH>(from);
-    return load_elements(from, place.valid, (rows.streamed >> INPUT & 1) != 0);
-  }
-
-  template <int INPUT>
-  __device__ __forceinline__ auto input(int64_t offset) const {
-    using In = pack_item_t<INPUT, typename Program::Inputs>;
-    return reinterpret_cast<const In*>(rows.space.data[INPUT]) + offset;
-  }
-
-  template <class In>
-  __device__ __forceinline__ static Vector<In, WIDTH> repeat_element(In element) {
-    Vector<In, WIDTH> values;
-#pragma unroll
-    for (int i = 0; i < WIDTH; ++i) values.element[i] = element;
-    return values;
-  }
-
-  // One element at a time; what is not the row's repeats an element that is.
-  template <class In>
-  __device__ __forceinline__ static Vector<In, WIDTH> load_elements(const In* from, unsigned valid,
-                                                                    bool streams) {
-    Vector<In, WIDTH> values;
-    const int first = __ffs(static_cast<int>(valid)) - 1;
-#pragma unroll
-    for (int i = 0; i < WIDTH; ++i) {
-      values.element[i] = from[streams ? (is_valid(valid, i) ? i : first) : 0];
-    }
-    return values;
   }
 
   template <int OPERAND, bool WHOLE, class Out>
-  __device__ __forceinline__ void store(const Place& place,
-                                        const Vector<Out, WIDTH>& values) const {
-    Out* to = reinterpret_cast<Out*>(rows.space.data[OPERAND]) + place.offsets[OPERAND];
-    if (WHOLE || is_whole<OPERAND>(place)) {
+  __device__ __forceinline__ void store(int v, const Vector<Out, WIDTH>& values) const {
+    Out* to = reinterpret_cast<Out*>(address<OPERAND>(v));
+    if constexpr (WHOLE) {
       store_vector(to, values);
     } else {
+      const unsigned mask = valid(v);
 #pragma unroll
       for (int i = 0; i < WIDTH; ++i) {
-        if (is_valid(place.valid, i)) to[i] = values.element[i];
+        if (is_valid(mask, i)) to[i] = values.element[i];
       }
     }
   }
 
  private:
   template <int OPERAND>
-  __device__ __forceinline__ int64_t address(int64_t offset) const {
-    return reinterpret_cast<int64_t>(rows.space.data[OPERAND]) +
-           offset * operand_bytes<Program>(OPERAND);
+  __device__ __forceinline__ int shift_of(int64_t offset) const {
+    const auto begins = reinterpret_cast<uintptr_t>(rows.space.data[OPERAND]);
+    return static_cast<int>((begins / operand_bytes<Program>(OPERAND) + offset) % WIDTH);
+  }
+
+  __device__ __forceinline__ bool all_aligned() const {
+    uintptr_t odd = 0;
+    repeat<Types::OPERANDS>([&](auto o) {
+      constexpr uintptr_t ALIGNMENT = access_bytes(WIDTH * operand_bytes<Program>(o));
+      if constexpr ((STREAMED >> o & 1) != 0) odd |= reinterpret_cast<uintptr_t>(at[o]) % ALIGNMENT;
+    });
+    return odd == 0;
+  }
+
+  // One element at a time; where one does not count, one that does stands in for it.
+  template <class In>
+  __device__ __forceinline__ static Vector<In, WIDTH> load_elements(const In* from, unsigned mask) {
+    Vector<In, WIDTH> values;
+    const int any = __ffs(static_cast<int>(mask)) - 1;
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) values.element[i] = from[is_valid(mask, i) ? i : any];
+    return values;
+  }
+
+  // Of an input with fewer elements than the row, but more than one.
+  template <class In, int INPUT>
+  __device__ __forceinline__ Vector<In, WIDTH> load_other(int v) const {
+    Vector<In, WIDTH> values;
+    const unsigned mask = valid(v);
+    const int any = __ffs(static_cast<int>(mask)) - 1;
+    if (rows.repeats) {
+      const In value = load_at<In, INPUT>(place(v));
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) values.element[i] = value;
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) {
+        values.element[i] = load_at<In, INPUT>(place(v) + (is_valid(mask, i) ? i : any));
+      }
+    }
+    return values;
+  }
+
+  template <class In, int INPUT>
+  __device__ __forceinline__ In load_at(int64_t place) const {
+    int64_t offsets[Types::OPERANDS];
+    offsets[INPUT] = 0;
+    rows.space.reduced.locate_short(static_cast<uint32_t>(place), 1u << INPUT, offsets);
+    return reinterpret_cast<const In*>(at[INPUT])[offsets[INPUT]];
   }
 };
 
@@ -215,24 +255,25 @@ struct PackOfVectors<Pack<In...>, WIDTH> {
   using type = Pack<Vector<In, WIDTH>...>;
 };
 
-// Loads vectors of the inputs in MASK.
-template <unsigned MASK, bool WHOLE = false, class Program, int WIDTH, class Vectors>
-__device__ __forceinline__ void load_inputs(const RowVectors<Program, WIDTH>& row,
-                                            const typename RowVectors<Program, WIDTH>::Place& place,
+// Loads a vector of each of the inputs in MASK.
+template <unsigned MASK, bool WHOLE, class Program, int WIDTH, class Vectors>
+__device__ __forceinline__ void load_inputs(const RowRun<Program, WIDTH>& run, int v,
                                             Vectors& vectors) {
   repeat<RowTypes<Program>::INPUTS>([&](auto input) {
-    if constexpr ((MASK >> input & 1) != 0)
-      get<input>(vectors) = row.template load<input, WHOLE>(place);
+    if constexpr ((MASK >> input & 1) != 0) {
+      get<input>(vectors) = run.template load<input, WHOLE>(v);
+    }
   });
 }
 
 // Loads the inputs in MASK that all of the row's elements share.
 template <unsigned MASK, class Program, int WIDTH>
-__device__ __forceinline__ void load_shared_inputs(const RowVectors<Program, WIDTH>& row,
+__device__ __forceinline__ void load_shared_inputs(const RowRun<Program, WIDTH>& run,
                                                    typename Program::Inputs& element) {
   repeat<RowTypes<Program>::INPUTS>([&](auto input) {
     if constexpr ((MASK >> input & 1) != 0) {
-      get<input>(element) = *row.template input<input>(row.offsets[input]);
+      using In = pack_item_t<input, typename Program::Inputs>;
+      get<input>(element) = *reinterpret_cast<const In*>(run.at[input]);
     }
   });
 }
@@ -247,13 +288,33 @@ __device__ __forceinline__ void pick_element(const Vectors& vectors, int i, Inpu
   });
 }
 
+// Adds COUNT vectors, whose first elements stand at `places`, to the states of a level.
+template <int LEVEL, int COUNT, int WIDTH, class Program, class Vectors>
+__device__ __forceinline__ void fold_vectors(const RowRun<Program, WIDTH>& run,
+                                             const typename Program::Totals& totals,
+                                             const typename Program::Inputs& shared,
+                                             VectorPlaces<WIDTH> places, const Vectors* vectors,
+                                             unsigned valid,
+                                             typename RowTypes<Program>::States& states) {
+  typename Program::Inputs elements[COUNT * WIDTH];
+#pragma unroll
+  for (int i = 0; i < COUNT * WIDTH; ++i) {
+    elements[i] = shared;
+    pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors[i / WIDTH], i % WIDTH,
+                                                           elements[i]);
+  }
+  fold_elements<LEVEL>(run.rows.program, totals, run.rows.space.coordinates, run.row, places,
+                       elements, valid, states);
+}
+
 // Computes and writes the results of a vector's elements.
-template <unsigned MASK, bool WHOLE = false, class Program, int WIDTH, class Vectors>
-__device__ __forceinline__ void store_vectors(
-    const RowVectors<Program, WIDTH>& row, const typename RowVectors<Program, WIDTH>::Place& place,
-    const typename Program::Totals& totals, const typename Program::Inputs& shared,
-    const Vectors& vectors) {
+template <bool WHOLE, class Program, int WIDTH, class Vectors>
+__device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run, int v,
+                                              const typename Program::Totals& totals,
+                                              const typename Program::Inputs& shared,
+                                              const Vectors& vectors) {
   using Types = RowTypes<Program>;
+  constexpr unsigned READS = Program::READS[Program::LEVELS] & ~Program::SHARED;
   repeat<Types::RESULTS>([&](auto result) {
     if constexpr (Program::IS_ELEMENT[result]) {
       using Out = pack_item_t<result, typename Program::Results>;
@@ -261,22 +322,24 @@ __device__ __forceinline__ void store_vectors(
 #pragma unroll
       for (int i = 0; i < WIDTH; ++i) {
         typename Program::Inputs element = shared;
-        pick_element<MASK>(vectors, i, element);
-        const RowPlace at = {row.rows.space.coordinates, row.row, place.first + i};
+        pick_element<READS>(vectors, i, element);
+        const RowPlace place = {run.rows.space.coordinates, run.row, run.place(v) + i};
         values.element[i] = narrow<Out>(result_of_element<result>(
-            row.rows.program, totals, at, element, typename Types::InputIndices()));
+            run.rows.program, totals, place, element, typename Types::InputIndices()));
       }
-      row.template store<Types::INPUTS + result, WHOLE>(place, values);
+      run.template store<Types::INPUTS + result, WHOLE>(v, values);
     }
   });
 }
 
 // Writes the results that the row has one of.
 template <class Program, int WIDTH>
-__device__ __forceinline__ void store_row_results(const RowVectors<Program, WIDTH>& row,
+__device__ __forceinline__ void store_row_results(const RowRun<Program, WIDTH>& run,
                                                   const typename Program::Totals& totals) {
+  using Types = RowTypes<Program>;
   typename Program::Inputs element = {};
-  load_shared_inputs<Program::ROW_READS>(row, element);
-  store_results<false>(row.rows.program, totals, RowPlace{row.rows.space.coordinates, row.row, 0},
-                       element, row.rows.space.data, row.offsets);
+  load_shared_inputs<Program::ROW_READS>(run, element);
+  constexpr int64_t NOWHERE_ELSE[Types::OPERANDS] = {};
+  store_results<false>(run.rows.program, totals, RowPlace{run.rows.space.coordinates, run.row, 0},
+                       element, run.at, NOWHERE_ELSE);
 }
