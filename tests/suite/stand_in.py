@@ -19,7 +19,8 @@ LOG = "begun.txt"
 def main() -> None:
     end_with_parent(int(sys.argv[2]))
     reporter = Reporter(int(sys.argv[1]))
-    task = json.load(sys.stdin)
+    plain = json.load(sys.stdin)
+    task = plain["task"]
     words, _, row = task["source"].partition("\n")
     here = Path(task["path"]).parent
     with (here / LOG).open("a") as log:

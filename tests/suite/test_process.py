@@ -1,6 +1,8 @@
 """One problem in a process of its own: whatever that does, there is an outcome."""
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from kernelwright.report.row import Ending
+from kernelwright.suite import pool
+from kernelwright.suite.child import Reporter, keep_to
 from kernelwright.suite.process import Running, run_task
 from kernelwright.suite.task import Outcome, Place, Task
+from kernelwright.verify.verification import Event
 
 from .conftest import STAND_IN, MakeTask
 
@@ -88,3 +93,40 @@ def test_all_that_runs_can_be_ended_at_once(make_task: MakeTask) -> None:
     began = time.monotonic()
     assert run(make_task("sleep 60"), running).row.ending is Ending.CRASHED
     assert time.monotonic() - began < 10
+
+
+def test_those_who_are_timed_move_to_cores_of_their_own() -> None:
+    mine = os.sched_getaffinity(0)
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        keep_to([min(mine)])
+        assert os.sched_getaffinity(0) == os.sched_getaffinity(child.pid) == {min(mine)}
+    finally:
+        os.sched_setaffinity(0, mine)
+        child.kill()
+        child.wait()
+
+
+def test_they_move_when_the_card_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[object] = []
+    monkeypatch.setattr("kernelwright.suite.child.keep_to", moved.append)
+    ours, theirs = os.pipe()
+    reporter = Reporter(theirs, [4, 5])
+    for stage, message in (("verify", "timing"), ("time", "preparing eager")):
+        reporter.event(Event(stage=stage, message=message, done=1, total=2))
+    assert moved == []
+    for done in (10, 20):
+        reporter.event(Event(stage="time", message="timing candidate in turns", done=done, total=2))
+    assert moved == [[4, 5]]
+    os.close(ours)
+
+
+def test_every_card_has_its_own_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(100, 116)))
+    places = pool._places(["0", "1"], threads=4)
+    assert places["0"].timing_cores == (100, 101)
+    assert places["0"].cores == tuple(range(102, 108))
+    assert places["1"].timing_cores == (108, 109)
+    assert places["1"].cores == tuple(range(110, 116))
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    assert pool._places([""], threads=1)[""].cores == ()

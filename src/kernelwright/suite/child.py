@@ -1,8 +1,8 @@
 """Entry of the process that works on one problem: `python -m kernelwright.suite.child FD PARENT`.
 
-The task comes as JSON on standard input. Through the descriptor go lines of JSON: {"stage": ...}
-as the work goes on, {"outcome": ...} at its end. The problem's own code runs here: whatever it
-does, this process is all that it costs.
+Task and place come as JSON on standard input. Through the descriptor go lines of JSON:
+{"stage": ...} as the work goes on, {"outcome": ...} at its end. The problem's own code runs here:
+whatever it does, this process is all that it costs.
 """
 
 import ctypes
@@ -12,13 +12,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.verify.records import from_plain, to_plain
+from kernelwright.worker.sandbox_warden import descendants
 
 if TYPE_CHECKING:
     from kernelwright.suite.task import Outcome, Task
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 READY, CAPTURE, FINISH = "ready", "capture", "finish"
 """Stages beside those of the pipeline's events."""
+_TIME, _TIMING = "time", "timing"
+"""The pipeline's last stage, and how its messages begin once the card is taken."""
 STACK_FILE = "stack.txt"
 """In the working folder: where each thread was when the process died or was about to be ended."""
 
@@ -39,12 +42,13 @@ _GRACE = 30.0
 class Reporter:
     """Tells the parent what goes on, and keeps the time of each stage."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, timing_cores: Sequence[int] = ()) -> None:
         os.set_inheritable(descriptor, False)  # noqa: FBT003 - a compiler would keep it open
         self._stream = os.fdopen(descriptor, "w", encoding="utf-8")
         self._stage = ""
         self._since = time.monotonic()
         self.seconds: dict[str, float] = {}
+        self._timing_cores = timing_cores
 
     def stage(self, name: str, message: str = "") -> None:
         """The stage `name` begins, or goes on with something else."""
@@ -57,6 +61,9 @@ class Reporter:
     def event(self, event: "Event") -> None:
         """Progress of the pipeline."""
         self.stage(event.stage, event.message)
+        if event.stage == _TIME and event.message.startswith(_TIMING) and self._timing_cores:
+            keep_to(self._timing_cores)
+            self._timing_cores = ()
 
     def send(self, **fields: Any) -> None:
         """One line."""
@@ -67,13 +74,16 @@ class Reporter:
 def main(arguments: list[str]) -> None:
     """Do the task that standard input describes."""
     end_with_parent(int(arguments[1]))
-    reporter = Reporter(int(arguments[0]))
     plain = json.load(sys.stdin)
+    # Before anything is imported that asks how many cores there are.
+    if cores := plain["place"]["cores"]:
+        os.sched_setaffinity(0, cores)
+    reporter = Reporter(int(arguments[0]), plain["place"]["timing_cores"])
     # Everything that takes long to import belongs to the start, not to the problem's time.
     from kernelwright import pipeline  # noqa: F401
     from kernelwright.suite.task import Task
 
-    task = from_plain(Task, plain)
+    task = from_plain(Task, plain["task"])
     # Where nothing else ends it any more: the kernel does, whatever the code is at.
     signal.setitimer(signal.ITIMER_REAL, task.settings.timeout + _GRACE)
     with _stacks(task):
@@ -83,6 +93,16 @@ def main(arguments: list[str]) -> None:
     seconds = {name: round(value, 3) for name, value in reporter.seconds.items() if name != READY}
     outcome = replace(outcome, row=replace(outcome.row, seconds=seconds))
     reporter.send(outcome=to_plain(outcome))
+
+
+def keep_to(cores: Sequence[int]) -> None:
+    """Let this process and all that it started run on `cores`: their first threads, which launch.
+
+    Called while they have the card alone: no other problem's processes are on these cores then.
+    """
+    for pid in (os.getpid(), *descendants(os.getpid())):
+        with suppress(OSError):  # it has ended
+            os.sched_setaffinity(pid, cores)
 
 
 def end_with_parent(parent: int) -> None:

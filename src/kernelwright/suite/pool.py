@@ -6,6 +6,7 @@
 A task that comes back has an outcome, whatever its process did.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -19,6 +20,10 @@ from kernelwright.suite.process import CHILD, STARTING, Running, run_task
 from kernelwright.suite.task import Outcome, Place, Task
 
 _CORES_PER_PROBLEM = 2
+_FEW_CORES = 5
+"""Cores of a card up to which none are kept for timing."""
+_TIMING_CORES = 2
+"""Those who are timed take turns; beside the one that launches there is one that keeps time."""
 _MOST_SLOTS = 8
 """Problems on one card at a time: their tensors share its memory."""
 _LOCAL = "local"
@@ -56,6 +61,22 @@ def slots_per_card(cards: int) -> int:
     return max(1, min(_MOST_SLOTS, env.usable_cores() // max(1, cards) // _CORES_PER_PROBLEM))
 
 
+def _places(cards: Sequence[str], threads: int) -> dict[str, Place]:
+    """An even share of the cores for each card, where they suffice with some kept for timing."""
+    mine = sorted(os.sched_getaffinity(0))
+    each = len(mine) // len(cards)
+    places = {}
+    for index, card in enumerate(cards):
+        share = tuple(mine[index * each : (index + 1) * each]) if each > _FEW_CORES else ()
+        places[card] = Place(
+            card=card,
+            threads=threads,
+            cores=share[_TIMING_CORES:],
+            timing_cores=share[:_TIMING_CORES],
+        )
+    return places
+
+
 class LocalPool:
     """Several problems at a time on each card of this machine.
 
@@ -77,7 +98,7 @@ class LocalPool:
         for card in [*cards] * slots:
             self._free.put(card)
         count = len(cards) * slots
-        self._threads = max(1, env.usable_cores() * 2 // count)
+        self._places = _places(cards, threads=max(1, env.usable_cores() * 2 // count))
         # Never more threads than the kernel shows: a process ends with the thread that began it.
         self._executor = ThreadPoolExecutor(max_workers=count, thread_name_prefix="problem")
 
@@ -104,7 +125,7 @@ class LocalPool:
             self._watcher.on_stage(task, card, STARTING, "")
             return run_task(
                 task,
-                Place(card=card, threads=self._threads),
+                self._places[card],
                 on_stage=partial(self._watcher.on_stage, task, card),
                 running=self._running,
                 command=self._command,

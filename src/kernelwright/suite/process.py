@@ -120,7 +120,7 @@ def _attempt(
             assert process.stdin is not None and process.stdout is not None
             log = BoundedLog(process.stdout)
             listener = _Listener(descriptor, on_stage, task.settings.timeout)
-            _hand_over(task, process)
+            _hand_over(task, place, process)
             lost = listener.listen(process)
         finally:
             _end(process)
@@ -156,10 +156,10 @@ def _start(
     return process, ours
 
 
-def _hand_over(task: Task, process: subprocess.Popen[bytes]) -> None:
+def _hand_over(task: Task, place: Place, process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     with suppress(BrokenPipeError), process.stdin as stream:
-        stream.write(json.dumps(to_plain(task)).encode())
+        stream.write(json.dumps({"task": to_plain(task), "place": to_plain(place)}).encode())
 
 
 class _Listener:

@@ -56,6 +56,10 @@ class Place:
     """What CUDA_VISIBLE_DEVICES names, "" for none or all that there are."""
     threads: int
     """Compilers and threads at a time."""
+    cores: tuple[int, ...] = ()
+    """Where the work may run, compilers above all; (): anywhere."""
+    timing_cores: tuple[int, ...] = ()
+    """Where the processes go that are being timed: nobody else is there. (): nowhere special."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
