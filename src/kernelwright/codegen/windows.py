@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
-from kernelwright.codegen.surroundings import Device, Variant, surroundings
+from kernelwright.codegen.surroundings import Device, Surroundings, Variant, surroundings
 from kernelwright.ir.plan import WindowKernel, WindowWay
-from kernelwright.ir.types import Dim
+from kernelwright.ir.types import Dim, TensorType
 
 _AXES = ("Depth", "Height", "Width")
 
@@ -19,7 +19,7 @@ def write(kernel: WindowKernel) -> KernelText:
         functor=functor,
         traits=_traits(kernel),
         stored=STORED[kernel.output.dtype],
-        variants=(*_tuned(kernel), _any(kernel)),
+        variants=(*_tuned(kernel, functor), _any(kernel)),
         arguments=read_inputs(kernel, functor.tensors, functor.members),
         source=_source(kernel.source[-len(kernel.window.size) :]),
     )
@@ -48,7 +48,7 @@ def _source(pooled: Sequence[Dim]) -> str:
     return ", ".join(map(str, [1] * (len(_AXES) - len(sizes)) + sizes))
 
 
-def _tuned(kernel: WindowKernel) -> tuple[Variant, ...]:
+def _tuned(kernel: WindowKernel, functor: Surroundings) -> tuple[Variant, ...]:
     """The variant that the config describes, unless it is the general one."""
     config = kernel.config
     if config.way is WindowWay.ELEMENTS:
@@ -64,12 +64,25 @@ def _tuned(kernel: WindowKernel) -> tuple[Variant, ...]:
         members=(
             f"int THREADS = {config.threads}, VECTOR = {config.vector}",
             f"int OUTPUTS = {config.outputs}, STEPS = {config.steps}",
+            f"unsigned REPEATED = {_repeated(kernel, functor)}",
         ),
         kernels=(Device(name=f"{kernel.name}_kernel", function=function),),
         pointers=(f"{kernel.name}_kernel",),
         blocks=config.blocks,
     )
     return (variant,)
+
+
+def _repeated(kernel: WindowKernel, functor: Surroundings) -> str:
+    """A bit for each operand of the prologue that has one element for all columns."""
+    tensors = [kind for kind in kernel.inputs if isinstance(kind, TensorType)]
+    types = dict(zip(functor.tensors, tensors, strict=True))
+    bits = 0
+    for at, name in enumerate(functor.methods[0].tensors):
+        shape = types[name].shape
+        if not shape or shape[-1] == Dim.static(1):
+            bits |= 2 << at
+    return f"0x{bits:x}" if bits else "0"
 
 
 def _any(kernel: WindowKernel) -> Variant:

@@ -54,7 +54,16 @@ struct ScanRow {
     return holds(vector, 0) && holds(vector, WIDTH - 1);
   }
 
-  template <class T, int OPERAND>
+  // Whether every operand begins its vectors where whole accesses may.
+  __device__ __forceinline__ bool is_all_aligned() const {
+    bool all = true;
+#pragma unroll
+    for (int o = 0; o < OPERANDS; ++o) all = all && (is_aligned[o] || is_repeated[o]);
+    return all;
+  }
+
+  // WHOLE: the vector is inside of the row, and aligned in every operand.
+  template <bool WHOLE, class T, int OPERAND>
   __device__ __forceinline__ Vector<T, WIDTH> load(int64_t vector) const {
     const T* address = reinterpret_cast<const T*>(data[OPERAND]);
     Vector<T, WIDTH> result;
@@ -65,6 +74,7 @@ struct ScanRow {
       return result;
     }
     address += vector * WIDTH;
+    if constexpr (WHOLE) return load_constant_vector<WIDTH>(address);
     if (is_aligned[OPERAND] && holds_all(vector)) return load_constant_vector<WIDTH>(address);
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
@@ -73,16 +83,16 @@ struct ScanRow {
     return result;
   }
 
-  template <int FIRST, class... Ts, size_t... AT>
+  template <bool WHOLE, int FIRST, class... Ts, size_t... AT>
   __device__ __forceinline__ void load_all(Pack<Vector<Ts, WIDTH>...>& inputs, int64_t vector,
                                            std::index_sequence<AT...>) const {
-    ((get<AT>(inputs) = load<Ts, FIRST + static_cast<int>(AT)>(vector)), ...);
+    ((get<AT>(inputs) = load<WHOLE, Ts, FIRST + static_cast<int>(AT)>(vector)), ...);
   }
 
-  template <class Out>
+  template <bool WHOLE, class Out>
   __device__ __forceinline__ void store(int64_t vector, const Vector<Out, WIDTH>& result) const {
     Out* address = reinterpret_cast<Out*>(data[0]) + vector * WIDTH;
-    if (holds_all(vector)) {
+    if (WHOLE || holds_all(vector)) {
       store_vector(address, result);
       return;
     }
@@ -126,19 +136,22 @@ struct RowScan {
     return Operation::REVERSE ? row.vectors - 1 - vector : vector;
   }
 
+  // Of WHOLE chunks every vector is whole.
+  template <bool WHOLE>
   __device__ __forceinline__ static void load(Inputs (&inputs)[VECTORS], const Row& row,
                                               int64_t chunk, int64_t end, int warp, int lane) {
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
       const int64_t vector = vector_of(chunk, v, warp, lane);
-      if (vector < end) {
-        row.template load_all<1>(inputs[v], in_memory(row, vector),
-                                 typename Problem::BeforeIndices());
+      if (WHOLE || vector < end) {
+        row.template load_all<WHOLE, 1>(inputs[v], in_memory(row, vector),
+                                        typename Problem::BeforeIndices());
       }
     }
   }
 
   // What is accumulated of one vector, in the order of the scan; neutral outside of the row.
+  template <bool WHOLE>
   __device__ __forceinline__ static void read(Value (&values)[WIDTH], const Problem& problem,
                                               const Row& row, int64_t vector, int64_t end,
                                               const Inputs& inputs) {
@@ -148,13 +161,13 @@ struct RowScan {
                                         typename Problem::BeforeIndices());
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
-      const bool counts = vector < end && row.holds(at, in_order(i));
+      const bool counts = WHOLE || (vector < end && row.holds(at, in_order(i)));
       values[i] = counts ? read[in_order(i)] : neutral_total<RUNNING, Value>();
     }
   }
 
   // Writes the results of one vector: `before` is the total of the row before it.
-  template <class Before>
+  template <bool WHOLE, class Before>
   __device__ __forceinline__ static void write(const Value (&inclusive)[WIDTH],
                                                const Before& before, const Problem& problem,
                                                const Row& row, int64_t vector) {
@@ -167,12 +180,15 @@ struct RowScan {
     }
     const int64_t at = in_memory(row, vector);
     typename Problem::template AfterVectors<WIDTH> inputs;
-    row.template load_all<Problem::FIRST_AFTER>(inputs, at, typename Problem::AfterIndices());
-    row.store(at, problem.template results<WIDTH>(totals, row.element + at * WIDTH, inputs,
-                                                  typename Problem::AfterIndices()));
+    row.template load_all<WHOLE, Problem::FIRST_AFTER>(inputs, at,
+                                                       typename Problem::AfterIndices());
+    row.template store<WHOLE>(
+        at, problem.template results<WIDTH>(totals, row.element + at * WIDTH, inputs,
+                                            typename Problem::AfterIndices()));
   }
 
   // One chunk, whose inputs are there: `carry` grows by its total.
+  template <bool WHOLE>
   __device__ __forceinline__ static void add_chunk(const Inputs (&inputs)[VECTORS],
                                                    RunningTotal<RUNNING, Value>& carry,
                                                    Value (&warp_totals)[WARPS],
@@ -182,7 +198,7 @@ struct RowScan {
     Value warp_sum = neutral_total<RUNNING, Value>();
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
-      read(values[v], problem, row, vector_of(chunk, v, warp, lane), end, inputs[v]);
+      read<WHOLE>(values[v], problem, row, vector_of(chunk, v, warp, lane), end, inputs[v]);
 #pragma unroll
       for (int i = 1; i < WIDTH; ++i) {
         values[v][i] = combine<RUNNING>(values[v][i - 1], values[v][i]);
@@ -207,9 +223,9 @@ struct RowScan {
     for (int v = 0; v < VECTORS; ++v) {
       const Value offset = combine<RUNNING>(before_warp, before[v]);
       const int64_t vector = vector_of(chunk, v, warp, lane);
-      if (vector < end) {
+      if (WHOLE || vector < end) {
         const auto with = [&](Value own) { return carry.with(combine<RUNNING>(offset, own)); };
-        write(values[v], with, problem, row, vector);
+        write<WHOLE>(values[v], with, problem, row, vector);
       }
     }
     carry.add(total);
@@ -219,15 +235,38 @@ struct RowScan {
   __device__ __forceinline__ static void run(const Problem& problem, const Row& row, int64_t begin,
                                              int64_t end, RunningTotal<RUNNING, Value> carry,
                                              Shared& shared, int& turn, int warp, int lane) {
-    Inputs now[VECTORS], next[VECTORS];
-    load(now, row, begin, end, warp, lane);
-    for (int64_t at = begin; at < end; at += CHUNK) {
-      load(next, row, at + CHUNK, end, warp, lane);
-      add_chunk(now, carry, shared[turn], problem, row, at, end, warp, lane);
-      turn ^= 1;
+    int64_t at = begin;
+    while (at < end) {
+      const int64_t whole = whole_until(row, at, end);
+      if (whole > at) {
+        // One chunk is on its way while another is added up.
+        Inputs now[VECTORS], next[VECTORS];
+        load<true>(now, row, at, end, warp, lane);
+        for (; at < whole; at += CHUNK) {
+          if (at + CHUNK < whole) load<true>(next, row, at + CHUNK, end, warp, lane);
+          add_chunk<true>(now, carry, shared[turn], problem, row, at, end, warp, lane);
+          turn ^= 1;
 #pragma unroll
-      for (int v = 0; v < VECTORS; ++v) now[v] = next[v];
+          for (int v = 0; v < VECTORS; ++v) now[v] = next[v];
+        }
+      } else {
+        Inputs inputs[VECTORS];
+        load<false>(inputs, row, at, end, warp, lane);
+        add_chunk<false>(inputs, carry, shared[turn], problem, row, at, end, warp, lane);
+        turn ^= 1;
+        at += CHUNK;
+      }
     }
+  }
+
+  // Where the chunks from `at` on end that have only whole vectors.
+  __device__ __forceinline__ static int64_t whole_until(const Row& row, int64_t at, int64_t end) {
+    if (!row.is_all_aligned()) return at;
+    const int64_t before = row.shift > 0 ? 1 : 0, after = (row.shift + row.length) / WIDTH;
+    const int64_t first = Operation::REVERSE ? row.vectors - after : before;
+    const int64_t last = Operation::REVERSE ? row.vectors - before : after;
+    if (at < first) return at;
+    return at + max(min(last, end) - at, int64_t{0}) / CHUNK * CHUNK;
   }
 };
 
@@ -276,18 +315,17 @@ __device__ __forceinline__ void scan_segment_totals(const Problem& problem) {
     const int64_t begin = segment * problem.segment_slots;
     const int64_t end = min(row.vectors, begin + problem.segment_slots);
     Value sum = neutral_total<RUNNING, Value>();
-    typename Scan::Inputs now[Scan::VECTORS], next[Scan::VECTORS];
-    Scan::load(now, row, begin, end, warp, lane);
     for (int64_t chunk = begin; chunk < end; chunk += Scan::CHUNK) {
-      Scan::load(next, row, chunk + Scan::CHUNK, end, warp, lane);
+      typename Scan::Inputs inputs[Scan::VECTORS];
+      Scan::template load<false>(inputs, row, chunk, end, warp, lane);
 #pragma unroll
       for (int v = 0; v < Scan::VECTORS; ++v) {
         Value values[Scan::WIDTH];
-        Scan::read(values, problem, row, Scan::vector_of(chunk, v, warp, lane), end, now[v]);
+        Scan::template read<false>(values, problem, row, Scan::vector_of(chunk, v, warp, lane), end,
+                                   inputs[v]);
 #pragma unroll
         for (int i = 1; i < Scan::WIDTH; ++i) values[0] = combine<RUNNING>(values[0], values[i]);
         sum = combine<RUNNING>(sum, values[0]);
-        now[v] = next[v];
       }
     }
     sum = warp_total<RUNNING>(sum);

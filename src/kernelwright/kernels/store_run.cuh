@@ -34,7 +34,8 @@ __device__ __forceinline__ void store_run(T* address, const Vector<T, N>& own, i
   T both[2 * N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    both[i] = from_lane_below(own.element[i]);
+    // The first is never taken: no lane is N elements ahead.
+    both[i] = i == 0 ? T() : from_lane_below(own.element[i]);
     both[N + i] = own.element[i];
   }
   // Moves everything up by `ahead` places.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "window_any.cuh"
+#include "window_lines.cuh"
 #include "window_walk.cuh"
 
 // Blocks that a launch has at most: each then does several parts, one after the other.
@@ -19,11 +20,14 @@ cudaError_t launch_window_kernel(void (*kernel)(Parameters), const Parameters& p
 
 // Whether every vector of WIDTH elements in the rows of the prologue's operands begins at a
 // multiple of its access width, counted from the first column.
-template <int WIDTH, class Problem>
+template <int WIDTH, class Config, class Problem>
 bool has_whole_vectors(const Problem& problem) {
   for (int o = 1; o < Problem::FIRST_AFTER; ++o) {
     const Extents& stride = problem.strides[o];
-    if (stride.width == 0) continue;
+    if ((Config::REPEATED >> o & 1) != 0) {
+      if (stride.width != 0) return false;
+      continue;
+    }
     const int64_t bytes = Problem::element_bytes(o);
     const int64_t alignment = access_bytes(static_cast<int>(WIDTH * bytes));
     if (stride.width != 1 || reinterpret_cast<uintptr_t>(problem.data[o]) % alignment != 0 ||
@@ -63,12 +67,38 @@ struct WalkVariant {
 
   bool admits(const Problem& problem) const {
     return Parameters::is_countable(problem) && problem.source.width % Walker::VECTOR == 0 &&
-           has_whole_vectors<Walker::VECTOR>(problem);
+           has_whole_vectors<Walker::VECTOR, Config>(problem);
   }
   cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
     const auto parameters = Parameters::describe(problem);
     const int64_t blocks = (int64_t{parameters.count} + THREADS - 1) / THREADS;
     return launch_window_kernel(kernel, parameters, blocks, THREADS, stream);
+  }
+};
+
+// Large windows, or windows far apart, of such rows.
+template <class Config, class Problem>
+struct LinesVariant {
+  using Parameters = Problem;
+  using Lines = WindowLines<Config, Problem>;
+  static constexpr int THREADS = Lines::THREADS;
+
+  void (*kernel)(Parameters);
+
+  static int64_t blocks(const Problem& problem) {
+    const Extents& result = problem.result;
+    const int64_t parts = (result.width + Lines::OUTPUTS - 1) / Lines::OUTPUTS;
+    return problem.planes * result.depth * result.height * parts;
+  }
+  bool admits(const Problem& problem) const {
+    const Extents& source = problem.source;
+    constexpr int64_t MOST = int64_t{1} << 30;
+    return blocks(problem) <= MAX_WINDOW_BLOCKS &&
+           std::max({source.width, source.height, source.depth}) < MOST &&
+           source.width % Lines::VECTOR == 0 && has_whole_vectors<Lines::VECTOR, Config>(problem);
+  }
+  cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
+    return launch_window_kernel(kernel, problem, blocks(problem), THREADS, stream);
   }
 };
 

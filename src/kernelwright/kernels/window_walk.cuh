@@ -7,7 +7,9 @@
 //   THREADS  threads of a block
 //   VECTOR   elements of the source that one access moves
 //   OUTPUTS  columns of the result that a thread has
-//   STEPS    elements of the result along the walk that a thread has
+//   STEPS    elements of the result along the walk that a thread has; where one dimension alone is
+//            pooled there is no walk, and a thread has so many groups of columns, a warp's apart
+//   REPEATED  a bit for each operand (the result is 0) of which one element is for all columns
 
 #include <algorithm>
 
@@ -40,49 +42,54 @@ struct WindowWalk {
   // Planes of a step that the step before has not had.
   static constexpr int NEW = Walk::STRIDE < Walk::SPAN ? Walk::STRIDE : Walk::SPAN;
 
-  static_assert(VECTORS <= 32 && Cross::SIZE <= 32, "a word has a bit for each vector of a row");
+  static_assert(VECTORS <= 32 && Cross::SIZE <= 32, "a word has a bit for each of them");
 
   // A row of an operand.
   template <class T>
   struct VectorRow {
     Vector<T, VECTOR> vectors[VECTORS];
   };
+  // Operands of which one element is for all columns.
+  __host__ __device__ static constexpr bool is_repeated(int operand) {
+    return (Config::REPEATED >> operand & 1) != 0;
+  }
   using Inputs = typename Problem::template BeforePack<VectorRow>;
   using Totals = Value[OUTPUTS];
 
-  // Whether some window takes what stands there in the vectors.
-  __device__ static constexpr bool is_column_used(int element) {
+  // Bit e: some window takes element e of the vectors.
+  __host__ __device__ static constexpr uint64_t used_columns() {
+    uint64_t used = 0;
     for (int x = 0; x < OUTPUTS; ++x) {
-      const int from = element - OFFSET - x * Width::STRIDE;
-      if (from >= 0 && from < Width::SPAN && from % Width::DILATION == 0) return true;
+      for (int k = 0; k < Width::SIZE; ++k) {
+        used |= uint64_t{1} << (OFFSET + x * Width::STRIDE + k * Width::DILATION);
+      }
     }
-    return false;
+    return used;
   }
-  __device__ static constexpr bool is_vector_used(int vector) {
-    for (int i = 0; i < VECTOR; ++i) {
-      if (is_column_used(vector * VECTOR + i)) return true;
+  // Bit q: this step or a later one takes the plane that stands there in the window.
+  __host__ __device__ static constexpr uint64_t used_planes() {
+    uint64_t used = 0;
+    for (int j = 0; j < Walk::SIZE; ++j) {
+      for (int q = j * Walk::DILATION; q < Walk::SPAN; q += Walk::STRIDE) used |= uint64_t{1} << q;
     }
-    return false;
+    return used;
   }
-  // Whether this step or a later one takes the plane that stands there in the window.
-  __device__ static constexpr bool is_plane_used(int plane) {
-    for (; plane >= 0; plane -= Walk::STRIDE) {
-      if (plane % Walk::DILATION == 0) return true;
-    }
-    return false;
-  }
+  static_assert(VECTORS * VECTOR <= 64 && Walk::SPAN <= 64, "a word has a bit for each of them");
 
-  // Whether one element alone is used of a vector; which one, then.
-  __device__ static constexpr bool is_single(int vector) {
-    int used = 0;
-    for (int i = 0; i < VECTOR; ++i) used += is_column_used(vector * VECTOR + i) ? 1 : 0;
-    return used == 1;
+  __device__ static constexpr bool is_column_used(int element) {
+    constexpr uint64_t COLUMNS = used_columns();
+    return (COLUMNS >> element & 1) != 0;
   }
-  __device__ static constexpr int single(int vector) {
-    int i = 0;
-    while (!is_column_used(vector * VECTOR + i)) ++i;
-    return i;
+  __device__ static constexpr bool is_plane_used(int plane) {
+    constexpr uint64_t PLANES = used_planes();
+    return (PLANES >> plane & 1) != 0;
   }
+  // A bit for each element of a vector that is used.
+  __device__ static constexpr unsigned used(int vector) {
+    constexpr uint64_t COLUMNS = used_columns();
+    return static_cast<unsigned>(COLUMNS >> (vector * VECTOR)) & ((1u << VECTOR) - 1);
+  }
+  static constexpr unsigned ALL_VECTORS = static_cast<unsigned>((uint64_t{1} << VECTORS) - 1);
 
   const Problem& problem;
   int64_t offsets[OPERANDS];
@@ -93,14 +100,21 @@ struct WindowWalk {
   // of a plane.
   unsigned inside_vectors, inside_rows;
 
-  // Finds out what is inside.
-  __device__ __forceinline__ void look() {
-    inside_vectors = inside_rows = 0;
+  // Starts at the columns of the result from `x` on.
+  __device__ __forceinline__ void start(int x) {
+    const int width = static_cast<int>(problem.source.width);
+    column = x * Width::STRIDE - LEAD;
+    inside_vectors = ALL_VECTORS;
+    if (column >= 0 && column + VECTORS * VECTOR <= width) return;
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
       const int at = column + v * VECTOR;
-      if (at >= 0 && at < static_cast<int>(problem.source.width)) inside_vectors |= 1u << v;
+      if (at < 0 || at >= width) inside_vectors &= ~(1u << v);
     }
+  }
+  // Finds out which rows of a plane are inside.
+  __device__ __forceinline__ void look_across() {
+    inside_rows = 0;
 #pragma unroll
     for (int j = 0; j < Cross::SIZE; ++j) {
       const int at = across(j);
@@ -129,7 +143,7 @@ struct WindowWalk {
     const Extents& stride = problem.strides[OPERAND];
     const T* address = reinterpret_cast<const T*>(problem.data[OPERAND]) + offsets[OPERAND];
     address += IS_DEEP ? walk * stride.depth + row * stride.height : walk * stride.height;
-    if (stride.width == 0) {
+    if constexpr (is_repeated(OPERAND)) {
       const T value = load_constant(address);
 #pragma unroll
       for (int v = 0; v < VECTORS; ++v) {
@@ -141,11 +155,15 @@ struct WindowWalk {
     address += column;
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
-      if (!is_vector_used(v) || (inside_vectors >> v & 1) == 0) continue;
-      if (is_single(v)) {
-        vectors[v].element[single(v)] = load_constant(address + v * VECTOR + single(v));
-      } else {
+      if (used(v) == 0 || (inside_vectors >> v & 1) == 0) continue;
+      if ((used(v) & (used(v) - 1)) != 0) {
         vectors[v] = load_constant_vector<VECTOR>(address + v * VECTOR);
+        continue;
+      }
+      // One element alone is used.
+#pragma unroll
+      for (int i = 0; i < VECTOR; ++i) {
+        if (used(v) == 1u << i) vectors[v].element[i] = load_constant(address + v * VECTOR + i);
       }
     }
   }
@@ -185,8 +203,7 @@ struct WindowWalk {
             pooled(place(walk, row, column + e), inputs, e, typename Problem::BeforeIndices());
       }
     }
-    constexpr unsigned ALL = static_cast<unsigned>((uint64_t{1} << VECTORS) - 1);
-    if (inside_vectors != ALL) {
+    if (inside_vectors != ALL_VECTORS) {
 #pragma unroll
       for (int e = 0; e < VECTORS * VECTOR; ++e) {
         if (is_column_used(e) && (inside_vectors >> (e / VECTOR) & 1) == 0) {
@@ -201,7 +218,7 @@ struct WindowWalk {
       for (int k = 1; k < Width::SIZE; ++k) {
         total = pool<POOLING>(total, values[OFFSET + x * Width::STRIDE + k * Width::DILATION]);
       }
-      totals[x] = pool<POOLING>(totals[x], total);
+      totals[x] = Cross::SIZE == 1 ? total : pool<POOLING>(totals[x], total);
     }
   }
 
@@ -286,11 +303,14 @@ struct WindowWalk {
 };
 
 // The threads of a launch: groups of columns come first, then rows across the walk, segments of the
-// walk, and planes.
+// walk, and planes. Where one dimension is pooled, the warps of a row come first, then the planes.
 template <class Config, class Problem_>
 struct WalkParameters {
   using Problem = Problem_;
   using Walker = WindowWalk<Config, Problem>;
+  static constexpr bool IS_FLAT = Problem::Operation::DIMS == 1;
+  // Columns that a warp has one after the other.
+  static constexpr int WARP_COLUMNS = 32 * Walker::OUTPUTS * Config::STEPS;
 
   Problem problem;
   Divisor groups, crosses, segments;
@@ -302,30 +322,60 @@ struct WalkParameters {
   static bool is_countable(const Problem& problem) {
     const Extents &source = problem.source, &result = problem.result;
     constexpr int64_t MOST = int64_t{1} << 30;
-    const int64_t groups = result.width / Walker::OUTPUTS + 1;
+    const int64_t groups =
+        IS_FLAT ? (result.width / WARP_COLUMNS + 1) * 32 : result.width / Walker::OUTPUTS + 1;
     return problem.planes * result.depth * result.height * groups < MOST &&
            std::max({source.width, source.height, source.depth}) < MOST;
   }
 
   static WalkParameters describe(const Problem& problem) {
     const Extents& result = problem.result;
+    const auto planes = static_cast<uint32_t>(problem.planes);
+    const auto width = static_cast<uint32_t>(result.width);
+    if (IS_FLAT) {
+      const uint32_t warps = (width + WARP_COLUMNS - 1) / WARP_COLUMNS;
+      return {problem, Divisor(warps), Divisor(1), Divisor(1), Config::STEPS, planes * warps * 32};
+    }
     const auto walk = static_cast<uint32_t>(Walker::IS_DEEP ? result.depth : result.height);
     const auto cross = static_cast<uint32_t>(Walker::IS_DEEP ? result.height : 1);
-    const auto width = static_cast<uint32_t>(result.width);
     // Segments are as long as one another, but for the last.
     const uint32_t wanted = (walk + Config::STEPS - 1) / Config::STEPS;
     const uint32_t steps = (walk + wanted - 1) / wanted;
     const uint32_t segments = (walk + steps - 1) / steps;
     const uint32_t groups = (width + Walker::OUTPUTS - 1) / Walker::OUTPUTS;
-    WalkParameters parameters = {problem, Divisor(groups), Divisor(cross), Divisor(segments)};
-    parameters.steps = static_cast<int>(steps);
-    parameters.count = static_cast<uint32_t>(problem.planes) * segments * cross * groups;
-    return parameters;
+    return {problem,           Divisor(groups),         Divisor(cross),
+            Divisor(segments), static_cast<int>(steps), planes * segments * cross * groups};
   }
 };
 
+// One dimension is pooled: each warp has neighbouring groups of columns, STEPS times.
 template <class Config, class Problem>
-__device__ __forceinline__ void window_walk(const WalkParameters<Config, Problem>& parameters) {
+__device__ __forceinline__ void window_flat(const WalkParameters<Config, Problem>& parameters) {
+  using Walker = WindowWalk<Config, Problem>;
+  const Problem& problem = parameters.problem;
+  const uint32_t warp = (blockIdx.x * Walker::THREADS + threadIdx.x) / 32;
+  if (warp * 32 >= parameters.count) return;
+  const uint32_t plane = parameters.groups.quotient(warp);
+  const int part = static_cast<int>(warp - plane * parameters.groups.value());
+  Walker walker{problem, {}, static_cast<int>(plane)};
+  problem.locate(plane, walker.offsets);
+  walker.look_across();
+  const int width = static_cast<int>(problem.result.width);
+  int x = part * parameters.WARP_COLUMNS + static_cast<int>(threadIdx.x % 32) * Walker::OUTPUTS;
+#pragma unroll 1
+  for (int step = 0; step < Config::STEPS; ++step) {
+    typename Walker::Totals window[1];
+    if (x < width) {
+      walker.start(x);
+      walker.template take<0, 1>(window, 0);
+    }
+    walker.write(window[0], 0, x, x < width);
+    x += 32 * Walker::OUTPUTS;
+  }
+}
+
+template <class Config, class Problem>
+__device__ __forceinline__ void window_segments(const WalkParameters<Config, Problem>& parameters) {
   using Walker = WindowWalk<Config, Problem>;
   const Problem& problem = parameters.problem;
   const int walk_size =
@@ -338,11 +388,20 @@ __device__ __forceinline__ void window_walk(const WalkParameters<Config, Problem
   const int x = static_cast<int>(index - row * parameters.groups.value()) * Walker::OUTPUTS;
   const int cross = static_cast<int>(row - part * parameters.crosses.value());
   const int begin = static_cast<int>(part - plane * parameters.segments.value()) * parameters.steps;
-  Walker walker{
-      problem, {}, static_cast<int>(plane), cross, x * Walker::Width::STRIDE - Walker::LEAD};
+  Walker walker{problem, {}, static_cast<int>(plane), cross};
   problem.locate(plane, walker.offsets);
-  walker.look();
+  walker.look_across();
+  walker.start(x);
   // Threads beyond the last go along, because warps store together.
   const int end = own < parameters.count ? min(begin + parameters.steps, walk_size) : begin;
   walker.run(begin, end, parameters.steps, x);
+}
+
+template <class Config, class Problem>
+__device__ __forceinline__ void window_walk(const WalkParameters<Config, Problem>& parameters) {
+  if constexpr (WalkParameters<Config, Problem>::IS_FLAT) {
+    window_flat(parameters);
+  } else {
+    window_segments(parameters);
+  }
 }

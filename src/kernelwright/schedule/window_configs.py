@@ -1,43 +1,120 @@
 """Configurations of the window family, best first by a model."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
 
 from kernelwright.ir.graph import Window
 from kernelwright.ir.plan import WindowConfig, WindowWay
-from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.ir.types import Dim, TensorType, ValueType
 from kernelwright.machine import Machine
 
 _ACCESS_BYTES = 16
-_MOST_VECTORS = 40
-"""Of a step, in registers."""
+_MOST_REGISTERS = 160
+"""Elements of the source that a thread may have in flight."""
+_WORD = 64
+"""The kernels keep a bit for each element of a row, and for each plane of a window."""
 _MOST_STRIDE = 3
 """Above, neighbouring threads read too far apart from one another."""
+_LINE_BYTES = 48 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """The last dimension."""
+
+    size: int
+    stride: int
+    offset: int
+    """Elements of the first vector before the first window."""
+    width: int
+    """Elements of a row of the result."""
+    vector: int
+
+    @property
+    def multiple(self) -> int:
+        """So many windows begin a whole number of vectors apart."""
+        return self.vector // gcd(self.vector, self.stride)
+
+    def elements(self, outputs: int) -> int:
+        """Of the whole vectors that hold the windows of so many neighbours."""
+        used = self.offset + (outputs - 1) * self.stride + self.size
+        return -(-used // self.vector) * self.vector
 
 
 def window_configs(
     window: Window, output: TensorType, inputs: Sequence[ValueType], machine: Machine
 ) -> tuple[WindowConfig, ...]:
     """What the tuner tries for a pooling, in this order."""
-    sizes = [kind.dtype.itemsize for kind in (output, *inputs) if isinstance(kind, TensorType)]
-    vector = max(2, _ACCESS_BYTES // max(sizes))
-    general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
-    walks = _walks(window, output, vector)
-    return (*walks, general)
-
-
-def _walks(window: Window, output: TensorType, vector: int) -> tuple[WindowConfig, ...]:
-    """As few columns as whole vectors allow, in segments of the walk of several lengths."""
-    stride = window.stride[-1]
-    outputs = 1
-    while outputs * stride % vector != 0:
-        outputs *= 2
-    span = (window.size[-1] - 1) * window.dilation[-1] + 1
-    vectors = ((outputs - 1) * stride + span + 2 * vector - 2) // vector
-    for size in window.size[-2:-1] if len(window.size) == 3 else ():
-        vectors *= size
-    if stride > _MOST_STRIDE or vectors > _MOST_VECTORS:
-        return ()
-    return tuple(
-        WindowConfig(way=WindowWay.WALK, threads=256, vector=vector, outputs=outputs, steps=steps)
-        for steps in ((32, 16, 64) if len(window.size) > 1 else (1,))
+    wide = [
+        kind
+        for kind in inputs
+        if isinstance(kind, TensorType) and kind.shape and kind.shape[-1] != Dim.static(1)
+    ]
+    sizes = [kind.dtype.itemsize for kind in (output, *wide)]
+    widths = [kind.shape[-1].hint for kind in wide] or [1]
+    line = _Line(
+        size=(window.size[-1] - 1) * window.dilation[-1] + 1,
+        stride=window.stride[-1],
+        offset=-window.padding[-1] % (vector := _vector(max(sizes), widths[0])),
+        width=output.shape[-1].hint,
+        vector=vector,
     )
+    general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
+    found = (*_walks(window, line), *_lines(line))
+    if line.stride > _MOST_STRIDE:
+        found = (*_lines(line), *_walks(window, line))
+    return (*found, general)
+
+
+def _vector(itemsize: int, width: int) -> int:
+    """Elements of an access of which a row of the source holds a whole number."""
+    return gcd(max(2, _ACCESS_BYTES // itemsize), width)
+
+
+def _walks(window: Window, line: _Line) -> tuple[WindowConfig, ...]:
+    """As few columns as whole vectors allow, in segments of the walk of several lengths."""
+    dims = len(window.size)
+    walk = -2 if dims == 2 else -3
+    across = window.size[-2] if dims == 3 else 1
+    planes, stride = (window.size[walk], window.stride[walk]) if dims > 1 else (1, 1)
+    span = (planes - 1) * window.dilation[walk] + 1 if dims > 1 else 1
+    elements = line.elements(line.multiple)
+    flight = elements * across * min(span, stride)
+    if max(elements, span) > _WORD or across > _WORD // 2 or flight > _MOST_REGISTERS:
+        return ()
+    if dims == 1:
+        choices = [(1, 4), (1, 1), (1, 8)]
+    else:
+        choices = [(2, 64), (3, 32), (4, 32)]
+    return tuple(
+        WindowConfig(
+            way=WindowWay.WALK,
+            threads=256,
+            vector=line.vector,
+            outputs=line.multiple,
+            steps=steps,
+            blocks=blocks,
+        )
+        for blocks, steps in choices
+    )
+
+
+def _lines(line: _Line) -> tuple[WindowConfig, ...]:
+    """A row of the result for a block, or as much of it as its threads have vectors for."""
+    found = []
+    for threads, steps, blocks in ((512, 6, 2), (256, 6, 4), (128, 8, 6)):
+        fitting = (threads * line.vector - line.offset - line.size) // line.stride + 1
+        outputs = -(-min(fitting, line.width) // line.multiple) * line.multiple
+        if outputs > 0 and line.elements(outputs) * 8 <= _LINE_BYTES:
+            found.append(
+                WindowConfig(
+                    way=WindowWay.LINES,
+                    threads=threads,
+                    vector=line.vector,
+                    outputs=outputs,
+                    steps=steps,
+                    blocks=blocks,
+                )
+            )
+    return tuple(found)

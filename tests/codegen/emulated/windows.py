@@ -1,0 +1,174 @@
+"""Child of test_windows.py: pooling on the emulator, against float64. Prints one JSON object.
+
+Arguments: the name of a case.
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+
+import torch
+from launching import Library
+from layouts import LAYOUTS
+
+from kernelwright.build.emulator import Session
+from kernelwright.codegen.windows import write
+from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand, Size
+from kernelwright.ir.graph import Pooling, Window
+from kernelwright.ir.plan import WindowConfig, WindowKernel, WindowWay
+from kernelwright.ir.types import Dim, DType, TensorType
+
+TORCH = {DType.F32: torch.float32, DType.F64: torch.float64, DType.F16: torch.float16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One kernel and the shapes that it is called with."""
+
+    window: Window
+    config: WindowConfig
+    shapes: list[tuple[int, ...]]
+    dtype: DType = DType.F32
+    scaled: bool = False
+    """What is pooled is scaled by channel; sums are divided by the elements inside."""
+
+
+def _walk(*, vector: int, outputs: int, steps: int) -> WindowConfig:
+    return WindowConfig(way=WindowWay.WALK, threads=64, vector=vector, outputs=outputs, steps=steps)
+
+
+# Rows of whole vectors and others; results that begin and end anywhere in a vector; windows that
+# begin before and end after the source; several segments of a walk, several blocks.
+CASES = {
+    "maximum over columns": Case(
+        window=Window(Pooling.MAXIMUM, (8,), (1,), (4,), (3,)),
+        config=_walk(vector=4, outputs=4, steps=2),
+        shapes=[(2, 24), (1, 3, 600), (3, 1, 40), (2, 0, 32), (2, 3, 31)],
+    ),
+    "mean over rows": Case(
+        window=Window(Pooling.SUM, (4, 3), (1, 1), (1, 1), (1, 1)),
+        config=_walk(vector=4, outputs=4, steps=3),
+        shapes=[(2, 3, 9, 12), (1, 2, 5, 4), (1, 1, 20, 160), (1, 2, 7, 11)],
+        scaled=True,
+    ),
+    "maximum over planes": Case(
+        window=Window(Pooling.MAXIMUM, (3, 3, 3), (2, 2, 2), (1, 1, 1), (3, 2, 1)),
+        config=_walk(vector=4, outputs=2, steps=2),
+        shapes=[(1, 2, 13, 9, 16), (2, 1, 7, 6, 20), (1, 1, 6, 6, 9)],
+    ),
+    "half mean in lines": Case(
+        window=Window(Pooling.SUM, (5, 7), (4, 5), (2, 3), (1, 1)),
+        config=WindowConfig(way=WindowWay.LINES, threads=32, vector=4, outputs=8, steps=3),
+        shapes=[(2, 3, 11, 40), (1, 2, 5, 8), (1, 1, 9, 160), (1, 2, 7, 11)],
+        dtype=DType.F16,
+        scaled=True,
+    ),
+}
+
+
+def kernel_of(case: Case) -> WindowKernel:
+    dims = len(case.window.size)
+    rank = max(len(shape) for shape in case.shapes)
+    source = tuple(Dim(f"s{at}", 16) for at in range(rank))
+    result = tuple(Dim(f"r{at}", 16) for at in range(rank))
+    wide = DType.F64 if case.dtype is DType.F64 else DType.F32
+    types = [TensorType(case.dtype, source)]
+    prologue: Expr = Operand(0, case.dtype)
+    epilogue: Expr = Accumulator(case.dtype)
+    if case.dtype is not wide:
+        prologue, epilogue = Call("cast", (prologue,), wide), Accumulator(wide)
+    if case.scaled:
+        ones = (Dim.static(1),) * dims
+        types.append(TensorType(wide, (source[-dims - 1], *ones)))
+        prologue = Call("mul", (prologue, Operand(1, wide)), wide)
+        for at in range(dims):
+            extent = Call("cast", (_inside(case.window, at, source[at - dims]),), wide)
+            epilogue = Call("div", (epilogue, extent), wide)
+    if case.dtype is not wide:
+        epilogue = Call("cast", (epilogue,), case.dtype)
+    return WindowKernel(
+        name="pool_of_case",
+        window=case.window,
+        source=source,
+        inputs=tuple(types),
+        prologue_inputs=len(types),
+        prologue=prologue,
+        epilogue=epilogue,
+        output=TensorType(case.dtype, result),
+        operators=("pool",),
+        config=case.config,
+    )
+
+
+def _inside(window: Window, at: int, length: Dim) -> Expr:
+    """Elements of the source in a window without dilation, along one dimension."""
+
+    def whole(value: int) -> Literal:
+        return Literal(value, DType.I64)
+
+    def call(op: str, *args: Expr) -> Expr:
+        return Call(op, args, DType.I64)
+
+    place = Coordinate(at - len(window.size))
+    first = call("sub", call("mul", place, whole(window.stride[at])), whole(window.padding[at]))
+    end = call("minimum", call("add", first, whole(window.size[at])), Size(length))
+    return call("sub", end, call("maximum", first, whole(0)))
+
+
+def exact(case: Case, inputs: list[torch.Tensor]) -> torch.Tensor:
+    """The result in float64."""
+    window, x = case.window, inputs[0].double()
+    dims = len(window.size)
+    if case.scaled:
+        x = x * inputs[1]
+    geometry = (window.size, window.stride, window.padding)
+    functional = torch.nn.functional
+    pools = {
+        (Pooling.MAXIMUM, 1): functional.max_pool1d,
+        (Pooling.MAXIMUM, 2): functional.max_pool2d,
+        (Pooling.MAXIMUM, 3): functional.max_pool3d,
+    }
+    if window.op is Pooling.MAXIMUM:
+        batched = x.reshape(-1, *x.shape[-dims - 1 :])
+        pooled = pools[window.op, dims](batched, *geometry, window.dilation)
+        return pooled.reshape(*x.shape[:-dims], *pooled.shape[-dims:])
+    return functional.avg_pool2d(x, *geometry, count_include_pad=False)
+
+
+def draw(case: Case, shape: tuple[int, ...], layout: str) -> list[torch.Tensor]:
+    """Uniform numbers; in large ones for maxima infinities and NaN."""
+    x = torch.rand(shape)
+    if case.window.op is Pooling.MAXIMUM and x.numel() > 1000:
+        flat = x.view(-1)
+        flat[100], flat[200], flat[300] = torch.inf, torch.nan, -torch.inf
+    x = LAYOUTS[layout](x.to(TORCH[case.dtype]))
+    channels = shape[-len(case.window.size) - 1]
+    scale = torch.rand((channels, *(1,) * len(case.window.size)))
+    return [x, scale] if case.scaled else [x]
+
+
+def main() -> None:
+    case = CASES[sys.argv[1]]
+    kernel = kernel_of(case)
+    dims = len(case.window.size)
+    worst: dict[str, float] = {}
+    torch.manual_seed(0)
+    with Session(order_seed=1, threads=1) as session:
+        library = Library(kernel, write(kernel))
+        for shape in case.shapes:
+            for layout in LAYOUTS:
+                inputs = draw(case, shape, layout)
+                wanted = exact(case, inputs)
+                out = torch.empty(wanted.shape, dtype=TORCH[case.dtype])
+                sizes = list(shape[-dims:]) if case.scaled else []
+                library(out, [*inputs, *sizes])
+                same = (out.double() == wanted) | (out.isnan() & wanted.isnan())
+                error = torch.where(same, 0.0, (out.double() - wanted).abs())
+                assert not error.isnan().any()
+                worst[f"{shape} {layout}"] = error.max().item() if error.numel() else 0.0
+    findings = [str(finding) for finding in session.findings]
+    print(json.dumps({"worst": worst, "findings": findings}))
+
+
+if __name__ == "__main__":
+    main()
