@@ -15,7 +15,16 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import COMPUTED, STORED
 from kernelwright.ir.expr import Coordinate, Expr, Operand, Total, walk
 from kernelwright.ir.graph import Reduction
-from kernelwright.ir.plan import ColumnRows, Extent, Fold, PartRows, RingRows, RowConfig, RowKernel
+from kernelwright.ir.plan import (
+    ColumnRows,
+    Extent,
+    Fold,
+    PartRows,
+    RelayRows,
+    RingRows,
+    RowConfig,
+    RowKernel,
+)
 from kernelwright.ir.types import DType, TensorType
 
 _FOLDS: dict[Reduction, str] = {
@@ -96,6 +105,19 @@ def _tuned(row_config: RowConfig) -> Tuned | None:
                 family="Part",
                 function="finish_parts",
                 fold_function="fold_parts",
+            )
+        case RelayRows():
+            return Tuned(
+                purpose="Parts of long rows: folded, and finished from the L2 cache.",
+                sources=("row_relay.cuh",),
+                members=(
+                    f"static constexpr int THREADS = {config.threads}, WIDTH = {config.width}, "
+                    f"UNROLL = {config.unroll};",
+                    f"static constexpr int RESIDENT = {config.resident};",
+                    f"static constexpr int PART_VECTORS = {config.part};",
+                ),
+                family="Relay",
+                function="relay_parts",
             )
         case ColumnRows():
             return Tuned(

@@ -205,6 +205,28 @@ class PartRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RelayRows:
+    """Long rows that fit the L2 cache: folded in parts, and finished while they are there."""
+
+    threads: int
+    """Threads of a block."""
+    width: int
+    """Neighbouring elements that a thread moves and computes together."""
+    unroll: int
+    """Vectors of that width that a thread has in flight."""
+    part: int
+    """Vectors of a part."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        return (
+            f"rows in parts of {self.part} vectors of {self.width} elements, finished while they "
+            f"are in the L2 cache; {self.threads} threads a part"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRows:
     """Rows whose elements lie apart, beside their neighbours': threads stand at different rows."""
 
@@ -235,7 +257,7 @@ class RowConfig:
 
     multiprocessors: int
     """Of the card."""
-    tuned: RingRows | PartRows | ColumnRows | None = None
+    tuned: RingRows | PartRows | RelayRows | ColumnRows | None = None
     """The variant for the captured sizes and layouts, beside the one for any."""
 
     def __str__(self) -> str:
@@ -305,6 +327,8 @@ class WindowConfig:
     """Elements along the walk that a thread has (WALK); accesses that it has in flight (LINES)."""
     blocks: int = 1
     """Blocks that a multiprocessor holds at least."""
+    ahead: int = 0
+    """Steps of a walk before its use that a plane is asked for."""
 
     def __str__(self) -> str:
         match self.way:

@@ -96,19 +96,25 @@ struct PartBlock {
     });
   }
 
-  // The totals of the folds of levels below LEVEL, from the states of their parts.
+  // The state of a row from the states of its parts.
+  template <int FOLD>
+  __device__ __forceinline__ auto combine_states(int64_t row) const {
+    using Fold = typename Types::template FoldAt<FOLD>;
+    const auto* states = rows.states(row).template of<FOLD>();
+    typename Fold::State state = Fold::identity();
+    for (uint32_t part = threadIdx.x; part < rows.parts; part += THREADS) {
+      state = Fold::combine(state, load_state(states + part));
+    }
+    return exchange.template combine<Fold>(state);
+  }
+
+  // The totals of the folds of levels below LEVEL.
   template <int LEVEL>
   __device__ __forceinline__ typename Types::Totals combine_parts(int64_t row) const {
     typename Types::Totals totals = {};
     repeat<Types::FOLDS>([&](auto fold) {
       if constexpr (Program::LEVEL_OF[fold] < LEVEL) {
-        using Fold = typename Types::template FoldAt<fold>;
-        const auto* states = rows.states(row).template of<fold>();
-        typename Fold::State state = Fold::identity();
-        for (uint32_t part = threadIdx.x; part < rows.parts; part += THREADS) {
-          state = Fold::combine(state, load_state(states + part));
-        }
-        set_totals<Program, fold>(exchange.template combine<Fold>(state), totals);
+        set_totals<Program, fold>(combine_states<fold>(row), totals);
       }
     });
     return totals;

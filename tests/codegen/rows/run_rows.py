@@ -20,7 +20,15 @@ from kernelwright import kernels
 from kernelwright.build.emulator import Session
 from kernelwright.codegen import rows
 from kernelwright.codegen.kernel_text import TEMPLATES
-from kernelwright.ir.plan import ColumnRows, PartRows, RingRows, RowConfig, RowKernel, sizes_used
+from kernelwright.ir.plan import (
+    ColumnRows,
+    PartRows,
+    RelayRows,
+    RingRows,
+    RowConfig,
+    RowKernel,
+    sizes_used,
+)
 from kernelwright.ir.types import DType
 
 TORCH = {
@@ -55,8 +63,9 @@ def text_of(kernel: RowKernel) -> str:
 
 def row_config(fields: dict[str, Any]) -> RowConfig:
     """Two multiprocessors, and the tuned variant of these fields, if any."""
-    family = RingRows if "stages" in fields else ColumnRows if "lanes" in fields else PartRows
-    return RowConfig(multiprocessors=2, tuned=family(**fields) if fields else None)
+    families = {"stages": RingRows, "lanes": ColumnRows, "part": RelayRows, "resident": PartRows}
+    family = next((each for field, each in families.items() if field in fields), None)
+    return RowConfig(multiprocessors=2, tuned=None if family is None else family(**fields))
 
 
 def build(kernel: RowKernel, name: str) -> ctypes.CDLL:
