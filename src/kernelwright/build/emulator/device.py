@@ -174,6 +174,7 @@ def _torch_cuda(synchronize: Callable[..., None], multiprocessors: int) -> Mappi
         "empty_cache": _always(None),
         "ipc_collect": _always(None),
         "mem_get_info": _always((_PROPERTIES["total_memory"], _PROPERTIES["total_memory"])),
+        "memory_snapshot": _always([]),
         "memory_allocated": _always(0),
         "memory_reserved": _always(0),
         "max_memory_allocated": _always(0),
