@@ -119,6 +119,8 @@ def state(*names: str, mark: str = "a") -> StateFacts:
         ({"candidate": Fault(kind=FaultKind.REFUSED, message="E")}, Status.CRASHED),
         ({"candidate": Fault(kind=FaultKind.CRASH, message="E")}, Status.CRASHED),
         ({"candidate": Fault(kind=FaultKind.HANG, message="E")}, Status.TIMED_OUT),
+        ({"candidate": Fault(kind=FaultKind.BAD_ACCESS, message="E")}, Status.MEMORY_ERROR),
+        ({"candidate": Fault(kind=FaultKind.OUT_OF_MEMORY, message="E")}, Status.OUT_OF_MEMORY),
         ({"findings": (finding(FindingKind.RACE),)}, Status.RACE),
         ({"findings": (finding(FindingKind.BARRIER_DIVERGENCE),)}, Status.RACE),
         ({"findings": (finding(FindingKind.OUT_OF_BOUNDS),)}, Status.MEMORY_ERROR),
@@ -146,6 +148,15 @@ def test_the_verdict_of_one_observation(changes: dict[str, object], status: Stat
     if status is not Status.VERIFIED:
         assert verdict.failures[0].case == str(Case())
         assert verdict.failures[0].evidence
+
+
+def test_a_bad_access_at_2_to_31_elements_points_to_a_short_index() -> None:
+    large = replace(RUN, inputs=(replace(facts("input[0]"), shape=(1 << 16, 1 << 15)),))
+    fault = Fault(kind=FaultKind.BAD_ACCESS, message="an illegal memory access")
+    (check,) = examine(replace(GOOD, reference=large, candidate=fault), NO_LESS_ACCURATE)
+    assert "2147483648 elements: is an index of 32 bits too short?" in check.evidence
+    (check,) = examine(replace(GOOD, candidate=fault), NO_LESS_ACCURATE)
+    assert check.evidence == "an illegal memory access"
 
 
 def test_what_both_do_is_no_failure() -> None:

@@ -4,6 +4,7 @@
 not make a race.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -99,7 +100,22 @@ def check_runs(observation: Observation, tolerance: Tolerance) -> Iterator[Check
             if kind is FaultKind.REFUSED and observation.case.sizes:
                 # Nothing is known about the file's own sizes, which the target cannot run.
                 status = Status.UNSUPPORTED
-            yield _check(RUNS, observation, [f"{fault.message}{where}"], status, "")
+            text = f"{fault.message}{where}{_short_index(observation, fault)}"
+            yield _check(RUNS, observation, [text], status, "")
+
+
+_INT32_ELEMENTS = 1 << 31
+
+
+def _short_index(observation: Observation, fault: Fault) -> str:
+    """A hint where a kernel ran out of bounds of tensors that 32 bits cannot index."""
+    run = observation.reference
+    if fault.kind is not FaultKind.BAD_ACCESS or not isinstance(run, RunFacts):
+        return ""
+    largest = max((math.prod(it.shape) for it in (*run.inputs, *run.outputs)), default=0)
+    if largest < _INT32_ELEMENTS:
+        return ""
+    return f". A tensor has {largest} elements: is an index of 32 bits too short?"
 
 
 def check_inputs_agree(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:

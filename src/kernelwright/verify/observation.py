@@ -79,8 +79,16 @@ class FaultKind(Enum):
     """`forward` or the constructor raised an exception; the process is well."""
     CRASH = "crash"
     """The process ended, or talked nonsense."""
+    BAD_ACCESS = "bad access"
+    """A kernel touched memory that is not there, and the device is lost."""
+    OUT_OF_MEMORY = "out of memory"
+    """There was no device memory left."""
     HANG = "hang"
     """It did not answer in time and was ended."""
+
+
+DEVICE_LOST = (FaultKind.CRASH, FaultKind.BAD_ACCESS)
+"""Faults after which the process is of no more use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +147,8 @@ _STATUS_OF_FAULT = {
     FaultKind.BUILD: Status.BUILD_FAILED,
     FaultKind.REFUSED: Status.CRASHED,
     FaultKind.CRASH: Status.CRASHED,
+    FaultKind.BAD_ACCESS: Status.MEMORY_ERROR,
+    FaultKind.OUT_OF_MEMORY: Status.OUT_OF_MEMORY,
     FaultKind.HANG: Status.TIMED_OUT,
 }
 

@@ -17,7 +17,7 @@ class Maker(Enum):
     CUDNN = "cuDNN"
     COMPILER = "torch.compile"
     MEMORY = "copies and fills"
-    LIBRARY = "another library"
+    LIBRARY = "PyTorch or another library"
 
 
 _SIGNS: tuple[tuple[str, Maker], ...] = (

@@ -109,6 +109,8 @@ class Candidate:
             # Old addresses with new values first, then new addresses with the same values: what
             # was remembered by its address or by its values shows either way.
             first = self._call(resident, self._buffers.filled(self._subject.arguments(case)), case)
+            if not first.facts.aliases:
+                self._buffers.spoil()
             second = self._call(resident, self._subject.arguments(case), case)
             overwritten = self._keepsakes.overwritten()
         except (Exception, SystemExit) as error:
@@ -166,7 +168,7 @@ class Candidate:
 
     def _failed(self, error: BaseException) -> CandidateRun:
         leaves = isinstance(error, SystemExit)  # no way to refuse anything
-        kind = FaultKind.REFUSED if self._well() and not leaves else FaultKind.CRASH
+        kind = FaultKind.REFUSED if self._well() and not leaves else _kind_of_loss(error)
         return CandidateRun(
             facts=describe_error(error, self._path, kind),
             state=None,
@@ -206,6 +208,8 @@ class Candidate:
 
 def describe_error(error: BaseException, path: Path, kind: FaultKind) -> Fault:
     """What a candidate's exception says, with the line of its own file that it passed last."""
+    if isinstance(error, torch.OutOfMemoryError):
+        kind = FaultKind.OUT_OF_MEMORY
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     location = f"{path}:{lines[-1]}" if lines else None
@@ -221,6 +225,15 @@ class ArgumentBuffers:
 
     def __init__(self) -> None:
         self._latest: list[object] = []
+
+    def spoil(self) -> None:
+        """Make the tensors of the latest call useless, for whoever still reads them."""
+        for _, tensor in named_tensors(self._latest, "input"):
+            old = tensor.data
+            if old.is_floating_point():
+                old.fill_(float("nan"))
+            else:
+                old.zero_()
 
     def filled(self, arguments: list[object]) -> list[object]:
         """`arguments`, in the tensors of the call before where these have the same form."""
@@ -264,6 +277,16 @@ class Keepsakes:
     def overwritten(self) -> tuple[str, ...]:
         """Names of results that are no longer what they were."""
         return tuple(name for name, tensor, mark in self._kept if fingerprint(tensor) != mark)
+
+
+_BAD_ACCESSES = ("illegal memory access", "misaligned address", "invalid address space")
+"""In CUDA's words."""
+
+
+def _kind_of_loss(error: BaseException) -> FaultKind:
+    """Why the process is of no more use."""
+    bad = any(words in str(error) for words in _BAD_ACCESSES)
+    return FaultKind.BAD_ACCESS if bad else FaultKind.CRASH
 
 
 def _with_shared_results(first: Call, second: Call, overwritten: tuple[str, ...]) -> RunFacts:

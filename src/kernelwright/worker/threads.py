@@ -1,7 +1,9 @@
 """Which threads a file has started, and which of them still run when a call returns."""
 
+import inspect
 import sys
 import threading
+from functools import wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,8 +22,10 @@ class ThreadWatch:
     def __init__(self, path: Path) -> None:
         self._path = str(path)
         self._threads: list[threading.Thread] = []
-        start = threading.Thread.start
+        # Not on top of another watch: only the latest candidate of a process is watched.
+        start = inspect.unwrap(threading.Thread.start)
 
+        @wraps(start)
         def watched(thread: threading.Thread, *args: Any, **keywords: Any) -> None:
             if self._is_ours(sys._getframe(1)):
                 self._threads.append(thread)
