@@ -126,3 +126,8 @@ def test_a_scan_takes_the_steps_around_it() -> None:
 def test_rows_join_a_product_only_behind_its_epilogue() -> None:
     result = plan(lambda m, x, y: functional.relu(x @ y.mT).softmax(-1), *ROWS)
     assert launches(result) == [("matmul", "relu"), ("softmax",)]
+
+
+def test_a_view_of_totals_does_not_part_the_next_reduction() -> None:
+    result = plan(lambda m, x: x.amin(2).softmax(1), *IMAGES)
+    assert launches(result) == [("amin",), ("softmax",)]

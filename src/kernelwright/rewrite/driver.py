@@ -86,6 +86,10 @@ class Surroundings:
         """How many nodes read this value."""
         return sum(name in node.inputs for node in self._all)
 
+    def is_reduced(self, name: str) -> bool:
+        """True if a reduction reads the value as it is."""
+        return any(isinstance(node.kind, Reduce) and name in node.inputs for node in self._all)
+
     def is_read_by_kernel(self, name: str) -> bool:
         """True if all that reads the value, through views or at once, are kernels of ours."""
         if not self.unseen(name):

@@ -38,7 +38,13 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
         # It can join a product as it stands.
         return None
     for view in operands:
-        if isinstance(view.kind, View) and _is_full(view, node) and _shows_anchor(around, view):
+        if (
+            isinstance(view.kind, View)
+            and _is_full(view, node)
+            and _shows_anchor(around, view)
+            # Work on the rows of a reduction belongs to that, which the view stays in front of.
+            and not around.is_reduced(view.name)
+        ):
             made = _before(around, node, node.kind.expr, view, view.kind.map)
             if made is not None:
                 return made
