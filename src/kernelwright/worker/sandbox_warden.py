@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,7 +24,9 @@ TOO_MUCH_MEMORY = 97
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _INTERVAL = 0.2
-"""Seconds between two looks at the child's processes."""
+"""Seconds between two looks at the child's processes, at least."""
+_SHARE_OF_LOOKING = 0.02
+"""Of a core: where there is much to look at, that is done less often."""
 _LONGEST_END = 10.0
 """Seconds to wait for processes that the kernel does not let go at once."""
 _MEMORY_SHARE = 0.9
@@ -49,8 +52,9 @@ def fork_under_warden(confinement: Confinement) -> None:
 
 def _watch(child: int, confinement: Confinement, signals: set[signal.Signals]) -> NoReturn:
     os.closerange(3, _MOST_DESCRIPTORS)  # the conversation is the child's
+    pause = _INTERVAL
     while True:
-        heard = signal.sigtimedwait(signals, _INTERVAL)
+        heard = signal.sigtimedwait(signals, pause)
         if heard is not None and heard.si_signo == signal.SIGTERM:
             end_descendants()
             os._exit(0)
@@ -58,10 +62,12 @@ def _watch(child: int, confinement: Confinement, signals: set[signal.Signals]) -
         if status is not None:
             end_descendants()
             _end_like(status)
+        began = time.process_time()
         excess = _excess(confinement)
         if excess:
             end_descendants()
             os._exit(excess)
+        pause = max(_INTERVAL, (time.process_time() - began) / _SHARE_OF_LOOKING)
 
 
 def _reap(child: int) -> int | None:
@@ -80,7 +86,7 @@ def _reap(child: int) -> int | None:
 
 def _excess(confinement: Confinement) -> int:
     """The exit code for what there is too much of, or 0."""
-    processes = list(descendants(os.getpid()))
+    processes = family(os.getpid())
     if len(processes) > confinement.processes:
         return TOO_MANY_PROCESSES
     page = os.sysconf("SC_PAGE_SIZE")
@@ -99,6 +105,23 @@ def _resident_pages(processes: list[int]) -> int:
             continue  # it has ended
         total += int(resident) - int(shared)
     return total
+
+
+def family(root: int) -> list[int]:
+    """All processes below `root`, as each thread of the kernel remembers whom it has started.
+
+    Costs what the family costs and not what the machine has, but may miss one that is just being
+    started or has just ended.
+    """
+    if not Path(f"/proc/self/task/{os.getpid()}/children").exists():
+        return list(descendants(root))
+    found = [root]
+    for pid in found:
+        with suppress(OSError):  # it has ended
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                children = (thread / "children").read_text()
+                found.extend(int(child) for child in children.split())
+    return found[1:]
 
 
 def descendants(root: int) -> Iterator[int]:
