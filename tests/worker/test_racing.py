@@ -165,3 +165,30 @@ def test_wrong_candidates_on_the_gpu(affine: Problem, name: str, status: Status)
     assert verdict.status is status
     assert measurement.candidate is None
     assert measurement.note.startswith("not measured")
+
+
+@pytest.mark.gpu
+def test_the_same_code_is_not_faster_and_two_runs_agree(affine: Problem, tmp_path: Path) -> None:
+    same = tmp_path / "same.py"
+    same.write_text(affine.source.replace("class Model(", "class ModelNew("))
+    intervals = []
+    for _ in range(2):
+        verdict, measurement = judge(
+            affine,
+            same,
+            target=Target.CUDA,
+            floor=None,
+            options=JudgeOptions(seeds=1, baselines=(Baseline.EAGER,)),
+            progress=lambda event: None,
+        )
+        assert verdict.status is Status.VERIFIED_NOT_FASTER, verdict.summary
+        speedup = measurement.speedup_over("eager")
+        assert speedup is not None
+        intervals.append(speedup.device)
+    first, second = intervals
+    assert first.low <= second.high * 1.01
+    assert second.low <= first.high * 1.01
+    timer = next(check for check in verdict.checks if check.name == "timer")
+    assert timer.outcome is Outcome.PASSED, timer.evidence
+    isolation = next(check for check in verdict.checks if check.name == "isolation")
+    assert isolation.outcome is Outcome.PASSED, isolation.evidence

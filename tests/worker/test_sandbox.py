@@ -11,12 +11,15 @@ import pytest
 from kernelwright.build.records import Target
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
-from kernelwright.verify.verdict import Outcome, Status, Verdict
+from kernelwright.verify.observation import Fault, FaultKind
+from kernelwright.verify.verdict import Outcome, Verdict
 from kernelwright.worker import JudgeOptions, judge
 from kernelwright.worker.options import Watch
 from kernelwright.worker.sandbox import Protection, Started
 from kernelwright.worker.sandbox_landlock import version
 from kernelwright.worker.sandbox_report import isolation_check
+from kernelwright.worker.sandbox_warden import TOO_MANY_PROCESSES, TOO_MUCH_MEMORY
+from kernelwright.worker.session import ChildSession
 
 CANDIDATES = Path(__file__).parent / "candidates"
 
@@ -139,6 +142,56 @@ except OSError as error:
     assert (tmp_path / "big").stat().st_size <= 1 << 20
 
 
+WARDED = """
+import os, sys, time
+from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.sandbox_warden import fork_under_warden
+fork_under_warden(Confinement(memory_bytes=200 << 20, processes=8))
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("hold = bytearray(b'1') * (400 << 20); time.sleep(60)", TOO_MUCH_MEMORY),
+        ("[os.fork() or time.sleep(60) for _ in range(10)]; time.sleep(60)", TOO_MANY_PROCESSES),
+        ("sys.exit(5)", 5),
+        ("os.fork() or (os.setsid(), time.sleep(60)); os._exit(0)", 0),
+        ("os.abort()", -6),
+        ("os.kill(os.getpid(), 11)", -11),
+    ],
+    ids=["memory", "processes", "exits", "leaves an orphan", "aborts", "segfaults"],
+)
+def test_a_warden_ends_as_its_child_and_leaves_nothing(script: str, code: int) -> None:
+    start = time.monotonic()
+    warden = subprocess.run([sys.executable, "-c", WARDED + script], timeout=30, check=False)
+    assert warden.returncode == code
+    assert time.monotonic() - start < 20
+    assert processes_named(WARDED.strip()[:20].encode()) == []
+
+
+def test_a_frozen_child_stands_still_and_can_be_ended(affine: Problem, tmp_path: Path) -> None:
+    options = JudgeOptions(watch=Watch.NOTHING)
+    good = CANDIDATES / "correct.py"
+    with ChildSession(affine, good, Target.CPU, options, tmp_path) as session:
+        assert session.build().fault is None
+        child = session.candidate
+        assert child.started is not None
+        stat = Path(f"/proc/{child.started.pid}/stat")
+        child.freeze()
+        deadline = time.monotonic() + 10
+        while stat.read_text().rpartition(")")[2].split()[0] != "T":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        child.thaw()
+        assert session.build().fault is None
+        child.freeze()
+        child.close()
+        while stat.exists():
+            assert time.monotonic() < deadline + 10
+            time.sleep(0.01)
+
+
 def test_a_missing_protection_is_named() -> None:
     held = Protection(name="network", missing="")
     lost = Protection(name="files", missing="this kernel has no Landlock")
@@ -163,10 +216,16 @@ def verdict_of(problem: Problem, name: str, **changes: object) -> Verdict:
     return verdict
 
 
-def test_a_fork_bomb_is_a_verdict_and_leaves_nothing(affine: Problem) -> None:
-    verdict = verdict_of(affine, "fork_bomb", processes=20)
-    assert verdict.status is Status.CRASHED
-    assert "more than 20 processes" in verdict.summary
+def test_a_fork_bomb_is_a_fault_and_leaves_nothing(affine: Problem, tmp_path: Path) -> None:
+    # Below the judgement, whose look at the text finds the fork before it is run.
+    options = JudgeOptions(watch=Watch.NOTHING, processes=20)
+    bomb = CANDIDATES / "fork_bomb.py"
+    with ChildSession(affine, bomb, Target.CPU, options, tmp_path) as session:
+        assert session.build().fault is None
+        observation = session.run(Case())
+    assert isinstance(observation.candidate, Fault)
+    assert observation.candidate.kind is FaultKind.CRASH
+    assert "more than 20 processes" in observation.candidate.message
     deadline = time.monotonic() + 10
     while processes_named(b"kernelwright.worker.child"):
         assert time.monotonic() < deadline

@@ -1,5 +1,7 @@
 """A child that is started when it is first needed, and again after it died."""
 
+import os
+import signal
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -52,14 +54,20 @@ class ChildProcess:
         return self.wait(seconds)
 
     def freeze(self) -> None:
-        """Stop it where it is, if it runs."""
-        if self._client is not None:
-            self._client.freeze()
+        """Stop it where it is, if it runs: it neither computes nor launches until `thaw`."""
+        self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let it go on."""
-        if self._client is not None:
-            self._client.thaw()
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the child, which may have left its group, and to those that are in it still."""
+        if self._client is None or not self._client.alive or self.started is None:
+            return
+        for send in (os.kill, os.killpg):
+            with suppress(ProcessLookupError):
+                send(self.started.pid, number)
 
     def threads(self) -> int:
         """Threads of the process now, as the kernel counts them; 0 if it does not run."""

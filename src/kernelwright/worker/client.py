@@ -28,7 +28,7 @@ _LOG_HALF = 32 << 10
 """Bytes kept of the beginning and of the end of what a child prints."""
 _LINE = 200
 """Characters of a child's last words that a message quotes."""
-_EXIT_GRACE = 2.0
+_EXIT_GRACE = 5.0
 """Seconds between the end of the conversation and a look at how the process ended."""
 _CLOSE_GRACE = 15.0
 """Seconds that a warden may take to end what its child has started."""
@@ -175,29 +175,16 @@ class Client:
         self.post(operation, body)
         return self.wait(timeout)
 
-    def freeze(self) -> None:
-        """Stop the child where it is; it neither computes nor launches until `thaw`."""
-        self._signal_group(signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        self._signal_group(signal.SIGCONT)
-
     def close(self) -> None:
         """End the child and whatever it started; twice is once."""
         self._channel.close()
-        self.thaw()
         if self._process.poll() is None:
             self._process.terminate()  # the warden ends the others first
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLOSE_GRACE)
-        self._signal_group(signal.SIGKILL)
+        if self._process.returncode is None:
+            self._process.kill()
         self._process.wait()
-
-    def _signal_group(self, number: signal.Signals) -> None:
-        if self._process.returncode is None:  # afterwards the number may be somebody else's
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
 
     def _read(self, reply: dict[str, Any]) -> Answer:
         match reply:

@@ -165,7 +165,7 @@ def race(
 def _under_the_timer(contest: Contest) -> Outcomes:
     """Everybody on the timer's inputs; NoTimerError where memory cannot be shared."""
     session, options = contest.session, contest.options
-    timer = session.child(Role.TIMER)
+    timer = session.timer
     with contest.lease.shared():
         shared = SharedRace(
             timer, session.reference, session.agreement, contest.case, options.timeouts.run

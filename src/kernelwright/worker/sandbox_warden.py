@@ -36,7 +36,7 @@ _MOST_DESCRIPTORS = 1 << 16
 def fork_under_warden(confinement: Confinement) -> None:
     """Return in a new child process; the calling one becomes its warden and never returns.
 
-    Only for a process of one thread.
+    Only for a process of one thread. The child leads a process group of its own.
     """
     signals = {signal.SIGTERM, signal.SIGCHLD}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
@@ -47,6 +47,7 @@ def fork_under_warden(confinement: Confinement) -> None:
     if child:
         _watch(child, confinement, signals)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.setpgid(0, 0)  # to be stopped, and go on, without the warden
     signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 
 
@@ -151,6 +152,7 @@ def end_descendants() -> None:
     while time.monotonic() < deadline:
         alive = list(descendants(own))
         if not alive:
+            _reap(0)
             return
         for pid in alive:
             try:

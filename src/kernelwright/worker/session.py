@@ -17,7 +17,14 @@ from kernelwright.problem import Problem
 from kernelwright.verify.agreement import Agreement
 from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.checks import COMPARED_WEIGHTS
-from kernelwright.verify.observation import Fault, FaultKind, Observation, Refusal, RunFacts
+from kernelwright.verify.observation import (
+    DEVICE_LOST,
+    Fault,
+    FaultKind,
+    Observation,
+    Refusal,
+    RunFacts,
+)
 from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Check
@@ -26,7 +33,7 @@ from kernelwright.worker.candidate import CandidateRun
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Died, Hung, Raised, Replied
 from kernelwright.worker.errors import ReferenceFailedError
-from kernelwright.worker.options import JudgeOptions, Watch
+from kernelwright.worker.options import JudgeOptions, Speed, Watch
 from kernelwright.worker.reference import ReferenceRun
 from kernelwright.worker.requests import (
     CaseRequest,
@@ -82,12 +89,15 @@ class ChildSession:
         self.agreement = Agreement()
         self.reference = self.child(Role.REFERENCE)
         self.candidate = self.child(Role.CANDIDATE)
+        self.timer = self.child(Role.TIMER)
         self._own_sizes: Sizes = ()
         self._sizes_seen: set[Sizes] = set()
 
     def __enter__(self) -> Self:
         self.reference.launch()
         self.candidate.launch()
+        if self._target is Target.CUDA and self._options.speed is Speed.MEASURED:
+            self.timer.launch()  # PyTorch takes seconds to start
         return self
 
     def __exit__(
@@ -214,7 +224,7 @@ class ChildSession:
         reference, candidate = self.reference.wait(seconds), self.candidate.wait(seconds)
         expected = self._reference_run(case, reference)
         found = candidate_run(candidate)
-        if isinstance(found.facts, Fault) and found.facts.kind is FaultKind.CRASH:
+        if isinstance(found.facts, Fault) and found.facts.kind in DEVICE_LOST:
             self.candidate.close()  # a device that is lost stays lost for this process
         first = case.sizes not in self._sizes_seen
         self._sizes_seen.add(case.sizes)

@@ -100,6 +100,7 @@ class Timed:
     def attach(self, body: dict[str, Any]) -> dict[str, bool]:
         """Make the module, take the timer's inputs and words, and warm up."""
         request = from_plain(AttachRequest, body)
+        self._subject.release()  # what the calls before have left
         shared = SharedCalls(self._subject.device, request.lent, Path(request.words))
         with self._preparing():
             module = self._make_module(request.case)
