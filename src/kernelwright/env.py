@@ -164,6 +164,13 @@ CUDA_VISIBLE_DEVICES: Variable[tuple[str, ...]] = Variable(
     default_text="all",
     doc="The cards to use, as CUDA reads it; a suite hands each of them out by itself.",
 )
+COMPILE_THREADS: Variable[int | None] = Variable(
+    name="TORCHINDUCTOR_COMPILE_THREADS",
+    parse=_count,
+    default=None,
+    default_text="what PyTorch takes",
+    doc="Compilers of torch.compile at a time; a suite sets it for each problem.",
+)
 HOST_CXX: Variable[Path | None] = Variable(
     name="CXX",
     parse=_path,
@@ -195,6 +202,7 @@ STANDARD: tuple[Variable[object], ...] = (
     CUDA_VISIBLE_DEVICES,
     HOST_CXX,
     NO_COLOR,
+    COMPILE_THREADS,
 )
 
 

@@ -137,7 +137,8 @@ def _start(
     command: Sequence[str], place: Place, folder: Path
 ) -> tuple[subprocess.Popen[bytes], int]:
     ours, theirs = os.pipe()
-    overrides = {env.THREADS.name: str(place.threads)}
+    threads = str(place.threads)
+    overrides = {env.THREADS.name: threads, env.COMPILE_THREADS.name: threads}
     if place.card:
         overrides[env.CUDA_VISIBLE_DEVICES.name] = place.card
     try:
