@@ -24,7 +24,7 @@ from torch.utils._pytree import (
 )
 
 from kernelwright.capture.errors import TraceError, UnsupportedValueError
-from kernelwright.capture.recurrent import recurrent_shapes
+from kernelwright.capture.shapes import known_shapes
 
 _LOGGERS = (
     *("torch.fx.experimental.symbolic_shapes", "torch._export.non_strict_utils"),
@@ -127,7 +127,7 @@ def trace(
     values = [_stand_in(leaf, _fake_mode(module, arguments)) for leaf in arguments.leaves]
     args, kwargs = _rebuild(arguments, values)
     shapes = tree_map(lambda leaf: _shape(leaf, dims), _by_parameter(module, args, kwargs))
-    with _quiet(), _attributes_as_buffers(module) as attributes, recurrent_shapes():
+    with _quiet(), _attributes_as_buffers(module) as attributes, known_shapes():
         try:
             program = export(module, args, kwargs, dynamic_shapes=shapes or None, strict=False)
             program = program.run_decompositions({})

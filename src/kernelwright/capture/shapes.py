@@ -1,0 +1,69 @@
+"""Result shapes of operators that tracing has a slow or a wrong idea of.
+
+PyTorch knows the shape of an LSTM's result only by running its decomposition: one traced step for
+each element of the sequence, a minute and more for a sequence of 512, and its length held fast.
+What it runs for the shape of nll_loss takes every reduction for a mean.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._C import DispatchKey
+from torch._decomp import decomposition_table
+
+
+def _shapes(
+    input: torch.Tensor,
+    state: torch.Tensor | list[torch.Tensor],
+    *options: Any,
+) -> tuple[torch.Tensor, ...]:
+    """Empty results: outputs (time, batch, directions * hidden) and the last state or states."""
+    *_, bidirectional, _batch_first = options
+    states = [state] if isinstance(state, torch.Tensor) else list(state)
+    hidden = states[0].shape[-1] * (2 if bidirectional else 1)
+    outputs = input.new_empty((*input.shape[:2], hidden))
+    return (outputs, *(item.new_empty(item.shape) for item in states))
+
+
+def _shape_of_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+) -> torch.Tensor:
+    """An empty loss: one number, or one for each target if `reduction` is 0."""
+    return input.new_empty(() if reduction else target.shape)
+
+
+@contextmanager
+def known_shapes() -> Iterator[None]:
+    """While it lasts, tracing takes the results of these operators from here."""
+    aten = torch.ops.aten
+    recurrent = (aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input)
+    shapes: dict[Any, Any] = {operator: _shapes for operator in recurrent}
+    shapes[aten.nll_loss_nd.default] = _shape_of_loss
+    kernels = {operator: dict(operator.py_kernels) for operator in shapes}
+    table: dict[Any, Any] = {
+        operator: decomposition_table[operator]
+        for operator in shapes
+        if operator in decomposition_table
+    }
+    try:
+        for operator, shape in shapes.items():
+            _set_kernels(operator, {DispatchKey.CompositeImplicitAutograd: shape})
+            decomposition_table[operator] = shape
+        yield
+    finally:
+        for operator in shapes:
+            del decomposition_table[operator]
+            _set_kernels(operator, kernels[operator])
+        decomposition_table.update(table)
+
+
+def _set_kernels(operator: Any, kernels: Mapping[DispatchKey, Any]) -> None:
+    operator.py_kernels.clear()
+    operator.py_kernels.update(kernels)
+    operator._dispatch_cache.clear()
