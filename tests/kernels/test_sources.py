@@ -44,3 +44,23 @@ def test_device_code_has_no_macros() -> None:
     conditions = [line for line in lines if line.startswith("#if")]
     assert all("__CUDA_ARCH" in line or "CUDART_VERSION" in line for line in conditions)
     assert max(map(len, lines)) <= 100
+
+
+def test_types_and_constants_of_two_files_have_two_names() -> None:
+    # A file that is written may hold kernels of every family. Functions may be overloaded.
+    owner: dict[str, str] = {}
+    for name in kernels.names():
+        code = "\n".join(
+            line for line in kernels.source(name).splitlines() if not line.startswith("#")
+        )
+        for line in code.splitlines():
+            words = line.split()
+            if line.startswith(("struct ", "class ", "enum ", "constexpr ", "using ")):
+                kept = [word for word in words if word not in ("struct", "class", "enum")]
+                if line.startswith("constexpr "):
+                    if "(" in line.split("=")[0]:
+                        continue
+                    kept = line.split("=")[0].split()[-1:]
+                declared = kept[0].strip("{;").split("<")[0] if "<" not in kept[0] else ""
+                if declared and not line.rstrip().endswith(";") or line.startswith("constexpr "):
+                    assert owner.setdefault(declared, name) == name, declared
