@@ -127,16 +127,24 @@ def judge(
     case: Annotated[
         list[str] | None, typer.Option(help="Run just this case, as a verdict printed it.")
     ] = None,
+    sanitize: Annotated[
+        bool, typer.Option(help="Run compute-sanitizer's tools as well, at small sizes.")
+    ] = False,
     as_json: Json = False,
 ) -> ExitCode:
     """Verify and time a candidate against a problem."""
     from kernelwright import pipeline
     from kernelwright.report.judgement import measurement_lines, verdict_lines
     from kernelwright.worker import JudgeOptions
+    from kernelwright.worker.options import Sanitizers
 
     if not candidate.is_file():
         raise UsageError(f"there is no file {candidate}", next_step="Check the path.")
-    options = JudgeOptions(seeds=seeds, cases=tuple(_case(text) for text in case or ()))
+    options = JudgeOptions(
+        seeds=seeds,
+        cases=tuple(_case(text) for text in case or ()),
+        sanitizers=Sanitizers.ON if sanitize else Sanitizers.OFF,
+    )
     with _progress() as progress:
         verdict, measurement = pipeline.judge(
             reference, candidate, target=_target(target), options=options, progress=progress.event
