@@ -1,0 +1,119 @@
+"""`kernelwright suite` and `kernelwright report` from the command line."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernelwright import cli
+from kernelwright.errors import ExitCode
+from kernelwright.suite import command
+from kernelwright.suite.journal import read_journal
+from kernelwright.suite.pool import LocalPool, Watcher
+
+from .conftest import STAND_IN, row_of
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Call the program in an empty folder, with stand-ins for the processes of problems."""
+
+    def pool(cards: list[str], slots: int, watcher: Watcher) -> LocalPool:
+        return LocalPool(cards, slots, watcher, command=STAND_IN)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "LocalPool", pool)
+    monkeypatch.setattr(command, "build_shared", lambda: None)
+
+    def call(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["kernelwright", *map(str, words)])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        captured = capsys.readouterr()
+        return int(stop.value.code or 0), captured.out, captured.err
+
+    return call
+
+
+def write(path: Path, words: str, **changes: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = f"{path.parent.name}/{path.stem}"
+    path.write_text(f"{words}\n{json.dumps(row_of(name, **changes).to_json())}")
+
+
+@pytest.fixture
+def problems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two problems whose results are known, and one that dies."""
+    folder = tmp_path / "problems"
+    write(folder / "level1" / "1_a.py", "answer")
+    write(folder / "level1" / "2_b.py", "answer")
+    write(folder / "level2" / "1_c.py", "segfault")
+    tasks_of = command.tasks_of
+    monkeypatch.setattr(
+        command,
+        "tasks_of",
+        # The stand-in's rows have keys of their own.
+        lambda *words: [replace(it, key=f"key of {it.problem}") for it in tasks_of(*words)],
+    )
+    return folder
+
+
+def test_a_suite_from_start_to_report(run: Run, problems: Path, tmp_path: Path) -> None:
+    code, out, err = run("suite", problems, "--target", "cpu", "--slots", 2, "--commit", "abc")
+    assert code == ExitCode.WRONG
+    assert "2 of 3 verified" in out
+    assert "1 process died" in out
+    assert err.count("level1/") == 2
+    assert "[3/3]" in err
+    assert "SIGSEGV" in err
+    latest = tmp_path / "runs" / "latest"
+    (header,) = read_journal(latest).headers
+    assert header["provenance"]["commit"] == "abc"
+    assert header["provenance"]["command"].startswith("kernelwright suite problems --target")
+    assert str(tmp_path) not in json.dumps(header["provenance"])
+
+    code, out, _ = run("report", latest)
+    assert code == ExitCode.VERIFIED
+    assert "level2/1_c" in (latest / "report.html").read_text()
+    run("report", latest, "--markdown", "-o", tmp_path / "x" / "run.md", "--against", latest)
+    assert "| level1/1_a |" in (tmp_path / "x" / "run.md").read_text()
+    run("report", latest, "--csv")
+    assert (latest / "report.csv").read_text().count("\n") == 4
+
+
+def test_a_suite_as_json_has_a_line_for_each_problem(run: Run, problems: Path) -> None:
+    words = ("suite", problems, "--target", "cpu", "--json", "--run", "mine")
+    code, out, _ = run(*words, "--select", "level1/*")
+    *rows, last = [json.loads(line) for line in out.splitlines()]
+    assert code == ExitCode.VERIFIED
+    assert {row["problem"] for row in rows} == {"level1/1_a", "level1/2_b"}
+    assert last["summary"]["levels"][0]["verified"] == 2
+    _, out, err = run(*words)
+    assert len(out.splitlines()) == 4
+    assert "[3/3]" in err
+    assert "level1" not in err  # they were done already
+
+
+def test_what_cannot_be_begun_is_a_usage_error(run: Run, problems: Path, tmp_path: Path) -> None:
+    base = ("suite", problems, "--target", "cpu")
+    for words, message in (
+        (("--baselines", "eager,tpu"), "tpu"),
+        (("--effort", "heroic"), "heroic"),
+        (("--shard", "3/2"), "3/2"),
+        (("--candidates", tmp_path / "nowhere"), "nowhere"),
+        (("--select", "nothing"), "no problem files"),
+    ):
+        code, _, err = run(*base, *words)
+        assert code == ExitCode.USAGE
+        assert message in err
+    assert run("suite", tmp_path / "nowhere")[0] == ExitCode.USAGE
+    assert run("report", tmp_path / "nowhere")[0] == ExitCode.USAGE
+    assert run("report", tmp_path, "--csv", "--markdown")[0] == ExitCode.USAGE
+    run(*base, "--run", "mine")
+    code, _, err = run(*base, "--run", "mine", "--seeds", 2)
+    assert code == ExitCode.USAGE
+    assert "other settings" in err
