@@ -1,14 +1,264 @@
-"""Configurations of the row family, best first by a model."""
+"""Configurations of the row family, best first by what was measured and what fits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
 
-from kernelwright.ir.plan import RowConfig, RowProgram
-from kernelwright.ir.types import ValueType
+from kernelwright.ir.expr import Operand, operations, walk
+from kernelwright.ir.plan import (
+    ColumnRows,
+    Extent,
+    PartRows,
+    RelayRows,
+    RingRows,
+    RowConfig,
+    RowProgram,
+)
+from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
+
+_ACCESS_BYTES = 16
+_WARP = 32
+_MOST_THREADS = 1024
+_MOST_CLUSTER = 16
+_FEWEST_REGISTERS = 64
+"""Of a thread: with fewer, what is known of a row does not fit."""
+_HELD_REGISTERS = 64
+"""Most 32-bit registers of a thread that hold elements of columns."""
+_RELAY_BYTES = 18e6
+"""Of a row that is read again from the L2 cache: with what is read and written meanwhile, three of
+them are there."""
+_EXCHANGE_BYTES = 12 * 1024
+"""Shared memory that is left for the exchange of states."""
 
 
 def row_configs(
     program: RowProgram, inputs: Sequence[ValueType], machine: Machine
 ) -> tuple[RowConfig, ...]:
-    """What the tuner tries for a row program, in this order."""
-    return (RowConfig(multiprocessors=machine.sm_count),)
+    """What the tuner tries for a row program, in this order; at least one."""
+    rows = _describe(program, inputs)
+    tuned: list[RingRows | PartRows | RelayRows | ColumnRows] = []
+    if rows.length > 1 and rows.count > 0 and rows.inputs:
+        tuned += _along(rows, machine) if rows.is_along else _columns(rows)
+    return (
+        *(RowConfig(multiprocessors=machine.sm_count, tuned=each) for each in tuned),
+        RowConfig(multiprocessors=machine.sm_count),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """What matters of a program at the captured sizes."""
+
+    count: int
+    length: int
+    """Elements of a row."""
+    inner: int
+    """Neighbours in memory: elements of a run of a row, or rows."""
+    is_along: bool
+    """Whether neighbours in memory belong to one row."""
+    runs: int
+    """Of a row."""
+    levels: int
+    inputs: tuple[int, ...]
+    """Bytes of an element of each input with as many elements as the program."""
+    others: int
+    """Inputs with fewer elements that are not one for each row."""
+    results: tuple[int, ...]
+    """Bytes of an element of each result with as many elements as the program."""
+    folds: int
+    operations: int
+    """On an element, for all folds and results."""
+
+    @property
+    def width(self) -> int:
+        """Elements that one access of the narrowest type moves, up to 8."""
+        return min(8, _ACCESS_BYTES // min((*self.inputs, *self.results)))
+
+    @property
+    def row_bytes(self) -> int:
+        """Of the inputs."""
+        return self.length * sum(self.inputs)
+
+
+def _describe(program: RowProgram, inputs: Sequence[ValueType]) -> _Rows:
+    sizes = [dim.hint for dim in program.shape]
+    walked = [at for at, size in enumerate(sizes) if size > 1]
+    is_along = bool(walked) and walked[-1] in program.dims
+    inner = 1
+    for at in reversed(walked):
+        if (at in program.dims) != is_along:
+            break
+        inner *= sizes[at]
+    length = prod(sizes[at] for at in program.dims)
+    tensors = [kind for kind in inputs if isinstance(kind, TensorType)]
+    whole = [kind for kind in tensors if kind.numel_hint == prod(sizes)]
+    expressions = [*(fold.value for fold in program.folds)]
+    expressions += [result.value for result in program.results]
+    return _Rows(
+        count=prod(sizes) // length if length else 0,
+        length=length,
+        inner=inner,
+        is_along=is_along,
+        runs=length // inner if is_along and inner else 1,
+        levels=len(program.levels),
+        inputs=tuple(kind.dtype.itemsize for kind in whole),
+        others=sum(_varies_along(program, kind) for kind in tensors if kind not in whole),
+        results=tuple(
+            result.value.dtype.itemsize
+            for result in program.results
+            if result.extent is Extent.ELEMENT
+        ),
+        folds=len(program.folds),
+        operations=sum(operations(value) + _operands(value) for value in expressions),
+    )
+
+
+def _operands(value: object) -> int:
+    return sum(isinstance(part, Operand) for part in walk(value))  # type: ignore[arg-type]
+
+
+def _varies_along(program: RowProgram, kind: TensorType) -> bool:
+    own = [at - len(program.shape) + kind.rank for at in program.dims]
+    return any(at >= 0 and kind.shape[at].hint > 1 for at in own)
+
+
+# --- Rows of neighbours ------------------------------------------------------------------------
+
+
+def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | RelayRows]:
+    parts = [
+        PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
+        for threads, unroll, resident in ((512, 4, 2), (256, 4, 4), (512, 2, 2), (256, 2, 4))
+    ]
+    rings = _rings(rows, machine)[:10] if rows.runs == 1 else []
+    is_read_twice = rows.levels == 1 and bool(rows.results)
+    fits_cache = rows.row_bytes <= _RELAY_BYTES and rows.count > 1
+    relays = list(_relays(rows)) if is_read_twice and fits_cache else []
+    if not rings:
+        return [*relays, *parts]
+    # Few rows, and a card that would be idle.
+    busy = min(rows.count, machine.sm_count) * rings[0].cluster
+    if busy < machine.sm_count and rows.row_bytes > 2**16:
+        return [*parts[:2], *rings]
+    return [*rings, parts[0]]
+
+
+def _relays(rows: _Rows) -> Iterator[RelayRows]:
+    # Parts of 32 KB, or of 16 KB on more blocks.
+    for threads, unroll, resident, part in (
+        (512, 4, 2, 2048),
+        (256, 4, 4, 1024),
+        (512, 4, 2, 4096),
+        (512, 2, 2, 1024),
+    ):
+        yield RelayRows(
+            threads=threads, width=rows.width, unroll=unroll, part=part, resident=resident
+        )
+
+
+def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
+    """Teams that hold a row: few threads with many vectors each come first.
+
+    What a team does once for each row, whatever its length, takes as long as some ten vectors.
+    """
+    vectors = -(-rows.length // rows.width) + (rows.length % rows.width != 0)
+    if vectors < _WARP // 4:
+        return []
+    found: list[RingRows] = []
+    for most in (12, 8, 16, 5):
+        team = _power_of_two(-(-vectors // most))
+        cluster = max(1, team // _MOST_THREADS)
+        threads = min(team, _MOST_THREADS)
+        # Large blocks are alone on a multiprocessor: what else could run hides their waiting, too.
+        for stages in (1, 2) if threads >= _MOST_THREADS // 2 else (2, 1):
+            found += _ring(rows, vectors, threads, cluster, stages, machine)
+            if threads >= _MOST_THREADS // 2:
+                found += _ring(rows, vectors, threads // 2, cluster * 2, stages, machine)
+    return list(dict.fromkeys(found))
+
+
+def _ring(
+    rows: _Rows, vectors: int, team: int, cluster: int, stages: int, machine: Machine
+) -> list[RingRows]:
+    """The ring of such teams, if it fits."""
+    own = -(-vectors // (team * cluster))
+    # Four warps that have rows of their own are a block.
+    threads = 4 * _WARP if team == _WARP else team
+    ring = stages * threads * own * rows.width * sum(rows.inputs)
+    room = machine.shared_memory_per_block - _EXCHANGE_BYTES
+    resident = min(room // ring, machine.registers_per_sm // (_FEWEST_REGISTERS * threads), 16)
+    if resident < 1 or cluster > _MOST_CLUSTER:
+        return []
+    return [
+        RingRows(
+            threads=threads,
+            team=team,
+            cluster=cluster,
+            width=rows.width,
+            vectors=own,
+            stages=stages,
+            resident=resident,
+        )
+    ]
+
+
+def _power_of_two(least: int) -> int:
+    """The next power of two, at least a warp."""
+    return max(_WARP, 1 << (least - 1).bit_length())
+
+
+# --- Rows side by side -------------------------------------------------------------------------
+
+
+def _columns(rows: _Rows) -> list[ColumnRows]:
+    width = rows.width
+    while rows.inner % width != 0:
+        width //= 2
+    held = [config for config in _held_columns(rows, width) if rows.results or rows.levels > 1]
+    return [*held[:8], *_read_columns(rows, width)]
+
+
+def _held_columns(rows: _Rows, width: int) -> Iterator[ColumnRows]:
+    """With all elements of the rows in registers: as many bytes of them as a thread has room."""
+    for wide, split in product(sorted({width, max(1, width // 2)}, reverse=True), (8, 16, 4, 2)):
+        vectors = _at_least(-(-rows.length // split))
+        registers = vectors * wide * sum(rows.inputs) // 4
+        if registers > _HELD_REGISTERS or vectors * split > 4 * rows.length:
+            continue
+        states = wide * rows.folds * 3
+        for lanes in (32, 64):
+            threads = lanes * split
+            if threads <= 512 and wide * rows.folds <= 8:
+                wanted = 48 + registers + states
+                resident = max(1, min(65536 // (threads * wanted), 2048 // threads))
+                yield ColumnRows(
+                    lanes=lanes,
+                    split=split,
+                    width=wide,
+                    vectors=vectors,
+                    holds=True,
+                    resident=resident,
+                )
+
+
+def _read_columns(rows: _Rows, width: int) -> Iterator[ColumnRows]:
+    """For rows of any length; each access of a block moves neighbours of some hundred bytes."""
+    wide = min(width, 4, max(1, 8 // rows.folds))
+    for lanes, split, vectors, resident in (
+        (256, 1, 16, 4),
+        (128, 2, 16, 4),
+        (256, 1, 8, 5),
+        (64, 4, 8, 4),
+    ):
+        registers = vectors * wide * sum(rows.inputs) // 4
+        fitting = max(1, min(resident, 65536 // (256 * (40 + registers + 3 * wide * rows.folds))))
+        yield ColumnRows(
+            lanes=lanes, split=split, width=wide, vectors=vectors, holds=False, resident=fitting
+        )
+
+
+def _at_least(count: int) -> int:
+    """The next number of places that folds take together: a power of two, or a multiple of 8."""
+    return 1 << (count - 1).bit_length() if count < 8 else -(-count // 8) * 8
