@@ -4,6 +4,7 @@ Each case is one module of many calls, captured once, on float32 and on bfloat16
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -230,6 +231,27 @@ def test_norms(mode: Callable[[nn.Module], nn.Module], dtype: torch.dtype, run: 
 
 
 # --- How the graphs look -----------------------------------------------------------------------
+
+HALF = X.to(torch.float16)
+LABELS = torch.zeros(4, 4, dtype=torch.int64)
+SAMPLES: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...]]] = {
+    "softmax": (nn.Softmax(1), (X,)),
+    "group_norm_f16": (nn.GroupNorm(3, 6, dtype=torch.float16), (HALF,)),
+    "batch_norm": (nn.BatchNorm1d(6), (X,)),
+    "cross_entropy": (nn.CrossEntropyLoss(label_smoothing=0.1), (X, LABELS)),
+    "avg_pool_ceil": (nn.AvgPool1d(3, 2, 1, ceil_mode=True, count_include_pad=False), (X,)),
+    "var_f16": (Wrapped(lambda x: x.var((0, 2))), (HALF,)),
+    "cumsum_i64": (Wrapped(lambda x: x.long().cumsum(1)), (X,)),
+    "embedding_and_cat": (Wrapped(lambda x, i: torch.cat([F.embedding(i, x), x])), (X[0], PLACES)),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_graph(name: str, golden: Callable[[str, str], None]) -> None:
+    module, arguments = SAMPLES[name]
+    graph = capture_module(module, arguments, name=name)
+    nodes = tuple(replace(node, source=None) for node in graph.nodes)
+    golden(str(replace(graph, nodes=nodes)), f"{name}.txt")
 
 
 def kinds(graph: Graph) -> list[str]:

@@ -1,6 +1,7 @@
 """Pooling: windows of the last dimensions, and what an average divides by."""
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from kernelwright.capture.making import ONE, ItemRule, Maker, NotMadeError, Part, Rows, Rule
@@ -77,18 +78,19 @@ def _divisor(m: Maker, g: _Geometry, value: Part, shape: tuple[Dim, ...]) -> Exp
     if given is not None:
         return m.number(m.literal("divisor_override"))
     padded = bool(m.call.arguments["count_include_pad"])
-    known, found = 1, []
+    known = 1
+    found: list[Expr] = []
     for at, size in enumerate(g.size):
         dim = len(shape) - len(g.size) + at
         whole = not m.call.arguments["ceil_mode"] and (padded or g.padding[at] == 0)
         if whole:
             known *= size
         else:
-            found.append(_extent(m, g, at, value.shape[dim], m.coordinate(shape, dim), padded))
-    result: Expr = m.number(known)
-    for extent in found:
-        result = op("mul", result, cast(extent, m.compute))
-    return result
+            extent = _extent(m, g, at, value.shape[dim], m.coordinate(shape, dim), padded)
+            found.append(cast(extent, m.compute))
+    if known > 1 or not found:
+        found.append(m.number(known))
+    return reduce(lambda a, b: op("mul", a, b), found)
 
 
 def _extent(m: Maker, g: _Geometry, at: int, length: Dim, place: Expr, padded: Any) -> Expr:
