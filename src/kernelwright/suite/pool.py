@@ -137,7 +137,14 @@ class LocalPool:
 class RayPool:
     """The same over a Ray cluster: it places the tasks and repeats those of machines it loses."""
 
-    def __init__(self, address: str, slots: int, target: str, watcher: Watcher) -> None:
+    def __init__(
+        self,
+        address: str,
+        slots: int,
+        target: str,
+        watcher: Watcher,
+        command: Sequence[str] = CHILD,
+    ) -> None:
         try:
             import ray
         except ImportError:
@@ -151,6 +158,7 @@ class RayPool:
         )
         resources = {"num_gpus": 1 / slots, "num_cpus": 1} if target == "cuda" else {"num_cpus": 1}
         self._watcher = watcher
+        self._command = tuple(command)
         self._remote = ray.remote(max_retries=3, **resources)(_run_on_cluster)
 
     def __enter__(self) -> Self:
@@ -167,13 +175,13 @@ class RayPool:
     def submit(self, task: Task) -> Future[Outcome]:
         """Run the task wherever the cluster has room."""
         self._watcher.on_stage(task, "", "handed to Ray", "")
-        future: Future[Outcome] = self._remote.remote(task).future()
+        future: Future[Outcome] = self._remote.remote(task, self._command).future()
         return future
 
 
-def _run_on_cluster(task: Task) -> Outcome:
+def _run_on_cluster(task: Task, command: Sequence[str]) -> Outcome:
     """What a worker of the cluster does; Ray has set CUDA_VISIBLE_DEVICES for it."""
-    return run_task(task, Place(threads=_CORES_PER_PROBLEM))
+    return run_task(task, Place(threads=_CORES_PER_PROBLEM), command=command)
 
 
 MakePool = Callable[[int, Watcher], Pool]
