@@ -62,5 +62,5 @@ def test_types_and_constants_of_two_files_have_two_names() -> None:
                         continue
                     kept = line.split("=")[0].split()[-1:]
                 declared = kept[0].strip("{;").split("<")[0] if "<" not in kept[0] else ""
-                if declared and not line.rstrip().endswith(";") or line.startswith("constexpr "):
+                if (declared and not line.rstrip().endswith(";")) or line.startswith("constexpr "):
                     assert owner.setdefault(declared, name) == name, declared

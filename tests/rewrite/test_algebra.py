@@ -115,6 +115,9 @@ KNOWN: dict[str, Forward] = {
     "relu of a negative": lambda a, b, c: (-a.abs()).relu(),
     "above a sigmoid": lambda a, b, c: a.sigmoid().clamp(min=1.0),
     "itself taken away": lambda a, b, c: a - a.view(a.shape),
+    "below a constant": lambda a, b, c: torch.min(a, torch.tensor(0.0, dtype=a.dtype)).clamp(
+        0.0, 1.0
+    ),
 }
 
 

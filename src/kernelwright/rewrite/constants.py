@@ -4,8 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 
-from kernelwright.ir.expr import Call, Expr, Literal, Operand
-from kernelwright.ir.graph import Node, Pointwise, Project, Reduce, Reduction, Reshape, View
+from kernelwright.ir.expr import Call, Expr, Literal, Operand, transform
+from kernelwright.ir.graph import (
+    Constant,
+    Node,
+    Pointwise,
+    Project,
+    Reduce,
+    Reduction,
+    Reshape,
+    View,
+)
 from kernelwright.ir.types import DType, TensorType, TupleType
 from kernelwright.rewrite.driver import Rule, Surroundings
 from kernelwright.rewrite.sizes import ONE
@@ -49,6 +58,29 @@ def _one_element_pair(around: Surroundings, node: Node) -> tuple[Node, ...] | No
             term = Call("exp", (distance,), dtype)
             expr = Call("where", (lowest, Literal(0.0, dtype), term), dtype)
     return (replace(node, kind=Pointwise(expr), inputs=(source.name,), origin=None),)
+
+
+def _constant_operand(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # A tensor of one number that is known at capture is that number.
+    if not isinstance(node.kind, Pointwise):
+        return None
+    known: dict[int, Literal] = {}
+    for index, name in enumerate(node.inputs):
+        match around.node(name):
+            case Node(kind=Constant(None, (value,)), type=TensorType(dtype, _)):
+                known[index] = Literal(value, dtype)
+    if not known:
+        return None
+    kept = [index for index in range(len(node.inputs)) if index not in known]
+
+    def place(leaf: Expr) -> Expr:
+        if not isinstance(leaf, Operand):
+            return leaf
+        return known.get(leaf.index) or Operand(kept.index(leaf.index), leaf.dtype)
+
+    expr = transform(node.kind.expr, place)
+    inputs = tuple(node.inputs[index] for index in kept)
+    return (replace(node, kind=Pointwise(expr), inputs=inputs, origin=None),)
 
 
 Range = tuple[float, float]
@@ -126,6 +158,7 @@ _RANGES: dict[str, Callable[[list[Range]], Range]] = {
 
 
 CONSTANT_RULES = (
+    Rule(name="constant of one element written as a number", match=_constant_operand),
     Rule(name="reduction of one element", match=_one_element),
     Rule(name="reduction of one element", match=_one_element_pair),
     Rule(name="value between equal bounds", match=_known_value, algebraic=True),
