@@ -60,6 +60,28 @@ def test_tf32_operands_are_refused(product: tuple[Tensor, ...]) -> None:
     assert not accepted((cut[0] @ cut[1]).float(), reference, oracle, stand_in=True)
 
 
+def test_a_plain_sum_is_accepted_and_tf32_is_not() -> None:
+    torch.manual_seed(3)
+    terms = 1024
+    for sign in (0.0, 0.5):  # numbers of one sign, and of zero mean
+        left, right = torch.rand(48, terms) - sign, torch.rand(terms, 48) - sign
+        oracle = left.double() @ right.double()
+        reference = (left.view(48, 64, 16).transpose(0, 1) @ right.view(64, 16, 48)).double()
+        better = reference.sum(dim=0).float()
+        plain = torch.zeros(48, 48)
+        for k in range(terms):
+            plain += left[:, k, None] * right[k]
+        metrics = replace(compare("y", plain, better, oracle), terms=float(terms))
+        assert rule(metrics, NO_LESS_ACCURATE).accepted
+    # Of zero mean: here short operands show, however many terms there are.
+    short = left.bfloat16().double() @ right.bfloat16().double()
+    mask = torch.tensor(-(1 << 13), dtype=torch.int32)
+    cut = [(part.view(torch.int32) & mask).view(torch.float32).double() for part in (left, right)]
+    for wrong in (short.float(), (cut[0] @ cut[1]).float()):
+        metrics = replace(compare("y", wrong, better, oracle), terms=float(1 << 20))
+        assert not rule(metrics, NO_LESS_ACCURATE).accepted
+
+
 def test_one_wrong_element_in_a_million_is_refused_and_found() -> None:
     reference = torch.rand(1000, 1000)
     candidate = reference.clone()

@@ -142,3 +142,16 @@ def test_what_a_problem_cannot_tell_apart_is_found_by_trying(make: Make) -> None
     wide = Case(distribution=Distribution.LARGE)
     saturated.run(wide)
     assert saturated.probe(wide) == ()
+
+
+@pytest.mark.parametrize(
+    ("forward", "terms"),
+    [("x * 2", 1), ("x.sum(dim=1)", 32), ("x @ x.T", 0.5 + 32), ("x.sum()", 64 * 32)],
+)
+def test_the_terms_of_a_sum_are_counted(
+    make: Make, tmp_path: Path, forward: str, terms: float
+) -> None:
+    reference, case = make(forward), Case()
+    reference.run(case)
+    result = eval(forward, {"x": inputs(case)})
+    assert measured(reference, case, tmp_path, result).terms == terms

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
@@ -54,6 +55,8 @@ class _Expectation:
     """None where it is too large to be kept: then it is run piece by piece."""
     random: str
     """As in `RunFacts`."""
+    elements: int
+    """Of all arguments."""
 
 
 class Reference:
@@ -65,6 +68,7 @@ class Reference:
         self._expectation: _Expectation | None = None
         self._rounded: dict[tuple[int, Ties], OracleRun] = {}
         self._undecided: tuple[Mutant, ...] | None = None
+        self._terms = 1.0
 
     @torch.no_grad()
     def run(self, case: Case) -> ReferenceRun:
@@ -73,13 +77,22 @@ class Reference:
         resident = self._resident_for(case)
         arguments = self._subject.arguments(case)
         call = resident.call(self._subject, arguments, case)
+        elements = sum(tensor.numel() for _, tensor in named_tensors(arguments, "input"))
         oracle = None
+        # Counted while the oracle runs: the reference itself runs as it would alone.
+        flops = FlopCounterMode(display=False)
         if _bytes(arguments, call) < _LARGE:
             if any(name.startswith("input") for name in call.facts.changed):
                 arguments = self._subject.arguments(case)
-            oracle = run_oracle(resident.module, arguments, seed=case.seed)
+            with flops:
+                oracle = run_oracle(resident.module, arguments, seed=case.seed)
+        self._terms = _terms(flops.get_total_flops(), elements, call.effects)
         self._expectation = _Expectation(
-            case=case, effects=call.effects, oracle=oracle, random=call.facts.random
+            case=case,
+            effects=call.effects,
+            oracle=oracle,
+            random=call.facts.random,
+            elements=elements,
         )
         del arguments
         self._subject.release()
@@ -97,8 +110,12 @@ class Reference:
             if _comparable(header, expected.effects)
         }
         if expected.oracle is None:
-            return self._compare_large(expected, found)
-        return tuple(self._compare_one(expected, name, found[name]) for name in found)
+            with FlopCounterMode(display=False) as flops:
+                metrics = self._compare_large(expected, found)
+            self._terms = _terms(flops.get_total_flops(), expected.elements, expected.effects)
+        else:
+            metrics = tuple(self._compare_one(expected, name, found[name]) for name in found)
+        return tuple(replace(it, terms=self._terms) for it in metrics)
 
     @torch.no_grad()
     def probe(self, case: Case) -> tuple[str, ...] | None:
@@ -166,15 +183,18 @@ class Reference:
         if not given:
             return False
         rulings = [
-            rule(self._measure(expected, name, tensor), NO_LESS_ACCURATE).accepted
+            rule(self._with_terms(expected, name, tensor), NO_LESS_ACCURATE).accepted
             for name, tensor in given.items()
             if name in expected.effects and tensor.shape == expected.effects[name].shape
         ]
         return all(rulings)
 
+    def _with_terms(self, expected: _Expectation, name: str, tensor: Tensor) -> ErrorMetrics:
+        return replace(self._measure(expected, name, tensor), terms=self._terms)
+
     def _compare_one(self, expected: _Expectation, name: str, tensor: Tensor) -> ErrorMetrics:
         """The errors of one tensor, with what a rounding can lose where they are not small."""
-        metrics = self._measure(expected, name, tensor)
+        metrics = self._with_terms(expected, name, tensor)
         if rule(metrics, NO_LESS_ACCURATE).accepted:
             return metrics
         if metrics.mismatches and not metrics.epsilon:
@@ -283,6 +303,18 @@ def _pieces(
     for start in range(0, oracle.rows, piece):
         stop = min(start + piece, oracle.rows)
         yield start, stop, oracle.run(start, stop, seed)
+
+
+_MOST_ADDED, _MOST_MULTIPLIED = 1 << 12, 1 << 20
+"""Terms of one sum: a sum over more numbers is added up in parts by anybody, one of products
+hardly ever."""
+
+
+def _terms(flops: int, inputs: int, effects: Mapping[str, Tensor]) -> float:
+    """Terms that are added up for one element of the results: of products, and of inputs."""
+    outputs = [tensor for name, tensor in effects.items() if name.startswith("output")]
+    elements = max(1, sum(tensor.numel() for tensor in outputs))
+    return min(inputs / elements, _MOST_ADDED) + min(flops / 2 / elements, _MOST_MULTIPLIED)
 
 
 def _bytes(arguments: Sequence[object], call: Call) -> int:

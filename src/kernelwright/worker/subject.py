@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
@@ -84,8 +84,12 @@ class Subject:
         definition = self.definition(case.sizes)
         if self.device.type == "cuda":
             torch.manual_seed(case.seed)
-            with suppress(ProblemRaisedError), self.device:
-                return definition.make_inputs()
+            try:
+                with self.device:
+                    return definition.make_inputs()
+            except ProblemRaisedError as error:
+                if "CUDA" in error.message:
+                    raise  # the device's trouble and not that of `get_inputs`
         torch.manual_seed(case.seed)
         return definition.make_inputs()
 
