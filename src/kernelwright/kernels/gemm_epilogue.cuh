@@ -55,7 +55,16 @@ class GemmEpilogue {
   __device__ __forceinline__ void apply(const Sums<WIDTH>& sums, int64_t row,
                                         int64_t column) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    if (row < problem_.m && column < problem_.n) apply(sums, row, column, Indices());
+    if (row < problem_.m && column < problem_.n) apply_valid(sums, row, column);
+  }
+
+  // The results for the same columns, of which only those that exist mean anything.
+  template <int WIDTH>
+  __device__ __forceinline__ Vector<Out, WIDTH> results(const Sums<WIDTH>& sums, int64_t row,
+                                                        int64_t column) const {
+    static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
+    if (row >= problem_.m || column >= problem_.n) return {};
+    return results(sums, row, column, Indices());
   }
 
   // An element of the result, and those of the extras that join it.
@@ -75,7 +84,16 @@ class GemmEpilogue {
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Place& place,
                                                int rows, int columns) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    apply_inside<WIDTH>(sums, place, rows, columns, Indices());
+    store_vector(place.out + rows * problem_.operands[Problem::OUT].row_stride + columns,
+                 results_inside(sums, place, rows, columns));
+  }
+
+  // The results there, which are not stored.
+  template <int WIDTH>
+  __device__ __forceinline__ Vector<Out, WIDTH> results_inside(const Sums<WIDTH>& sums,
+                                                               const Place& place, int rows,
+                                                               int columns) const {
+    return results_inside(sums, place, rows, columns, Indices());
   }
 
  private:
@@ -94,22 +112,34 @@ class GemmEpilogue {
      ...);
   }
 
+  __device__ __forceinline__ int valid(int64_t column, int width) const {
+    return problem_.n - column < width ? static_cast<int>(problem_.n - column) : width;
+  }
+
   template <int WIDTH, size_t... I>
-  __device__ __forceinline__ void apply(const Sums<WIDTH>& sums, int64_t row, int64_t column,
-                                        std::index_sequence<I...>) const {
+  __device__ __forceinline__ Vector<Out, WIDTH> results(const Sums<WIDTH>& sums, int64_t row,
+                                                        int64_t column,
+                                                        std::index_sequence<I...>) const {
     const MatrixOperand* operands = problem_.operands;
-    const int valid = problem_.n - column < WIDTH ? static_cast<int>(problem_.n - column) : WIDTH;
     const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
         get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column),
-        operands[Problem::FIRST_EXTRA + I], valid)}...}};
-    const Vector<Out, WIDTH> results = compute<WIDTH>(sums, row, column, extras, Indices());
+        operands[Problem::FIRST_EXTRA + I], valid(column, WIDTH))}...}};
+    return compute<WIDTH>(sums, row, column, extras, Indices());
+  }
+
+  template <int WIDTH>
+  __device__ __forceinline__ void apply_valid(const Sums<WIDTH>& sums, int64_t row,
+                                              int64_t column) const {
+    const MatrixOperand* operands = problem_.operands;
+    const Vector<Out, WIDTH> results = this->results(sums, row, column, Indices());
     Out* address = out_ + offset(operands[Problem::OUT], row, column);
     if (operands[Problem::OUT].has_column_vectors) {
       store_vector(address, results);
     } else {
 #pragma unroll
       for (int i = 0; i < WIDTH; ++i) {
-        if (i < valid) address[i * operands[Problem::OUT].column_stride] = results.element[i];
+        if (i < valid(column, WIDTH))
+          address[i * operands[Problem::OUT].column_stride] = results.element[i];
       }
     }
   }
@@ -124,15 +154,15 @@ class GemmEpilogue {
   }
 
   template <int WIDTH, size_t... I>
-  __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Place& place,
-                                               int rows, int columns,
-                                               std::index_sequence<I...>) const {
+  __device__ __forceinline__ Vector<Out, WIDTH> results_inside(const Sums<WIDTH>& sums,
+                                                               const Place& place, int rows,
+                                                               int columns,
+                                                               std::index_sequence<I...>) const {
     const MatrixOperand* operands = problem_.operands;
     const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
         get<I>(place.extras) + offset(operands[Problem::FIRST_EXTRA + I], rows, columns),
         operands[Problem::FIRST_EXTRA + I], WIDTH)}...}};
-    store_vector(place.out + rows * operands[Problem::OUT].row_stride + columns,
-                 compute<WIDTH>(sums, place.row + rows, place.column + columns, extras, Indices()));
+    return compute<WIDTH>(sums, place.row + rows, place.column + columns, extras, Indices());
   }
 
   template <int WIDTH, size_t... I>

@@ -10,9 +10,9 @@
 //
 // Blocks are persistent and take units of work (a tile, or a slice of K of one) in turn. One thread
 // of the first warpgroup brings the factors' boxes into a ring of stages in shared memory, two
-// warpgroups multiply 64 rows of the tile each; barriers hand stages over. The blocks of a cluster
-// lie below each other and share the boxes of rhs: each fetches a part for all. At 128 x 128 x 64
-// three products take 1536 cycles for 64 KB of shared memory.
+// warpgroups multiply 64 rows of the tile each; barriers hand stages over. The blocks of a
+// cluster lie below each other and share the boxes of rhs: each fetches a part for all. At 128 x
+// 128 x 64 three products take 1536 cycles for 64 KB of shared memory.
 //
 // A config has
 //   Instruction   of wgmma_*.cuh: BLOCK_N is its N
@@ -39,6 +39,24 @@ struct Sm90Notes {
   GuardWord guard;
 };
 
+// The sums of a warpgroup's unit; the last stage, which is not released, is returned.
+template <class Config, class Tile, class Problem>
+__device__ __forceinline__ int multiply_unit(const Sm90Parameters<Problem>& p,
+                                             const Sm90Shared<Tile>& shared, Sm90Notes& notes,
+                                             int warpgroup, const Sm90Work& work,
+                                             Ring<Tile::STAGES>& ring,
+                                             float (&sums)[Tile::REGISTERS]) {
+  if constexpr (Tile::FEED == Feed::DIRECT) {
+    return multiply_plain<Config>(shared, warpgroup, ring, work.steps, sums);
+  } else if constexpr (Tile::FEED == Feed::CONVERT) {
+    const RawLhs<Config, Tile> lhs(shared, warpgroup, power_of_two(notes.exponents[0]));
+    return multiply_raw(shared, warpgroup, lhs, ring, work.steps, sums, work.column == 0,
+                        notes.guard);
+  } else {
+    return multiply_pairs<Config>(shared, warpgroup, ring, work.steps, sums);
+  }
+}
+
 // A warpgroup that multiplies.
 template <class Config, class Tile, class Problem>
 __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
@@ -47,39 +65,37 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
   using Place = Sm90Place<Tile>;
   constexpr int TURNS = 1;  // barrier of the warps that multiply
   constexpr int CONSUMERS = Tile::CONSUMERS * Tile::WARPGROUP;
-  const StageProducts<Config, Tile> products(shared, warpgroup);
   Ring<Tile::STAGES> ring;
-  const int exponent = Tile::FEED == Feed::DIRECT ? 0 : notes.exponents[0] + notes.exponents[1];
+  const Unscale unscale =
+      Unscale::of(Tile::FEED == Feed::DIRECT ? 0 : notes.exponents[0] + notes.exponents[1]);
   const int warp = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
-  const int warp_row = warp * RowBuffer::ROWS;
-  RowBuffer& buffer = reinterpret_cast<RowBuffer*>(shared.buffers)[warp];
   const int g = threadIdx.x % 32 / 4;
   const int row = Tile::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g;
-  const bool takes_turns = p.steps_per_slice <= Tile::FEW_STEPS;
+  const bool takes_turns = !Tile::BUFFERED && p.steps_per_slice <= Tile::FEW_STEPS;
   if (takes_turns && warpgroup == 1) sync_warps(TURNS, CONSUMERS);
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, unit);
     float sums[Tile::REGISTERS];
-    if constexpr (Tile::FEED == Feed::DIRECT) {
-      multiply_plain(shared, products, ring, work.steps, sums);
-    } else if constexpr (Tile::FEED == Feed::CONVERT) {
-      const RawLhs<Config, Tile> lhs(shared, warpgroup, power_of_two(notes.exponents[0]));
-      multiply_raw(shared, products, lhs, ring, work.steps, sums, work.column == 0, notes.guard);
-    } else {
-      multiply_pairs(shared, products, ring, work.steps, sums);
-    }
+    const int last = multiply_unit<Config>(p, shared, notes, warpgroup, work, ring, sums);
+    shared.release(last);
     if (takes_turns && warpgroup == 0 && unit == Place::cluster()) sync_warps(TURNS, CONSUMERS);
-    if constexpr (Config::SLICES > 1) {
-      store_partials(p, work, work.row + warp_row, row, sums, buffer);
+    if constexpr (Tile::BUFFERED) {
+      store_buffered<Config, Tile>(p, work, unscale, sums, warp, row, shared.buffers);
     } else {
-      if constexpr (Tile::FEED != Feed::DIRECT) {
-        const Unscale unscale = Unscale::of(exponent);
+      const int first_row = work.row + warp * RowBuffer::ROWS;
+      RowBuffer& buffer = reinterpret_cast<RowBuffer*>(shared.buffers)[warp];
+      if constexpr (Config::SLICES > 1) {
+        store_partials(p, work, first_row, row, sums, buffer);
+      } else {
+        if constexpr (Tile::FEED != Feed::DIRECT) {
 #pragma unroll
-        for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);
+          for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);
+        }
+        store_results(p, work, first_row, row, sums, buffer);
       }
-      store_results(p, work, work.row + warp_row, row, sums, buffer);
     }
   }
+  if (Tile::BUFFERED && threadIdx.x % 32 == 0) wait_boxes_read();
 }
 
 // The tile that the first threads of a block compute on the CUDA cores: what fits the registers

@@ -67,7 +67,7 @@ struct Sm90Variant {
     p.partial_pitch = partial_pitch(problem);
     set_batch_steps(problem, problem.lhs(), p.lhs_batch_steps);
     set_batch_steps(problem, problem.rhs(), p.rhs_batch_steps);
-    p.units = number_units<Tile>(problem.m, problem.n, problem.batches, Config::SLICES);
+    p.units = number_units<Tile>(problem, Config::SLICES);
     p.steps = static_cast<int>((problem.k + Tile::BLOCK_K - 1) / Tile::BLOCK_K);
     p.steps_per_slice = (p.steps + Config::SLICES - 1) / Config::SLICES;
     constexpr int PARTS = Tile::PLANES == 2 ? 1 : Tile::CLUSTER;
@@ -79,6 +79,7 @@ struct Sm90Variant {
                    : encode_map(&p.rhs_map, rhs_planes,
                                 plane_box<Config::RHS, Tile::BLOCK_N / PARTS>(rhs));
     }
+    if (status == cudaSuccess && Tile::BUFFERED) status = encode_result(p);
     if (status != cudaSuccess) return status;
     if (IS_PAIRS) {
       p.guard_word = split_factors(p.header, lhs, lhs_planes, rhs, rhs_planes, device, stream);
@@ -129,7 +130,8 @@ struct Sm90Variant {
     return Tile::FEED == Feed::SPLIT ? plane_bytes(lhs) : 0;
   }
   static int64_t rhs_plane_bytes(const Factor& rhs) { return IS_PAIRS ? plane_bytes(rhs) : 0; }
-  static int64_t partial_pitch(const Problem& problem) { return (problem.n + 3) / 4 * 4; }
+  // Whole blocks of 32 columns, which boxes have.
+  static int64_t partial_pitch(const Problem& problem) { return (problem.n + 31) / 32 * 32; }
   static int64_t partial_bytes(const Problem& problem) {
     if (Config::SLICES == 1) return 0;
     return aligned_bytes(Config::SLICES * problem.batches * problem.m * partial_pitch(problem) * 4);
@@ -188,6 +190,39 @@ struct Sm90Variant {
     box.strides[1] =
         factor.batches > 1 ? factor.batch_strides[0] * SIZE : box.strides[0] * factor.outer;
     return box;
+  }
+
+  // The result, or the slices' sums, as a warp stores them; not every result lies so.
+  static cudaError_t encode_result(Parameters& p) {
+    constexpr int BLOCK = 32;  // columns: 128 bytes
+    const Problem& problem = p.problem;
+    const MatrixOperand& out = problem.operands[Problem::OUT];
+    TensorBox box = {};
+    box.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    box.rank = 4;
+    box.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+    const bool is_sliced = Config::SLICES > 1;
+    const int64_t columns = is_sliced ? p.partial_pitch : problem.n;
+    const int64_t pitch = is_sliced ? p.partial_pitch : out.row_stride;
+    const int64_t batch =
+        is_sliced || problem.batch_rank == 0 ? problem.m * pitch : out.batch_strides[0];
+    void* const data = is_sliced ? p.partials : out.data;
+    p.is_boxed = is_sliced ||
+                 (columns % BLOCK == 0 && out.has_column_vectors && problem.batch_rank <= 1 &&
+                  pitch > 0 && batch > 0 && pitch < int64_t{1} << 38 && batch < int64_t{1} << 38);
+    if (!p.is_boxed) return cudaSuccess;
+    box.sizes[0] = BLOCK;
+    box.sizes[1] = columns / BLOCK;
+    box.sizes[2] = problem.m;
+    box.sizes[3] = problem.batches * Config::SLICES;
+    box.strides[0] = BLOCK * 4;
+    box.strides[1] = pitch * 4;
+    box.strides[2] = batch * 4;
+    box.box[0] = BLOCK;
+    box.box[1] = Tile::BLOCK_N / BLOCK;
+    box.box[2] = 16;
+    box.box[3] = 1;
+    return encode_map(&p.result_map, data, box);
   }
 
   static cudaError_t encode_lhs(CUtensorMap* map, const Factor& lhs, void* planes) {

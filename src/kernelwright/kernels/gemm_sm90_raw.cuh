@@ -121,64 +121,84 @@ class RawLhs {
   float scale_;
 };
 
-// Starts the products of instruction STEP of a stage.
+// Starts the products of the low parts of instruction STEP of a stage.
 template <int STEP, class Products, int COUNT>
-__device__ __forceinline__ void start_raw_products(const Products& products, int stage,
-                                                   const Fragment& lhs, float (&high)[COUNT],
+__device__ __forceinline__ void start_low_products(const Products& products, const Fragment& lhs,
                                                    float (&low)[COUNT]) {
-  fence_products();
-  products.template multiply<0, STEP>(high, lhs.high, stage, STEP % 2);
-  products.template multiply<0, STEP>(low, lhs.low, stage, 1);
-  products.template multiply<1, STEP>(low, lhs.high, stage, 1);
+  products.template multiply<0, STEP>(low, lhs.low, 1);
+  products.template multiply<1, STEP>(low, lhs.high, 1);
   commit_products();
 }
 
-// sums = products of pairs over `steps` steps of K. Each fragment is prepared while the one before
-// it is multiplied; the high parts' products are promoted after every second. `checks`: this tile
-// is the one that looks at lhs for the guard.
+// Two instructions' worth of K, from instruction STEP on, whose first fragment is `even`. Each
+// other fragment is prepared while the one before it is multiplied: load_odd() is the second, and
+// load_even() the one after both. On return the products of the high parts are in `sums`, and those
+// of the second fragment's low parts are under way.
+template <int STEP, class Products, class Release, class LoadOdd, class LoadEven, int COUNT>
+__device__ __forceinline__ void multiply_raw_part(const Products& products, Fragment& even,
+                                                  Fragment& odd, float (&sums)[COUNT],
+                                                  float (&high)[COUNT], float (&low)[COUNT],
+                                                  const Release& release_before,
+                                                  const LoadOdd& load_odd,
+                                                  const LoadEven& load_even) {
+  fence_products();
+  products.template multiply<0, STEP>(high, even.high, 0);
+  start_low_products<STEP>(products, even, low);
+  wait_products<1>();  // for the part before: `odd` is free
+  release_before();
+  odd = load_odd();
+  fence_products();
+  products.template multiply<0, STEP + 1>(high, odd.high, 1);
+  commit_products();
+  start_low_products<STEP + 1>(products, odd, low);
+  wait_products<1>();  // for the high parts: `even` is free
+  pin(high);
+  even = load_even();
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) sums[i] += high[i];
+}
+
+// sums = products of pairs over `steps` steps of K, at least one. `checks`: this tile is the one
+// that looks at lhs for the guard. The last stage, which is not released, is returned.
 template <class Config, class Tile>
-__device__ __forceinline__ void multiply_raw(const Sm90Shared<Tile>& shared,
-                                             const StageProducts<Config, Tile>& products,
-                                             const RawLhs<Config, Tile>& lhs,
-                                             Ring<Tile::STAGES>& ring, int steps,
-                                             float (&sums)[Tile::REGISTERS], bool checks,
-                                             GuardWord& guard) {
+__device__ __forceinline__ int multiply_raw(const Sm90Shared<Tile>& shared, int warpgroup,
+                                            const RawLhs<Config, Tile>& lhs,
+                                            Ring<Tile::STAGES>& ring, int steps,
+                                            float (&sums)[Tile::REGISTERS], bool checks,
+                                            GuardWord& guard) {
   constexpr float LOW = 1.0f / (1 << LOW_BITS);
   float high[Tile::REGISTERS], low[Tile::REGISTERS];
 #pragma unroll
   for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = low[i] = 0;
-  if (steps == 0) return;
-  const auto promote = [&] {
-    wait_products<0>();
-    pin(high);
-    pin(low);
-#pragma unroll
-    for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] += high[i];
-  };
   wait(shared.full + ring.stage, ring.phase);
   Fragment even = lhs.template load<0>(ring.stage), odd;
+  int before = 0;
   for (int step = 0; step < steps; ++step) {
     const int stage = ring.stage;
+    const StageProducts<Config, Tile> products(shared, warpgroup, stage);
     if (checks) guard.add(lhs.look(stage));
-    start_raw_products<0>(products, stage, even, high, low);
-    odd = lhs.template load<1>(stage);
-    start_raw_products<1>(products, stage, odd, high, low);
-    wait_products<1>();
-    even = lhs.template load<2>(stage);
-    promote();
-    start_raw_products<2>(products, stage, even, high, low);
-    odd = lhs.template load<3>(stage);
-    start_raw_products<3>(products, stage, odd, high, low);
-    wait_products<1>();
+    multiply_raw_part<0>(
+        products, even, odd, sums, high, low,
+        [&] {
+          if (step > 0) shared.release(before);
+        },
+        [&] { return lhs.template load<1>(stage); }, [&] { return lhs.template load<2>(stage); });
     ring.advance();
-    // No branch while products are under way: after the last step its own stage is read again.
-    const bool ends = step + 1 == steps;
-    const int next = ends ? stage : ring.stage;
-    wait(shared.full + next, ends ? ring.phase ^ (ring.stage == 0) : ring.phase);
-    even = lhs.template load<0>(next);
-    promote();
-    shared.release(stage);
+    multiply_raw_part<2>(
+        products, even, odd, sums, high, low, [] {}, [&] { return lhs.template load<3>(stage); },
+        [&] {
+          // No branch while products are under way: after the last step its own stage is read
+          // again.
+          const bool ends = step + 1 == steps;
+          const int next = ends ? stage : ring.stage;
+          wait(shared.full + next, ends ? ring.phase ^ (ring.stage == 0) : ring.phase);
+          return lhs.template load<0>(next);
+        });
+    before = stage;
   }
+  wait_products<0>();
+  pin(low);
 #pragma unroll
   for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = fmaf(low[i], LOW, sums[i]);
+  return before;
 }

@@ -1,5 +1,6 @@
 #pragma once
-// From the fragments of a warp to the rows of the result.
+// From the fragments of a warp to the rows of the result: by asynchronous copies of all its columns
+// where shared memory has room for them (store_buffered), or 32 columns at a time.
 
 #include "gemm_epilogue.cuh"
 #include "gemm_sm90_tile.cuh"
@@ -105,5 +106,161 @@ __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
                        work.column + columns + c);
       }
     });
+  }
+}
+
+// Where a unit's results, or its sums, go, from its first element on.
+template <class Config, class Problem>
+struct StoredPlace {
+  using Result = std::conditional_t<(Config::SLICES > 1), float, typename Problem::Result>;
+
+  Result* first;
+  int64_t row_stride, column_stride;
+  int rows, columns;  // that exist
+  bool has_vectors;   // runs of 4 columns are aligned, and whole
+
+  __device__ __forceinline__ static StoredPlace of(const Sm90Parameters<Problem>& p,
+                                                   const Sm90Work& work) {
+    const Problem& problem = p.problem;
+    const MatrixOperand& out = problem.operands[Problem::OUT];
+    int64_t index[MAX_BATCH_RANK];
+    split_batch(problem, work.batch, index);
+    return {batch_base<Result>(out, index, problem.batch_rank) + work.row * out.row_stride +
+                work.column * out.column_stride,
+            out.row_stride,
+            out.column_stride,
+            static_cast<int>(problem.m) - work.row,
+            static_cast<int>(problem.n) - work.column,
+            out.has_column_vectors};
+  }
+};
+
+// A warp's 16 rows of a tile in shared memory, swizzled as the tensor memory accelerator has it, so
+// that fragments meet in two banks at most.
+template <int COLUMNS>
+struct RowStrip {
+  static constexpr int ROWS = 16;
+
+  unsigned char* bytes;
+
+  // Of an element, in bytes.
+  __device__ __forceinline__ static int offset(int row, int column) {
+    const int plain = (row * COLUMNS + column) * 4;
+    return plain ^ (plain >> 7 & 7) << 4;
+  }
+  // The same `columns` further, a multiple of 8, from one of the first 8 columns, or ahead of the
+  // second 8.
+  __device__ __forceinline__ static int further(int offset, int columns) {
+    const int block = columns / 32, in_block = columns % 32;
+    return (offset ^ in_block * 4 ^ block << 4) + block * 128;
+  }
+
+  template <class T>
+  __device__ __forceinline__ T* at(int offset) const {
+    return reinterpret_cast<T*>(bytes + offset);
+  }
+};
+
+// Writes a warp's rows of the strip, from row `first_row` of the unit on, to the result: a row
+// after the other.
+template <int COLUMNS, class Place>
+__device__ __forceinline__ void copy_rows(const RowStrip<COLUMNS>& strip, const Place& to,
+                                          int first_row) {
+  using Result = typename Place::Result;
+  constexpr int LANES = COLUMNS / RUN;  // of a row
+  const int lane = threadIdx.x % 32;
+  const int rows = min(to.rows - first_row, strip.ROWS), columns = min(to.columns, COLUMNS);
+  Result* const first = to.first + first_row * to.row_stride;
+  if (to.has_vectors) {
+    const int column = lane % LANES * RUN;
+    for (int r = lane / LANES; r < rows; r += 32 / LANES) {
+      if (column < columns) {
+        store_vector(first + r * to.row_stride + column,
+                     load_vector<RUN>(strip.template at<const Result>(strip.offset(r, column))));
+      }
+    }
+    return;
+  }
+  // Lanes side by side where the result lies side by side.
+  const bool along_rows = to.column_stride > to.row_stride;
+  const int inner = along_rows ? rows : columns;
+  for (int i = lane; i < rows * columns; i += 32) {
+    const int outer = i / inner, in_inner = i - outer * inner;
+    const int r = along_rows ? in_inner : outer, c = along_rows ? outer : in_inner;
+    first[r * to.row_stride + c * to.column_stride] =
+        *strip.template at<const Result>(strip.offset(r, c));
+  }
+}
+
+// A warp's results, or this slice's sums for the last kernel to add, leave through its strip.
+// `warp`: of those that multiply; `row`: this lane's among its rows, and that 8 below.
+template <class Config, class Tile, class Problem>
+__device__ __forceinline__ void store_buffered(const Sm90Parameters<Problem>& p,
+                                               const Sm90Work& work, const Unscale& unscale,
+                                               const float (&sums)[Tile::REGISTERS], int warp,
+                                               int row, unsigned char* buffers) {
+  using Place = StoredPlace<Config, Problem>;
+  using Result = typename Place::Result;
+  const RowStrip<Tile::BLOCK_N> strip{buffers + warp * Tile::STRIP_BYTES};
+  const bool is_first = threadIdx.x % 32 == 0;
+  const int own_column = threadIdx.x % 4 * 2;
+  const int strip_row = warp * strip.ROWS;
+  if (is_first) wait_boxes_read();
+  __syncwarp();  // the rows before have been read
+  // In strips of 128 columns, the rows of half a warp would meet in two banks each: every other
+  // pair of rows stores its groups of 8 columns in the other order.
+  const bool swaps = Tile::BLOCK_N == 128 && (row & 2) != 0;
+  const int own = strip.offset(row, own_column ^ (swaps ? 8 : 0));
+  const auto fill = [&](const auto& results) {
+#pragma unroll
+    for (int i = 0; i < Tile::REGISTERS; i += 8) {
+#pragma unroll
+      for (int below = 0; below < 16; below += 8) {
+        const auto first = results(i + below / 4, below, i * 2);
+        const auto second = results(i + below / 4 + 4, below, i * 2 + 8);
+        Result* const target = strip.template at<Result>(strip.further(own, i * 2));
+        Result* const other = strip.template at<Result>(strip.further(own, i * 2 + 8));
+        store_vector(target + below * Tile::BLOCK_N, swaps ? second : first);
+        store_vector(other + below * Tile::BLOCK_N, swaps ? first : second);
+      }
+    }
+  };
+  if constexpr (Config::SLICES > 1) {
+    fill([&](int i, int, int) { return Vector<float, 2>{{sums[i], sums[i + 1]}}; });
+  } else {
+    const Problem& problem = p.problem;
+    int64_t index[MAX_BATCH_RANK];
+    split_batch(problem, work.batch, index);
+    const GemmEpilogue epilogue(problem, index);
+    const int first_row = work.row + strip_row + row, first_column = work.column + own_column;
+    const auto sum = [&](int i) {
+      return Vector<float, 2>{{unscale(sums[i]), unscale(sums[i + 1])}};
+    };
+    const bool inside = problem.operands[Problem::OUT].has_column_vectors &&
+                        work.row + Tile::BLOCK_M <= problem.m &&
+                        work.column + Tile::BLOCK_N <= problem.n;
+    if (inside) {
+      const auto place = epilogue.place(first_row, first_column);
+      fill([&](int i, int below, int columns) {
+        return epilogue.results_inside(sum(i), place, below, columns);
+      });
+    } else {
+      fill([&](int i, int below, int columns) {
+        return epilogue.results(sum(i), first_row + below, first_column + columns);
+      });
+    }
+  }
+  if (Config::SLICES > 1 || p.is_boxed) {
+    constexpr int BLOCK = 32;  // columns, of a row of 128 bytes
+    fence_shared_for_async();
+    __syncwarp();
+    if (is_first) {
+      const int batches = static_cast<int>(p.problem.batches);
+      store_box(&p.result_map, strip.bytes, 0, work.column / BLOCK, work.row + strip_row,
+                work.slice * batches + work.batch);
+    }
+  } else {
+    __syncwarp();
+    if constexpr (Config::SLICES == 1) copy_rows(strip, Place::of(p, work), strip_row);
   }
 }

@@ -1,6 +1,8 @@
 #pragma once
 // The shape of a tensor-core product: tile, stages, units of work, and what is in shared memory.
 
+#include <algorithm>
+
 #include "divide.cuh"
 #include "gemm_factor.cuh"
 #include "gemm_problem.cuh"
@@ -18,6 +20,7 @@ enum class Feed {
 };
 
 constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
+constexpr int MAX_SHARED_BYTES = 227 * 1024;   // of a block
 
 template <class Config, class Problem>
 struct Sm90Tile {
@@ -27,6 +30,7 @@ struct Sm90Tile {
   static constexpr int STAGES = Config::STAGES, CLUSTER = Config::CLUSTER;
   static constexpr int BLOCK_M = 128, BLOCK_N = Instruction::N, BLOCK_K = 64;
   static constexpr int CONSUMERS = 2;  // warpgroups
+  static constexpr int CONSUMER_WARPS = CONSUMERS * 4;
   static constexpr int WARPGROUP = 128;
   static constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
   static constexpr int STEP_K = 16;  // of one instruction
@@ -37,9 +41,16 @@ struct Sm90Tile {
   static constexpr int LHS_BYTES = PLANES * BLOCK_M * ROW_BYTES;
   static constexpr int LHS_PLANE = BLOCK_M * ROW_BYTES, RHS_PLANE = BLOCK_N * ROW_BYTES;
   static constexpr int STAGE_BYTES = LHS_BYTES + PLANES * RHS_PLANE;
-  static constexpr int ALIGNMENT = 1024;                                 // of what is swizzled
-  static constexpr int BUFFER_BYTES = CONSUMERS * 4 * ROW_BUFFER_BYTES;  // one for each warp
-  static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) + BUFFER_BYTES;
+  static constexpr int ALIGNMENT = 1024;  // of what is swizzled
+  static constexpr int RING_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8);
+  // Room that the stages leave is for whole rows of results (or of this slice's sums): asynchronous
+  // copies store them from there while the next unit is multiplied.
+  static constexpr int STRIP_BYTES = 16 * BLOCK_N * 4;  // of a warp
+  static constexpr bool BUFFERED = PLANES == 2 &&
+                                   (Config::SLICES > 1 || sizeof(typename Problem::Result) == 4) &&
+                                   RING_BYTES + CONSUMER_WARPS * STRIP_BYTES <= MAX_SHARED_BYTES;
+  static constexpr int BUFFER_BYTES = BUFFERED ? STRIP_BYTES : ROW_BUFFER_BYTES;  // of a warp
+  static constexpr int SHARED_BYTES = RING_BYTES + CONSUMER_WARPS * BUFFER_BYTES;
   // The registers of 384 threads at 168: whoever multiplies needs up to three sums.
   static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
   // The sum of the low parts may drift by 2^-23 with each instruction: after so many steps of
@@ -54,21 +65,53 @@ struct Sm90Tile {
   // the pairs do not carry them, this kernel multiplies on the CUDA cores.
   static constexpr bool FALLS_BACK = FEED == Feed::SPLIT && Config::SLICES == 1;
 
+  // Whether tiles with a result can be told from those without by counting: a diagonal passes whole
+  // tiles from one row of a cluster to the next.
+  static constexpr bool SORTS = BLOCK_M * CLUSTER % BLOCK_N == 0;
+
   static_assert(CLUSTER == 1 || CLUSTER == 2, "blocks of a cluster fetch a half of rhs each");
-  static_assert(SHARED_BYTES <= 227 * 1024, "a block has at most 227 KB of shared memory");
+  static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "a block has no more shared memory");
   static_assert(PLANES == 1 || BLOCK_N <= 128, "three sums of 64 x 256 do not fit registers");
 };
 
-// Divisors: how units are numbered.
+// The tiles of a matrix on both sides of a diagonal, in rows of clusters: `slope` more of each row
+// than of the row before are on the left.
+struct Sides {
+  int first;  // of row 0 on the left, if there were as many
+  int slope, columns;
+
+  __host__ __device__ __forceinline__ int left_of(int row) const {
+    const int left = first + slope * row;
+    return left < 0 ? 0 : left > columns ? columns : left;
+  }
+  // Of the first `rows` rows together.
+  __host__ __device__ __forceinline__ int left_above(int rows) const {
+    const int begin = rows_until(1 - first, rows);      // some are on the left from here on
+    const int end = rows_until(columns - first, rows);  // all are
+    const int some = end - begin;
+    return some * first + slope * (begin + end - 1) * some / 2 + columns * (rows - end);
+  }
+
+ private:
+  __host__ __device__ __forceinline__ int rows_until(int more, int rows) const {
+    const int row = more <= 0 ? 0 : (more + slope - 1) / slope;
+    return row < rows ? row : rows;
+  }
+};
+
+// How units are numbered: divisors, and the sides of a triangle.
 struct Sm90Units {
   int count;
   int cluster_rows;  // tiles of a cluster, one below the other
   Divisor tiles_of_slice, tiles_of_batch, tiles_of_group, rows_of_group, rows_of_last_group;
+  Sides sides;
 };
 
 template <class Problem>
 struct Sm90Parameters {
   CUtensorMap lhs_map, rhs_map;
+  CUtensorMap result_map;  // BUFFERED, where is_boxed: 32 columns, blocks of columns, rows, batches
+  bool is_boxed;
   Problem problem;
   int lhs_batch_steps[MAX_BATCH_RANK], rhs_batch_steps[MAX_BATCH_RANK];
   Sm90Units units;
@@ -96,12 +139,24 @@ struct Sm90Place {
 
 constexpr int GROUP_ROWS = 8;  // of clusters: blocks that run at one time share boxes in the L2
 
-template <class Tile>
-Sm90Units number_units(int64_t m, int64_t n, int64_t batches, int slices) {
+// Tiles on the left of the diagonal are those without a result (UPPER), or those with one.
+template <class Tile, class Problem>
+Sides divide_tiles(const Problem& problem, int columns) {
+  constexpr int ROWS = Tile::BLOCK_M * Tile::CLUSTER, COLUMNS = Tile::BLOCK_N;
+  const bool is_upper = problem.triangle == Triangle::UPPER;
+  const int64_t most = int64_t{1} << 30;
+  const int64_t diagonal =
+      std::min(std::max(problem.diagonal + (is_upper ? 0 : ROWS - 1), -most), most);
+  const int64_t first = diagonal >= 0 ? diagonal / COLUMNS : -((-diagonal - 1) / COLUMNS) - 1;
+  return {static_cast<int>(first) + (is_upper ? 0 : 1), ROWS / COLUMNS, columns};
+}
+
+template <class Tile, class Problem>
+Sm90Units number_units(const Problem& problem, int slices) {
   constexpr int64_t ROWS = Tile::BLOCK_M * Tile::CLUSTER;
-  const auto rows = static_cast<uint32_t>((m + ROWS - 1) / ROWS);
-  const auto columns = static_cast<uint32_t>((n + Tile::BLOCK_N - 1) / Tile::BLOCK_N);
-  const auto of_slice = static_cast<uint32_t>(rows * columns * batches);
+  const auto rows = static_cast<uint32_t>((problem.m + ROWS - 1) / ROWS);
+  const auto columns = static_cast<uint32_t>((problem.n + Tile::BLOCK_N - 1) / Tile::BLOCK_N);
+  const auto of_slice = static_cast<uint32_t>(rows * columns * problem.batches);
   const uint32_t last = rows % GROUP_ROWS;
   return {static_cast<int>(of_slice * slices),
           static_cast<int>(rows),
@@ -109,7 +164,33 @@ Sm90Units number_units(int64_t m, int64_t n, int64_t batches, int slices) {
           Divisor(rows * columns),
           Divisor(GROUP_ROWS * columns),
           Divisor(GROUP_ROWS),
-          Divisor(last == 0 ? GROUP_ROWS : last)};
+          Divisor(last == 0 ? GROUP_ROWS : last),
+          divide_tiles<Tile>(problem, static_cast<int>(columns))};
+}
+
+// The cluster row and the column of tile number `tile` of a batch: those with a result come first,
+// so that all blocks have as many of them, one or none more.
+__device__ __forceinline__ void locate_in_triangle(const Sm90Units& units, bool is_upper, int tile,
+                                                   int& cluster_row, int& column) {
+  const Sides& sides = units.sides;
+  const int left = sides.left_above(units.cluster_rows);
+  const int with_result = is_upper ? sides.columns * units.cluster_rows - left : left;
+  const bool on_left = (tile < with_result) != is_upper;
+  if (tile >= with_result) tile -= with_result;
+  const auto above = [&](int row) {
+    return on_left ? sides.left_above(row) : sides.columns * row - sides.left_above(row);
+  };
+  int low = 0, high = units.cluster_rows - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (above(middle) <= tile) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  cluster_row = low;
+  column = tile - above(low) + (on_left ? 0 : sides.left_of(low));
 }
 
 template <class Tile, class Problem>
@@ -121,22 +202,28 @@ __device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p
   left -= work.slice * units.tiles_of_slice.value();
   work.batch = units.tiles_of_batch.quotient(left);
   left -= work.batch * units.tiles_of_batch.value();
-  const int group = units.tiles_of_group.quotient(left);
-  left -= group * units.tiles_of_group.value();
-  const bool is_last = (group + 1) * GROUP_ROWS > units.cluster_rows;
-  const Divisor& rows = is_last ? units.rows_of_last_group : units.rows_of_group;
-  const int column = rows.quotient(left);
-  const int cluster_row = group * GROUP_ROWS + left - column * rows.value();
+  int cluster_row, column;
+  if (Tile::SORTS && p.problem.triangle != Triangle::NONE) {
+    locate_in_triangle(units, p.problem.triangle == Triangle::UPPER, left, cluster_row, column);
+  } else {
+    const int group = units.tiles_of_group.quotient(left);
+    left -= group * units.tiles_of_group.value();
+    const bool is_last = (group + 1) * GROUP_ROWS > units.cluster_rows;
+    const Divisor& rows = is_last ? units.rows_of_last_group : units.rows_of_group;
+    column = rows.quotient(left);
+    cluster_row = group * GROUP_ROWS + left - column * rows.value();
+  }
   work.row = (cluster_row * Tile::CLUSTER + Sm90Place<Tile>::rank()) * Tile::BLOCK_M;
   work.column = column * Tile::BLOCK_N;
   work.first_step = work.slice * p.steps_per_slice;
-  work.steps = max(0, min(p.steps_per_slice, p.steps - work.first_step));
+  // At least one, which may lie outside the factors: they are zero there.
+  work.steps = max(1, min(p.steps_per_slice, p.steps - work.first_step));
   // The blocks of a cluster share steps, and so skip them together; never those that look at lhs
   // for the guard.
   constexpr int ROWS = Tile::CLUSTER * Tile::BLOCK_M;
   const bool looks = Tile::FEED == Feed::CONVERT && work.column == 0;
   if (!looks && p.problem.is_zero(cluster_row * ROWS, ROWS, work.column, Tile::BLOCK_N)) {
-    work.steps = 0;
+    work.steps = 1;
   }
   return work;
 }
@@ -183,15 +270,14 @@ struct Sm90Shared {
     const uint32_t address = shared_address(shared);
     stages = shared + (Tile::ALIGNMENT - address % Tile::ALIGNMENT) % Tile::ALIGNMENT;
     buffers = stages + Tile::STAGES * Tile::STAGE_BYTES;
-    full = reinterpret_cast<Barrier*>(buffers + Tile::BUFFER_BYTES);
+    full = reinterpret_cast<Barrier*>(buffers + Tile::CONSUMER_WARPS * Tile::BUFFER_BYTES);
     empty = full + Tile::STAGES;
   }
 
   __device__ __forceinline__ void init() const {
-    constexpr int CONSUMER_WARPS = Tile::CONSUMERS * 4;
     for (int s = 0; s < Tile::STAGES; ++s) {
       init_barrier(full + s, 1);
-      init_barrier(empty + s, CONSUMER_WARPS * Tile::CLUSTER);
+      init_barrier(empty + s, Tile::CONSUMER_WARPS * Tile::CLUSTER);
     }
     fence_barrier_init();
   }

@@ -40,13 +40,32 @@ __device__ __forceinline__ void fence_shared_for_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// A 3-D tensor in device memory, innermost dimension first.
+// The box from `shared` to the 4-D tensor of `map`; what lies outside the tensor goes nowhere. The
+// thread that asks is the one that can wait.
+__device__ __forceinline__ void store_box(const CUtensorMap* map, const void* shared, int x, int y,
+                                          int z, int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+          map),
+      "r"(shared_address(shared)), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Returns when all boxes that this thread asked to store have left shared memory.
+__device__ __forceinline__ void wait_boxes_read() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+// A tensor in device memory, innermost dimension first.
 struct TensorBox {
+  static constexpr int MAX_RANK = 4;
+
   CUtensorMapDataType type;
-  int element_bytes;
-  uint64_t sizes[3];    // elements
-  uint64_t strides[2];  // bytes, of the second and third dimension: multiples of 16
-  uint32_t box[3];      // elements
+  int rank = 3;
+  uint64_t sizes[MAX_RANK];        // elements
+  uint64_t strides[MAX_RANK - 1];  // bytes, from the second dimension on: multiples of 16
+  uint32_t box[MAX_RANK];          // elements
   CUtensorMapSwizzle swizzle;
 };
 
@@ -69,10 +88,10 @@ inline EncodeTensorMap find_encode_tensor_map() {
 inline cudaError_t encode_map(CUtensorMap* map, void* data, const TensorBox& tensor) {
   static const EncodeTensorMap encode = find_encode_tensor_map();
   if (encode == nullptr) return cudaErrorNotSupported;
-  const uint32_t steps[3] = {1, 1, 1};
+  const uint32_t steps[TensorBox::MAX_RANK] = {1, 1, 1, 1};
   const CUresult result =
-      encode(map, tensor.type, 3, data, tensor.sizes, tensor.strides, tensor.box, steps,
-             CU_TENSOR_MAP_INTERLEAVE_NONE, tensor.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(map, tensor.type, static_cast<uint32_t>(tensor.rank), data, tensor.sizes,
+             tensor.strides, tensor.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, tensor.swizzle,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }

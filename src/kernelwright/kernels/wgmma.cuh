@@ -40,19 +40,27 @@ __device__ __forceinline__ void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// Describes a 16-bit matrix in shared memory, written by the tensor memory accelerator as boxes
-// with rows of 128 bytes, swizzled over 128 bytes, 1024-byte aligned (PTX ISA, "Shared memory
-// matrix layout"). `group_bytes`: from one group of 64 elements along M or N to the next, where
-// those lie inside the rows.
-__device__ __forceinline__ uint64_t describe_matrix(const void* shared, int group_bytes) {
-  constexpr uint64_t EIGHT_ROWS = 1024;
-  constexpr uint64_t SWIZZLE_128_BYTES = 1;
-  return static_cast<uint64_t>((shared_address(shared) & 0x3ffff) >> 4) |
-         static_cast<uint64_t>(group_bytes >> 4) << 16 | (EIGHT_ROWS >> 4) << 32 |
-         SWIZZLE_128_BYTES << 62;
+// A 16-bit matrix in shared memory, written by the tensor memory accelerator as boxes with rows of
+// 128 bytes, swizzled over 128 bytes, 1024-byte aligned (PTX ISA, "Shared memory matrix layout").
+// The upper half is the same for all; the lower one is known to be the same in a whole warp.
+struct MatrixDescriptor {
+  uint32_t low;
+
+  __device__ __forceinline__ operator uint64_t() const {
+    constexpr uint64_t EIGHT_ROWS = 1024;
+    constexpr uint64_t SWIZZLE_128_BYTES = 1;
+    return (EIGHT_ROWS >> 4) << 32 | SWIZZLE_128_BYTES << 62 | low;
+  }
+};
+
+// `group_bytes`: from one group of 64 elements along M or N to the next, where those lie inside the
+// rows.
+__device__ __forceinline__ MatrixDescriptor describe_matrix(const void* shared, int group_bytes) {
+  const uint32_t low = (shared_address(shared) & 0x3ffff) >> 4 | (group_bytes >> 4) << 16;
+  return {__shfl_sync(0xffffffffu, low, 0)};
 }
 
 // The same matrix, `bytes` further: descriptors count in units of 16 bytes.
-__device__ __forceinline__ uint64_t advance_matrix(uint64_t descriptor, int bytes) {
-  return descriptor + (bytes >> 4);
+__device__ __forceinline__ MatrixDescriptor advance_matrix(MatrixDescriptor matrix, int bytes) {
+  return {matrix.low + (bytes >> 4)};
 }

@@ -14,6 +14,7 @@ from kernelwright.ir.plan import (
     ProductConfig,
     RowKernel,
     ScanKernel,
+    Triangle,
     WindowKernel,
 )
 from kernelwright.ir.types import TensorType, ValueType
@@ -37,7 +38,9 @@ def ranked_configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
     """Every legal configuration, best first by the model: what the tuner tries in this order."""
     match kernel:
         case Kernel():
-            return elementwise_configs(kernel.anchor, kernel.inputs, kernel.output, machine)
+            return elementwise_configs(
+                kernel.anchor, kernel.inputs, kernel.output, machine, kernel.triangle
+            )
         case RowKernel():
             return row_configs(kernel.program, kernel.inputs, machine)
         case ScanKernel():
@@ -47,13 +50,18 @@ def ranked_configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
 
 
 def elementwise_configs(
-    anchor: Contract | None, inputs: Sequence[ValueType], output: TensorType, machine: Machine
+    anchor: Contract | None,
+    inputs: Sequence[ValueType],
+    output: TensorType,
+    machine: Machine,
+    triangle: Triangle | None = None,
 ) -> tuple[Config, ...]:
-    """Those of a product, or of a pointwise kernel where there is none."""
+    """Those of a product, or of a pointwise kernel where there is none; `triangle`: the part of a
+    product's result that is kept."""
     sizes = [kind.dtype.itemsize for kind in (output, *inputs) if isinstance(kind, TensorType)]
     if anchor is None:
         return tuple(pointwise_configs(min(sizes)))
-    shape = product_shape(anchor, inputs, output)
+    shape = product_shape(anchor, inputs, output, triangle)
     return tuple(config for _, config in ranked_products(shape, max(sizes), machine))
 
 

@@ -13,41 +13,48 @@ from kernelwright.ir.plan import (
     GemmConfig,
     Major,
     ProductConfig,
+    Side,
     TensorCoreConfig,
     ThinConfig,
+    Triangle,
 )
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.roles import Roles, roles
 
-CLOCK = 1.55e9
+CLOCK = 1.53e9
 """Hertz, of multiprocessors whose tensor cores are busy: power, not the rated clock, decides."""
 STEP_CYCLES: dict[tuple[int, int], float] = {
     (3, 64): 1000,
-    (3, 128): 1587,
+    (3, 128): 1550,
     (1, 64): 360,
     (1, 128): 560,
     (1, 256): 1060,
 }
 """Of a step of 64 along K, for a tile of 128 rows: by 16-bit products per product and columns."""
-TILE_CYCLES = 5000
-"""Of the first loads and of the epilogue of a 128 x 128 tile, which do not overlap with products
-of the same block."""
-UNSHARED = 1.01
+TILE_CYCLES = 3900
+"""Of the end of a 128 x 128 tile whose results its own warps store."""
+BUFFERED_TILE_CYCLES = 1900
+"""The same where they leave it to asynchronous copies."""
+SHALLOW = 1.055
+"""Times what a step takes with two stages."""
+UNSHARED = 1.02
 """Times what a step takes when blocks do not share their reads in clusters."""
-TOGETHER_CYCLES = 600
+TOGETHER_CYCLES = 1200
 """Of a tile besides, when the blocks of a cluster wait for each other."""
-CONVERTING = 1.45
+CONVERTING = 1.5
 """Times what a step takes when those who multiply split a factor, too."""
-FEW_STEPS = 3
-"""With so few steps half of a block stores while the other half multiplies."""
 TURNED = 1.5
 """Times what a tile takes besides when its rows are columns of the result."""
+SHARED_BYTES_OF_BARRIERS = 2 * 1024
+"""Of shared memory: barriers, and what alignment costs."""
 TENSOR_CORE_BANDWIDTH = 0.9
 """Share of the bandwidth at which factors are read."""
 STORE_BANDWIDTH = 0.62
 """Share of the bandwidth for writing at which a result leaves that takes longer to store."""
-NARROW = 1.12
+BUFFERED_STORE_BANDWIDTH = 0.7
+"""The same by asynchronous copies."""
+NARROW = 1.03
 """Times what storing takes from tiles of 64 columns."""
 SPLIT_BANDWIDTH = 3.7e12
 """Bytes a second of the pass that splits fp32 factors; it reads 4 and writes 4 per element."""
@@ -104,6 +111,8 @@ class ProductShape:
     rhs: Factor
     bytes: int
     """Factors and result, each moved once."""
+    triangle: Triangle | None = None
+    """The part of the result that is not set to zero."""
 
     @property
     def products(self) -> int:
@@ -120,7 +129,10 @@ class ProductShape:
 
 
 def product_shape(
-    anchor: Contract, inputs: Sequence[ValueType], output: TensorType
+    anchor: Contract,
+    inputs: Sequence[ValueType],
+    output: TensorType,
+    triangle: Triangle | None = None,
 ) -> ProductShape:
     """The product that a contraction of these types is at the captured sizes."""
     found = roles(anchor)
@@ -147,34 +159,71 @@ def product_shape(
         lhs=factor(found.left, lhs, found.left_major),
         rhs=factor(found.right, rhs, found.right_major),
         bytes=lhs.bytes_hint + rhs.bytes_hint + output.bytes_hint,
+        triangle=triangle,
     )
 
 
 def tensor_core_blocks(shape: ProductShape, config: TensorCoreConfig) -> int:
     """Tiles, those that fill up clusters included, times slices."""
-    rows, columns = config.BLOCK_M * config.cluster, config.block_n
-    if config.transposed:
-        rows, columns = columns, rows
+    rows, columns = _cluster_tile(config)
     return shape.tiles(rows, columns) * config.cluster * config.slices
+
+
+def _cluster_tile(config: TensorCoreConfig) -> tuple[int, int]:
+    rows, columns = config.BLOCK_M * config.cluster, config.block_n
+    return (columns, rows) if config.transposed else (rows, columns)
+
+
+def _empty_blocks(shape: ProductShape, config: TensorCoreConfig) -> int:
+    """Tiles that the triangle sets to zero: they take one step."""
+    if shape.triangle is None:
+        return 0
+    rows, columns = _cluster_tile(config)
+    diagonal, upper = shape.triangle.diagonal, shape.triangle.kept is Side.UPPER
+    wide = ceil(shape.n / columns)
+    empty = 0
+    for first in range(0, shape.m, rows):
+        # Of columns on the left that lie wholly below the diagonal, or not wholly above it.
+        edge = (first + diagonal) if upper else (first + rows - 1 + diagonal)
+        left = max(0, min(wide, edge // columns + (0 if upper else 1)))
+        empty += left if upper else wide - left
+    return empty * shape.batches * config.cluster * config.slices
+
+
+def is_buffered(config: TensorCoreConfig, machine: Machine) -> bool:
+    """Whether the stages leave room for whole tiles of results (fp32 products alone use it)."""
+    if config.feed is Feed.DIRECT:
+        return False
+    rows, columns = config.BLOCK_M, config.block_n
+    stage = 2 * (rows + columns) * config.BLOCK_K * 2
+    used = config.stages * stage + rows * columns * 4 + SHARED_BYTES_OF_BARRIERS
+    return used <= machine.shared_memory_per_block
 
 
 def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
     """Waves of tiles over the multiprocessors, and the kernels before and after."""
+    buffered = is_buffered(config, machine)
     steps = ceil(ceil(shape.k / config.BLOCK_K) / config.slices)
     step = STEP_CYCLES[1 if config.feed is Feed.DIRECT else 3, config.block_n]
     step *= UNSHARED if config.cluster == 1 else 1.0
     step *= CONVERTING if config.feed is Feed.CONVERT else 1.0
-    around = TILE_CYCLES * config.block_n / 128 * (TURNED if config.transposed else 1.0)
+    step *= SHALLOW if config.stages == 2 else 1.0
+    end = BUFFERED_TILE_CYCLES if buffered else TILE_CYCLES
+    around = end * config.block_n / 128 * (TURNED if config.transposed else 1.0)
     around += TOGETHER_CYCLES if config.cluster > 1 else 0
-    few = steps <= FEW_STEPS
+    # With few steps half of a block stores while the other half multiplies.
+    few = not buffered and steps <= min(config.stages, 4)
     tile = max(steps * step, around) if few else steps * step + around
-    waves = ceil(tensor_core_blocks(shape, config) / machine.sm_count)
+    empty = _empty_blocks(shape, config)
+    waves = ceil((tensor_core_blocks(shape, config) - empty) / machine.sm_count)
+    cycles = waves * tile + empty / machine.sm_count * (step + around)
     result = shape.batches * shape.m * shape.n * shape.dtype.itemsize
-    storing = result / (STORE_BANDWIDTH * machine.write_bandwidth)
+    share = BUFFERED_STORE_BANDWIDTH if buffered else STORE_BANDWIDTH
+    storing = result / (share * machine.write_bandwidth)
     storing *= CONVERTING if config.feed is Feed.CONVERT else 1.0
     storing *= NARROW if config.block_n < 128 else 1.0
     moving = storing + (shape.bytes - result) / (TENSOR_CORE_BANDWIDTH * machine.copy_bandwidth)
-    return max(waves * tile / CLOCK, moving) + _around(shape, config, machine) + LAUNCH_SECONDS
+    return max(cycles / CLOCK, moving) + _around(shape, config, machine) + LAUNCH_SECONDS
 
 
 def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:

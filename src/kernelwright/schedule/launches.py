@@ -32,13 +32,14 @@ def launch_elements(group: ElementGroup, graph: Graph, machine: Machine) -> Laun
     anchor = group.anchor.kind if group.anchor else None
     assert anchor is None or isinstance(anchor, Contract)
     types = tuple(node.type for node in inputs)
+    triangle = kept_triangle(expression)
     kernel = Kernel(
         anchor=anchor,
         inputs=types,
         epilogue=expression,
         output=group.root.tensor,
-        config=elementwise_configs(anchor, types, group.root.tensor, machine)[0],
-        triangle=kept_triangle(expression),
+        config=elementwise_configs(anchor, types, group.root.tensor, machine, triangle)[0],
+        triangle=triangle,
         **_labels(ordered),
     )
     return _launched(kernel, [group.root], inputs)

@@ -7,7 +7,7 @@ from itertools import product
 from kernelwright.ir.plan import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
-from kernelwright.schedule.gemm_model import ProductShape, tensor_core_blocks
+from kernelwright.schedule.gemm_model import ProductShape, is_buffered, tensor_core_blocks
 
 FEEDS = {
     DType.F32: (Feed.SPLIT, Feed.CONVERT),
@@ -18,6 +18,8 @@ COLUMNS = {Feed.SPLIT: (128, 64), Feed.CONVERT: (128, 64), Feed.DIRECT: (256, 12
 """Of a tile: three sums of 256 columns do not fit the registers."""
 OUTSIDE_STAGES = 22 * 1024
 """Bytes of shared memory: a buffer of rows for each warp that multiplies, alignment, barriers."""
+LARGEST_BUFFERED_K = 512
+"""Above it the missing stage costs more than storing."""
 LEAST_K = 256
 """Of a slice: less is not worth another sum."""
 MIN_PRODUCTS = 1 << 24
@@ -41,6 +43,7 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
             if _can_feed(config, shape) and _is_worth_turning(config, shape):
                 yield config
                 yield from _sliced(config, shape, machine)
+                yield from _buffered(config, shape, machine)
 
 
 def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
@@ -63,6 +66,17 @@ def _sliced(
     slices = min(machine.sm_count // max(1, blocks), shape.k // LEAST_K)
     if slices > 1 and config.feed is not Feed.DIRECT:
         yield replace(config, slices=slices)
+
+
+def _buffered(
+    config: TensorCoreConfig, shape: ProductShape, machine: Machine
+) -> Iterator[TensorCoreConfig]:
+    """The same with a stage less, whose room is for results: clusters need it, and so does a long
+    K."""
+    fewer = replace(config, stages=config.stages - 1)
+    short = shape.k <= LARGEST_BUFFERED_K and config.cluster == 1 and not config.transposed
+    if short and not is_buffered(config, machine) and is_buffered(fewer, machine):
+        yield fewer
 
 
 def _stages(feed: Feed, columns: int, machine: Machine) -> int:

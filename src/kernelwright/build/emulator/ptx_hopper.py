@@ -72,6 +72,9 @@ _PLAIN = {
     "wgmma.wait_group": "::kwemu::ptx::wait_products({0})",
     "setmaxnreg.inc": "::kwemu::ptx::setmaxnreg_inc({0})",
     "setmaxnreg.dec": "::kwemu::ptx::setmaxnreg_dec({0})",
+    "cp.async.bulk.commit_group": "kwemu_commit_stores()",
+    "cp.async.bulk.wait_group": "kwemu_wait_stores({0})",
+    "cp.async.bulk.wait_group.read": "kwemu_wait_stores({0})",
     "prefetch.tensormap": "(void)({0})",
     "griddepcontrol.wait": "kwemu_wait_for_previous()",
     "griddepcontrol.launch_dependents": "kwemu_let_next_start()",
@@ -84,8 +87,11 @@ _PLAIN = {
 
 
 def _box_copies() -> Iterator[tuple[str, str]]:
-    """Operands: target, map, a place for each dimension, barrier; with multicast the blocks."""
+    """Operands: target, map, a place for each dimension, barrier; with multicast the blocks. Of
+    stores: map, a place for each dimension, source."""
     for rank in range(1, 6):
+        stored = f"::kwemu::ptx::store_box<{rank}>({{all}})"
+        yield f"cp.async.bulk.tensor.{rank}d.bulk_group", stored
         yield f"cp.async.bulk.tensor.{rank}d", f"::kwemu::ptx::copy_box<{rank}>({{all}})"
         copied = ", ".join(f"{{{operand}}}" for operand in range(rank + 3))
         yield (

@@ -62,6 +62,27 @@ def test_findings_name_the_line_of_the_access(build: Build) -> None:
     assert {finding.line for finding in unit.session.findings} == marked
 
 
+@pytest.mark.parametrize(
+    ("lapse", "message"),
+    [
+        pytest.param(0, "", id="right"),
+        pytest.param(1, "without fence.proxy.async", id="no proxy fence"),
+        pytest.param(2, "with no barrier in between", id="no warp barrier"),
+        pytest.param(3, "before the thread had waited for it", id="overwrites what is stored"),
+        pytest.param(4, "may still read shared memory", id="leaves a store"),
+    ],
+)
+def test_stores_of_boxes(build: Build, lapse: int, message: str) -> None:
+    unit = build("faults")
+    rows = torch.randn(5, 32)
+    out = torch.full_like(rows, torch.nan)
+    assert unit.run("run_store_rows", rows, out, 5, lapse) == 0
+    assert message in _messages(unit)
+    if not message:
+        assert unit.session.findings == ()
+        assert torch.equal(out, rows)
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize(
     ("slip", "error", "kinds", "message"),

@@ -1,5 +1,6 @@
 """The kernels' own tensor-core product, source for source, at small sizes with odd edges."""
 
+import ctypes
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,7 @@ _SPLIT: dict[str, object] = {
     "LHS_OF_TEST": "K",
     "RHS_OF_TEST": "MN",
 }
+_BUFFERED = _SPLIT | {"STAGES_OF_TEST": 2, "CLUSTER_OF_TEST": 1}
 _CONVERT = _SPLIT | {"FEED_OF_TEST": "CONVERT"}
 _DIRECT = _SPLIT | {"FEED_OF_TEST": "DIRECT", "STAGES_OF_TEST": 4}
 _DTYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
@@ -45,7 +47,7 @@ def _factors(config: dict[str, object], m: int, n: int, k: int) -> tuple[torch.T
 
 
 def _multiply(unit: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-    out = torch.empty(lhs.shape[0], rhs.shape[1])
+    out = torch.full((lhs.shape[0], rhs.shape[1]), torch.nan)
     words = _words(out, lhs, rhs)
     memory = torch.empty(unit.run("workspace", words), dtype=torch.uint8)
     assert unit.run("launch", words, memory) == 0
@@ -60,6 +62,13 @@ def _multiply(unit: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
         pytest.param(_SPLIT | {"CLUSTER_OF_TEST": 1, "RHS_OF_TEST": "K"}, (70, 301, 256), id="NT"),
         pytest.param(
             _SPLIT | {"INSTRUCTION": "Wgmma64F16", "SLICES_OF_TEST": 3}, (140, 70, 700), id="slices"
+        ),
+        pytest.param(_BUFFERED, (150, 160, 200), id="boxes of results"),
+        pytest.param(_BUFFERED, (150, 261, 70), id="rows of results"),
+        pytest.param(
+            _BUFFERED | {"INSTRUCTION": "Wgmma64F16", "STAGES_OF_TEST": 4, "TRANSPOSED_OF_TEST": 1},
+            (300, 96, 40),
+            id="columns of results",
         ),
         pytest.param(_CONVERT, (130, 200, 152), id="convert"),
         pytest.param(_CONVERT | {"LHS_OF_TEST": "MN"}, (132, 72, 600), id="convert columns"),
@@ -79,6 +88,20 @@ def test_product(build: Build, config: dict[str, object], sizes: tuple[int, int,
     exact = lhs.double() @ rhs.double()
     scale = lhs.double().norm(dim=1, keepdim=True) * rhs.double().norm(dim=0)
     assert ((out - exact).abs() / scale).max() < 5e-7
+
+
+@pytest.mark.parametrize("config", [_SPLIT, _BUFFERED], ids=["clusters of two", "buffered"])
+def test_triangles(build: Build, config: dict[str, object]) -> None:
+    unit = build("gemm", **config)
+    lhs, rhs = _factors(config, 390, 290, 20)
+    exact = lhs @ rhs
+    for part, cut in ((1, torch.triu), (2, torch.tril)):
+        for diagonal in (0, -130, 129, -400):
+            unit.run("keep", part, ctypes.c_int64(diagonal))
+            out = _multiply(unit, lhs, rhs)
+            assert not out.isnan().any()  # what is not kept is written, too
+            assert torch.allclose(cut(out, diagonal), cut(exact, diagonal), rtol=1e-5, atol=1e-5)
+    assert unit.session.findings == ()
 
 
 def test_factors_that_no_pairs_carry(build: Build) -> None:

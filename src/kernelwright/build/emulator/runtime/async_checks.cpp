@@ -15,9 +15,9 @@ void report_once(Block& block, FindingKind kind, const void* caller, const std::
 }
 
 [[noreturn]] void fail_out_of_bounds(Block& actor, const Block& home, size_t offset,
-                                     const char* did, const void* caller) {
+                                     const std::string& did, const void* caller) {
   actor.report(FindingKind::kOutOfBounds, Place::of(caller),
-               std::string(did) + " shared memory " + home.shared.describe(offset));
+               did + " shared memory " + home.shared.describe(offset));
   actor.abandon(700 /* cudaErrorIllegalAddress */);
 }
 
@@ -35,46 +35,47 @@ bool is_fenced(const View& view, const Block& home, unsigned thread, uint32_t ti
   return fence != fences.end() && view.sees(home, thread, *fence);
 }
 
+// `reader`: the engine, as messages begin.
 void check_written_before_read(Block& block, const View& view, Record write, size_t offset,
-                               const void* caller) {
+                               const std::string& reader, const void* caller) {
   const unsigned thread = thread_of(write);
   const uint32_t time = time_of(write);
   if (time == 0) return;
   if (!view.sees(block, thread, time)) {
     report_once(block, FindingKind::kRace, caller,
-                "wgmma reads shared memory, " + block.shared.describe(offset) + ", that " +
+                reader + " reads shared memory, " + block.shared.describe(offset) + ", that " +
                     name_of(block, thread) + " wrote with no barrier in between");
   } else if (!is_fenced(view, block, thread, time)) {
     report_once(block, FindingKind::kRace, caller,
-                "wgmma reads shared memory, " + block.shared.describe(offset) + ", that " +
+                reader + " reads shared memory, " + block.shared.describe(offset) + ", that " +
                     name_of(block, thread) +
                     " wrote by ordinary stores, without fence.proxy.async between its stores and "
                     "the barrier");
   }
 }
 
-void check_product_read_of(Block& block, const View& view, const Cell& cell, size_t offset,
-                           const void* caller) {
+void check_read_of(Block& block, const View& view, const Cell& cell, size_t offset,
+                   const std::string& reader, const void* caller) {
   switch (special_of(cell.write)) {
     case kRedzone:
-      fail_out_of_bounds(block, block, offset, "wgmma reads", caller);
+      fail_out_of_bounds(block, block, offset, reader + " reads", caller);
     case kUninitialised:
-      return report_once(
-          block, FindingKind::kUninitialisedRead, caller,
-          "wgmma reads shared memory that nobody has written: " + block.shared.describe(offset));
+      return report_once(block, FindingKind::kUninitialisedRead, caller,
+                         reader + " reads shared memory that nobody has written: " +
+                             block.shared.describe(offset));
     case kInFlight:
       return report_once(block, FindingKind::kRace, caller,
-                         "wgmma reads shared memory, " + block.shared.describe(offset) +
+                         reader + " reads shared memory, " + block.shared.describe(offset) +
                              ", that an asynchronous copy is still bringing");
     case kLanded: {
       const AsyncChunk& chunk = block.async_shadow.at(offset);
       if (view.sees_landed(block, chunk.landed_slot, chunk.landed_time)) return;
       return report_once(block, FindingKind::kRace, caller,
-                         "wgmma reads shared memory, " + block.shared.describe(offset) +
+                         reader + " reads shared memory, " + block.shared.describe(offset) +
                              ", that a bulk copy brought, without having waited for its barrier");
     }
     default:
-      return check_written_before_read(block, view, cell.write, offset, caller);
+      return check_written_before_read(block, view, cell.write, offset, reader, caller);
   }
 }
 
@@ -102,6 +103,18 @@ std::string objection(const View& view, Block& home, const Cell& cell, size_t of
     return "that " + name_of(home, thread_of(cell.read)) + " read with no barrier in between";
   }
   return "";
+}
+
+void check_chunk_read(Block& block, const View& view, size_t offset, const std::string& reader,
+                      const void* caller) {
+  for (size_t word = offset; word < offset + AsyncShadow::kChunkBytes; word += 4) {
+    const Cell* cells = block.shared.word(word);
+    const bool is_split = cells->write == kSplitShared;
+    if (is_split) cells = block.shared.byte(word);
+    for (int i = 0; i < (is_split ? 4 : 1); ++i) {
+      check_read_of(block, view, cells[i], word, reader, caller);
+    }
+  }
 }
 
 }  // namespace
@@ -158,13 +171,14 @@ void check_bulk_write(Block& actor, Block& home, size_t offset, const void* call
 }
 
 void check_product_read(Block& block, const View& view, size_t offset, const void* caller) {
+  check_chunk_read(block, view, offset, "wgmma", caller);
+}
+
+void check_bulk_read(Block& block, size_t offset, const void* caller) {
+  const View view = View::of_current(block);
+  if (view.clock != nullptr) check_chunk_read(block, view, offset, "a bulk copy", caller);
   for (size_t word = offset; word < offset + AsyncShadow::kChunkBytes; word += 4) {
-    const Cell* cells = block.shared.word(word);
-    const bool is_split = cells->write == kSplitShared;
-    if (is_split) cells = block.shared.byte(word);
-    for (int i = 0; i < (is_split ? 4 : 1); ++i) {
-      check_product_read_of(block, view, cells[i], word, caller);
-    }
+    note_shared_word(block, word, Access::kRead, caller);
   }
 }
 

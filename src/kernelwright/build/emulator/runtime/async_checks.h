@@ -25,4 +25,7 @@ void check_bulk_write(Block& actor, Block& home, size_t offset, const void* call
 // Products of `view`'s warps that read 16 bytes at `offset`.
 void check_product_read(Block& block, const View& view, size_t offset, const void* caller);
 
+// The running thread asks for a bulk copy that reads 16 bytes at `offset`.
+void check_bulk_read(Block& block, size_t offset, const void* caller);
+
 }  // namespace kwemu

@@ -62,6 +62,7 @@ void Block::assign(Launch& new_launch, uint64_t new_linear, Cluster& cluster, un
     thread.spin_address = nullptr;
     thread.spins = thread.synchronisations = 0;
     thread.copies.forget();
+    thread.stores.forget();
     thread.proxy_fences.clear();
     thread.cluster_arrivals = 0;
     thread.products = {};
@@ -129,6 +130,7 @@ void Block::fiber_main(Fiber* fiber) {
       Thread& thread = block->threads[block->order_[block->started_++]];
       block->start(thread, fiber);
       block->launch->body(block->launch->closure);
+      thread.stores.end(*block);
       block->finish(thread);
     }
     Worker& worker = block->worker_;

@@ -11,6 +11,7 @@
 
 #include "async_copy.h"
 #include "async_shadow.h"
+#include "bulk_copy.h"
 #include "clocks.h"
 #include "early_start.h"
 #include "fiber.h"
@@ -53,6 +54,7 @@ struct Thread {
   unsigned synchronisations = 0;  // since it last gave way
   LaneCall lane;                  // what it waits for with its warp
   AsyncCopies copies;
+  BulkStores stores;
   std::vector<uint32_t> proxy_fences;  // when it ordered its writes before asynchronous reads
   uint64_t cluster_arrivals = 0;       // the barrier of the cluster that it has arrived at
   WgmmaThread products;

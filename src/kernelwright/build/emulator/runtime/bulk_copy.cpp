@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
+#include "access.h"
 #include "async_checks.h"
 #include "races.h"
 
@@ -45,6 +47,29 @@ void fill_outside(const TensorMap& map, char* row) {
   std::memset(row, map.fills_nan ? 0xff : 0, map.row_bytes());
 }
 
+void check_place(Block& actor, const BulkCopy& copy, Access access) {
+  const Block& home = *copy.home;
+  if (copy.offset % 128 != 0) {
+    fail_misaligned(actor, home.shared_low + copy.offset, 128, access, copy.caller);
+  }
+  if (copy.offset + copy.map.box_bytes() > SharedMemory::kBytes) {
+    actor.report(FindingKind::kOutOfBounds, Place::of(copy.caller),
+                 std::string("a bulk copy ") + (access == Access::kRead ? "reads" : "writes") +
+                     " shared memory " + home.shared.describe(copy.offset));
+    actor.abandon(700 /* cudaErrorIllegalAddress */);
+  }
+}
+
+// The box as it lies in shared memory, unswizzled.
+std::vector<char> read_box(const BulkCopy& copy) {
+  std::vector<char> bytes(copy.map.box_bytes());
+  const char* const shared = reinterpret_cast<const char*>(copy.home->shared_low);
+  for (size_t i = 0; i < bytes.size() / kChunkBytes; ++i) {
+    std::memcpy(bytes.data() + i * kChunkBytes, shared + chunk_offset(copy, i), kChunkBytes);
+  }
+  return bytes;
+}
+
 // 16 bytes arrive; what nobody wrote in the tensor is not written here either.
 void write_chunk(const BulkCopy& copy, size_t offset, const char* bytes, bool may_be_unwritten) {
   Block& home = *copy.home;
@@ -78,14 +103,7 @@ void ask_for(Block& actor, const BulkCopy& copy) {
     actor.abandon(719 /* cudaErrorLaunchFailure */);
   }
   const size_t bytes = copy.map.box_bytes();
-  if (copy.offset % 128 != 0) {
-    fail_misaligned(actor, home.shared_low + copy.offset, 128, Access::kWrite, copy.caller);
-  }
-  if (copy.offset + bytes > SharedMemory::kBytes) {
-    actor.report(FindingKind::kOutOfBounds, Place::of(copy.caller),
-                 "a bulk copy writes shared memory " + home.shared.describe(copy.offset));
-    actor.abandon(700 /* cudaErrorIllegalAddress */);
-  }
+  check_place(actor, copy, Access::kWrite);
   home.mbarriers.check_reachable(home, copy.barrier, copy.caller);
   const Record pending = (reinterpret_cast<uintptr_t>(copy.caller) << kTagShift) |
                          (actor.self & kThreadMask) | kInFlight;
@@ -123,6 +141,62 @@ void report_unfinished(const BulkCopy& copy) {
                           "the block ends while this copy is still bringing " +
                               std::to_string(copy.map.box_bytes()) + " bytes that nobody waits for",
                           nullptr, {});
+}
+
+// The order of ordinary accesses is checked here, where the store is asked for.
+void BulkStores::ask(Block& block, const BulkCopy& copy) {
+  check_place(block, copy, Access::kRead);
+  for (size_t i = 0; i < copy.map.box_bytes() / kChunkBytes; ++i) {
+    check_bulk_read(block, chunk_offset(copy, i), copy.caller);
+  }
+  for_each_row(copy, [&](size_t, uint64_t address, size_t, size_t count) {
+    if (count == 0) return;
+    check_access(block, address, count * copy.map.element_bytes, Access::kWrite, copy.caller);
+  });
+  open_.push_back({copy, read_box(copy)});
+}
+
+void BulkStores::commit() {
+  groups_.push_back(std::move(open_));
+  open_.clear();
+}
+
+void BulkStores::wait(Block& block, size_t groups) {
+  if (groups_.size() <= groups) return;
+  const size_t ending = groups_.size() - groups;
+  for (size_t i = 0; i < ending; ++i) {
+    for (const Store& store : groups_[i]) finish(block, store);
+  }
+  groups_.erase(groups_.begin(), groups_.begin() + static_cast<std::ptrdiff_t>(ending));
+}
+
+void BulkStores::end(Block& block) {
+  if (open_.empty() && groups_.empty()) return;
+  const Store& store = groups_.empty() ? open_.front() : groups_.front().front();
+  block.report(FindingKind::kRace, Place::of(store.copy.caller),
+               "the thread ends while this store may still read shared memory");
+  commit();
+  wait(block, 0);
+}
+
+void BulkStores::forget() {
+  open_.clear();
+  groups_.clear();
+}
+
+void BulkStores::finish(Block& block, const Store& store) const {
+  const BulkCopy& copy = store.copy;
+  const std::vector<char> bytes = read_box(copy);
+  if (bytes != store.bytes) {
+    block.report(FindingKind::kRace, Place::of(copy.caller),
+                 "what this store reads from shared memory was overwritten before the thread had "
+                 "waited for it");
+  }
+  const size_t width = copy.map.element_bytes;
+  for_each_row(copy, [&](size_t row, uint64_t address, size_t first, size_t count) {
+    std::memcpy(reinterpret_cast<void*>(address),
+                bytes.data() + row * copy.map.row_bytes() + first * width, count * width);
+  });
 }
 
 }  // namespace kwemu

@@ -1,8 +1,10 @@
-// Bulk copies: boxes of tensors that the tensor memory accelerator brings to shared memory.
+// Bulk copies: boxes of tensors that the tensor memory accelerator brings to shared memory, and
+// stores from there.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "tensor_map.h"
 
@@ -16,7 +18,7 @@ struct BulkCopy {
   int64_t place[TensorMap::kMaxRank];  // of the box's first element, innermost first
   Block* home;
   size_t offset;   // in the home's shared memory
-  size_t barrier;  // the same, of the barrier to arrive at
+  size_t barrier;  // the same, of the barrier to arrive at; stores have none
   const void* caller;
 };
 
@@ -28,5 +30,28 @@ void land(const BulkCopy& copy);
 void report_unfinished(const BulkCopy& copy);
 // Reads the tensor's memory as the asking thread, for the checks.
 void check_source(Block& actor, const BulkCopy& copy);
+
+// The stores of one thread, in groups that read shared memory in order, when they are waited for.
+class BulkStores {
+ public:
+  void ask(Block& block, const BulkCopy& copy);
+  void commit();
+  // Ends groups until at most `groups` are under way.
+  void wait(Block& block, size_t groups);
+  // The thread ends: whoever comes next may have the shared memory.
+  void end(Block& block);
+  void forget();
+
+ private:
+  struct Store {
+    BulkCopy copy;
+    std::vector<char> bytes;  // as they were
+  };
+
+  void finish(Block& block, const Store& store) const;
+
+  std::vector<Store> open_;
+  std::vector<std::vector<Store>> groups_;
+};
 
 }  // namespace kwemu

@@ -40,6 +40,27 @@ void fail(const char* message, void* caller) {
   current_block->abandon(719 /* cudaErrorLaunchFailure */);
 }
 
+// What both kinds of bulk copy say: the map, the place and the shared memory.
+kwemu::BulkCopy ordered(const kwemu::BoxCopy& order, void* caller) {
+  Block& block = *current_block;
+  kwemu::BulkCopy copy;
+  if (reinterpret_cast<uintptr_t>(order.map) % 64 != 0) {
+    kwemu::fail_misaligned(block, reinterpret_cast<uintptr_t>(order.map), 64, kwemu::Access::kRead,
+                           caller);
+  }
+  std::memcpy(&copy.map, order.map, sizeof copy.map);
+  if (copy.map.magic != kwemu::TensorMap::kMagic ||
+      copy.map.rank != static_cast<unsigned>(order.rank)) {
+    fail("a bulk copy with what is no tensor map, or one of another rank", caller);
+  }
+  std::copy(order.place, order.place + order.rank, copy.place);
+  copy.home = &block;
+  copy.offset = place_of(order.to).offset;
+  copy.barrier = 0;
+  copy.caller = caller;
+  return copy;
+}
+
 }  // namespace
 
 extern "C" {
@@ -76,9 +97,9 @@ KWEMU_EXPORT void kwemu_store_cluster(unsigned handle, unsigned value, void* cal
   if (place.home->is_done()) fail("a store to a block of the cluster that has ended", caller);
   if (place.offset % 4 != 0 || place.offset + 4 > kwemu::SharedMemory::kBytes ||
       place.home->shared.word(place.offset)->write == kwemu::kRedzone) {
-    current_block->report(kwemu::FindingKind::kOutOfBounds, Place::of(caller),
-                          "writes shared memory of another block " +
-                              place.home->shared.describe(place.offset));
+    current_block->report(
+        kwemu::FindingKind::kOutOfBounds, Place::of(caller),
+        "writes shared memory of another block " + place.home->shared.describe(place.offset));
     current_block->abandon(700 /* cudaErrorIllegalAddress */);
   }
   std::memcpy(reinterpret_cast<char*>(place.home->shared_low) + place.offset, &value, 4);
@@ -127,19 +148,8 @@ KWEMU_EXPORT void kwemu_proxy_fence() {
 
 KWEMU_EXPORT void kwemu_copy_box(const kwemu::BoxCopy* order, void* caller) {
   Block& block = *current_block;
-  kwemu::BulkCopy copy;
-  if (reinterpret_cast<uintptr_t>(order->map) % 64 != 0) {
-    kwemu::fail_misaligned(block, reinterpret_cast<uintptr_t>(order->map), 64, kwemu::Access::kRead,
-                           caller);
-  }
-  std::memcpy(&copy.map, order->map, sizeof copy.map);
-  if (copy.map.magic != kwemu::TensorMap::kMagic || copy.map.rank != order->rank) {
-    fail("a bulk copy with what is no tensor map, or one of another rank", caller);
-  }
-  std::copy(order->place, order->place + order->rank, copy.place);
-  copy.offset = place_of(order->to).offset;
+  kwemu::BulkCopy copy = ordered(*order, caller);
   copy.barrier = place_of(order->barrier).offset;
-  copy.caller = caller;
   kwemu::check_source(block, copy);
   kwemu::Cluster& cluster = block.cluster();
   if (order->mask >> cluster.size() != 0) {
@@ -151,6 +161,18 @@ KWEMU_EXPORT void kwemu_copy_box(const kwemu::BoxCopy* order, void* caller) {
     copy.home = &cluster.block(rank);
     kwemu::ask_for(block, copy);
   }
+}
+
+KWEMU_EXPORT void kwemu_store_box(const kwemu::BoxCopy* order, void* caller) {
+  Block& block = *current_block;
+  block.current->stores.ask(block, ordered(*order, caller));
+}
+
+KWEMU_EXPORT void kwemu_commit_stores() { current_block->current->stores.commit(); }
+
+KWEMU_EXPORT void kwemu_wait_stores(unsigned groups_in_flight) {
+  Block& block = *current_block;
+  block.current->stores.wait(block, groups_in_flight);
 }
 
 KWEMU_EXPORT void kwemu_product_fence() { current_block->warpgroup().fence(); }

@@ -130,6 +130,47 @@ extern "C" int run_pass_rows(void* data, int count, float* out, int slip) {
   return cudaGetLastError();
 }
 
+enum Lapse {
+  NO_LAPSE,
+  NO_FENCE_OF_STORES,
+  NO_WARP_BARRIER,
+  OVERWRITES_STORED,
+  LEAVES_STORE,
+};
+
+// A warp leaves rows of 32 numbers in shared memory and one lane stores each.
+__global__ void store_rows(const __grid_constant__ Rows p, int lapse) {
+  __shared__ alignas(1024) float row[32];
+  __shared__ Barrier unused;  // with one the order inside of warps is watched
+  if (threadIdx.x == 0) init_barrier(&unused, 1);
+  __syncthreads();
+  for (int i = 0; i < p.count; ++i) {
+    if (threadIdx.x == 0 && lapse != OVERWRITES_STORED) wait_boxes_read();
+    __syncwarp();
+    row[threadIdx.x] = p.out[32 * i + threadIdx.x];
+    if (lapse != NO_FENCE_OF_STORES) fence_shared_for_async();
+    if (lapse != NO_WARP_BARRIER) __syncwarp();
+    if (threadIdx.x == 0) store_box(&p.map, row, 0, i, 0, 0);  // MARK stores
+  }
+  if (threadIdx.x == 0 && lapse != LEAVES_STORE) wait_boxes_read();
+}
+
+extern "C" int run_store_rows(float* from, void* to, int count, int lapse) {
+  TensorBox box = {};
+  box.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+  box.rank = 4;
+  box.sizes[0] = 32, box.sizes[1] = count, box.sizes[2] = 1, box.sizes[3] = 1;
+  box.strides[0] = 128, box.strides[1] = box.strides[2] = 128 * count;
+  box.box[0] = 32, box.box[1] = 1, box.box[2] = 1, box.box[3] = 1;
+  Rows rows = {};
+  const int error = encode_map(&rows.map, to, box);
+  if (error != 0) return error;
+  rows.count = count;
+  rows.out = from;
+  store_rows<<<1, 32>>>(rows, lapse);
+  return cudaGetLastError();
+}
+
 // ---- Registers, named barriers, clusters, launches that overlap ----
 
 template <int TAKEN>

@@ -40,10 +40,23 @@ __global__ void general_kernel(const __grid_constant__ Problem problem) {
   finish_gemm<General>(problem);
 }
 
+static Triangle kept = Triangle::NONE;
+static int64_t diagonal = 0;
+
+// 0: all of the result, 1: what is above the diagonal, 2: below.
+extern "C" int keep(int part, int64_t from) {
+  kept = static_cast<Triangle>(part);
+  diagonal = from;
+  return 0;
+}
+
 // words: the three tensors as the launch ABI has them.
 static Problem read_problem(Arguments& arguments) {
   const Tensor out = arguments.tensor(), lhs = arguments.tensor(), rhs = arguments.tensor();
-  return Problem::describe(Plain{}, out, lhs, rhs);
+  Problem problem = Problem::describe(Plain{}, out, lhs, rhs);
+  problem.triangle = kept;
+  problem.diagonal = diagonal;
+  return problem;
 }
 
 extern "C" int64_t workspace(const int64_t* words) {

@@ -167,7 +167,7 @@ __global__ void multiply_once(const uint16_t* lhs, const uint16_t* rhs, const fl
   for (int i = 0; i < Instruction::REGISTERS; ++i) {
     sums[i] = before[(first + i / 2 % 2 * 8) * N + i / 4 * 8 + lane % 4 * 2 + i % 2];
   }
-  const uint64_t lhs_matrix = describe_matrix(a, 64 * 128),
+  const MatrixDescriptor lhs_matrix = describe_matrix(a, 64 * 128),
                  rhs_matrix = describe_matrix(b, 64 * 128);
   fence_products();
   for (int k = 0; k < depth; k += 16) {

@@ -66,12 +66,12 @@ struct Product {
 };
 
 // One thread's order for a bulk copy: a box of `rank` dimensions, to the blocks of `mask`, or to
-// this one if that is 0.
+// this one if that is 0; or back, from this one.
 struct BoxCopy {
   const void* map;
   int rank;
   int place[5];
-  unsigned to, barrier;  // handles
+  unsigned to, barrier;  // handles: of the shared memory on either way; stores have no barrier
   unsigned mask;
 };
 
@@ -164,6 +164,10 @@ int kwemu_mbarrier_wait(unsigned barrier, unsigned parity, void* caller);
 void kwemu_proxy_fence();
 
 void kwemu_copy_box(const kwemu::BoxCopy* copy, void* caller);
+void kwemu_store_box(const kwemu::BoxCopy* order, void* caller);
+void kwemu_commit_stores();
+// Until at most so many of the thread's groups still read shared memory.
+void kwemu_wait_stores(unsigned groups_in_flight);
 
 void kwemu_product_fence();
 void kwemu_product(const kwemu::Product* product, void* caller);

@@ -89,6 +89,16 @@ KWEMU_DEVICE void copy_box_to_cluster(unsigned mask, unsigned to, Map map, Value
   kwemu_copy_box(&copy, KWEMU_CALLER);
 }
 
+// Back: map, a place for each dimension, source.
+template <int RANK, class Map, class... Values>
+KWEMU_DEVICE void store_box(Map map, Values... values) {
+  static_assert(sizeof...(Values) == RANK + 1);
+  const int all[] = {static_cast<int>(values)...};
+  BoxCopy copy = {global_address(map), RANK, {}, static_cast<unsigned>(all[RANK]), 0, 0};
+  for (int d = 0; d < RANK; ++d) copy.place[d] = all[d];
+  kwemu_store_box(&copy, KWEMU_CALLER);
+}
+
 // Products of warpgroups: descriptors, whether to accumulate, signs, transpositions; the registers.
 
 template <unsigned N, bool IS_BFLOAT16, class... Registers>
