@@ -91,6 +91,21 @@ same for programs, to standard output; the command's exit code is that of the st
 
 """
 _BEFORE_SCHEMA = """
+## When values are right
+
+Candidate and reference are both measured against the reference run in float64 on the very same
+values. The candidate's root mean square error may be twice the reference's, plus one rounding; or,
+where that is more, what one sum of as many terms in float32 loses; or four times what rounding every
+input once loses. The largest error of one element is held to the same, element by element. This is
+asked on the problem's own inputs and on others (zero mean, small, large, heavy-tailed, whole,
+cancelling), with several weights, layouts and sizes, twice on the same inputs, and where memory
+that nothing wrote reads as NaN. Wrong answers (zeros, a constant, other weights, an ignored input,
+operands rounded to 16 bits or TF32) go through the same comparison: a warning says which of them
+the problem cannot tell from a right one.
+
+A problem of more than a gigabyte is run at full size on its own inputs and zero-mean ones; all else
+is asked at reduced sizes, and the verdict says which.
+
 ## A check
 
 Each check has a name, an outcome (`passed`, `failed`, `warning`, `skipped`), its evidence in a
