@@ -1,11 +1,13 @@
 """Judge the collection of attacking, honest and broken candidates on the GPU, and the judge itself.
 
-    python benchmarks/judge.py collection --jobs 5     # every file of tests/exploits
-    python benchmarks/judge.py same --runs 50          # a candidate that is the reference
-    python benchmarks/judge.py twice                   # two judgements of the same pair
+    python benchmarks/judge.py record                  # all of it, as below
+    python benchmarks/judge.py record --only decoy     # files whose names have this in them
     python benchmarks/judge.py folder PROBLEM FILE...  # files from elsewhere, nothing is written
 
-Each writes its part of benchmarks/results/judge_h200.json, with what produced it.
+`record` judges every file of tests/exploits, some honest ones a second time (do two judgements
+agree?), and the reference as its own candidate (is it ever called faster?). Several judgements run
+side by side; the clock is alone on the card all the same. benchmarks/results/judge_h200.json is
+written after every result, with what produced it.
 """
 
 import argparse
@@ -15,8 +17,9 @@ import shutil
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ from provenance import provenance  # noqa: E402
 
 from exploits.table import TABLE, VERIFIED, Entry  # noqa: E402
 from kernelwright import pipeline  # noqa: E402
-from kernelwright.build.records import Target  # noqa: E402
+from kernelwright.bench.timing import TimingPlan  # noqa: E402
 from kernelwright.errors import KernelwrightError  # noqa: E402
 from kernelwright.verify.cases import Case  # noqa: E402
 from kernelwright.verify.verdict import Outcome, Status  # noqa: E402
@@ -41,19 +44,19 @@ from kernelwright.worker.options import (  # noqa: E402
 
 EXPLOITS = ROOT / "tests" / "exploits"
 RESULTS = ROOT / "benchmarks" / "results" / "judge_h200.json"
+_PLAN = TimingPlan(warm_up_seconds=0.2, samples=60, seconds=0.5)
+"""Shorter than a user's: there are two hundred of them."""
 _TIMEOUTS = Timeouts(start=120.0, build=180.0, run=60.0, compile=120.0)
 
 
 def judge_entry(entry: Entry, options: JudgeOptions) -> dict[str, Any]:
-    """One row of the table."""
+    """The verdict on a file of the collection, from copies: an attack may write beside itself."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         problem = Path(shutil.copy(EXPLOITS / "problems" / f"{entry.problem}.py", folder))
         candidate = Path(shutil.copy(EXPLOITS / entry.file, folder / "candidate.py"))
         wanted = Sanitizers.ON if entry.sanitize else Sanitizers.OFF
-        row = judge_pair(problem, candidate, replace(options, sanitizers=wanted))
-    expected = [status.value for status in entry.on_gpu]
-    return {"file": entry.file, "row": entry.row, "expected": expected} | row
+        return judge_pair(problem, candidate, replace(options, sanitizers=wanted))
 
 
 def judge_pair(problem: Path, candidate: Path, options: JudgeOptions) -> dict[str, Any]:
@@ -61,7 +64,7 @@ def judge_pair(problem: Path, candidate: Path, options: JudgeOptions) -> dict[st
     start = time.perf_counter()
     try:
         verdict, measurement = pipeline.judge(
-            problem, candidate, target=Target.CUDA, options=options
+            problem, candidate, target=pipeline.default_target(), options=options
         )
     except KernelwrightError as error:
         return {"status": type(error).__name__, "summary": str(error)[:300], "seconds": 0.0}
@@ -90,43 +93,134 @@ def judge_pair(problem: Path, candidate: Path, options: JudgeOptions) -> dict[st
     }
 
 
-def collection(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Every file of the collection, several at a time: what needs no clock overlaps."""
-    entries = [entry for entry in TABLE if _is_wanted(entry, arguments.only)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One judgement to make."""
+
+    part: str
+    """"collection", "again" or "same"."""
+    name: str
+    run: Callable[..., dict[str, Any]]
+    argument: Any
+
+
+def judge_reference(problem_name: str, options: JudgeOptions) -> dict[str, Any]:
+    """The reference as its own candidate, on a single input: what is asked is the clock."""
+    problem = EXPLOITS / "problems" / f"{problem_name}.py"
+    with tempfile.TemporaryDirectory() as folder:
+        candidate = Path(folder) / f"{problem_name}_new.py"
+        candidate.write_text(problem.read_text() + _IDENTITY)
+        row = judge_pair(problem, candidate, replace(options, seeds=1, cases=(Case(),)))
+    return {"problem": problem_name} | row
+
+
+_IDENTITY = """
+
+class ModelNew(Model):
+    pass
+"""
+_OF_ITSELF = ("swish", "softmax", "affine")
+_SLOW_TO_BUILD = "torch/extension.h"
+_AGAIN = ("vectorised_swish", "warp_softmax", "addmm", "norm_by_hand")
+
+
+def tasks(only: list[str], runs: int) -> list[Task]:
+    """The collection, what takes long to build first; then the rest."""
+    entries = [it for it in TABLE if not only or any(word in it.file for word in only)]
+    entries.sort(key=lambda entry: _SLOW_TO_BUILD not in (EXPLOITS / entry.file).read_text())
+    again = [it for it in entries if Path(it.file).stem in _AGAIN]
+    rows = [Task(part="collection", name=it.file, run=judge_entry, argument=it) for it in entries]
+    rows += [Task(part="again", name=it.file, run=judge_entry, argument=it) for it in again]
+    names = [_OF_ITSELF[number % len(_OF_ITSELF)] for number in range(runs)]
+    return rows + [
+        Task(part="same", name=name, run=judge_reference, argument=name) for name in names
+    ]
+
+
+def record(arguments: argparse.Namespace) -> None:
+    """Make all judgements, writing what is known after each, until the time is up."""
     options = JudgeOptions(
         seeds=2,
         speed=Speed.SKIPPED if arguments.untimed else Speed.MEASURED,
         baselines=(Baseline.EAGER,),
         timeouts=_TIMEOUTS,
+        timing=_PLAN,
     )
-    rows = []
+    start = time.monotonic()
+    rows: dict[str, list[dict[str, Any]]] = {"collection": [], "again": [], "same": []}
+    facts = {"provenance": provenance(), "timing": asdict(_PLAN), "seeds": options.seeds}
+    waiting = tasks(arguments.only, arguments.runs)
     spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(arguments.jobs, mp_context=spawning) as pool:
-        futures = {pool.submit(judge_entry, entry, options): entry for entry in entries}
-        for future in as_completed(futures):
-            row = future.result() if future.exception() is None else _lost(futures[future], future)
-            row["right"] = row["status"] in row["expected"] or not row["expected"]
-            rows.append(row)
-            mark = "ok " if row["right"] else "BAD"
-            print(f"{mark} {row['seconds']:6.1f} s  {row['file']:42} {row['status']:24}", end=" ")
-            print(row["summary"][:110], flush=True)
-    rows.sort(key=lambda row: [entry.file for entry in entries].index(row["file"]))
-    return {"rows": rows, "counts": _counts(rows)}
+    pool = ProcessPoolExecutor(arguments.jobs, mp_context=spawning)
+    futures = {pool.submit(task.run, task.argument, options): task for task in waiting}
+    while futures and time.monotonic() - start < arguments.seconds:
+        left = arguments.seconds - (time.monotonic() - start)
+        done, _ = wait(futures, timeout=left, return_when=FIRST_COMPLETED)
+        for future in done:
+            task = futures.pop(future)
+            row = _row_of(task, future)
+            rows[task.part].append(row)
+            _print_row(task, row)
+        _write(arguments.output, facts, rows, len(futures))
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in multiprocessing.active_children():
+        process.kill()
+    _write(arguments.output, facts, rows, len(futures))
+    print(json.dumps(_summary(rows)))
 
 
-def _is_wanted(entry: Entry, words: list[str]) -> bool:
-    return not words or any(word in entry.file for word in words)
+def _row_of(task: Task, future: "Future[dict[str, Any]]") -> dict[str, Any]:
+    error = future.exception()
+    if error is None:
+        row = future.result()
+    else:
+        row = {"status": "lost", "summary": repr(error), "seconds": 0.0}
+    if task.part != "same":
+        entry = task.argument
+        expected = [status.value for status in entry.on_gpu]
+        row = {"file": entry.file, "row": entry.row, "expected": expected} | row
+        row["right"] = row["status"] in expected
+    return row
 
 
-def _lost(entry: Entry, future: Any) -> dict[str, Any]:
-    return {
-        "file": entry.file,
-        "row": entry.row,
-        "expected": [status.value for status in entry.on_gpu],
-        "status": "lost",
-        "summary": repr(future.exception()),
-        "seconds": 0.0,
+def _print_row(task: Task, row: dict[str, Any]) -> None:
+    mark = "ok " if row.get("right", row["status"] != Status.VERIFIED_FASTER.value) else "BAD"
+    low_high = [round(it, 3) for item in row.get("speedups", ()) for it in item["device"]]
+    print(
+        f"{mark} {row['seconds']:6.1f} s  {task.part:10} {task.name:42} {row['status']:24} "
+        f"{low_high or row['summary'][:100]}",
+        flush=True,
+    )
+
+
+def _write(
+    path: Path, facts: dict[str, Any], rows: dict[str, list[dict[str, Any]]], left: int
+) -> None:
+    """In one step, so that no half file is ever seen."""
+    found = facts | {"summary": _summary(rows), "not reached": left} | rows
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(found, indent=1) + "\n")
+    unfinished.replace(path)
+
+
+def _summary(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    first = {row["file"]: row for row in rows["collection"]}
+    pairs = [(first[row["file"]], row) for row in rows["again"] if row["file"] in first]
+    timed = [(a, b) for a, b in pairs if a.get("speedups") and b.get("speedups")]
+    same = rows["same"]
+    return _counts(rows["collection"]) | {
+        "judged twice": len(timed),
+        "intervals overlap": sum(_overlap(*pair) for pair in timed),
+        "reference against itself": sum(bool(row.get("speedups")) for row in same),
+        "called faster": sum(row["status"] == Status.VERIFIED_FASTER.value for row in same),
     }
+
+
+def _overlap(first: dict[str, Any], second: dict[str, Any]) -> bool:
+    (low, _, high), (other_low, _, other_high) = (
+        row["speedups"][0]["device"] for row in (first, second)
+    )
+    return bool(max(low, other_low) <= min(high, other_high))
 
 
 def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
@@ -147,62 +241,6 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
     }
 
 
-_IDENTITY = """
-
-class ModelNew(Model):
-    pass
-"""
-
-
-def same(arguments: argparse.Namespace) -> dict[str, Any]:
-    """How often the reference itself is called faster than the reference."""
-    rows = []
-    for name in arguments.problems:
-        problem = EXPLOITS / "problems" / f"{name}.py"
-        with tempfile.TemporaryDirectory() as folder:
-            candidate = Path(folder) / f"{name}_new.py"
-            candidate.write_text(problem.read_text() + _IDENTITY)
-            rows += _time_often(problem, candidate, arguments.runs)
-    faster = sum(row["status"] == Status.VERIFIED_FASTER.value for row in rows)
-    print(f"{len(rows)} runs, called faster in {faster}")
-    return {"rows": rows, "runs": len(rows), "called faster": faster}
-
-
-def _time_often(problem: Path, candidate: Path, runs: int) -> list[dict[str, Any]]:
-    """Judge with as few inputs as there may be: what is asked is the clock."""
-    options = JudgeOptions(
-        seeds=1, baselines=(Baseline.EAGER,), timeouts=_TIMEOUTS, cases=(Case(),)
-    )
-    rows = []
-    for _ in range(runs):
-        row = judge_pair(problem, candidate, options)
-        rows.append({"problem": problem.stem} | row)
-        interval = [round(it, 4) for s in row.get("speedups", ()) for it in s["device"]]
-        print(problem.stem, row["status"], interval, row["seconds"], flush=True)
-    return rows
-
-
-def twice(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Whether two judgements of the same pair have intervals that overlap."""
-    options = JudgeOptions(seeds=1, baselines=(Baseline.EAGER,), timeouts=_TIMEOUTS)
-    rows = []
-    for name in arguments.only or ("vectorised_swish", "warp_softmax", "addmm"):
-        entry = next(entry for entry in TABLE if entry.file == f"honest/{name}.py")
-        first, second = (judge_entry(entry, options) for _ in range(2))
-        intervals = [row["speedups"][0]["device"] for row in (first, second)]
-        (low, _, high), (other_low, _, other_high) = intervals
-        rows.append(
-            {
-                "file": entry.file,
-                "intervals": intervals,
-                "overlap": max(low, other_low) <= min(high, other_high),
-                "statuses": [first["status"], second["status"]],
-            }
-        )
-        print(rows[-1], flush=True)
-    return {"rows": rows, "agree": sum(row["overlap"] for row in rows)}
-
-
 def folder(arguments: argparse.Namespace) -> None:
     """Files of others, for one problem."""
     options = JudgeOptions(
@@ -221,31 +259,25 @@ def folder(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Parse, run one part, and write it where the others are."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Parse, and do it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--untimed", action="store_true", help="verify only")
-    parser.add_argument("--output", type=Path, default=RESULTS)
     parts = parser.add_subparsers(dest="part", required=True)
-    part = parts.add_parser("collection")
-    part.add_argument("--jobs", type=int, default=5)
+    part = parts.add_parser("record")
+    part.add_argument("--output", type=Path, default=RESULTS)
+    part.add_argument("--jobs", type=int, default=8, help="judgements side by side")
     part.add_argument("--only", nargs="*", default=[], help="parts of file names")
-    part = parts.add_parser("same")
-    part.add_argument("--runs", type=int, default=50)
-    part.add_argument("--problems", nargs="*", default=["swish"])
-    part = parts.add_parser("twice")
-    part.add_argument("--only", nargs="*", default=[], help="honest files")
+    part.add_argument("--runs", type=int, default=50, help="of the reference against itself")
+    part.add_argument("--seconds", type=float, default=3600.0, help="to stop after")
+    part.set_defaults(do=record)
     part = parts.add_parser("folder")
     part.add_argument("problem", type=Path)
     part.add_argument("files", type=Path, nargs="+")
+    part.set_defaults(do=folder)
     arguments = parser.parse_args()
-    if arguments.part == "folder":
-        folder(arguments)
-        return
-    found = {"collection": collection, "same": same, "twice": twice}[arguments.part](arguments)
-    known = json.loads(arguments.output.read_text()) if arguments.output.is_file() else {}
-    known[arguments.part] = {"provenance": provenance()} | found
-    arguments.output.write_text(json.dumps(known, indent=1) + "\n")
-    print(json.dumps(found.get("counts", {})))
+    arguments.do(arguments)
 
 
 if __name__ == "__main__":
