@@ -94,9 +94,9 @@ _BEFORE_SCHEMA = """
 ## When values are right
 
 Candidate and reference are both measured against the reference run in float64 on the very same
-values. The candidate's root mean square error may be twice the reference's, plus one rounding; or,
-where that is more, what one sum of as many terms in float32 loses; or four times what rounding every
-input once loses. The largest error of one element is held to the same, element by element. This is
+values. The candidate's root mean square error may be twice the reference's, plus one rounding, plus
+what one sum of as many terms in float32 loses, plus (where that is not enough) four times what
+rounding every input once loses. The largest error of one element is held to the same. This is
 asked on the problem's own inputs and on others (zero mean, small, large, heavy-tailed, whole,
 cancelling), with several weights, layouts and sizes, twice on the same inputs, and where memory
 that nothing wrote reads as NaN. Wrong answers (zeros, a constant, other weights, an ignored input,
