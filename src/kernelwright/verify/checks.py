@@ -71,9 +71,11 @@ def _other_constants(observation: Observation) -> Check | None:
 
 
 def check_findings(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
-    """Faults that the emulator saw inside kernels."""
+    """Faults that the emulator saw inside kernels, races first: they explain much else."""
     del tolerance
-    for finding in observation.findings:
+    races = (finding for finding in observation.findings if status_of(finding) is Status.RACE)
+    others = (it for it in observation.findings if status_of(it) is not Status.RACE)
+    for finding in (*races, *others):
         yield _check(
             "kernel checks",
             observation,
@@ -395,12 +397,12 @@ def _value_problems(comparisons: tuple[ErrorMetrics, ...], tolerance: Tolerance)
 CHECKS: tuple[Callable[[Observation, Tolerance], Iterator[Check]], ...] = (
     check_findings,
     check_runs,
+    check_settings,
     check_inputs_agree,
     check_real,
     check_form,
     check_unchanged,
     check_aliases,
-    check_settings,
     check_random,
     check_threads,
     check_memory,

@@ -162,10 +162,10 @@ def _verify(
 ) -> Verdict:
     """The verdict of all cases and, where they hold, of what the candidate's kernels do."""
     verdict = verify(session if lease is None else Sharing(session, lease), brief, progress)
-    if verdict.status.verified and options.sanitizers is Sanitizers.ON:
+    if options.sanitizers is Sanitizers.ON and verdict.status not in _NOT_RUN:
         progress(Event(stage="verify", message="compute-sanitizer", done=0, total=1))
         with nullcontext() if lease is None else lease.shared():
-            verdict = _with_checks(verdict, session.sanitize())
+            verdict = _explained(verdict, session.sanitize())
     wanted = options.evidence is Evidence.GATHERED and options.watch is not Watch.NOTHING
     if not verdict.status.verified or options.cases or not wanted:
         return verdict
@@ -188,6 +188,17 @@ def _silent_sizes(verdict: Verdict, brief: Brief) -> Sizes:
     reduced = Case(sizes=brief.reduced)
     took = any(check.name == VALUES and check.case == str(reduced) for check in verdict.checks)
     return reduced.sizes if took else tuple(sorted(brief.sizes.items()))
+
+
+_NOT_RUN = (Status.BUILD_FAILED, Status.UNSUPPORTED, Status.CHEATING)
+"""Verdicts that no look inside kernels would explain."""
+
+
+def _explained(verdict: Verdict, sanitized: tuple[Check, ...]) -> Verdict:
+    """The verdict with the sanitizers' findings first: a race makes wrong values, never they it."""
+    findings = tuple(check for check in sanitized if check.outcome is Outcome.FAILED)
+    others = tuple(check for check in sanitized if check.outcome is not Outcome.FAILED)
+    return _with_checks(replace(verdict, checks=(*findings, *verdict.checks)), others)
 
 
 def _with_checks(verdict: Verdict, checks: tuple[Check, ...]) -> Verdict:
