@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.graph import Contract, Graph, Reduce, Scan, View
+from kernelwright.ir.graph import Concat, Contract, Graph, Reduce, Scan, View
 from kernelwright.rewrite import Rewritten, rewrite
 
 Forward = Callable[..., torch.Tensor]
@@ -171,3 +171,31 @@ def test_flips_around_running_totals_disappear(name: str, run: Any) -> None:
 def test_flips_of_other_dimensions_stay(run: Any) -> None:
     found = rewritten(lambda a, b, c: a.flip(0).cumsum(1), operands((3, 2, 4)), run)
     assert sum(isinstance(node.kind, View) for node in found.graph.nodes) == 1
+
+
+MOVED: dict[str, Forward] = {
+    "zeros in front": lambda a, b, c: torch.cat(
+        [torch.zeros_like(a[:, :1]), a[:, :-1].cumsum(1)], 1
+    ),
+    "ones in front": lambda a, b, c: torch.cat([torch.ones_like(a[:1]), a[:-1].cumprod(0)], 0),
+    "zeros at the end": lambda a, b, c: torch.cat(
+        [a[:, 1:].flip(1).cumsum(1).flip(1), torch.zeros_like(a[:, :1])], 1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_running_totals_moved_on_by_one_place_are_exclusive(name: str, run: Any) -> None:
+    found = rewritten(MOVED[name], operands((3, 2, 4)), run)
+    scans = [node.kind for node in found.graph.nodes if isinstance(node.kind, Scan)]
+    assert [scan.exclusive for scan in scans] == [True]
+    assert not any(isinstance(node.kind, Concat) for node in found.graph.nodes)
+
+
+def test_running_totals_behind_other_numbers_are_not_exclusive(run: Any) -> None:
+    found = rewritten(
+        lambda a, b, c: torch.cat([torch.ones_like(a[:, :1]), a[:, :-1].cumsum(1)], 1),
+        operands((3, 2, 4)),
+        run,
+    )
+    assert any(isinstance(node.kind, Concat) for node in found.graph.nodes)
