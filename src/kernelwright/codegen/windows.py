@@ -64,6 +64,7 @@ def _tuned(kernel: WindowKernel, functor: Surroundings) -> tuple[Variant, ...]:
         members=(
             f"int THREADS = {config.threads}, VECTOR = {config.vector}",
             f"int OUTPUTS = {config.outputs}, STEPS = {config.steps}",
+            f"int PLANES = {config.planes}, AHEAD = {config.ahead}",
             f"unsigned REPEATED = {_repeated(kernel, functor)}",
         ),
         kernels=(Device(name=f"{kernel.name}_kernel", function=function),),

@@ -327,6 +327,8 @@ class WindowConfig:
     """Elements along the walk that a thread has (WALK); accesses that it has in flight (LINES)."""
     blocks: int = 1
     """Blocks that a multiprocessor holds at least."""
+    planes: int = 1
+    """Planes of the source that a thread of a walk has in flight."""
     ahead: int = 0
     """Steps of a walk before its use that a plane is asked for."""
 
@@ -335,7 +337,10 @@ class WindowConfig:
             case WindowWay.ELEMENTS:
                 return f"{self.way}, {self.threads} threads"
             case WindowWay.WALK:
-                own = f"{self.outputs} columns and up to {self.steps} steps"
+                own = (
+                    f"{self.outputs} columns and up to {self.steps} steps, {self.planes} planes in "
+                    f"flight, the cache asked {self.ahead} steps ahead"
+                )
             case WindowWay.LINES:
                 own = f"{self.outputs} columns, {self.steps} accesses in flight"
         each = f"{self.vector} elements each" if self.vector > 1 else "one element each"

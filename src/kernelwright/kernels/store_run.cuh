@@ -17,52 +17,56 @@ __device__ __forceinline__ T from_lane_below(T value) {
   return value;
 }
 
-// Writes the first `count` elements of `own` to `address`, those of lanes in the middle of a row in
-// whole aligned vectors, for which each lane takes some elements of the lane below. All lanes of a
-// warp call it, with a count of 0 where there is nothing to write. `has_left` and `has_right`: the
-// lane below or above, if there is one, writes the vector before or after in the same row.
-template <class T, int N>
-__device__ __forceinline__ void store_run(T* address, const Vector<T, N>& own, int64_t count,
-                                          bool has_left, bool has_right) {
-  const int ahead = static_cast<int>(reinterpret_cast<uintptr_t>(address) / sizeof(T) % N);
-  const bool is_plain = count == 0 || (ahead == 0 && count >= N);
-  if (__all_sync(0xffffffff, is_plain)) {
-    if (count > 0) store_vector(address, own);
-    return;
-  }
-  const int lane = threadIdx.x % 32;
-  T both[2 * N];
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    // The first is never taken: no lane is N elements ahead.
-    both[i] = i == 0 ? T() : from_lane_below(own.element[i]);
-    both[N + i] = own.element[i];
-  }
-  // Moves everything up by `ahead` places.
-#pragma unroll
-  for (int bit = 1; bit < N; bit *= 2) {
-    if (ahead & bit) {
-#pragma unroll
-      for (int i = 2 * N - 1; i >= bit; --i) both[i] = both[i - bit];
-    }
-  }
-  const bool takes_left = has_left && lane > 0 && count > 0;
-  if ((takes_left || ahead == 0) && count >= N - ahead) {
+// Writes what a lane has to write of a row whose vectors are AHEAD elements past aligned addresses:
+// the vector that begins with the last AHEAD elements of the lane below, if both have all of it.
+template <int AHEAD, class T, int N>
+__device__ __forceinline__ void store_ahead(T* address, const Vector<T, N>& own,
+                                            const Vector<T, N>& below, int remaining,
+                                            bool takes_below, bool is_last) {
+  const bool is_whole = remaining >= N - AHEAD && (AHEAD == 0 || takes_below);
+  if (is_whole) {
     Vector<T, N> whole;
 #pragma unroll
-    for (int i = 0; i < N; ++i) whole.element[i] = both[N + i];
-    store_vector(address - ahead, whole);
-  } else {
-#pragma unroll
     for (int i = 0; i < N; ++i) {
-      const bool is_there = i < ahead ? takes_left : i - ahead < count;
-      if (is_there) address[i - ahead] = both[N + i];
+      whole.element[i] = i < AHEAD ? below.element[N - AHEAD + i] : own.element[i - AHEAD];
     }
+    store_vector(address - AHEAD, whole);
   }
-  // The rest is the lane above's.
-  if (has_right && lane < 31) return;
+  const bool keeps_rest = is_last || remaining - N < N - AHEAD;
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    if (i >= N - ahead && i < count) address[i] = own.element[i];
+    const bool is_own = i < N - AHEAD ? !is_whole : keeps_rest;
+    if (is_own && i < remaining) address[i] = own.element[i];
   }
+}
+
+template <int AHEAD, class T, int N>
+__device__ __forceinline__ void store_some_ahead(int ahead, T* address, const Vector<T, N>& own,
+                                                 const Vector<T, N>& below, int remaining,
+                                                 bool takes_below, bool is_last) {
+  if (ahead == AHEAD) {
+    store_ahead<AHEAD>(address, own, below, remaining, takes_below, is_last);
+  } else if constexpr (AHEAD + 1 < N) {
+    store_some_ahead<AHEAD + 1>(ahead, address, own, below, remaining, takes_below, is_last);
+  }
+}
+
+// Writes `own` to `address`, from where the row has `remaining` elements (0: there is nothing to
+// write), in whole aligned vectors where neighbouring lanes have them. All lanes of a warp call it.
+// `has_left`: the lane below, if there is one, writes the vector before in the same row; the lane
+// above does the one after, as long as the row goes on.
+template <class T, int N>
+__device__ __forceinline__ void store_run(T* address, const Vector<T, N>& own, int remaining,
+                                          bool has_left) {
+  const int ahead = static_cast<int>(reinterpret_cast<uintptr_t>(address) / sizeof(T) % N);
+  if (__all_sync(0xffffffff, remaining == 0 || (ahead == 0 && remaining >= N))) {
+    if (remaining > 0) store_vector(address, own);
+    return;
+  }
+  Vector<T, N> below;
+  // The first is never taken: no lane is N elements ahead.
+#pragma unroll
+  for (int i = 1; i < N; ++i) below.element[i] = from_lane_below(own.element[i]);
+  const int lane = threadIdx.x % 32;
+  store_some_ahead<0>(ahead, address, own, below, remaining, has_left && lane > 0, lane == 31);
 }

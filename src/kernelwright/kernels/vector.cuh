@@ -67,3 +67,8 @@ __device__ __forceinline__ Vector<T, WIDTH> load_constant_vector(const T* addres
     return reinterpret_cast<const Vector<T, WIDTH>&>(word);
   }
 }
+
+// Brings the line of this address, which must be readable, to the second-level cache.
+__device__ __forceinline__ void prefetch(const void* address) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+}

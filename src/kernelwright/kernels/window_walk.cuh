@@ -9,6 +9,8 @@
 //   OUTPUTS  columns of the result that a thread has
 //   STEPS    elements of the result along the walk that a thread has; where one dimension alone is
 //            pooled there is no walk, and a thread has so many groups of columns, a warp's apart
+//   PLANES   planes that a thread reads before it uses the first of them
+//   AHEAD    so many steps before its use the second-level cache is asked for a plane; 0: never
 //   REPEATED  a bit for each operand (the result is 0) of which one element is for all columns
 
 #include <algorithm>
@@ -23,7 +25,7 @@ struct WindowWalk {
   using Value = typename Problem::Value;
   using Place = typename Problem::Place;
   using Single = Axis<1, 1, 0, 1>;
-  static constexpr bool IS_DEEP = Operation::DIMS == 3;
+  static constexpr bool IS_DEEP = Operation::DIMS == 3, IS_FLAT = Operation::DIMS == 1;
   using Walk = std::conditional_t<IS_DEEP, typename Operation::Depth, typename Operation::Height>;
   using Cross = std::conditional_t<IS_DEEP, typename Operation::Height, Single>;
   using Width = typename Operation::Width;
@@ -96,6 +98,9 @@ struct WindowWalk {
   // The number of the plane among those that are not pooled; output row across the walk; column of
   // the first element of the vectors.
   int plane, cross, column;
+  // Where to read each vector: those outside of the row in another place, for nothing, because that
+  // takes less time than to branch.
+  int columns[VECTORS];
   // Which vectors of a row of the source are inside of it (the others are outside), and which rows
   // of a plane.
   unsigned inside_vectors, inside_rows;
@@ -105,11 +110,12 @@ struct WindowWalk {
     const int width = static_cast<int>(problem.source.width);
     column = x * Width::STRIDE - LEAD;
     inside_vectors = ALL_VECTORS;
-    if (column >= 0 && column + VECTORS * VECTOR <= width) return;
+    if (IS_FLAT && column >= 0 && column + VECTORS * VECTOR <= width) return;
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
       const int at = column + v * VECTOR;
       if (at < 0 || at >= width) inside_vectors &= ~(1u << v);
+      columns[v] = clamp(at, 0, width - VECTOR);
     }
   }
   // Finds out which rows of a plane are inside.
@@ -152,19 +158,23 @@ struct WindowWalk {
       }
       return;
     }
-    address += column;
+    if (IS_FLAT && inside_vectors == ALL_VECTORS) {
 #pragma unroll
-    for (int v = 0; v < VECTORS; ++v) {
-      if (used(v) == 0 || (inside_vectors >> v & 1) == 0) continue;
-      if ((used(v) & (used(v) - 1)) != 0) {
-        vectors[v] = load_constant_vector<VECTOR>(address + v * VECTOR);
-        continue;
-      }
-      // One element alone is used.
+      for (int v = 0; v < VECTORS; ++v) load_used(vectors[v], address + column + v * VECTOR, v);
+    } else {
 #pragma unroll
-      for (int i = 0; i < VECTOR; ++i) {
-        if (used(v) == 1u << i) vectors[v].element[i] = load_constant(address + v * VECTOR + i);
-      }
+      for (int v = 0; v < VECTORS; ++v) load_used(vectors[v], address + columns[v], v);
+    }
+  }
+
+  template <class T>
+  __device__ __forceinline__ static void load_used(Vector<T, VECTOR>& vector, const T* address,
+                                                   int v) {
+    if ((used(v) & (used(v) - 1)) != 0) vector = load_constant_vector<VECTOR>(address);
+    // One element alone is used.
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) {
+      if (used(v) == 1u << i) vector.element[i] = load_constant(address + i);
     }
   }
 
@@ -183,12 +193,36 @@ struct WindowWalk {
 
   // All that a plane of the source gives is on its way before any of it is used.
   __device__ __forceinline__ void load_plane(Inputs (&inputs)[Cross::SIZE], int walk) const {
-    if (walk < 0 || walk >= walk_size()) return;
+    const int at = clamp(walk, 0, walk_size() - 1);
 #pragma unroll
     for (int j = 0; j < Cross::SIZE; ++j) {
-      if ((inside_rows >> j & 1) != 0) {
-        load_rows(inputs[j], walk, across(j), typename Problem::BeforeIndices());
-      }
+      load_rows(inputs[j], at, clamp(across(j), 0, cross_size() - 1),
+                typename Problem::BeforeIndices());
+    }
+  }
+
+  // Asks for a plane of which a later step has more use, without waiting for it.
+  __device__ __forceinline__ void prefetch_plane(int walk) const {
+    const int at = min(walk, walk_size() - 1);
+#pragma unroll
+    for (int j = 0; j < Cross::SIZE; ++j) {
+      prefetch_rows(at, clamp(across(j), 0, cross_size() - 1), typename Problem::BeforeIndices());
+    }
+  }
+
+  template <size_t... AT>
+  __device__ __forceinline__ void prefetch_rows(int walk, int row,
+                                                std::index_sequence<AT...>) const {
+    (prefetch_row<1 + static_cast<int>(AT)>(walk, row), ...);
+  }
+
+  template <int OPERAND>
+  __device__ __forceinline__ void prefetch_row(int walk, int row) const {
+    const Extents& stride = problem.strides[OPERAND];
+    int64_t at = offsets[OPERAND] + columns[LEAD / VECTOR];
+    at += IS_DEEP ? walk * stride.depth + row * stride.height : walk * stride.height;
+    if constexpr (!is_repeated(OPERAND)) {
+      prefetch(problem.data[OPERAND] + at * Problem::element_bytes(OPERAND));
     }
   }
 
@@ -218,32 +252,41 @@ struct WindowWalk {
       for (int k = 1; k < Width::SIZE; ++k) {
         total = pool<POOLING>(total, values[OFFSET + x * Width::STRIDE + k * Width::DILATION]);
       }
-      totals[x] = Cross::SIZE == 1 ? total : pool<POOLING>(totals[x], total);
+      totals[x] = total;
     }
   }
 
   __device__ __forceinline__ void pool_plane(Totals& totals, const Inputs (&inputs)[Cross::SIZE],
                                              int walk) const {
-#pragma unroll
-    for (int x = 0; x < OUTPUTS; ++x) totals[x] = neutral_pooled<POOLING, Value>();
-    if (walk < 0 || walk >= walk_size()) return;
+    const bool is_inside = walk >= 0 && walk < walk_size();
 #pragma unroll
     for (int j = 0; j < Cross::SIZE; ++j) {
-      if ((inside_rows >> j & 1) != 0) pool_row(totals, inputs[j], walk, across(j));
+      Totals row;
+      pool_row(row, inputs[j], walk, across(j));
+      const bool counts = is_inside && (inside_rows >> j & 1) != 0;
+#pragma unroll
+      for (int x = 0; x < OUTPUTS; ++x) {
+        const Value own = counts ? row[x] : neutral_pooled<POOLING, Value>();
+        totals[x] = j == 0 ? own : pool<POOLING>(totals[x], own);
+      }
     }
   }
 
   // The planes [BEGIN, END) of the window whose first plane is `first`.
   template <int BEGIN, int END>
   __device__ __forceinline__ void take(Totals (&window)[Walk::SPAN], int first) const {
-    Inputs inputs[END - BEGIN][Cross::SIZE];
+    constexpr int PLANES = Config::PLANES;
 #pragma unroll
-    for (int q = BEGIN; q < END; ++q) {
-      if (is_plane_used(q)) load_plane(inputs[q - BEGIN], first + q);
-    }
+    for (int start = BEGIN; start < END; start += PLANES) {
+      Inputs inputs[PLANES][Cross::SIZE];
 #pragma unroll
-    for (int q = BEGIN; q < END; ++q) {
-      if (is_plane_used(q)) pool_plane(window[q], inputs[q - BEGIN], first + q);
+      for (int q = start; q < start + PLANES; ++q) {
+        if (q < END && is_plane_used(q)) load_plane(inputs[q - start], first + q);
+      }
+#pragma unroll
+      for (int q = start; q < start + PLANES; ++q) {
+        if (q < END && is_plane_used(q)) pool_plane(window[q], inputs[q - start], first + q);
+      }
     }
   }
 
@@ -251,10 +294,11 @@ struct WindowWalk {
                                         bool is_active) const {
     using Out = typename Problem::Out;
     Vector<Out, OUTPUTS> result;
-    const int width = static_cast<int>(problem.result.width), count = is_active ? width - x : 0;
+    const int width = static_cast<int>(problem.result.width);
+    const int remaining = is_active ? width - x : 0;
 #pragma unroll
     for (int i = 0; i < OUTPUTS; ++i) {
-      if (Problem::AFTER == 0 || i < count) {
+      if (Problem::AFTER == 0 || i < remaining) {
         result.element[i] = problem.result_at(offsets, place(walk, cross, x + i), totals[i],
                                               typename Problem::AfterIndices());
       }
@@ -262,7 +306,7 @@ struct WindowWalk {
     const Extents& stride = problem.strides[0];
     Out* address = reinterpret_cast<Out*>(problem.data[0]) + offsets[0] + x +
                    (IS_DEEP ? walk * stride.depth + cross * stride.height : walk * stride.height);
-    store_run(address, result, count, x > 0, x + OUTPUTS < width);
+    store_run(address, result, remaining, x > 0);
   }
 
   // The elements [begin, end) along the walk of the thread's columns, the first being `x`, in so
@@ -280,6 +324,13 @@ struct WindowWalk {
       const int walk = begin + step;
       Totals totals;
       if (walk < end) {
+        if constexpr (Config::AHEAD > 0) {
+          const int first = (walk + Config::AHEAD) * Walk::STRIDE - Walk::PADDING;
+#pragma unroll
+          for (int q = KEPT; q < Walk::SPAN; ++q) {
+            if (is_plane_used(q)) prefetch_plane(first + q);
+          }
+        }
 #pragma unroll
         for (int q = 0; q < KEPT; ++q) copy(window[q], window[q + NEW]);
         take<KEPT, Walk::SPAN>(window, walk * Walk::STRIDE - Walk::PADDING);
@@ -308,7 +359,7 @@ template <class Config, class Problem_>
 struct WalkParameters {
   using Problem = Problem_;
   using Walker = WindowWalk<Config, Problem>;
-  static constexpr bool IS_FLAT = Problem::Operation::DIMS == 1;
+  static constexpr bool IS_FLAT = Walker::IS_FLAT;
   // Columns that a warp has one after the other.
   static constexpr int WARP_COLUMNS = 32 * Walker::OUTPUTS * Config::STEPS;
 

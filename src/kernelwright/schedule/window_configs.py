@@ -17,6 +17,21 @@ _WORD = 64
 _MOST_STRIDE = 3
 """Above, neighbouring threads read too far apart from one another."""
 _LINE_BYTES = 48 * 1024
+_WALK_CHOICES = (
+    (3, 64, 2, 0),
+    (4, 32, 2, 0),
+    (3, 64, 1, 0),
+    (4, 64, 1, 1),
+    (3, 64, 1, 1),
+    (2, 64, 2, 1),
+    (3, 64, 1, 2),
+    (1, 64, 2, 0),
+)
+"""Blocks of a multiprocessor, steps of a segment, planes in flight, steps asked for ahead."""
+_MOST_OF_FOUR = 40
+"""Registers that a thread may need for a plane and a window where four blocks share them."""
+_FLAT_CHOICES = ((1, 4, 1, 0), (5, 4, 1, 0), (1, 8, 1, 0), (4, 1, 1, 0))
+"""The same where there is no walk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +92,15 @@ def _walks(window: Window, line: _Line) -> tuple[WindowConfig, ...]:
     dims = len(window.size)
     walk = -2 if dims == 2 else -3
     across = window.size[-2] if dims == 3 else 1
-    planes, stride = (window.size[walk], window.stride[walk]) if dims > 1 else (1, 1)
-    span = (planes - 1) * window.dilation[walk] + 1 if dims > 1 else 1
+    size, stride = (window.size[walk], window.stride[walk]) if dims > 1 else (1, 1)
+    span = (size - 1) * window.dilation[walk] + 1 if dims > 1 else 1
     elements = line.elements(line.multiple)
     flight = elements * across * min(span, stride)
     if max(elements, span) > _WORD or across > _WORD // 2 or flight > _MOST_REGISTERS:
         return ()
-    if dims == 1:
-        choices = [(1, 4), (1, 1), (1, 8)]
-    else:
-        choices = [(2, 64), (3, 32), (4, 32)]
+    choices: tuple[tuple[int, ...], ...] = _FLAT_CHOICES if dims == 1 else _WALK_CHOICES
+    if dims > 1 and elements * across + span * line.multiple > _MOST_OF_FOUR:
+        choices = tuple(dict.fromkeys((min(blocks, 3), *rest) for blocks, *rest in choices))
     return tuple(
         WindowConfig(
             way=WindowWay.WALK,
@@ -95,8 +109,10 @@ def _walks(window: Window, line: _Line) -> tuple[WindowConfig, ...]:
             outputs=line.multiple,
             steps=steps,
             blocks=blocks,
+            planes=planes,
+            ahead=ahead,
         )
-        for blocks, steps in choices
+        for blocks, steps, planes, ahead in choices
     )
 
 

@@ -5,7 +5,8 @@ Arguments: the name of a case.
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
 import torch
 from launching import Library
@@ -43,7 +44,7 @@ CASES = {
     "maximum over columns": Case(
         window=Window(Pooling.MAXIMUM, (8,), (1,), (4,), (3,)),
         config=_walk(vector=4, outputs=4, steps=2),
-        shapes=[(2, 24), (1, 3, 600), (3, 1, 40), (2, 0, 32), (2, 3, 31)],
+        shapes=[(2, 24), (1, 3, 600), (3, 1, 40), (0, 3, 32), (2, 3, 31)],
     ),
     "mean over rows": Case(
         window=Window(Pooling.SUM, (4, 3), (1, 1), (1, 1), (1, 1)),
@@ -53,7 +54,7 @@ CASES = {
     ),
     "maximum over planes": Case(
         window=Window(Pooling.MAXIMUM, (3, 3, 3), (2, 2, 2), (1, 1, 1), (3, 2, 1)),
-        config=_walk(vector=4, outputs=2, steps=2),
+        config=replace(_walk(vector=4, outputs=2, steps=2), planes=2, ahead=1),
         shapes=[(1, 2, 13, 9, 16), (2, 1, 7, 6, 20), (1, 1, 6, 6, 9)],
     ),
     "half mean in lines": Case(
@@ -129,7 +130,7 @@ def exact(case: Case, inputs: list[torch.Tensor]) -> torch.Tensor:
         (Pooling.MAXIMUM, 3): functional.max_pool3d,
     }
     if window.op is Pooling.MAXIMUM:
-        batched = x.reshape(-1, *x.shape[-dims - 1 :])
+        batched = x.reshape(prod(x.shape[: -dims - 1]), *x.shape[-dims - 1 :])
         pooled = pools[window.op, dims](batched, *geometry, window.dilation)
         return pooled.reshape(*x.shape[:-dims], *pooled.shape[-dims:])
     return functional.avg_pool2d(x, *geometry, count_include_pad=False)
