@@ -10,8 +10,10 @@ from kernelwright.ir.plan import (
     GemmConfig,
     Major,
     ProductConfig,
+    Side,
     TensorCoreConfig,
     ThinConfig,
+    Triangle,
 )
 from kernelwright.ir.types import DType
 from kernelwright.machine import H200
@@ -19,6 +21,7 @@ from kernelwright.schedule.configs import ranked_products
 from kernelwright.schedule.gemm_model import (
     Factor,
     ProductShape,
+    is_buffered,
     library_seconds,
     tensor_core_seconds,
 )
@@ -68,6 +71,23 @@ def test_few_tiles_and_a_long_k_are_cut_into_slices() -> None:
     assert isinstance(config, TensorCoreConfig) and config.slices == 33
     whole = best(shape(4096, 4096, 4096))
     assert isinstance(whole, TensorCoreConfig) and whole.slices == 1
+
+
+def test_a_short_k_gives_a_stage_for_its_results() -> None:
+    short, long = best(shape(1048576, 256, 768)), best(shape(4096, 4096, 4096))
+    assert isinstance(short, TensorCoreConfig) and is_buffered(short, H200)
+    assert isinstance(long, TensorCoreConfig) and not is_buffered(long, H200)
+
+
+def test_tiles_without_a_result_take_no_time() -> None:
+    whole = shape(4096, 4096, 4096)
+    # Four and two waves of tiles instead of eight; those without a result take a step each.
+    for kept, diagonal, share in ((Side.UPPER, 0, 0.52), (Side.LOWER, -2048, 0.28)):
+        part = replace(whole, triangle=Triangle(kept=kept, diagonal=diagonal))
+        config = replace(SPLIT, cluster=1)
+        split = 79e-6  # of both factors, whatever is kept
+        seconds = [tensor_core_seconds(product, config, H200) - split for product in (part, whole)]
+        assert seconds[0] / seconds[1] == pytest.approx(share, abs=0.05)
 
 
 def test_the_larger_factor_is_the_one_to_split_on_the_way() -> None:
