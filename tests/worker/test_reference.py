@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from kernelwright.problem import load_problem
-from kernelwright.verify.cases import Case
+from kernelwright.verify.cases import Case, Weights
 from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
 from kernelwright.worker import reference as subject
 from kernelwright.worker.reference import Reference
+from kernelwright.worker.subject import Subject
 from kernelwright.worker.tensors import write_tensor
 
 PROBLEM = """
@@ -155,3 +156,25 @@ def test_the_terms_of_a_sum_are_counted(
     reference.run(case)
     result = eval(forward, {"x": inputs(case)})
     assert measured(reference, case, tmp_path, result).terms == terms
+
+
+def test_loaded_weights_do_not_depend_on_the_call_before(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    text = PROBLEM.replace("FORWARD", "self.norm(x)").replace(
+        "    def forward",
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.norm = nn.BatchNorm1d(32)\n    def forward",
+    )
+    states = []
+    for factor in ("", "2 * "):
+        text_now = text.replace(
+            "get_inputs():\n    return [", f"get_inputs():\n    return [{factor}"
+        )
+        path.write_text(text_now)
+        problem = load_problem(path)
+        case = Case(weights=Weights.LOADED)
+        module_subject = Subject(problem, torch.device("cpu"))
+        resident = module_subject.construct(case, module_subject.definition(()).build)
+        states.append(resident.module.state_dict())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+    assert (states[0]["norm.running_mean"] != 0).all()

@@ -161,8 +161,13 @@ class Resident:
         )
         self._marks = {facts.name: facts.fingerprint for facts in self.facts.tensors}
 
+    @torch.no_grad()
     def load(self, change: Callable[[nn.Module], None]) -> None:
-        """Let `change` give the module other weights, which are those to come back to."""
+        """Let `change` give the module other weights, which are those to come back to.
+
+        It starts from the first ones, whatever calls have made of them since.
+        """
+        self._restore(tuple(f"state.{name}" for name in self._initial))
         change(self.module)
         state = self.module.state_dict()
         self._initial = {name: tensor.clone() for name, tensor in state.items()}
