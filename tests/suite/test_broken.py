@@ -46,6 +46,8 @@ PROBLEMS = {
 }
 ENDLESS_SECONDS = 4.0
 
+pytestmark = pytest.mark.timeout(400)  # the first test that needs the emulator builds it
+
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
