@@ -7,7 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn import functional as F  # noqa: N812
+from torch.nn import functional as F
 
 from kernelwright.capture import capture_module
 from kernelwright.machine import H200
@@ -85,7 +85,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_plans_of_random_graphs(steps: list[Step], run_plan: Callable[..., Any]) -> None:
     module = Random(steps).double()
