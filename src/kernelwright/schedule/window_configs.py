@@ -17,6 +17,11 @@ _WORD = 64
 _MOST_STRIDE = 3
 """Above, neighbouring threads read too far apart from one another."""
 _LINE_BYTES = 48 * 1024
+"""Shared memory of a block."""
+_WIDEST = 8
+"""Bytes of what is pooled."""
+_BUSY = 512
+"""Threads that a multiprocessor has at least, before any walks further."""
 _WALK_CHOICES = (
     (3, 64, 2, 0),
     (4, 32, 2, 0),
@@ -76,10 +81,12 @@ def window_configs(
         vector=vector,
     )
     general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
-    found = (*_walks(window, line), *_lines(line))
+    groups = output.numel_hint // line.multiple
+    walks = _walks(window, line, most_steps=max(1, groups // (_BUSY * machine.sm_count)))
+    lines = _lines(line)
     if line.stride > _MOST_STRIDE:
-        found = (*_lines(line), *_walks(window, line))
-    return (*found, general)
+        return (*lines, general, *walks) if lines else (general, *walks)
+    return (*walks, *lines, general)
 
 
 def _vector(itemsize: int, width: int) -> int:
@@ -87,7 +94,7 @@ def _vector(itemsize: int, width: int) -> int:
     return gcd(max(2, _ACCESS_BYTES // itemsize), width)
 
 
-def _walks(window: Window, line: _Line) -> tuple[WindowConfig, ...]:
+def _walks(window: Window, line: _Line, most_steps: int) -> tuple[WindowConfig, ...]:
     """As few columns as whole vectors allow, in segments of the walk of several lengths."""
     dims = len(window.size)
     walk = -2 if dims == 2 else -3
@@ -99,21 +106,21 @@ def _walks(window: Window, line: _Line) -> tuple[WindowConfig, ...]:
     if max(elements, span) > _WORD or across > _WORD // 2 or flight > _MOST_REGISTERS:
         return ()
     choices: tuple[tuple[int, ...], ...] = _FLAT_CHOICES if dims == 1 else _WALK_CHOICES
-    if dims > 1 and elements * across + span * line.multiple > _MOST_OF_FOUR:
-        choices = tuple(dict.fromkeys((min(blocks, 3), *rest) for blocks, *rest in choices))
-    return tuple(
+    wide = dims > 1 and elements * across + span * line.multiple > _MOST_OF_FOUR
+    configs = (
         WindowConfig(
             way=WindowWay.WALK,
             threads=256,
             vector=line.vector,
             outputs=line.multiple,
-            steps=steps,
-            blocks=blocks,
+            steps=min(steps, most_steps),
+            blocks=min(blocks, 3) if wide else blocks,
             planes=planes,
             ahead=ahead,
         )
         for blocks, steps, planes, ahead in choices
     )
+    return tuple(dict.fromkeys(configs))
 
 
 def _lines(line: _Line) -> tuple[WindowConfig, ...]:
@@ -122,7 +129,10 @@ def _lines(line: _Line) -> tuple[WindowConfig, ...]:
     for threads, steps, blocks in ((512, 6, 2), (256, 6, 4), (128, 8, 6)):
         fitting = (threads * line.vector - line.offset - line.size) // line.stride + 1
         outputs = -(-min(fitting, line.width) // line.multiple) * line.multiple
-        if outputs > 0 and line.elements(outputs) * 8 <= _LINE_BYTES:
+        elements = line.elements(outputs)
+        # Of short rows most threads would have nothing.
+        busy = outputs > 0 and 2 * elements >= threads * line.vector
+        if busy and elements * _WIDEST <= _LINE_BYTES:
             found.append(
                 WindowConfig(
                     way=WindowWay.LINES,
