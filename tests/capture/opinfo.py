@@ -26,6 +26,8 @@ from kernelwright.ir.graph import Graph, Opaque
 
 TABLE = Path(__file__).parent / "opinfo.txt"
 
+HEADER = f"{'# operator':<44}{'ours in':<12}# what is left, or why samples do not hold"
+
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 TOLERANCES = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -205,9 +207,11 @@ def row(name: str) -> str | None:
             remarks[short] = found
     if not good and not remarks:
         return None
-    same = len(set(remarks.values())) == 1
-    told = [f"{', '.join(remarks)}: {text}" for text in set(remarks.values())]
-    remark = "; ".join(sorted(told)) if good or not same else next(iter(remarks.values()))
+    texts = dict.fromkeys(remarks.values())
+    told = [(", ".join(dt for dt in remarks if remarks[dt] == text), text) for text in texts]
+    remark = "; ".join(f"{which}: {text}" for which, text in told)
+    if len(texts) == 1 and not good:
+        (remark,) = texts
     start = f"{name:<44}{' '.join(good):<12}"
     return f"{start}# {remark}" if remarks else start.rstrip()
 
@@ -250,7 +254,7 @@ def main(names: list[str]) -> None:
             print(found, flush=True)
             rows.append(found)
     if not names:
-        TABLE.write_text("\n".join(rows) + "\n")
+        TABLE.write_text("\n".join([HEADER, *rows]) + "\n")
 
 
 if __name__ == "__main__":
