@@ -162,6 +162,7 @@ def _verify(
 ) -> Verdict:
     """The verdict of all cases and, where they hold, of what the candidate's kernels do."""
     verdict = verify(session if lease is None else Sharing(session, lease), brief, progress)
+    verdict = replace(verdict, checks=(*verdict.checks, session.isolation()))
     if options.sanitizers is Sanitizers.ON and verdict.status not in _NOT_RUN:
         progress(Event(stage="verify", message="compute-sanitizer", done=0, total=1))
         with nullcontext() if lease is None else lease.shared():
