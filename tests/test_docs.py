@@ -49,3 +49,12 @@ def test_links_between_pages_lead_somewhere() -> None:
             target = part.split(")")[0]
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_test_that_the_page_of_trust_names_exists() -> None:
+    root = DOCS.parent
+    named = [part for part in (DOCS / "trust.md").read_text().split("`")[1::2] if "::" in part]
+    assert len(named) >= 20
+    for name in named:
+        file, _, function = name.partition("::")
+        assert f"\ndef {function}(" in (root / file).read_text(), name
