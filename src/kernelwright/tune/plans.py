@@ -53,7 +53,12 @@ def tune_plan(
     Runs on the current CUDA device and needs nvcc; the budget is for all kernels together. After
     Ctrl-C the rows of what was timed are in the database.
     """
-    unknown = [k for k in plan.kernels if database.best(key_of(plan, k, machine)) is None]
+    unknown = [
+        kernel
+        for kernel in plan.kernels
+        if len(_candidates(kernel, machine)) > 1
+        and database.best(key_of(plan, kernel, machine)) is None
+    ]
     for number, kernel in enumerate(unknown):
         on_kernel(number, kernel)
         variants = [
