@@ -25,9 +25,9 @@ TORCH = {
     DType.I64: torch.int64,
     DType.BOOL: torch.bool,
 }
-BLOCK = ScanConfig(way=ScanWay.ROW_PER_BLOCK, width=4, items=2, warps=2, min_blocks=9)
+BLOCK = ScanConfig(way=ScanWay.ROW_PER_BLOCK, width=4, items=1, warps=2, min_blocks=9)
 WARP = ScanConfig(way=ScanWay.ROW_PER_WARP, width=4, items=2, warps=3)
-COLUMNS = ScanConfig(way=ScanWay.COLUMNS, width=4, items=2, warps=3)
+COLUMNS = ScanConfig(way=ScanWay.COLUMNS, width=2, items=2, warps=3)
 # Empty and single ones; less than a vector, and one more; rows that begin anywhere; several chunks
 # of a row, and segments of several.
 ROWS = [(0, 4), (4, 0), (1, 1), (3, 5), (7, 257), (11, 516), (2, 3001), (1, 9000)]
@@ -50,18 +50,17 @@ class Case:
 
 
 CASES = {
-    "block": Case(config=BLOCK, shapes=ROWS),
-    "reverse in blocks": Case(config=BLOCK, shapes=ROWS, reverse=True),
-    "exclusive in blocks": Case(config=BLOCK, shapes=ROWS, exclusive=True, masked=True),
+    "exclusive in blocks": Case(
+        config=BLOCK, shapes=ROWS, reverse=True, exclusive=True, masked=True
+    ),
     "product of doubles in blocks": Case(
         config=replace(BLOCK, width=2), shapes=ROWS, op=Accumulation.PRODUCT, dtype=DType.F64
     ),
-    "half in blocks": Case(config=replace(BLOCK, width=8), shapes=ROWS, dtype=DType.F16),
-    "warp": Case(config=WARP, shapes=ROWS, reverse=True, exclusive=True),
-    "integers in warps": Case(config=WARP, shapes=ROWS, dtype=DType.I64, masked=True),
-    "columns": Case(config=COLUMNS, shapes=INNER),
-    "exclusive in columns": Case(
-        config=COLUMNS, shapes=INNER, masked=True, reverse=True, exclusive=True
+    "half in warps": Case(
+        config=replace(WARP, width=8, items=1), shapes=ROWS, dtype=DType.F16, reverse=True
+    ),
+    "integers in columns": Case(
+        config=COLUMNS, shapes=INNER, dtype=DType.I64, masked=True, reverse=True, exclusive=True
     ),
 }
 
