@@ -44,6 +44,7 @@ from kernelwright.worker.options import (  # noqa: E402
 
 EXPLOITS = ROOT / "tests" / "exploits"
 RESULTS = ROOT / "benchmarks" / "results" / "judge_h200.json"
+_VERIFIED = {status.value for status in VERIFIED}
 _PLAN = TimingPlan(warm_up_seconds=0.2, samples=60, seconds=0.5)
 """Shorter than a user's: there are two hundred of them."""
 _TIMEOUTS = Timeouts(start=120.0, build=180.0, run=60.0, compile=120.0)
@@ -98,7 +99,7 @@ class Task:
     """One judgement to make."""
 
     part: str
-    """"collection", "again" or "same"."""
+    """One of `_PARTS`."""
     name: str
     run: Callable[..., dict[str, Any]]
     argument: Any
@@ -114,6 +115,32 @@ def judge_reference(problem_name: str, options: JudgeOptions) -> dict[str, Any]:
     return {"problem": problem_name} | row
 
 
+def judge_elsewhere(pair: "Pair", options: JudgeOptions) -> dict[str, Any]:
+    """The verdict on files of others."""
+    row = judge_pair(pair.problem, pair.candidate, options)
+    return {"problem": pair.problem.name, "candidate": pair.candidate.name, "is": pair.kind} | row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """A line of a file that names files of others, beside it: PROBLEM CANDIDATE attack|honest."""
+
+    problem: Path
+    candidate: Path
+    kind: str
+
+
+def read_pairs(path: Path | None) -> list[Pair]:
+    """All lines of the file; none without one."""
+    lines = path.read_text().splitlines() if path else []
+    words = [line.split() for line in lines if line.strip()]
+    return [
+        Pair(problem=path.parent / problem, candidate=path.parent / candidate, kind=kind)
+        for problem, candidate, kind in words
+        if path
+    ]
+
+
 _IDENTITY = """
 
 class ModelNew(Model):
@@ -124,17 +151,24 @@ _SLOW_TO_BUILD = "torch/extension.h"
 _AGAIN = ("vectorised_swish", "warp_softmax", "addmm", "norm_by_hand")
 
 
-def tasks(only: list[str], runs: int) -> list[Task]:
-    """The collection, what takes long to build first; then the rest."""
+def tasks(only: list[str], runs: int, pairs: list[Pair]) -> list[Task]:
+    """Files of others and the collection, what takes long to build first; then the rest."""
     entries = [it for it in TABLE if not only or any(word in it.file for word in only)]
     entries.sort(key=lambda entry: _SLOW_TO_BUILD not in (EXPLOITS / entry.file).read_text())
     again = [it for it in entries if Path(it.file).stem in _AGAIN]
-    rows = [Task(part="collection", name=it.file, run=judge_entry, argument=it) for it in entries]
+    rows = [
+        Task(part="elsewhere", name=it.candidate.name, run=judge_elsewhere, argument=it)
+        for it in pairs
+    ]
+    rows += [Task(part="collection", name=it.file, run=judge_entry, argument=it) for it in entries]
     rows += [Task(part="again", name=it.file, run=judge_entry, argument=it) for it in again]
     names = [_OF_ITSELF[number % len(_OF_ITSELF)] for number in range(runs)]
     return rows + [
         Task(part="same", name=name, run=judge_reference, argument=name) for name in names
     ]
+
+
+_PARTS = ("collection", "again", "same", "elsewhere")
 
 
 def record(arguments: argparse.Namespace) -> None:
@@ -147,9 +181,9 @@ def record(arguments: argparse.Namespace) -> None:
         timing=_PLAN,
     )
     start = time.monotonic()
-    rows: dict[str, list[dict[str, Any]]] = {"collection": [], "again": [], "same": []}
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in _PARTS}
     facts = {"provenance": provenance(), "timing": asdict(_PLAN), "seeds": options.seeds}
-    waiting = tasks(arguments.only, arguments.runs)
+    waiting = tasks(arguments.only, arguments.runs, read_pairs(arguments.pairs))
     spawning = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(arguments.jobs, mp_context=spawning)
     futures = {pool.submit(task.run, task.argument, options): task for task in waiting}
@@ -175,7 +209,7 @@ def _row_of(task: Task, future: "Future[dict[str, Any]]") -> dict[str, Any]:
         row = future.result()
     else:
         row = {"status": "lost", "summary": repr(error), "seconds": 0.0}
-    if task.part != "same":
+    if task.part in ("collection", "again"):
         entry = task.argument
         expected = [status.value for status in entry.on_gpu]
         row = {"file": entry.file, "row": entry.row, "expected": expected} | row
@@ -212,6 +246,13 @@ def _summary(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         "judged twice": len(timed),
         "intervals overlap": sum(_overlap(*pair) for pair in timed),
         "reference against itself": sum(bool(row.get("speedups")) for row in same),
+        "of others": {
+            f"{kind}, verified": sum(
+                row["status"] in _VERIFIED for row in rows["elsewhere"] if row.get("is") == kind
+            )
+            for kind in ("attack", "honest")
+        }
+        | {"all": len(rows["elsewhere"])},
         "called faster": sum(row["status"] == Status.VERIFIED_FASTER.value for row in same),
     }
 
@@ -224,18 +265,17 @@ def _overlap(first: dict[str, Any], second: dict[str, Any]) -> bool:
 
 
 def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
-    verified = {status.value for status in VERIFIED}
     attacks = [row for row in rows if row["file"].startswith("attacks/")]
     honest = [row for row in rows if row["file"].startswith("honest/")]
-    told = [row for row in attacks if set(row["expected"]) <= verified]
+    told = [row for row in attacks if set(row["expected"]) <= _VERIFIED]
     return {
         "attacks": len(attacks),
         "attacks that pass": sum(
-            row["status"] in verified for row in attacks if row not in told and row["expected"]
+            row["status"] in _VERIFIED for row in attacks if row not in told and row["expected"]
         ),
         "attacks that are told and not condemned": len(told),
         "honest": len(honest),
-        "honest refused": sum(row["status"] not in verified for row in honest),
+        "honest refused": sum(row["status"] not in _VERIFIED for row in honest),
         "rows as expected": sum(row["right"] for row in rows),
         "rows": len(rows),
     }
@@ -270,6 +310,7 @@ def main() -> None:
     part.add_argument("--jobs", type=int, default=8, help="judgements side by side")
     part.add_argument("--only", nargs="*", default=[], help="parts of file names")
     part.add_argument("--runs", type=int, default=50, help="of the reference against itself")
+    part.add_argument("--pairs", type=Path, help="a file that names files of others")
     part.add_argument("--seconds", type=float, default=3600.0, help="to stop after")
     part.set_defaults(do=record)
     part = parts.add_parser("folder")
