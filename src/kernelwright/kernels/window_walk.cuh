@@ -203,7 +203,7 @@ struct WindowWalk {
 
   // Asks for a plane of which a later step has more use, without waiting for it.
   __device__ __forceinline__ void prefetch_plane(int walk) const {
-    const int at = min(walk, walk_size() - 1);
+    const int at = clamp(walk, 0, walk_size() - 1);
 #pragma unroll
     for (int j = 0; j < Cross::SIZE; ++j) {
       prefetch_rows(at, clamp(across(j), 0, cross_size() - 1), typename Problem::BeforeIndices());
