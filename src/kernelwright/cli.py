@@ -29,6 +29,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 TargetName = Annotated[
     str | None, typer.Option("--target", help="cuda, or cpu: the emulator. Default: what works.")
 ]
+Select = Annotated[
+    list[str] | None, typer.Option(help="Names to take: 'level1/*', '*relu*'; repeatable.")
+]
+Candidates = Annotated[
+    Path | None, typer.Option(help="Judge the files of this folder instead of making any.")
+]
+RunFolder = Annotated[
+    Path | None, typer.Option("--run", help="Folder of the run: new in runs/, or one to continue.")
+]
 Seeds = Annotated[int, typer.Option(help="Seeds of each kind of input.", min=1)]
 
 
@@ -186,15 +195,9 @@ def suite(
     places: Annotated[
         list[Path], typer.Argument(metavar="DIR", help="A folder of problem files, or the files.")
     ],
-    select: Annotated[
-        list[str] | None, typer.Option(help="Names to take: 'level1/*', '*relu*'; repeatable.")
-    ] = None,
-    candidates: Annotated[
-        Path | None, typer.Option(help="Judge the files of this folder instead of making any.")
-    ] = None,
-    run: Annotated[
-        Path | None, typer.Option(help="Folder of the run: a new one in runs/, or one to continue.")
-    ] = None,
+    select: Select = None,
+    candidates: Candidates = None,
+    run: RunFolder = None,
     gpus: Annotated[str, typer.Option(help="How many cards of this machine, or all.")] = "all",
     slots: Annotated[
         int | None, typer.Option(help="Problems in flight on each card.", min=1)
