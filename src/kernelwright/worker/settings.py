@@ -66,9 +66,14 @@ _OWNERS: dict[str, object] = {
 """Modules and classes whose functions nothing honest replaces: clocks, comparisons, operators."""
 
 _REPLACED_BY_TORCH = frozenset(
-    {"torch.manual_seed", "torch.nn.Module.__init__", "torch.nn.Module.__setstate__"}
+    {
+        "torch.manual_seed",
+        "torch.nn.Module.__init__",
+        "torch.nn.Module.__setstate__",
+        "torch.Storage",
+    }
 )
-"""What importing PyTorch's compiler wraps."""
+"""What importing PyTorch's compiler wraps, and what setting the default dtype sets."""
 
 
 def snapshot() -> Snapshot:
