@@ -96,6 +96,7 @@ template cudaError_t launch<Major::MN>(const Problem&, void*);
     ("factor", "rows", "columns", "step", "resident"),
     [
         ("float", 1, 4, 16, 2),
+        ("float", 1, 4, 4, 4),
         ("float", 4, 4, 8, 2),
         ("float", 16, 8, 8, 1),
         ("double", 1, 2, 4, 3),

@@ -135,8 +135,8 @@ struct StoredPlace {
   }
 };
 
-// A warp's 16 rows of a tile in shared memory, swizzled as the tensor memory accelerator has it, so
-// that fragments meet in two banks at most.
+// A warp's 16 rows of a tile in shared memory, swizzled as the tensor memory accelerator has it:
+// fragments meet in two banks at most, in none where store_buffered changes their order.
 template <int COLUMNS>
 struct RowStrip {
   static constexpr int ROWS = 16;

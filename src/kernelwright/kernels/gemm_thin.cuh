@@ -72,7 +72,7 @@ __device__ __forceinline__ int sum_slice(const ThinParameters<Problem>& paramete
 
   const ThinChunks<Tile> chunks(plan.thin, thin + begin * plan.thin.k_stride, shared);
   ThinThread<Tile, MAJOR, ACCESS> thread(plan, wide + begin * plan.wide.k_stride, position.first);
-  constexpr int PROMOTE_STEPS = 16;
+  constexpr int PROMOTE_STEPS = 8;
   int steps = 0;
   for (int k = 0; k < size; k += step) {
     if (++steps == PROMOTE_STEPS) {

@@ -270,13 +270,20 @@ class ThinThread {
     }
   }
 
-  // Moves the sums to others, and starts them again: two short sums lose less than a long one.
+  // Moves the sums to others, and starts them again: two short sums lose less than a long one. What
+  // the others lose is kept where there are registers (Knuth, TAOCP 2, 4.2.2, theorem B).
   __device__ __forceinline__ void promote() {
     if constexpr (HAS_SECOND_SUMS) {
 #pragma unroll
       for (int i = 0; i < ROWS * COLUMNS; ++i) {
         S& sum = sums_[i / COLUMNS][i % COLUMNS];
-        second_sums_[i] += sum;
+        const S before = second_sums_[i];
+        const S after = before + sum;
+        if constexpr (KEEPS_LOSSES) {
+          const S added = after - before;
+          losses_[i] += (before - (after - added)) + (sum - added);
+        }
+        second_sums_[i] = after;
         sum = 0;
       }
     }
@@ -288,7 +295,10 @@ class ThinThread {
     if constexpr (HAS_SECOND_SUMS) {
 #pragma unroll
       for (int i = 0; i < ROWS * COLUMNS; ++i) {
-        sums_[i / COLUMNS][i % COLUMNS] += second_sums_[i];
+        S& sum = sums_[i / COLUMNS][i % COLUMNS];
+        // An infinite sum has lost nothing that is a number.
+        if constexpr (KEEPS_LOSSES) sum += second_sums_[i] - second_sums_[i] == 0 ? losses_[i] : 0;
+        sum += second_sums_[i];
       }
     }
     const int k_lanes = MAJOR == Major::K ? min(plan_.k_lanes, 32) : 32 / plan_.column_lanes;
@@ -340,4 +350,6 @@ class ThinThread {
   // Where there are registers for them.
   static constexpr bool HAS_SECOND_SUMS = ROWS * COLUMNS <= 16;
   S second_sums_[HAS_SECOND_SUMS ? ROWS * COLUMNS : 1] = {};
+  static constexpr bool KEEPS_LOSSES = sizeof(T) >= 4 && ROWS * COLUMNS <= 4;
+  S losses_[KEEPS_LOSSES ? ROWS * COLUMNS : 1] = {};
 };
