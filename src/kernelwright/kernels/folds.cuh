@@ -44,16 +44,23 @@ __device__ __forceinline__ constexpr bool is_valid(unsigned valid, int element) 
   return (valid >> element & 1) != 0;
 }
 
-// The sum of N values in a tree.
-template <int N, class T>
-__device__ __forceinline__ T tree_sum(T (&values)[N]) {
+// N values combined in a tree.
+template <int N, class T, class Combine>
+__device__ __forceinline__ T combine_tree(const T (&values)[N], const Combine& combine) {
   static_assert((N & (N - 1)) == 0, "the tree halves the number of values");
+  if constexpr (N == 1) {
+    return values[0];
+  } else {
+    T halves[N / 2];
 #pragma unroll
-  for (int width = N / 2; width > 0; width /= 2) {
-#pragma unroll
-    for (int i = 0; i < width; ++i) values[i] = values[i] + values[i + width];
+    for (int i = 0; i < N / 2; ++i) halves[i] = combine(values[i], values[i + N / 2]);
+    return combine_tree(halves, combine);
   }
-  return values[0];
+}
+
+template <int N, class T>
+__device__ __forceinline__ T tree_sum(const T (&values)[N]) {
+  return combine_tree(values, [](T a, T b) { return a + b; });
 }
 
 // A sum and what rounding took from it (Knuth, "The art of computer programming" 2, 4.2.2).
@@ -161,12 +168,7 @@ struct ExtremeFold {
     T values[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) values[i] = is_valid(valid, i) ? x[i] : Order::least();
-#pragma unroll
-    for (int width = N / 2; width > 0; width /= 2) {
-#pragma unroll
-      for (int i = 0; i < width; ++i) values[i] = better(values[i], values[i + width]);
-    }
-    return {values[0]};
+    return {combine_tree(values, [](T a, T b) { return better(a, b); })};
   }
   __device__ __forceinline__ static State combine(const State& a, const State& b) {
     return {better(static_cast<T>(a.value), static_cast<T>(b.value))};
@@ -227,7 +229,7 @@ struct PlaceFold {
     const T x = static_cast<T>(a.value), y = static_cast<T>(b.value);
     const bool equal = x == y || (x != x && y != y);
     const bool second = equal ? b.place() < a.place() : Order::beats(y, x);
-    return second ? b : a;
+    return {second ? b.value : a.value, second ? b.low : a.low, second ? b.high : a.high};
   }
   __device__ __forceinline__ static int64_t total(Index<0>, const State& state) {
     return state.place();
@@ -301,8 +303,7 @@ struct MomentsFold {
   }
   __device__ __forceinline__ static State combine(const State& a, const State& b) {
     const T count = a.count + b.count;
-    if (count == T(0)) return a;
-    const T share = b.count / count;
+    const T share = count == T(0) ? T(0) : b.count / count;
     const T distance = b.mean - a.mean;
     return {count, a.mean + distance * share,
             a.squares + b.squares + distance * distance * (a.count * share)};

@@ -5,28 +5,28 @@
 
 #include "mbarrier.cuh"
 
-template <class State>
-__device__ __forceinline__ State shuffle_state(const State& state, int lane_mask) {
-  static_assert(sizeof(State) % 4 == 0, "states are made of words");
-  constexpr int WORDS = sizeof(State) / 4;
-  uint32_t words[WORDS];
-  memcpy(words, &state, sizeof(State));
-#pragma unroll
-  for (int i = 0; i < WORDS; ++i) words[i] = __shfl_xor_sync(0xffffffff, words[i], lane_mask);
-  State other;
-  memcpy(&other, words, sizeof(State));
-  return other;
-}
-
 // Combines what the lanes of a warp have. Lanes in order, so that all come to the same bits.
 template <class Fold>
 __device__ __forceinline__ typename Fold::State combine_warp(typename Fold::State state) {
+  using State = typename Fold::State;
+  static_assert(sizeof(State) % 4 == 0, "states are made of words");
+  constexpr int WORDS = sizeof(State) / 4;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int distance = 1; distance < 32; distance *= 2) {
-    const auto other = shuffle_state(state, distance);
     const bool is_second = (lane & distance) != 0;
-    state = Fold::combine(is_second ? other : state, is_second ? state : other);
+    uint32_t own[WORDS], lower[WORDS], upper[WORDS];
+    memcpy(own, &state, sizeof(State));
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) {
+      const uint32_t other = __shfl_xor_sync(0xffffffff, own[i], distance);
+      lower[i] = is_second ? other : own[i];
+      upper[i] = is_second ? own[i] : other;
+    }
+    State first, second;
+    memcpy(&first, lower, sizeof(State));
+    memcpy(&second, upper, sizeof(State));
+    state = Fold::combine(first, second);
   }
   return state;
 }

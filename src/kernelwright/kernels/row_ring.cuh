@@ -58,8 +58,11 @@ struct RingTeam {
   using Vectors = typename PackOfVectors<typename Program::Inputs, Config::WIDTH>::type;
   static constexpr int WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
   static constexpr unsigned HELD = Rows::HELD;
-  // Vectors that are folded together.
-  static constexpr int TOGETHER = WIDTH >= 8 || VECTORS == 1 ? 1 : 2;
+  static constexpr int STEP =
+      Rows::CLUSTER * Rows::TEAM;  // vectors from one of a thread's to its next
+  // Vectors that are folded together: of more inputs fewer fit registers.
+  static constexpr int MOST = ((HELD & (HELD - 1)) == 0 ? 16 : 8) / WIDTH;
+  static constexpr int TOGETHER = MOST < 1 ? 1 : MOST < VECTORS ? MOST : VECTORS >= 2 ? 2 : 1;
 
   const Rows& rows;
   char* ring;
@@ -80,7 +83,25 @@ struct RingTeam {
 
   // The thread's vector number `u` of a row.
   __device__ __forceinline__ int vector(int u) const {
-    return (u * Rows::CLUSTER + rank) * Rows::TEAM + thread;
+    return u * STEP + rank * Rows::TEAM + thread;
+  }
+
+  // Calls whole(u) for COUNT of the thread's vectors at once, from u on, that one access moves, and
+  // edge(u) for each other.
+  template <int COUNT, class Whole, class Edge>
+  __device__ __forceinline__ void walk(const Run& run, const Whole& whole, const Edge& edge) const {
+    const int first = vector(0);
+    int u = 0;
+    if (first < run.whole_begin && first < run.vectors()) {
+      edge(0);
+      u = 1;
+    }
+    const int past = run.whole_end - first;
+    const int end = past <= 0 ? 0 : (past + STEP - 1) / STEP;
+#pragma unroll 1
+    for (; u + COUNT <= end; u += COUNT) whole(u);
+#pragma unroll 1
+    for (; vector(u) < run.vectors(); ++u) edge(u);
   }
 
   template <int INPUT>
@@ -94,16 +115,9 @@ struct RingTeam {
   __device__ __forceinline__ void start(int64_t number, int stage) const {
     if (number < rows.space.kept.count) {
       const Run run = row(number);
-#pragma unroll 1
-      for (int u = 0; u < VECTORS; ++u) {
-        const int v = vector(u);
-        if (v >= run.vectors()) break;
-        if (run.is_whole(v)) {
-          copy<true>(run, v, stage, u);
-        } else {
-          copy<false>(run, v, stage, u);
-        }
-      }
+      walk<1>(
+          run, [&](int u) { copy<true>(run, vector(u), stage, u); },
+          [&](int u) { copy<false>(run, vector(u), stage, u); });
     }
     commit_copies();
   }
@@ -149,8 +163,8 @@ struct RingTeam {
       fetch<Program::READS[LEVEL], WHOLE>(run, vector(u + k), stage, u + k, vectors[k]);
     }
     constexpr unsigned ALL = (1u << COUNT * WIDTH) - 1;
-    constexpr int64_t STEP = int64_t{Rows::CLUSTER} * Rows::TEAM * WIDTH;
-    fold_vectors<LEVEL, COUNT>(run, totals, shared, VectorPlaces<WIDTH>{run.place(vector(u)), STEP},
+    fold_vectors<LEVEL, COUNT>(run, totals, shared,
+                               VectorPlaces<WIDTH>{run.place(vector(u)), int64_t{STEP} * WIDTH},
                                vectors, WHOLE ? ALL : run.valid(vector(u)), states);
   }
 
@@ -159,41 +173,30 @@ struct RingTeam {
                                        const typename Types::Totals& totals,
                                        const typename Program::Inputs& shared,
                                        typename Types::States& states) const {
-    int u = 0;
-    // All but the first and the last vector of a row are whole, if any is.
-#pragma unroll 1
-    while (u < VECTORS && vector(u) < run.vectors()) {
-      const int last = u + TOGETHER - 1;
-      if (last < VECTORS && run.is_whole(vector(u)) && run.is_whole(vector(last))) {
-        fold_some<LEVEL, TOGETHER, true>(run, stage, u, totals, shared, states);
-        u += TOGETHER;
-      } else {
-        fold_some<LEVEL, 1, false>(run, stage, u, totals, shared, states);
-        ++u;
-      }
-    }
+    walk<TOGETHER>(
+        run,
+        [&](int u) { fold_some<LEVEL, TOGETHER, true>(run, stage, u, totals, shared, states); },
+        [&](int u) { fold_some<LEVEL, 1, false>(run, stage, u, totals, shared, states); });
   }
 
   __device__ __forceinline__ void finish(const Run& run, int stage,
                                          const typename Types::Totals& totals,
                                          const typename Program::Inputs& shared) const {
-    constexpr unsigned READS = Program::READS[Program::LEVELS];
     if constexpr (results_mask<Program, true>() != 0) {
-#pragma unroll 1
-      for (int u = 0; u < VECTORS; ++u) {
-        const int v = vector(u);
-        if (v >= run.vectors()) break;
-        Vectors vectors;
-        if (run.is_whole(v)) {
-          fetch<READS, true>(run, v, stage, u, vectors);
-          store_vectors<true>(run, v, totals, shared, vectors);
-        } else {
-          fetch<READS, false>(run, v, stage, u, vectors);
-          store_vectors<false>(run, v, totals, shared, vectors);
-        }
-      }
+      walk<1>(
+          run, [&](int u) { store<true>(run, stage, u, totals, shared); },
+          [&](int u) { store<false>(run, stage, u, totals, shared); });
     }
     if (thread == 0 && rank == 0) store_row_results(run, totals);
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void store(const Run& run, int stage, int u,
+                                        const typename Types::Totals& totals,
+                                        const typename Program::Inputs& shared) const {
+    Vectors vectors;
+    fetch<Program::READS[Program::LEVELS], WHOLE>(run, vector(u), stage, u, vectors);
+    store_vectors<WHOLE>(run, vector(u), totals, shared, vectors);
   }
 };
 

@@ -21,6 +21,7 @@ struct Axes {
     if (is_short()) {
       locate_short(static_cast<uint32_t>(index), mask, offsets);
     } else {
+#pragma unroll 1
       for (int d = rank - 1; d > 0; --d) {
         const int64_t quotient = long_divisors[d].quotient(index);
         step(d, index - quotient * long_divisors[d].value(), mask, offsets);
@@ -33,6 +34,7 @@ struct Axes {
   // The same of what 31 bits count.
   __device__ __forceinline__ void locate_short(uint32_t index, unsigned mask,
                                                int64_t (&offsets)[OPERANDS]) const {
+#pragma unroll 1
     for (int d = rank - 1; d > 0; --d) {
       const uint32_t quotient = divisors[d].quotient(index);
       step(d, index - quotient * divisors[d].value(), mask, offsets);
