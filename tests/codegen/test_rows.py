@@ -20,32 +20,80 @@ from row_programs import CASES  # noqa: E402
 from run_rows import text_of  # noqa: E402
 
 _RUN = _FOLDER / "run_rows.py"
-_ANY = {"multiprocessors": 2}
 
 # Lengths of 0, 1, less than a vector, and odd ones; rows that are cut in parts; few rows and many;
 # reduced dimensions that are inner, outer, apart from each other, and all.
 _RUNS: dict[str, list[dict[str, Any]]] = {
     "softmax": [
         {"dims": [1], "shapes": [[3, 17], [1, 1], [4, 0], [0, 4], [2, 9001], [300, 5]]},
-        {"dims": [1], "shapes": [[3, 17]], "layouts": ["plain"], "special": "nan"},
-        {"dims": [1], "shapes": [[2, 9001]], "layouts": ["plain"], "special": "-inf"},
         {"dims": [0], "shapes": [[17, 3], [900, 20], [4001, 3]], "dtype": "BF16"},
     ],
-    "two_level_softmax": [{"dims": [1], "shapes": [[3, 17], [4, 0], [2, 9001]]}],
-    "layer_norm": [
-        {"dims": [0, 2, 3], "shapes": [[3, 5, 2, 2], [4, 5, 0, 6], [20, 3, 17, 11]]},
-        {"dims": [1, 2], "shapes": [[3, 17, 2], [2, 101, 40]], "dtype": "F16"},
-    ],
-    "extremes": [
-        {"dims": [1], "shapes": [[3, 17, 5], [2, 2099, 3]]},
-        {"dims": [0, 2], "shapes": [[3, 4, 5], [2, 3, 1500]], "special": "nan"},
-    ],
+    "layer_norm": [{"dims": [0, 2, 3], "shapes": [[3, 5, 2, 2], [4, 5, 0, 6], [20, 3, 17, 11]]}],
+    "extremes": [{"dims": [0, 2], "shapes": [[3, 4, 5], [2, 3, 1500]], "special": "nan"}],
     "sums": [
-        {"dims": [0, 1], "shapes": [[3, 17], [0, 3], [100, 41], [1, 1]]},
         {"dims": [0], "shapes": [[3000, 2], [0, 3]], "dtype": "F64"},
         {"dims": [1], "shapes": [[3, 17]], "dtype": "I64"},
     ],
     "cross_entropy": [{"dims": [1], "shapes": [[3, 17], [1, 1], [2, 5000]]}],
+}
+
+_RING = {"threads": 64, "team": 64, "cluster": 1, "width": 4, "vectors": 2, "stages": 3}
+_PARTS = {"threads": 64, "width": 4, "unroll": 2, "resident": 1}
+_COLUMNS = {"lanes": 32, "split": 2, "width": 4, "vectors": 4, "resident": 1}
+# What the tuner chooses from: rows that begin and end between vectors, that are shorter than the
+# room for them, that are more than the teams; what does not fit is left to the other kernels.
+_TUNED: dict[str, dict[str, Any]] = {
+    "blocks": {
+        "case": "layer_norm",
+        "dims": [1],
+        "shapes": [[3, 117], [1, 501], [50, 200]],
+        "config": _RING | {"resident": 1},
+    },
+    "warps": {
+        "case": "cross_entropy",
+        "dims": [1],
+        "shapes": [[3, 117], [9, 380]],
+        "config": _RING | {"team": 32, "vectors": 3, "stages": 2, "resident": 1},
+    },
+    "clusters": {
+        "case": "two_level_softmax",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[3, 1700], [7, 2040]],
+        "config": _RING | {"cluster": 4, "stages": 2, "resident": 2},
+    },
+    "parts": {
+        "case": "layer_norm",
+        "dims": [0, 2, 3],
+        "shapes": [[3, 7, 5, 8], [20, 3, 16, 12], [2, 2, 64, 65]],
+        "config": _PARTS,
+    },
+    "parts of all": {
+        "case": "extremes",
+        "dims": [0, 1, 2],
+        "shapes": [[3, 2, 1701], [2, 3, 2040]],
+        "config": _PARTS,
+    },
+    "relay": {
+        "case": "softmax",
+        "dims": [1],
+        "special": "-inf",
+        "shapes": [[3, 117], [9, 3801], [2, 8000]],
+        "config": _PARTS | {"part": 256, "resident": 2},
+    },
+    "columns held": {
+        "case": "layer_norm",
+        "dtype": "BF16",
+        "dims": [1],
+        "shapes": [[3, 7, 16], [1, 3, 400], [2, 4, 40]],
+        "config": _COLUMNS | {"vectors": 2, "width": 8, "holds": True},
+    },
+    "columns read": {
+        "case": "extremes",
+        "dims": [0],
+        "shapes": [[70, 17], [300, 41]],
+        "config": _COLUMNS | {"width": 1, "vectors": 8, "holds": False},
+    },
 }
 
 # Of values around 1: half a unit in the last place of the result, and what exp and rsqrt are off.
@@ -65,11 +113,19 @@ def _run(runs: list[dict[str, Any]]) -> dict[str, float]:
 
 @pytest.mark.parametrize("name", _RUNS)
 def test_rows_on_the_emulator(name: str) -> None:
-    runs = [{"case": name, "config": _ANY} | run for run in _RUNS[name]]
+    runs = [{"case": name, "config": {}} | run for run in _RUNS[name]]
     worst = _run(runs)
     assert len(worst) == sum(len(run["shapes"]) * len(run.get("layouts", "four")) for run in runs)
     allowed = max(_ALLOWED[run.get("dtype", "F32")] for run in runs)
     assert max(worst.values()) <= allowed, worst
+
+
+@pytest.mark.parametrize("name", _TUNED)
+def test_tuned_rows_on_the_emulator(name: str) -> None:
+    run = _TUNED[name]
+    worst = _run([run])
+    assert len(worst) == 4 * len(run["shapes"])
+    assert max(worst.values()) <= _ALLOWED[run.get("dtype", "F32")], worst
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
