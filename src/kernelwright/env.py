@@ -221,6 +221,11 @@ def child_environment(overrides: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **overrides}
 
 
+def forget(name: str) -> None:
+    """Take a variable out of this process's environment, so that its children do not have it."""
+    os.environ.pop(name, None)
+
+
 def render_settings_table() -> str:
     """Markdown table of all variables: name, default, meaning; ours first."""
     lines = ["| variable | default | meaning |", "| --- | --- | --- |"]

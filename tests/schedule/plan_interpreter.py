@@ -10,8 +10,8 @@ from torch import nn
 
 from kernelwright.ir.expr import Accumulator, Expr, Total, transform
 from kernelwright.ir.expr import Operand as OperandLeaf
-from kernelwright.ir.graph import Input, Node, Parameter
 from kernelwright.ir.graph import Constant as ConstantKind
+from kernelwright.ir.graph import Input, Node, Parameter
 from kernelwright.ir.plan import (
     AnyKernel,
     Einsum,

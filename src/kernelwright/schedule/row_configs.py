@@ -26,6 +26,8 @@ _FEWEST_REGISTERS = 64
 """Of a thread: with fewer, what is known of a row does not fit."""
 _HELD_REGISTERS = 64
 """Most 32-bit registers of a thread that hold elements of columns."""
+_LEAST_BLOCK_BYTES = 8 * 1024
+"""Of a row that is worth a block of its own."""
 _RELAY_BYTES = 18e6
 """Of a row that is read again from the L2 cache: with what is read and written meanwhile, three of
 them are there."""
@@ -137,7 +139,8 @@ def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | RelayRow
     fits_cache = rows.row_bytes <= _RELAY_BYTES and rows.count > 1
     relays = list(_relays(rows)) if is_read_twice and fits_cache else []
     if not rings:
-        return [*relays, *parts]
+        # A block for a row of few bytes is idle: the general kernel puts many rows on one.
+        return [*relays, *parts] if rows.row_bytes >= _LEAST_BLOCK_BYTES else []
     # Few rows, and a card that would be idle.
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
     if busy < machine.sm_count and rows.row_bytes > 2**16:

@@ -1,6 +1,5 @@
 """The roles a child can play, and the table of operations of each."""
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Any
 
 import torch
 
+from kernelwright import env
 from kernelwright.problem import Budget, Problem, measure, shrink, size_variants
 from kernelwright.problem.loading import parse_problem
 from kernelwright.verify.cases import Sizes
@@ -97,7 +97,7 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
     checks: KernelChecks = (
         Emulated(start.order_seed, start.threads) if start.emulate else Unwatched()
     )
-    os.environ.pop("LD_PRELOAD", None)  # what is loaded stays; compilers need not have it
+    env.forget("LD_PRELOAD")  # what is loaded stays; compilers need not have it
     checks.__enter__()  # left only when the process ends: everything of the candidate is inside
     candidate = Candidate(problem, Path(start.candidate_path), device, checks)
 
