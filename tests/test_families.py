@@ -12,16 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.ir.plan import (
-    Config,
-    Feed,
-    GemmConfig,
-    Major,
-    Side,
-    TensorCoreConfig,
-    ThinConfig,
-    Triangle,
-)
+from kernelwright.ir.configs import Config, Feed, GemmConfig, Major, TensorCoreConfig, ThinConfig
+from kernelwright.ir.plan import Side, Triangle
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, compile_problem, write_candidate
 from kernelwright.problem import load_problem

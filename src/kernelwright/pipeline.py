@@ -13,16 +13,9 @@ from kernelwright.build.records import Target
 from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import UnsupportedError
+from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import (
-    AnyKernel,
-    Config,
-    Feed,
-    GemmConfig,
-    Launch,
-    Plan,
-    TensorCoreConfig,
-)
+from kernelwright.ir.plan import AnyKernel, Launch, Plan
 from kernelwright.machine import H200, Machine, detect
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline

@@ -14,7 +14,8 @@ from kernelwright.build.cuda import compile_check
 from kernelwright.build.toolchain import find_nvcc
 from kernelwright.capture import capture, capture_module
 from kernelwright.codegen.cuda import cuda_source
-from kernelwright.ir.plan import Plan, TensorCoreConfig
+from kernelwright.ir.configs import TensorCoreConfig
+from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.rewrite import rewrite

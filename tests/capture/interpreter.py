@@ -10,12 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelwright.ir.calls import Argument, AtenCall, Code, Record, Ref, Text
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import (
     Accumulation,
-    Argument,
-    AtenCall,
-    Code,
     Concat,
     Constant,
     Contract,
@@ -34,16 +32,13 @@ from kernelwright.ir.graph import (
     Pointwise,
     Pooling,
     Project,
-    Record,
     Reduce,
     Reduction,
-    Ref,
     Reshape,
     Scan,
     Select,
     Slice,
     Squeeze,
-    Text,
     Unsqueeze,
     View,
     ViewMap,

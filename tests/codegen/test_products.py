@@ -7,15 +7,15 @@ import torch
 
 from kernelwright.capture import capture_module
 from kernelwright.codegen.cuda import cuda_source
-from kernelwright.ir.plan import (
+from kernelwright.ir.configs import (
     Feed,
     GemmConfig,
     Major,
-    Plan,
     ProductConfig,
     TensorCoreConfig,
     ThinConfig,
 )
+from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule

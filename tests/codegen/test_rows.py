@@ -10,7 +10,7 @@ import pytest
 
 from kernelwright.build.cuda import compile_check
 from kernelwright.build.toolchain import find_nvcc
-from kernelwright.ir.plan import RowConfig
+from kernelwright.ir.configs import RowConfig
 from kernelwright.ir.types import DType
 
 _FOLDER = Path(__file__).parent / "rows"

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from kernelwright.ir.calls import AtenCall, Ref
 from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
 from kernelwright.ir.graph import (
     Accumulation,
-    AtenCall,
     Concat,
     Contract,
     Expand,
@@ -23,7 +23,6 @@ from kernelwright.ir.graph import (
     Project,
     Reduce,
     Reduction,
-    Ref,
     Reshape,
     Scan,
     Select,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.ir.plan import Feed, TensorCoreConfig
+from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem

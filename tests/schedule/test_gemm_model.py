@@ -5,16 +5,15 @@ from types import MappingProxyType
 
 import pytest
 
-from kernelwright.ir.plan import (
+from kernelwright.ir.configs import (
     Feed,
     GemmConfig,
     Major,
     ProductConfig,
-    Side,
     TensorCoreConfig,
     ThinConfig,
-    Triangle,
 )
+from kernelwright.ir.plan import Side, Triangle
 from kernelwright.ir.types import DType
 from kernelwright.machine import H200
 from kernelwright.schedule.configs import ranked_products

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.plan import Feed, TensorCoreConfig
+from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem, shrunk_for_emulator
 from kernelwright.problem import Budget, load_problem

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.build.toolchain import Tool
-from kernelwright.ir.plan import Config, GemmConfig, TensorCoreConfig
+from kernelwright.ir.configs import Config, GemmConfig, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, compile_problem
 from kernelwright.problem import load_problem, resize

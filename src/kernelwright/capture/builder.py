@@ -12,19 +12,9 @@ from torch import fx
 from kernelwright.capture.errors import ScalarNeededError, UnsupportedValueError
 from kernelwright.capture.sizes import Sizes
 from kernelwright.capture.types import type_of
+from kernelwright.ir.calls import Argument, AtenCall, Code, Record, Ref, Text
 from kernelwright.ir.expr import Expr, Operand
-from kernelwright.ir.graph import (
-    Argument,
-    AtenCall,
-    Code,
-    Kind,
-    Node,
-    Record,
-    Ref,
-    Text,
-    Update,
-    View,
-)
+from kernelwright.ir.graph import Kind, Node, Update, View
 from kernelwright.ir.types import ValueType
 
 RESERVED = frozenset(

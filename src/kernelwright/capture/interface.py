@@ -13,20 +13,9 @@ from kernelwright.capture.builder import Builder, Number
 from kernelwright.capture.errors import UnsupportedValueError
 from kernelwright.capture.exporting import Exported, Leaf
 from kernelwright.capture.pointwise import RULES
+from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
 from kernelwright.ir.expr import Operand
-from kernelwright.ir.graph import (
-    Argument,
-    AtenCall,
-    Constant,
-    Guard,
-    Input,
-    Kind,
-    Opaque,
-    Parameter,
-    Record,
-    Ref,
-    Update,
-)
+from kernelwright.ir.graph import Constant, Guard, Input, Kind, Opaque, Parameter, Update
 from kernelwright.ir.types import Dim, DType, ScalarType, ValueType
 
 

@@ -15,9 +15,9 @@ from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.scope import HALVES, cast
 from kernelwright.capture.types import dtype_of
 from kernelwright.capture.views import add_view
+from kernelwright.ir.calls import AtenCall
 from kernelwright.ir.expr import Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import (
-    AtenCall,
     Expand,
     Flip,
     Kind,

@@ -12,8 +12,9 @@ from kernelwright.capture.builder import Builder, Call, Number
 from kernelwright.capture.errors import ScalarNeededError
 from kernelwright.capture.scope import HALVES, NotPointwiseError, Rule, Scope, cast, op, test
 from kernelwright.capture.types import dtype_of
+from kernelwright.ir.calls import AtenCall, Code, Record, Ref
 from kernelwright.ir.expr import Expr, Operand, transform
-from kernelwright.ir.graph import AtenCall, Code, Pointwise, Record, Ref
+from kernelwright.ir.graph import Pointwise
 from kernelwright.ir.types import DType, TensorType
 
 

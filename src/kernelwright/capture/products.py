@@ -7,18 +7,15 @@ from typing import Any
 from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.scope import HALVES, cast
 from kernelwright.capture.views import add_view
+from kernelwright.ir.calls import AtenCall, Record, Ref, Text
 from kernelwright.ir.expr import Call as Op
 from kernelwright.ir.expr import Literal, Operand
 from kernelwright.ir.graph import (
-    AtenCall,
     Contract,
     Diagonal,
     Permute,
     Pointwise,
-    Record,
-    Ref,
     Squeeze,
-    Text,
     Unsqueeze,
     ViewMap,
 )

@@ -6,15 +6,13 @@ from typing import Any
 from torch import fx
 
 from kernelwright.capture.builder import Builder, Call, Number
+from kernelwright.ir.calls import AtenCall, Record, Ref
 from kernelwright.ir.graph import (
-    AtenCall,
     DiagEmbed,
     Diagonal,
     Expand,
     Flip,
     Permute,
-    Record,
-    Ref,
     Reshape,
     Select,
     Slice,

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from kernelwright.codegen.spelling import STORED
-from kernelwright.ir.plan import GemmConfig, Kernel, Major, TensorCoreConfig, ThinConfig
+from kernelwright.ir.configs import GemmConfig, Major, TensorCoreConfig, ThinConfig
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.schedule.roles import Roles, roles
 

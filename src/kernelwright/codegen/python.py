@@ -5,9 +5,8 @@ import keyword
 from collections.abc import Iterator, Mapping
 
 from kernelwright.codegen.arrange import product_of
+from kernelwright.ir.calls import Argument, Code, Record, Ref, Text
 from kernelwright.ir.graph import (
-    Argument,
-    Code,
     Constant,
     Diagonal,
     Expand,
@@ -16,14 +15,11 @@ from kernelwright.ir.graph import (
     Node,
     Parameter,
     Permute,
-    Record,
-    Ref,
     Reshape,
     Select,
     Slice,
     Squeeze,
     Symbol,
-    Text,
     Unsqueeze,
     ViewMap,
 )

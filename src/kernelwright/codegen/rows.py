@@ -13,18 +13,10 @@ from kernelwright.codegen.expressions import (
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import COMPUTED, STORED
+from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig
 from kernelwright.ir.expr import Coordinate, Expr, Operand, Total, walk
 from kernelwright.ir.graph import Reduction
-from kernelwright.ir.plan import (
-    ColumnRows,
-    Extent,
-    Fold,
-    PartRows,
-    RelayRows,
-    RingRows,
-    RowConfig,
-    RowKernel,
-)
+from kernelwright.ir.plan import Extent, Fold, RowKernel
 from kernelwright.ir.types import DType, TensorType
 
 _FOLDS: dict[Reduction, str] = {

@@ -3,7 +3,8 @@
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Variant, surroundings
-from kernelwright.ir.plan import ScanConfig, ScanKernel, ScanWay
+from kernelwright.ir.configs import ScanConfig, ScanWay
+from kernelwright.ir.plan import ScanKernel
 
 
 def write(kernel: ScanKernel) -> KernelText:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Surroundings, Variant, surroundings
-from kernelwright.ir.plan import WindowKernel, WindowWay
+from kernelwright.ir.configs import WindowWay
+from kernelwright.ir.plan import WindowKernel
 from kernelwright.ir.types import Dim, TensorType
 
 _AXES = ("Depth", "Height", "Width")

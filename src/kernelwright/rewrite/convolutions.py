@@ -2,16 +2,9 @@
 
 from dataclasses import replace
 
+from kernelwright.ir.calls import AtenCall, Ref
 from kernelwright.ir.expr import Call, Operand
-from kernelwright.ir.graph import (
-    AtenCall,
-    Node,
-    Opaque,
-    Pointwise,
-    Ref,
-    Reshape,
-    View,
-)
+from kernelwright.ir.graph import Node, Opaque, Pointwise, Reshape, View
 from kernelwright.ir.types import TensorType
 from kernelwright.rewrite.driver import Rule, Surroundings
 from kernelwright.rewrite.sizes import ONE

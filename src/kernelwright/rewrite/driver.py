@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from kernelwright.ir.calls import rename
 from kernelwright.ir.graph import (
     Contract,
     Graph,
@@ -17,7 +18,6 @@ from kernelwright.ir.graph import (
     Update,
     View,
     Window,
-    rename,
     rename_inputs,
 )
 from kernelwright.ir.spec import check

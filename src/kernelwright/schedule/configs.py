@@ -4,19 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
+from kernelwright.ir.configs import Config, GemmConfig, PointwiseConfig, ProductConfig
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import (
-    AnyKernel,
-    Config,
-    GemmConfig,
-    Kernel,
-    PointwiseConfig,
-    ProductConfig,
-    RowKernel,
-    ScanKernel,
-    Triangle,
-    WindowKernel,
-)
+from kernelwright.ir.plan import AnyKernel, Kernel, RowKernel, ScanKernel, Triangle, WindowKernel
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import (

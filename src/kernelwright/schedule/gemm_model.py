@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
-from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import (
+from kernelwright.ir.configs import (
     Feed,
     GemmConfig,
     Major,
     ProductConfig,
-    Side,
     TensorCoreConfig,
     ThinConfig,
-    Triangle,
 )
+from kernelwright.ir.graph import Contract
+from kernelwright.ir.plan import Side, Triangle
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.roles import Roles, roles

@@ -4,16 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypedDict
 
+from kernelwright.ir.configs import GemmConfig
 from kernelwright.ir.graph import Contract, Graph, Node, Scan, Window
-from kernelwright.ir.plan import (
-    AnyKernel,
-    GemmConfig,
-    Kernel,
-    Launch,
-    RowKernel,
-    ScanKernel,
-    WindowKernel,
-)
+from kernelwright.ir.plan import AnyKernel, Kernel, Launch, RowKernel, ScanKernel, WindowKernel
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of, source_shape
 from kernelwright.schedule.configs import elementwise_configs

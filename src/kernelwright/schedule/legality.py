@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from enum import Enum
 
-from kernelwright.ir.graph import Contract, Graph, Multiplier, Node, Pointwise, Reshape, Slice, View
+from kernelwright.ir.calls import Multiplier
+from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Reshape, Slice, View
 from kernelwright.ir.types import ScalarType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.configs import ranked_products

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from kernelwright.ir.graph import AtenCall, Contract, Graph, Node, Opaque, rename_call
+from kernelwright.ir.calls import AtenCall, rename_call
+from kernelwright.ir.graph import Contract, Graph, Node, Opaque
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
 from kernelwright.machine import Machine

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from kernelwright.ir.configs import Major
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import Major
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

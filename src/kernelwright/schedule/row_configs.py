@@ -5,16 +5,9 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
+from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig
 from kernelwright.ir.expr import Operand, operations, walk
-from kernelwright.ir.plan import (
-    ColumnRows,
-    Extent,
-    PartRows,
-    RelayRows,
-    RingRows,
-    RowConfig,
-    RowProgram,
-)
+from kernelwright.ir.plan import Extent, RowProgram
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 

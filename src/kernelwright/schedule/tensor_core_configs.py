@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from kernelwright.ir.plan import Feed, Major, TensorCoreConfig
+from kernelwright.ir.configs import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import ProductShape, is_buffered, tensor_core_blocks

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kernelwright.ir.plan import ThinConfig
+from kernelwright.ir.configs import ThinConfig
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import ProductShape
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
+from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.graph import Window
-from kernelwright.ir.plan import WindowConfig, WindowWay
 from kernelwright.ir.types import Dim, TensorType, ValueType
 from kernelwright.machine import Machine
 

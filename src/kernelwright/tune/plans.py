@@ -13,7 +13,8 @@ from kernelwright.build.cache import content_key
 from kernelwright.build.cuda import compile_libraries
 from kernelwright.build.toolchain import require_nvcc
 from kernelwright.codegen import cuda_source
-from kernelwright.ir.plan import AnyKernel, Config, Launch, Plan
+from kernelwright.ir.configs import Config
+from kernelwright.ir.plan import AnyKernel, Launch, Plan
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule import ranked_configs

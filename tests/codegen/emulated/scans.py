@@ -13,9 +13,10 @@ from layouts import LAYOUTS
 
 from kernelwright.build.emulator import Session
 from kernelwright.codegen.scans import write
+from kernelwright.ir.configs import ScanConfig, ScanWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand
 from kernelwright.ir.graph import Accumulation, Scan
-from kernelwright.ir.plan import ScanConfig, ScanKernel, ScanWay
+from kernelwright.ir.plan import ScanKernel
 from kernelwright.ir.types import Dim, DType, TensorType
 
 TORCH = {

@@ -14,9 +14,10 @@ from layouts import LAYOUTS
 
 from kernelwright.build.emulator import Session
 from kernelwright.codegen.windows import write
+from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import Pooling, Window
-from kernelwright.ir.plan import WindowConfig, WindowKernel, WindowWay
+from kernelwright.ir.plan import WindowKernel
 from kernelwright.ir.types import Dim, DType, TensorType
 
 TORCH = {DType.F32: torch.float32, DType.F64: torch.float64, DType.F16: torch.float16}

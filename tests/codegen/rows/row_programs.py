@@ -6,9 +6,10 @@ from typing import TypeVar
 
 import torch
 
+from kernelwright.ir.configs import RowConfig
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size, Total
 from kernelwright.ir.graph import Reduction
-from kernelwright.ir.plan import Extent, Fold, RowConfig, RowKernel, RowProgram, RowResult
+from kernelwright.ir.plan import Extent, Fold, RowKernel, RowProgram, RowResult
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, ValueType
 
 T = TypeVar("T")

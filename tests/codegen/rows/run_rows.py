@@ -20,15 +20,8 @@ from kernelwright import kernels
 from kernelwright.build.emulator import Session
 from kernelwright.codegen import rows
 from kernelwright.codegen.kernel_text import TEMPLATES
-from kernelwright.ir.plan import (
-    ColumnRows,
-    PartRows,
-    RelayRows,
-    RingRows,
-    RowConfig,
-    RowKernel,
-    sizes_used,
-)
+from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig
+from kernelwright.ir.plan import RowKernel, sizes_used
 from kernelwright.ir.types import DType
 
 TORCH = {

@@ -1,0 +1,327 @@
+"""Tunables of the kernel families: what a plan fixes before there is any text."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointwiseConfig:
+    """Tunables of the pointwise family."""
+
+    threads: int
+    """Threads of a block."""
+    width: int
+    """Neighbouring elements that one access moves."""
+    unroll: int
+    """Vectors that each thread has in flight."""
+
+    def __str__(self) -> str:
+        return f"{self.threads} threads, {self.unroll} accesses of {self.width} elements each"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmConfig:
+    """Tunables of the CUDA-core matrix product: tile sizes in elements."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    thread_m: int
+    thread_n: int
+    stages: int
+    """Shared-memory buffers along K."""
+    promote_k: int = 512
+    """Products summed in one register before they join the second sum."""
+    min_tiles: int = 0
+    """With fewer tiles than this the launcher takes the small variant."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return (self.block_m // self.thread_m) * (self.block_n // self.thread_n)
+
+    def __str__(self) -> str:
+        return (
+            f"tile {self.block_m}x{self.block_n}x{self.block_k}, {self.thread_m}x{self.thread_n} "
+            f"a thread, {self.stages} stages, {self.threads} threads"
+        )
+
+
+class Feed(StrEnum):
+    """How the factors of a product come to the tensor cores."""
+
+    SPLIT = "split"
+    """float32: a kernel before writes every element of both as two fp16 numbers."""
+    CONVERT = "convert"
+    """float32: so does the right one; the left one is split tile by tile, by who multiplies."""
+    DIRECT = "direct"
+    """float16 and bfloat16, as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorCoreConfig:
+    """Tunables of the tensor-core matrix product: a tile has 128 rows and goes 64 deep in K."""
+
+    block_n: int
+    """Columns of a tile: 64, 128 or 256."""
+    feed: Feed
+    stages: int
+    """Shared-memory buffers along K."""
+    cluster: int
+    """Blocks, one below another, that share what they read of the right factor: 1 or 2."""
+    slices: int = 1
+    """Parts of K that different blocks sum."""
+    transposed: bool = False
+    """The factors change sides: the transpose of the result is computed."""
+    min_products: int = 0
+    """The launcher takes another variant for products with fewer multiplications than this."""
+
+    BLOCK_M: ClassVar[int] = 128
+    BLOCK_K: ClassVar[int] = 64
+
+    def __str__(self) -> str:
+        converted = "right" if self.transposed else "left"
+        scheme = {
+            Feed.SPLIT: "three fp16 tensor-core products",
+            Feed.CONVERT: f"three fp16 tensor-core products, the {converted} factor split in them",
+            Feed.DIRECT: "one tensor-core product",
+        }[self.feed]
+        rows, columns = (self.BLOCK_M, self.block_n)[:: -1 if self.transposed else 1]
+        shared = ", clusters of two blocks" if self.cluster == 2 else ""
+        parts = f", K in {self.slices} parts" if self.slices > 1 else ""
+        tile = f"tile {rows}x{columns}x{self.BLOCK_K}"
+        return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}"
+
+
+class Major(StrEnum):
+    """Along which dimension of a product a factor is contiguous: K, its own, or neither."""
+
+    K = "K"
+    MN = "MN"
+    NONE = "NONE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThinConfig:
+    """Tunables of the product with few rows or columns, which memory limits."""
+
+    rows: int
+    """Most rows of the thin factor: 1, 2, 4, 8 or 16."""
+    columns: int
+    """Columns of a thread."""
+    step: int
+    """Elements along K that a thread loads at once for each of its columns."""
+    threads: int
+    """Threads of a block."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+    multiprocessors: int
+    """Of the card."""
+    wide: Major
+    """How the factor lies that is not thin."""
+
+    def __str__(self) -> str:
+        rows = "one row" if self.rows == 1 else f"up to {self.rows} rows"
+        return (
+            f"{rows} times a factor that is read once; {self.columns} columns x {self.step} of K "
+            f"a thread, {self.resident} blocks of {self.threads} threads a multiprocessor"
+        )
+
+
+ProductConfig = GemmConfig | TensorCoreConfig | ThinConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingRows:
+    """Rows of neighbours in memory that a team of threads holds on chip, copied in ahead."""
+
+    threads: int
+    """Threads of a block."""
+    team: int
+    """Threads of a block that share a row: a warp, or all."""
+    cluster: int
+    """Blocks that share a row, if all threads of each do."""
+    width: int
+    """Neighbouring elements that a thread moves and computes together."""
+    vectors: int
+    """Of that width, that a thread holds of each row."""
+    stages: int
+    """Rows under way at once."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        who = f"{self.threads} threads" if self.team > 32 else "a warp"
+        if self.cluster > 1:
+            who = f"clusters of {self.cluster} blocks of {who}"
+        return (
+            f"rows on chip, {who} for each; {self.vectors} vectors of {self.width} elements a "
+            f"thread, {self.stages} rows under way"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartRows:
+    """Long rows of neighbours in memory, cut in parts that blocks walk one after the other."""
+
+    threads: int
+    """Threads of a block."""
+    width: int
+    """Neighbouring elements that a thread moves and computes together."""
+    unroll: int
+    """Vectors of that width that a thread has in flight."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        return (
+            f"rows in parts, {self.threads} threads for each; {self.unroll} vectors of "
+            f"{self.width} elements a thread in flight"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayRows:
+    """Long rows that fit the L2 cache: folded in parts, and finished while they are there."""
+
+    threads: int
+    """Threads of a block."""
+    width: int
+    """Neighbouring elements that a thread moves and computes together."""
+    unroll: int
+    """Vectors of that width that a thread has in flight."""
+    part: int
+    """Vectors of a part."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        return (
+            f"rows in parts of {self.part} vectors of {self.width} elements, finished while they "
+            f"are in the L2 cache; {self.threads} threads a part"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRows:
+    """Rows whose elements lie apart, beside their neighbours': threads stand at different rows."""
+
+    lanes: int
+    """Threads of a block at neighbouring rows."""
+    split: int
+    """Threads of a block that share a row."""
+    width: int
+    """Neighbouring rows of a thread."""
+    vectors: int
+    """Places of its rows that a thread has in flight."""
+    holds: bool
+    """Whether these are all of its places, kept in registers."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        held = "held in registers" if self.holds else "in flight"
+        return (
+            f"{self.lanes} lanes along {self.width} neighbouring rows each, {self.split} threads "
+            f"for a row; {self.vectors} places a thread {held}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowConfig:
+    """Tunables of the row family."""
+
+    multiprocessors: int
+    """Of the card."""
+    tuned: RingRows | PartRows | RelayRows | ColumnRows | None = None
+    """The variant for the captured sizes and layouts, beside the one for any."""
+
+    def __str__(self) -> str:
+        return str(self.tuned or "rows of any length and layout")
+
+
+class ScanWay(StrEnum):
+    """Who has a row of a scan: the elements along the scanned dimension."""
+
+    ROW_PER_BLOCK = "a block for each row"
+    ROW_PER_WARP = "a warp for each row"
+    COLUMNS = "a lane for each row"
+    """Neighbours in memory are then elements of different rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanConfig:
+    """Tunables of the scan family."""
+
+    way: ScanWay
+    width: int
+    """Neighbouring elements that one access moves."""
+    items: int
+    """Accesses that a thread has in flight; twice as many with those of the next chunk."""
+    warps: int
+    """Warps of a block."""
+    min_blocks: int = 0
+    """With fewer rows than this, blocks share long rows."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps
+
+    @property
+    def row_warps(self) -> int:
+        """Warps that share a row that lies in one run of memory."""
+        return self.warps if self.way is ScanWay.ROW_PER_BLOCK else 1
+
+    def __str__(self) -> str:
+        each = f"{self.width} elements each" if self.width > 1 else "one element each"
+        return f"{self.way}, {self.items} accesses of {each}, {self.threads} threads"
+
+
+class WindowWay(StrEnum):
+    """How the threads of a pooling kernel divide the work."""
+
+    ELEMENTS = "each thread has an element"
+    WALK = "each thread walks along its columns"
+    """What a plane of the source gives stays in registers until the last window that it is in."""
+    LINES = "each block has rows of the result"
+    """Windows are pooled over all dimensions but the last, and then along shared memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowConfig:
+    """Tunables of the window family."""
+
+    way: WindowWay
+    threads: int
+    """Threads of a block."""
+    vector: int = 1
+    """Elements of the source that one access moves."""
+    outputs: int = 1
+    """Neighbouring elements of the result that a thread (WALK) or a block (LINES) has."""
+    steps: int = 1
+    """Elements along the walk that a thread has (WALK); accesses that it has in flight (LINES)."""
+    blocks: int = 1
+    """Blocks that a multiprocessor holds at least."""
+    planes: int = 1
+    """Planes of the source that a thread of a walk has in flight."""
+    ahead: int = 0
+    """Steps of a walk before its use that a plane is asked for."""
+
+    def __str__(self) -> str:
+        match self.way:
+            case WindowWay.ELEMENTS:
+                return f"{self.way}, {self.threads} threads"
+            case WindowWay.WALK:
+                own = (
+                    f"{self.outputs} columns and up to {self.steps} steps, {self.planes} planes in "
+                    f"flight, the cache asked {self.ahead} steps ahead"
+                )
+            case WindowWay.LINES:
+                own = f"{self.outputs} columns, {self.steps} accesses in flight"
+        each = f"{self.vector} elements each" if self.vector > 1 else "one element each"
+        return f"{self.way}: {own}, accesses of {each}, {self.threads} threads"
+
+
+Config = PointwiseConfig | ProductConfig | RowConfig | ScanConfig | WindowConfig
