@@ -62,6 +62,14 @@ def test_quotient(host: ctypes.CDLL, value: int, divisor: int) -> None:
         assert host.quotient(ctypes.c_uint32(near), ctypes.c_uint32(divisor)) == near // divisor
 
 
+@given(st.integers(0, 2**63 - 1), st.integers(1, 2**62 - 1) | st.integers(1, 2**20))
+@settings(max_examples=400)
+def test_long_quotient(host: ctypes.CDLL, value: int, divisor: int) -> None:
+    host.long_quotient.restype = ctypes.c_int64
+    for near in {value, value // divisor * divisor, max(0, value // divisor * divisor - 1)}:
+        assert host.long_quotient(ctypes.c_int64(near), ctypes.c_int64(divisor)) == near // divisor
+
+
 # --- Index spaces --------------------------------------------------------------------------------
 
 

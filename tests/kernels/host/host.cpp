@@ -11,6 +11,9 @@
 extern "C" {
 
 uint32_t quotient(uint32_t value, uint32_t divisor) { return Divisor(divisor).quotient(value); }
+int64_t long_quotient(int64_t value, int64_t divisor) {
+  return LongDivisor(divisor).quotient(value);
+}
 
 // Words: a result and two operands. Writes rank, sizes, and the strides of each dimension.
 int index_space(const int64_t* words, int64_t* found) {
