@@ -112,3 +112,27 @@ def test_bfloat16() -> None:
 def test_other_cards_take_the_same_file(arch: str) -> None:
     kernels = compile_check(cuda_source(_layer(torch.float32)), arch=arch).kernels
     assert len(kernels) == 4
+
+
+class Rows(torch.nn.Module):
+    """Long rows in parts with an operand of one value a column, and rows on chip."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x * y).clamp(min=0).mean(), x.softmax(1)
+
+
+class Around(torch.nn.Module):
+    """Running totals and poolings, with steps before and after them."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pooled = torch.nn.functional.max_pool1d(x[None].relu(), 4, 2)
+        return torch.cumsum(x * y, 1), pooled * 2
+
+
+@pytest.mark.parametrize("module", [Rows, Around])
+def test_what_memory_limits_compiles_without_spills(module: type[torch.nn.Module]) -> None:
+    arguments = (torch.zeros(4096, 8192), torch.zeros(8192))
+    graph = rewrite(capture_module(module(), arguments)).graph
+    plan = schedule(graph, H200)
+    assert len(plan.kernels) == 2
+    _expect_no_losses(plan)

@@ -45,7 +45,9 @@ struct Axes {
 
   __host__ __device__ __forceinline__ bool is_short() const { return count <= MAX_SHORT; }
 
-  int64_t inner_stride(int operand) const { return rank == 0 ? 0 : strides[rank - 1][operand]; }
+  __host__ __device__ __forceinline__ int64_t inner_stride(int operand) const {
+    return rank == 0 ? 0 : strides[rank - 1][operand];
+  }
 
   // Puts dimension `d` inside of those that are there, in one with the last if memory allows.
   void append(int64_t size, const int64_t (&steps)[OPERANDS]) {

@@ -41,7 +41,7 @@ struct VectorRows {
   Segments segments;  // the runs of a row
   int64_t run;        // elements of each
   bool is_even;       // runs begin and end where vectors do
-  bool repeats;       // inputs that are neither streamed nor shared have one element for a vector
+  bool steps_evenly;  // a vector's elements lie a stride apart in every input
 
   // Whether streamed operands are runs of memory that vectors can walk.
   static bool can_walk(const Space& space) {
@@ -64,11 +64,7 @@ struct VectorRows {
     rows.run = rows.segments.sizes[rows.segments.rank - 1];
     rows.is_even = begins_even(space, rows.segments);
     const int inner = space.reduced.rank - 1;
-    rows.repeats = rows.is_even && space.reduced.sizes[inner] % WIDTH == 0;
-    for (int o = 0; o < Types::INPUTS; ++o) {
-      const bool is_other = ((streamed<Program>() | Program::SHARED) >> o & 1) == 0;
-      if (is_other && space.reduced.strides[inner][o] != 0) rows.repeats = false;
-    }
+    rows.steps_evenly = rows.is_even && space.reduced.sizes[inner] % WIDTH == 0;
     --rows.segments.rank;
     rows.segments.count /= rows.run;
     rows.segments.prepare();
@@ -225,25 +221,30 @@ struct RowRun {
     Vector<In, WIDTH> values;
     const unsigned mask = valid(v);
     const int any = __ffs(static_cast<int>(mask)) - 1;
-    if (rows.repeats) {
-      const In value = load_at<In, INPUT>(place(v));
+    if (rows.steps_evenly) {
+      const In* from = locate<In, INPUT>(place(v));
+      const int64_t step = rows.space.reduced.inner_stride(INPUT);
+      constexpr uintptr_t ALIGNMENT = access_bytes(WIDTH * sizeof(In));
+      if (step == 1 && reinterpret_cast<uintptr_t>(from) % ALIGNMENT == 0) {
+        return load_vector<WIDTH>(from);
+      }
 #pragma unroll
-      for (int i = 0; i < WIDTH; ++i) values.element[i] = value;
+      for (int i = 0; i < WIDTH; ++i) values.element[i] = from[i * step];
     } else {
 #pragma unroll
       for (int i = 0; i < WIDTH; ++i) {
-        values.element[i] = load_at<In, INPUT>(place(v) + (is_valid(mask, i) ? i : any));
+        values.element[i] = *locate<In, INPUT>(place(v) + (is_valid(mask, i) ? i : any));
       }
     }
     return values;
   }
 
   template <class In, int INPUT>
-  __device__ __forceinline__ In load_at(int64_t place) const {
+  __device__ __forceinline__ const In* locate(int64_t place) const {
     int64_t offsets[Types::OPERANDS];
     offsets[INPUT] = 0;
     rows.space.reduced.locate_short(static_cast<uint32_t>(place), 1u << INPUT, offsets);
-    return reinterpret_cast<const In*>(at[INPUT])[offsets[INPUT]];
+    return reinterpret_cast<const In*>(at[INPUT]) + offsets[INPUT];
   }
 };
 
