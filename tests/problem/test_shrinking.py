@@ -15,6 +15,7 @@ from kernelwright.problem import (
     measure,
     round_up,
     shrink,
+    shrink_data,
     size_variants,
 )
 from kernelwright.problem.loading import parse_problem
@@ -140,3 +141,32 @@ def test_a_problem_that_does_not_run_says_so() -> None:
     with pytest.raises(errors.ProblemRaisedError) as caught:
         shrink(problem("N = 10", "pass", "x @ x", "torch.rand(N, 3)"), Budget())
     assert caught.value.location == "model.py:9"
+
+
+NORM = """\
+import torch
+from torch import nn
+rows, features, width = 512, 64, 256
+class Model(nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.count = count
+    def forward(self, x):
+        return self.norm(x) / self.count
+def get_inputs():
+    return [torch.rand(rows, features, width)]
+def get_init_inputs():
+    return [features]
+"""
+
+
+def test_data_shrinks_and_what_the_constructor_is_given_stays() -> None:
+    norm = parse_problem(Path("model.py"), NORM)
+    budget = Budget(bytes=1 << 18)
+    assert shrink(norm, budget).constants["features"] < 64
+    smaller = shrink_data(norm, budget)
+    assert smaller.constants["features"] == 64
+    assert smaller.constants["rows"] < 512
+    assert budget.excess(measure(smaller)) <= 1
+    assert works(smaller)

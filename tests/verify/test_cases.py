@@ -70,9 +70,16 @@ def test_a_large_problem_is_run_at_full_size_on_few_inputs_and_on_all_at_reduced
     assert [case.distribution for case in full] == 2 * [Distribution.OWN] + [Distribution.NORMAL]
     reduced = [plan for plan in planned if plan.case.sizes == small]
     assert {plan.case.distribution for plan in reduced} == set(Distribution)
-    # A file for one size only has to be asked at that size.
+    # A file for one size only has to be asked at that size, on everything but further seeds.
     assert all(plan.refusal is Demand.SKIPPED for plan in reduced)
-    assert all(plan.instead is not None and not plan.instead.sizes for plan in reduced)
+    instead = [plan.instead for plan in reduced if plan.instead is not None]
+    assert not any(case.sizes for case in instead)
+    assert not {str(case) for case in instead} & {str(Case(seed=seed)) for seed in range(5)}
+    plain = {Distribution.OWN, Distribution.NORMAL}
+    assert {case.distribution for case in instead} >= set(Distribution) - plain
+    assert {case.layout for case in instead} == set(Layout)
+    assert {case.weights for case in instead} == set(Weights)
+    assert len(instead) == len(reduced) - 10
     assert [plan.instead for plan in planned if plan.case.sizes == odd] == [None]
 
 

@@ -268,6 +268,26 @@ def test_a_file_for_one_size_is_asked_at_that_size_instead() -> None:
     assert verify(Played([refused, refused]), asked, lambda event: None).status is Status.CRASHED
 
 
+def test_sizes_that_were_refused_are_not_asked_again_where_there_are_others() -> None:
+    refused = replace(GOOD, candidate=Fault(kind=FaultKind.REFUSED, message="ValueError: size"))
+    cases = [Case(seed=seed) for seed in range(3)]
+    planned = [
+        PlannedCase(
+            case=replace(case, sizes=(("N", 8),)),
+            demand=Demand.REQUIRED,
+            purpose="test",
+            refusal=Demand.SKIPPED,
+            instead=case,
+        )
+        for case in cases
+    ]
+    session = Played([refused, GOOD, GOOD, GOOD])
+    verdict = verify(session, replace(brief([]), cases=planned), lambda event: None)
+    assert verdict.status is Status.VERIFIED
+    values = [check.case for check in verdict.checks if check.name == "values"]
+    assert values == [str(case) for case in cases]
+
+
 def test_after_wrong_values_it_is_asked_where_they_are_right() -> None:
     odd, even = Case(sizes=(("N", 33),)), Case(sizes=(("N", 32),))
     wrong = replace(GOOD, comparisons=(WRONG,))

@@ -10,9 +10,12 @@ from torch import Tensor
 from kernelwright.problem import load_problem
 from kernelwright.verify.cases import Case, Weights
 from kernelwright.verify.distributions import Distribution
+from kernelwright.verify.records import to_plain
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
 from kernelwright.worker import reference as subject
 from kernelwright.worker.reference import Reference
+from kernelwright.worker.requests import Role, SizesReply, SizesRequest, StartRequest
+from kernelwright.worker.roles import make_host
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.tensors import write_tensor
 
@@ -178,3 +181,49 @@ def test_loaded_weights_do_not_depend_on_the_call_before(tmp_path: Path) -> None
         states.append(resident.module.state_dict())
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
     assert (states[0]["norm.running_mean"] != 0).all()
+
+
+SPECIAL = """
+import torch
+from torch import nn
+rows, features, width = 512, 64, 256
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+    def forward(self, x):
+        return x / x.norm(dim=1, keepdim=True)
+def get_inputs():
+    return [torch.rand(rows, features, width)]
+def get_init_inputs():
+    return [features]
+"""
+
+
+@pytest.mark.parametrize(("large", "keeps"), [(1 << 20, True), (1 << 30, False)])
+def test_a_large_problem_is_asked_at_sizes_that_a_specialised_file_takes(
+    tmp_path: Path, large: int, keeps: bool
+) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(SPECIAL)
+    host = make_host(
+        to_plain(
+            StartRequest(
+                role=Role.REFERENCE,
+                problem_path=str(path),
+                problem_source=SPECIAL,
+                candidate_path="",
+                folder=str(tmp_path),
+                device="cpu",
+                emulate=False,
+                order_seed=0,
+                threads=1,
+            )
+        )
+    )
+    request = SizesRequest(bytes=1 << 18, flops=1 << 24, shrink=False, large=large)
+    reply = host.answer("sizes", to_plain(request))
+    assert isinstance(reply, SizesReply)
+    first, *others = (dict(sizes) for sizes in reply.others)
+    assert ("features" not in first) is keeps
+    assert "rows" in first
+    assert all("features" in sizes for sizes in others)

@@ -18,7 +18,13 @@ from kernelwright.problem.resizing import resize
 if TYPE_CHECKING:
     from kernelwright.problem.cost import Cost, measure
     from kernelwright.problem.execution import Definition, Instance, execute, instantiate
-    from kernelwright.problem.shrinking import Budget, round_up, shrink, size_variants
+    from kernelwright.problem.shrinking import (
+        Budget,
+        round_up,
+        shrink,
+        shrink_data,
+        size_variants,
+    )
 
 __all__ = [
     "Budget",
@@ -33,6 +39,7 @@ __all__ = [
     "resize",
     "round_up",
     "shrink",
+    "shrink_data",
     "size_variants",
 ]
 
@@ -46,6 +53,7 @@ _NEEDS_TORCH = {
     "measure": "cost",
     "round_up": "shrinking",
     "shrink": "shrinking",
+    "shrink_data": "shrinking",
     "size_variants": "shrinking",
 }
 

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from kernelwright.problem.cost import Cost, measure
 from kernelwright.problem.errors import ProblemError
-from kernelwright.problem.execution import instantiate, user_code
+from kernelwright.problem.execution import execute, instantiate, user_code
 from kernelwright.problem.record import Problem
 from kernelwright.problem.resizing import resize
 
@@ -48,6 +48,9 @@ _WORTHWHILE = 0.97
 """A step must bring the cost below this share of what it was: where parameters of fixed size make
 up most of it, the data is left at a sensible size."""
 
+Validity = Callable[[Problem], Cost | None]
+"""The cost of a problem that will do, None for one that will not."""
+
 _LARGE = 8
 """A constant above this is a size of data rather than the shape of an operator."""
 
@@ -58,17 +61,22 @@ def shrink(problem: Problem, budget: Budget) -> Problem:
     Returns the problem itself if it fits, and the cheapest that was found if none does. Raises
     what `measure` raises when the problem does not run as it is.
     """
-    cost = measure(problem)
-    if budget.excess(cost) <= 1:
-        return problem
-    for floor in _FLOORS:
-        stuck: set[str] = set()
-        while budget.excess(cost) > 1:
-            step = _step(problem, cost, budget, floor, stuck)
-            if step is None:
-                break
-            problem, cost = step
-    return _make_unequal(problem, budget)
+    return _shrink(problem, budget, _cost_if_valid)
+
+
+def shrink_data(problem: Problem, budget: Budget) -> Problem:
+    """As `shrink`, with nothing changed that the constructor is given.
+
+    For files that are specialised to its arguments. What parameters take stays, so the result may
+    be far above the budget.
+    """
+    given = _constructor_arguments(problem)
+
+    def cost_if_same(variant: Problem) -> Cost | None:
+        cost = _cost_if_valid(variant)
+        return cost if cost is not None and _constructor_arguments(variant) == given else None
+
+    return _shrink(problem, budget, cost_if_same)
 
 
 def size_variants(problem: Problem, budget: Budget) -> tuple[Problem, ...]:
@@ -106,71 +114,6 @@ def round_up(problem: Problem, unit: int, budget: Budget) -> Problem:
     return problem
 
 
-def _step(
-    problem: Problem, cost: Cost, budget: Budget, floor: int, stuck: set[str]
-) -> tuple[Problem, Cost] | None:
-    """The problem with its largest constant that can be lowered made lower, with the new cost.
-
-    Names that cannot be lowered, or to no avail, are added to `stuck`; None when all are.
-    """
-    for name in _by_size(problem):
-        if name in stuck or problem.constants[name] <= floor:
-            continue
-        for sizes in _lower(problem, name, floor, budget.excess(cost)):
-            smaller = resize(problem, sizes)
-            smaller_cost = _cost_if_valid(smaller)
-            if smaller_cost and budget.excess(smaller_cost) < _WORTHWHILE * budget.excess(cost):
-                return smaller, smaller_cost
-        stuck.add(name)
-    return None
-
-
-def _lower(problem: Problem, name: str, floor: int, excess: float) -> Iterator[dict[str, int]]:
-    """Changes to try: a long way down first, the odd neighbour first, the name alone first.
-
-    Then together with all constants of its value: they may have to be equal.
-    """
-    value = problem.constants[name]
-    shift = max(1, int(math.log2(excess)) // 2)
-    halves = dict.fromkeys((max(value >> shift, floor), max(value >> 1, floor)))
-    targets = [odd for half in halves for odd in dict.fromkeys((half | 1, half)) if odd < value]
-    yield from ({name: target} for target in targets)
-    equal = [other for other, size in problem.constants.items() if size == value]
-    if len(equal) > 1:
-        yield from (dict.fromkeys(equal, target) for target in targets)
-
-
-def _make_unequal(problem: Problem, budget: Budget) -> Problem:
-    """Move apart large constants that have the same value, where the model allows it.
-
-    A kernel that mixes up two sizes goes unnoticed as long as they are equal.
-    """
-    taken: set[int] = set()
-    for name in _by_size(problem):
-        value = problem.constants[name]
-        if value in taken and value > _LARGE:
-            for other in (value + 2, value - 2, value + 4, value - 4):
-                moved = _try(problem, {name: other}, budget) if other not in taken else None
-                if moved is not None:
-                    problem = moved
-                    break
-        taken.add(problem.constants[name])
-    return problem
-
-
-def _by_size(problem: Problem) -> list[str]:
-    """Names of the constants above 1, the largest first."""
-    names = [name for name, value in problem.constants.items() if value > 1]
-    return sorted(names, key=lambda name: -problem.constants[name])
-
-
-def _try(problem: Problem, sizes: Mapping[str, int], budget: Budget) -> Problem | None:
-    """The problem at these sizes, None if they do not fit the budget or do not work."""
-    resized = resize(problem, sizes)
-    cost = _cost_if_valid(resized)
-    return resized if cost is not None and budget.excess(cost) <= 1 else None
-
-
 def _cost_if_valid(problem: Problem) -> Cost | None:
     """The cost of a problem that works at its sizes, else None."""
     try:
@@ -204,3 +147,101 @@ def _gives_numbers(problem: Problem) -> bool:
             outputs = instance.module(*instance.inputs)
     tensors = [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
     return not any(bool(torch.isnan(tensor).any()) for tensor in tensors)
+
+
+def _shrink(problem: Problem, budget: Budget, cost_if_valid: Validity) -> Problem:
+    cost = measure(problem)
+    if budget.excess(cost) <= 1:
+        return problem
+    for floor in _FLOORS:
+        stuck: set[str] = set()
+        while budget.excess(cost) > 1:
+            step = _step(problem, cost, budget, floor, stuck, cost_if_valid)
+            if step is None:
+                break
+            problem, cost = step
+    return _make_unequal(problem, budget, cost_if_valid)
+
+
+def _constructor_arguments(problem: Problem) -> str:
+    """In words: what is made of the same numbers reads the same."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return repr(execute(problem).make_init_inputs())
+
+
+def _step(
+    problem: Problem,
+    cost: Cost,
+    budget: Budget,
+    floor: int,
+    stuck: set[str],
+    cost_if_valid: Validity,
+) -> tuple[Problem, Cost] | None:
+    """The problem with its largest constant that can be lowered made lower, with the new cost.
+
+    Names that cannot be lowered, or to no avail, are added to `stuck`; None when all are.
+    """
+    for name in _by_size(problem):
+        if name in stuck or problem.constants[name] <= floor:
+            continue
+        for sizes in _lower(problem, name, floor, budget.excess(cost)):
+            smaller = resize(problem, sizes)
+            smaller_cost = cost_if_valid(smaller)
+            if smaller_cost and budget.excess(smaller_cost) < _WORTHWHILE * budget.excess(cost):
+                return smaller, smaller_cost
+        stuck.add(name)
+    return None
+
+
+def _lower(problem: Problem, name: str, floor: int, excess: float) -> Iterator[dict[str, int]]:
+    """Changes to try: a long way down first, the odd neighbour first, the name alone first.
+
+    Then together with all constants of its value: they may have to be equal.
+    """
+    value = problem.constants[name]
+    shift = max(1, int(math.log2(excess)) // 2)
+    halves = dict.fromkeys((max(value >> shift, floor), max(value >> 1, floor)))
+    targets = [odd for half in halves for odd in dict.fromkeys((half | 1, half)) if odd < value]
+    yield from ({name: target} for target in targets)
+    equal = [other for other, size in problem.constants.items() if size == value]
+    if len(equal) > 1:
+        yield from (dict.fromkeys(equal, target) for target in targets)
+
+
+def _make_unequal(problem: Problem, budget: Budget, cost_if_valid: Validity) -> Problem:
+    """Move apart large constants that have the same value, where the model allows it.
+
+    A kernel that mixes up two sizes goes unnoticed as long as they are equal.
+    """
+    taken: set[int] = set()
+    for name in _by_size(problem):
+        value = problem.constants[name]
+        if value in taken and value > _LARGE:
+            for other in (value + 2, value - 2, value + 4, value - 4):
+                if other in taken:
+                    continue
+                moved = _try(problem, {name: other}, budget, cost_if_valid)
+                if moved is not None:
+                    problem = moved
+                    break
+        taken.add(problem.constants[name])
+    return problem
+
+
+def _by_size(problem: Problem) -> list[str]:
+    """Names of the constants above 1, the largest first."""
+    names = [name for name, value in problem.constants.items() if value > 1]
+    return sorted(names, key=lambda name: -problem.constants[name])
+
+
+def _try(
+    problem: Problem,
+    sizes: Mapping[str, int],
+    budget: Budget,
+    cost_if_valid: Validity = _cost_if_valid,
+) -> Problem | None:
+    """The problem at these sizes, None if they do not fit the budget or do not work."""
+    resized = resize(problem, sizes)
+    cost = cost_if_valid(resized)
+    return resized if cost is not None and budget.excess(cost) <= 1 else None

@@ -180,8 +180,8 @@ def plan_large(
 ) -> tuple[PlannedCase, ...]:
     """The cases for a problem so large that its full size is run on a few inputs only.
 
-    Everything else is asked at the first of `other_sizes`; a candidate that refuses those is
-    asked at full size.
+    Everything else is asked at the first of `other_sizes`. A candidate that refuses those is asked
+    at full size, but for further seeds of what has been run at full size already.
     """
     full = _seeded(Case(), range(min(seeds, LARGE_SEEDS)), demands)[: LARGE_SEEDS + 1]
     planned = [
@@ -193,9 +193,16 @@ def plan_large(
         seeds=seeds, demands=demands, own_sizes=other_sizes[0], other_sizes=other_sizes[1:]
     )
     for plan in reduced:
-        at_full_size = replace(plan.case, sizes=()) if plan.case.sizes == other_sizes[0] else None
+        asked = plan.case.sizes == other_sizes[0] and not _is_seeded(plan.case)
+        at_full_size = replace(plan.case, sizes=()) if asked else None
         planned.append(replace(plan, refusal=Demand.SKIPPED, instead=at_full_size))
     return tuple(planned)
+
+
+def _is_seeded(case: Case) -> bool:
+    """Whether it is one of `_seeded`."""
+    plain = Case(seed=case.seed, sizes=case.sizes)
+    return case in (plain, replace(plain, distribution=Distribution.NORMAL))
 
 
 Row = tuple[Demand, str, Case]

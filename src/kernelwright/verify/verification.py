@@ -1,6 +1,6 @@
 """Run the planned cases until one decides, and conclude."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -88,11 +88,10 @@ def verify(session: Session, brief: Brief, progress: Progress) -> Verdict:
 def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check]:
     checks: list[Check] = []
     prober = _Prober(session, brief.probes)
+    refused: set[Sizes] = set()
     for done, planned in enumerate(brief.cases):
         found = []
-        for case in (planned.case, planned.instead):
-            if case is None:
-                break
+        for case in _in_turn(planned, refused):
             message = f"{planned.purpose}: {case}"
             progress(Event(stage="verify", message=message, done=done, total=len(brief.cases)))
             asked = replace(planned, case=case, refusal=_refusal(planned, case))
@@ -101,11 +100,20 @@ def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check
             checks += found
             if not any(_permitted_refusal(check, planned) for check in observed):
                 break
+            refused.add(case.sizes)
         if any(check.outcome is Outcome.FAILED for check in found):
             return [*checks, *_right_elsewhere(session, brief, found)]
         if any(check.name == VALUES for check in found):
             prober.probe(case)
     return [*checks, *prober.checks()]
+
+
+def _in_turn(planned: PlannedCase, refused: Set[Sizes]) -> Iterator[Case]:
+    """The case, then what to run instead; only that at sizes that were refused before."""
+    if planned.instead is None or planned.case.sizes not in refused:
+        yield planned.case
+    if planned.instead is not None:
+        yield planned.instead
 
 
 def _right_elsewhere(session: Session, brief: Brief, found: Sequence[Check]) -> Iterator[Check]:

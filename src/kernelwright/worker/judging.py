@@ -33,7 +33,7 @@ from kernelwright.worker.ghost import gather
 from kernelwright.worker.lease import Lease, open_lease
 from kernelwright.worker.options import Evidence, JudgeOptions, Sanitizers, Speed, Watch
 from kernelwright.worker.racing import race
-from kernelwright.worker.requests import SizesReply
+from kernelwright.worker.requests import LARGE, SizesReply
 from kernelwright.worker.session import ChildSession
 from kernelwright.worker.tensors import make_exchange_folder
 
@@ -92,12 +92,10 @@ def plan(
 
 _PROBES = 8
 """Cases on which wrong answers are tried; what they do not refuse, hardly any other does."""
-_LARGE = 1 << 30
-"""Bytes of one call above which only a few inputs are tried at full size."""
 
 
 def _is_large(sizes: SizesReply) -> bool:
-    return sizes.bytes > _LARGE and bool(sizes.others) and not sizes.own
+    return sizes.bytes > LARGE and bool(sizes.others) and not sizes.own
 
 
 def _coverage(sizes: SizesReply, options: JudgeOptions) -> tuple[Check, ...]:

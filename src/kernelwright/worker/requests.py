@@ -7,6 +7,9 @@ from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.worker.tensors import TensorHeader
 
+LARGE = 1 << 30
+"""Bytes of one call above which only a few inputs are tried at full size."""
+
 
 class Role(Enum):
     """What a child is for."""
@@ -77,6 +80,8 @@ class SizesRequest:
     flops: int
     shrink: bool
     """Whether the sizes under judgement have to fit the budget as well."""
+    large: int = LARGE
+    """Bytes of one call above which most is asked at smaller sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +91,8 @@ class SizesReply:
     own: Sizes
     """For the sizes under judgement; empty for the file's own."""
     others: tuple[Sizes, ...]
-    """For further sizes, each."""
+    """For further sizes, each; of a large problem those first that change nothing which its
+    constructor is given, where such sizes are much smaller."""
     bytes: int
     """Of one call at the sizes under judgement: inputs, parameters, buffers and outputs."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kernelwright import env
-from kernelwright.problem import Budget, Problem, measure, shrink, size_variants
+from kernelwright.problem import Budget, Problem, measure, shrink, shrink_data, size_variants
 from kernelwright.problem.loading import parse_problem
 from kernelwright.verify.cases import Sizes
 from kernelwright.verify.records import from_plain
@@ -130,6 +130,7 @@ def _timer_host(timer: Timer) -> Host:
             "lend": timer.lend,
             "draw": timer.draw,
             "fill": timer.fill,
+            "expect": timer.expect,
             "watch": timer.watch,
             "check": timer.check,
         }
@@ -139,12 +140,25 @@ def _timer_host(timer: Timer) -> Host:
 def _sizes(problem: Problem, request: SizesRequest) -> SizesReply:
     budget = Budget(bytes=request.bytes, flops=request.flops)
     own = shrink(problem, budget) if request.shrink else problem
-    others = [it for it in size_variants(problem, budget) if it.source != own.source]
+    size = measure(own).bytes
+    reduced = _reduced(own, budget, size) if size > request.large else ()
+    variants = {it.source: it for it in (*reduced, *size_variants(problem, budget))}
+    others = [it for it in variants.values() if it.source != own.source]
     return SizesReply(
         own=_changes(problem, own),
         others=tuple(_changes(problem, it) for it in others),
-        bytes=measure(own).bytes,
+        bytes=size,
     )
+
+
+_MUCH_SMALLER = 4
+"""Times that reduced sizes have to be smaller."""
+
+
+def _reduced(problem: Problem, budget: Budget, size: int) -> tuple[Problem, ...]:
+    """Sizes that a file takes which is specialised to its constructor's arguments; or none."""
+    smaller = shrink_data(problem, budget)
+    return (smaller,) if measure(smaller).bytes * _MUCH_SMALLER <= size else ()
 
 
 def _changes(problem: Problem, variant: Problem) -> Sizes:
