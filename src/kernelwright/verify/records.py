@@ -5,6 +5,7 @@ raises `RecordError` for anything that does not fit; nothing is ever evaluated.
 """
 
 import dataclasses
+import functools
 import math
 import types
 from collections.abc import Mapping
@@ -98,10 +99,16 @@ def _read_mapping(kinds: tuple[Any, ...], value: object) -> dict[Any, Any]:
     return {_read(kinds[0], key): _read(kinds[1], item) for key, item in value.items()}
 
 
+@functools.cache
+def _hints(kind: type) -> Mapping[str, Any]:
+    """Read once: it takes longer than everything else about a small record."""
+    return get_type_hints(kind)
+
+
 def _read_record(kind: Any, value: object) -> Any:
     if not isinstance(value, dict):
         raise RecordError(f"expected an object, found {type(value).__name__}")
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     names = {field.name for field in dataclasses.fields(kind)}
     if names != set(value):
         raise RecordError(f"{kind.__name__} has fields {sorted(names)}, found {sorted(value)}")

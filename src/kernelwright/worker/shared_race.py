@@ -8,7 +8,7 @@ for this call, while the others are stopped. Whatever comes out is compared befo
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -21,16 +21,19 @@ from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.errors import ChildStartError
-from kernelwright.worker.requests import ComparisonReply
 from kernelwright.worker.timer_memory import size_of
 from kernelwright.worker.timer_records import (
     AttachRequest,
     CallReply,
     CallRequest,
+    CheckReply,
     CheckRequest,
+    DrawRequest,
+    ExpectRequest,
     FillRequest,
     LendRequest,
     Lent,
+    Look,
     SharedTensor,
     Take,
     Watched,
@@ -99,6 +102,7 @@ class SharedRace:
         self._random = random.SystemRandom()
         self._lent = self._lend()
         self._other = Distribution.NORMAL
+        self._tensors = 0
         self.runners: dict[str, Runner] = {}
         self.written = 0
         """Bytes of the results of one call."""
@@ -165,9 +169,9 @@ class SharedRace:
         case = Case(
             seed=secrets.randbelow(1 << 31), distribution=distribution, sizes=self._case.sizes
         )
-        drawn = self._told(self._timer, "draw", LendRequest(case=case))
-        expected = self._expected(case.seed) if drawn == {"same": True} else None
-        if expected is None:
+        place = self._place()
+        drawn = self._told(self._timer, "draw", DrawRequest(case=case, place=place))
+        if drawn != {"same": True} or not self._expect(case.seed, place):
             # The problem makes other shapes now, or does not take such inputs.
             if distribution is Distribution.OWN:
                 raise NoTimerError("the problem does not give the same form of inputs twice")
@@ -181,20 +185,13 @@ class SharedRace:
             if runner.rounds.lost:
                 continue
             try:
-                self._turn(runner, take, case, expected, batches[name])
+                self._turn(runner, take, case, batches[name])
             except ContestantLostError as error:
                 runner.rounds.lose(str(error))
 
-    def _turn(
-        self,
-        runner: Runner,
-        take: Take,
-        case: Case,
-        expected: tuple[SharedTensor, ...],
-        batch: Batch,
-    ) -> None:
+    def _turn(self, runner: Runner, take: Take, case: Case, batch: Batch) -> None:
         reply, watched = self._timed_call(runner, take, case.seed)
-        self._examine(runner, case, expected, reply)
+        self._examine(runner, case, reply)
         runner.rounds.persisting_l2 = max(runner.rounds.persisting_l2, reply.persisting_l2)
         match take, case.distribution:
             case Take.HOST, _:
@@ -226,43 +223,49 @@ class SharedRace:
                 child.thaw()
         return _read(CallReply, answer), _read(Watched, seen)
 
-    def _examine(
-        self, runner: Runner, case: Case, expected: tuple[SharedTensor, ...], reply: CallReply
-    ) -> None:
+    def _examine(self, runner: Runner, case: Case, reply: CallReply) -> None:
         """Compare results and what lay on the stream; note what is wrong."""
-        for found, what in ((reply.tensors, ""), (reply.snapshot, _NOT_ON_STREAM)):
-            if not found:
-                continue
-            request = CheckRequest(expected=expected, found=found)
-            comparison = _read(
-                ComparisonReply, self._timer.ask("check", to_plain(request), self._seconds)
-            )
-            objections = [
-                self._agreement.objection(case.distribution, metrics)
-                for metrics in comparison.metrics
-            ]
-            if len(comparison.metrics) != len(expected):
-                objections.append("it has another form than the reference's")
-            wrong = [it for it in objections if it]
+        results, words = [reply.tensors], [""]
+        if reply.snapshot:
+            results.append(reply.snapshot)
+            words.append(_NOT_ON_STREAM)
+        objections = self._objections(case, results, Look.BOUNDED)
+        if any(objections):
+            objections = self._objections(case, results, Look.EXACT)
+        for objection, what in zip(objections, words, strict=True):
             runner.rounds.checked += 1
-            if wrong:
-                text = f"{case.distribution.value} inputs of seed {case.seed}{what}: {wrong[0]}"
+            if objection:
+                text = f"{case.distribution.value} inputs of seed {case.seed}{what}: {objection}"
                 runner.rounds.wrong.append(text)
                 break
         if len(runner.rounds.wrong) >= _ENOUGH_WRONG:
             raise ContestantLostError(runner.rounds.wrong[0])
 
-    def _expected(self, seed: int) -> tuple[SharedTensor, ...] | None:
-        """What the reference gives for the inputs that were drawn; None if it refuses them."""
-        place = self._place()
-        self._told(self._timer, "fill", FillRequest(place=place))
+    def _objections(
+        self, case: Case, results: Sequence[tuple[SharedTensor, ...]], look: Look
+    ) -> list[str]:
+        """For each of the results why it is wrong, or nothing."""
+        request = CheckRequest(results=tuple(results), look=look)
+        answer = self._timer.ask("check", to_plain(request), self._seconds)
+        found = []
+        for comparison in _read(CheckReply, answer).comparisons:
+            objections = [self._agreement.objection(case.distribution, it) for it in comparison]
+            if len(comparison) != self._tensors:
+                objections.append("it has another form than the reference's")
+            found.append(next(filter(None, objections), ""))
+        return found
+
+    def _expect(self, seed: int, place: int) -> bool:
+        """Let the reference compute what the inputs at `place` give; False if it refuses them."""
         request = CallRequest(turn=0, take=Take.HOST, place=place, seed=seed)
         answer = self._reference.ask("expect", to_plain(request), self._seconds)
         if isinstance(answer, Raised):
-            return None
+            return False
         tensors = _read(CallReply, answer).tensors
+        self._told(self._timer, "expect", ExpectRequest(tensors=tensors))
         self.written = sum(size_of(it) for it in tensors)
-        return tensors
+        self._tensors = len(tensors)
+        return True
 
     def _lend(self) -> Lent:
         try:

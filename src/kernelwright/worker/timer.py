@@ -7,25 +7,31 @@ compares all of them. What a candidate says about its own time is only believed 
 """
 
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from kernelwright.problem import Problem
+from kernelwright.verify.bounds import Expected
 from kernelwright.verify.compare import compare
 from kernelwright.verify.nesting import named_tensors
 from kernelwright.verify.records import from_plain
-from kernelwright.worker.requests import ComparisonReply
+from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timer_driver import Driver
 from kernelwright.worker.timer_memory import borrowed, lay_out, view_at
 from kernelwright.worker.timer_records import (
+    CheckReply,
     CheckRequest,
+    DrawRequest,
+    ExpectRequest,
     FillRequest,
     LendRequest,
     Lent,
-    SharedTensor,
+    Look,
     Take,
     TensorForm,
     Watched,
@@ -42,6 +48,10 @@ _LARGE = 1 << 30
 """Bytes of inputs from which on no memory is kept for the next ones."""
 
 
+Measure = Callable[[Expected, torch.Tensor], ErrorMetrics]
+"""From what is expected and what was found to the errors."""
+
+
 class Timer:
     """Inputs of one problem on one device, and the clock."""
 
@@ -52,6 +62,8 @@ class Timer:
         self._drawn: list[torch.Tensor] = []
         self._forms: tuple[TensorForm, ...] = ()
         self._memory = 0
+        self._expected: dict[str, Expected] = {}
+        self._borrowed = ExitStack()
         self._flush = self._driver.allocate(self._driver.flush_bytes)
 
     @torch.no_grad()
@@ -68,15 +80,24 @@ class Timer:
 
     @torch.no_grad()
     def draw(self, body: dict[str, Any]) -> dict[str, bool]:
-        """Draw other inputs, to be written by "fill" and "watch"; whether the form is the same."""
+        """Draw other inputs and write them; whether they have the form of the first.
+
+        What was expected of the ones before is given back.
+        """
+        request = from_plain(DrawRequest, body)
+        self._expected = {}
+        self._borrowed.close()
         self._drawn = []
-        arguments = self._subject.arguments(from_plain(LendRequest, body).case)
+        arguments = self._subject.arguments(request.case)
         self._drawn = [tensor for _, tensor in named_tensors(arguments, "input")]
         forms, _, size = lay_out(arguments)
         del arguments
         if size > _LARGE:
             self._subject.release()  # what drawing them needed besides
-        return {"same": tuple(forms) == self._forms}
+        same = tuple(forms) == self._forms
+        if same:
+            self._write(request.place)
+        return {"same": same}
 
     @torch.no_grad()
     def fill(self, body: dict[str, Any]) -> dict[str, int]:
@@ -110,18 +131,38 @@ class Timer:
             raise TimeoutError(f"the call did not end in {request.seconds:g} s")
         return Watched(outside_ms=(time.perf_counter_ns() - start) * 1e-6, late=late)
 
+    def expect(self, body: dict[str, Any]) -> dict[str, int]:
+        """Hold on to what the reference gave, where it lies, until other inputs are drawn."""
+        shared = from_plain(ExpectRequest, body).tensors
+        tensors = self._borrowed.enter_context(borrowed(self._driver, shared))
+        self._expected = {
+            it.name: Expected(it.name, tensor) for it, tensor in zip(shared, tensors, strict=True)
+        }
+        return {}
+
     @torch.no_grad()
-    def check(self, body: dict[str, Any]) -> ComparisonReply:
+    def check(self, body: dict[str, Any]) -> CheckReply:
         """Every element of results against the reference's for the same inputs."""
         request = from_plain(CheckRequest, body)
-        pairs = _pairs(request)
-        with borrowed(self._driver, [it for pair in pairs for it in pair]) as tensors:
-            metrics = tuple(
-                compare(pair[0].name, found, expected, None)
-                for pair, expected, found in zip(pairs, tensors[::2], tensors[1::2], strict=True)
-            )
+        measure = _MEASURES[request.look]
+        comparisons = []
+        with borrowed(self._driver, [it for found in request.results for it in found]) as tensors:
+            left = iter(tensors)
+            for found in request.results:
+                given = {it.name: tensor for it, tensor in zip(found, left, strict=False)}
+                comparisons.append(tuple(self._compared(given, measure)))
             self._driver.synchronize()
-        return ComparisonReply(metrics=metrics)
+        return CheckReply(comparisons=tuple(comparisons))
+
+    def _compared(
+        self, given: Mapping[str, torch.Tensor], measure: Measure
+    ) -> Iterator[ErrorMetrics]:
+        """What has another form than expected is left out."""
+        for name, expected in self._expected.items():
+            found = given.get(name)
+            wanted = expected.tensor
+            if found is not None and (found.dtype, found.shape) == (wanted.dtype, wanted.shape):
+                yield measure(expected, found)
 
     def _write(self, place: int) -> None:
         for tensor, form in zip(self._drawn, self._forms, strict=True):
@@ -134,16 +175,15 @@ class Timer:
         return self._words[path]
 
 
-def _pairs(request: CheckRequest) -> list[tuple[SharedTensor, SharedTensor]]:
-    """What is expected and what was found for it; what has another form is left out."""
-    found = {it.name: it for it in request.found}
-    return [
-        (expected, found[expected.name])
-        for expected in request.expected
-        if expected.name in found
-        and (expected.dtype, expected.shape)
-        == (found[expected.name].dtype, found[expected.name].shape)
-    ]
+def _exact(expected: Expected, found: torch.Tensor) -> ErrorMetrics:
+    return compare(expected.name, found, expected.tensor, None)
+
+
+def _bounded(expected: Expected, found: torch.Tensor) -> ErrorMetrics:
+    return expected.bound(found) or _exact(expected, found)
+
+
+_MEASURES: Mapping[Look, Measure] = {Look.BOUNDED: _bounded, Look.EXACT: _exact}
 
 
 def _once_each(tensor: torch.Tensor) -> torch.Tensor:

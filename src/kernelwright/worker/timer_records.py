@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kernelwright.verify.cases import Case
+from kernelwright.verify.tolerance import ErrorMetrics
 
 
 class Take(Enum):
@@ -45,9 +46,17 @@ class Lent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LendRequest:
-    """Body of "lend" and of "draw"."""
+    """Body of "lend"."""
 
     case: Case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawRequest:
+    """Body of "draw": draw the inputs of a case and write them, `place` bytes into the memory."""
+
+    case: Case
+    place: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +138,33 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectRequest:
+    """Body of the timer's "expect"."""
+
+    tensors: tuple[SharedTensor, ...]
+    """What the reference gave for the inputs that were drawn; it keeps them until the next."""
+
+
+class Look(Enum):
+    """How closely results are compared with what is expected."""
+
+    BOUNDED = "bounded"
+    """Errors may come out larger than they are: a few passes over memory."""
+    EXACT = "exact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
     """Body of "check"."""
 
-    expected: tuple[SharedTensor, ...]
-    found: tuple[SharedTensor, ...]
+    results: tuple[tuple[SharedTensor, ...], ...]
+    """Each holds all that one call gave."""
+    look: Look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReply:
+    """Reply to "check"."""
+
+    comparisons: tuple[tuple[ErrorMetrics, ...], ...]
+    """For each of the results; tensors of another form than expected are left out."""
