@@ -8,7 +8,13 @@ from kernelwright.codegen.constructor import Kept, keep
 from kernelwright.codegen.cuda import cuda_source, kernel_text
 from kernelwright.codegen.docstring import docstring
 from kernelwright.codegen.kernel_text import TEMPLATES
-from kernelwright.codegen.python import TORCH_DTYPE, constant_path, forward_body, number
+from kernelwright.codegen.python import (
+    TORCH_DTYPE,
+    constant_path,
+    forward_body,
+    number,
+    operator_arguments,
+)
 from kernelwright.ir.graph import Constant, Node
 from kernelwright.ir.plan import Plan
 from kernelwright.problem import Problem
@@ -38,6 +44,8 @@ def emit(
         kept=kept,
         kernels=plan.kernels,
         cuda_source=cuda,
+        schemas={f"launch_{k.name}": operator_arguments(k) for k in plan.kernels},
+        built_on_import=True,
         with_workspace=[k.name for k in plan.kernels if kernel_text(k).has_workspace],
         library=f"kernelwright_{_identifier(problem.name)}_{digest}",
         methods=_constructor(kept, plan),

@@ -12,8 +12,18 @@ Definitions = Mapping[str, ast.FunctionDef | ast.ClassDef]
 _KEPT_FUNCTIONS = ("get_inputs", "get_init_inputs")
 _ASSIGNMENTS = ast.Assign | ast.AnnAssign
 _OWN_NAMES = frozenset(
-    {"CUDA_SOURCE", "ModelNew", "_LIBRARY", "_expect", "_launch", "_load"}
-    | {"ctypes", "inspect", "load_inline", "nn", "struct", "torch"}
+    {"CUDA_SOURCE", "ModelNew", "_KERNELS", "_LIBRARY", "_OPERATORS", "_SCHEMAS"}
+    | {
+        "_WORKSPACES",
+        "_arguments",
+        "_expect",
+        "_is_compiling",
+        "_launch",
+        "_library",
+        "_name",
+        "_run",
+    }
+    | {"ctypes", "functools", "inspect", "load_inline", "nn", "struct", "torch"}
 )
 """Module-level names of the emitted file."""
 _OWN_WORDS = frozenset({"device", "float", "int", "isinstance", "type"})

@@ -25,10 +25,11 @@ def write(kernel: Kernel) -> KernelText:
         types=", ".join(STORED[it] for it in (kernel.output.dtype, *(it for _, it in elements))),
         arguments=read_inputs(kernel, tensors, item.members),
         tensors=tensors,
-        **({} if kernel.anchor is None else product_fields(kernel)),
+        **({"turned": kernel.turned} if kernel.anchor is None else product_fields(kernel)),
     )
     if kernel.anchor is None:
-        return KernelText(section=section, sources=("pointwise.cuh",), has_workspace=False)
+        own_sources = ("pointwise_tiles.cuh" if kernel.turned else "pointwise.cuh",)
+        return KernelText(section=section, sources=own_sources, has_workspace=False)
     own = tuned(kernel)
     sources = (*own.sources, "gemm_launch.cuh")
     return KernelText(section=section, sources=sources, has_workspace=own.has_workspace)

@@ -24,6 +24,7 @@ from kernelwright.ir.graph import (
     ViewMap,
 )
 from kernelwright.ir.plan import (
+    AnyKernel,
     Einsum,
     Kernel,
     Launch,
@@ -34,7 +35,7 @@ from kernelwright.ir.plan import (
     TorchCall,
     sizes_used,
 )
-from kernelwright.ir.types import Dim, DType, ScalarType, TensorType
+from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, ValueType
 
 TORCH_DTYPE: dict[DType, str] = {
     DType.F64: "torch.float64",
@@ -62,6 +63,24 @@ def forward_body(plan: Plan) -> tuple[str, ...]:
         # PyTorch would record a graph for a backward that the kernels do not have.
         return (*checks, "with torch.no_grad():", *(f"    {line}" for line in work))
     return (*checks, *work)
+
+
+def operator_arguments(kernel: AnyKernel) -> str:
+    """The arguments of a launch in PyTorch's language of schemas; only results are written to."""
+    arguments = [f"Tensor(a{at}!) out{at}" for at, _ in enumerate(kernel.outputs)]
+    for at, kind in enumerate(kernel.inputs):
+        arguments.append(f"{_schema_type(kind)} in{at}")
+    arguments += [f"SymInt size{at}" for at, _ in enumerate(sizes_used(kernel))]
+    return ", ".join(arguments)
+
+
+def _schema_type(kind: ValueType) -> str:
+    match kind:
+        case TensorType():
+            return "Tensor"
+        case ScalarType(DType.F64):
+            return "float"
+    return "SymInt"
 
 
 def _size_names(graph: Graph) -> dict[str, str]:
