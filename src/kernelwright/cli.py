@@ -139,10 +139,14 @@ def judge(
     sanitize: Annotated[
         bool, typer.Option(help="Run compute-sanitizer's tools as well, at small sizes.")
     ] = False,
+    timing: Annotated[
+        str, typer.Option(help="full, or quick: no longer than a clear time takes.")
+    ] = "full",
     as_json: Json = False,
 ) -> ExitCode:
     """Verify and time a candidate against a problem."""
     from kernelwright import pipeline
+    from kernelwright.bench.timing import timing_plan
     from kernelwright.report.judgement import measurement_lines, verdict_lines
     from kernelwright.worker import JudgeOptions
     from kernelwright.worker.options import Sanitizers
@@ -153,6 +157,7 @@ def judge(
         seeds=seeds,
         cases=tuple(_case(text) for text in case or ()),
         sanitizers=Sanitizers.ON if sanitize else Sanitizers.OFF,
+        timing=timing_plan(timing),
     )
     with _progress() as progress:
         verdict, measurement = pipeline.judge(

@@ -13,8 +13,15 @@ from kernelwright.bench.measurement import (
     summarise,
 )
 from kernelwright.bench.roofline import Floor
-from kernelwright.bench.statistics import median, ratio_of_medians
-from kernelwright.bench.timing import ContestantLostError, Rounds, Samples, TimingPlan, interleave
+from kernelwright.bench.statistics import median, median_interval, ratio_of_medians
+from kernelwright.bench.timing import (
+    QUICK_TIMING,
+    ContestantLostError,
+    Rounds,
+    Samples,
+    TimingPlan,
+    interleave,
+)
 from kernelwright.machine import H200
 
 FLOOR = Floor(bytes=536_870_912, flops=67_108_864, arithmetic="fp32_simt")
@@ -101,6 +108,25 @@ def test_time_can_end_the_race_before_the_samples_do() -> None:
     plan = TimingPlan(batch=5, samples=10**6, seconds=0.0, most_samples=10**6)
     rounds = interleave(contestants, plan, lambda taken: None)
     assert sum(map(len, rounds["candidate"].device_ms)) == 10
+
+
+def test_a_clear_time_is_not_taken_longer_than_it_needs_to_be() -> None:
+    plan = QUICK_TIMING
+    clear, noise = [(1.0, 1.004, 0.998, 1.001)] * 5, [(1.0, 1.3, 0.8, 1.1)] * 5
+    assert plan.enough(20, 0.1, [clear, clear])
+    assert not plan.enough(20, 0.1, [clear, noise])
+    assert not plan.enough(16, 0.1, [clear[:4], clear[:4]])
+    assert plan.enough(20, plan.most_seconds, [clear, noise])
+    assert not plan.enough(16, 9 * plan.most_seconds, [clear[:4]])
+    assert plan.enough(plan.samples, 0.1, [noise])
+    assert not TimingPlan().enough(20, 0.1, [clear, clear])
+
+
+def test_the_interval_of_a_median_holds_it_as_often_as_it_says() -> None:
+    random = np.random.default_rng(5)
+    intervals = [median_interval([random.lognormal(0.0, 0.5, size=25)]) for _ in range(400)]
+    held = sum(it.low <= 1.0 <= it.high for it in intervals)
+    assert 0.93 * 400 <= held <= 0.995 * 400
 
 
 def measured(candidate: float, **baselines: float) -> Measurement:

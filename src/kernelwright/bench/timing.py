@@ -17,6 +17,9 @@ from typing import Protocol
 
 import torch
 
+from kernelwright.bench.statistics import median_interval
+from kernelwright.errors import UsageError
+
 _FLUSH_TIMES_L2 = 2.5
 _HOST_SHARE = 4
 """One host sample for so many device samples."""
@@ -37,8 +40,50 @@ class TimingPlan:
     seconds: float = 1.0
     """Time spent measuring each contestant, at least, unless there are `samples`."""
     most_samples: int = 1000
+    least_samples: int = 20
+    """What the medians are known from at the very least."""
     most_seconds: float = 30.0
-    """Time after which a few samples have to do: those of a very large problem."""
+    """Time after which `least_samples` have to do: those of a very large problem."""
+    precision: float = 0.0
+    """Share of the median that the ends of its interval may be away from it, for each contestant:
+    then `least_samples` do as well. 0: never."""
+
+    def enough(
+        self, taken: int, seconds: float, spans: Sequence[Sequence[Sequence[float]]]
+    ) -> bool:
+        """Whether to stop after `taken` samples in `seconds`.
+
+        `spans` are the rounds of every contestant. What is reported is the interval of the ratio,
+        wide or narrow; here it is only asked whether more samples are worth their time.
+        """
+        if taken >= self.samples:
+            return True
+        if taken < self.least_samples:
+            return False
+        return seconds >= self.most_seconds or (
+            self.precision > 0.0 and all(_known(rounds, self.precision) for rounds in spans)
+        )
+
+
+QUICK_TIMING = TimingPlan(
+    warm_up_seconds=0.2, batch=4, samples=60, seconds=0.5, most_seconds=4.0, precision=0.01
+)
+"""For many problems: a clear time is not taken longer than it needs to be."""
+
+_PLANS: Mapping[str, TimingPlan] = {"full": TimingPlan(), "quick": QUICK_TIMING}
+
+
+def timing_plan(name: str) -> TimingPlan:
+    """The plan of this name; raises UsageError for another."""
+    if name not in _PLANS:
+        raise UsageError(f"no timing is called {name!r}", next_step=f"Use {' or '.join(_PLANS)}.")
+    return _PLANS[name]
+
+
+def _known(rounds: Sequence[Sequence[float]], precision: float) -> bool:
+    interval = median_interval(rounds)
+    away = max(interval.high - interval.value, interval.value - interval.low)
+    return away <= precision * interval.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +217,10 @@ def interleave(
             _take(contestants[name], rounds[name], plan.batch)
         taken += plan.batch
         on_round(taken)
-        enough_time = time.perf_counter() - start >= plan.seconds * len(racing)
-        if taken >= plan.samples or (enough_time and taken >= 2 * plan.batch):
+        seconds = time.perf_counter() - start
+        spans = [it.device_ms for it in rounds.values() if not it.lost]
+        enough_time = seconds >= plan.seconds * len(racing) and taken >= 2 * plan.batch
+        if enough_time or plan.enough(taken, seconds, spans):
             break
     return rounds
 

@@ -154,12 +154,18 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     from kernelwright.worker import JudgeOptions
 
     settings = task.settings
+    profile = effort(settings.effort)
     problem = _present(task.path, task.source, folder / "problem")
     output = folder / f"{problem.stem}_new.py"
     options = pipeline.OptimizeOptions(
         target=pipeline.Target(settings.target),
-        effort=effort(settings.effort),
-        judge=JudgeOptions(seeds=settings.seeds, demands=STRICT, baselines=settings.baselines),
+        effort=profile,
+        judge=JudgeOptions(
+            seeds=settings.seeds,
+            demands=STRICT,
+            baselines=settings.baselines,
+            timing=profile.timing,
+        ),
     )
     done = pipeline.optimize(problem, output, options=options, progress=reporter.event)
     compiled = done.compiled
@@ -196,6 +202,7 @@ def _judge(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     from kernelwright import pipeline
     from kernelwright.report.row import judged_row
     from kernelwright.suite.task import Outcome
+    from kernelwright.tune.effort import effort
     from kernelwright.worker import JudgeOptions
     from kernelwright.worker.errors import CandidateFileError
 
@@ -206,7 +213,11 @@ def _judge(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
         _present(task.path, task.source, folder / "problem"),
         _present(task.candidate_path, task.candidate, folder / "candidate"),
         target=pipeline.Target(settings.target),
-        options=JudgeOptions(seeds=settings.seeds, baselines=settings.baselines),
+        options=JudgeOptions(
+            seeds=settings.seeds,
+            baselines=settings.baselines,
+            timing=effort(settings.effort).timing,
+        ),
         progress=reporter.event,
     )
     row = judged_row(

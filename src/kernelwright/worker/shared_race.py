@@ -140,9 +140,8 @@ class SharedRace:
             self._round(plan.batch)
             taken += plan.batch
             on_round(taken)
-            elapsed = time.perf_counter() - start
-            few_will_do = elapsed >= plan.most_seconds and taken >= 2 * plan.batch
-            if taken >= plan.samples or few_will_do:
+            spans = [it.rounds.device_ms for it in self._racing().values()]
+            if plan.enough(taken, time.perf_counter() - start, spans):
                 break
         return {name: runner.rounds for name, runner in self.runners.items()}
 
