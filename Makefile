@@ -1,5 +1,7 @@
 # make demo   install and run the five example problems end to end
 # make test   every check and every test
+# make docs   the site in build/site
+# make dist   wheel and sdist in dist, the wheel tried in an environment of its own
 #
 # A fresh machine needs Python 3.11 or newer, git, make and a C++ compiler. No GPU: the emulator runs
 # the kernels. Everything goes into VENV. Where PYTHON already has a torch (a GPU machine), the
@@ -21,7 +23,7 @@ export PYTHONPATH := $(if $(VENV),,src)
 DEVICE_CODE := $(shell find src -name '*.cuh' -o -name '*.cu' -o -name '*.cpp' -o -name '*.h')
 EXAMPLES := $(wildcard examples/*.py)
 
-.PHONY: demo test lint pytest test-gpu format clean
+.PHONY: demo test lint pytest test-gpu docs dist format clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -47,6 +49,23 @@ pytest: $(INSTALLED)
 test-gpu: $(INSTALLED)
 	$(BIN)python3 -m pytest -q -m gpu
 
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)mkdocs build --quiet --strict
+
+# Isolated from the checkout: what the wheel lacks is not there. What it needs comes from VENV.
+dist: $(INSTALLED)
+	rm -rf dist build/installed
+	$(BIN)python3 -m build --no-isolation --outdir dist >/dev/null
+	$(BIN)python3 -m venv --without-pip --system-site-packages build/installed
+	$(BIN)python3 -m pip --python build/installed/bin/python install --quiet --no-deps --no-index dist/*.whl
+	$(BIN)python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	    > $$(build/installed/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/needed.pth
+	cd build && PYTHONPATH= installed/bin/kernelwright --help >/dev/null
+	cd build && PYTHONPATH= installed/bin/kernelwright doctor
+	cd build && PYTHONPATH= installed/bin/kernelwright optimize --target cpu ../examples/scalar_mul.py \
+	    --seeds 1 -o installed/scalar_mul_new.py
+	ls -l dist
+
 format: $(INSTALLED)
 	$(BIN)ruff check --fix
 	$(BIN)ruff format
@@ -58,7 +77,7 @@ $(VENV)/.installed: pyproject.toml
 	else \
 	    $(PYTHON) -m venv $(VENV) && $(BIN)pip install --quiet $(TORCH); \
 	fi
-	$(BIN)pip install --quiet --editable '.[dev]'
+	$(BIN)pip install --quiet --editable '.[dev,docs]'
 	touch $@
 
 clean:

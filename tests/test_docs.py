@@ -1,15 +1,19 @@
 """The generated pages of docs/ are what the code says; `pytest --update-golden` rewrites them."""
 
 import importlib
+import inspect
 import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from typer.models import OptionInfo
 
 import kernelwright
-from kernelwright import env
-from kernelwright.errors import render_errors_table
-from kernelwright.report.schema import render_verdict_page
+from kernelwright import cli, env
+from kernelwright.errors import ExitCode, render_errors_table
+from kernelwright.report.schema import member_texts, render_verdict_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -17,6 +21,11 @@ SETTINGS = "# Settings\n\nEnvironment variables, ours first, then those of other
 ERRORS = (
     "# Errors\n\nEvery way in which kernelwright says no. A message names the thing, the line of "
     "your file\nwhere there is one, and the next step; `--json` prints the same as JSON.\n\n"
+)
+COMMANDS = (
+    "# Command line\n\n`kernelwright COMMAND --help` prints the same. Results go to standard "
+    "output, progress and errors to\nstandard error; with `--json` everything is JSON on standard "
+    "output, errors too.\n\n"
 )
 
 
@@ -32,7 +41,52 @@ def _pages() -> dict[str, str]:
         "settings.md": SETTINGS + env.render_settings_table(),
         "errors.md": ERRORS + render_errors_table(),
         "verdict.md": render_verdict_page(),
+        "cli.md": COMMANDS + _exit_codes() + "".join(_commands()),
     }
+
+
+def _exit_codes() -> str:
+    texts = member_texts(ExitCode)
+    rows = [f"| {int(code)} | {texts[code.name]} |" for code in ExitCode]
+    return "\n".join(
+        ["| exit code | means |", "| --- | --- |", *rows, "| 130 | Interrupted. |", ""]
+    )
+
+
+def _commands() -> Iterator[str]:
+    """A section for each command, read off its function: typer's own objects change."""
+    for command in cli.app.registered_commands:
+        function = command.callback
+        assert function is not None and function.__doc__
+        hints = get_type_hints(function, include_extras=True)
+        rows = [
+            _row(name, parameter.default, *get_args(hints[name]))
+            for name, parameter in inspect.signature(function).parameters.items()
+        ]
+        table = ["| word | default | meaning |", "| --- | --- | --- |", *rows, ""] if rows else []
+        words = [f"\n## {function.__name__}\n", inspect.cleandoc(function.__doc__), "", *table]
+        yield "\n".join(words)
+
+
+def _row(name: str, default: Any, kind: Any, info: Any) -> str:
+    if isinstance(info, OptionInfo):
+        dashed = name.replace("_", "-")
+        own = f"--{dashed}/--no-{dashed}" if default is True else f"--{dashed}"
+        # Inside of Annotated, the first name of an option stands where its default used to.
+        names = (info.default, *(info.param_decls or ()))
+        given = [word for word in names if isinstance(word, str)]
+        value = "" if kind is bool else " " + name.upper()
+        return f"| `{', '.join(given or [own])}{value}` | {_default(default)} | {info.help} |"
+    return f"| `{info.metavar or name.upper()}` | required | {info.help} |"
+
+
+def _default(value: Any) -> str:
+    match value:
+        case True:
+            return "on"
+        case None | False | "":
+            return ""
+    return f"`{value}`"
 
 
 def test_generated_pages_are_current(request: pytest.FixtureRequest) -> None:
