@@ -46,6 +46,8 @@ class Compiled:
     plan: Plan
     left: Mapping[str, str]
     """Calls of products left to PyTorch, by the node of their result as captured: why."""
+    channels_last: frozenset[str]
+    """Convolutions on operands of this memory format, by their node as rewritten."""
     machine: Machine
     """The card that the plan was made for."""
     library: Library
@@ -67,20 +69,23 @@ def compile_problem(
     machine: Machine,
     library: Library = Library.WHERE_FASTER,
     left: Mapping[str, str] = NOTHING,
+    channels_last: frozenset[str] | None = None,
 ) -> Compiled:
     """Capture, rewrite and schedule; needs no GPU and no compiler.
 
-    `left`: calls to leave to PyTorch in any case, as for the same problem at other sizes.
+    `left`: calls to leave to PyTorch in any case, as for the same problem at other sizes;
+    `channels_last`: the convolutions that get such operands, likewise.
     Raises CaptureError (or another KernelwrightError of the room) when the module does not export.
     """
     captured = capture(problem)
-    planned = plan_graph(captured, machine, library, left)
+    planned = plan_graph(captured, machine, library, left, channels_last)
     return Compiled(
         problem=problem,
         captured=captured,
         rewritten=planned.rewritten,
         plan=planned.plan,
         left=planned.left,
+        channels_last=planned.channels_last,
         machine=machine,
         library=library,
     )
@@ -249,7 +254,9 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     problem = shrink(compiled.problem, budget)
     if any(_wants_whole_rows(kernel.config) for kernel in compiled.plan.kernels):
         problem = round_up(problem, _ROW_UNIT, budget)
-    small = compile_problem(problem, compiled.machine, library, compiled.left)
+    small = compile_problem(
+        problem, compiled.machine, library, compiled.left, compiled.channels_last
+    )
     return replace(small, plan=with_configs(small.plan, _configs_of(compiled.plan, small.plan)))
 
 

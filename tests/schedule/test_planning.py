@@ -87,7 +87,7 @@ def test_convolutions_that_are_ours_stay_ours() -> None:
 def test_another_plan_leaves_the_same_calls() -> None:
     first = planned(InvertedResidual(64).eval(), torch.empty(16, 64, 32, 32))
     graph = capture_module(InvertedResidual(64).eval(), (torch.empty(2, 64, 6, 6),))
-    again = plan_graph(graph, H200, Library.NEVER, first.left)
+    again = plan_graph(graph, H200, Library.NEVER, first.left, first.channels_last)
     assert calls(again.plan) == calls(first.plan)
     assert not product_kernels(again.plan)
 

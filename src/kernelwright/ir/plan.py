@@ -50,6 +50,8 @@ class Kernel:
     """`file:line` of the replaced operators in the user's file."""
     triangle: Triangle | None = None
     """The part of the result that the epilogue keeps, where it sets the rest to zero."""
+    turned: bool = False
+    """Whether an input is known to lie along another dimension than the result."""
 
     @property
     def family(self) -> str:

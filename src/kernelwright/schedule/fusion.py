@@ -27,18 +27,31 @@ from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.element_groups import element_groups
 from kernelwright.schedule.launches import launch_anchored, launch_elements, launch_rows, shared
 from kernelwright.schedule.legality import Library, why_not
+from kernelwright.schedule.memory_format import faster_on_channels_last, with_channels_last
 from kernelwright.schedule.row_groups import row_groups
 
 
-def schedule(graph: Graph, machine: Machine, library: Library = Library.WHERE_FASTER) -> Plan:
-    """The plan with the fewest modelled bytes that our families allow."""
-    graph = with_cheap_copies(graph)
+def schedule(
+    graph: Graph,
+    machine: Machine,
+    library: Library = Library.WHERE_FASTER,
+    channels_last: frozenset[str] | None = None,
+) -> Plan:
+    """The plan with the fewest modelled bytes that our families allow.
+
+    `channels_last`: the convolutions that get such operands; None: those that are faster on them.
+    """
+    if channels_last is None:
+        channels_last = faster_on_channels_last(graph)
+    formatted = with_channels_last(with_cheap_copies(graph), channels_last)
+    graph = formatted.graph
     reasons = {
         node.name: why_not(node, graph, machine, library)
         for node in graph.nodes
         if isinstance(node.kind, Pointwise | Contract)
     }
-    units = _units(graph, {name for name, reason in reasons.items() if reason is None}, machine)
+    ours = {name for name, reason in reasons.items() if reason is None}
+    units = _units(graph, ours, formatted.turning, machine)
     inside = {member.name for unit in units for member in unit.members}
     alone = [
         _Unit(members=(node,), made=partial(_step, node, reasons.get(node.name)))
@@ -62,9 +75,12 @@ class _Unit:
     """The steps that compute them."""
 
 
-def _units(graph: Graph, ours: set[str], machine: Machine) -> list[_Unit]:
-    """The launches: around reductions first, then scans and poolings, then what is left."""
-    movable = frozenset(ours - graph.readers_of_mutable())
+def _units(graph: Graph, ours: set[str], turning: frozenset[str], machine: Machine) -> list[_Unit]:
+    """The launches: around reductions first, then scans and poolings, then what is left.
+
+    `turning`: copies to another memory format, which only pointwise kernels make well.
+    """
+    movable = frozenset(ours - graph.readers_of_mutable() - turning)
     rows = row_groups(graph, movable)
     in_rows = {member.name for group in rows for member in group.members}
     anchored = anchored_groups(graph, movable - in_rows)

@@ -11,6 +11,7 @@ from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of, source_shape
 from kernelwright.schedule.configs import elementwise_configs
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
+from kernelwright.schedule.memory_format import is_turned
 from kernelwright.schedule.naming import kernel_name, merge_operators
 from kernelwright.schedule.row_configs import row_configs
 from kernelwright.schedule.row_groups import RowGroup, program_of
@@ -33,6 +34,7 @@ def launch_elements(group: ElementGroup, graph: Graph, machine: Machine) -> Laun
         output=group.root.tensor,
         config=elementwise_configs(anchor, types, group.root.tensor, machine, triangle)[0],
         triangle=triangle,
+        turned=anchor is None and any(is_turned(node, graph) for node in inputs),
         **_labels(ordered),
     )
     return _launched(kernel, [group.root], inputs)
@@ -131,7 +133,8 @@ def _same_text(a: AnyKernel, b: AnyKernel) -> bool:
         ]
         outputs = [(kind.dtype, kind.rank) for kind in kernel.outputs]
         way = None if isinstance(kernel.config, GemmConfig) else kernel.config
-        return (_work(kernel), inputs, outputs, kernel.operators, way)
+        turned = isinstance(kernel, Kernel) and kernel.turned
+        return (_work(kernel), inputs, outputs, kernel.operators, way, turned)
 
     return signature(a) == signature(b)
 

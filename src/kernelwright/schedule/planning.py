@@ -17,6 +17,7 @@ from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.rewrite.driver import drop_unread, substitute
 from kernelwright.schedule.fusion import schedule
 from kernelwright.schedule.legality import Library
+from kernelwright.schedule.memory_format import faster_on_channels_last
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -29,6 +30,8 @@ class Planned:
     plan: Plan
     left: Mapping[str, str]
     """Why calls of products are left to PyTorch, by the node of their result as captured."""
+    channels_last: frozenset[str]
+    """Convolutions on operands of this memory format, by their node as rewritten."""
 
 
 def plan_graph(
@@ -36,18 +39,28 @@ def plan_graph(
     machine: Machine,
     library: Library = Library.WHERE_FASTER,
     left: Mapping[str, str] = NOTHING,
+    channels_last: frozenset[str] | None = None,
 ) -> Planned:
     """Rewrite and schedule a captured graph.
 
-    `left`, as another plan of the same module has it, is left to PyTorch in any case.
+    `left`, as another plan of the same module has it, is left to PyTorch in any case;
+    `channels_last` is from there, too, where it is given.
     """
     known = dict(left)
     while True:
         rewritten = rewrite(_as_called(captured, known))
-        plan = schedule(rewritten.graph, machine, library)
+        formats = channels_last
+        if formats is None:
+            formats = faster_on_channels_last(rewritten.graph)
+        plan = schedule(rewritten.graph, machine, library, formats)
         found = _products_left(plan)
         if not found:
-            return Planned(rewritten=rewritten, plan=plan, left=MappingProxyType(known))
+            return Planned(
+                rewritten=rewritten,
+                plan=plan,
+                left=MappingProxyType(known),
+                channels_last=formats,
+            )
         known |= found
 
 
