@@ -68,6 +68,7 @@ def build(kernel: RowKernel, name: str) -> ctypes.CDLL:
         cuda_sources=text_of(kernel),
         functions=None,
         is_python_module=False,
+        no_implicit_headers=True,  # PyTorch's take ten times as long as the kernel
     )
     library = ctypes.CDLL(next(path for path in torch.ops.loaded_libraries if name in path))
     getattr(library, f"workspace_{kernel.name}").restype = ctypes.c_int64
