@@ -2,7 +2,8 @@
 
 PyTorch knows the shape of an LSTM's result only by running its decomposition: one traced step for
 each element of the sequence, a minute and more for a sequence of 512, and its length held fast.
-What it runs for the shape of nll_loss takes every reduction for a mean.
+What it runs for the shape of nll_loss takes every reduction for a mean. Where sizes are symbolic,
+torch 2.6's short cut for the type of a quotient of integers says that it is one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 from torch._decomp import decomposition_table
+from torch._subclasses.fake_impls import get_fast_op_impls
 
 
 def _shapes(
@@ -51,6 +53,8 @@ def known_shapes() -> Iterator[None]:
         for operator in shapes
         if operator in decomposition_table
     }
+    short_cuts = get_fast_op_impls()
+    division = short_cuts.pop(aten.div.Tensor)
     try:
         for operator, shape in shapes.items():
             _set_kernels(operator, {DispatchKey.CompositeImplicitAutograd: shape})
@@ -61,6 +65,7 @@ def known_shapes() -> Iterator[None]:
             del decomposition_table[operator]
             _set_kernels(operator, kernels[operator])
         decomposition_table.update(table)
+        short_cuts[aten.div.Tensor] = division
 
 
 def _set_kernels(operator: Any, kernels: Mapping[DispatchKey, Any]) -> None:
