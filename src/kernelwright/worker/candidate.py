@@ -28,6 +28,7 @@ from kernelwright.verify.observation import (
 )
 from kernelwright.verify.ran import Ran
 from kernelwright.verify.verification import BuildFacts
+from kernelwright.worker.handover import Handed, MemoryMaker, Outbox, WriteReply, WriteRequest
 from kernelwright.worker.kernel_checks import KernelChecks
 from kernelwright.worker.settings import changes, snapshot
 from kernelwright.worker.subject import (
@@ -38,7 +39,6 @@ from kernelwright.worker.subject import (
     overlap,
     span,
 )
-from kernelwright.worker.tensors import TensorHeader, write_tensor
 from kernelwright.worker.threads import ThreadWatch
 from kernelwright.worker.timed import Timed
 
@@ -55,9 +55,9 @@ class CandidateRun:
 
     facts: RunFacts | Fault
     state: StateFacts | None
-    files: tuple[TensorHeader, ...]
+    files: tuple[Handed, ...]
     """The tensors of the first run."""
-    repeat_files: tuple[TensorHeader, ...] | None
+    repeat_files: tuple[Handed, ...] | None
     """Those of the second run; None if it was bit for bit the same."""
     findings: tuple[KernelFinding, ...]
 
@@ -66,8 +66,14 @@ class Candidate:
     """A candidate file, imported and run under the watch of `checks`."""
 
     def __init__(
-        self, problem: Problem, path: Path, device: torch.device, checks: KernelChecks
+        self,
+        problem: Problem,
+        path: Path,
+        device: torch.device,
+        checks: KernelChecks,
+        memory: MemoryMaker | None = None,
     ) -> None:
+        """`memory` makes that of the device; None where results are handed over in files."""
         self._subject = Subject(problem, device)
         self._path = path
         self._checks = checks
@@ -77,6 +83,7 @@ class Candidate:
         self._keepsakes = Keepsakes()
         self._settings = snapshot()
         self._threads = ThreadWatch(path)
+        self._outbox = Outbox(memory)
 
     def build(self, case: Case) -> BuildFacts:
         """Import the file and construct `ModelNew` for the case's sizes."""
@@ -122,15 +129,21 @@ class Candidate:
             threads=tuple(dict.fromkeys(first.facts.threads + second.facts.threads)),
         )
         self._keepsakes.keep(first)
-        self._subject.release()
         same = _marks(first) == _marks(second)
+        repeated = None if same else self._outbox.hand_over(folder, "second", second.effects)
+        del second
+        self._subject.release()
         return CandidateRun(
             facts=facts,
             state=resident.facts,
-            files=_write(folder, "first", first),
-            repeat_files=None if same else _write(folder, "second", second),
+            files=self._outbox.hand_over(folder, "first", first.effects),
+            repeat_files=repeated,
             findings=self._checks.take(),
         )
+
+    def write(self, request: WriteRequest, folder: Path) -> WriteReply:
+        """Results of the latest run once more, in files of `folder`."""
+        return self._outbox.write(folder, request)
 
     @torch.no_grad()
     def trace(self, case: Case) -> Ran:
@@ -186,6 +199,7 @@ class Candidate:
         return True
 
     def _resident_for(self, case: Case) -> Resident:
+        self._outbox.clear()  # a new run: nobody reads results of the one before
         key = module_key(case)
         if self._resident is None or self._resident[0] != key:
             self._resident = None
@@ -317,10 +331,3 @@ def _bytes(tensor: Tensor) -> int:
 
 def _marks(call: Call) -> list[tuple[str, str]]:
     return [(name, fingerprint(tensor)) for name, tensor in call.effects.items()]
-
-
-def _write(folder: Path, prefix: str, call: Call) -> tuple[TensorHeader, ...]:
-    return tuple(
-        write_tensor(folder, f"{prefix}-{number}.bin", name, tensor)
-        for number, (name, tensor) in enumerate(call.effects.items())
-    )

@@ -95,7 +95,7 @@ def _is_right(
     expected, found = session.reference.wait(seconds), candidate_run(child.wait(seconds))
     if isinstance(found.facts, Fault) or not isinstance(expected, Replied):
         return False
-    compared = session.compare(case, found.files)
+    compared = session.compare(case, found.files, child)
     return len(compared) == len(found.files) > 0 and all(
         rule(metrics, tolerance).accepted for metrics in compared
     )

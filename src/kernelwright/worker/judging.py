@@ -31,10 +31,10 @@ from kernelwright.verify.verification import Brief, BuildFacts, Event, Progress,
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.ghost import gather
 from kernelwright.worker.lease import Lease, open_lease
-from kernelwright.worker.options import Evidence, JudgeOptions, Sanitizers, Speed, Watch
+from kernelwright.worker.options import JudgeOptions, Sanitizers, Speed
 from kernelwright.worker.racing import race
 from kernelwright.worker.requests import LARGE, SizesReply
-from kernelwright.worker.session import ChildSession
+from kernelwright.worker.session import ChildSession, watches
 from kernelwright.worker.tensors import make_exchange_folder
 
 
@@ -165,8 +165,7 @@ def _verify(
         progress(Event(stage="verify", message="compute-sanitizer", done=0, total=1))
         with nullcontext() if lease is None else lease.shared():
             verdict = _explained(verdict, session.sanitize())
-    wanted = options.evidence is Evidence.GATHERED and options.watch is not Watch.NOTHING
-    if not verdict.status.verified or options.cases or not wanted:
+    if not verdict.status.verified or not watches(options):
         return verdict
     progress(Event(stage="verify", message="silencing its own kernels", done=0, total=1))
     sizes = tuple(sorted(brief.sizes.items()))

@@ -23,8 +23,8 @@ from kernelwright.verify.oracle import (
     run_rounded,
 )
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
+from kernelwright.worker.handover import Handed, MemoryMaker, taken
 from kernelwright.worker.subject import Call, Resident, Subject, module_key
-from kernelwright.worker.tensors import TensorHeader, read_tensor
 from kernelwright.worker.weights import load_other
 
 _LARGE = 512 << 20
@@ -62,8 +62,12 @@ class _Expectation:
 class Reference:
     """The problem's own module. Holds the results of one case at a time."""
 
-    def __init__(self, problem: Problem, device: torch.device) -> None:
+    def __init__(
+        self, problem: Problem, device: torch.device, memory: MemoryMaker | None = None
+    ) -> None:
+        """`memory` makes that of the device; None where results come in files."""
         self._subject = Subject(problem, device)
+        self._memory = memory
         self._resident: tuple[Case, Resident] | None = None
         self._expectation: _Expectation | None = None
         self._rounded: dict[tuple[int, Ties], OracleRun] = {}
@@ -100,15 +104,22 @@ class Reference:
 
     @torch.no_grad()
     def compare(
-        self, case: Case, folder: Path, headers: tuple[TensorHeader, ...]
+        self, case: Case, folder: Path, handed: tuple[Handed, ...]
     ) -> tuple[ErrorMetrics, ...]:
-        """Errors of the candidate's tensors in `folder`; those of another form are left out."""
+        """Errors of the candidate's tensors; those of another form are left out.
+
+        Files are in `folder`. What lies on the device is read there: nobody may write to it.
+        """
         expected = self._expected(case)
-        found = {
-            header.name: read_tensor(folder, header)
-            for header in headers
-            if _comparable(header, expected.effects)
-        }
+        alike = [it for it in handed if _comparable(it, expected.effects)]
+        with taken(self._memory, folder, alike) as found:
+            metrics = self._compare(expected, found)
+            self._subject.synchronize()
+        return metrics
+
+    def _compare(
+        self, expected: _Expectation, found: Mapping[str, Tensor]
+    ) -> tuple[ErrorMetrics, ...]:
         if expected.oracle is None:
             with FlopCounterMode(display=False) as flops:
                 metrics = self._compare_large(expected, found)
@@ -322,7 +333,7 @@ def _bytes(arguments: Sequence[object], call: Call) -> int:
     return sum(t.numel() * t.element_size() for t in (*tensors, *call.effects.values()))
 
 
-def _comparable(header: TensorHeader, effects: Mapping[str, Tensor]) -> bool:
+def _comparable(header: Handed, effects: Mapping[str, Tensor]) -> bool:
     tensor = effects.get(header.name)
     if tensor is None:
         return False

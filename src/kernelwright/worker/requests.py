@@ -5,7 +5,7 @@ from enum import Enum
 
 from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.tolerance import ErrorMetrics
-from kernelwright.worker.tensors import TensorHeader
+from kernelwright.worker.handover import Handed
 
 LARGE = 1 << 30
 """Bytes of one call above which only a few inputs are tried at full size."""
@@ -54,7 +54,7 @@ class CompareRequest:
     """Body of "compare"."""
 
     case: Case
-    files: tuple[TensorHeader, ...]
+    files: tuple[Handed, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

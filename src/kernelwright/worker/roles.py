@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from kernelwright.problem.loading import parse_problem
 from kernelwright.verify.cases import Sizes
 from kernelwright.verify.records import from_plain
 from kernelwright.worker.candidate import Candidate
+from kernelwright.worker.handover import MemoryMaker, WriteRequest
 from kernelwright.worker.kernel_checks import Emulated, KernelChecks, Unwatched
 from kernelwright.worker.reference import Reference
 from kernelwright.worker.requests import (
@@ -30,6 +31,7 @@ from kernelwright.worker.requests import (
 )
 from kernelwright.worker.timed import Timed
 from kernelwright.worker.timer import Timer
+from kernelwright.worker.timer_driver import Driver
 from kernelwright.worker.what_ran import OwnKernels
 
 
@@ -65,7 +67,7 @@ def make_host(body: dict[str, Any]) -> Host:
 
 
 def _reference_host(start: StartRequest, problem: Problem, device: torch.device) -> Host:
-    reference = Reference(problem, device)
+    reference = Reference(problem, device, _memory(device))
     timed = Timed.eager(problem, device)
 
     def compare(body: dict[str, Any]) -> object:
@@ -99,10 +101,14 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
     )
     env.forget("LD_PRELOAD")  # what is loaded stays; compilers need not have it
     checks.__enter__()  # left only when the process ends: everything of the candidate is inside
-    candidate = Candidate(problem, Path(start.candidate_path), device, checks)
+    memory = None if start.emulate else _memory(device)
+    candidate = Candidate(problem, Path(start.candidate_path), device, checks, memory)
 
     def run(body: dict[str, Any]) -> object:
         return candidate.run(from_plain(CaseRequest, body).case, Path(start.folder))
+
+    def write(body: dict[str, Any]) -> object:
+        return candidate.write(from_plain(WriteRequest, body), Path(start.folder))
 
     def switch(change: Callable[[OwnKernels], None]) -> LaunchesReply:
         kernels = checks.own_kernels()
@@ -113,11 +119,17 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "build": lambda body: candidate.build(from_plain(CaseRequest, body).case),
         "run": run,
+        "write": write,
         "silence": lambda _: switch(lambda kernels: kernels.silence()),
         "unsilence": lambda _: switch(lambda kernels: kernels.unsilence()),
         "trace": lambda body: candidate.trace(from_plain(CaseRequest, body).case),
     }
     return Host(operations={**operations, **candidate.timed().operations})
+
+
+def _memory(device: torch.device) -> MemoryMaker | None:
+    """Makes what large results are handed over in; None where that is files."""
+    return cache(lambda: Driver(device)) if device.type == "cuda" else None
 
 
 def _timing_host(timed: Timed) -> Host:

@@ -1,8 +1,8 @@
 """The children of one judgement: started together, asked in parallel, replaced when they die."""
 
 import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +13,7 @@ from kernelwright.build.extension import build_error, prepare_extension_folder
 from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
 from kernelwright.env import usable_cores
+from kernelwright.errors import KernelwrightError
 from kernelwright.problem import Problem
 from kernelwright.verify.agreement import Agreement
 from kernelwright.verify.cases import Case, Sizes
@@ -33,7 +34,8 @@ from kernelwright.worker.candidate import CandidateRun
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Died, Hung, Raised, Replied
 from kernelwright.worker.errors import ReferenceFailedError
-from kernelwright.worker.options import JudgeOptions, Speed, Watch
+from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
+from kernelwright.worker.options import Baseline, Evidence, JudgeOptions, Speed, Watch
 from kernelwright.worker.reference import ReferenceRun
 from kernelwright.worker.requests import (
     CaseRequest,
@@ -51,6 +53,7 @@ from kernelwright.worker.sandbox_report import isolation_check
 from kernelwright.worker.sanitized import SanitizedRequest
 from kernelwright.worker.sanitizer import on_the_emulator, sanitize
 from kernelwright.worker.tensors import TensorHeader
+from kernelwright.worker.timer_records import SharedTensor
 from kernelwright.worker.timer_words import make_words_folder, words_of
 
 Record = TypeVar("Record")
@@ -58,6 +61,14 @@ Record = TypeVar("Record")
 
 _STRANGE = (Role.CANDIDATE, Role.WITNESS)
 """Roles whose processes run a stranger's code."""
+_PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
+"""Baselines with a process of their own, which has the role of the same name."""
+
+
+def watches(options: JudgeOptions) -> bool:
+    """Whether a candidate that is right runs once more with its kernels counted and silenced."""
+    wanted = options.evidence is Evidence.GATHERED and options.watch is not Watch.NOTHING
+    return wanted and not options.cases
 
 
 class ChildSession:
@@ -86,6 +97,7 @@ class ChildSession:
         self._exchange.mkdir()
         self._words = make_words_folder(folder)
         self._stack.callback(shutil.rmtree, self._words, ignore_errors=True)
+        self._prelaunched: dict[Role, ChildProcess] = {}
         self.agreement = Agreement()
         self.reference = self.child(Role.REFERENCE)
         self.candidate = self.child(Role.CANDIDATE)
@@ -96,8 +108,12 @@ class ChildSession:
     def __enter__(self) -> Self:
         self.reference.launch()
         self.candidate.launch()
+        # PyTorch takes seconds to start: all at once rather than each when it is its turn.
         if self._target is Target.CUDA and self._options.speed is Speed.MEASURED:
-            self.timer.launch()  # PyTorch takes seconds to start
+            self.timer.launch()
+            self.prelaunch(Role(it.value) for it in self._options.baselines if it in _PROCESSES)
+        if self._target is Target.CUDA and watches(self._options):
+            self.prelaunch((Role.WITNESS,))
         return self
 
     def __exit__(
@@ -108,8 +124,18 @@ class ChildSession:
     ) -> None:
         self._stack.close()
 
+    def prelaunch(self, roles: Iterable[Role]) -> None:
+        """Start children that `child` gives out later; what fails now will fail then as well."""
+        for role in roles:
+            with suppress(KernelwrightError):  # no compiler for what counts kernels
+                child = self.child(role)
+                child.launch()
+                self._prelaunched[role] = child
+
     def child(self, role: Role, order_seed: int = 0) -> ChildProcess:
-        """A further child, not yet launched; it ends with the session."""
+        """A further child, launched only where `prelaunch` did so; it ends with the session."""
+        if not order_seed and role in self._prelaunched:
+            return self._prelaunched.pop(role)
         child = self.spawn(self._start(role, order_seed))
         self._stack.callback(child.close)
         return child
@@ -256,8 +282,8 @@ class ChildSession:
     def _compared(self, observation: Observation, found: CandidateRun) -> Observation:
         repeats = observation.repeats
         if found.repeat_files is not None:
-            repeats = self.compare(observation.case, found.repeat_files)
-        comparisons = self.compare(observation.case, found.files)
+            repeats = self.compare(observation.case, found.repeat_files, self.candidate)
+        comparisons = self.compare(observation.case, found.files, self.candidate)
         for seen in (comparisons, repeats or ()):
             self.agreement.learn(observation.case.distribution, seen)
         return replace(observation, comparisons=comparisons, repeats=repeats)
@@ -271,23 +297,54 @@ class ChildSession:
             child = self.child(Role.CANDIDATE, order_seed)
             request = to_plain(CaseRequest(case=observation.case))
             found = candidate_run(child.ask("run", request, self._options.timeouts.run))
-            child.close()
             observation = replace(
                 observation, findings=_merged(observation.findings, found.findings)
             )
             if isinstance(found.facts, Fault):
                 return replace(observation, candidate=found.facts)
             if marks != [facts.fingerprint for facts in found.facts.outputs]:
-                return replace(observation, repeats=self.compare(observation.case, found.files))
+                repeats = self.compare(observation.case, found.files, child)
+                return replace(observation, repeats=repeats)
+            child.close()
         return observation
 
-    def compare(self, case: Case, files: tuple[TensorHeader, ...]) -> tuple[ErrorMetrics, ...]:
-        """Errors of the tensors in `files` after the reference ran `case`; the files go."""
-        request = to_plain(CompareRequest(case=case, files=files))
-        answer = self.reference.ask("compare", request, self._options.timeouts.run)
-        for header in files:
-            (self._exchange / Path(header.file).name).unlink(missing_ok=True)
+    def compare(
+        self, case: Case, handed: tuple[Handed, ...], owner: ChildProcess
+    ) -> tuple[ErrorMetrics, ...]:
+        """Errors of what `owner` handed over, after the reference ran `case`; files go.
+
+        The owner stands still meanwhile: what is compared is what it had when it answered.
+        """
+        answer = self._ask_to_compare(case, handed, owner)
+        if isinstance(answer, Raised) and any(isinstance(it, SharedTensor) for it in handed):
+            # Processes that do not see each other's memory, for example in containers.
+            handed = self._in_files(handed, owner)
+            answer = self._ask_to_compare(case, handed, owner)
+        for it in handed:
+            if isinstance(it, TensorHeader):
+                (self._exchange / Path(it.file).name).unlink(missing_ok=True)
         return trusted(ComparisonReply, answer).metrics
+
+    def _ask_to_compare(
+        self, case: Case, handed: tuple[Handed, ...], owner: ChildProcess
+    ) -> Answer:
+        request = to_plain(CompareRequest(case=case, files=handed))
+        owner.freeze()
+        try:
+            return self.reference.ask("compare", request, self._options.timeouts.run)
+        finally:
+            owner.thaw()
+
+    def _in_files(self, handed: tuple[Handed, ...], owner: ChildProcess) -> tuple[Handed, ...]:
+        """The same with what lies on the device written by its owner, if that does so."""
+        shared = tuple(it for it in handed if isinstance(it, SharedTensor))
+        request = to_plain(WriteRequest(shared=shared))
+        answer = owner.ask("write", request, self._options.timeouts.run)
+        written: tuple[TensorHeader, ...] = ()
+        if isinstance(answer, Replied):
+            with suppress(RecordError):
+                written = from_plain(WriteReply, answer.body).files
+        return (*(it for it in handed if isinstance(it, TensorHeader)), *written)
 
     def _reference_run(self, case: Case, answer: Answer) -> ReferenceRun | Refusal:
         own = case == Case(seed=case.seed, sizes=case.sizes)
