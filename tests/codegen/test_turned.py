@@ -1,0 +1,19 @@
+"""Pointwise kernels that turn what they read: on the emulator."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+_CHILD = Path(__file__).parent / "emulated" / "turned.py"
+
+
+def test_tiles_on_the_emulator() -> None:
+    done = subprocess.run([sys.executable, _CHILD], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = json.loads(done.stdout.splitlines()[-1])
+    assert seen["findings"] == []
+    # Three sums of numbers up to 5, in float32.
+    assert max(seen["worst"].values()) <= 2e-6, seen["worst"]
+    tiled = [shape for shape, kernels in seen["ran"].items() if kernels == ["tiled"]]
+    assert tiled == ["(2, 3, 700)", "(1, 67, 131)", "(3, 64, 96)", "(2, 2, 600)", "(1, 40, 40)"]
