@@ -144,28 +144,36 @@ class Comparison:
         self._sums += torch.stack([part.sum(dtype=torch.float64) for part in (*squares, *counts)])
         scale = (errors.oracle.abs() + self._scale).clamp_min(torch.finfo(torch.float64).tiny)
         scaled = errors.candidate.abs() / scale
-        self._note_worst(candidate, oracle, scaled, (errors.reference.abs() / scale).max().item())
         clearly = _CLEARLY if self._metrics.epsilon < _SHORT else _CLEARLY_SHORT
-        self._region.add(errors.mismatched | (scaled > clearly), self._seen)
-        if not self._metrics.mismatch_index and bool(errors.mismatched.any()):
+        wrong = errors.mismatched | (scaled > clearly)
+        largest, place = scaled.max(dim=0)
+        reference_worst = (errors.reference.abs() / scale).max()
+        # Brought to the host together: waiting for the device takes longer than a small sum.
+        found = [largest, reference_worst, place, wrong.any(), errors.mismatched.any()]
+        worst, of_reference, where, any_wrong, any_mismatch = torch.stack(
+            [value.double() for value in found]
+        ).tolist()
+        self._note_worst(candidate, oracle, worst, int(where), of_reference)
+        if any_wrong:
+            self._region.add(wrong, self._seen)
+        if any_mismatch and not self._metrics.mismatch_index:
             first = self._seen + int(errors.mismatched.to(torch.uint8).argmax().item())
             self._metrics = replace(self._metrics, mismatch_index=_unravel(first, self._shape))
         self._seen += reference.numel()
 
     def _note_worst(
-        self, candidate: Tensor, oracle: Tensor, scaled: Tensor, reference_worst: float
+        self, candidate: Tensor, oracle: Tensor, worst: float, place: int, reference_worst: float
     ) -> None:
         metrics = self._metrics
         reference_worst = max(metrics.reference_worst, reference_worst)
         self._metrics = replace(metrics, reference_worst=reference_worst)
-        largest, place = (float(value.item()) for value in scaled.max(dim=0))
-        if largest > metrics.candidate_worst:
+        if worst > metrics.candidate_worst:
             self._metrics = replace(
                 self._metrics,
-                candidate_worst=largest,
-                worst_index=_unravel(self._seen + int(place), self._shape),
-                candidate_value=float(candidate[int(place)].item()),
-                oracle_value=float(oracle[int(place)].item()),
+                candidate_worst=worst,
+                worst_index=_unravel(self._seen + place, self._shape),
+                candidate_value=float(candidate[place].item()),
+                oracle_value=float(oracle[place].item()),
             )
 
 
@@ -210,12 +218,13 @@ class _Region:
 
 def _rms(tensor: Tensor) -> float:
     """Root mean square of the finite elements."""
-    total, count = 0.0, 0
+    total = torch.zeros(2, dtype=torch.float64, device=tensor.device)
     for chunk in torch.split(tensor.reshape(-1), _CHUNK):
         finite = chunk.isfinite()
-        total += float(chunk.double().where(finite, 0.0).square().sum().item())
-        count += int(finite.sum().item())
-    return float((total / max(count, 1)) ** 0.5)
+        squares = chunk.double().where(finite, 0.0).square().sum()
+        total += torch.stack([squares, finite.sum(dtype=torch.float64)])
+    squared, count = total.tolist()
+    return float((squared / max(count, 1.0)) ** 0.5)
 
 
 def _compare_floats(
