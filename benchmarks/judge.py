@@ -6,20 +6,24 @@
 
 `record` judges every file of tests/exploits, some honest ones a second time (do two judgements
 agree?), and the reference as its own candidate (is it ever called faster?). Several judgements run
-side by side; the clock is alone on the card all the same. benchmarks/results/judge_h200.json is
-written after every result, with what produced it.
+side by side on each card (--cards 0 1 2 3 for some of them only); the clock is alone on its card
+all the same. benchmarks/results/judge_h200.json is written after every result, with what produced
+it; attacks come last.
 """
 
 import argparse
 import json
 import multiprocessing
+import os
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +33,16 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 from provenance import provenance  # noqa: E402
 
 from exploits.table import TABLE, VERIFIED, Entry  # noqa: E402
-from kernelwright import pipeline  # noqa: E402
+from kernelwright import env, pipeline  # noqa: E402
 from kernelwright.bench.timing import TimingPlan  # noqa: E402
 from kernelwright.errors import KernelwrightError  # noqa: E402
+from kernelwright.suite.child import keep_to  # noqa: E402
+from kernelwright.suite.pool import places_of  # noqa: E402
+from kernelwright.suite.provenance import visible_cards  # noqa: E402
+from kernelwright.suite.task import Place  # noqa: E402
 from kernelwright.verify.cases import Case  # noqa: E402
 from kernelwright.verify.verdict import Outcome, Status  # noqa: E402
+from kernelwright.verify.verification import Event, Progress  # noqa: E402
 from kernelwright.worker.options import (  # noqa: E402
     Baseline,
     JudgeOptions,
@@ -45,27 +54,37 @@ from kernelwright.worker.options import (  # noqa: E402
 EXPLOITS = ROOT / "tests" / "exploits"
 RESULTS = ROOT / "benchmarks" / "results" / "judge_h200.json"
 _VERIFIED = {status.value for status in VERIFIED}
-_PLAN = TimingPlan(warm_up_seconds=0.2, samples=60, seconds=0.5)
+_PLAN = TimingPlan(warm_up_seconds=0.2, samples=60, seconds=0.5, most_seconds=6.0)
 """Shorter than a user's: there are two hundred of them."""
 _TIMEOUTS = Timeouts(start=120.0, build=180.0, run=60.0, compile=120.0)
 
 
-def judge_entry(entry: Entry, options: JudgeOptions) -> dict[str, Any]:
+def _quiet(event: Event) -> None:
+    pass
+
+
+def judge_entry(entry: Entry, options: JudgeOptions, progress: Progress = _quiet) -> dict[str, Any]:
     """The verdict on a file of the collection, from copies: an attack may write beside itself."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         problem = Path(shutil.copy(EXPLOITS / "problems" / f"{entry.problem}.py", folder))
         candidate = Path(shutil.copy(EXPLOITS / entry.file, folder / "candidate.py"))
         wanted = Sanitizers.ON if entry.sanitize else Sanitizers.OFF
-        return judge_pair(problem, candidate, replace(options, sanitizers=wanted))
+        return judge_pair(problem, candidate, replace(options, sanitizers=wanted), progress)
 
 
-def judge_pair(problem: Path, candidate: Path, options: JudgeOptions) -> dict[str, Any]:
+def judge_pair(
+    problem: Path, candidate: Path, options: JudgeOptions, progress: Progress = _quiet
+) -> dict[str, Any]:
     """What `judge` says, shortened."""
     start = time.perf_counter()
     try:
         verdict, measurement = pipeline.judge(
-            problem, candidate, target=pipeline.default_target(), options=options
+            problem,
+            candidate,
+            target=pipeline.default_target(),
+            options=options,
+            progress=progress,
         )
     except KernelwrightError as error:
         return {"status": type(error).__name__, "summary": str(error)[:300], "seconds": 0.0}
@@ -105,19 +124,24 @@ class Task:
     argument: Any
 
 
-def judge_reference(problem_name: str, options: JudgeOptions) -> dict[str, Any]:
+def judge_reference(
+    problem_name: str, options: JudgeOptions, progress: Progress = _quiet
+) -> dict[str, Any]:
     """The reference as its own candidate, on a single input: what is asked is the clock."""
     problem = EXPLOITS / "problems" / f"{problem_name}.py"
     with tempfile.TemporaryDirectory() as folder:
         candidate = Path(folder) / f"{problem_name}_new.py"
         candidate.write_text(problem.read_text() + _IDENTITY)
-        row = judge_pair(problem, candidate, replace(options, seeds=1, cases=(Case(),)))
+        single = replace(options, seeds=1, cases=(Case(),))
+        row = judge_pair(problem, candidate, single, progress)
     return {"problem": problem_name} | row
 
 
-def judge_elsewhere(pair: "Pair", options: JudgeOptions) -> dict[str, Any]:
+def judge_elsewhere(
+    pair: "Pair", options: JudgeOptions, progress: Progress = _quiet
+) -> dict[str, Any]:
     """The verdict on files of others."""
-    row = judge_pair(pair.problem, pair.candidate, options)
+    row = judge_pair(pair.problem, pair.candidate, options, progress)
     return {"problem": pair.problem.name, "candidate": pair.candidate.name, "is": pair.kind} | row
 
 
@@ -147,24 +171,32 @@ class ModelNew(Model):
     pass
 """
 _OF_ITSELF = ("swish", "softmax", "affine")
+_ATTACKS = "attacks/"
 _SLOW_TO_BUILD = "torch/extension.h"
 _AGAIN = ("vectorised_swish", "warp_softmax", "addmm", "norm_by_hand")
 
 
 def tasks(only: list[str], runs: int, pairs: list[Pair]) -> list[Task]:
-    """Files of others and the collection, what takes long to build first; then the rest."""
+    """The honest and the broken, the reference itself, some twice, files of others, attacks.
+
+    Of each kind what takes long to build comes first.
+    """
     entries = [it for it in TABLE if not only or any(word in it.file for word in only)]
     entries.sort(key=lambda entry: _SLOW_TO_BUILD not in (EXPLOITS / entry.file).read_text())
     again = [it for it in entries if Path(it.file).stem in _AGAIN]
-    rows = [
-        Task(part="elsewhere", name=it.candidate.name, run=judge_elsewhere, argument=it)
-        for it in pairs
-    ]
-    rows += [Task(part="collection", name=it.file, run=judge_entry, argument=it) for it in entries]
-    rows += [Task(part="again", name=it.file, run=judge_entry, argument=it) for it in again]
     names = [_OF_ITSELF[number % len(_OF_ITSELF)] for number in range(runs)]
-    return rows + [
-        Task(part="same", name=name, run=judge_reference, argument=name) for name in names
+    collection = [
+        Task(part="collection", name=it.file, run=judge_entry, argument=it) for it in entries
+    ]
+    return [
+        *(task for task in collection if not task.name.startswith(_ATTACKS)),
+        *(Task(part="same", name=name, run=judge_reference, argument=name) for name in names),
+        *(Task(part="again", name=it.file, run=judge_entry, argument=it) for it in again),
+        *(
+            Task(part="elsewhere", name=it.candidate.name, run=judge_elsewhere, argument=it)
+            for it in pairs
+        ),
+        *(task for task in collection if task.name.startswith(_ATTACKS)),
     ]
 
 
@@ -183,24 +215,90 @@ def record(arguments: argparse.Namespace) -> None:
     start = time.monotonic()
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in _PARTS}
     facts = {"provenance": provenance(), "timing": asdict(_PLAN), "seeds": options.seeds}
-    waiting = tasks(arguments.only, arguments.runs, read_pairs(arguments.pairs))
-    spawning = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(arguments.jobs, mp_context=spawning)
-    futures = {pool.submit(task.run, task.argument, options): task for task in waiting}
-    while futures and time.monotonic() - start < arguments.seconds:
-        left = arguments.seconds - (time.monotonic() - start)
-        done, _ = wait(futures, timeout=left, return_when=FIRST_COMPLETED)
-        for future in done:
-            task = futures.pop(future)
+    cards = Cards(arguments.cards or visible_cards() or [""], arguments.jobs)
+    waiting = deque(tasks(arguments.only, arguments.runs, read_pairs(arguments.pairs)))
+    while (waiting or cards.running) and time.monotonic() - start < arguments.seconds:
+        while waiting and cards.room():
+            cards.begin(waiting.popleft(), options)
+        for task, future in cards.wait(arguments.seconds - (time.monotonic() - start)):
             row = _row_of(task, future)
             rows[task.part].append(row)
             _print_row(task, row)
-        _write(arguments.output, facts, rows, len(futures))
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in multiprocessing.active_children():
-        process.kill()
-    _write(arguments.output, facts, rows, len(futures))
+        _write(arguments.output, facts, rows, len(waiting) + len(cards.running))
+    cards.close()
     print(json.dumps(_summary(rows)))
+
+
+class Cards:
+    """Some judgements side by side on each of some cards, each card with its share of the cores."""
+
+    def __init__(self, cards: Sequence[str], jobs: int) -> None:
+        threads = max(1, env.usable_cores() * 2 // (len(cards) * jobs))
+        self._jobs = jobs
+        self._places = places_of(cards, threads)
+        self._pools = {card: self._new_pool(place) for card, place in self._places.items()}
+        self._free = dict.fromkeys(cards, jobs)
+        self.running: dict[Future[dict[str, Any]], tuple[Task, str]] = {}
+
+    def room(self) -> bool:
+        """Whether one more can begin."""
+        return any(self._free.values())
+
+    def begin(self, task: Task, options: JudgeOptions) -> None:
+        """Start a judgement on the card with the fewest of them."""
+        card = max(self._free, key=lambda name: self._free[name])
+        self._free[card] -= 1
+        place = self._places[card]
+        try:
+            future = self._pools[card].submit(_judge_at, place, task, options)
+        except BrokenExecutor:  # a judgement has ended its process; it is a row by then
+            self._pools[card] = self._new_pool(place)
+            future = self._pools[card].submit(_judge_at, place, task, options)
+        self.running[future] = task, card
+
+    def _new_pool(self, place: Place) -> ProcessPoolExecutor:
+        spawning = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(
+            self._jobs, mp_context=spawning, initializer=_settle, initargs=(place,)
+        )
+
+    def wait(self, seconds: float) -> list[tuple[Task, "Future[dict[str, Any]]"]]:
+        """Those that have ended, one at least unless that takes longer."""
+        done, _ = wait(self.running, timeout=seconds, return_when=FIRST_COMPLETED)
+        ended = []
+        for future in done:
+            task, card = self.running.pop(future)
+            self._free[card] += 1
+            ended.append((task, future))
+        return ended
+
+    def close(self) -> None:
+        """End all, whatever they are doing."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.kill()
+
+
+def _settle(place: Place) -> None:
+    """Let this process have the place's card, before anything looks for one, and its compilers."""
+    if place.card:
+        os.environ[env.CUDA_VISIBLE_DEVICES.name] = place.card
+    for variable in (env.THREADS, env.COMPILE_THREADS):
+        os.environ[variable.name] = str(place.threads)
+
+
+def _judge_at(place: Place, task: Task, options: JudgeOptions) -> dict[str, Any]:
+    """Make a judgement; what is being timed moves to cores where nobody else is."""
+    if place.cores:
+        os.sched_setaffinity(0, place.cores)
+    row: dict[str, Any] = task.run(task.argument, options, partial(_make_way, place))
+    return row
+
+
+def _make_way(place: Place, event: Event) -> None:
+    if place.timing_cores and event.stage == "time" and event.message.startswith("timing"):
+        keep_to(place.timing_cores)
 
 
 def _row_of(task: Task, future: "Future[dict[str, Any]]") -> dict[str, Any]:
@@ -307,7 +405,8 @@ def main() -> None:
     parts = parser.add_subparsers(dest="part", required=True)
     part = parts.add_parser("record")
     part.add_argument("--output", type=Path, default=RESULTS)
-    part.add_argument("--jobs", type=int, default=8, help="judgements side by side")
+    part.add_argument("--cards", nargs="*", default=[], help="to judge on; all that are visible")
+    part.add_argument("--jobs", type=int, default=8, help="judgements side by side on each card")
     part.add_argument("--only", nargs="*", default=[], help="parts of file names")
     part.add_argument("--runs", type=int, default=50, help="of the reference against itself")
     part.add_argument("--pairs", type=Path, help="a file that names files of others")

@@ -61,7 +61,7 @@ def slots_per_card(cards: int) -> int:
     return max(1, min(_MOST_SLOTS, env.usable_cores() // max(1, cards) // _CORES_PER_PROBLEM))
 
 
-def _places(cards: Sequence[str], threads: int) -> dict[str, Place]:
+def places_of(cards: Sequence[str], threads: int) -> dict[str, Place]:
     """An even share of the cores for each card, where they suffice with some kept for timing."""
     mine = sorted(os.sched_getaffinity(0))
     each = len(mine) // len(cards)
@@ -98,7 +98,7 @@ class LocalPool:
         for card in [*cards] * slots:
             self._free.put(card)
         count = len(cards) * slots
-        self._places = _places(cards, threads=max(1, env.usable_cores() * 2 // count))
+        self._places = places_of(cards, threads=max(1, env.usable_cores() * 2 // count))
         # Never more threads than the kernel shows: a process ends with the thread that began it.
         self._executor = ThreadPoolExecutor(max_workers=count, thread_name_prefix="problem")
 
