@@ -196,6 +196,7 @@ def _under_the_timer(contest: Contest) -> Outcomes:
         contest.tell(message, taken, options.timing.samples)
 
     contest.claim()
+    on_round(0)
     threads_before = session.candidate.threads()
     rounds = shared.run(options.timing, on_round)
     threads = _threads_check(threads_before, session.candidate.threads())
@@ -251,6 +252,7 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
         contest.tell(f"timing {', '.join(ready)} in turns", taken, options.timing.samples)
 
     contest.claim()
+    on_round(0)
     rounds = interleave(ready, options.timing, on_round)
     text = f"no timer outside ({reason}): the candidate's process took its own time"
     check = Check(name=_TIMER, outcome=Outcome.WARNING, evidence=text)
