@@ -139,8 +139,10 @@ def _relation_guards(builder: Builder, nodes: list[fx.Node]) -> list[Guard]:
     if not symbolic:
         return []
     env = symbolic[0].node.shape_env
+    # torch 2.6 puts off what it would have to check when the program is called.
+    put_off = [late for each in env.deferred_runtime_asserts.values() for late in each]
     found: dict[str, Guard] = {}
-    for noted in env.guards:
+    for noted in (*env.guards, *put_off):
         relation = env.simplify(env.replace(noted.expr))
         if _is_relation(relation) and builder.sizes.knows(relation):
             resolved = builder.sizes.resolve(relation)
