@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,14 @@ from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError, Samples, TimingPlan
 from kernelwright.build.records import Target
 from kernelwright.problem import Problem
+from kernelwright.verify.bounds import Expected
+from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Check, Outcome, Status
 from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions, judge
 from kernelwright.worker.racing import Race
+from kernelwright.worker.timed_calls import SharedCalls
+from kernelwright.worker.timer_records import CallReply, CallRequest
 
 CANDIDATES = Path(__file__).parent / "candidates"
 FLOOR = Floor(bytes=64 << 20, flops=1 << 20, arithmetic="fp32_simt")
@@ -97,6 +102,39 @@ def test_a_candidate_that_works_only_while_it_is_verified(
     ]
     assert [check.status for check in failed] == [status]
     assert says in failed[0].evidence
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
+def test_a_bound_that_is_too_large_condemns_nobody(
+    race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded = Expected.bound
+    asked = 0
+
+    def too_large(expected: Expected, found: torch.Tensor) -> ErrorMetrics | None:
+        nonlocal asked
+        asked += 1
+        metrics = bounded(expected, found)
+        return None if metrics is None else replace(metrics, candidate_worst=1.0)
+
+    monkeypatch.setattr(Expected, "bound", too_large)
+    race = race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
+    assert check_of(race, "timed results").outcome is Outcome.PASSED
+    assert asked == 2 * 22  # the results of the candidate and of the reference
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
+def test_a_call_that_shows_no_results_is_wrong(
+    race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = SharedCalls.call
+
+    def hidden(calls: SharedCalls, request: CallRequest) -> CallReply:
+        return replace(shared(calls, request), tensors=(), snapshot=())
+
+    monkeypatch.setattr(SharedCalls, "call", hidden)
+    race = race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
+    assert "another form" in check_of(race, "timed results").evidence
 
 
 @pytest.mark.usefixtures("host_clock", "shared_memory")
