@@ -3,6 +3,7 @@
     import kernelwright as kw
 
     done = kw.optimize("model.py", "model_new.py")  # done.verdict, done.measurement
+    fast = kw.optimize(model, (x,))  # a module in memory; fast.kernelwright, fast.why_not(x)
     verdict, measurement = kw.judge("model.py", "anybodys.py")
 
 Importing the package imports nothing else: a name is fetched from its room when it is first used.

@@ -11,7 +11,8 @@ only one command needs is an option of that command.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -224,6 +225,18 @@ def child_environment(overrides: Mapping[str, str]) -> dict[str, str]:
 def forget(name: str) -> None:
     """Take a variable out of this process's environment, so that its children do not have it."""
     os.environ.pop(name, None)
+
+
+@contextmanager
+def present(overrides: Mapping[str, str]) -> Iterator[None]:
+    """The environment of this process has `overrides` on top for the length of the block."""
+    before = dict(os.environ)
+    os.environ.update(overrides)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def render_settings_table() -> str:

@@ -2,9 +2,12 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, overload
+
+from torch import nn
 
 from kernelwright.bench.measurement import Measurement
 from kernelwright.bench.roofline import Floor
@@ -12,11 +15,12 @@ from kernelwright.build.cache import database_path
 from kernelwright.build.records import Target
 from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
-from kernelwright.errors import UnsupportedError
+from kernelwright.errors import UnsupportedError, UsageError
 from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import AnyKernel, Launch, Plan
 from kernelwright.machine import H200, Machine, detect
+from kernelwright.module import OptimizedModule, optimize_module
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
 from kernelwright.rewrite import Rewritten
@@ -123,9 +127,14 @@ def tuned(
     Needs a GPU and nvcc. `budget_seconds` is for all kernels together. Ctrl-C ends the timing, and
     the best so far is used.
     """
-    from kernelwright.tune.plans import best_known, tune_plan
+    plan = _tuned_plan(compiled.plan, compiled.machine, effort, budget_seconds, progress)
+    return replace(compiled, plan=plan)
 
-    plan, machine = compiled.plan, compiled.machine
+
+def _tuned_plan(
+    plan: Plan, machine: Machine, effort: Effort, budget_seconds: float, progress: Progress
+) -> Plan:
+    from kernelwright.tune.plans import best_known, tune_plan
 
     def on_kernel(number: int, kernel: AnyKernel) -> None:
         total = len(plan.kernels)
@@ -133,7 +142,7 @@ def tuned(
 
     with Database(database_path()) as database:
         tune_plan(plan, machine, effort, budget_seconds, database, on_kernel)
-        return replace(compiled, plan=best_known(plan, machine, database))
+        return best_known(plan, machine, database)
 
 
 # --- Optimizing and judging --------------------------------------------------------------------
@@ -169,21 +178,75 @@ def default_target() -> Target:
     return Target.CUDA if torch.cuda.is_available() else Target.CPU
 
 
+@overload
 def optimize(
     model: Path | str,
     output: Path | str,
     *,
     options: OptimizeOptions | None = None,
-    progress: Progress = lambda event: None,
-) -> Optimized:
-    """Turn the problem file `model` into the file `output`, verify it and time it.
+    progress: Progress = ...,
+) -> Optimized: ...
 
-    Raises what loading and capturing raise, all of them KernelwrightError; a file that turns out
-    wrong is no exception but a verdict.
+
+@overload
+def optimize(
+    model: nn.Module,
+    output: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: OptimizeOptions | None = None,
+    progress: Progress = ...,
+) -> OptimizedModule: ...
+
+
+def optimize(
+    model: Path | str | nn.Module,
+    output: Path | str | Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: OptimizeOptions | None = None,
+    progress: Progress = lambda event: None,
+) -> Optimized | OptimizedModule:
+    """Turn a problem file into another, or a module in memory into a faster one.
+
+    `optimize("model.py", "model_new.py")` writes the file, verifies it and times it: an Optimized.
+    A file that turns out wrong is no exception but a verdict.
+
+    `optimize(model, args, kwargs)` gives an OptimizedModule for calls like `model(*args,
+    **kwargs)`, compared with the model's own results on these arguments where they are on a GPU.
+
+    Raises what loading and capturing raise, all of them KernelwrightError.
     """
     wanted = options or OptimizeOptions(target=default_target())
+    if isinstance(model, nn.Module):
+        return _optimize_in_memory(model, output, kwargs, wanted, progress)
+    if not isinstance(output, Path | str):
+        raise UsageError("a problem file is turned into a file", next_step="Name that file.")
     compiled = compile_problem(load_problem(Path(model)), modelled_machine(), wanted.library)
     return finish(compiled, Path(output), wanted, progress)
+
+
+def _optimize_in_memory(
+    model: nn.Module,
+    args: Path | str | Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    options: OptimizeOptions,
+    progress: Progress,
+) -> OptimizedModule:
+    if isinstance(args, Path | str):
+        raise UsageError(
+            "a module in memory is optimized for arguments, not into a file",
+            next_step="Call optimize(model, args) with a tuple of its arguments.",
+        )
+    machine, effort, budget = modelled_machine(), options.effort, options.budget_seconds
+    seconds = effort.budget_seconds if budget is None else budget
+
+    def tune(plan: Plan) -> Plan:
+        if options.target is Target.CPU or not effort.variants:
+            return plan
+        return _tuned_plan(plan, machine, effort, seconds, progress)
+
+    return optimize_module(model, args, kwargs, machine=machine, library=options.library, tune=tune)
 
 
 def finish(
@@ -337,6 +400,7 @@ __all__ = [
     "Compiled",
     "OptimizeOptions",
     "Optimized",
+    "OptimizedModule",
     "Target",
     "compile_problem",
     "default_target",

@@ -3,8 +3,9 @@
 import ast
 import hashlib
 from dataclasses import dataclass
+from enum import Enum
 
-from kernelwright.codegen.constructor import Kept, keep
+from kernelwright.codegen.constructor import Kept, keep, keep_nothing
 from kernelwright.codegen.cuda import cuda_source, kernel_text
 from kernelwright.codegen.docstring import docstring
 from kernelwright.codegen.kernel_text import TEMPLATES
@@ -37,17 +38,40 @@ def emit(
 ) -> Candidate:
     """The file for `problem` as `plan` computes it; `measured`: lines of results to show in it."""
     kept = keep(problem.source)
+    text = docstring(problem, plan, applied, measured)
+    return _render(problem.name, kept, plan, text, _Build.ON_IMPORT)
+
+
+def emit_module(name: str, arguments: str, plan: Plan) -> Candidate:
+    """The text for a module that exists in memory: `ModelNew.forward` is called with that as self.
+
+    `arguments` are those of its `forward`, self included. The constructor of `ModelNew` makes only
+    the constants that the plan needs besides. Importing the text builds nothing: the first call
+    does. UnsupportedError where an argument has a name that the text needs.
+    """
+    text = f"The kernels of {name}, by kernelwright."
+    return _render(name, keep_nothing(arguments), plan, text, _Build.ON_FIRST_CALL)
+
+
+class _Build(Enum):
+    """When the kernels are compiled."""
+
+    ON_IMPORT = "on import"
+    ON_FIRST_CALL = "on first call"
+
+
+def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Candidate:
     cuda = cuda_source(plan) if plan.kernels else ""
     digest = hashlib.sha256(cuda.encode()).hexdigest()[:12]
     source = TEMPLATES.get_template("script.py.jinja").render(
-        docstring=docstring(problem, plan, applied, measured),
+        docstring=text,
         kept=kept,
         kernels=plan.kernels,
         cuda_source=cuda,
         schemas={f"launch_{k.name}": operator_arguments(k) for k in plan.kernels},
-        built_on_import=True,
+        built_on_import=build is _Build.ON_IMPORT,
         with_workspace=[k.name for k in plan.kernels if kernel_text(k).has_workspace],
-        library=f"kernelwright_{_identifier(problem.name)}_{digest}",
+        library=f"kernelwright_{_identifier(name)}_{digest}",
         methods=_constructor(kept, plan),
         forward=forward_body(plan),
     )

@@ -96,6 +96,28 @@ def keep(source: str) -> Kept:
     )
 
 
+def keep_nothing(arguments: str) -> Kept:
+    """What is kept of a module that has no file: the `arguments` of its `forward`, self included.
+
+    UnsupportedError where one of them has a name that the emitted text needs.
+    """
+    (forward,) = ast.parse(f"def forward({arguments}): ...").body
+    assert isinstance(forward, ast.FunctionDef)
+    _refuse_taken_names([], forward)
+    return Kept(
+        future=(),
+        imports=(),
+        constants=(),
+        helpers=(),
+        bases="nn.Module",
+        attributes=(),
+        methods=(),
+        forward_arguments=arguments,
+        forward_returns="",
+        problem_functions=(),
+    )
+
+
 def _name(node: ast.stmt) -> str:
     return node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else ""
 

@@ -1,0 +1,341 @@
+"""Modules in memory: kernels for an nn.Module that has no file, and the module that runs them.
+
+    fast = optimize_module(model, (x,))
+    with torch.no_grad():
+        y = fast(x)           # our kernels
+    fast.why_not(x.double())  # "x: expected dtype torch.float32, got torch.float64"
+
+The result is of a class derived from the model's own and shares its parameters, buffers and
+children. Whatever the kernels were not made for runs in the forward that it inherits.
+"""
+
+import copy
+import hashlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.utils.cpp_extension
+from torch import Tensor, nn
+
+from kernelwright import env
+from kernelwright.build.cache import cached_build, content_key
+from kernelwright.build.extension import prepare_extension_folder
+from kernelwright.capture import capture_module
+from kernelwright.codegen import emit_module
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.plan import Plan
+from kernelwright.machine import Machine
+from kernelwright.schedule import Library, least_cost, plan_graph
+from kernelwright.verify.compare import compare
+from kernelwright.verify.nesting import named_effects
+from kernelwright.verify.oracle import OracleRun, Ties, run_oracle, run_rounded
+from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
+
+Form = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """What a module was given: the text of its kernels, what they are made for, how they did."""
+
+    source: str
+    """The Python text with the CUDA text inside; read it, or keep it."""
+    kernels: tuple[str, ...]
+    """Names of the kernels."""
+    left_to_pytorch: tuple[str, ...]
+    """Calls that stay PyTorch's, each with the reason."""
+    notes: tuple[str, ...]
+    """What the capture held fast."""
+    form: Form
+    """Which arguments are tensors and numbers, and the values of the others."""
+    training: bool
+    """The mode that the module was captured in."""
+    checks: tuple[str, ...] = ()
+    """One sentence for each result compared, on the very arguments given, with the model's own and
+    with float64; empty where the kernels did not run because there was no GPU to run them."""
+    set_aside: str = ""
+    """Why the kernels are never used, or empty: nothing to do for them, or wrong results."""
+
+
+class OptimizedModule(nn.Module):
+    """In front of the model's own class: `forward` by kernels where they fit.
+
+    Pickles and copies as the model does, kernels included, which are built again where needed.
+    """
+
+    kernelwright: Kernels
+    _run: Callable[..., Any]
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """As the model's own; see `why_not` for when it is the model's own."""
+        if self._refusal(args, kwargs) is None:
+            try:
+                return self._run(self, *args, **kwargs)
+            except (TypeError, ValueError):
+                # Raised before anything ran: these are no arguments for the kernels.
+                return super().forward(*args, **kwargs)
+        return super().forward(*args, **kwargs)
+
+    def why_not(self, *args: Any, **kwargs: Any) -> str | None:
+        """Why a call with these arguments runs the model's own forward; None: kernels run it.
+
+        The call is made, so that the answer is the answer of a call.
+        """
+        reason = self._refusal(args, kwargs)
+        if reason is not None:
+            return reason
+        try:
+            self._run(self, *args, **kwargs)
+        except (TypeError, ValueError) as error:
+            return str(error)
+        return None
+
+    def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+        made_for = self.kernelwright
+        if made_for.set_aside:
+            return made_for.set_aside
+        if self.training is not made_for.training:
+            mode = "training" if made_for.training else "eval"
+            return f"the kernels are made for a module in {mode} mode"
+        if torch.is_grad_enabled() and self._wants_gradients(args, kwargs):
+            return "the kernels have no backward; call under torch.no_grad()"
+        if _form(args, kwargs) != made_for.form:
+            return "the arguments are of other kinds than those that the kernels are made for"
+        return None
+
+    def _wants_gradients(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        values = [*args, *kwargs.values(), *self.parameters()]
+        return any(isinstance(value, Tensor) and value.requires_grad for value in values)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        state = dict(self.__dict__)
+        del state["_run"]
+        return _empty, (type(self).__bases__[1],), state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._run = _text_module(self.kernelwright.source).ModelNew.forward
+
+
+def optimize_module(
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    machine: Machine,
+    library: Library = Library.WHERE_FASTER,
+    tune: Callable[[Plan], Plan] = lambda plan: plan,
+) -> OptimizedModule:
+    """Kernels for `model(*args, **kwargs)` and other sizes, in a module that shares its parameters.
+
+    `machine` is the card that is planned for, `tune` chooses configurations. Where the arguments
+    are on a GPU, one call is compared with the model's own result and with float64 before this
+    returns; wrong kernels are set aside. Raises CaptureError where torch.export does not take the
+    module, UnsupportedValueError, WrongArgumentsError and UnsupportedError.
+    """
+    keywords = dict(kwargs or {})
+    name = type(model).__name__
+    planned = plan_graph(capture_module(model, args, keywords, name=name), machine, library)
+    plan = tune(planned.plan) if planned.plan.kernels else planned.plan
+    text = emit_module(name, _arguments_text(model), plan)
+    made = Kernels(
+        source=text.source,
+        kernels=tuple(kernel.name for kernel in plan.kernels),
+        left_to_pytorch=tuple(f"{step.name}: {step.why}" for step in plan.left_to_pytorch),
+        notes=plan.graph.notes,
+        form=_form(tuple(args), keywords),
+        training=model.training,
+        set_aside="" if plan.kernels else "everything is left to PyTorch",
+    )
+    module = _equip(model, made, _device_of(args, keywords, plan.graph))
+    if module.why_not(*args, **keywords) is not None:
+        return module
+    return _checked(module, model, args, keywords, least_cost(plan).flops)
+
+
+# --- Making the module -------------------------------------------------------------------------
+
+
+def _empty(base: type[nn.Module]) -> OptimizedModule:
+    """An instance without anything in it, of a class before `base`."""
+    metaclass: Any = type(base)
+    kind = metaclass(f"Optimized{base.__name__}", (OptimizedModule, base), {})
+    instance: OptimizedModule = kind.__new__(kind)
+    return instance
+
+
+def _equip(model: nn.Module, made: Kernels, device: torch.device) -> OptimizedModule:
+    """A new module around the model's parameters, buffers and children."""
+    module = _empty(type(model))
+    state = dict(model.__dict__)
+    for table in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
+        state[table] = copy.copy(state[table])
+    module.__setstate__({**state, "kernelwright": made})
+    constants = _text_module(made.source).ModelNew()
+    for name, value in constants.named_buffers():
+        module.register_buffer(name, value.to(device), persistent=False)
+    return module
+
+
+def _text_module(source: str) -> ModuleType:
+    """The text as a Python module, once for each process. It builds nothing before its first call.
+
+    It is a file in the cache, so that tracebacks show its lines.
+    """
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    name = f"kernelwright_module_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+
+    def write(folder: Path) -> None:
+        (folder / "kernels.py").write_text(source, encoding="utf-8")
+
+    path = cached_build("module", content_key(source), write) / "kernels.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    _build_with_our_tools(module, path)
+    return module
+
+
+def _build_with_our_tools(module: ModuleType, path: Path) -> None:
+    """Its kernels are built where we build, by the compiler that we find."""
+    build = getattr(module, "_library", None)
+    if build is None:
+        return
+
+    def library() -> Any:
+        if build.cache_info().currsize:
+            return build()
+        environment = prepare_extension_folder(path)
+        home = torch.utils.cpp_extension.CUDA_HOME or environment.get("CUDA_HOME")
+        with env.present(environment):
+            torch.utils.cpp_extension.CUDA_HOME = home
+            return build()
+
+    module._library = library  # type: ignore[attr-defined]
+
+
+def _arguments_text(model: nn.Module) -> str:
+    """What stands between the parentheses of `def forward(...)`."""
+    signature = inspect.signature(type(model).forward)
+    plain = [
+        argument.replace(annotation=inspect.Parameter.empty)
+        for argument in signature.parameters.values()
+    ]
+    text = str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+    return text[1:-1]
+
+
+def _device_of(args: Sequence[Any], kwargs: Mapping[str, Any], graph: Graph) -> torch.device:
+    """Where the first tensor among the arguments is; of a module without any, the GPU."""
+    for name, value in named_effects(None, [*args, *kwargs.values()], {}).items():
+        if name:
+            return value.device
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _form(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Form:
+    positions = tuple(_kind(value) for value in args)
+    return (positions, tuple((name, _kind(kwargs[name])) for name in sorted(kwargs)))
+
+
+def _kind(value: Any) -> object:
+    """What of a value the kernels are made for: its kind, or the value where that counts."""
+    if isinstance(value, Tensor):
+        return "a tensor"
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return "an int"
+    if isinstance(value, float):
+        return "a float"
+    if isinstance(value, list | tuple):
+        return tuple(_kind(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((key, _kind(value[key])) for key in value)
+    return value
+
+
+# --- Checking it -------------------------------------------------------------------------------
+
+
+class _Call(nn.Module):
+    """A call with keywords as one with positions only."""
+
+    def __init__(self, model: nn.Module, names: tuple[str, ...]) -> None:
+        super().__init__()
+        self.model = model
+        self.names = names
+
+    def forward(self, *values: Any) -> Any:
+        split = len(values) - len(self.names)
+        return self.model(*values[:split], **dict(zip(self.names, values[split:], strict=True)))
+
+
+_SEED = 0
+
+
+def _checked(
+    module: OptimizedModule,
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    flops: int,
+) -> OptimizedModule:
+    """The same with a sentence for each comparison; kernels that are wrong are set aside."""
+    names, values = tuple(kwargs), [*args, *kwargs.values()]
+    rulings = [
+        rule(metrics, NO_LESS_ACCURATE)
+        for metrics in _comparisons(_Call(module, names), _Call(model, names), values, flops)
+    ]
+    wrong = next((f"wrong results: {it.reason}" for it in rulings if not it.accepted), "")
+    module.kernelwright = replace(
+        module.kernelwright, checks=tuple(it.reason for it in rulings), set_aside=wrong
+    )
+    return module
+
+
+def _comparisons(
+    ours: nn.Module, theirs: nn.Module, values: list[Any], flops: int
+) -> Iterator[ErrorMetrics]:
+    """Every tensor that a call gives or changes, against the model's own and float64."""
+    found, expected = _effects(ours, values), _effects(theirs, values)
+    oracle = run_oracle(theirs, values, seed=_SEED)
+    outputs = sum(value.numel() for name, value in expected.items() if name.startswith("output"))
+    terms = max(1.0, flops / 2 / max(1, outputs))
+
+    def measure(name: str, value: Tensor, oracle: OracleRun) -> ErrorMetrics:
+        reference = expected[name]
+        metrics = compare(name, value, reference, oracle.tensors.get(name), oracle.note)
+        return replace(metrics, terms=terms)
+
+    for name, value in found.items():
+        metrics = measure(name, value, oracle)
+        if not rule(metrics, NO_LESS_ACCURATE).accepted and metrics.oracle is Oracle.FLOAT64:
+            rounded = run_rounded(theirs, values, seed=_SEED, draw=0, ties=Ties.KEPT)
+            if name in rounded.tensors:
+                loss = measure(name, rounded.tensors[name], oracle)
+                metrics = replace(
+                    metrics, loss_rmse=loss.candidate_rmse, loss_worst=loss.candidate_worst
+                )
+        yield metrics
+
+
+@torch.no_grad()
+def _effects(module: nn.Module, values: list[Any]) -> dict[str, Tensor]:
+    """What a call of a copy gives, on copies of the arguments."""
+    module, values = copy.deepcopy((module, values))
+    torch.manual_seed(_SEED)
+    result = module(*values)
+    return named_effects(result, values, module.state_dict())
