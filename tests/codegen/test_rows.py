@@ -62,6 +62,13 @@ _TUNED: dict[str, dict[str, Any]] = {
         "shapes": [[3, 1700], [7, 2040]],
         "config": _RING | {"cluster": 4, "stages": 2, "resident": 2},
     },
+    # The next row comes in groups of vectors, in the places of the one that is finished.
+    "one stage": {
+        "case": "two_level_softmax",
+        "dims": [1],
+        "shapes": [[7, 1101], [5, 1240]],
+        "config": _RING | {"vectors": 5, "stages": 1, "resident": 1},
+    },
     "parts": {
         "case": "layer_norm",
         "dims": [0, 2, 3],

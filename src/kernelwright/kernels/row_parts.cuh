@@ -3,7 +3,8 @@
 //
 // For each level of folds a kernel writes the states of all parts to the workspace; a last one
 // combines them and writes the results. It begins where the one before ended: what that read last
-// is still in the L2 cache. A config has
+// is still in the L2 cache. Blocks next to each other take the same part of all rows: what rows
+// share, such as weights, they read together. A config has
 //   THREADS   of a block
 //   UNROLL    vectors of WIDTH elements that a thread has in flight
 //   RESIDENT  blocks on a multiprocessor at one time
@@ -153,10 +154,10 @@ __device__ __forceinline__ void fold_parts(const Rows& rows) {
   typename Rows::Exchange exchange = {memory};
   const PartBlock<Program, typename Rows::Config> block = {rows, exchange};
   let_next_kernel_start();
-  const int64_t row = blockIdx.x / rows.parts;
+  const auto count = static_cast<uint32_t>(rows.space.kept.count);
+  const int64_t row = blockIdx.x % count;
   if constexpr (LEVEL > 0) wait_for_previous_kernel();
-  block.template fold<LEVEL>(row, blockIdx.x % rows.parts,
-                             block.template combine_parts<LEVEL>(row));
+  block.template fold<LEVEL>(row, blockIdx.x / count, block.template combine_parts<LEVEL>(row));
 }
 
 template <class Rows>
@@ -165,12 +166,12 @@ __device__ __forceinline__ void finish_parts(const Rows& rows) {
   __shared__ __align__(16) char memory[Rows::Exchange::BYTES + 16];
   typename Rows::Exchange exchange = {memory};
   const PartBlock<Program, typename Rows::Config> block = {rows, exchange};
-  // A row without results for its elements is finished by one block.
-  const uint32_t parts = results_mask<Program, true>() != 0 ? rows.parts : 1;
+  // A row without results for its elements is finished by one block: there are as many as rows.
+  const auto count = static_cast<uint32_t>(rows.space.kept.count);
   const uint32_t place = gridDim.x - 1 - blockIdx.x;
   wait_for_previous_kernel();
-  const auto totals = block.template combine_parts<Program::LEVELS>(place / parts);
-  block.finish(place / parts, place % parts, totals);
+  const auto totals = block.template combine_parts<Program::LEVELS>(place % count);
+  block.finish(place % count, place / count, totals);
 }
 
 // --- Host --------------------------------------------------------------------------------------

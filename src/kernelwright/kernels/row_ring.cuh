@@ -8,7 +8,8 @@
 //   TEAM      threads of a block that share a row: 32, or all
 //   CLUSTER   blocks that share a row
 //   VECTORS   of WIDTH elements that a thread holds of each row
-//   STAGES    rows under way at once
+//   STAGES    rows under way at once; of one stage each vector is replaced by the next row's when
+//             it has been finished, and a row is folded while the rest of it is under way
 //   RESIDENT  blocks on a multiprocessor at one time
 
 #include "async_copy.cuh"
@@ -63,6 +64,9 @@ struct RingTeam {
   // Vectors that are folded together: of more inputs fewer fit registers.
   static constexpr int MOST = ((HELD & (HELD - 1)) == 0 ? 16 : 8) / WIDTH;
   static constexpr int TOGETHER = MOST < 1 ? 1 : MOST < VECTORS ? MOST : VECTORS >= 2 ? 2 : 1;
+  // Of the vectors of the only stage that are committed together; there are up to four such groups.
+  static constexpr int QUARTER = (VECTORS + 3) / 4;
+  static constexpr int GROUP = TOGETHER > QUARTER ? TOGETHER : QUARTER;
 
   const Rows& rows;
   char* ring;
@@ -122,6 +126,38 @@ struct RingTeam {
     commit_copies();
   }
 
+  // Begins to copy vector `u` of a row to the only stage, and with the last one of a group commits
+  // that.
+  __device__ __forceinline__ void start_vector(const Run& next, int u) const {
+    const int v = vector(u);
+    if (next.is_whole(v)) {
+      copy<true>(next, v, 0, u);
+    } else if (v < next.vectors()) {
+      copy<false>(next, v, 0, u);
+    }
+    if ((u + 1) % GROUP == 0 || u + 1 == VECTORS) commit_copies();
+  }
+
+  // The same for all from `u` on.
+  __device__ __forceinline__ void start_rest(const Run& next, int u) const {
+#pragma unroll 1
+    for (; u < VECTORS; ++u) start_vector(next, u);
+  }
+
+  // Waits for vectors up to `u` of the row on the only stage.
+  __device__ __forceinline__ void wait_vectors(int u) const {
+    const int groups_after = (VECTORS - 1) / GROUP - u / GROUP;
+    if (groups_after == 0) {
+      wait_copies<0>();
+    } else if (groups_after == 1) {
+      wait_copies<1>();
+    } else if (groups_after == 2) {
+      wait_copies<2>();
+    } else {
+      wait_copies<3>();
+    }
+  }
+
   template <bool WHOLE>
   __device__ __forceinline__ void copy(const Run& run, int v, int stage, int u) const {
     repeat<Types::INPUTS>([&](auto input) {
@@ -157,6 +193,7 @@ struct RingTeam {
                                             const typename Types::Totals& totals,
                                             const typename Program::Inputs& shared,
                                             typename Types::States& states) const {
+    if constexpr (Rows::STAGES == 1 && LEVEL == 0) wait_vectors(u + COUNT - 1);
     Vectors vectors[COUNT];
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) {
@@ -179,15 +216,26 @@ struct RingTeam {
         [&](int u) { fold_some<LEVEL, 1, false>(run, stage, u, totals, shared, states); });
   }
 
-  __device__ __forceinline__ void finish(const Run& run, int stage,
-                                         const typename Types::Totals& totals,
-                                         const typename Program::Inputs& shared) const {
+  // Writes the results of a row. Calls after(u) when the thread's vector `u` has been read for the
+  // last time; returns the first one for which it was not called.
+  template <class After>
+  __device__ __forceinline__ int finish(const Run& run, int stage,
+                                        const typename Types::Totals& totals,
+                                        const typename Program::Inputs& shared,
+                                        const After& after) const {
+    int next = 0;
     if constexpr (results_mask<Program, true>() != 0) {
+      const auto finish_one = [&](auto is_whole, int u) {
+        store<is_whole>(run, stage, u, totals, shared);
+        after(u);
+        next = u + 1;
+      };
       walk<1>(
-          run, [&](int u) { store<true>(run, stage, u, totals, shared); },
-          [&](int u) { store<false>(run, stage, u, totals, shared); });
+          run, [&](int u) { finish_one(Index<1>(), u); },
+          [&](int u) { finish_one(Index<0>(), u); });
     }
     if (thread == 0 && rank == 0) store_row_results(run, totals);
+    return next;
   }
 
   template <bool WHOLE>
@@ -208,6 +256,9 @@ __device__ __forceinline__ void ring_rows(const RingRows<Program, Config>& rows)
   const RingTeam<Program, Config> team(rows, ring);
   // No block writes to another one's shared memory before that runs.
   if constexpr (Rows::CLUSTER > 1) sync_cluster();
+  if constexpr (Rows::STAGES == 1) {
+    if (team.team < rows.space.kept.count) team.start_rest(team.row(team.team), 0);
+  }
 #pragma unroll 1
   for (int ahead = 0; ahead + 1 < Rows::STAGES; ++ahead) {
     team.start(team.team + ahead * team.teams, ahead);
@@ -215,9 +266,11 @@ __device__ __forceinline__ void ring_rows(const RingRows<Program, Config>& rows)
   typename Rows::Exchange exchange = {ring + Rows::STAGES * Rows::STAGE_BYTES};
   int stage = 0;
   for (int64_t number = team.team; number < rows.space.kept.count; number += team.teams) {
-    const int last = stage == 0 ? Rows::STAGES - 1 : stage - 1;
-    team.start(number + (Rows::STAGES - 1) * team.teams, last);
-    wait_copies<Rows::STAGES - 1>();
+    if constexpr (Rows::STAGES > 1) {
+      const int last = stage == 0 ? Rows::STAGES - 1 : stage - 1;
+      team.start(number + (Rows::STAGES - 1) * team.teams, last);
+      wait_copies<Rows::STAGES - 1>();
+    }
     const auto run = team.row(number);
     typename Program::Inputs shared = {};
     load_shared_inputs<Program::SHARED>(run, shared);
@@ -231,8 +284,17 @@ __device__ __forceinline__ void ring_rows(const RingRows<Program, Config>& rows)
         set_totals<Program, fold>(state, totals);
       });
     });
-    team.finish(run, stage, totals, shared);
-    stage = stage + 1 == Rows::STAGES ? 0 : stage + 1;
+    if constexpr (Rows::STAGES == 1) {
+      const bool has_next = number + team.teams < rows.space.kept.count;
+      const auto next = team.row(has_next ? number + team.teams : number);
+      const int rest = team.finish(run, stage, totals, shared, [&](int u) {
+        if (has_next) team.start_vector(next, u);
+      });
+      if (has_next) team.start_rest(next, rest);
+    } else {
+      team.finish(run, stage, totals, shared, [](int) {});
+      stage = stage + 1 == Rows::STAGES ? 0 : stage + 1;
+    }
   }
 }
 
