@@ -127,7 +127,7 @@ def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | RelayRow
         PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
         for threads, unroll, resident in ((512, 4, 2), (256, 4, 4), (512, 2, 2), (256, 2, 4))
     ]
-    rings = _rings(rows, machine)[:10] if rows.runs == 1 else []
+    rings = _rings(rows, machine)[:12] if rows.runs == 1 else []
     is_read_twice = rows.levels == 1 and bool(rows.results)
     fits_cache = rows.row_bytes <= _RELAY_BYTES and rows.count > 1
     relays = list(_relays(rows)) if is_read_twice and fits_cache else []
@@ -163,7 +163,7 @@ def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
     if vectors < _WARP // 4:
         return []
     found: list[RingRows] = []
-    for most in (12, 8, 16, 5):
+    for most in (12, 24, 8, 16, 5):
         team = _power_of_two(-(-vectors // most))
         cluster = max(1, team // _MOST_THREADS)
         threads = min(team, _MOST_THREADS)
