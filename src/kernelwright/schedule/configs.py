@@ -17,6 +17,7 @@ from kernelwright.schedule.gemm_model import (
     tensor_core_seconds,
     thin_seconds,
 )
+from kernelwright.schedule.memory_format import in_memory_order
 from kernelwright.schedule.row_configs import row_configs
 from kernelwright.schedule.scan_configs import scan_configs
 from kernelwright.schedule.tensor_core_configs import tensor_core_configs
@@ -32,7 +33,8 @@ def ranked_configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
                 kernel.anchor, kernel.inputs, kernel.output, machine, kernel.triangle
             )
         case RowKernel():
-            return row_configs(kernel.program, kernel.inputs, machine)
+            seen = kernel.program, kernel.inputs
+            return row_configs(*(in_memory_order(*seen) if kernel.turned else seen), machine)
         case ScanKernel():
             return scan_configs(kernel.scan, kernel.output, kernel.inputs, machine)
         case WindowKernel():

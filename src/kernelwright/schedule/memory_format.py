@@ -1,21 +1,35 @@
 """Convolutions on operands whose channels are neighbours in memory: what cuDNN computes on.
 
-Given others, cuDNN turns its operand and its result by kernels of its own. Ours do so faster, and
-on the way of other steps. PyTorch takes the format from the input; the weights follow.
+Given others, cuDNN turns its operand and its result on the way. Where that costs more than to turn
+them here, as measured on an H200, we do. PyTorch takes the format from the input; the weights
+follow.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from kernelwright.ir.calls import rename_call
 from kernelwright.ir.expr import Operand
-from kernelwright.ir.graph import Graph, Node, Opaque, Permute, Pointwise, View, rename_inputs
-from kernelwright.ir.types import DType, TensorType
+from kernelwright.ir.graph import (
+    Graph,
+    Node,
+    Opaque,
+    Permute,
+    Pointwise,
+    Reduce,
+    View,
+    rename_inputs,
+)
+from kernelwright.ir.plan import RowProgram
+from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 
 _SPATIAL = {"conv2d": 2, "conv3d": 3, "conv_transpose2d": 2, "conv_transpose3d": 3}
 """Convolutions and their spatial dimensions."""
 _GROUPS = {"conv2d": 6, "conv3d": 6, "conv_transpose2d": 6, "conv_transpose3d": 6}
 """Which argument the number of groups is."""
 _DTYPES = (DType.F32, DType.F16, DType.BF16)
+_VECTOR_BYTES = 16
 _LEAST_BYTES = 16e6
 """Of the input and the result: below, a launch more costs what it saves."""
 
@@ -32,7 +46,11 @@ class Formatted:
 def faster_on_channels_last(graph: Graph) -> frozenset[str]:
     """The convolutions of a graph that such operands pay for."""
     known = {node.name: node for node in graph.nodes}
-    return frozenset(name for name, node in known.items() if _pays(node, known))
+    return frozenset(
+        name
+        for name, node in known.items()
+        if _may_have(node, known) and (_is_poor_otherwise(node, known) or _turns_free(node, graph))
+    )
 
 
 def with_channels_last(graph: Graph, convolutions: frozenset[str]) -> Formatted:
@@ -46,6 +64,8 @@ def with_channels_last(graph: Graph, convolutions: frozenset[str]) -> Formatted:
         made: tuple[Node, ...] = (rename_inputs(node, renamed),)
         if node.name in convolutions and _has_format(node) and node.name not in graph.results:
             made = _turned(made[0], known, taken)
+            if _is_reduced_over_channels(node.name, graph):
+                made = made[:-1]
             turning |= {item.name for item in made if isinstance(item.kind, Pointwise)}
             renamed[node.name] = made[-1].name
         nodes += made
@@ -55,14 +75,59 @@ def with_channels_last(graph: Graph, convolutions: frozenset[str]) -> Formatted:
 
 def is_turned(node: Node, graph: Graph) -> bool:
     """Whether neighbours in the node's memory are known not to be along its last dimension."""
-    if isinstance(node.kind, Opaque):
-        return _has_format(node) and _is_channels_last(graph[node.inputs[0]])
+    if has_channels_last(node, graph):
+        return True
     while isinstance(node.kind, View):
         match node.kind.map:
             case Permute(dims) if dims[-1] != len(dims) - 1:
                 return True
         node = graph[node.inputs[0]]
     return False
+
+
+def has_channels_last(node: Node, graph: Graph) -> bool:
+    """Whether the node is the result of a convolution on channels-last operands."""
+    return _has_format(node) and _is_channels_last(graph[node.inputs[0]])
+
+
+def in_memory_order(
+    program: RowProgram, inputs: Sequence[ValueType]
+) -> tuple[RowProgram, tuple[ValueType, ...]]:
+    """A program on channels-last operands as one of their shape in memory, for a model."""
+    rank = len(program.shape)
+    order = _to_last(rank)
+
+    def moved(kind: ValueType) -> ValueType:
+        if not isinstance(kind, TensorType):
+            return kind
+        padded = (Dim.static(1),) * (rank - kind.rank) + kind.shape
+        return TensorType(kind.dtype, tuple(padded[dim] for dim in order))
+
+    shape = tuple(program.shape[dim] for dim in order)
+    dims = tuple(sorted(order.index(dim) for dim in program.dims))
+    return replace(program, shape=shape, dims=dims), tuple(moved(kind) for kind in inputs)
+
+
+def _is_reduced_over_channels(name: str, graph: Graph) -> bool:
+    """Whether all that becomes of the value is totals over its channels, element by element."""
+    users = graph.users()
+    waiting = [name]
+    while waiting:
+        node = graph[waiting.pop()]
+        if node.name in graph.results or not users[node.name]:
+            return False
+        for reader in (graph[user] for user in users[node.name]):
+            match reader.kind:
+                case Reduce(_, (1,)):
+                    continue
+                case Pointwise() if reader.tensor.shape == node.tensor.shape:
+                    others = [graph[other] for other in reader.inputs if other != node.name]
+                    if any(it.type == node.type for it in others):
+                        return False
+                    waiting.append(reader.name)
+                case _:
+                    return False
+    return True
 
 
 def _has_format(node: Node) -> bool:
@@ -85,7 +150,7 @@ def _is_channels_last(node: Node) -> bool:
     return False
 
 
-def _pays(node: Node, known: dict[str, Node]) -> bool:
+def _may_have(node: Node, known: dict[str, Node]) -> bool:
     if not _has_format(node) or node.tensor.dtype not in _DTYPES:
         return False
     assert node.origin is not None
@@ -94,6 +159,31 @@ def _pays(node: Node, known: dict[str, Node]) -> bool:
     source = known[node.inputs[0]].tensor
     moved = source.bytes_hint + node.tensor.bytes_hint
     return groups == 1 and source.shape[1].hint > 1 and moved >= _LEAST_BYTES
+
+
+def _is_poor_otherwise(node: Node, known: dict[str, Node]) -> bool:
+    """Whether cuDNN uses tensor cores on channels-last operands only: in three dimensions, but
+    for windows of 3 by 3 by 3 (on an H200 that takes three times as long)."""
+    weight = known[node.inputs[1]].tensor
+    return _operator(node) == "conv3d" and any(dim.hint != 3 for dim in weight.shape[2:])
+
+
+def _turns_free(node: Node, graph: Graph) -> bool:
+    """Whether turning the result costs nothing: totals over channels need none, and a result that
+    is no whole vectors is otherwise read an element at a time by the step that turns it."""
+    if _is_reduced_over_channels(node.name, graph):
+        return True
+    places = prod(dim.hint for dim in node.tensor.shape[2:])
+    readers = [graph[name] for name in graph.users()[node.name]]
+    return places * node.tensor.dtype.itemsize % _VECTOR_BYTES != 0 and all(
+        _ends_in_steps(reader, graph) for reader in readers
+    )
+
+
+def _ends_in_steps(node: Node, graph: Graph) -> bool:
+    """Whether the node and what becomes of it are computed element by element."""
+    readers = (graph[name] for name in graph.users()[node.name])
+    return isinstance(node.kind, Pointwise) and all(_ends_in_steps(it, graph) for it in readers)
 
 
 def _to_last(rank: int) -> tuple[int, ...]:
