@@ -133,7 +133,7 @@ def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | RelayRow
     relays = list(_relays(rows)) if is_read_twice and fits_cache else []
     if not rings:
         # A block for a row of few bytes is idle: the general kernel puts many rows on one.
-        return [*relays, *parts] if rows.row_bytes >= _LEAST_BLOCK_BYTES else []
+        return [*parts, *relays] if rows.row_bytes >= _LEAST_BLOCK_BYTES else []
     # Few rows, and a card that would be idle.
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
     if busy < machine.sm_count and rows.row_bytes > 2**16:
