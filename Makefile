@@ -1,5 +1,6 @@
 # make demo   install and run the five example problems end to end
 # make test   every check and every test
+# make random ten times as many random graphs as make test takes, some minutes
 # make docs   the site in build/site
 # make dist   wheel and sdist in dist, the wheel tried in an environment of its own
 #
@@ -23,7 +24,7 @@ export PYTHONPATH := $(if $(VENV),,src)
 DEVICE_CODE := $(shell find src -name '*.cuh' -o -name '*.cu' -o -name '*.cpp' -o -name '*.h')
 EXAMPLES := $(wildcard examples/*.py)
 
-.PHONY: demo test lint pytest test-gpu docs dist format clean
+.PHONY: demo test lint pytest random test-gpu docs dist format clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -43,8 +44,12 @@ lint: $(INSTALLED)
 	$(BIN)lint-imports
 	$(BIN)clang-format --style=file --dry-run --Werror $(DEVICE_CODE)
 
+# Tests of one file mostly go to one worker: what they share is made once.
 pytest: $(INSTALLED)
-	$(BIN)python -m pytest -q -n 2 -m "not gpu"
+	$(BIN)python -m pytest -q -n 2 --dist worksteal -m "not gpu"
+
+random: $(INSTALLED)
+	$(BIN)python -m pytest -q -n 2 tests/test_random_graphs.py --random-graphs 5000
 
 test-gpu: $(INSTALLED)
 	$(BIN)python3 -m pytest -q -m gpu

@@ -12,6 +12,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the code produces now into the golden files, instead of comparing",
     )
+    parser.addoption(
+        "--random-graphs",
+        type=int,
+        default=500,
+        help="how many random graphs are captured, planned and compared",
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""Random graphs of up to 12 operators, several to a module: test_random_graphs.py fills them in."""
+"""Random graphs of up to 12 operators, many to a module: test_random_graphs.py fills them in."""
 
 import torch
 import torch.nn.functional as F
