@@ -145,7 +145,9 @@ def change_few(tensor: Tensor, seed: int) -> None:
     generator = torch.Generator()
     generator.manual_seed(seed)
     target = _unexpanded(tensor)
-    step = 1 + float(target[target.isfinite()].abs().max().nan_to_num(0.0).item())
+    # Piece by piece: picking the finite ones out takes several times the memory of the tensor.
+    finite = (piece.abs().where(piece.isfinite(), 0.0) for piece in _chunks(target))
+    step = 1 + max(float(piece.max().item()) for piece in finite)
     for _ in range(_FEW_CHANGED):
         place = tuple(
             int(torch.randint(size, (), generator=generator).item()) for size in target.shape

@@ -1,6 +1,7 @@
 """The trusted child: runs the reference and its float64 oracle, keeps both, compares."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -121,9 +122,8 @@ class Reference:
         self, expected: _Expectation, found: Mapping[str, Tensor]
     ) -> tuple[ErrorMetrics, ...]:
         if expected.oracle is None:
-            with FlopCounterMode(display=False) as flops:
-                metrics = self._compare_large(expected, found)
-            self._terms = _terms(flops.get_total_flops(), expected.elements, expected.effects)
+            metrics, flops = self._compare_large(expected, found)
+            self._terms = _terms(flops, expected.elements, expected.effects)
         else:
             metrics = tuple(self._compare_one(expected, name, found[name]) for name in found)
         return tuple(replace(it, terms=self._terms) for it in metrics)
@@ -263,14 +263,16 @@ class Reference:
 
     def _compare_large(
         self, expected: _Expectation, found: Mapping[str, Tensor]
-    ) -> tuple[ErrorMetrics, ...]:
-        """The oracle on some rows at a time, compared and dropped."""
+    ) -> tuple[tuple[ErrorMetrics, ...], int]:
+        """The oracle on some rows at a time, compared and dropped; with its multiply-adds."""
         oracle, piece = self._row_oracle(expected)
         if oracle is None:
             return self._compare_whole(expected, found)
         floats = {n: t for n, t in found.items() if expected.effects[n].is_floating_point()}
         totals = {n: Comparison(n, expected.effects[n], Oracle.FLOAT64) for n in floats}
-        for start, stop, tensors in _pieces(oracle, piece, expected.case.seed):
+        # Counted on one piece: whatever runs while products are counted takes several times longer.
+        flops = FlopCounterMode(display=False)
+        for start, stop, tensors in _pieces(oracle, piece, expected.case.seed, flops):
             for name, tensor in floats.items():
                 rows = slice(start, stop)
                 totals[name].add(tensor[rows], expected.effects[name][rows], tensors[name])
@@ -281,7 +283,8 @@ class Reference:
             elif not represents(metrics[name]):
                 note = note_unrepresentative(metrics[name])
                 metrics[name] = compare(name, tensor, expected.effects[name], None, note)
-        return tuple(metrics[name] for name in found)
+        counted = flops.get_total_flops() * oracle.rows // piece
+        return tuple(metrics[name] for name in found), counted
 
     def _row_oracle(self, expected: _Expectation) -> tuple[RowOracle | None, int]:
         case = expected.case
@@ -298,22 +301,26 @@ class Reference:
 
     def _compare_whole(
         self, expected: _Expectation, found: Mapping[str, Tensor]
-    ) -> tuple[ErrorMetrics, ...]:
+    ) -> tuple[tuple[ErrorMetrics, ...], int]:
         """The oracle in one piece; where it does not fit, its note says so."""
         case = expected.case
         module, arguments = self._resident_for(case).module, self._subject.arguments(case)
-        whole = replace(expected, oracle=run_oracle(module, arguments, seed=case.seed))
+        with FlopCounterMode(display=False) as flops:
+            oracle = run_oracle(module, arguments, seed=case.seed)
+        whole = replace(expected, oracle=oracle)
         metrics = tuple(self._measure(whole, name, tensor) for name, tensor in found.items())
         self._subject.release()
-        return metrics
+        return metrics, flops.get_total_flops()
 
 
 def _pieces(
-    oracle: RowOracle, piece: int, seed: int
+    oracle: RowOracle, piece: int, seed: int, flops: FlopCounterMode
 ) -> Iterator[tuple[int, int, Mapping[str, Tensor]]]:
     for start in range(0, oracle.rows, piece):
         stop = min(start + piece, oracle.rows)
-        yield start, stop, oracle.run(start, stop, seed)
+        with flops if start == 0 else nullcontext():
+            tensors = oracle.run(start, stop, seed)
+        yield start, stop, tensors
 
 
 _MOST_ADDED, _MOST_MULTIPLIED = 1 << 12, 1 << 20
