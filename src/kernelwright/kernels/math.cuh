@@ -33,20 +33,26 @@ __device__ __forceinline__ common_t<A, B> minimum(A a, B b) {
   return x < y || x != x ? x : y;
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-// The same in one instruction.
+// The same of two floats in one instruction.
 __device__ __forceinline__ float maximum(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   float result;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
   return result;
+#else
+  return a > b || a != a ? a : b;
+#endif
 }
 
 __device__ __forceinline__ float minimum(float a, float b) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   float result;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
   return result;
-}
+#else
+  return a < b || a != a ? a : b;
 #endif
+}
 
 // Where low > high every result is high.
 template <class T, class Low, class High>
