@@ -1,8 +1,10 @@
 """The generated pages of docs/ are what the code says; `pytest --update-golden` rewrites them."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -13,6 +15,9 @@ from typer.models import OptionInfo
 import kernelwright
 from kernelwright import cli, env
 from kernelwright.errors import ExitCode, render_errors_table
+from kernelwright.machine import H200
+from kernelwright.pipeline import compile_problem
+from kernelwright.problem import load_problem
 from kernelwright.report.schema import member_texts, render_verdict_page
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -112,3 +117,47 @@ def test_every_test_that_the_page_of_trust_names_exists() -> None:
     for name in named:
         file, _, function = name.partition("::")
         assert f"\ndef {function}(" in (root / file).read_text(), name
+
+
+def _blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page that are in `language`."""
+    parts = (DOCS / page).read_text().split(f"```{language}\n")[1:]
+    return [part.split("```")[0] for part in parts]
+
+
+def test_the_module_of_the_quickstart_is_one_kernel(tmp_path: Path) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(_blocks("quickstart.md", "python")[0])
+    compiled = compile_problem(load_problem(path), H200)
+    assert len(compiled.plan.kernels) == 1
+    assert compiled.plan.left_to_pytorch == ()
+
+
+def test_commands_of_the_pages_exist() -> None:
+    lines = [
+        line
+        for page in sorted(DOCS.glob("*.md"))
+        for block in _blocks(page.name, "sh")
+        for line in block.splitlines()
+        if line.startswith("kernelwright ")
+    ]
+    assert len(lines) >= 5
+    known = {entry.callback.__name__: entry for entry in cli.app.registered_commands}
+    described = (DOCS / "cli.md").read_text().split("\n## ")
+    for line in lines:
+        _, command, *words = shlex.split(line, comments=True)
+        assert command in known, line
+        (section,) = (part for part in described if part.startswith(f"{command}\n"))
+        for word in words:
+            assert not word.startswith("-") or f"{word} " in section.replace("`", " ").replace(
+                ",", " "
+            ), line
+
+
+def test_python_of_the_api_page_names_what_there_is() -> None:
+    offered = set(kernelwright.__all__)
+    for block in _blocks("api.md", "python"):
+        for node in ast.walk(ast.parse(block)):
+            match node:
+                case ast.Attribute(ast.Name("kw"), name):
+                    assert name in offered
