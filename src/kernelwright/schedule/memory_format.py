@@ -49,7 +49,7 @@ def faster_on_channels_last(graph: Graph) -> frozenset[str]:
     return frozenset(
         name
         for name, node in known.items()
-        if _may_have(node, known) and (_is_poor_otherwise(node, known) or _turns_free(node, graph))
+        if _may_have(node, known) and _turns_free(node, graph)
     )
 
 
@@ -159,13 +159,6 @@ def _may_have(node: Node, known: dict[str, Node]) -> bool:
     source = known[node.inputs[0]].tensor
     moved = source.bytes_hint + node.tensor.bytes_hint
     return groups == 1 and source.shape[1].hint > 1 and moved >= _LEAST_BYTES
-
-
-def _is_poor_otherwise(node: Node, known: dict[str, Node]) -> bool:
-    """Whether cuDNN uses tensor cores on channels-last operands only: in three dimensions, but
-    for windows of 3 by 3 by 3 (on an H200 that takes three times as long)."""
-    weight = known[node.inputs[1]].tensor
-    return _operator(node) == "conv3d" and any(dim.hint != 3 for dim in weight.shape[2:])
 
 
 def _turns_free(node: Node, graph: Graph) -> bool:
