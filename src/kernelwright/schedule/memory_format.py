@@ -47,9 +47,7 @@ def faster_on_channels_last(graph: Graph) -> frozenset[str]:
     """The convolutions of a graph that such operands pay for."""
     known = {node.name: node for node in graph.nodes}
     return frozenset(
-        name
-        for name, node in known.items()
-        if _may_have(node, known) and _turns_free(node, graph)
+        name for name, node in known.items() if _may_have(node, known) and _turns_free(node, graph)
     )
 
 
