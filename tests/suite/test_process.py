@@ -123,10 +123,10 @@ def test_they_move_when_the_card_is_taken(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_every_card_has_its_own_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(100, 116)))
-    places = pool._places(["0", "1"], threads=4)
+    places = pool.places_of(["0", "1"], threads=4)
     assert places["0"].timing_cores == (100, 101)
     assert places["0"].cores == tuple(range(102, 108))
     assert places["1"].timing_cores == (108, 109)
     assert places["1"].cores == tuple(range(110, 116))
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
-    assert pool._places([""], threads=1)[""].cores == ()
+    assert pool.places_of([""], threads=1)[""].cores == ()
