@@ -1,7 +1,10 @@
 """Sessions: what is replaced and put back, findings, faults, compile errors, the cache."""
 
+import copy
 import ctypes
 import inspect
+import io
+import pickle
 import struct
 import sys
 import textwrap
@@ -106,6 +109,42 @@ def test_memory_of_others_may_be_touched() -> None:
         for x in (before, torch.from_numpy(numbers), torch.as_tensor(numbers)):
             assert _launch(library, x, out, 10) == 0
             assert torch.equal(out, 2 * x)
+    assert session.findings == ()
+
+
+def test_memory_that_is_no_tensors_of_its_own_may_be_touched() -> None:
+    before, written = torch.ones(10), io.BytesIO()
+    torch.save(before, written)
+    with Session() as session:
+        library, out = _library(_SCALE, "order_scale"), torch.empty(10)
+        ways = {
+            "deep copy": copy.deepcopy(before),
+            "pickle": pickle.loads(pickle.dumps(before)),
+            "file": torch.load(io.BytesIO(written.getvalue())),
+            "shared": torch.ones(10).share_memory_(),
+            "storage of so many bytes": torch.empty(0).set_(torch.UntypedStorage(40)).fill_(1),
+            "storage of a buffer": torch.empty(0).set_(
+                torch.UntypedStorage.from_buffer(bytearray(before.numpy()), dtype=torch.uint8)
+            ),
+        }
+        for way, x in ways.items():
+            assert _launch(library, x, out, x.numel()) == 0, way
+            assert torch.equal(out[: x.numel()], 2 * x)
+        assert _launch(library, copy.deepcopy(before), torch.empty(11), 11) != 0
+    assert "40 bytes" in session.findings[0].message
+    assert type(copy.deepcopy(before).untyped_storage()) is torch.UntypedStorage
+
+
+def test_memory_given_back_is_forgotten() -> None:
+    before = [torch.ones(2000) for _ in range(400)]
+    with Session() as session:
+        library, places = _library(_SCALE, "order_scale"), [x.data_ptr() for x in before]
+        del before
+        tensors = [torch.ones(6000) for _ in range(60)]
+        there = [x for x in tensors if any(x.data_ptr() < p < x.data_ptr() + 24000 for p in places)]
+        assert there  # The allocator gives the same memory again, else this shows nothing.
+        for x in there:
+            assert _launch(library, x, torch.empty(6000), 6000) == 0
     assert session.findings == ()
 
 

@@ -120,7 +120,9 @@ def load_runtime() -> ctypes.CDLL:
 def load_allocator() -> ctypes.CDLL:
     """The library with PyTorch's checking allocator; PyTorch must be loaded."""
     load_runtime()
-    return ctypes.CDLL(str(_allocator_library()))
+    allocator = ctypes.CDLL(str(_allocator_library()))
+    allocator.kwemu_torch_allocator.restype = ctypes.c_void_p
+    return allocator
 
 
 def build_shared() -> None:

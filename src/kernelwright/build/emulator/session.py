@@ -26,7 +26,7 @@ import torch.utils.cpp_extension
 
 from kernelwright.build.emulator import extension
 from kernelwright.build.emulator.compile import load_allocator, load_runtime
-from kernelwright.build.emulator.device import MULTIPROCESSORS, pretended_cuda
+from kernelwright.build.emulator.device import MULTIPROCESSORS, is_cuda, pretended_cuda
 from kernelwright.build.emulator.errors import fault_of
 from kernelwright.build.emulator.findings import Finding, read_findings, read_launches
 
@@ -39,8 +39,12 @@ class Kernels(Enum):
     """Nothing, and succeeds: what kernels should have written keeps its old contents."""
 
 
-_FOREIGN_MEMORY = ("from_numpy", "frombuffer", "from_file", "from_dlpack", "as_tensor", "asarray")
-"""Functions of torch that make tensors of memory that somebody else allocated."""
+_FOREIGN_MEMORY = (
+    *((torch, name) for name in ("from_numpy", "frombuffer", "from_file", "from_dlpack")),
+    *((torch, name) for name in ("as_tensor", "asarray")),
+    *((torch.UntypedStorage, name) for name in ("from_buffer", "from_file", "share_memory_")),
+)
+"""Whose functions make tensors and storages of memory that somebody else allocated."""
 
 
 class Session:
@@ -100,7 +104,7 @@ class Session:
         with ExitStack() as stack:
             allocator.kwemu_install_torch_allocator()
             stack.callback(allocator.kwemu_remove_torch_allocator)
-            stack.enter_context(_known_memory())
+            stack.enter_context(_known_memory(allocator.kwemu_torch_allocator()))
             stack.enter_context(pretended_cuda(_synchronize, self._multiprocessors))
             stack.enter_context(_replaced_extensions())
             self._stack = stack.pop_all()
@@ -140,23 +144,27 @@ def _replaced_extensions() -> Iterator[None]:
 
 
 @contextmanager
-def _known_memory() -> Iterator[None]:
-    """Tensors from before the session, and those made of foreign memory, may be touched too."""
+def _known_memory(allocator: int) -> Iterator[None]:
+    """Tensors from before the session, and those made of foreign memory, may be touched too.
+
+    New storages get theirs from `allocator`, the address of the checked one.
+    """
     runtime = load_runtime()
     known: set[int] = set()
+    new_storage = _new_storage(allocator)
 
-    def adopt(tensor: torch.Tensor) -> None:
-        storage = tensor.untyped_storage()
+    def adopt(made: torch.Tensor | torch.UntypedStorage) -> None:
+        storage = made.untyped_storage() if isinstance(made, torch.Tensor) else made
         place = storage.data_ptr()
-        if place and place not in known:
+        if place:
             known.add(place)
             runtime.kwemu_register(place, storage.nbytes(), b"tensor")
 
-    def adopting(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-        def call(*args: Any, **kwargs: Any) -> torch.Tensor:
-            tensor = function(*args, **kwargs)
-            adopt(tensor)
-            return tensor
+    def adopting(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            made = function(*args, **kwargs)
+            adopt(made)
+            return made
 
         return call
 
@@ -164,14 +172,30 @@ def _known_memory() -> Iterator[None]:
         if type(candidate) in (torch.Tensor, torch.nn.Parameter) and _lies_in_memory(candidate):
             adopt(candidate)
     with ExitStack() as stack:
-        for name in _FOREIGN_MEMORY:
-            replacement = adopting(getattr(torch, name))
-            stack.enter_context(patch.object(torch, name, replacement))
+        for owner, name in _FOREIGN_MEMORY:
+            replacement = adopting(getattr(owner, name))
+            stack.enter_context(patch.object(owner, name, replacement))
+        stack.enter_context(patch.object(torch.UntypedStorage, "__new__", new_storage))
         try:
             yield
         finally:
             for place in known:
                 runtime.kwemu_unregister(place)
+
+
+def _new_storage(allocator: int) -> Callable[..., Any]:
+    """UntypedStorage(bytes), as in every deep copy, with memory from `allocator` (an address).
+
+    PyTorch's own asks the allocator that it was born with, which nobody can replace.
+    """
+    made_by_torch: Callable[..., Any] = torch._C.StorageBase.__new__
+
+    def new(kind: type[Any], *args: Any, device: Any = "cpu", **kwargs: Any) -> Any:
+        if kwargs or not (device is None or is_cuda(device) or torch.device(device).type == "cpu"):
+            return made_by_torch(kind, *args, device=device, **kwargs)
+        return made_by_torch(kind, *args, allocator=allocator)
+
+    return new
 
 
 def _lies_in_memory(tensor: torch.Tensor) -> bool:

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 namespace kwemu {
 namespace {
@@ -46,7 +47,19 @@ void Registry::add(uintptr_t low, size_t bytes, std::string name) {
   allocation->bytes = bytes;
   allocation->name = std::move(name);
   const std::lock_guard lock(mutex_);
+  forget(low, low + bytes);
   allocations_[low] = std::move(allocation);
+}
+
+void Registry::remove_all(uintptr_t low, uintptr_t high) {
+  const std::lock_guard lock(mutex_);
+  forget(low, high);
+}
+
+void Registry::forget(uintptr_t low, uintptr_t high) {
+  auto next = allocations_.lower_bound(low);
+  if (next != allocations_.begin() && std::prev(next)->second->high() > low) --next;
+  while (next != allocations_.end() && next->first < high) next = allocations_.erase(next);
 }
 
 void Registry::remove(uintptr_t low) {
@@ -97,6 +110,9 @@ void* allocate_checked(size_t bytes, const char* name) {
   void* raw = nullptr;
   if (posix_memalign(&raw, kRedzoneBytes, body + 2 * kRedzoneBytes) != 0) return nullptr;
   fill_with_poison(raw, body + 2 * kRedzoneBytes);
+  // Whoever had any of it has given it back.
+  const auto low = reinterpret_cast<uintptr_t>(raw);
+  Registry::instance().remove_all(low, low + body + 2 * kRedzoneBytes);
   char* memory = static_cast<char*>(raw) + kRedzoneBytes;
   Registry::instance().add(reinterpret_cast<uintptr_t>(memory), bytes, name);
   return memory;

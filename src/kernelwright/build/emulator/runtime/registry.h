@@ -32,8 +32,10 @@ class Registry {
  public:
   static Registry& instance();
 
+  // Forgets what it overlaps: allocations of which nobody told that they ended.
   void add(uintptr_t low, size_t bytes, std::string name);
   void remove(uintptr_t low);
+  void remove_all(uintptr_t low, uintptr_t high);
   // Whether `address` lies in a registered allocation, module data included.
   bool knows(uintptr_t address);
 
@@ -44,6 +46,7 @@ class Registry {
 
  private:
   void refresh_modules();
+  void forget(uintptr_t low, uintptr_t high);
 
   std::mutex mutex_;
   std::map<uintptr_t, std::unique_ptr<Allocation>> allocations_;

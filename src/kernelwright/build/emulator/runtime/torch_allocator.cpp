@@ -52,3 +52,6 @@ KWEMU_EXPORT void kwemu_remove_torch_allocator() {
   c10::SetAllocator(c10::DeviceType::CPU, replaced, kPriority);
   replaced = nullptr;
 }
+
+// For storages that are made without a tensor: a c10::Allocator*.
+KWEMU_EXPORT void* kwemu_torch_allocator() { return &allocator(); }
