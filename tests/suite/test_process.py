@@ -36,7 +36,8 @@ def test_an_outcome_comes_back_whole(make_task: MakeTask) -> None:
     assert outcome.row.verified
     assert outcome.row.seconds == {"verify": 0.5}
     assert outcome.emitted == "emitted\n"
-    assert outcome.details == {"words": "answer"}
+    assert outcome.details["words"] == "answer"
+    assert [stage for _, stage, _ in outcome.details["timeline"]] == stages
     assert stages == ["ready", "work"]
 
 

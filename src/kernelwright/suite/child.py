@@ -149,12 +149,12 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     from kernelwright.report.plan import plan_json
     from kernelwright.report.row import judged_row
     from kernelwright.suite.task import Outcome
-    from kernelwright.tune.effort import effort
+    from kernelwright.tune.effort import effort_among_many
     from kernelwright.verify.cases import STRICT
     from kernelwright.worker import JudgeOptions
 
     settings = task.settings
-    profile = effort(settings.effort)
+    profile = effort_among_many(settings.effort)
     problem = _present(task.path, task.source, folder / "problem")
     output = folder / f"{problem.stem}_new.py"
     options = pipeline.OptimizeOptions(

@@ -126,11 +126,13 @@ def _attempt(
             _end(process)
             running.remove(process)
             os.close(descriptor)
+        timeline = {"timeline": listener.timeline}
         if listener.outcome is not None:
-            return listener.outcome
+            details = {**listener.outcome.details, **timeline}
+            return replace(listener.outcome, details=details)
         assert lost is not None
-        details = {"log": log.text(), "stack": _read(Path(folder) / STACK_FILE)}
-        return lost, details
+        stack = _read(Path(folder) / STACK_FILE)
+        return lost, {"log": log.text(), "stack": stack, **timeline}
 
 
 def _start(
@@ -168,6 +170,9 @@ class _Listener:
 
     def __init__(self, descriptor: int, on_stage: OnStage, timeout: float) -> None:
         self.outcome: Outcome | None = None
+        self.timeline: list[tuple[float, str, str]] = []
+        """Seconds since the process was begun, stage and message of all that was heard."""
+        self._begun = time.monotonic()
         self._descriptor = descriptor
         self._on_stage = on_stage
         self._timeout = timeout
@@ -201,6 +206,8 @@ class _Listener:
                     if stage == READY:
                         self._deadline = time.monotonic() + self._timeout
                     self._stage = stage
+                    seconds = round(time.monotonic() - self._begun, 3)
+                    self.timeline.append((seconds, stage, message))
                     self._on_stage(stage, message)
                 case {"outcome": plain}:
                     self.outcome = _read_outcome(plain)

@@ -1,6 +1,7 @@
 """How hard to tune: three profiles, chosen with `--effort`."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from kernelwright.bench.timing import QUICK_TIMING, TimingPlan
 from kernelwright.errors import UsageError
@@ -17,6 +18,8 @@ class Effort:
     """The fastest so many are timed once more: the fastest of many is in part the luckiest."""
     budget_seconds: float
     """Wall time for one kernel, compiling included."""
+    kernels: int | None = None
+    """So many kernels of a plan at most, those with the most to do; None: all of them."""
     timing: TimingPlan = field(default_factory=TimingPlan)
     """How long to time what came out, where there are many problems."""
 
@@ -27,6 +30,12 @@ FULL = Effort(name="full", variants=128, finalists=5, budget_seconds=600.0)
 
 PROFILES = (NONE, QUICK, FULL)
 
+_AMONG_MANY: Mapping[str, Effort] = {
+    QUICK.name: replace(QUICK, variants=3, finalists=0, budget_seconds=20.0, kernels=1),
+}
+"""What a profile means in a suite, where that is less: there each problem has two cores and a few
+seconds of the card, and a dozen variants of each kernel would take most of them."""
+
 
 def effort(name: str) -> Effort:
     """The profile of this name; raises UsageError for another."""
@@ -35,3 +44,9 @@ def effort(name: str) -> Effort:
             return profile
     names = ", ".join(profile.name for profile in PROFILES)
     raise UsageError(f"no effort is called {name!r}", next_step=f"Use one of {names}.")
+
+
+def effort_among_many(name: str) -> Effort:
+    """The profile for one of many problems that share a machine; raises as `effort` does."""
+    alone = effort(name)
+    return _AMONG_MANY.get(name, alone)
