@@ -103,6 +103,27 @@ def state(*names: str, mark: str = "a") -> StateFacts:
             {"reference_state": state("w"), "candidate_state": state("w", mark="b")},
             Status.WRONG_VALUES,
         ),
+        ({"candidate": replace(RUN, replayed=("output",))}, Status.VERIFIED),
+        (
+            {
+                "candidate": replace(RUN, replayed=("output",)),
+                "comparisons": (WRONG,),
+                "repeats": (METRICS,),
+            },
+            Status.CHEATING,
+        ),
+        (
+            {"candidate": replace(RUN, replayed=("output",)), "repeats": (WRONG,)},
+            Status.CHEATING,
+        ),
+        # Something else is wrong: it happens that the result does not depend on these inputs.
+        (
+            {
+                "candidate": replace(RUN, replayed=("output",)),
+                "comparisons": (METRICS, replace(WRONG, name="state.running_mean")),
+            },
+            Status.WRONG_VALUES,
+        ),
         ({"comparisons": ()}, Status.WRONG_VALUES),
         (
             {"candidate": replace(RUN, outputs=(replace(facts("output"), kind="Lazy"),))},

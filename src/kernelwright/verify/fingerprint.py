@@ -1,6 +1,7 @@
 """A checksum of a tensor's values that a GPU computes as fast as it reads them."""
 
 import hashlib
+import math
 
 import torch
 from torch import Tensor
@@ -42,3 +43,23 @@ def fingerprint(tensor: Tensor) -> str:
         digest.update(torch.stack(sums).cpu().numpy().tobytes())
     digest.update(bytes(flat[whole:].cpu().tolist()))
     return digest.hexdigest()
+
+
+@torch.no_grad()
+def tells_apart(tensor: Tensor) -> bool:
+    """Whether two of its finite values differ.
+
+    That another tensor has the same bits says something only then: what is NaN or Inf throughout,
+    or one number, comes out for many inputs.
+    """
+    plain = tensor.detach()
+    flat = (plain.abs() if plain.is_complex() else plain).reshape(-1)
+    low, high = math.inf, -math.inf
+    for piece in torch.split(flat, _CHUNK_WORDS):
+        finite = piece[piece.isfinite()].to(torch.float64)
+        if finite.numel():
+            low = min(low, float(finite.min().item()))
+            high = max(high, float(finite.max().item()))
+        if low < high:
+            return True
+    return False

@@ -17,7 +17,7 @@ from kernelwright.errors import KernelwrightError
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.distributions import change_few
-from kernelwright.verify.fingerprint import fingerprint
+from kernelwright.verify.fingerprint import fingerprint, tells_apart
 from kernelwright.verify.nesting import map_tensors, named_tensors
 from kernelwright.verify.observation import (
     Fault,
@@ -279,14 +279,16 @@ class Keepsakes:
                 self._kept.append((name, tensor, fingerprint(tensor)))
 
     def replayed(self, call: Call) -> tuple[str, ...]:
-        """Names of the results that an earlier call gave for other inputs; remembers this one."""
+        """Names of the results that an earlier call gave for other inputs; remembers this one.
+
+        Only of those that would have differed: NaN throughout and constants say nothing.
+        """
         inputs = " ".join(facts.fingerprint for facts in call.facts.inputs)
         results = [(facts.name, facts.fingerprint) for facts in call.facts.outputs]
-        again = tuple(
-            result[0] for result in results if self._seen.setdefault(result, inputs) != inputs
-        )
+        again = [result[0] for result in results if self._seen.get(result, inputs) != inputs]
         self._seen |= dict.fromkeys(results, inputs)
-        return again
+        # A tensor of another class, which is not among the effects, is not looked into.
+        return tuple(n for n in again if n in call.effects and tells_apart(call.effects[n]))
 
     def overwritten(self) -> tuple[str, ...]:
         """Names of results that are no longer what they were."""
