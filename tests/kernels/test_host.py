@@ -283,3 +283,74 @@ def test_functions_of_integers(host: ctypes.CDLL, which: int) -> None:
     x = torch.arange(-20, 21).repeat(6)
     y = torch.tensor([3, -3, 7, 2, 1, -1]).repeat_interleave(41)
     assert torch.equal(_apply(host.apply_integer, which, x, y), _INTEGER[which][1](x, y))
+
+
+# --- Division by what a row shares ---------------------------------------------------------------
+
+
+def _divided(
+    entry: Callable[..., None], x: numpy.ndarray, divisors: numpy.ndarray
+) -> numpy.ndarray:
+    out = numpy.full_like(x, 77)
+    pointers = [ctypes.c_void_p(array.ctypes.data) for array in (x, divisors, out)]
+    entry(*pointers, ctypes.c_int64(x.size))
+    return out
+
+
+def _pairs(x: numpy.ndarray, divisors: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Each number with each divisor."""
+    return numpy.tile(x, divisors.size), numpy.repeat(divisors, x.size)
+
+
+def _numbers(generator: numpy.random.Generator, count: int) -> numpy.ndarray:
+    """Of any bits: all exponents and signs, numbers without one, infinities, NaN."""
+    return generator.integers(0, 2**32, count, dtype=numpy.uint32).view(numpy.float32)
+
+
+def _mantissas(count: int) -> numpy.ndarray:
+    """The least and the largest numbers of [1, 2), and some between."""
+    steps = numpy.arange(count, dtype=numpy.uint32)
+    one, past = numpy.uint32(0x3F800000), numpy.uint32(0x40000000)
+    middle = one + steps * numpy.uint32(2**23 // count + 1)
+    return numpy.concatenate([one + steps, past - 1 - steps, middle]).view(numpy.float32)
+
+
+def _same_bits(actual: numpy.ndarray, expected: numpy.ndarray) -> bool:
+    nan = numpy.isnan(expected)
+    same = actual.view(numpy.int32) == expected.view(numpy.int32)
+    return bool(numpy.all(numpy.where(nan, numpy.isnan(actual), same)))
+
+
+@pytest.mark.parametrize("which", ["any bits", "mantissas", "edges"])
+def test_division_by_a_row_is_division(host: ctypes.CDLL, which: str) -> None:
+    generator = numpy.random.default_rng(0)
+    edges = numpy.array([0, 1e-45, 1e-38, 2e-19, 1e-12, 1, 3, 1e12, 2e30, 3e38, numpy.inf], "f4")
+    edges = numpy.concatenate([edges, -edges, [numpy.float32(numpy.nan)]])
+    x, divisors = {
+        "any bits": lambda: (_numbers(generator, 10**6), _numbers(generator, 10**6)),
+        "mantissas": lambda: _pairs(_mantissas(250), _mantissas(250)),
+        "edges": lambda: _pairs(numpy.concatenate([edges, _numbers(generator, 999)]), edges),
+    }[which]()
+    with numpy.errstate(all="ignore"):
+        expected = x / divisors
+    assert _same_bits(_divided(host.divide_by_row, x, divisors), expected)
+
+
+def test_a_share_of_a_sum_is_its_quotient(host: ctypes.CDLL) -> None:
+    generator = numpy.random.default_rng(0)
+    x = numpy.abs(_numbers(generator, 10**6))
+    x = numpy.where(x <= 1, x, generator.random(x.size, dtype=numpy.float32))
+    x[:3] = 0, 1, 1e-45
+    sums = numpy.exp2(60 * generator.random(x.size) ** 4).astype(numpy.float32)
+    sums[:1000] = 1
+    actual, expected = _divided(host.share_of_sum, x, sums), x / sums
+    is_tiny = expected < 2.0**-101
+    assert 0.1 < is_tiny.mean() < 0.9
+    assert _same_bits(actual[~is_tiny], expected[~is_tiny])
+    exact = x.astype(numpy.float64) / sums
+    spacing = numpy.spacing(expected).astype(numpy.float64)
+    assert numpy.all(
+        numpy.abs(actual - exact)[is_tiny] <= (spacing / 2 + 2.0**-150)[is_tiny] * 1.0001
+    )
+    nan = numpy.array([numpy.nan], "f4")
+    assert numpy.isnan(_divided(host.share_of_sum, numpy.ones(1, "f4"), nan)).all()

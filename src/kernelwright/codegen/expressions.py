@@ -4,7 +4,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kernelwright.codegen.spelling import COMPUTED, Written, write_call, write_cast, write_literal
+from kernelwright.codegen.spelling import (
+    COMPUTED,
+    Spelling,
+    Written,
+    write_call,
+    write_cast,
+    write_literal,
+)
 from kernelwright.ir.expr import (
     Accumulator,
     Call,
@@ -36,14 +43,20 @@ class ExpressionWriter:
     """Writes expressions; equal subexpressions that occur twice become a named constant.
 
     The text calls the operands as `name` does, the anchor's result `acc`, totals `total0`, ... and
-    coordinates `row`, `column` or `coordinate3` (counted from the end).
+    coordinates `row`, `column` or `coordinate3` (counted from the end). `spell` says how a call is
+    spelled, None for as usual.
     """
 
     def __init__(
-        self, inputs: Sequence[ValueType], roots: Iterable[Expr], name: Callable[[int], str]
+        self,
+        inputs: Sequence[ValueType],
+        roots: Iterable[Expr],
+        name: Callable[[int], str],
+        spell: Callable[[Call], Spelling | None] = lambda call: None,
     ) -> None:
         self._inputs = inputs
         self._name = name
+        self._spell = spell
         self._counts = Counter(
             part for root in roots for part in walk(root) if isinstance(part, Call)
         )
@@ -92,7 +105,8 @@ class ExpressionWriter:
             case Call("cast", (arg,), dtype):
                 return write_cast(self.write(arg), arg.dtype, dtype)
             case Call(op, args, _):
-                return write_call(op, [self.write(arg) for arg in args], args[-1].dtype, expr.dtype)
+                written = [self.write(arg) for arg in args]
+                return write_call(op, written, args[-1].dtype, expr.dtype, self._spell(expr))
 
     def _scalar(self, index: int, dtype: DType) -> Written:
         """A call-time scalar, converted on the host to the type it is used in."""

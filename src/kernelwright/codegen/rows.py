@@ -12,9 +12,9 @@ from kernelwright.codegen.expressions import (
 )
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
-from kernelwright.codegen.spelling import COMPUTED, STORED
+from kernelwright.codegen.spelling import COMPUTED, ROW_QUOTIENT, SHARE, STORED, Spelling
 from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig
-from kernelwright.ir.expr import Coordinate, Expr, Operand, Total, walk
+from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, walk
 from kernelwright.ir.graph import Reduction
 from kernelwright.ir.plan import Extent, Fold, RowKernel
 from kernelwright.ir.types import DType, TensorType
@@ -131,7 +131,9 @@ def _tuned(row_config: RowConfig) -> Tuned | None:
 
 def write(kernel: RowKernel) -> KernelText:
     """The text of a kernel that computes a row program."""
-    writer = ExpressionWriter(kernel.inputs, kernel.expressions, operand_name)
+    writer = ExpressionWriter(
+        kernel.inputs, kernel.expressions, operand_name, lambda call: _division(kernel, call)
+    )
     methods = [*_takes(kernel, writer), *_results(kernel, writer)]
     members = tuple(writer.members.values())
     tensors = [operand_name(index) for index, _ in _tensors(kernel)]
@@ -281,6 +283,35 @@ def _results(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
         )
         for index, result in enumerate(kernel.program.results)
     ]
+
+
+def _division(kernel: RowKernel, call: Call) -> Spelling | None:
+    """How an element is divided by a total, or what is made of totals; None for other calls."""
+    if call.op != "div" or COMPUTED[call.dtype] != "float":
+        return None
+    element, divisor = call.args
+    if _is_share(kernel, element, divisor):
+        return SHARE
+    by_row = any(isinstance(part, Total) for part in walk(divisor)) and not _varies(divisor)
+    return ROW_QUOTIENT if by_row and _varies(element) else None
+
+
+def _varies(value: Expr) -> bool:
+    """Whether it may differ within a row."""
+    return any(isinstance(part, Operand | Coordinate) for part in walk(value))
+
+
+def _is_share(kernel: RowKernel, element: Expr, divisor: Expr) -> bool:
+    """Whether this is exp(x - the largest x) by the sum of that: both from 0 on, the sum from 1."""
+    total = 0
+    for fold in kernel.program.folds:
+        if fold.op is Reduction.EXP_SUM:
+            largest, dtype = Total(total, fold.totals[0]), fold.totals[1]
+            term = Call("exp", (Call("sub", (fold.value, largest), dtype),), dtype)
+            if (element, divisor) == (term, Total(total + 1, dtype)):
+                return True
+        total += len(fold.totals)
+    return False
 
 
 def _coordinate(kernel: RowKernel, dim: int) -> str:

@@ -169,9 +169,20 @@ class Written:
         return self.text if self.binds > binds else f"({self.text})"
 
 
-def write_call(op: str, args: list[Written], dtype: DType, result: DType) -> Written:
-    """The call of `op` on operands of element type `dtype`, with a result of type `result`."""
-    row = SPELLING[op]
+ROW_QUOTIENT = Spelling("divide_by_row({0}, {1})", _CALL)
+"""A quotient of floats whose divisor is the same for many."""
+SHARE = Spelling("share_of_sum({0}, {1})", _CALL)
+"""The same of a number from 0 to 1 that is part of the divisor, a sum from 1 on."""
+
+
+def write_call(
+    op: str, args: list[Written], dtype: DType, result: DType, spelling: Spelling | None = None
+) -> Written:
+    """The call of `op` on operands of element type `dtype`, with a result of type `result`.
+
+    `spelling`: another one than its row of SPELLING.
+    """
+    row = spelling or SPELLING[op]
     text, binds = row.text, row.binds
     if dtype is DType.BOOL and row.boolean is not None:
         text = row.boolean

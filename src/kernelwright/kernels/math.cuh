@@ -112,6 +112,47 @@ __device__ __forceinline__ common_t<A, B> floor_divide(A a, B b) {
   }
 }
 
+// x / divisor from r, which is 1 / divisor rounded: in three instructions the quotient that
+// division rounds to. Markstein, "Computation of elementary functions on the IBM RISC System/6000
+// processor", 1990; Brisebarre, Muller and Raina, "Accelerating correctly rounded floating-point
+// division when the divisor is known in advance", 2004.
+//
+// Let x and the divisor d be in [1, 2), and u the last place of the quotient. The first quotient q
+// is off by e: at most u / 2 for its own rounding and x 2^-25 for that of r, which is at most u
+// where x >= d, and less than (x + 1) u / 2 otherwise. If |e| <= u, the remainder has 24 bits: it
+// is exact, and the sum is off by |e| |1 - d r| <= |e| d 2^-25. It matters only near the middle
+// between two neighbours, where |e| is u / 2 and what is off less than u d 2^-26. But the quotient
+// is u 2^-24 / d or more from there (x - d middle is a multiple of u 2^-24, and not 0), and
+// d < 2. If |e| > u, the sum is off by less than u 2^-22, the middle is 3 u / 2 from q and at least
+// u (1 - x / 2) from the quotient: that decides it for all x but the four largest ones, which
+// test_host.py tries.
+//
+// All of that where no exponent is out of range: the remainder needs |x| >= 2^-101.
+__device__ __forceinline__ float refined_quotient(float x, float divisor, float reciprocal) {
+  const float quotient = x * reciprocal;
+  return fmaf(fmaf(-quotient, divisor, x), reciprocal, quotient);
+}
+
+// x / divisor, to the last bit, by what is the same for many x: the compiler takes its reciprocal
+// out of their loop. A result that is too small, infinite or NaN is divided for.
+__device__ __forceinline__ float divide_by_row(float x, float divisor) {
+  const float size = fabsf(divisor);
+  const bool is_tame = size >= 0x1p-40f && size <= 0x1p+100f;
+  const float reciprocal = is_tame ? 1.0f / divisor : NAN;
+  const float quotient = refined_quotient(x, divisor, reciprocal);
+  if (fabsf(quotient) >= 0x1p-60f) return quotient;
+  return x == 0.0f && is_tame ? x * reciprocal : x / divisor;
+}
+
+// The same of a number from 0 to 1 that is part of a sum from 1 to 2^60, or with NaN: without a
+// branch. Quotients below 2^-101 are within half a last place and 2^-150 of the exact ones.
+__device__ __forceinline__ float share_of_sum(float x, float sum) {
+  return refined_quotient(x, sum, 1.0f / sum);
+}
+
+__device__ __forceinline__ double divide_by_row(double x, double divisor) { return x / divisor; }
+__device__ __forceinline__ double share_of_sum(double x, double sum) { return x / sum; }
+
 // Of floats: the exponents that PyTorch does not leave to pow; a literal exponent picks its branch
 // when the kernel is compiled. Of integers: by squaring; a negative exponent gives 0, but for
 // bases 1 and -1.

@@ -133,6 +133,12 @@ T function(int which, T x, T y) {
 
 extern "C" {
 
+void divide_by_row(const float* x, const float* divisors, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = divide_by_row(x[i], divisors[i]);
+}
+void share_of_sum(const float* x, const float* sums, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = share_of_sum(x[i], sums[i]);
+}
 void apply_float(int which, const float* x, const float* y, float* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out[i] = function(which, x[i], y[i]);
 }
