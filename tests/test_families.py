@@ -125,6 +125,14 @@ def test_triangle_of_a_product_on_the_emulator(tmp_path: Path) -> None:
     _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, "float32", tmp_path)
 
 
+def test_one_text_for_several_sizes_on_the_emulator(tmp_path: Path) -> None:
+    compiled = _compiled("several_sizes", "float32", tmp_path)
+    families = [kernel.family for kernel in compiled.plan.kernels]
+    assert sorted(families) == ["rows", "rows", "window"]  # of six launches
+    sizes = [{"ROWS": 6}, {"ROWS": 1}]
+    _expect_right(compiled, sizes, "float32", tmp_path)
+
+
 def _compiled(name: str, dtype: str, folder: Path) -> Compiled:
     problem = folder / f"{name}.py"
     problem.write_text(_with_inputs_of(dtype, (FOLDER / f"{name}.py").read_text()))

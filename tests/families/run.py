@@ -52,14 +52,23 @@ def main() -> None:
                     arrange(resize(x, old, dtype)) if isinstance(x, torch.Tensor) else x
                     for x in reference.get_inputs()
                 ]
-                exact = reference.Model()(*map(widen, inputs))
-                result = candidate(*inputs)
-                assert result.dtype == dtype and result.shape == exact.shape
-                error = (result.double() - exact).abs() / (1 + exact.abs())
+                exact = results_of(reference.Model()(*map(widen, inputs)))
+                results = results_of(candidate(*inputs))
                 key = f"{renamed} {layout}"
-                worst[key] = error.max().item() if error.numel() else 0.0
-                assert not torch.isnan(error).any(), key
+                assert [it.shape for it in results] == [it.shape for it in exact], key
+                assert {it.dtype for it in results} == {dtype}, key
+                worst[key] = max(map(error_of, results, exact))
     print(json.dumps({"worst": worst, "findings": [str(f) for f in session.findings]}))
+
+
+def results_of(returned: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return returned if isinstance(returned, tuple) else (returned,)
+
+
+def error_of(result: torch.Tensor, exact: torch.Tensor) -> float:
+    error = (result.double() - exact).abs() / (1 + exact.abs())
+    assert not torch.isnan(error).any()
+    return error.max().item() if error.numel() else 0.0
 
 
 def widen(value: object) -> object:

@@ -189,7 +189,7 @@ def _facts(kernel: RowKernel) -> list[str]:
         for extent in (Extent.ELEMENT, Extent.ROW)
     )
     reads = [_reads(kernel, values) for values in (*by_level, of_elements)]
-    sizes = [str(dim.hint) if dim.is_static else "-1" for dim in program.shape]
+    sizes = ["-1" if dim is None else str(dim.hint) for dim in kernel.untold]
     reduced = [_CPP[at in program.dims] for at in range(len(program.shape))]
     is_element = [_CPP[result.extent is Extent.ELEMENT] for result in program.results]
     located = any(isinstance(part, Coordinate) for e in kernel.expressions for part in walk(e))
@@ -223,28 +223,17 @@ def _fold_type(fold: Fold) -> str:
 
 def _shared(kernel: RowKernel) -> str:
     """The tensors that have size 1 along the whole row, as `_reads` writes them."""
-    return _bits(all(sizes) for sizes in _are_ones(kernel))
+    return _bits(all(kernel.are_ones[index]) for index, _ in _tensors(kernel))
 
 
 def _streamed(kernel: RowKernel) -> str:
     """The tensors that have as many elements along the row as the program has, likewise."""
-    dims = [kernel.program.shape[at].text == "1" for at in kernel.program.dims]
+    ones = [kernel.are_ones[index] for index, _ in _tensors(kernel)]
     return _bits(
-        not any(own and not whole for own, whole in zip(sizes, dims, strict=True))
+        not any(own and not whole for own, whole in zip(sizes, kernel.is_short, strict=True))
         and not all(sizes)
-        for sizes in _are_ones(kernel)
+        for sizes in ones
     )
-
-
-def _are_ones(kernel: RowKernel) -> list[list[bool]]:
-    """For each tensor and each dimension along the row, whether its size is always 1."""
-    found = []
-    for index, _ in _tensors(kernel):
-        kind = kernel.inputs[index]
-        assert isinstance(kind, TensorType)
-        own = [at - len(kernel.program.shape) + kind.rank for at in kernel.program.dims]
-        found.append([at < 0 or kind.shape[at].text == "1" for at in own])
-    return found
 
 
 def _bits(values: Iterable[bool]) -> str:

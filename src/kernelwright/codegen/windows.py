@@ -22,7 +22,7 @@ def write(kernel: WindowKernel) -> KernelText:
         stored=STORED[kernel.output.dtype],
         variants=(*_tuned(kernel, functor), _any(kernel)),
         arguments=read_inputs(kernel, functor.tensors, functor.members),
-        source=_source(kernel.source[-len(kernel.window.size) :]),
+        source=_source(kernel.untold[-len(kernel.window.size) :]),
     )
     return KernelText(section=section, sources=("window_launch.cuh",), has_workspace=False)
 
@@ -43,9 +43,9 @@ def _traits(kernel: WindowKernel) -> tuple[str, ...]:
     )
 
 
-def _source(pooled: Sequence[Dim]) -> str:
-    """Sizes of the source that are known, for what no operand tells."""
-    sizes = [dim.hint if dim.is_static else 1 for dim in pooled]
+def _source(pooled: Sequence[Dim | None]) -> str:
+    """Sizes of the source that no operand tells."""
+    sizes = [1 if dim is None else dim.hint for dim in pooled]
     return ", ".join(map(str, [1] * (len(_AXES) - len(sizes)) + sizes))
 
 

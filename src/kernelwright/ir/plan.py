@@ -1,5 +1,6 @@
 """The plan: which kernels run, on what, in what order; the last stage before text."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -67,6 +68,22 @@ class Kernel:
     def expressions(self) -> tuple[Expr, ...]:
         """Everything it evaluates."""
         return (self.epilogue,)
+
+
+def untold_sizes(shape: Sequence[Dim], operands: Iterable[ValueType]) -> tuple[Dim | None, ...]:
+    """Known sizes of `shape` that none of the tensors that broadcast to it has; None for others.
+
+    They are in the text of a kernel, so kernels that differ in them cannot share it.
+    """
+    told = [False] * len(shape)
+    for operand in operands:
+        if isinstance(operand, TensorType):
+            for at, own in enumerate(reversed(operand.shape), start=1):
+                told[-at] |= own.text != "1"
+    return tuple(
+        dim if dim.is_static and dim.text != "1" and not has_it else None
+        for has_it, dim in zip(told, shape, strict=True)
+    )
 
 
 # --- Rows --------------------------------------------------------------------------------------
@@ -159,6 +176,30 @@ class RowKernel:
         folds = tuple(fold.value for fold in self.program.folds)
         return (*folds, *(result.value for result in self.program.results))
 
+    @property
+    def untold(self) -> tuple[Dim | None, ...]:
+        """Sizes of the program's shape that no tensor has; None for the others."""
+        return untold_sizes(self.program.shape, (*self.inputs, *self.outputs))
+
+    @property
+    def is_short(self) -> tuple[bool, ...]:
+        """For each dimension along the row, whether the program's size is always 1."""
+        return tuple(self.program.shape[at].text == "1" for at in self.program.dims)
+
+    @property
+    def are_ones(self) -> tuple[tuple[bool, ...], ...]:
+        """For each input and each dimension along the row, whether its size is always 1."""
+        rank = len(self.program.shape)
+        return tuple(
+            tuple(
+                not isinstance(kind, TensorType)
+                or at < rank - kind.rank
+                or kind.shape[at - rank + kind.rank].text == "1"
+                for at in self.program.dims
+            )
+            for kind in self.inputs
+        )
+
 
 # --- Scans and windows -------------------------------------------------------------------------
 
@@ -224,6 +265,11 @@ class WindowKernel:
     def expressions(self) -> tuple[Expr, ...]:
         """Everything it evaluates."""
         return (self.prologue, self.epilogue)
+
+    @property
+    def untold(self) -> tuple[Dim | None, ...]:
+        """Sizes of what is pooled that no tensor of the prologue has; None for the others."""
+        return untold_sizes(self.source, self.inputs[: self.prologue_inputs])
 
 
 AnyKernel = Kernel | RowKernel | ScanKernel | WindowKernel

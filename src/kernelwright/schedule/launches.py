@@ -124,7 +124,7 @@ def shared(launch: Launch, kernels: list[AnyKernel]) -> Launch:
 
 
 def _same_text(a: AnyKernel, b: AnyKernel) -> bool:
-    """Whether one CUDA text serves both kernels: everything but the sizes agrees.
+    """Whether one CUDA text serves both kernels: everything agrees but the sizes it is told.
 
     So does how a product is multiplied; only on the CUDA cores is one tile as good as another.
     """
@@ -143,7 +143,7 @@ def _same_text(a: AnyKernel, b: AnyKernel) -> bool:
 
 
 def _work(kernel: AnyKernel) -> object:
-    """What the kernel computes, whatever the sizes."""
+    """What the kernel computes, whatever the sizes that tensors tell it."""
     expressions = [str(expr) for expr in kernel.expressions]
     match kernel:
         case Kernel(anchor=anchor):
@@ -151,8 +151,9 @@ def _work(kernel: AnyKernel) -> object:
         case RowKernel(program=program):
             folds = [(fold.op, fold.totals) for fold in program.folds]
             extents = [result.extent for result in program.results]
-            return (expressions, program.dims, len(program.shape), folds, extents)
+            sizes = (len(program.shape), kernel.untold, kernel.is_short, kernel.are_ones)
+            return (expressions, program.dims, sizes, folds, extents)
         case ScanKernel(scan=scan):
             return (expressions, scan)
         case WindowKernel(window=window, prologue_inputs=count):
-            return (expressions, window, count)
+            return (expressions, window, count, kernel.untold)
