@@ -113,7 +113,7 @@ class Run:
         if not tasks:
             return crowded
         with make_pool() as pool:
-            futures = {pool.submit(task): task for task in tasks}
+            futures = {pool.submit(task): task for task in sorted(tasks, key=_length)}
             for future in as_completed(futures):
                 task, outcome = futures[future], future.result()
                 if slots > 1 and _lacked_memory(outcome.row):
@@ -136,6 +136,11 @@ class Run:
     def _is_done(self, task: Task) -> bool:
         row = self._known.get(task.problem)
         return row is not None and row.key == task.key
+
+
+def _length(task: Task) -> int:
+    """Longest texts first: models of many layers, which nothing should have to wait for at last."""
+    return -len(task.source)
 
 
 def _lacked_memory(row: Row) -> bool:
