@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kernelwright.bench.outside import Standing, corrected, look_outside
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.statistics import median
 from kernelwright.bench.timing import Rounds
-from kernelwright.bench.trust import Work, believed, examine_times, lost_check
+from kernelwright.bench.trust import Work, examine_times, lost_check
 from kernelwright.machine import H200
 from kernelwright.verify.verdict import Check, Outcome, Status
 
@@ -22,22 +23,35 @@ def rounds(span: float, outside: float, seed: int = 0) -> Rounds:
     made = Rounds(checked=100)
     for _ in range(10):
         spans = span * (1 + 0.02 * random.random(10))
-        made.add(spans.tolist(), (), (spans + outside + 0.004 * random.random(10)).tolist())
+        seen = spans + outside + 0.004 * random.random(10)
+        made.add(spans.tolist(), (), seen.tolist(), waited_ms=[0.001] * 10)
     return made
 
 
 REFERENCE = rounds(0.5, 0.2, seed=1)
 
 
-def checks_of(candidate: Rounds, work: Work = NOTHING) -> dict[str, Check]:
-    return {it.name: it for it in examine_times(candidate, REFERENCE, work, H200)}
+def checks_of(
+    candidate: Rounds, work: Work = NOTHING, reference: Rounds = REFERENCE
+) -> dict[str, Check]:
+    outside = look_outside(candidate, reference)
+    return {it.name: it for it in examine_times(candidate, reference, outside, work, H200)}
+
+
+def believed(candidate: Rounds, reference: Rounds = REFERENCE) -> tuple[Standing, float]:
+    """How the candidate stands, and the median of the time that counts."""
+    outside = look_outside(candidate, reference)
+    assert outside is not None
+    agrees = outside.standing is Standing.AGREES
+    counted = candidate if agrees else corrected(candidate, outside)
+    return outside.standing, median(counted.device_ms)
 
 
 @pytest.mark.parametrize("span", [0.005, 0.1, 3.0])
 def test_honest_times_are_believed(span: float) -> None:
     honest = rounds(span, 0.2)
     assert all(check.outcome is Outcome.PASSED for check in checks_of(honest).values())
-    assert believed(honest, REFERENCE) is honest
+    assert believed(honest)[0] is Standing.AGREES
 
 
 @pytest.mark.parametrize(("says", "takes"), [(0.005, 0.105), (0.01, 1.0), (1.0, 2.0)])
@@ -45,13 +59,64 @@ def test_events_that_lie_and_streams_that_are_not_joined(says: float, takes: flo
     lying = rounds(says, 0.2 + takes - says)
     check = checks_of(lying)["time from outside"]
     assert (check.outcome, check.status) == (Outcome.FAILED, Status.CHEATING)
-    assert median(believed(lying, REFERENCE).device_ms) == pytest.approx(takes, rel=0.05)
+    assert believed(lying) == (Standing.HIDDEN, pytest.approx(takes, rel=0.05))
 
 
 def test_small_lies_gain_nothing() -> None:
     lying = rounds(0.100, 0.2 + 0.030)
     assert checks_of(lying)["time from outside"].outcome is Outcome.PASSED
-    assert median(believed(lying, REFERENCE).device_ms) == pytest.approx(0.13, rel=0.05)
+    assert believed(lying) == (Standing.LONGER, pytest.approx(0.13, rel=0.05))
+
+
+def test_lies_in_some_calls_gain_nothing() -> None:
+    lying = rounds(0.5, 0.2)
+    lying.device_ms = [(0.01,) * 6 + batch[6:] for batch in lying.device_ms]
+    assert checks_of(lying)["time from outside"].outcome is Outcome.PASSED
+    assert believed(lying) == (Standing.LONGER, pytest.approx(0.5, rel=0.05))
+
+
+def late(span: float, share: float, seed: int, *, hidden: float = 0.0) -> Rounds:
+    """Calls of a busy machine: a share of them is seen late, by milliseconds."""
+    random = np.random.default_rng(seed)
+    made = rounds(span, 0.2 + hidden, seed)
+    waited = np.where(random.random((10, 10)) < share, 0.03 + random.exponential(3.0, (10, 10)), 0)
+    made.outside_ms = [tuple(it) for it in np.asarray(made.outside_ms) + waited]
+    made.waited_ms = [tuple(it) for it in waited]
+    return made
+
+
+def unaccounted(busy: Rounds) -> Rounds:
+    """The same where the kernel does not tell who waited."""
+    busy.waited_ms = [(0.0,) * 10] * 10
+    return busy
+
+
+@pytest.mark.parametrize(("span", "share"), [(0.01, 0.6), (0.637, 0.8), (1.83, 0.85), (0.2, 0.97)])
+def test_a_busy_machine_accuses_nobody(span: float, share: float) -> None:
+    for seed in range(10):
+        honest, reference = late(span, share, seed), late(0.5, 0.6, seed + 100)
+        standing, time = believed(honest, reference)
+        if share < 0.9:
+            assert (standing, time) == (Standing.AGREES, pytest.approx(span, rel=0.05))
+        else:
+            assert standing is Standing.UNKNOWN
+        check = checks_of(honest, reference=reference)["time from outside"]
+        assert check.outcome is not Outcome.FAILED
+        standing, _ = believed(unaccounted(honest), unaccounted(reference))
+        assert standing in (Standing.UNKNOWN, Standing.AGREES)
+
+
+def test_work_outside_is_seen_on_a_busy_machine_as_well() -> None:
+    for seed in range(10):
+        lying, reference = late(0.01, 0.6, seed, hidden=0.5), late(0.5, 0.6, seed + 100)
+        assert believed(lying, reference)[0] is Standing.HIDDEN
+        # The kernel does not tell, or the candidate makes itself wait: nothing is believed.
+        assert believed(unaccounted(lying), unaccounted(reference))[0] in (
+            Standing.UNKNOWN,
+            Standing.HIDDEN,
+        )
+        waiting = late(0.01, 1.0, seed, hidden=0.5)
+        assert believed(waiting, reference)[0] is Standing.UNKNOWN
 
 
 def test_nobody_writes_faster_than_the_card() -> None:
@@ -93,7 +158,7 @@ def test_what_else_is_seen() -> None:
     greedy.persisting_l2 = 30 << 20
     usual = rounds(0.5, 0.2)
     usual.persisting_l2 = 30 << 20
-    names = [it.name for it in examine_times(greedy, usual, NOTHING, H200)]
+    names = [it.name for it in examine_times(greedy, usual, None, NOTHING, H200)]
     assert "L2 cache" not in names
     check = checks_of(greedy)["L2 cache"]
     assert (check.outcome, check.status) == (Outcome.FAILED, Status.CHEATING)

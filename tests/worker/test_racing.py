@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelwright.bench.outside import Outside, Standing
 from kernelwright.bench.roofline import Floor
-from kernelwright.bench.timing import ContestantLostError, Samples, TimingPlan
+from kernelwright.bench.timing import ContestantLostError, Rounds, Samples, TimingPlan
 from kernelwright.build.records import Target
 from kernelwright.problem import Problem
 from kernelwright.verify.bounds import Expected
@@ -94,7 +95,6 @@ def test_a_candidate_that_works_only_while_it_is_verified(
     race_here: RaceHere, affine: Problem, name: str, status: Status, says: str
 ) -> None:
     race = race_here(affine, CANDIDATES / f"{name}.py", FLOOR, ONE)
-    # The spans themselves mean nothing here: a busy host is no device.
     failed = [
         check
         for check in race.checks
@@ -121,6 +121,35 @@ def test_a_bound_that_is_too_large_condemns_nobody(
     race = race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
     assert check_of(race, "timed results").outcome is Outcome.PASSED
     assert asked == 2 * 22  # the results of the candidate and of the reference
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
+@pytest.mark.parametrize("busy", [1, 3])
+def test_a_busy_machine_is_timed_again_and_condemns_nobody(
+    race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch, busy: int
+) -> None:
+    looks: list[int] = []
+
+    def look(candidate: Rounds, reference: Rounds) -> Outside:
+        assert len(candidate.waited_ms) == len(reference.waited_ms) == len(candidate.device_ms)
+        looks.append(sum(map(len, candidate.waited_ms)))
+        standing = Standing.AGREES if looks[-1] > 8 * busy else Standing.UNKNOWN
+        return Outside(
+            standing=standing, usual=0.2, beyond=1.0, certain=0.0, on_time=3, calls=looks[-1]
+        )
+
+    monkeypatch.setattr("kernelwright.worker.racing.look_outside", look)
+    race = race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
+    assert max(looks) == 8 * min(busy + 1, 3)
+    check = check_of(race, "time from outside")
+    if busy < 3:
+        assert check.outcome is Outcome.PASSED
+        assert race.measurement.candidate is not None
+    else:
+        assert check.outcome is Outcome.WARNING
+        assert "in 3 of 24 calls nobody waited for a core" in check.evidence
+        assert race.measurement.candidate is None
+        assert race.measurement.note.startswith("not measured: the machine is too busy")
 
 
 @pytest.mark.usefixtures("host_clock", "shared_memory")

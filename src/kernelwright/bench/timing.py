@@ -166,6 +166,8 @@ class Rounds:
     """The same calls as `device_ms`, by the clock of the timer's process."""
     other_ms: list[tuple[float, ...]] = field(default_factory=list)
     """Device spans on zero-mean inputs."""
+    waited_ms: list[tuple[float, ...]] = field(default_factory=list)
+    """How long in the calls of `outside_ms` threads waited for a core, by the kernel's account."""
     late: int = 0
     """Calls that were not launched at once: they wait for the device themselves."""
     persisting_l2: int = 0
@@ -183,17 +185,25 @@ class Rounds:
         host_ms: Sequence[float],
         outside_ms: Sequence[float] = (),
         other_ms: Sequence[float] = (),
+        waited_ms: Sequence[float] = (),
     ) -> None:
         """One more batch."""
         self.device_ms.append(tuple(device_ms))
         self.host_ms.append(tuple(host_ms))
         self.outside_ms.append(tuple(outside_ms))
         self.other_ms.append(tuple(other_ms))
+        self.waited_ms.append(tuple(waited_ms))
 
     def lose(self, reason: str) -> None:
         """Fall out: what was measured so far does not count."""
         self.lost = reason
-        for batches in (self.device_ms, self.host_ms, self.outside_ms, self.other_ms):
+        for batches in (
+            self.device_ms,
+            self.host_ms,
+            self.outside_ms,
+            self.other_ms,
+            self.waited_ms,
+        ):
             batches.clear()
 
 

@@ -77,6 +77,11 @@ class ChildProcess:
             return len(list(Path(f"/proc/{self.started.pid}/task").iterdir()))
         return 0
 
+    def number(self) -> int:
+        """What the kernel calls the process; 0 if it does not run."""
+        running = self._client is not None and self._client.alive and self.started is not None
+        return self.started.pid if running and self.started is not None else 0
+
     def log(self) -> str:
         """What the process printed so far, shortened."""
         return "" if self._client is None else self._client.log.text()

@@ -83,7 +83,7 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
         return prepare(body)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
-        "environment": lambda _: _environment(device),
+        "environment": lambda _: environment_here(device),
         "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body)),
         "run": lambda body: reference.run(from_plain(CaseRequest, body).case),
         "compare": compare,
@@ -182,7 +182,8 @@ def _changes(problem: Problem, variant: Problem) -> Sizes:
     return tuple(sorted(changed))
 
 
-def _environment(device: torch.device) -> EnvironmentReply:
+def environment_here(device: torch.device) -> EnvironmentReply:
+    """Card, versions and driver of this process."""
     on_gpu = device.type == "cuda"
     return EnvironmentReply(
         card=torch.cuda.get_device_name(device) if on_gpu else "",

@@ -80,6 +80,7 @@ class Batch:
     device_ms: list[float] = field(default_factory=list)
     host_ms: list[float] = field(default_factory=list)
     outside_ms: list[float] = field(default_factory=list)
+    waited_ms: list[float] = field(default_factory=list)
     other_ms: list[float] = field(default_factory=list)
 
 
@@ -160,6 +161,7 @@ class SharedRace:
                 batches[name].host_ms,
                 batches[name].outside_ms,
                 batches[name].other_ms,
+                batches[name].waited_ms,
             )
 
     def _sample(
@@ -198,6 +200,7 @@ class SharedRace:
             case Take.DEVICE, Distribution.OWN:
                 batch.device_ms.append(reply.span_ms)
                 batch.outside_ms.append(watched.outside_ms)
+                batch.waited_ms.append(watched.waited_ms)
                 runner.rounds.late += watched.late
             case Take.DEVICE, _:
                 batch.other_ms.append(reply.span_ms)
@@ -205,7 +208,12 @@ class SharedRace:
     def _timed_call(self, runner: Runner, take: Take, seed: int) -> tuple[CallReply, Watched]:
         turn, place = runner.next_turn(), self._place()
         watch = WatchRequest(
-            words=str(runner.words), turn=turn, take=take, place=place, seconds=self._seconds
+            words=str(runner.words),
+            process=runner.child.number(),
+            turn=turn,
+            take=take,
+            place=place,
+            seconds=self._seconds,
         )
         call = CallRequest(turn=turn, take=take, place=place, seed=seed)
         others = [it.child for it in self.runners.values() if it is not runner]

@@ -20,6 +20,7 @@ from kernelwright.verify.compare import compare
 from kernelwright.verify.nesting import named_tensors
 from kernelwright.verify.records import from_plain
 from kernelwright.verify.tolerance import ErrorMetrics
+from kernelwright.worker.core_waits import HERE, waited_ms
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timer_driver import Driver
 from kernelwright.worker.timer_memory import borrowed, lay_out, view_at
@@ -125,11 +126,15 @@ class Timer:
             if not words.wait(Word.QUEUED, request.turn, _START_SECONDS):
                 raise TimeoutError("the call was not begun")
             start_word = Word.GO
+        threads = [HERE, str(request.process)] if request.process else [HERE]
+        waited = waited_ms(threads)
         start = time.perf_counter_ns()
         words.set(start_word, request.turn)
         if not words.wait(Word.DONE, request.turn, request.seconds):
             raise TimeoutError(f"the call did not end in {request.seconds:g} s")
-        return Watched(outside_ms=(time.perf_counter_ns() - start) * 1e-6, late=late)
+        outside_ms = (time.perf_counter_ns() - start) * 1e-6
+        waited = waited_ms(threads) - waited
+        return Watched(outside_ms=outside_ms, late=late, waited_ms=max(0.0, waited))
 
     def expect(self, body: dict[str, Any]) -> dict[str, int]:
         """Hold on to what the reference gave, where it lies, until other inputs are drawn."""

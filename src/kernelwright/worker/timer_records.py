@@ -120,6 +120,8 @@ class WatchRequest:
     """Body of "watch"."""
 
     words: str
+    process: int
+    """Number of the process that makes the call; 0 where it is this one."""
     turn: int
     take: Take
     place: int
@@ -135,6 +137,8 @@ class Watched:
     """From the opening of the gate, or "go", until the device had nothing left to do."""
     late: bool
     """It was not all launched before the gate: the call waits for the device itself."""
+    waited_ms: float
+    """Of that time, how long the two first threads of both processes waited for a core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
