@@ -115,7 +115,8 @@ def run_suite(request: Request, console: Console, say: Callable[[str], None]) ->
 
         if settings.target != _CUDA:
             build_shared()  # once, and not in the time of the first problems
-        facts = {**provenance(request.commit), "slots": slots, "gpus": len(cards)}
+        counts = {"slots": slots, "gpus": len(cards), "problems": len(tasks)}
+        facts = {**provenance(request.commit), **counts}
         with audience.shown():
             run.work(
                 tasks, make_pool, slots=slots, facts=facts, audience=audience, shard=request.shard

@@ -1,0 +1,76 @@
+"""benchmarks/suite_results.py: a run becomes what is published, without folders of its machine."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernelwright.report.summary import summarise
+from kernelwright.suite.journal import FILE
+from kernelwright.suite.reading import read_run
+
+from .synthetic import write_run
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import suite_results
+
+README = f"# Title\n\n{suite_results.BEGIN}\nold\n{suite_results.END}\n\nRest\n"
+NAVIGATION = "nav:\n  - How it works:\n      - measured.md\n      - trust.md\n"
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Path:
+    run = write_run(tmp_path / "run", seed=3, levels={"level1": 4, "level2": 3})
+    journal = run / FILE
+    text = journal.read_text().replace("x.py:12", "/tmp/kw/.kb/KernelBench/level1/1_x.py:12")
+    journal.write_text(text)
+    (tmp_path / "README.md").write_text(README)
+    (tmp_path / "mkdocs.yml").write_text(NAVIGATION)
+    return run
+
+
+def publish(run: Path) -> int:
+    here = run.parent
+    output = ["--output", str(here / "results"), "--readme", str(here / "README.md")]
+    return suite_results.main([str(run), *output, "--navigation", str(here / "mkdocs.yml")])
+
+
+def test_everything_is_written_once(written: Path) -> None:
+    for _ in range(2):
+        assert publish(written) == 0
+    here = written.parent
+    recorded = json.loads((here / "results" / "kernelbench.json").read_text())
+    assert len(recorded["rows"]) == recorded["summary"]["levels"][0]["problems"] == 7
+    page = (here / "results" / "kernelbench.md").read_text()
+    readme = (here / "README.md").read_text()
+    summary = summarise(read_run(written).rows)
+    table = "\n".join(suite_results.level_table(summary))
+    assert table in page and table in readme
+    assert "old" not in readme and readme.startswith("# Title") and readme.endswith("Rest\n")
+    navigation = (here / "mkdocs.yml").read_text()
+    assert navigation.count("      - results/kernelbench.md\n") == 1
+    assert (here / "results" / "kernelbench.html").read_text().startswith("<!doctype html>")
+
+
+def test_no_folder_of_the_machine_is_published(written: Path) -> None:
+    assert publish(written) == 0
+    for path in (written.parent / "results").iterdir():
+        assert not any(mark in path.read_text() for mark in suite_results.MACHINE), path
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("/tmp/kw/.kb/KernelBench/level3/9_x.py:12", "KernelBench/level3/9_x.py:12"),
+        (
+            'File "/opt/v/site-packages/torch/a.py", line 3',
+            'File "site-packages/torch/a.py", line 3',
+        ),
+        ("at /tmp/kernelwright-suite-x/1_new.py:7 and /usr/a/b.so.", "at 1_new.py:7 and b.so."),
+        ("no path", "no path"),
+    ],
+)
+def test_paths_begin_where_everybody_knows(text: str, cut: str) -> None:
+    assert suite_results.without_folders({"a": [text]}) == {"a": [cut]}
