@@ -170,7 +170,14 @@ COMPILE_THREADS: Variable[int | None] = Variable(
     parse=_count,
     default=None,
     default_text="what PyTorch takes",
-    doc="Compilers of torch.compile at a time; a suite sets it for each problem.",
+    doc="Compilers of torch.compile at a time; a suite sets it to 1.",
+)
+OMP_THREADS: Variable[int | None] = Variable(
+    name="OMP_NUM_THREADS",
+    parse=_count,
+    default=None,
+    default_text="all cores",
+    doc="Threads of PyTorch on the CPU; a suite sets it to 1, since its problems share the cores.",
 )
 HOST_CXX: Variable[Path | None] = Variable(
     name="CXX",
@@ -204,6 +211,7 @@ STANDARD: tuple[Variable[object], ...] = (
     HOST_CXX,
     NO_COLOR,
     COMPILE_THREADS,
+    OMP_THREADS,
 )
 
 

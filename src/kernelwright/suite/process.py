@@ -37,6 +37,8 @@ _END_SECONDS = 20.0
 """To end by itself after its outcome has been heard."""
 _CLEAN_UP_SECONDS = 5.0
 """From the request to end to the end by force."""
+_ALONE_ON_A_CORE = "1"
+"""Threads."""
 _MOST_BYTES = 64 << 20
 """Of an outcome; more is no outcome."""
 
@@ -139,8 +141,13 @@ def _start(
     command: Sequence[str], place: Place, folder: Path
 ) -> tuple[subprocess.Popen[bytes], int]:
     ours, theirs = os.pipe()
-    threads = str(place.threads)
-    overrides = {env.THREADS.name: threads, env.COMPILE_THREADS.name: threads}
+    # Threads that wait for each other on cores that are taken spin for longer than they work, and a
+    # pool of compilers costs more to start than most problems have to compile.
+    overrides = {
+        env.THREADS.name: str(place.threads),
+        env.OMP_THREADS.name: _ALONE_ON_A_CORE,
+        env.COMPILE_THREADS.name: _ALONE_ON_A_CORE,
+    }
     if place.card:
         overrides[env.CUDA_VISIBLE_DEVICES.name] = place.card
     try:
