@@ -227,3 +227,50 @@ def test_a_large_problem_is_asked_at_sizes_that_a_specialised_file_takes(
     assert ("features" not in first) is keeps
     assert "rows" in first
     assert all("features" in sizes for sizes in others)
+
+
+VANISHES = "(x - x.mean(dim=1, keepdim=True)).mean(dim=1)"
+"""Zero, but for what float32 rounds away."""
+ROUNDS = "(x - x.half().float()).sum(dim=1)"
+"""Nothing is rounded in float64, where this is exactly zero; in float32 it is no rounding error."""
+
+
+def test_what_is_zero_but_for_rounding_may_be_rounded_otherwise(make: Make, tmp_path: Path) -> None:
+    reference = make(VANISHES)
+    case = Case(seed=5)
+    reference.run(case)
+    for right in (torch.zeros(64), torch.full((64,), 1e-8)):
+        metrics = measured(reference, case, tmp_path, right)
+        assert rule(metrics, NO_LESS_ACCURATE).accepted, metrics
+    wrong = measured(reference, case, tmp_path, torch.full((64,), 1e-5))
+    assert not rule(wrong, NO_LESS_ACCURATE).accepted
+
+
+def test_what_float64_does_not_compute_is_not_taken_for_rounding(
+    make: Make, tmp_path: Path
+) -> None:
+    reference = make(ROUNDS)
+    case = Case(seed=5)
+    reference.run(case)
+    metrics = measured(reference, case, tmp_path, torch.zeros(64))
+    assert metrics.oracle is Oracle.REFERENCE
+    assert not rule(metrics, NO_LESS_ACCURATE).accepted
+
+
+# Where PyTorch adds up one way a NaN, and where it adds up another way infinity.
+KINDS = "torch.where(x > 0.5, float('nan') if x.dtype == torch.float32 else float('inf'), x)"
+
+
+@pytest.mark.parametrize(("forward", "accepted"), [(KINDS, True), ("(x * 1e39 - x * 1e39)", False)])
+def test_nan_for_infinity_where_pytorch_has_both(
+    make: Make, tmp_path: Path, forward: str, accepted: bool
+) -> None:
+    reference = make(forward)
+    case = Case(seed=5)
+    reference.run(case)
+    result = eval(forward, {"x": inputs(case), "torch": torch}).nan_to_num(nan=torch.inf)
+    metrics = measured(reference, case, tmp_path, result)
+    assert rule(metrics, NO_LESS_ACCURATE).accepted == accepted
+    # A number in place of either is wrong in any case.
+    number = measured(reference, case, tmp_path, result.nan_to_num(posinf=0.25))
+    assert not rule(number, NO_LESS_ACCURATE).accepted

@@ -75,6 +75,20 @@ def run_oracle(model: nn.Module, arguments: Sequence[object], *, seed: int) -> O
         return OracleRun(tensors={}, note=_note(error))
 
 
+@torch.no_grad()
+def run_on_cpu(model: nn.Module, arguments: Sequence[object], *, seed: int) -> OracleRun:
+    """The oracle by PyTorch's code for the CPU, which adds up in another order.
+
+    Says what the device's code decides by its order: NaN or infinity, for an infinite input.
+    """
+    try:
+        raised = copy.deepcopy(model).cpu().double()
+        there = [map_tensors(value, lambda tensor: tensor.cpu()) for value in arguments]
+        return _run_raised(raised, there, seed)
+    except Exception as error:  # the same as for the oracle itself
+        return OracleRun(tensors={}, note=_note(error))
+
+
 class Ties(Enum):
     """Whether numbers that are equal become unequal."""
 
