@@ -2,13 +2,16 @@
 
     python benchmarks/judge.py record                  # all of it, as below
     python benchmarks/judge.py record --only decoy     # files whose names have this in them
+    python benchmarks/judge.py record --continue       # what an earlier run has not reached
+    python benchmarks/judge.py memory                  # a problem of 12.9 GB: peak and seconds
     python benchmarks/judge.py folder PROBLEM FILE...  # files from elsewhere, nothing is written
 
 `record` judges every file of tests/exploits, some honest ones a second time (do two judgements
-agree?), and the reference as its own candidate (is it ever called faster?). Several judgements run
-side by side on each card (--cards 0 1 2 3 for some of them only); the clock is alone on its card
-all the same. benchmarks/results/judge_h200.json is written after every result, with what produced
-it; attacks come last.
+agree?), the reference as its own candidate (is it ever called faster?), and one large problem (how
+much memory do the judge's processes take?), which has its card to itself. Several judgements run
+side by side on each other card (--cards 0 1 2 3 for some of them only); the clock is alone on its
+card all the same. benchmarks/results/judge_h200.json is written after every result, with what
+produced it; when the time is up, what has not been reached is named in it.
 """
 
 import argparse
@@ -19,7 +22,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
@@ -27,15 +30,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "benchmarks")]
 
+from device_memory import PeakMemory  # noqa: E402
 from provenance import provenance  # noqa: E402
 
 from exploits.table import TABLE, VERIFIED, Entry  # noqa: E402
 from kernelwright import env, pipeline  # noqa: E402
 from kernelwright.bench.timing import TimingPlan  # noqa: E402
 from kernelwright.errors import KernelwrightError  # noqa: E402
+from kernelwright.problem import load_problem, measure  # noqa: E402
 from kernelwright.suite.child import keep_to  # noqa: E402
 from kernelwright.suite.pool import places_of  # noqa: E402
 from kernelwright.suite.provenance import visible_cards  # noqa: E402
@@ -52,6 +59,7 @@ from kernelwright.worker.options import (  # noqa: E402
 )
 
 EXPLOITS = ROOT / "tests" / "exploits"
+LARGE = ROOT / "benchmarks" / "large"
 RESULTS = ROOT / "benchmarks" / "results" / "judge_h200.json"
 _VERIFIED = {status.value for status in VERIFIED}
 _PLAN = TimingPlan(warm_up_seconds=0.2, samples=60, seconds=0.5, most_seconds=6.0)
@@ -122,6 +130,8 @@ class Task:
     name: str
     run: Callable[..., dict[str, Any]]
     argument: Any
+    alone: bool = False
+    """Whether it needs a card that nobody else uses."""
 
 
 def judge_reference(
@@ -143,6 +153,31 @@ def judge_elsewhere(
     """The verdict on files of others."""
     row = judge_pair(pair.problem, pair.candidate, options, progress)
     return {"problem": pair.problem.name, "candidate": pair.candidate.name, "is": pair.kind} | row
+
+
+def judge_large(_: None, options: JudgeOptions, progress: Progress = _quiet) -> dict[str, Any]:
+    """A large problem as a user judges it; what all of the judge's processes take of the card.
+
+    "extra" is what they take beyond one plain run of the candidate, which is the inputs and the
+    results once: copies of either, what is expected, and the context of every process.
+    """
+    problem = load_problem(LARGE / "leaky_relu.py")
+    needed = measure(problem).bytes
+    asked = JudgeOptions(speed=options.speed, timeouts=options.timeouts)
+    with PeakMemory() as memory:
+
+        def watched(event: Event) -> None:
+            memory.begin(event.stage)
+            progress(event)
+
+        row = judge_pair(problem.path, LARGE / "leaky_relu_new.py", asked, watched)
+    return {
+        "problem": problem.name,
+        "problem bytes": needed,
+        "peak bytes": memory.bytes,
+        "peak bytes by stage": memory.by_stage,
+        "extra, times the problem": round(memory.bytes / needed - 1, 2),
+    } | row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +212,7 @@ _AGAIN = ("vectorised_swish", "warp_softmax", "addmm", "norm_by_hand")
 
 
 def tasks(only: list[str], runs: int, pairs: list[Pair]) -> list[Task]:
-    """The honest and the broken, the reference itself, some twice, files of others, attacks.
+    """The large one, the honest and the broken, the reference, some twice, others', attacks.
 
     Of each kind what takes long to build comes first.
     """
@@ -188,7 +223,9 @@ def tasks(only: list[str], runs: int, pairs: list[Pair]) -> list[Task]:
     collection = [
         Task(part="collection", name=it.file, run=judge_entry, argument=it) for it in entries
     ]
+    large = Task(part="memory", name="leaky_relu", run=judge_large, argument=None, alone=True)
     return [
+        *([large] if torch.cuda.is_available() and not only else []),
         *(task for task in collection if not task.name.startswith(_ATTACKS)),
         *(Task(part="same", name=name, run=judge_reference, argument=name) for name in names),
         *(Task(part="again", name=it.file, run=judge_entry, argument=it) for it in again),
@@ -200,7 +237,32 @@ def tasks(only: list[str], runs: int, pairs: list[Pair]) -> list[Task]:
     ]
 
 
-_PARTS = ("collection", "again", "same", "elsewhere")
+_PARTS = ("collection", "again", "same", "elsewhere", "memory")
+Rows = dict[str, list[dict[str, Any]]]
+
+
+def _earlier(arguments: argparse.Namespace) -> tuple[list[dict[str, object]], Rows]:
+    """Runs and rows of the file that is to be continued; none where it is another commit's."""
+    rows: Rows = {name: [] for name in _PARTS}
+    now = provenance()
+    if not (arguments.resume and arguments.output.exists()):
+        return [now], rows
+    found = json.loads(arguments.output.read_text())
+    if {run["commit"] for run in found["runs"]} != {now["commit"]}:
+        sys.exit(f"{arguments.output.name} is of another commit than {now['commit']}")
+    return [*found["runs"], now], rows | {name: found[name] for name in _PARTS}
+
+
+def _left(all_tasks: list[Task], rows: Rows) -> list[Task]:
+    """The tasks that have no row yet."""
+    done = Counter((part, row["task"]) for part in _PARTS for row in rows[part])
+    left = []
+    for task in all_tasks:
+        if done[task.part, task.name]:
+            done[task.part, task.name] -= 1
+        else:
+            left.append(task)
+    return left
 
 
 def record(arguments: argparse.Namespace) -> None:
@@ -213,18 +275,20 @@ def record(arguments: argparse.Namespace) -> None:
         timing=_PLAN,
     )
     start = time.monotonic()
-    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in _PARTS}
-    facts = {"provenance": provenance(), "timing": asdict(_PLAN), "seeds": options.seeds}
+    runs, rows = _earlier(arguments)
+    facts = {"runs": runs, "timing": asdict(_PLAN), "seeds": options.seeds}
     cards = Cards(arguments.cards or visible_cards() or [""], arguments.jobs)
-    waiting = deque(tasks(arguments.only, arguments.runs, read_pairs(arguments.pairs)))
+    asked = tasks(arguments.only, arguments.runs, read_pairs(arguments.pairs))
+    waiting = deque(_left(asked, rows))
     while (waiting or cards.running) and time.monotonic() - start < arguments.seconds:
-        while waiting and cards.room():
+        while waiting and cards.room(waiting[0]):
             cards.begin(waiting.popleft(), options)
         for task, future in cards.wait(arguments.seconds - (time.monotonic() - start)):
             row = _row_of(task, future)
             rows[task.part].append(row)
             _print_row(task, row)
-        _write(arguments.output, facts, rows, len(waiting) + len(cards.running))
+        unfinished = [task for task, _ in cards.running.values()]
+        _write(arguments.output, facts, rows, [*unfinished, *waiting])
     cards.close()
     print(json.dumps(_summary(rows)))
 
@@ -240,14 +304,17 @@ class Cards:
         self._free = dict.fromkeys(cards, jobs)
         self.running: dict[Future[dict[str, Any]], tuple[Task, str]] = {}
 
-    def room(self) -> bool:
-        """Whether one more can begin."""
-        return any(self._free.values())
+    def room(self, task: Task) -> bool:
+        """Whether this can begin."""
+        return max(self._free.values()) >= self._slots(task)
+
+    def _slots(self, task: Task) -> int:
+        return self._jobs if task.alone else 1
 
     def begin(self, task: Task, options: JudgeOptions) -> None:
         """Start a judgement on the card with the fewest of them."""
         card = max(self._free, key=lambda name: self._free[name])
-        self._free[card] -= 1
+        self._free[card] -= self._slots(task)
         place = self._places[card]
         try:
             future = self._pools[card].submit(_judge_at, place, task, options)
@@ -268,7 +335,7 @@ class Cards:
         ended = []
         for future in done:
             task, card = self.running.pop(future)
-            self._free[card] += 1
+            self._free[card] += self._slots(task)
             ended.append((task, future))
         return ended
 
@@ -312,7 +379,7 @@ def _row_of(task: Task, future: "Future[dict[str, Any]]") -> dict[str, Any]:
         expected = [status.value for status in entry.on_gpu]
         row = {"file": entry.file, "row": entry.row, "expected": expected} | row
         row["right"] = row["status"] in expected
-    return row
+    return {"task": task.name} | row
 
 
 def _print_row(task: Task, row: dict[str, Any]) -> None:
@@ -325,17 +392,16 @@ def _print_row(task: Task, row: dict[str, Any]) -> None:
     )
 
 
-def _write(
-    path: Path, facts: dict[str, Any], rows: dict[str, list[dict[str, Any]]], left: int
-) -> None:
+def _write(path: Path, facts: dict[str, Any], rows: Rows, left: list[Task]) -> None:
     """In one step, so that no half file is ever seen."""
-    found = facts | {"summary": _summary(rows), "not reached": left} | rows
+    names = [f"{task.part}: {task.name}" for task in left]
+    found = facts | {"summary": _summary(rows), "not reached": names} | rows
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(found, indent=1) + "\n")
     unfinished.replace(path)
 
 
-def _summary(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def _summary(rows: Rows) -> dict[str, Any]:
     first = {row["file"]: row for row in rows["collection"]}
     pairs = [(first[row["file"]], row) for row in rows["again"] if row["file"] in first]
     timed = [(a, b) for a, b in pairs if a.get("speedups") and b.get("speedups")]
@@ -352,6 +418,10 @@ def _summary(rows: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         }
         | {"all": len(rows["elsewhere"])},
         "called faster": sum(row["status"] == Status.VERIFIED_FASTER.value for row in same),
+        "of a large problem": [
+            {name: row[name] for name in ("extra, times the problem", "seconds", "status")}
+            for row in rows["memory"]
+        ],
     }
 
 
@@ -377,6 +447,12 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
         "rows as expected": sum(row["right"] for row in rows),
         "rows": len(rows),
     }
+
+
+def memory(arguments: argparse.Namespace) -> None:
+    """The large problem alone, nothing is written."""
+    speed = Speed.SKIPPED if arguments.untimed else Speed.MEASURED
+    print(json.dumps(judge_large(None, JudgeOptions(speed=speed)), indent=1))
 
 
 def folder(arguments: argparse.Namespace) -> None:
@@ -411,7 +487,12 @@ def main() -> None:
     part.add_argument("--runs", type=int, default=50, help="of the reference against itself")
     part.add_argument("--pairs", type=Path, help="a file that names files of others")
     part.add_argument("--seconds", type=float, default=3600.0, help="to stop after")
+    part.add_argument(
+        "--continue", dest="resume", action="store_true", help="keep the rows that --output has"
+    )
     part.set_defaults(do=record)
+    part = parts.add_parser("memory")
+    part.set_defaults(do=memory)
     part = parts.add_parser("folder")
     part.add_argument("problem", type=Path)
     part.add_argument("files", type=Path, nargs="+")

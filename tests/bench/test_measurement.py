@@ -178,6 +178,9 @@ def test_faster_on_its_own_inputs_alone_is_not_faster() -> None:
 def test_less_than_the_resolution_is_not_faster() -> None:
     assert not measured(1.0, eager=1.004).faster
     assert measured(1.0, eager=1.05).faster
+    # Half a microsecond is what an event resolves.
+    assert not measured(0.002, eager=0.0023).faster
+    assert measured(0.002, eager=0.003).faster
 
 
 def test_shares_of_the_ceilings() -> None:

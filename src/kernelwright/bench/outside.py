@@ -126,7 +126,8 @@ def _differences(rounds: Rounds) -> Times:
 
 def _on_time(rounds: Rounds) -> Times:
     """The same of the calls in which nobody waited for a core."""
-    return _differences(rounds)[np.asarray(_punctual(_flat(rounds.waited_ms)))]
+    kept: Times = _differences(rounds)[np.asarray(_punctual(_flat(rounds.waited_ms)))]
+    return kept
 
 
 def _punctual(waited: Iterable[float]) -> list[bool]:
