@@ -1,19 +1,27 @@
 """Modules in memory: on the emulator, on the CPU without it, and inside torch.compile."""
 
 import copy
+import json
 import pickle
+import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-import kernelwright
+import kernelwright as kw
+from kernelwright import module as module_in_memory
 from kernelwright.build.emulator import Session
-from kernelwright.errors import UsageError
+from kernelwright.codegen import emit_module
+from kernelwright.errors import UnsupportedError, UsageError
 from kernelwright.machine import H200
-from kernelwright.module import OptimizedModule, optimize_module
+from kernelwright.module import KernelsUnusedWarning, OptimizedModule, optimize_module
+from kernelwright.worker.errors import CandidateFileError
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 class Gate(nn.Module):
@@ -89,23 +97,144 @@ def test_what_the_kernels_are_not_made_for_runs_in_the_models_own_forward(case: 
             assert torch.equal(result, own(*args, **kwargs))
 
 
-def test_gradients_flow_through_the_models_own_forward(case: Any) -> None:
+def test_kernels_run_and_agree_with_float64(case: Any) -> None:
+    model, fast, x, other = case
+    with torch.no_grad(), Session() as session:
+        for value in (x, other, torch.rand(10, 8).t()[:, :8].contiguous().t()):
+            result, launches = runs(session, fast, value)
+            exact = copy.deepcopy(model).double()(value.double())
+            assert launches == 1
+            torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=1e-5)
+        assert fast.why_not(x) is None
+        assert session.findings == ()
+
+
+def test_what_optimizing_compares_is_told(case: Any) -> None:
+    model, given, x, _ = case
+    with torch.no_grad(), Session():
+        fast = optimize_module(model, (x,), machine=H200)
+        assert fast.kernelwright.set_aside == ""
+        assert fast.kernelwright.checks[0].startswith("output: RMSE ")
+        # Nothing else has changed: x, the parameters and the buffer.
+        assert len(fast.kernelwright.checks) == 6
+    assert given.kernelwright.checks == ()  # made where nothing ran
+
+
+def test_wrong_kernels_are_set_aside(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _, x, _ = case
+
+    def emit_wrong(name: str, arguments: str, plan: Any) -> Any:
+        text = emit_module(name, arguments, plan)
+        wrong = text.source.replace("add_1 = mul_0 + c", "add_1 = mul_0 - c")
+        return replace(text, source=wrong.replace("kernelwright_Gate_", "kernelwright_Wrong_"))
+
+    monkeypatch.setattr(module_in_memory, "emit_module", emit_wrong)
+    with torch.no_grad(), Session() as session:
+        fast = optimize_module(model, (x,), machine=H200)
+        assert fast.kernelwright.set_aside.startswith("wrong results: ")
+        result, launches = runs(session, fast, x)
+        assert launches == 0
+        assert torch.equal(result, model(x))
+
+
+def test_a_gradient_falls_back_and_warns_once(case: Any) -> None:
     _, given, x, _ = case
     fast = copy.deepcopy(given)
-    assert "no backward" in str(fast.why_not(x))
-    fast(x).sum().backward()
+    assert "parameter scale requires a gradient" in str(fast.why_not(x))
+    with pytest.warns(KernelsUnusedWarning, match=r"parameter scale .* torch.no_grad") as told:
+        fast(x).sum().backward()
     assert fast.scale.grad is not None
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fast(x)
+        # Neither where a user trains on purpose.
+        copy.deepcopy(given).train()(x)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients_kernels_run(case: Any, mode: Any) -> None:
+    _, fast, x, _ = case
+    assert fast.scale.requires_grad
+    with Session() as session, mode():
+        assert runs(session, fast, x)[1] == 1
+
+
+def test_frozen_parameters_need_no_mode(case: Any) -> None:
+    _, given, x, _ = case
+    fast = copy.deepcopy(given).requires_grad_(False)
+    with Session() as session:
+        assert runs(session, fast, x)[1] == 1
+        asking = x.clone().requires_grad_()
+        assert "argument 0 requires a gradient" in str(fast.why_not(asking))
+
+
+def test_the_original_shares_the_parameters(case: Any) -> None:
+    model, fast, x, _ = case
+    own = fast.original()
+    assert type(own) is Gate
+    assert own.scale is model.scale
+    assert torch.equal(own(x), model(x))
 
 
 def test_without_a_gpu_the_models_own_forward_runs() -> None:
     model, x = nn.Sequential(nn.Linear(4, 4), nn.GELU()).eval(), torch.rand(2, 4)
-    fast = kernelwright.optimize(model, (x,))
+    fast = kw.optimize(model, (x,))
     with torch.no_grad():
         assert "expected a tensor on one CUDA device" in str(fast.why_not(x))
         assert torch.equal(fast(x), model(x))
     assert fast.kernelwright.checks == ()
-    with pytest.raises(UsageError):
-        kernelwright.optimize(model, "model_new.py")  # type: ignore[call-overload]
+    assert kw.measure(fast, (x,)).note == "not measured: no GPU"
+
+
+def test_what_is_no_call_is_refused() -> None:
+    model, x = nn.ReLU(), torch.rand(2, 4)
+    for words in ("model_new.py", x, None):
+        with pytest.raises(UsageError, match="arguments of a call"):
+            kw.optimize(model, words)  # type: ignore[call-overload]
+        with pytest.raises(UsageError, match="arguments of a call"):
+            kw.explain(model, words)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="turned into a file"):
+        kw.optimize("model.py", (x,))  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match="timed against each other"):
+        kw.measure(model, (x,))  # type: ignore[call-overload]
+
+
+def test_a_module_that_is_left_to_pytorch_says_so() -> None:
+    model, x = nn.Conv2d(1, 1, 3).eval(), torch.rand(1, 1, 5, 5)
+    with pytest.warns(KernelsUnusedWarning, match="everything is left to PyTorch") as told:
+        fast = kw.optimize(model, (x,))
+    assert told[0].filename == __file__
+    assert fast.kernelwright.kernels == ()
+    with pytest.raises(UnsupportedError, match="conv2d.* is left to PyTorch"):
+        kw.optimize(model, (x,), options=kw.OptimizeOptions(rest=kw.Rest.REFUSED))
+
+
+def test_explaining_a_module_and_a_file_is_one_thing(case: Any) -> None:
+    model, fast, x, _ = case
+    facts = kw.explain(model, (x,))
+    assert [kernel.name for kernel in facts.kernels] == ["mul_add_layer_norm_kernel"]
+    assert [f"{name}_kernel" for name in fast.kernelwright.kernels] == [facts.kernels[0].name]
+    # x and the result, 6 x 8; scale, shift, and the norm's weight and bias, 8 each; floats.
+    assert facts.bytes == facts.least_bytes == 4 * (2 * 48 + 4 * 8)
+    assert facts.left_to_pytorch == ()
+    of_file = kw.explain(EXAMPLES / "diag_matmul.py")
+    assert of_file.rewrites[0].algebraic
+    assert json.loads(json.dumps(of_file.to_json()))["rewrites"][0]["algebraic"] is True
+
+
+def test_timing_a_file_without_a_gpu_names_the_floor() -> None:
+    measurement = kw.measure(EXAMPLES / "scalar_mul.py", EXAMPLES / "scalar_mul.py")
+    assert measurement.note == "not measured: no GPU"
+    assert measurement.floor is not None
+    assert measurement.floor.bytes == 2 * 4 * 16384 * 4096
+    with pytest.raises(CandidateFileError, match=r"nowhere\.py"):
+        kw.measure(EXAMPLES / "scalar_mul.py", "nowhere.py")
+
+
+def test_every_name_that_is_offered_is_there() -> None:
+    for name in kw.__all__:
+        assert getattr(kw, name).__doc__
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -154,9 +154,19 @@ def test_commands_of_the_pages_exist() -> None:
             ), line
 
 
-def test_python_of_the_api_page_names_what_there_is() -> None:
+@pytest.mark.parametrize("page", ["../README.md", "api.md"])
+def test_python_for_a_module_in_memory_runs(page: str) -> None:
+    blocks = [block for block in _blocks(page, "python") if "kw.optimize(model, (x,))" in block]
+    assert len(blocks) == 1
+    values: dict[str, Any] = {}
+    exec(compile(blocks[0], page, "exec"), values)
+    assert isinstance(values["fast"], kernelwright.OptimizedModule)
+    assert values["fast"].kernelwright.kernels == ("gelu_layer_norm",)
+
+
+def test_python_of_the_pages_names_what_there_is() -> None:
     offered = set(kernelwright.__all__)
-    for block in _blocks("api.md", "python"):
+    for block in [*_blocks("api.md", "python"), *_blocks("../README.md", "python")]:
         for node in ast.walk(ast.parse(block)):
             match node:
                 case ast.Attribute(ast.Name("kw"), name):

@@ -5,6 +5,8 @@
     done = kw.optimize("model.py", "model_new.py")  # done.verdict, done.measurement
     fast = kw.optimize(model, (x,))  # a module in memory; fast.kernelwright, fast.why_not(x)
     verdict, measurement = kw.judge("model.py", "anybodys.py")
+    measurement = kw.measure(fast, (x,))
+    facts = kw.explain(model, (x,))  # facts.kernels, facts.left_to_pytorch, facts.floor_seconds
 
 Importing the package imports nothing else: a name is fetched from its room when it is first used.
 """
@@ -13,25 +15,71 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kernelwright.api import explain as explain
+    from kernelwright.api import measure as measure
+    from kernelwright.api import optimize as optimize
+    from kernelwright.bench.measurement import Measurement as Measurement
     from kernelwright.errors import KernelwrightError as KernelwrightError
+    from kernelwright.module import KernelsUnusedWarning as KernelsUnusedWarning
+    from kernelwright.module import OptimizedModule as OptimizedModule
+    from kernelwright.pipeline import Judged as Judged
+    from kernelwright.pipeline import Optimized as Optimized
+    from kernelwright.pipeline import OptimizeOptions as OptimizeOptions
+    from kernelwright.pipeline import Rest as Rest
+    from kernelwright.pipeline import Target as Target
     from kernelwright.pipeline import judge as judge
-    from kernelwright.pipeline import optimize as optimize
+    from kernelwright.report.plan import Explanation as Explanation
+    from kernelwright.verify.verdict import Status as Status
+    from kernelwright.verify.verdict import Verdict as Verdict
+    from kernelwright.worker.options import JudgeOptions as JudgeOptions
 
 __version__ = "0.1.0"
 
-__all__ = ["KernelwrightError", "judge", "optimize"]
+__all__ = [
+    "Explanation",
+    "JudgeOptions",
+    "Judged",
+    "KernelsUnusedWarning",
+    "KernelwrightError",
+    "Measurement",
+    "OptimizeOptions",
+    "Optimized",
+    "OptimizedModule",
+    "Rest",
+    "Status",
+    "Target",
+    "Verdict",
+    "explain",
+    "judge",
+    "measure",
+    "optimize",
+]
 
 _ROOM_OF = {
-    "KernelwrightError": "kernelwright.errors",
-    "judge": "kernelwright.pipeline",
-    "optimize": "kernelwright.pipeline",
+    "Explanation": "report.plan",
+    "JudgeOptions": "worker.options",
+    "Judged": "pipeline",
+    "KernelsUnusedWarning": "module",
+    "KernelwrightError": "errors",
+    "Measurement": "bench.measurement",
+    "OptimizeOptions": "pipeline",
+    "Optimized": "pipeline",
+    "OptimizedModule": "module",
+    "Rest": "pipeline",
+    "Status": "verify.verdict",
+    "Target": "pipeline",
+    "Verdict": "verify.verdict",
+    "measure": "api",
+    "explain": "api",
+    "judge": "pipeline",
+    "optimize": "api",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'kernelwright' has no attribute {name!r}")
-    return getattr(importlib.import_module(_ROOM_OF[name]), name)
+    return getattr(importlib.import_module(f"kernelwright.{_ROOM_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -86,44 +86,28 @@ def optimize(
     as_json: Json = False,
 ) -> ExitCode:
     """Write the file, build it, verify it, time it."""
-    from kernelwright import pipeline
+    import kernelwright as kw
     from kernelwright.report.judgement import measurement_lines, verdict_lines
-    from kernelwright.report.plan import plan_json, plan_lines
-    from kernelwright.schedule import Library
     from kernelwright.tune.effort import effort as profile
     from kernelwright.verify.cases import STRICT
-    from kernelwright.worker import JudgeOptions
 
-    options = pipeline.OptimizeOptions(
+    options = kw.OptimizeOptions(
         target=_target(target),
-        library=Library.NEVER if strict else Library.WHERE_FASTER,
+        rest=kw.Rest.REFUSED if strict else kw.Rest.LEFT,
         effort=profile(effort or env.EFFORT.get()),
         budget_seconds=budget if budget is not None else env.BUDGET.get(),
-        judge=JudgeOptions(seeds=seeds, demands=STRICT),
+        judge=kw.JudgeOptions(seeds=seeds, demands=STRICT),
     )
-    problem = pipeline.load_problem(model)
     with _progress() as progress:
-        progress.say("capturing")
-        machine = pipeline.modelled_machine()
-        compiled = pipeline.compile_problem(problem, machine, options.library)
-        if strict:
-            pipeline.demand_nothing_left(compiled)
-        path = output or model.with_name(f"{model.stem}_new.py")
-        done = pipeline.finish(compiled, path, options, progress.event)
-    plan = (done.compiled.rewritten, done.compiled.plan, done.compiled.machine)
+        done = kw.optimize(model, output, options=options, progress=progress.event)
     if as_json:
-        _print_json(
-            file=str(path),
-            plan=plan_json(*plan),
-            verdict=done.verdict.to_json(),
-            measurement=done.measurement.to_json(),
-        )
+        _print_json(done.to_json())
     else:
-        _print_lines(plan_lines(*plan))
+        _print_lines(done.compiled.explanation.lines())
         _print_lines(verdict_lines(done.verdict))
         _print_lines(measurement_lines(done.measurement))
-        typer.echo(f"wrote       {path}")
-        typer.echo(f"next        kernelwright judge {model} {path}")
+        typer.echo(f"wrote       {done.path}")
+        typer.echo(f"next        kernelwright judge {model} {done.path}")
     return ExitCode(done.verdict.status.exit_code)
 
 
@@ -145,30 +129,27 @@ def judge(
     as_json: Json = False,
 ) -> ExitCode:
     """Verify and time a candidate against a problem."""
-    from kernelwright import pipeline
+    import kernelwright as kw
     from kernelwright.bench.timing import timing_plan
     from kernelwright.report.judgement import measurement_lines, verdict_lines
-    from kernelwright.worker import JudgeOptions
     from kernelwright.worker.options import Sanitizers
 
-    if not candidate.is_file():
-        raise UsageError(f"there is no file {candidate}", next_step="Check the path.")
-    options = JudgeOptions(
+    options = kw.JudgeOptions(
         seeds=seeds,
         cases=tuple(_case(text) for text in case or ()),
         sanitizers=Sanitizers.ON if sanitize else Sanitizers.OFF,
         timing=timing_plan(timing),
     )
     with _progress() as progress:
-        verdict, measurement = pipeline.judge(
+        judged = kw.judge(
             reference, candidate, target=_target(target), options=options, progress=progress.event
         )
     if as_json:
-        _print_json(verdict=verdict.to_json(), measurement=measurement.to_json())
+        _print_json(judged.to_json())
     else:
-        _print_lines(verdict_lines(verdict))
-        _print_lines(measurement_lines(measurement))
-    return ExitCode(verdict.status.exit_code)
+        _print_lines(verdict_lines(judged.verdict))
+        _print_lines(measurement_lines(judged.measurement))
+    return ExitCode(judged.verdict.status.exit_code)
 
 
 @app.command()
@@ -178,20 +159,16 @@ def explain(
     as_json: Json = False,
 ) -> ExitCode:
     """Say what would be rewritten and fused, what not and why. Runs nothing."""
-    from kernelwright import pipeline
-    from kernelwright.report.plan import plan_json, plan_lines
+    import kernelwright as kw
 
-    problem = pipeline.load_problem(model)
-    compiled = pipeline.compile_problem(problem, pipeline.modelled_machine())
-    plan = (compiled.rewritten, compiled.plan, compiled.machine)
+    facts = kw.explain(model)
     if as_json:
-        before, after = str(compiled.captured), str(compiled.rewritten.graph)
-        _print_json(**plan_json(*plan), captured=before, rewritten=after)
+        _print_json(facts.to_json())
         return ExitCode.VERIFIED
     if graphs:
-        typer.echo(f"--- before\n{compiled.captured}")
-        typer.echo(f"--- after\n{compiled.rewritten.graph}")
-    _print_lines(plan_lines(*plan))
+        typer.echo(f"--- before\n{facts.captured}")
+        typer.echo(f"--- after\n{facts.rewritten}")
+    _print_lines(facts.lines())
     return ExitCode.VERIFIED
 
 
@@ -298,7 +275,7 @@ def doctor(as_json: Json = False) -> ExitCode:
     checks = diagnose()
     status = worst(checks)
     if as_json:
-        _print_json(status=status, checks=[asdict(check) for check in checks])
+        _print_json({"status": status, "checks": [asdict(check) for check in checks]})
     else:
         _print_lines(str(check) for check in checks)
     return ExitCode.UNSUPPORTED if status is Status.FAIL else ExitCode.VERIFIED
@@ -325,7 +302,7 @@ def clean(
         max_age_seconds=None if days is None else days * 86400,
     )
     if as_json:
-        _print_json(**asdict(done))
+        _print_json(asdict(done))
     else:
         typer.echo(f"removed {done.removed} entries ({done.freed_bytes / 2**20:,.0f} MiB)")
         typer.echo(f"kept    {done.kept} entries ({done.kept_bytes / 2**20:,.0f} MiB)")
@@ -370,11 +347,8 @@ class _Progress:
     def __init__(self, update: Callable[[str], None]) -> None:
         self._update = update
 
-    def say(self, message: str) -> None:
-        self._update(escape(message))
-
     def event(self, event: Any) -> None:
-        self.say(f"{event.stage} {event.done + 1}/{event.total}: {event.message}")
+        self._update(escape(f"{event.stage} {event.done + 1}/{event.total}: {event.message}"))
 
 
 @contextmanager
@@ -389,5 +363,5 @@ def _print_lines(lines: Iterator[str]) -> None:
         typer.echo(line)
 
 
-def _print_json(**fields: Any) -> None:
+def _print_json(fields: dict[str, Any]) -> None:
     typer.echo(json.dumps(fields, indent=2))

@@ -14,6 +14,7 @@ import hashlib
 import importlib.util
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -64,24 +65,48 @@ class Kernels:
     """Why the kernels are never used, or empty: nothing to do for them, or wrong results."""
 
 
+class KernelsUnusedWarning(UserWarning):
+    """A module runs its own forward in PyTorch where one would expect its kernels."""
+
+
 class OptimizedModule(nn.Module):
     """In front of the model's own class: `forward` by kernels where they fit.
+
+    They run wherever nobody asks for gradients: under torch.no_grad() and torch.inference_mode(),
+    and outside them where neither parameters nor arguments require any. Else the model's own
+    forward runs, so that training goes on working, and the first such call warns with a
+    KernelsUnusedWarning. It also runs, without a warning, for arguments that the kernels are not
+    made for: other dtypes, another device, another mode than the captured one; `why_not` tells.
 
     Pickles and copies as the model does, kernels included, which are built again where needed.
     """
 
     kernelwright: Kernels
     _run: Callable[..., Any]
+    _has_warned: bool
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As the model's own; see `why_not` for when it is the model's own."""
-        if self._refusal(args, kwargs) is None:
+        refusal = self._refusal(args, kwargs)
+        if refusal is None:
             try:
                 return self._run(self, *args, **kwargs)
             except (TypeError, ValueError):
                 # Raised before anything ran: these are no arguments for the kernels.
                 return super().forward(*args, **kwargs)
+        if refusal.startswith(_NO_BACKWARD) and not torch.compiler.is_compiling():
+            self._warn_once(refusal)
         return super().forward(*args, **kwargs)
+
+    def original(self) -> nn.Module:
+        """A module of the model's own class that shares these parameters, without kernels."""
+        base: Any = type(self).__bases__[1]
+        model: nn.Module = base.__new__(base)
+        state = dict(self.__dict__)
+        for name in ("_run", "_has_warned", "kernelwright"):
+            del state[name]
+        model.__setstate__(_with_own_tables(state))  # type: ignore[no-untyped-call]
+        return model
 
     def why_not(self, *args: Any, **kwargs: Any) -> str | None:
         """Why a call with these arguments runs the model's own forward; None: kernels run it.
@@ -104,24 +129,49 @@ class OptimizedModule(nn.Module):
         if self.training is not made_for.training:
             mode = "training" if made_for.training else "eval"
             return f"the kernels are made for a module in {mode} mode"
-        if torch.is_grad_enabled() and self._wants_gradients(args, kwargs):
-            return "the kernels have no backward; call under torch.no_grad()"
+        wanting = self._wanting_gradients(args, kwargs)
+        if wanting:
+            return (
+                f"{_NO_BACKWARD}, and {wanting} requires a gradient; call under "
+                "torch.no_grad() or torch.inference_mode()"
+            )
         if _form(args, kwargs) != made_for.form:
             return "the arguments are of other kinds than those that the kernels are made for"
         return None
 
-    def _wants_gradients(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        values = [*args, *kwargs.values(), *self.parameters()]
-        return any(isinstance(value, Tensor) and value.requires_grad for value in values)
+    def _wanting_gradients(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Who asks for a gradient in this call: "argument 0", "parameter scale"; or nobody, ""."""
+        if not torch.is_grad_enabled():
+            return ""
+        for name, value in [*enumerate(args), *kwargs.items()]:
+            if _requires_gradient(value):
+                return f"argument {name}"
+        for name, value in self.named_parameters():
+            if value.requires_grad:
+                return f"parameter {name}"
+        return ""
+
+    def _warn_once(self, why: str) -> None:
+        if not self._has_warned:
+            self._has_warned = True
+            name = type(self).__bases__[1].__name__
+            text = f"{name} runs in PyTorch, without its kernels: {why}. This is said once."
+            warnings.warn(text, KernelsUnusedWarning, stacklevel=_CALLER)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
         state = dict(self.__dict__)
-        del state["_run"]
+        del state["_run"], state["_has_warned"]
         return _empty, (type(self).__bases__[1],), state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._run = _text_module(self.kernelwright.source).ModelNew.forward
+        self._has_warned = False
+
+
+_NO_BACKWARD = "the kernels have no backward"
+_CALLER = 5
+"""Frames from a warning to the call of the module: forward and two of nn.Module's lie between."""
 
 
 def optimize_module(
@@ -143,7 +193,7 @@ def optimize_module(
     keywords = dict(kwargs or {})
     name = type(model).__name__
     planned = plan_graph(capture_module(model, args, keywords, name=name), machine, library)
-    plan = tune(planned.plan) if planned.plan.kernels else planned.plan
+    plan = tune(planned.plan)
     text = emit_module(name, _arguments_text(model), plan)
     made = Kernels(
         source=text.source,
@@ -155,7 +205,7 @@ def optimize_module(
         set_aside="" if plan.kernels else "everything is left to PyTorch",
     )
     module = _equip(model, made, _device_of(args, keywords, plan.graph))
-    if module.why_not(*args, **keywords) is not None:
+    if not _runs(module, args, keywords):
         return module
     return _checked(module, model, args, keywords, least_cost(plan).flops)
 
@@ -174,14 +224,17 @@ def _empty(base: type[nn.Module]) -> OptimizedModule:
 def _equip(model: nn.Module, made: Kernels, device: torch.device) -> OptimizedModule:
     """A new module around the model's parameters, buffers and children."""
     module = _empty(type(model))
-    state = dict(model.__dict__)
-    for table in ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"):
-        state[table] = copy.copy(state[table])
-    module.__setstate__({**state, "kernelwright": made})
+    module.__setstate__({**_with_own_tables(model.__dict__), "kernelwright": made})
     constants = _text_module(made.source).ModelNew()
     for name, value in constants.named_buffers():
         module.register_buffer(name, value.to(device), persistent=False)
     return module
+
+
+def _with_own_tables(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a module, with tables that may change without changing its own."""
+    tables = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+    return {**state, **{table: copy.copy(state[table]) for table in tables}}
 
 
 def _text_module(source: str) -> ModuleType:
@@ -245,6 +298,17 @@ def _device_of(args: Sequence[Any], kwargs: Mapping[str, Any], graph: Graph) -> 
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def _requires_gradient(value: Any) -> bool:
+    match value:
+        case Tensor():
+            return value.requires_grad
+        case list() | tuple():
+            return any(map(_requires_gradient, value))
+        case dict():
+            return any(map(_requires_gradient, value.values()))
+    return False
+
+
 def _form(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Form:
     positions = tuple(_kind(value) for value in args)
     return (positions, tuple((name, _kind(kwargs[name])) for name in sorted(kwargs)))
@@ -268,6 +332,12 @@ def _kind(value: Any) -> object:
 
 
 # --- Checking it -------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def _runs(module: OptimizedModule, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether the kernels take these arguments where they are."""
+    return module.why_not(*args, **kwargs) is None
 
 
 class _Call(nn.Module):

@@ -2,12 +2,11 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
-from typing import Any, overload
-
-from torch import nn
+from typing import Any, NamedTuple
 
 from kernelwright.bench.measurement import Measurement
 from kernelwright.bench.roofline import Floor
@@ -15,14 +14,14 @@ from kernelwright.build.cache import database_path
 from kernelwright.build.records import Target
 from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
-from kernelwright.errors import UnsupportedError, UsageError
+from kernelwright.errors import UnsupportedError
 from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import AnyKernel, Launch, Plan
 from kernelwright.machine import H200, Machine, detect
-from kernelwright.module import OptimizedModule, optimize_module
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
+from kernelwright.report.plan import Explanation, explain_plan
 from kernelwright.rewrite import Rewritten
 from kernelwright.schedule import Library, least_cost, plan_graph
 from kernelwright.schedule.planning import NOTHING
@@ -33,6 +32,7 @@ from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Event
 from kernelwright.worker import JudgeOptions
 from kernelwright.worker import judge as judge_in_workers
+from kernelwright.worker.errors import CandidateFileError
 
 Progress = Callable[[Event], None]
 
@@ -67,6 +67,11 @@ class Compiled:
             algebraic=bool(self.rewritten.algebraic),
         )
 
+    @property
+    def explanation(self) -> Explanation:
+        """The facts for people: rewrites, kernels, what stays PyTorch's and why, bytes, floor."""
+        return explain_plan(self.rewritten, self.plan, self.machine, str(self.captured))
+
 
 def compile_problem(
     problem: Problem,
@@ -100,9 +105,9 @@ def modelled_machine() -> Machine:
     return detect() or H200
 
 
-def demand_nothing_left(compiled: Compiled) -> None:
-    """Raise UnsupportedError for the first call that is left to PyTorch: `--strict`."""
-    for step in compiled.plan.left_to_pytorch:
+def demand_nothing_left(plan: Plan) -> None:
+    """Raise UnsupportedError for the first call that is left to PyTorch."""
+    for step in plan.left_to_pytorch:
         raise UnsupportedError(f"{step.name} is left to PyTorch: {step.why}", location=step.source)
 
 
@@ -127,11 +132,11 @@ def tuned(
     Needs a GPU and nvcc. `budget_seconds` is for all kernels together. Ctrl-C ends the timing, and
     the best so far is used.
     """
-    plan = _tuned_plan(compiled.plan, compiled.machine, effort, budget_seconds, progress)
+    plan = tuned_plan(compiled.plan, compiled.machine, effort, budget_seconds, progress)
     return replace(compiled, plan=plan)
 
 
-def _tuned_plan(
+def tuned_plan(
     plan: Plan, machine: Machine, effort: Effort, budget_seconds: float, progress: Progress
 ) -> Plan:
     from kernelwright.tune.plans import best_known, tune_plan
@@ -148,16 +153,46 @@ def _tuned_plan(
 # --- Optimizing and judging --------------------------------------------------------------------
 
 
+class Rest(Enum):
+    """What becomes of operators that no kernel of ours computes."""
+
+    LEFT = "left to PyTorch"
+    REFUSED = "refused"
+    """UnsupportedError names the first one; products are ours even where the library is faster."""
+
+
+def default_target() -> Target:
+    """The GPU if PyTorch sees one, otherwise the emulator."""
+    import torch
+
+    return Target.CUDA if torch.cuda.is_available() else Target.CPU
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeOptions:
     """What a caller can ask of `optimize`."""
 
-    target: Target
+    target: Target = field(default_factory=default_target)
+    """What the file is built for and verified on; by default the GPU, or without one the emulator.
+    A module in memory is always made for a GPU."""
     library: Library = Library.WHERE_FASTER
+    """When a product is left to cuBLAS."""
+    rest: Rest = Rest.LEFT
     effort: Effort = QUICK
+    """How much is tuned: `kernelwright.tune.effort.effort("none" | "quick" | "full")`."""
     budget_seconds: float | None = None
     """Seconds of tuning for all kernels; None: what the effort says."""
     judge: JudgeOptions = field(default_factory=lambda: JudgeOptions(demands=STRICT))
+    """How the file is verified and timed."""
+
+    @property
+    def tuning_seconds(self) -> float:
+        """What `budget_seconds` or else the effort says."""
+        return self.effort.budget_seconds if self.budget_seconds is None else self.budget_seconds
+
+    def library_to_use(self) -> Library:
+        """`library`, unless nothing may be left to it."""
+        return Library.NEVER if self.rest is Rest.REFUSED else self.library
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,83 +205,34 @@ class Optimized:
     verdict: Verdict
     measurement: Measurement
 
+    def to_json(self) -> dict[str, Any]:
+        """What `kernelwright optimize --json` prints."""
+        return {
+            "file": str(self.path),
+            "plan": self.compiled.explanation.to_json(),
+            "verdict": self.verdict.to_json(),
+            "measurement": self.measurement.to_json(),
+        }
 
-def default_target() -> Target:
-    """The GPU if PyTorch sees one, otherwise the emulator."""
-    import torch
 
-    return Target.CUDA if torch.cuda.is_available() else Target.CPU
-
-
-@overload
 def optimize(
     model: Path | str,
-    output: Path | str,
-    *,
-    options: OptimizeOptions | None = None,
-    progress: Progress = ...,
-) -> Optimized: ...
-
-
-@overload
-def optimize(
-    model: nn.Module,
-    output: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    options: OptimizeOptions | None = None,
-    progress: Progress = ...,
-) -> OptimizedModule: ...
-
-
-def optimize(
-    model: Path | str | nn.Module,
-    output: Path | str | Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
+    output: Path | str | None = None,
     *,
     options: OptimizeOptions | None = None,
     progress: Progress = lambda event: None,
-) -> Optimized | OptimizedModule:
-    """Turn a problem file into another, or a module in memory into a faster one.
+) -> Optimized:
+    """Turn the problem file `model` into the file `output`, verify it and time it.
 
-    `optimize("model.py", "model_new.py")` writes the file, verifies it and times it: an Optimized.
-    A file that turns out wrong is no exception but a verdict.
-
-    `optimize(model, args, kwargs)` gives an OptimizedModule for calls like `model(*args,
-    **kwargs)`, compared with the model's own results on these arguments where they are on a GPU.
-
-    Raises what loading and capturing raise, all of them KernelwrightError.
+    Raises what loading and capturing raise, all of them KernelwrightError; a file that turns out
+    wrong is no exception but a verdict.
     """
-    wanted = options or OptimizeOptions(target=default_target())
-    if isinstance(model, nn.Module):
-        return _optimize_in_memory(model, output, kwargs, wanted, progress)
-    if not isinstance(output, Path | str):
-        raise UsageError("a problem file is turned into a file", next_step="Name that file.")
-    compiled = compile_problem(load_problem(Path(model)), modelled_machine(), wanted.library)
-    return finish(compiled, Path(output), wanted, progress)
-
-
-def _optimize_in_memory(
-    model: nn.Module,
-    args: Path | str | Sequence[Any],
-    kwargs: Mapping[str, Any] | None,
-    options: OptimizeOptions,
-    progress: Progress,
-) -> OptimizedModule:
-    if isinstance(args, Path | str):
-        raise UsageError(
-            "a module in memory is optimized for arguments, not into a file",
-            next_step="Call optimize(model, args) with a tuple of its arguments.",
-        )
-    machine, effort, budget = modelled_machine(), options.effort, options.budget_seconds
-    seconds = effort.budget_seconds if budget is None else budget
-
-    def tune(plan: Plan) -> Plan:
-        if options.target is Target.CPU or not effort.variants:
-            return plan
-        return _tuned_plan(plan, machine, effort, seconds, progress)
-
-    return optimize_module(model, args, kwargs, machine=machine, library=options.library, tune=tune)
+    wanted, path = options or OptimizeOptions(), Path(model)
+    progress(Event(stage="capture", message=path.name, done=0, total=1))
+    compiled = compile_problem(load_problem(path), modelled_machine(), wanted.library_to_use())
+    if wanted.rest is Rest.REFUSED:
+        demand_nothing_left(compiled.plan)
+    return finish(compiled, Path(output or path.with_name(f"{path.stem}_new.py")), wanted, progress)
 
 
 def finish(
@@ -254,9 +240,7 @@ def finish(
 ) -> Optimized:
     """Tune where there is a GPU, write the file to `path`, verify it and time it."""
     if options.target is Target.CUDA and options.effort.variants and compiled.plan.kernels:
-        budget = options.budget_seconds
-        seconds = options.effort.budget_seconds if budget is None else budget
-        compiled = tuned(compiled, options.effort, seconds, progress)
+        compiled = tuned(compiled, options.effort, options.tuning_seconds, progress)
     candidate = write_candidate(compiled, path)
     asked = replace(options.judge, demands=_demands(options.judge.demands, compiled))
     match options.target:
@@ -353,6 +337,19 @@ def _for_any_size(config: Config) -> Config:
     return config
 
 
+class Judged(NamedTuple):
+    """What judging found: `verdict, measurement = judge(...)`, or by name."""
+
+    verdict: Verdict
+    """Whether the candidate is right, with the evidence of every check."""
+    measurement: Measurement
+    """How fast it is; with a note instead of times where it is wrong or there is no GPU."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What `kernelwright judge --json` prints."""
+        return {"verdict": self.verdict.to_json(), "measurement": self.measurement.to_json()}
+
+
 def judge(
     reference: Path | str,
     candidate: Path | str,
@@ -360,25 +357,37 @@ def judge(
     target: Target | None = None,
     options: JudgeOptions | None = None,
     progress: Progress = lambda event: None,
-) -> tuple[Verdict, Measurement]:
+) -> Judged:
     """Verify and time anybody's file against a problem file.
 
-    The floor comes from our own plan for the problem; None when the module does not capture.
+    Both run in processes of their own, the candidate confined. The floor comes from our own plan
+    for the problem; None when the module does not capture. A wrong candidate is a verdict, no
+    exception. Raises CandidateFileError where there is no such file, ReferenceFailedError where
+    the problem itself does not run, and what loading it raises.
     """
-    problem = load_problem(Path(reference))
-    compiled = _compiled_if_it_captures(problem)
+    problem, file = load_problem(Path(reference)), candidate_file(candidate)
+    compiled = compiled_if_it_captures(problem)
     wanted = options or JudgeOptions()
-    return judge_in_workers(
+    verdict, measurement = judge_in_workers(
         problem,
-        Path(candidate),
+        file,
         target=target or default_target(),
         floor=compiled.floor if compiled else None,
         options=replace(wanted, demands=_demands(wanted.demands, compiled)),
         progress=progress,
     )
+    return Judged(verdict, measurement)
 
 
-def _compiled_if_it_captures(problem: Problem) -> Compiled | None:
+def candidate_file(candidate: Path | str) -> Path:
+    """Before anything else takes time."""
+    path = Path(candidate)
+    if not path.is_file():
+        raise CandidateFileError(f"there is no file {path}", location=str(path))
+    return path
+
+
+def compiled_if_it_captures(problem: Problem) -> Compiled | None:
     try:
         return compile_problem(problem, modelled_machine())
     except CaptureError:
@@ -398,11 +407,14 @@ def _demands(demands: Demands, compiled: Compiled | None) -> Demands:
 
 __all__ = [
     "Compiled",
+    "Judged",
     "OptimizeOptions",
     "Optimized",
-    "OptimizedModule",
+    "Rest",
     "Target",
+    "candidate_file",
     "compile_problem",
+    "compiled_if_it_captures",
     "default_target",
     "demand_nothing_left",
     "finish",
@@ -412,5 +424,6 @@ __all__ = [
     "optimize",
     "shrunk_for_emulator",
     "tuned",
+    "tuned_plan",
     "write_candidate",
 ]

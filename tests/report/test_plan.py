@@ -5,14 +5,14 @@ from pathlib import Path
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
-from kernelwright.report.plan import plan_json, plan_lines
+from kernelwright.report.plan import plan_json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_rewrites_kernels_and_totals() -> None:
     compiled = compile_problem(load_problem(EXAMPLES / "diag_matmul.py"), H200)
-    lines = list(plan_lines(compiled.rewritten, compiled.plan, compiled.machine))
+    lines = list(compiled.explanation.lines())
     assert lines[0].startswith("rewritten   diag + matmul (diag_matmul.py:12)")
     assert lines[0].endswith("[algebraic]")
     assert lines[-1] == (

@@ -1,87 +1,157 @@
-"""What would be done to a problem: rewrites, kernels, what stays PyTorch's, bytes, FLOPs, floor."""
+"""What would be done to a module: rewrites, kernels, what stays PyTorch's, bytes, FLOPs, floor."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import Any
 
-from kernelwright.ir.plan import Plan
+from kernelwright.ir.plan import AnyKernel, Plan
 from kernelwright.ir.types import ValueType
 from kernelwright.machine import Machine
-from kernelwright.rewrite import Rewritten
-from kernelwright.schedule import cost_of_kernel, cost_of_plan, kept_apart, least_cost
+from kernelwright.rewrite import Applied, Rewritten
+from kernelwright.schedule import Apart, cost_of_kernel, cost_of_plan, kept_apart, least_cost
+from kernelwright.verify.records import to_plain
 
 
-def plan_lines(rewritten: Rewritten, plan: Plan, machine: Machine) -> Iterator[str]:
-    """One fact a line, the order of the pipeline."""
-    for item in rewritten.applied:
-        label = "  [algebraic]" if item.algebraic else ""
-        yield f"rewritten   {item}{label}"
-    for kernel in plan.kernels:
-        cost = cost_of_kernel(kernel)
-        floor = cost.floor_seconds(machine) * 1e3
-        yield f"kernel      {kernel.name}_kernel = {' + '.join(kernel.operators)}"
-        yield f"            {_kinds(kernel.inputs)} -> {_kinds(kernel.outputs)}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedKernel:
+    """One launch at the captured sizes."""
+
+    name: str
+    """Of the `__global__` function."""
+    family: str
+    """"pointwise", "rows", "scan", "window", "gemm"."""
+    operators: tuple[str, ...]
+    """PyTorch's operators inside, in order."""
+    inputs: tuple[str, ...]
+    """Dtypes and shapes, as "f32[s0, 8192]"; s0 is a size that may change."""
+    outputs: tuple[str, ...]
+    config: str
+    """Tile, stages, threads: what tuning chooses."""
+    bytes: int
+    """Read and written."""
+    flops: int
+    """A multiply-add as two."""
+    floor_seconds: float
+    """The least time for these bytes and FLOPs on the machine."""
+    sources: tuple[str, ...]
+    """Lines of the module's text, as "model.py:12"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftToPyTorch:
+    """A call that stays PyTorch's."""
+
+    operator: str
+    source: str | None
+    """Where it stands: "model.py:12"; None where nobody knows."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What kernelwright would do to a module, and what that costs at the captured sizes."""
+
+    rewrites: tuple[Applied, ...]
+    kernels: tuple[PlannedKernel, ...]
+    left_to_pytorch: tuple[LeftToPyTorch, ...]
+    notes: tuple[str, ...]
+    """What the capture held fast: sizes, numbers, branches."""
+    apart: tuple[Apart, ...]
+    """Neighbours that do not share a kernel, and why."""
+    bytes: int
+    """Read and written by all kernels and calls together."""
+    least_bytes: int
+    """Of inputs, parameters and outputs, each once: nothing that computes the same moves less."""
+    flops: int
+    floor_seconds: float
+    """The least time for `bytes` and `flops` on `machine`: a model, not a measurement."""
+    machine: str
+    """The card that is planned for: the one here, or the H200."""
+    captured: str
+    """The graph before the rewrites, as text."""
+    rewritten: str
+    """The graph after them."""
+
+    def lines(self) -> Iterator[str]:
+        """One fact a line, in the order of the pipeline; what `kernelwright explain` prints."""
+        for item in self.rewrites:
+            yield f"rewritten   {item}{'  [algebraic]' if item.algebraic else ''}"
+        for kernel in self.kernels:
+            yield from _kernel_lines(kernel)
+        for step in self.left_to_pytorch:
+            where = f" ({step.source})" if step.source else ""
+            yield f"PyTorch     {step.operator}{where}: {step.why}"
+        for note in self.notes:
+            yield f"note        {note}"
+        for pair in self.apart:
+            yield f"apart       {pair}"
         yield (
-            f"            {cost.bytes / 1e6:,.1f} MB, {cost.flops / 1e9:,.3f} GFLOP, "
-            f"floor {floor:.3g} ms; {kernel.config}"
+            f"moved       {self.bytes / 1e6:,.1f} MB by kernels and calls; the fewest possible are "
+            f"{self.least_bytes / 1e6:,.1f} MB"
         )
-    for step in plan.left_to_pytorch:
-        where = f" ({step.source})" if step.source else ""
-        yield f"PyTorch     {step.name}{where}: {step.why}"
-    for note in plan.graph.notes:
-        yield f"note        {note}"
-    for pair in kept_apart(plan):
-        yield f"apart       {pair}"
-    total, least = cost_of_plan(plan), least_cost(plan)
+        yield (
+            f"in all      {self.bytes / 1e6:,.1f} MB, {self.flops / 1e9:,.3f} GFLOP, modelled "
+            f"floor {self.floor_seconds * 1e3:.3g} ms on {self.machine}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The same facts as JSON values."""
+        plain: dict[str, Any] = to_plain(self)
+        return plain
+
+
+def _kernel_lines(kernel: PlannedKernel) -> Iterator[str]:
+    yield f"kernel      {kernel.name} = {' + '.join(kernel.operators)}"
+    yield f"            {', '.join(kernel.inputs)} -> {', '.join(kernel.outputs)}"
     yield (
-        f"moved       {total.bytes / 1e6:,.1f} MB by kernels and calls; the fewest possible are "
-        f"{least.bytes / 1e6:,.1f} MB"
-    )
-    yield (
-        f"in all      {total.bytes / 1e6:,.1f} MB, {total.flops / 1e9:,.3f} GFLOP, modelled floor "
-        f"{total.floor_seconds(machine) * 1e3:.3g} ms on {machine.name}"
+        f"            {kernel.bytes / 1e6:,.1f} MB, {kernel.flops / 1e9:,.3f} GFLOP, "
+        f"floor {kernel.floor_seconds * 1e3:.3g} ms; {kernel.config}"
     )
 
 
-def _kinds(kinds: Iterable[ValueType]) -> str:
-    return ", ".join(map(str, kinds))
+def explain_plan(rewritten: Rewritten, plan: Plan, machine: Machine, captured: str) -> Explanation:
+    """The facts of a plan; `captured` is the text of the graph before the rewrites."""
+    total = cost_of_plan(plan)
+    return Explanation(
+        rewrites=rewritten.applied,
+        kernels=tuple(_planned(kernel, machine) for kernel in plan.kernels),
+        left_to_pytorch=tuple(
+            LeftToPyTorch(operator=step.name, source=step.source, why=step.why)
+            for step in plan.left_to_pytorch
+        ),
+        notes=tuple(plan.graph.notes),
+        apart=tuple(kept_apart(plan)),
+        bytes=total.bytes,
+        least_bytes=least_cost(plan).bytes,
+        flops=total.flops,
+        floor_seconds=total.floor_seconds(machine),
+        machine=machine.name,
+        captured=captured,
+        rewritten=str(rewritten.graph),
+    )
+
+
+def _planned(kernel: AnyKernel, machine: Machine) -> PlannedKernel:
+    cost = cost_of_kernel(kernel)
+    return PlannedKernel(
+        name=f"{kernel.name}_kernel",
+        family=kernel.family,
+        operators=tuple(kernel.operators),
+        inputs=_kinds(kernel.inputs),
+        outputs=_kinds(kernel.outputs),
+        config=str(kernel.config),
+        bytes=cost.bytes,
+        flops=cost.flops,
+        floor_seconds=cost.floor_seconds(machine),
+        sources=tuple(kernel.sources),
+    )
+
+
+def _kinds(kinds: Iterable[ValueType]) -> tuple[str, ...]:
+    return tuple(map(str, kinds))
 
 
 def plan_json(rewritten: Rewritten, plan: Plan, machine: Machine) -> dict[str, Any]:
-    """The same facts as JSON values; bytes, FLOPs and seconds at the captured sizes."""
-    total = cost_of_plan(plan)
-    return {
-        "rewrites": [
-            {
-                "rule": item.rule,
-                "operators": list(item.operators),
-                "source": item.source,
-                "algebraic": item.algebraic,
-            }
-            for item in rewritten.applied
-        ],
-        "kernels": [
-            {
-                "name": f"{kernel.name}_kernel",
-                "family": kernel.family,
-                "operators": list(kernel.operators),
-                "inputs": [str(kind) for kind in kernel.inputs],
-                "outputs": [str(kind) for kind in kernel.outputs],
-                "config": str(kernel.config),
-                "bytes": cost_of_kernel(kernel).bytes,
-                "flops": cost_of_kernel(kernel).flops,
-                "sources": list(kernel.sources),
-            }
-            for kernel in plan.kernels
-        ],
-        "left_to_pytorch": [
-            {"operator": step.name, "why": step.why} for step in plan.left_to_pytorch
-        ],
-        "notes": list(plan.graph.notes),
-        "apart": [asdict(pair) for pair in kept_apart(plan)],
-        "bytes": total.bytes,
-        "least_bytes": least_cost(plan).bytes,
-        "flops": total.flops,
-        "floor_seconds": total.floor_seconds(machine),
-        "machine": machine.name,
-    }
+    """The facts of a plan as JSON values, without the graphs: what rows of results hold."""
+    facts = explain_plan(rewritten, plan, machine, captured="").to_json()
+    return {name: facts[name] for name in facts if name not in ("captured", "rewritten")}

@@ -1,0 +1,285 @@
+"""What `import kernelwright` offers: files and modules in memory, down the same line."""
+
+import copy
+import datetime
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+from torch import nn
+
+from kernelwright import pipeline
+from kernelwright.bench.calls import time_calls
+from kernelwright.bench.measurement import NO_GPU, Environment, Measurement, not_measured
+from kernelwright.capture import capture_module
+from kernelwright.errors import UsageError
+from kernelwright.ir.plan import Plan
+from kernelwright.module import KernelsUnusedWarning, OptimizedModule, optimize_module
+from kernelwright.pipeline import (
+    Judged,
+    Optimized,
+    OptimizeOptions,
+    Progress,
+    Rest,
+    Target,
+    default_target,
+    judge,
+    modelled_machine,
+)
+from kernelwright.report.plan import Explanation, explain_plan
+from kernelwright.schedule import plan_graph
+from kernelwright.verify.cases import Case
+from kernelwright.verify.verification import Event
+from kernelwright.worker import Baseline, JudgeOptions
+from kernelwright.worker.options import Evidence
+from kernelwright.worker.roles import environment_here
+
+# --- Optimizing --------------------------------------------------------------------------------
+
+
+@overload
+def optimize(
+    model: Path | str,
+    output: Path | str | None = None,
+    *,
+    options: OptimizeOptions | None = None,
+    progress: Progress = ...,
+) -> Optimized: ...
+
+
+@overload
+def optimize(
+    model: nn.Module,
+    output: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: OptimizeOptions | None = None,
+    progress: Progress = ...,
+) -> OptimizedModule: ...
+
+
+def optimize(
+    model: Path | str | nn.Module,
+    output: Path | str | Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: OptimizeOptions | None = None,
+    progress: Progress = lambda event: None,
+) -> Optimized | OptimizedModule:
+    """Turn a problem file into another, or a module in memory into a faster one.
+
+    `optimize("model.py", "model_new.py")` writes the file (by default `MODEL_new.py` beside it),
+    verifies it and times it: an Optimized. A file that turns out wrong is no exception but a
+    verdict.
+
+    `optimize(model, args, kwargs)` gives an OptimizedModule for calls like `model(*args,
+    **kwargs)`: any tensors of these dtypes and numbers of dimensions, any sizes that the model
+    takes but for those that the capture held fast (`.kernelwright.notes`). It is compared with the
+    model's own results on these arguments where they are on a GPU. A module that is left to
+    PyTorch altogether, or whose kernels turn out wrong, runs as it did, and a KernelsUnusedWarning
+    says so.
+
+    Raises a ProblemError where the file cannot be loaded, CaptureError where
+    torch.export does not take the module, UnsupportedError with `Rest.REFUSED`, UsageError: all of
+    them KernelwrightError.
+    """
+    if isinstance(model, nn.Module):
+        return _optimize_in_memory(model, output, kwargs, options or OptimizeOptions(), progress)
+    if not isinstance(output, Path | str | None):
+        raise UsageError("a problem file is turned into a file", next_step="Name that file.")
+    return pipeline.optimize(model, output, options=options, progress=progress)
+
+
+def _optimize_in_memory(
+    model: nn.Module,
+    args: Path | str | Sequence[Any] | None,
+    kwargs: Mapping[str, Any] | None,
+    options: OptimizeOptions,
+    progress: Progress,
+) -> OptimizedModule:
+    machine, effort = modelled_machine(), options.effort
+
+    def tune(plan: Plan) -> Plan:
+        if options.rest is Rest.REFUSED:
+            pipeline.demand_nothing_left(plan)
+        if options.target is Target.CPU or not effort.variants or not plan.kernels:
+            return plan
+        return pipeline.tuned_plan(plan, machine, effort, options.tuning_seconds, progress)
+
+    progress(Event(stage="capture", message=type(model).__name__, done=0, total=1))
+    arguments = _arguments(args, "optimize(model, args)")
+    library = options.library_to_use()
+    fast = optimize_module(model, arguments, kwargs, machine=machine, library=library, tune=tune)
+    if fast.kernelwright.set_aside:
+        name, why = type(model).__name__, fast.kernelwright.set_aside
+        text = f"{name} runs in PyTorch, without kernels: {why}"
+        warnings.warn(text, KernelsUnusedWarning, stacklevel=3)  # where `optimize` is called
+    return fast
+
+
+def _arguments(args: object, call: str) -> Sequence[Any]:
+    """The arguments of a call, which are neither a path nor one bare tensor."""
+    if isinstance(args, Sequence) and not isinstance(args, str):
+        return args
+    raise UsageError(
+        f"a module in memory needs the arguments of a call, not {type(args).__name__}",
+        next_step=f"Call {call} with a tuple of them: (x,) for one tensor.",
+    )
+
+
+# --- Timing and explaining ---------------------------------------------------------------------
+
+
+@overload
+def measure(
+    subject: Path | str,
+    candidate: Path | str,
+    *,
+    options: JudgeOptions | None = None,
+    progress: Progress = ...,
+) -> Measurement: ...
+
+
+@overload
+def measure(
+    subject: OptimizedModule,
+    candidate: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: JudgeOptions | None = None,
+    progress: Progress = ...,
+) -> Measurement: ...
+
+
+def measure(
+    subject: Path | str | OptimizedModule,
+    candidate: Path | str | Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: JudgeOptions | None = None,
+    progress: Progress = lambda event: None,
+) -> Measurement:
+    """Time a file against the problem's own module, or a module in memory against its own forward.
+
+    `measure("model.py", "model_new.py")` is `judge` after one set of inputs instead of many; every
+    timed result is compared all the same. `measure(fast, args, kwargs)` times calls of what
+    `optimize` gave in this process, on copies of these arguments.
+
+    Milliseconds, medians with 95 % intervals, L2 flushed, contestants in turns. Without a GPU, or
+    where the candidate is wrong or refuses these arguments, the note says so and there are no
+    times. Raises what `judge` raises.
+    """
+    wanted = options or JudgeOptions()
+    if isinstance(subject, OptimizedModule):
+        arguments = _arguments(candidate, "measure(fast, args)")
+        return _measure_in_memory(subject, arguments, dict(kwargs or {}), wanted, progress)
+    if not isinstance(candidate, Path | str):
+        raise UsageError(
+            "files are timed against each other, and modules in memory that optimize gave",
+            next_step='Call measure("model.py", "model_new.py") or measure(optimize(model, a), a).',
+        )
+    if default_target() is Target.CPU:
+        problem, _ = pipeline.load_problem(Path(subject)), pipeline.candidate_file(candidate)
+        compiled = pipeline.compiled_if_it_captures(problem)
+        return not_measured(NO_GPU, compiled.floor if compiled else None, modelled_machine())
+    one = replace(wanted, cases=wanted.cases or (Case(),), evidence=Evidence.SKIPPED)
+    return judge(subject, candidate, options=one, progress=progress).measurement
+
+
+def _measure_in_memory(
+    fast: OptimizedModule,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    options: JudgeOptions,
+    progress: Progress,
+) -> Measurement:
+    machine = modelled_machine()
+    if default_target() is Target.CPU:
+        return not_measured(NO_GPU, None, machine)
+    with torch.no_grad():
+        refusal: str | None = fast.why_not(*args, **kwargs)
+    if refusal is not None:
+        return not_measured(f"not measured: {refusal}", None, machine)
+    device = torch.device("cuda", torch.cuda.current_device())
+    modes = {Baseline.COMPILED: "default", Baseline.COMPILED_MAX: "max-autotune-no-cudagraphs"}
+    own = fast.original()
+    calls: dict[str, Callable[..., object]] = {"candidate": fast}
+    for baseline in options.baselines:
+        mode = modes.get(baseline)
+        calls[baseline.value] = torch.compile(own, mode=mode) if mode else own
+    sets = [copy.deepcopy((args, kwargs)) for _ in range(options.timing.input_sets)]
+    return time_calls(
+        {name: _in_rotation(call, sets) for name, call in calls.items()},
+        candidate="candidate",
+        device=device,
+        plan=options.timing,
+        machine=machine,
+        environment=_environment(device),
+        on_round=lambda taken: progress(
+            Event(stage="time", message="calls", done=taken, total=options.timing.samples)
+        ),
+    )
+
+
+def _environment(device: torch.device) -> Environment:
+    here, now = environment_here(device), datetime.datetime.now(datetime.UTC)
+    return Environment(
+        card=here.card,
+        torch=here.torch,
+        cuda=here.cuda,
+        driver=here.driver,
+        date=now.isoformat(timespec="seconds"),
+    )
+
+
+def _in_rotation(
+    call: Callable[..., object], sets: Sequence[tuple[Sequence[Any], dict[str, Any]]]
+) -> Callable[[int], object]:
+    def turn(number: int) -> object:
+        args, kwargs = sets[number % len(sets)]
+        return call(*args, **kwargs)
+
+    return turn
+
+
+def explain(
+    model: Path | str | nn.Module,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: OptimizeOptions | None = None,
+) -> Explanation:
+    """What `optimize` would do to a problem file, or to a module in memory called with `args`.
+
+    Builds and runs nothing. Bytes, FLOPs and seconds at the sizes of the inputs. Raises what
+    `optimize` raises before it builds anything.
+    """
+    library = (options or OptimizeOptions()).library_to_use()
+    machine = modelled_machine()
+    if not isinstance(model, nn.Module):
+        problem = pipeline.load_problem(Path(model))
+        return pipeline.compile_problem(problem, machine, library).explanation
+    arguments, name = _arguments(args, "explain(model, args)"), type(model).__name__
+    captured = capture_module(model, arguments, dict(kwargs or {}), name=name)
+    planned = plan_graph(captured, machine, library)
+    return explain_plan(planned.rewritten, planned.plan, machine, str(captured))
+
+
+__all__ = [
+    "Explanation",
+    "JudgeOptions",
+    "Judged",
+    "Measurement",
+    "OptimizeOptions",
+    "Optimized",
+    "OptimizedModule",
+    "Rest",
+    "Target",
+    "explain",
+    "judge",
+    "measure",
+    "optimize",
+]
