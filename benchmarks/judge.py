@@ -170,7 +170,7 @@ def judge_large(_: None, options: JudgeOptions, progress: Progress = _quiet) -> 
             memory.begin(event.stage)
             progress(event)
 
-        row = judge_pair(problem.path, LARGE / "leaky_relu_new.py", asked, watched)
+        row = judge_pair(problem.path, LARGE / "leaky_relu_by_four.py", asked, watched)
     return {
         "problem": problem.name,
         "problem bytes": needed,

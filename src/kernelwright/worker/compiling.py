@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import torch._dynamo.callback
-
 from kernelwright.worker.lease import open_lease
 
 _ON_THE_CARD = ("CUDAGRAPH_RECORDING", "TRITON_AUTOTUNING")
@@ -23,7 +21,9 @@ def sharing_but_for_compilers(device_index: int) -> Iterator[None]:
     Compiling takes a minute of the CPU and nothing of the card, as long as nothing is measured on
     the way: for max-autotune, which does, take the card alone.
     """
-    handler = torch._dynamo.callback.callback_handler
+    # Here and not above: it takes a second of a core, in every child, and one compiles.
+    from torch._dynamo.callback import callback_handler as handler
+
     with open_lease(device_index) as lease:
 
         def drop(*said: Any) -> None:

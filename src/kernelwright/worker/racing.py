@@ -152,6 +152,9 @@ def race(
         work = Work(written=outcomes.written, floor=floor)
         own = rounds[_CANDIDATE]
         checks += tuple(examine_times(own, trusted_reference, outside, work, machine))
+    if trusted_reference is None and any(rounds[_CANDIDATE].outside_ms):
+        reason = f"{_NO_REFERENCE}: {reference.lost}" if reference else _NO_REFERENCE
+        return Race(measurement=not_measured(reason, floor, machine), checks=checks)
     match outside:
         case Outside(standing=Standing.UNKNOWN):
             return Race(measurement=not_measured(_BUSY, floor, machine), checks=checks)
@@ -169,6 +172,7 @@ def race(
     return Race(measurement=measurement, checks=checks)
 
 
+_NO_REFERENCE = "not measured: the reference, against which a clock is checked, fell out"
 _BUSY = "not measured: the machine is too busy for a clock that nobody else has a hand in"
 
 

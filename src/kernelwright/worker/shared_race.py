@@ -8,7 +8,8 @@ for this call, while the others are stopped. Whatever comes out is compared befo
 import random
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -131,7 +132,21 @@ class SharedRace:
         return answer.message
 
     def run(self, plan: TimingPlan, on_round: Callable[[int], None]) -> dict[str, Rounds]:
-        """Rounds of samples until there are enough; one that fails falls out with its reason."""
+        """Rounds of samples until there are enough; one that fails falls out with its reason.
+
+        But for the reference, each is stopped except in its own calls: nobody is at work while
+        inputs are drawn, the reference computes what they give, or results are compared.
+        """
+        stopped = [it.child for it in self.runners.values() if it.child is not self._reference]
+        for child in stopped:
+            child.freeze()
+        try:
+            return self._run(plan, on_round)
+        finally:
+            for child in stopped:
+                child.thaw()
+
+    def _run(self, plan: TimingPlan, on_round: Callable[[int], None]) -> dict[str, Rounds]:
         start = time.perf_counter()
         taken = 0
         while taken < plan.most_samples:
@@ -216,19 +231,27 @@ class SharedRace:
             seconds=self._seconds,
         )
         call = CallRequest(turn=turn, take=take, place=place, seed=seed)
-        others = [it.child for it in self.runners.values() if it is not runner]
-        for child in others:
-            child.freeze()
-        try:
+        with self._alone(runner.child):
             self._timer.post("watch", to_plain(watch))
             answer = runner.child.ask("call", to_plain(call), self._seconds)
             if not isinstance(answer, Replied):
                 _release(runner.words, turn)
             seen = self._timer.wait(self._seconds)
-        finally:
-            for child in others:
-                child.thaw()
         return _read(CallReply, answer), _read(Watched, seen)
+
+    @contextmanager
+    def _alone(self, child: ChildProcess) -> Iterator[None]:
+        """Only this one runs for the length of the block, beside the timer."""
+        if child is self._reference:
+            yield
+            return
+        self._reference.freeze()
+        child.thaw()
+        try:
+            yield
+        finally:
+            child.freeze()
+            self._reference.thaw()
 
     def _examine(self, runner: Runner, case: Case, reply: CallReply) -> None:
         """Compare results and what lay on the stream; note what is wrong."""
