@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from kernelwright.problem.errors import (
     ModelNotModuleError,
@@ -131,6 +130,9 @@ class Shapes(FakeTensorMode):  # type: ignore[no-untyped-call]
     """A mode in which tensors have shapes and no data."""
 
     def __init__(self) -> None:
+        # Here and not above: it takes half a second, in every child, and few ask for shapes.
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
         # without scalar outputs `.item()` raises, where it would give a made-up symbolic number
         shape_env = ShapeEnv(allow_scalar_outputs=False)
         super().__init__(shape_env=shape_env, allow_non_fake_inputs=True)
