@@ -257,6 +257,25 @@ def test_what_float64_does_not_compute_is_not_taken_for_rounding(
     assert not rule(metrics, NO_LESS_ACCURATE).accepted
 
 
+SENSITIVE = "(x * 5e6).sin()"
+"""Roundings of the input come to a tenth of the result."""
+
+
+def test_an_oracle_holds_where_rounding_the_inputs_explains_the_reference(
+    make: Make, tmp_path: Path
+) -> None:
+    reference = make(SENSITIVE)
+    case = Case(seed=5)
+    reference.run(case)
+    exact = eval(SENSITIVE, {"x": inputs(case).double(), "torch": torch})
+    metrics = measured(reference, case, tmp_path, exact.float())
+    assert metrics.reference_rmse > 0.05 * metrics.rms, "the case is no sensitive one"
+    assert metrics.oracle is Oracle.FLOAT64
+    assert rule(metrics, NO_LESS_ACCURATE).accepted
+    wrong = measured(reference, case, tmp_path, -exact.float())
+    assert not rule(wrong, NO_LESS_ACCURATE).accepted
+
+
 # Where PyTorch adds up one way a NaN, and where it adds up another way infinity.
 KINDS = "torch.where(x > 0.5, float('nan') if x.dtype == torch.float32 else float('inf'), x)"
 

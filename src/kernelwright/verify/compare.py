@@ -1,5 +1,6 @@
 """Measure a candidate's tensor and the reference's against the oracle, in bounded memory."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,15 +20,14 @@ def compare(
     oracle: Tensor | None,
     note: str = "",
     undecided: Tensor | None = None,
-    scale: float = 0.0,
+    explained: Callable[[ErrorMetrics], bool] = lambda metrics: False,
 ) -> ErrorMetrics:
     """Errors of `candidate` and `reference`, two tensors of the same shape and dtype.
 
     `oracle` is the float64 result, or None (then `note` says why) to measure against the
-    reference. It is dropped as well where the reference itself is nowhere near it. `undecided`
-    marks integers that a rounding decides about, such as which of two equal numbers is larger.
-    `scale` is the size of what the results were computed from, for results that are nothing but
-    rounding errors.
+    reference. It is dropped as well where the reference itself is nowhere near it, unless that is
+    `explained`. `undecided` marks integers that a rounding decides about, such as which of two
+    equal numbers is larger.
     """
     candidate, reference = _real(candidate), _real(reference)
     if not reference.is_floating_point():
@@ -40,14 +40,14 @@ def compare(
     if oracle is None or reference.dtype == torch.float64:
         return _compare_floats(name, candidate, reference, reference, Oracle.REFERENCE, note)
     metrics = _compare_floats(name, candidate, reference, oracle, Oracle.FLOAT64, note)
-    if not represents(metrics) and not _is_rounding(metrics, scale):
-        note = note_unrepresentative(metrics)
-        return _compare_floats(name, candidate, reference, reference, Oracle.REFERENCE, note)
-    return metrics
+    if represents(metrics) or explained(metrics):
+        return metrics
+    note = note_unrepresentative(metrics)
+    return _compare_floats(name, candidate, reference, reference, Oracle.REFERENCE, note)
 
 
 def represents(metrics: ErrorMetrics) -> bool:
-    """Whether the oracle computed what the reference does."""
+    """Whether the oracle computed what the reference does: that is near to it."""
     return metrics.reference_rmse <= UNREPRESENTATIVE * metrics.rms
 
 
@@ -57,12 +57,12 @@ _ROUNDINGS = 64
 """Roundings of a number of the operands' size that such a result may be: sums of many grow."""
 
 
-def _is_rounding(metrics: ErrorMetrics, scale: float) -> bool:
+def is_rounding(metrics: ErrorMetrics, scale: float) -> bool:
     """Whether the exact result is zero, and the reference gives what rounding leaves of it.
 
-    As the mean of what was normalised before. Any other rounding is as right; how large it may be
-    the reference's own error says. Small it must be as well: a module that computes with the very
-    errors of a type, as in quantisation, gives zero in float64 and is not to be mistaken for one.
+    As the mean of what was normalised before. `scale` is the size of what the results were computed
+    from: a module that computes with the very errors of a type, as in quantisation, gives zero in
+    float64 as well, and these are larger.
     """
     vanished = metrics.rms <= _VANISHED * metrics.reference_rmse
     return vanished and metrics.reference_rmse <= _ROUNDINGS * metrics.epsilon * scale

@@ -96,26 +96,38 @@ class Ties(Enum):
     BROKEN = "broken"
 
 
+TF32_BITS = 13
+"""Bits of float32 that TF32 leaves out: PyTorch's convolutions round operands to it by default."""
+
+
 @torch.no_grad()
 def run_rounded(
-    model: nn.Module, arguments: Sequence[object], *, seed: int, draw: int, ties: Ties
+    model: nn.Module,
+    arguments: Sequence[object],
+    *,
+    seed: int,
+    draw: int,
+    ties: Ties,
+    bits: int = 0,
 ) -> OracleRun:
     """The oracle on inputs and weights that are off by up to one rounding of their type.
 
-    `draw` says in which direction each. With `Ties.BROKEN` zeros move a little as well.
+    `draw` says in which direction each. With `Ties.BROKEN` zeros move a little as well. `bits`
+    fewer than the type has are kept.
     """
     try:
         generator = torch.Generator()
         generator.manual_seed(draw)
         rounded_model = copy.deepcopy(model)
-        epsilons = {name: _epsilon(tensor) for name, tensor in model.state_dict().items()}
+        steps = 2.0**bits
+        epsilons = {name: _epsilon(tensor) * steps for name, tensor in model.state_dict().items()}
         rounded_model.double()
         for name, tensor in rounded_model.state_dict().items():
             _round_once(tensor, epsilons[name], generator, ties)
 
         def round_argument(tensor: Tensor) -> Tensor:
             raised = _raised_copy(tensor)
-            _round_once(raised, _epsilon(tensor), generator, ties)
+            _round_once(raised, _epsilon(tensor) * steps, generator, ties)
             return raised
 
         rounded = [map_tensors(value, round_argument) for value in arguments]
