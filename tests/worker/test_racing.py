@@ -20,7 +20,7 @@ from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions, judge
 from kernelwright.worker.racing import Race
 from kernelwright.worker.timed_calls import SharedCalls
-from kernelwright.worker.timer_records import CallReply, CallRequest
+from kernelwright.worker.timer_records import CallReply, CallRequest, Part
 
 CANDIDATES = Path(__file__).parent / "candidates"
 FLOOR = Floor(bytes=64 << 20, flops=1 << 20, arithmetic="fp32_simt")
@@ -124,6 +124,35 @@ def test_a_bound_that_is_too_large_condemns_nobody(
 
 
 @pytest.mark.usefixtures("host_clock", "shared_memory")
+@pytest.mark.parametrize("late", [False, True])
+def test_parts_of_large_results_have_to_be_there_when_the_call_ends(
+    race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch, *, late: bool
+) -> None:
+    monkeypatch.setattr("kernelwright.worker.timed_calls._LARGEST_SNAPSHOT", 64)
+    monkeypatch.setattr("kernelwright.worker.timed_calls._PART", 512)
+    take = SharedCalls._take_parts
+
+    def take_early(calls: SharedCalls) -> tuple[Part, ...]:
+        kept = [tensor.clone() for _, tensor in calls._results]
+        for _, tensor in calls._results:
+            tensor.mul_(1.5)
+        parts = take(calls)
+        for (_, tensor), right in zip(calls._results, kept, strict=True):
+            tensor.copy_(right)
+        return parts
+
+    if late:
+        monkeypatch.setattr(SharedCalls, "_take_parts", take_early)
+    results = check_of(race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE), "timed results")
+    if late:
+        assert results.status is Status.CHEATING
+        assert "output was not there yet" in results.evidence
+    else:
+        assert results.outcome is Outcome.PASSED
+        assert "all 22 compared" in results.evidence
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
 @pytest.mark.parametrize("busy", [1, 3])
 def test_a_busy_machine_is_timed_again_and_condemns_nobody(
     race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch, busy: int
@@ -159,7 +188,7 @@ def test_a_call_that_shows_no_results_is_wrong(
     shared = SharedCalls.call
 
     def hidden(calls: SharedCalls, request: CallRequest) -> CallReply:
-        return replace(shared(calls, request), tensors=(), snapshot=())
+        return replace(shared(calls, request), tensors=(), snapshot=(), parts=())
 
     monkeypatch.setattr(SharedCalls, "call", hidden)
     race = race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from kernelwright.build.emulator.compile import build_shared
+from kernelwright.build.emulator.headers import headers_of_candidate
 from kernelwright.build.extension import build_error, prepare_extension_folder
 from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
@@ -161,7 +162,7 @@ class ChildSession:
         if start.role not in _STRANGE:
             return ChildProcess(start, self._environment, Confinement(), seconds)
         if start.emulate:
-            build_shared()
+            build_shared(headers_of_candidate(self._candidate_path.read_text(errors="replace")))
         quarters = self._quarters()
         environment = dict(quarters.environment)
         if start.role is Role.WITNESS:

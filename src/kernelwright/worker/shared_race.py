@@ -35,6 +35,7 @@ from kernelwright.worker.timer_records import (
     LendRequest,
     Lent,
     Look,
+    Part,
     SharedTensor,
     Take,
     Watched,
@@ -259,9 +260,12 @@ class SharedRace:
         if reply.snapshot:
             results.append(reply.snapshot)
             words.append(_NOT_ON_STREAM)
-        objections = self._objections(case, results, Look.BOUNDED)
+        objections, stale = self._objections(case, results, Look.BOUNDED, reply.parts)
         if any(objections):
-            objections = self._objections(case, results, Look.EXACT)
+            objections, _ = self._objections(case, results, Look.EXACT)
+        if reply.parts:
+            objections.append(f"{stale[0]} was not there yet" if stale else "")
+            words.append(_NOT_ON_STREAM)
         for objection, what in zip(objections, words, strict=True):
             runner.rounds.checked += 1
             if objection:
@@ -272,18 +276,22 @@ class SharedRace:
             raise ContestantLostError(runner.rounds.wrong[0])
 
     def _objections(
-        self, case: Case, results: Sequence[tuple[SharedTensor, ...]], look: Look
-    ) -> list[str]:
-        """For each of the results why it is wrong, or nothing."""
-        request = CheckRequest(results=tuple(results), look=look)
-        answer = self._timer.ask("check", to_plain(request), self._seconds)
+        self,
+        case: Case,
+        results: Sequence[tuple[SharedTensor, ...]],
+        look: Look,
+        parts: tuple[Part, ...] = (),
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """For each of the results why it is wrong, or nothing; and which came too late."""
+        request = CheckRequest(results=tuple(results), look=look, parts=parts)
+        reply = _read(CheckReply, self._timer.ask("check", to_plain(request), self._seconds))
         found = []
-        for comparison in _read(CheckReply, answer).comparisons:
+        for comparison in reply.comparisons:
             objections = [self._agreement.objection(case.distribution, it) for it in comparison]
             if len(comparison) != self._tensors:
                 objections.append("it has another form than the reference's")
             found.append(next(filter(None, objections), ""))
-        return found
+        return found, reply.stale
 
     def _expect(self, seed: int, place: int) -> bool:
         """Let the reference compute what the inputs at `place` give; False if it refuses them."""

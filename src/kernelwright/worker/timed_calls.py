@@ -6,6 +6,7 @@ case exact: events that do not go through PyTorch, a flush right in front, no pa
 back, and a copy of the results on the caller's stream, as the next layer would read them.
 """
 
+import random
 import time
 from pathlib import Path
 
@@ -20,11 +21,20 @@ from kernelwright.worker.timer_memory import (
     share_tensor,
     view_at,
 )
-from kernelwright.worker.timer_records import CallReply, CallRequest, Lent, SharedTensor, Take
+from kernelwright.worker.timer_records import (
+    CallReply,
+    CallRequest,
+    Lent,
+    Part,
+    SharedTensor,
+    Take,
+)
 from kernelwright.worker.timer_words import PAGE, Word, Words
 
 _LARGEST_SNAPSHOT = 256 << 20
 """Bytes of results up to which they are copied on the stream."""
+_PARTS, _PART = 16, 4 << 20
+"""Parts of larger ones that are, and the bytes of each."""
 _GO_SECONDS = 60.0
 _TOUCH = 4
 """Bytes whose writing makes the device turn to this process."""
@@ -45,6 +55,8 @@ class SharedCalls:
         self._module: nn.Module = nn.Identity()
         self._snapshot = 0
         self._snapshot_bytes = 0
+        self._parts = 0
+        self._random = random.SystemRandom()
         # Kept until the next call, so that the timer finds them.
         self._results: list[tuple[str, Tensor]] = []
         self._expected: list[tuple[str, Tensor]] = []
@@ -67,6 +79,8 @@ class SharedCalls:
         size = sum(_aligned(_extent(tensor)) for _, tensor in self._results)
         if 0 < size <= _LARGEST_SNAPSHOT:
             self._snapshot, self._snapshot_bytes = self._driver.allocate(size), size
+        elif size:
+            self._parts = self._driver.allocate(_PARTS * _PART)
 
     def call(self, request: CallRequest) -> CallReply:
         """One call, held until the timer writes its word."""
@@ -83,7 +97,9 @@ class SharedCalls:
             result = self._module(*arguments)
             self._driver.record(end)
             self._results = self._plain(result)
-            snapshot = self._take_snapshot() if request.take is Take.DEVICE else ()
+            is_for_device = request.take is Take.DEVICE
+            snapshot = self._take_snapshot() if is_for_device else ()
+            parts = self._take_parts() if is_for_device else ()
         finally:
             self._words.set(Word.QUEUED, request.turn)
             try:
@@ -94,6 +110,7 @@ class SharedCalls:
             span_ms=self._driver.milliseconds(start, end),
             tensors=self._shared(self._results),
             snapshot=snapshot,
+            parts=parts,
             persisting_l2=set_aside,
         )
 
@@ -104,7 +121,7 @@ class SharedCalls:
         self._expected = self._plain(self._module(*self._arguments(request.place)))
         self._driver.synchronize()
         tensors = self._shared(self._expected)
-        return CallReply(span_ms=0.0, tensors=tensors, snapshot=(), persisting_l2=0)
+        return CallReply(span_ms=0.0, tensors=tensors, snapshot=(), parts=(), persisting_l2=0)
 
     def _gate_address(self) -> int:
         try:
@@ -171,6 +188,32 @@ class SharedCalls:
             )
             place += size
         return tuple(found)
+
+    def _take_parts(self) -> tuple[Part, ...]:
+        """Parts of large results as whoever comes next on this stream finds them."""
+        large = [(n, t, extent) for n, t in self._results if (extent := _extent(t)) > 0]
+        if not self._parts or not large:
+            return ()
+        handle, place = self._driver.share(self._parts)
+        weights = [extent for *_, extent in large]
+        parts = []
+        for number, (name, tensor, extent) in enumerate(
+            self._random.choices(large, weights, k=_PARTS)
+        ):
+            size = min(_PART, extent)
+            at = self._random.randrange(extent - size + 1)
+            offset = number * _PART
+            self._driver.copy(self._parts + offset, tensor.data_ptr() + at, size)
+            copy = SharedTensor(
+                name=name,
+                dtype=str(torch.uint8),
+                shape=(size,),
+                strides=(1,),
+                handle=handle,
+                place=place + offset,
+            )
+            parts.append(Part(copy=copy, at=at))
+        return tuple(parts)
 
     def _shared(self, results: list[tuple[str, Tensor]]) -> tuple[SharedTensor, ...]:
         """How the timer finds the results; those that cannot be shared become copies."""

@@ -23,7 +23,7 @@ from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.worker.core_waits import HERE, waited_ms
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timer_driver import Driver
-from kernelwright.worker.timer_memory import borrowed, lay_out, view_at
+from kernelwright.worker.timer_memory import borrowed, extent_of, lay_out, view_at
 from kernelwright.worker.timer_records import (
     CheckReply,
     CheckRequest,
@@ -33,6 +33,7 @@ from kernelwright.worker.timer_records import (
     LendRequest,
     Lent,
     Look,
+    Part,
     Take,
     TensorForm,
     Watched,
@@ -150,14 +151,29 @@ class Timer:
         """Every element of results against the reference's for the same inputs."""
         request = from_plain(CheckRequest, body)
         measure = _MEASURES[request.look]
-        comparisons = []
-        with borrowed(self._driver, [it for found in request.results for it in found]) as tensors:
+        comparisons, stale = [], []
+        copies = [part.copy for part in request.parts]
+        asked = [*(it for found in request.results for it in found), *copies]
+        with borrowed(self._driver, asked) as tensors:
             left = iter(tensors)
+            groups = []
             for found in request.results:
-                given = {it.name: tensor for it, tensor in zip(found, left, strict=False)}
-                comparisons.append(tuple(self._compared(given, measure)))
+                groups.append({it.name: next(left) for it in found})
+                comparisons.append(tuple(self._compared(groups[-1], measure)))
+            for part, copy in zip(request.parts, left, strict=True):
+                if not self._is_current(part, copy, groups[0].get(part.copy.name)):
+                    stale.append(part.copy.name)
             self._driver.synchronize()
-        return CheckReply(comparisons=tuple(comparisons))
+        return CheckReply(comparisons=tuple(comparisons), stale=tuple(stale))
+
+    def _is_current(self, part: Part, copy: torch.Tensor, result: torch.Tensor | None) -> bool:
+        """Whether the copy is, bit for bit, what lies in the result now."""
+        if result is None:
+            return False
+        extent = extent_of(tuple(result.shape), tuple(result.stride()), result.dtype)
+        if part.at < 0 or part.at + copy.numel() > extent:
+            return False
+        return torch.equal(copy, self._driver.bytes_at(result.data_ptr() + part.at, copy.numel()))
 
     def _compared(
         self, given: Mapping[str, torch.Tensor], measure: Measure

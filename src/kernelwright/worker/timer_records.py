@@ -103,6 +103,16 @@ class SharedTensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Some bytes of a large result as they were on the stream right after the call."""
+
+    copy: SharedTensor
+    """Where they are; its name is the result's."""
+    at: int
+    """Bytes from the result's first element."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallReply:
     """What a call gave, by its own account."""
 
@@ -111,6 +121,8 @@ class CallReply:
     tensors: tuple[SharedTensor, ...]
     snapshot: tuple[SharedTensor, ...]
     """The results as they were on the stream right after the call; empty for large ones."""
+    parts: tuple[Part, ...]
+    """Of large ones, here and there."""
     persisting_l2: int
     """Bytes of the L2 that were set aside before the call."""
 
@@ -164,6 +176,8 @@ class CheckRequest:
     results: tuple[tuple[SharedTensor, ...], ...]
     """Each holds all that one call gave."""
     look: Look
+    parts: tuple[Part, ...] = ()
+    """Of the first of the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,3 +186,5 @@ class CheckReply:
 
     comparisons: tuple[tuple[ErrorMetrics, ...], ...]
     """For each of the results; tensors of another form than expected are left out."""
+    stale: tuple[str, ...]
+    """Results with a part that is not what is there now."""
