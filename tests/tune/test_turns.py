@@ -9,7 +9,7 @@ import pytest
 
 from kernelwright.errors import KernelwrightError, NoCompilerError
 from kernelwright.tune.tuner import Ending, Failure, Timing, Variant, tune
-from kernelwright.tune.turns import Turns
+from kernelwright.tune.turns import Turns, in_one_turn
 from kernelwright.worker.lease import open_lease
 
 Compiled = Generator[tuple[int, Path | KernelwrightError], None, None]
@@ -92,3 +92,24 @@ def test_what_compiling_raises_is_raised() -> None:
             compile_all=turns.while_compiling(compile_all),
             clock=turns.clock,
         )
+
+
+@pytest.mark.parametrize(("cores", "together"), [(2, True), (1, False)])
+def test_few_variants_wait_for_each_other(cores: int, together: bool) -> None:
+    given: list[str] = []
+
+    def compile_all(sources: Sequence[str], seconds: float) -> Compiled:
+        try:
+            for index, source in enumerate(sources):
+                given.append(f"compiled {source}")
+                yield index, Path(source)
+        finally:
+            given.append("closed")
+
+    for index, _ in in_one_turn(compile_all, cores)(["a", "b", "c"], 60.0):
+        given.append(f"took {index}")
+        if index == 1:
+            break
+    expected = ["compiled a", "compiled b", "compiled c", "closed", "took 0", "took 1"]
+    assert (given == expected) is together
+    assert given.count("closed") == 1

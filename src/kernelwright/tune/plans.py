@@ -13,6 +13,7 @@ from kernelwright.build.cache import content_key
 from kernelwright.build.cuda import compile_libraries
 from kernelwright.build.toolchain import require_nvcc
 from kernelwright.codegen import cuda_source
+from kernelwright.env import usable_cores
 from kernelwright.ir.configs import Config
 from kernelwright.ir.plan import AnyKernel, Launch, Plan
 from kernelwright.ir.types import TensorType
@@ -23,7 +24,7 @@ from kernelwright.tune.database import Database, Key, rows_of
 from kernelwright.tune.effort import Effort
 from kernelwright.tune.measuring import KernelTimer
 from kernelwright.tune.tuner import Ending, Variant, tune
-from kernelwright.tune.turns import Turns
+from kernelwright.tune.turns import Turns, in_one_turn
 
 
 def with_config(kernel: AnyKernel, config: Config) -> AnyKernel:
@@ -79,7 +80,7 @@ def tune_plan(
                 turns.alone(timer),
                 budget_seconds=budget_seconds / len(unknown),
                 finalists=effort.finalists,
-                compile_all=turns.while_compiling(compile_libraries),
+                compile_all=turns.while_compiling(in_one_turn(compile_libraries, usable_cores())),
                 clock=turns.clock,
             )
         del timer

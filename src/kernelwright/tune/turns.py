@@ -82,6 +82,28 @@ class Turns:
         self._mine = False
 
 
+_SIDE_BY_SIDE = 2
+"""Variants for each core that are waited for together."""
+
+
+def in_one_turn(compile_all: CompileAll, cores: int) -> CompileAll:
+    """The same, and few variants come all together, when the last of them is ready.
+
+    Each turn on a card that others use costs them more than the timing of a variant takes.
+    """
+
+    def compile_together(
+        sources: Sequence[str], seconds: float
+    ) -> Generator[_Compiled, None, None]:
+        found = compile_all(sources, seconds)
+        try:
+            yield from list(found) if len(sources) <= cores * _SIDE_BY_SIDE else found
+        finally:
+            found.close()
+
+    return compile_together
+
+
 class _Ready:
     """What a generator has given so far; it runs in a thread of its own."""
 
