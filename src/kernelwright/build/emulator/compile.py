@@ -18,12 +18,12 @@ import sysconfig
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from enum import Enum
 from functools import cache
 from pathlib import Path
 
 from kernelwright import env
 from kernelwright.build.cache import cached_build, content_key, write_log
+from kernelwright.build.emulator.headers import Headers
 from kernelwright.build.messages import first_error, locate
 from kernelwright.build.toolchain import Tool, require_cxx
 from kernelwright.errors import CompileError
@@ -36,6 +36,8 @@ _RUNTIME = _HERE / "runtime"
 _RUNTIME_LIBRARY = "libkwemu.so"
 _ALLOCATOR_LIBRARY = "libkwemu_torch.so"
 _ALLOCATOR_SOURCE = "torch_allocator.cpp"
+_POSITION_SOURCE = "position.cpp"
+"""Writes what is constant to all others, and is compiled apart from them."""
 _PRELUDE = "prelude.h"
 
 _COMMON_FLAGS = ("-std=c++20", "-fPIC", "-pipe")
@@ -50,17 +52,6 @@ _CHECKED_FLAGS = (
 )
 _LINK_FLAGS = ("-shared", "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset,--wrap=__assert_fail")
 _TORCH_LIBRARIES = ("-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python")
-
-
-class Headers(Enum):
-    """What stands in front of every translation unit of a unit."""
-
-    CUDA = "cuda"
-    """What nvcc puts there: the CUDA runtime's header."""
-    TORCH = "torch"
-    """PyTorch's tensors, operators and pybind11, and CUDA's."""
-    TORCH_ALL = "torch_all"
-    """All that torch/extension.h includes: torch::nn, torch::optim and the rest, too."""
 
 
 _PRELUDES = {
@@ -125,13 +116,15 @@ def load_allocator() -> ctypes.CDLL:
     return allocator
 
 
-def build_shared() -> None:
-    """Build what every unit needs and no unit changes: the libraries and the usual headers."""
+def build_shared(headers: Headers = Headers.CUDA) -> None:
+    """Build what units with these headers need and no unit changes: the libraries and the headers.
+
+    PyTorch's headers take half a minute and half a gigabyte.
+    """
     compiler = require_cxx()
     _runtime_library()
     _allocator_library()
-    for headers in (Headers.CUDA, Headers.TORCH):
-        _prelude(headers, _flags_of_units(headers), compiler)
+    _prelude(headers, _flags_of_units(headers), compiler)
 
 
 def compile_unit(unit: Unit) -> Path:
@@ -229,21 +222,26 @@ def _objects(job: _Job, flags: Sequence[str]) -> list[str]:
 
 
 def _runtime_library() -> Path:
-    sources = [path for path in sorted(_RUNTIME.glob("*.cpp")) if path.name != _ALLOCATOR_SOURCE]
+    apart = (_ALLOCATOR_SOURCE, _POSITION_SOURCE)
+    sources = [path for path in sorted(_RUNTIME.glob("*.cpp")) if path.name not in apart]
+    # Headers are most of the work: once for as many sources as there are to each core.
+    cores = min(env.usable_cores(), len(sources))
+    together = [sources[first::cores] for first in range(cores)]
     flags = (*_COMMON_FLAGS, *_RUNTIME_FLAGS, f"-I{INCLUDE}", f"-I{_RUNTIME}")
-    return _library(_RUNTIME_LIBRARY, sources, flags, ("-shared", "-pthread", "-ldl"))
+    linked = ("-shared", "-pthread", "-ldl")
+    return _library(_RUNTIME_LIBRARY, [*together, [_RUNTIME / _POSITION_SOURCE]], flags, linked)
 
 
 def _allocator_library() -> Path:
     flags = (*_COMMON_FLAGS, *_RUNTIME_FLAGS, f"-I{INCLUDE}", *_torch_include_flags())
     linked = ("-shared", f"-L{_torch_folder() / 'lib'}", "-lc10")
-    return _library(_ALLOCATOR_LIBRARY, [_RUNTIME / _ALLOCATOR_SOURCE], flags, linked)
+    return _library(_ALLOCATOR_LIBRARY, [[_RUNTIME / _ALLOCATOR_SOURCE]], flags, linked)
 
 
 def _library(
-    name: str, sources: Sequence[Path], flags: Sequence[str], link_flags: Sequence[str]
+    name: str, units: Sequence[Sequence[Path]], flags: Sequence[str], link_flags: Sequence[str]
 ) -> Path:
-    """A library of the emulator itself, its sources compiled side by side."""
+    """A library of the emulator itself: its units, of one source or several, side by side."""
     compiler = require_cxx()
     fingerprint = _fingerprint(INCLUDE, _RUNTIME)
     key = content_key(name, compiler.version, fingerprint, *flags, *link_flags)
@@ -252,13 +250,16 @@ def _library(
         unit = Unit(name=name, parts=(), headers=Headers.CUDA)
         job = _Job(compiler, folder, key, unit)
 
-        def compile_one(source: Path) -> str:
-            target = f"{source.stem}.o"
-            job.run([*flags, *_paths(folder), "-c", str(source), "-o", target])
-            return target
+        def compile_one(sources: Sequence[Path]) -> str:
+            stem = sources[0].stem
+            together = folder / f"{stem}.together.cpp"
+            together.write_text("".join(f'#include "{source}"\n' for source in sources))
+            job.run([*flags, *_paths(folder), "-c", together.name, "-o", f"{stem}.o"])
+            together.unlink()
+            return f"{stem}.o"
 
         with ThreadPoolExecutor(max_workers=env.usable_cores()) as pool:
-            objects = list(pool.map(compile_one, sources))
+            objects = list(pool.map(compile_one, units))
         job.run([*objects, *link_flags, f"-Wl,-soname,{name}", "-o", name])
         for path in objects:
             (folder / path).unlink()

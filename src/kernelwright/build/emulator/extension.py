@@ -17,8 +17,9 @@ from typing import Any
 
 import torch
 
-from kernelwright.build.emulator.compile import Headers, Part, Unit, compile_unit, load_runtime
+from kernelwright.build.emulator.compile import Part, Unit, compile_unit, load_runtime
 from kernelwright.build.emulator.errors import fault_of
+from kernelwright.build.emulator.headers import headers_of, torch_headers_of
 from kernelwright.build.emulator.translate import translate
 from kernelwright.errors import UnsupportedError
 
@@ -30,10 +31,6 @@ _KEPT_FLAGS = ("-D", "-U", "-I", "-include", "-isystem")
 """Beginnings of the flags that count here. -std does not: translated text is always C++20."""
 _KEPT_LINK_FLAGS = ("-L", "-l", "-Wl,")
 _CUDA_LIBRARIES = ("-lcu", "-lnv")
-_TORCH_FOLDERS = ("torch/", "ATen/", "c10/", "pybind11/")
-"""In a source that asks for no headers: the headers that it includes itself."""
-_WHOLE_TORCH = ("nn::", "optim::", "serialize::", "jit::", "torch::data")
-"""Words in a source that ask for more of PyTorch than tensors and operators."""
 
 
 def load_inline(
@@ -68,10 +65,11 @@ def load_inline(
         parts.append(_part(name, _CXX_FILE, cxx, bindings))
     if cuda.strip():
         parts.append(_part(name, _CUDA_FILE, cuda, ""))
+    of_sources = headers_of if no_implicit_headers else torch_headers_of
     unit = Unit(
         name=name,
         parts=tuple(parts),
-        headers=_headers(parts) if no_implicit_headers else _torch_headers(parts),
+        headers=of_sources(part.source for part in parts),
         flags=_flags(name, (extra_cflags, extra_cuda_cflags), extra_include_paths),
         link_flags=_link_flags(extra_ldflags),
         candidate=_caller(),
@@ -111,7 +109,7 @@ def load(
     unit = Unit(
         name=name,
         parts=parts,
-        headers=_headers(parts),
+        headers=headers_of(part.source for part in parts),
         flags=_flags(
             name, (extra_cflags, extra_cuda_cflags), [*(extra_include_paths or ()), *folders]
         ),
@@ -148,17 +146,6 @@ def _bindings(
         for name, doc in docs.items()
     ]
     return "\n".join(["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}\n"])
-
-
-def _headers(parts: Iterable[Part]) -> Headers:
-    """The headers for texts that include what they need themselves."""
-    used = any(folder in part.source for part in parts for folder in _TORCH_FOLDERS)
-    return _torch_headers(parts) if used else Headers.CUDA
-
-
-def _torch_headers(parts: Iterable[Part]) -> Headers:
-    whole = any(word in part.source for part in parts for word in _WHOLE_TORCH)
-    return Headers.TORCH_ALL if whole else Headers.TORCH
 
 
 def _flags(

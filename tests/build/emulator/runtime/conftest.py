@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright.build.emulator.compile import Headers, Part, Unit, compile_unit, load_runtime
+from kernelwright.build.emulator.compile import Part, Unit, compile_unit, load_runtime
+from kernelwright.build.emulator.headers import Headers
 
 _UNITS = Path(__file__).parent / "units"
 _DEFAULTS = {"order_seed": 0, "threads": 1, "stall_limit": 2.0, "time_limit": 0.0}

@@ -21,12 +21,6 @@ void report_once(Block& block, FindingKind kind, const void* caller, const std::
   actor.abandon(700 /* cudaErrorIllegalAddress */);
 }
 
-std::string name_of(const Block& home, unsigned thread) {
-  const uint3& index = home.threads[thread].index;
-  return "thread (" + std::to_string(index.x) + ", " + std::to_string(index.y) + ", " +
-         std::to_string(index.z) + ")";
-}
-
 // Whether the thread that wrote has ordered its writes before asynchronous reads, by a fence
 // between the write and what told the reader.
 bool is_fenced(const View& view, const Block& home, unsigned thread, uint32_t time) {
@@ -44,11 +38,11 @@ void check_written_before_read(Block& block, const View& view, Record write, siz
   if (!view.sees(block, thread, time)) {
     report_once(block, FindingKind::kRace, caller,
                 reader + " reads shared memory, " + block.shared.describe(offset) + ", that " +
-                    name_of(block, thread) + " wrote with no barrier in between");
+                    name_of(block.threads[thread]) + " wrote with no barrier in between");
   } else if (!is_fenced(view, block, thread, time)) {
     report_once(block, FindingKind::kRace, caller,
                 reader + " reads shared memory, " + block.shared.describe(offset) + ", that " +
-                    name_of(block, thread) +
+                    name_of(block.threads[thread]) +
                     " wrote by ordinary stores, without fence.proxy.async between its stores and "
                     "the barrier");
   }
@@ -96,11 +90,13 @@ std::string objection(const View& view, Block& home, const Cell& cell, size_t of
     default:
       if (time_of(cell.write) != 0 &&
           !view.sees(home, thread_of(cell.write), time_of(cell.write))) {
-        return "that " + name_of(home, thread_of(cell.write)) + " wrote with no barrier in between";
+        return "that " + name_of(home.threads[thread_of(cell.write)]) +
+               " wrote with no barrier in between";
       }
   }
   if (time_of(cell.read) != 0 && !view.sees(home, thread_of(cell.read), time_of(cell.read))) {
-    return "that " + name_of(home, thread_of(cell.read)) + " read with no barrier in between";
+    return "that " + name_of(home.threads[thread_of(cell.read)]) +
+           " read with no barrier in between";
   }
   return "";
 }

@@ -34,11 +34,6 @@ std::string waits_where(const Thread& thread) {
   }
 }
 
-std::string name_of(const Thread& thread) {
-  return "thread (" + std::to_string(thread.index.x) + ", " + std::to_string(thread.index.y) +
-         ", " + std::to_string(thread.index.z) + ")";
-}
-
 }  // namespace
 
 int Block::barrier(BarrierOp op, int predicate, Place place) {

@@ -1,6 +1,7 @@
 #include "block.h"
 
 #include <algorithm>
+#include <string>
 
 #include "cluster.h"
 #include "position.h"
@@ -19,6 +20,11 @@ constexpr unsigned kSpinsBeforeYield = 64;
 constexpr unsigned kManySynchronisations = 4096;
 
 }  // namespace
+
+std::string name_of(const Thread& thread) {
+  return "thread (" + std::to_string(thread.index.x) + ", " + std::to_string(thread.index.y) +
+         ", " + std::to_string(thread.index.z) + ")";
+}
 
 Block::Block(Worker& worker) : worker_(worker) {
   stack_low = worker.fibers().low();

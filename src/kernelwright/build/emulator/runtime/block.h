@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "async_copy.h"
@@ -60,6 +61,9 @@ struct Thread {
   WgmmaThread products;
   bool has_waited_for_launch = false;  // the one before
 };
+
+// As messages call it: "thread (1, 0, 0)".
+std::string name_of(const Thread& thread);
 
 enum class Outcome { kDone, kStalled, kAbandoned };
 

@@ -4,9 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "export.h"
 #include "runtime.h"
-
-#define KWEMU_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
 
@@ -40,7 +39,7 @@ size_t give(const std::string& text, char* buffer, size_t size) {
 //   {"order_seed": 0, "threads": 1, "max_findings": 100, "time_limit": 0.0, "stall_limit": 2.0,
 //    "check_bounds": true, "check_alignment": true, "check_uninitialised": true,
 //    "check_races": true, "multiprocessors": 132, "silent": false}
-KWEMU_EXPORT void kwemu_configure(const char* json_text) {
+extern "C" KWEMU_EXPORT void kwemu_configure(const char* json_text) {
   const std::string json(json_text);
   kwemu::Settings& settings = kwemu::Runtime::instance().settings();
   settings.order_seed = static_cast<unsigned>(number_of(json, "order_seed", settings.order_seed));
@@ -61,42 +60,44 @@ KWEMU_EXPORT void kwemu_configure(const char* json_text) {
 
 // Writes the findings as a JSON array with a closing zero, as far as `size` goes. Returns the size
 // that the whole text needs: call with (null, 0) first.
-KWEMU_EXPORT size_t kwemu_findings(char* buffer, size_t size) {
+extern "C" KWEMU_EXPORT size_t kwemu_findings(char* buffer, size_t size) {
   return give(kwemu::Report::instance().json(), buffer, size);
 }
 
 // The launches since the last clear as a JSON object, kernel's name to count; as above.
-KWEMU_EXPORT size_t kwemu_launches(char* buffer, size_t size) {
+extern "C" KWEMU_EXPORT size_t kwemu_launches(char* buffer, size_t size) {
   return give(kwemu::Runtime::instance().launches_json(), buffer, size);
 }
 
-KWEMU_EXPORT void kwemu_forget_launches() { kwemu::Runtime::instance().forget_launches(); }
+extern "C" KWEMU_EXPORT void kwemu_forget_launches() {
+  kwemu::Runtime::instance().forget_launches();
+}
 
 // Forgets findings and faults: the device is as new.
-KWEMU_EXPORT void kwemu_clear() {
+extern "C" KWEMU_EXPORT void kwemu_clear() {
   kwemu::Report::instance().clear();
   kwemu::Runtime::instance().forget_fault();
 }
 
 // The cudaError_t of a fault that abandoned a launch, 0 if there was none since the last clear.
-KWEMU_EXPORT int kwemu_fault() { return kwemu::Runtime::instance().fault(); }
+extern "C" KWEMU_EXPORT int kwemu_fault() { return kwemu::Runtime::instance().fault(); }
 
-KWEMU_EXPORT unsigned long long kwemu_launch_count() {
+extern "C" KWEMU_EXPORT unsigned long long kwemu_launch_count() {
   return kwemu::Runtime::instance().launch_count();
 }
 
 // Memory that device code may touch. Whole storages, not views of them.
-KWEMU_EXPORT void kwemu_register(const void* memory, size_t bytes, const char* name) {
+extern "C" KWEMU_EXPORT void kwemu_register(const void* memory, size_t bytes, const char* name) {
   kwemu::Registry::instance().add(reinterpret_cast<uintptr_t>(memory), bytes, name);
 }
 
-KWEMU_EXPORT void kwemu_unregister(const void* memory) {
+extern "C" KWEMU_EXPORT void kwemu_unregister(const void* memory) {
   kwemu::Registry::instance().remove(reinterpret_cast<uintptr_t>(memory));
 }
 
 // Poisoned memory between redzones, registered under `name`; null if there is none.
-KWEMU_EXPORT void* kwemu_allocate(size_t bytes, const char* name) {
+extern "C" KWEMU_EXPORT void* kwemu_allocate(size_t bytes, const char* name) {
   return kwemu::allocate_checked(bytes, name);
 }
 
-KWEMU_EXPORT void kwemu_free(void* memory) { kwemu::free_checked(memory); }
+extern "C" KWEMU_EXPORT void kwemu_free(void* memory) { kwemu::free_checked(memory); }

@@ -7,10 +7,9 @@
 
 #include "access.h"
 #include "device_limits.h"
+#include "export.h"
 #include "kwemu/abi.h"
 #include "runtime.h"
-
-#define KWEMU_EXPORT __attribute__((visibility("default")))
 
 using kwemu::Access;
 using kwemu::Block;

@@ -5,11 +5,10 @@
 #include "access.h"
 #include "bulk_copy.h"
 #include "cluster.h"
+#include "export.h"
 #include "kwemu/abi.h"
 #include "shadow.h"
 #include "warpgroup.h"
-
-#define KWEMU_EXPORT __attribute__((visibility("default")))
 
 using kwemu::Block;
 using kwemu::current_block;

@@ -18,11 +18,6 @@ const char* verb(Access access) {
   }
 }
 
-std::string name_of(const Thread& thread) {
-  return "thread (" + std::to_string(thread.index.x) + ", " + std::to_string(thread.index.y) +
-         ", " + std::to_string(thread.index.z) + ")";
-}
-
 // The code address whose low bits a shared record keeps; units are near one another.
 const void* code_of(Record record, const void* near) {
   constexpr uintptr_t kSpan = uintptr_t{1} << (64 - kTagShift);

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#define KWEMU_EXPORT extern "C" __attribute__((visibility("default")))
+#include "export.h"
 
 extern "C" void* kwemu_allocate(size_t bytes, const char* name);
 extern "C" void kwemu_free(void* memory);
@@ -39,7 +39,7 @@ c10::Allocator* replaced = nullptr;
 }  // namespace
 
 // Every CPU tensor from here on is checked.
-KWEMU_EXPORT void kwemu_install_torch_allocator() {
+extern "C" KWEMU_EXPORT void kwemu_install_torch_allocator() {
   c10::Allocator* current = c10::GetAllocator(c10::DeviceType::CPU);
   if (current == &allocator()) return;
   replaced = current;
@@ -47,11 +47,11 @@ KWEMU_EXPORT void kwemu_install_torch_allocator() {
 }
 
 // Back to the allocator that was there; checked tensors live on.
-KWEMU_EXPORT void kwemu_remove_torch_allocator() {
+extern "C" KWEMU_EXPORT void kwemu_remove_torch_allocator() {
   if (replaced == nullptr) return;
   c10::SetAllocator(c10::DeviceType::CPU, replaced, kPriority);
   replaced = nullptr;
 }
 
 // For storages that are made without a tensor: a c10::Allocator*.
-KWEMU_EXPORT void* kwemu_torch_allocator() { return &allocator(); }
+extern "C" KWEMU_EXPORT void* kwemu_torch_allocator() { return &allocator(); }

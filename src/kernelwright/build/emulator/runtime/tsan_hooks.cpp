@@ -1,8 +1,7 @@
 // What the compiler calls before every memory access of a unit (gcc's -fsanitize=thread).
+#include "export.h"
 #include "races.h"
 #include "worker.h"
-
-#define KWEMU_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace kwemu {
 namespace {
@@ -100,30 +99,30 @@ inline void on_volatile(const void* pointer, size_t bytes, Access access, const 
 
 using kwemu::Access;
 
-#define KWEMU_HOOKS(bytes)                                                     \
-  KWEMU_EXPORT void __tsan_read##bytes(void* p) {                              \
-    kwemu::on_access<bytes>(p, Access::kRead, __builtin_return_address(0));    \
-  }                                                                            \
-  KWEMU_EXPORT void __tsan_write##bytes(void* p) {                             \
-    kwemu::on_access<bytes>(p, Access::kWrite, __builtin_return_address(0));   \
-  }                                                                            \
-  KWEMU_EXPORT void __tsan_unaligned_read##bytes(void* p) {                    \
-    kwemu::on_range(p, bytes, Access::kRead, __builtin_return_address(0));     \
-  }                                                                            \
-  KWEMU_EXPORT void __tsan_unaligned_write##bytes(void* p) {                   \
-    kwemu::on_range(p, bytes, Access::kWrite, __builtin_return_address(0));    \
-  }                                                                            \
-  KWEMU_EXPORT void __tsan_volatile_read##bytes(void* p) {                     \
-    kwemu::on_volatile(p, bytes, Access::kRead, __builtin_return_address(0));  \
-  }                                                                            \
-  KWEMU_EXPORT void __tsan_volatile_write##bytes(void* p) {                    \
-    kwemu::on_volatile(p, bytes, Access::kWrite, __builtin_return_address(0)); \
-  }                                                                            \
-  KWEMU_EXPORT void __tsan_unaligned_volatile_read##bytes(void* p) {           \
-    kwemu::on_range(p, bytes, Access::kRead, __builtin_return_address(0));     \
-  }                                                                            \
-  KWEMU_EXPORT void __tsan_unaligned_volatile_write##bytes(void* p) {          \
-    kwemu::on_range(p, bytes, Access::kWrite, __builtin_return_address(0));    \
+#define KWEMU_HOOKS(bytes)                                                       \
+  extern "C" KWEMU_EXPORT void __tsan_read##bytes(void* p) {                     \
+    kwemu::on_access<bytes>(p, Access::kRead, __builtin_return_address(0));      \
+  }                                                                              \
+  extern "C" KWEMU_EXPORT void __tsan_write##bytes(void* p) {                    \
+    kwemu::on_access<bytes>(p, Access::kWrite, __builtin_return_address(0));     \
+  }                                                                              \
+  extern "C" KWEMU_EXPORT void __tsan_unaligned_read##bytes(void* p) {           \
+    kwemu::on_range(p, bytes, Access::kRead, __builtin_return_address(0));       \
+  }                                                                              \
+  extern "C" KWEMU_EXPORT void __tsan_unaligned_write##bytes(void* p) {          \
+    kwemu::on_range(p, bytes, Access::kWrite, __builtin_return_address(0));      \
+  }                                                                              \
+  extern "C" KWEMU_EXPORT void __tsan_volatile_read##bytes(void* p) {            \
+    kwemu::on_volatile(p, bytes, Access::kRead, __builtin_return_address(0));    \
+  }                                                                              \
+  extern "C" KWEMU_EXPORT void __tsan_volatile_write##bytes(void* p) {           \
+    kwemu::on_volatile(p, bytes, Access::kWrite, __builtin_return_address(0));   \
+  }                                                                              \
+  extern "C" KWEMU_EXPORT void __tsan_unaligned_volatile_read##bytes(void* p) {  \
+    kwemu::on_range(p, bytes, Access::kRead, __builtin_return_address(0));       \
+  }                                                                              \
+  extern "C" KWEMU_EXPORT void __tsan_unaligned_volatile_write##bytes(void* p) { \
+    kwemu::on_range(p, bytes, Access::kWrite, __builtin_return_address(0));      \
   }
 
 KWEMU_HOOKS(1)
@@ -132,16 +131,16 @@ KWEMU_HOOKS(4)
 KWEMU_HOOKS(8)
 KWEMU_HOOKS(16)
 
-KWEMU_EXPORT void __tsan_read_range(void* p, size_t bytes) {
+extern "C" KWEMU_EXPORT void __tsan_read_range(void* p, size_t bytes) {
   kwemu::on_range(p, bytes, Access::kRead, __builtin_return_address(0));
 }
-KWEMU_EXPORT void __tsan_write_range(void* p, size_t bytes) {
+extern "C" KWEMU_EXPORT void __tsan_write_range(void* p, size_t bytes) {
   kwemu::on_range(p, bytes, Access::kWrite, __builtin_return_address(0));
 }
 
-KWEMU_EXPORT void __tsan_init() {}
-KWEMU_EXPORT void __tsan_func_entry(void*) {}
-KWEMU_EXPORT void __tsan_func_exit() {}
+extern "C" KWEMU_EXPORT void __tsan_init() {}
+extern "C" KWEMU_EXPORT void __tsan_func_entry(void*) {}
+extern "C" KWEMU_EXPORT void __tsan_func_exit() {}
 // Constructors and destructors of classes with virtual functions set their table's pointer.
-KWEMU_EXPORT void __tsan_vptr_update(void**, void*) {}
-KWEMU_EXPORT void __tsan_vptr_read(void**) {}
+extern "C" KWEMU_EXPORT void __tsan_vptr_update(void**, void*) {}
+extern "C" KWEMU_EXPORT void __tsan_vptr_read(void**) {}
