@@ -1,41 +1,36 @@
 """Which convolutions get channels-last operands, and what reads their results."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.plan import Plan, RowKernel, TorchCall
+from kernelwright.ir.plan import Kernel, Launch, Plan, RowKernel, TorchCall, WindowKernel
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
 
 
-class Totals(nn.Module):
-    """Totals over the channels of a convolution."""
+class After(nn.Module):
+    """A convolution and a function of its result."""
 
-    def __init__(self, groups: int = 1) -> None:
+    def __init__(
+        self, after: Callable[[torch.Tensor], torch.Tensor], channels: int = 16, **options: int
+    ) -> None:
         super().__init__()
-        self.convolution = nn.Conv2d(16, 64, 3, groups=groups)
+        self.convolution = nn.Conv2d(channels, 64, 3, **options)
+        self.after = after
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.min(self.convolution(x), dim=1, keepdim=True)[0].tanh()
+        return self.after(self.convolution(x))
 
 
-class Steps(nn.Module):
-    """Steps on each element of a convolution's result."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.convolution = nn.Conv2d(16, 64, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.convolution(x).relu()
-
-
-def _plan(module: nn.Module, side: int, batch: int = 16) -> Plan:
+def _plan(module: After, batch: int = 16, side: int = 128) -> Plan:
+    channels = module.convolution.in_channels
     with torch.no_grad():
-        graph = capture_module(module.eval(), (torch.empty(batch, 16, side, side),))
+        graph = capture_module(module.eval(), (torch.empty(batch, channels, side, side),))
     return schedule(rewrite(graph).graph, H200)
 
 
@@ -44,23 +39,77 @@ def _reads_turned(plan: Plan) -> bool:
     return call.call.refs[0] != "x"
 
 
-def test_rows_of_channels_are_read_as_they_lie() -> None:
-    plan = _plan(Totals(), 128)
+def _turned(plan: Plan) -> list[bool]:
+    return [isinstance(kernel, Kernel) and kernel.turned for kernel in plan.kernels]
+
+
+def test_a_step_turns_what_it_reads() -> None:
+    plan = _plan(After(torch.relu))
     assert _reads_turned(plan)
+    assert _turned(plan) == [True, True]
+    assert plan.kernels[-1].operators == ("bias", "relu")
+
+
+def test_totals_over_channels_are_of_neighbours() -> None:
+    plan = _plan(After(lambda y: torch.min(y, dim=1, keepdim=True)[0].tanh()))
     (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
-    assert rows.turned
-    # Rows of neighbours, though the channels are not the last dimension.
+    assert rows.program.dims == (3,)
     assert "rows on chip" in str(rows.config)
 
 
-@pytest.mark.parametrize(("side", "turned"), [(127, True), (128, False)])
-def test_steps_turn_results_that_are_no_whole_vectors(side: int, turned: bool) -> None:
-    plan = _plan(Steps(), side)
-    assert _reads_turned(plan) == turned
-    assert plan.kernels[-1].operators[-1] == "relu"
-    assert len(plan.kernels) == 1 + turned
+def test_a_norm_reads_its_operand_twice_and_writes_once() -> None:
+    plan = _plan(After(lambda y: nn.functional.instance_norm(y) * 2))
+    first, second = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
+    # Along rows of places, then along what is left of the columns: nothing of the whole's size.
+    assert (first.program.dims, second.program.dims) == ((2,), (1,))
+    assert all(kind.numel_hint < 16 * 64 * 126 * 126 / 100 for kind in first.outputs)
+    assert _turned(plan) == [True, False, False, True]
+    # The factor is computed for each row.
+    assert "rsqrt" in str(second.expressions[-1])
+    assert "rsqrt" not in str(plan.kernels[-1].expressions)
 
 
-def test_groups_and_small_convolutions_stay_as_they_are() -> None:
-    assert not _reads_turned(_plan(Totals(groups=16), 128))
-    assert not _reads_turned(_plan(Totals(), 16, batch=1))
+def test_groups_of_channels_are_one_dimension_for_the_step() -> None:
+    norm = nn.GroupNorm(4, 64)
+    plan = _plan(After(norm))
+    small = plan.kernels[-2]
+    assert isinstance(small, Kernel)
+    assert [dim.hint for dim in small.output.shape] == [16, 4, 16, 1, 1]
+    assert plan.kernels[-1].operators == ("bias", "group_norm")
+
+
+def test_a_pooling_has_the_channels_as_columns() -> None:
+    plan = _plan(After(lambda y: nn.functional.max_pool2d(y, 2).tanh()))
+    (window,) = (kernel for kernel in plan.kernels if isinstance(kernel, WindowKernel))
+    assert window.window.size == (2, 2, 1)
+    assert window.output.shape[-1].hint == 64
+    assert plan.kernels[-1].operators == ("tanh",)
+
+
+def test_what_needs_the_usual_order_gets_a_copy() -> None:
+    plan = _plan(After(lambda y: torch.cumsum(y, dim=3)))
+    assert _turned(plan)[:2] == [True, True]
+    assert plan.kernels[1].operators == ("bias",)
+
+
+def test_a_pooled_result_is_returned_as_pytorch_has_it() -> None:
+    plan = _plan(After(lambda y: nn.functional.max_pool2d(y, 2)))
+    last = plan.steps[-1]
+    # The kernel that turns the convolution's operand serves here, too.
+    assert isinstance(last, Launch) and last.kernel.name == "contiguous"
+    assert [dim.hint for dim in last.kernel.outputs[0].shape] == [16, 64, 63, 63]
+
+
+@pytest.mark.parametrize(
+    ("module", "batch", "side"),
+    [
+        (After(torch.relu, groups=16), 16, 128),
+        (After(torch.relu), 1, 16),
+        # cuDNN would take TF32 for these, but not for the reference's.
+        (After(torch.relu, channels=8), 16, 128),
+        # The convolution's own result is what the caller gets.
+        (After(lambda y: y, bias=False), 16, 128),
+    ],
+)
+def test_these_stay_as_they_are(module: After, batch: int, side: int) -> None:
+    assert not _reads_turned(_plan(module, batch, side))

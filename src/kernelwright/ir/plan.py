@@ -166,8 +166,6 @@ class RowKernel:
     operators: tuple[str, ...]
     config: RowConfig
     sources: tuple[str, ...] = ()
-    turned: bool = False
-    """Whether the inputs of the program's shape are channels-last."""
     family: ClassVar[str] = "rows"
 
     @property

@@ -14,6 +14,7 @@
 #include "divide.cuh"
 #include "index_space.cuh"
 #include "located.cuh"
+#include "outer_dimensions.cuh"
 #include "pack.cuh"
 #include "vector.cuh"
 
@@ -135,25 +136,17 @@ struct Pointwise {
     Matrices matrices;
     void* data[OPERANDS];
     uint32_t steps;
-    int outer_rank;
     Divisor inner_steps;
-    Divisor outer_sizes[MAX_RANK];
     int64_t inner_strides[OPERANDS];
-    int64_t outer_strides[MAX_RANK][OPERANDS];
+    OuterDimensions<OPERANDS> outer;
 
     // Offsets in elements of the operands at `step`, counted along the innermost dimension first.
     __device__ __forceinline__ void locate(uint32_t step, int64_t (&offsets)[OPERANDS]) const {
-      uint32_t outer = inner_steps.quotient(step);
-      const int64_t inner = static_cast<int64_t>(step - outer * inner_steps.value()) * N;
+      const uint32_t line = inner_steps.quotient(step);
+      const int64_t inner = static_cast<int64_t>(step - line * inner_steps.value()) * N;
 #pragma unroll
       for (int o = 0; o < OPERANDS; ++o) offsets[o] = inner * inner_strides[o];
-      for (int d = outer_rank - 1; d >= 0; --d) {
-        const uint32_t quotient = outer_sizes[d].quotient(outer);
-        const int64_t index = outer - quotient * outer_sizes[d].value();
-        outer = quotient;
-#pragma unroll
-        for (int o = 0; o < OPERANDS; ++o) offsets[o] += index * outer_strides[d][o];
-      }
+      outer.move(line, offsets);
     }
 
     template <class T>
@@ -289,16 +282,10 @@ struct Pointwise {
     Indexed<N> parameters{operation, matrices};
     parameters.steps = static_cast<uint32_t>(steps);
     parameters.inner_steps = Divisor(static_cast<uint32_t>(space.inner_size() / N));
-    parameters.outer_rank = space.rank > 0 ? space.rank - 1 : 0;
-    for (int d = 0; d < parameters.outer_rank; ++d) {
-      parameters.outer_sizes[d] = Divisor(static_cast<uint32_t>(space.sizes[d]));
-    }
+    for (int d = 0; d + 1 < space.rank; ++d) parameters.outer.add(space.sizes[d], space.strides[d]);
     for (int o = 0; o < OPERANDS; ++o) {
       parameters.data[o] = space.data[o];
       parameters.inner_strides[o] = space.inner_stride(o);
-      for (int d = 0; d < parameters.outer_rank; ++d) {
-        parameters.outer_strides[d][o] = space.strides[d][o];
-      }
     }
     kernel<<<blocks_for(steps), THREADS, 0, stream>>>(parameters);
   }

@@ -1,7 +1,10 @@
 #pragma once
 // A pointwise kernel some of whose operands lie along another dimension than the result: in memory
-// they are its transpose. A block reads its part of them as they lie, a row at a time, keeps it in
-// shared memory and writes the result as that lies, so that both sides move whole lines.
+// they are its transpose. A block reads its part of them as they lie, keeps it in shared memory and
+// writes the result as that lies, so that both sides move whole lines.
+//
+// The sides of a tile are powers of two: no thread divides to find its elements. Both sides move 16
+// bytes at once where sizes and addresses allow it, each for itself.
 
 #include "pointwise.cuh"
 
@@ -14,53 +17,70 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
   using InputIndices = typename Base::InputIndices;
   static constexpr int THREADS = Base::THREADS;
   static constexpr int OPERANDS = Base::OPERANDS;
-  static constexpr int SHARE = 8;  // elements of a tile that a thread computes, all in flight
-  static constexpr int TILE = THREADS * SHARE;
-  static constexpr int CAPACITY = TILE + 64;  // elements of a tile, with gaps between its columns
+  static constexpr int TILE = 4096;  // elements
+  static constexpr int RUN = 4;      // neighbours moved by one access, where that may be
+  static constexpr int RUN_LOG = 2;
+  static constexpr int BROUGHT = 16;  // elements of a turned operand in flight in a thread
+  static constexpr int COMPUTED = 8;  // elements that a thread computes at once
+  static constexpr int LINE_LOG = 5;  // 32 neighbours of 4 bytes are a line of memory
+  static constexpr int BANKS_LOG = 5;
   static constexpr int SHARED_BYTES = 48 * 1024;
-  static constexpr int ROWS = 32;            // of a tile: a line of 128 bytes, of 32-bit elements
   static constexpr int LEAST_MATRIX = 1024;  // elements that are worth a tile
   static constexpr int64_t ELEMENT_BYTES[OPERANDS] = {sizeof(Out), sizeof(In)...};
   static constexpr int64_t MAX_COUNT = (int64_t{1} << 31) - 1;  // what Divisor can divide
+  static_assert(TILE % (THREADS * RUN) == 0 && (THREADS & (THREADS - 1)) == 0,
+                "threads take as many runs each, all of them the same way apart");
+
+  // Neighbours in a tile: `first` and those after it, on the line of this number.
+  struct Run {
+    int line, first;
+  };
+
+  // The run of N elements with this number in a tile of lines of 2^log elements. Of a sum of two
+  // numbers that have no bit in common it is the sum of both runs: a thread's own, and the step's,
+  // which is the same for all.
+  template <int N>
+  __device__ __forceinline__ static Run run_at(int number, int log) {
+    const int per_line = N == 1 ? log : log - RUN_LOG;
+    return {number >> per_line, (number & ((1 << per_line) - 1)) * N};
+  }
+
+  // The tile of a block: its size, and the offsets of its first element.
+  struct Corner {
+    int tall, wide;
+    int64_t offsets[OPERANDS];
+  };
 
   struct Tiled {
     Operation operation;
     Matrices matrices;
     void* data[OPERANDS];
-    unsigned turned;      // a bit for each operand that lies along the rows
+    unsigned turned;  // a bit for each operand that lies along the rows
+    unsigned
+        in_runs;  // a bit for each of them that is read in runs; bit 0: the result is written so
     int place[OPERANDS];  // in shared memory, in bytes
     int rows, columns;
+    int rows_log, columns_log;        // of the size of a tile
     int pitch;                        // elements of shared memory from column to column
-    Divisor tile_rows, tile_columns;  // their sizes
     Divisor row_tiles, column_tiles;  // how many there are
-    int outer_rank;
-    Divisor outer_sizes[MAX_RANK];
     int64_t row_strides[OPERANDS];
     int64_t column_strides[OPERANDS];
-    int64_t outer_strides[MAX_RANK][OPERANDS];
+    OuterDimensions<OPERANDS> outer;
 
-    // The size of this block's tile, and the offsets of its first element.
-    __device__ __forceinline__ void locate(int& tall, int& wide,
-                                           int64_t (&offsets)[OPERANDS]) const {
+    __device__ __forceinline__ Corner corner() const {
       const uint32_t above = row_tiles.quotient(blockIdx.x);
-      uint32_t outer = column_tiles.quotient(above);
-      const auto row =
-          static_cast<int>((blockIdx.x - above * row_tiles.value()) * tile_rows.value());
-      const auto column =
-          static_cast<int>((above - outer * column_tiles.value()) * tile_columns.value());
-      tall = min(static_cast<int>(tile_rows.value()), rows - row);
-      wide = min(static_cast<int>(tile_columns.value()), columns - column);
+      const uint32_t matrix = column_tiles.quotient(above);
+      const int row = static_cast<int>(blockIdx.x - above * row_tiles.value()) << rows_log;
+      const int column = static_cast<int>(above - matrix * column_tiles.value()) << columns_log;
+      Corner found;
+      found.tall = min(1 << rows_log, rows - row);
+      found.wide = min(1 << columns_log, columns - column);
 #pragma unroll
       for (int o = 0; o < OPERANDS; ++o) {
-        offsets[o] = row * row_strides[o] + column * column_strides[o];
+        found.offsets[o] = row * row_strides[o] + column * column_strides[o];
       }
-      for (int d = outer_rank - 1; d >= 0; --d) {
-        const uint32_t quotient = outer_sizes[d].quotient(outer);
-        const int64_t index = outer - quotient * outer_sizes[d].value();
-        outer = quotient;
-#pragma unroll
-        for (int o = 0; o < OPERANDS; ++o) offsets[o] += index * outer_strides[d][o];
-      }
+      outer.move(matrix, found.offsets);
+      return found;
     }
 
     template <class T>
@@ -68,70 +88,111 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
       return reinterpret_cast<T*>(memory + place[operand]);
     }
 
-    // Brings the tile of a turned operand to shared memory.
-    template <class T>
-    __device__ __forceinline__ void turn(int operand, int tall, int wide,
-                                         const int64_t (&offsets)[OPERANDS], char* memory) const {
-      if ((turned >> operand & 1) == 0) return;
-      const T* source = static_cast<const T*>(data[operand]) + offsets[operand];
-      T values[SHARE];
+    // Brings the tile of a turned operand to shared memory, N elements at once.
+    template <int N, class T>
+    __device__ __forceinline__ void bring(int operand, const Corner& corner, char* memory) const {
+      constexpr int STEPS = TILE / (N * THREADS);
+      constexpr int FLIGHT = STEPS < BROUGHT / N ? STEPS : BROUGHT / N;
+      const Run own = run_at<N>(threadIdx.x, rows_log);
+      const T* source = static_cast<const T*>(data[operand]) + corner.offsets[operand] +
+                        own.line * column_strides[operand] + own.first;
+      T* target = tile<T>(memory, operand) + own.line * pitch + own.first;
+#pragma unroll 1
+      for (int first = 0; first < STEPS; first += FLIGHT) {
+        Vector<T, N> values[FLIGHT];
 #pragma unroll
-      for (int s = 0; s < SHARE; ++s) {
-        const uint32_t element = threadIdx.x + s * THREADS;
-        const auto column = static_cast<int>(tile_rows.quotient(element));
-        const auto row = static_cast<int>(element - column * tile_rows.value());
-        if (column < wide && row < tall) {
-          values[s] = source[column * column_strides[operand] + row];
+        for (int i = 0; i < FLIGHT; ++i) {
+          const Run step = run_at<N>((first + i) * THREADS, rows_log);
+          if (own.line + step.line < corner.wide && own.first + step.first < corner.tall) {
+            values[i] = load_vector<N>(source + step.line * column_strides[operand] + step.first);
+          }
         }
-      }
 #pragma unroll
-      for (int s = 0; s < SHARE; ++s) {
-        const uint32_t element = threadIdx.x + s * THREADS;
-        const auto column = static_cast<int>(tile_rows.quotient(element));
-        const auto row = static_cast<int>(element - column * tile_rows.value());
-        if (column < wide && row < tall) {
-          tile<T>(memory, operand)[column * pitch + row] = values[s];
+        for (int i = 0; i < FLIGHT; ++i) {
+          const Run step = run_at<N>((first + i) * THREADS, rows_log);
+          if (own.line + step.line < corner.wide && own.first + step.first < corner.tall) {
+#pragma unroll
+            for (int n = 0; n < N; ++n) {
+              target[step.line * pitch + step.first + n] = values[i].element[n];
+            }
+          }
         }
       }
     }
 
     template <class T>
-    __device__ __forceinline__ Vector<T, 1> read(int operand, int row, int column,
-                                                 const int64_t (&offsets)[OPERANDS],
-                                                 char* memory) const {
-      if ((turned >> operand & 1) != 0) {
-        return {{tile<T>(memory, operand)[column * pitch + row]}};
+    __device__ __forceinline__ void turn(int operand, const Corner& corner, char* memory) const {
+      if ((turned >> operand & 1) == 0) return;
+      if ((in_runs >> operand & 1) != 0) {
+        bring<RUN, T>(operand, corner, memory);
+      } else {
+        bring<1, T>(operand, corner, memory);
       }
-      return load_vector<1>(static_cast<const T*>(data[operand]) + offsets[operand] +
-                            row * row_strides[operand] + column * column_strides[operand]);
+    }
+
+    // What the operand has for the N neighbours of the result that this thread has at a step.
+    template <int N, class T>
+    __device__ __forceinline__ Vector<T, N> read(int operand, const Run& own, const Run& step,
+                                                 const Corner& corner, char* memory) const {
+      Vector<T, N> values;
+      if ((turned >> operand & 1) != 0) {
+        const T* source = tile<T>(memory, operand) + own.first * pitch + own.line;
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+          values.element[n] = source[(step.first + n) * pitch + step.line];
+        }
+        return values;
+      }
+      const T* source = static_cast<const T*>(data[operand]) + corner.offsets[operand] +
+                        own.line * row_strides[operand] + own.first * column_strides[operand];
+      source += step.line * row_strides[operand] + step.first * column_strides[operand];
+      if (N == 1 || column_strides[operand] != 0) return load_vector<N>(source);
+      const T value = *source;
+#pragma unroll
+      for (int n = 0; n < N; ++n) values.element[n] = value;
+      return values;
+    }
+
+    // Computes the tile and writes it, N elements at once.
+    template <int N, size_t... INPUT>
+    __device__ __forceinline__ void finish(const Corner& corner, char* memory,
+                                           std::index_sequence<INPUT...>) const {
+      constexpr int STEPS = TILE / (N * THREADS);
+      constexpr int FLIGHT = STEPS < COMPUTED / N ? STEPS : COMPUTED / N;
+      const Run own = run_at<N>(threadIdx.x, columns_log);
+      Out* result = static_cast<Out*>(data[0]) + corner.offsets[0] + own.line * row_strides[0];
+      result += own.first;
+#pragma unroll 1
+      for (int first = 0; first < STEPS; first += FLIGHT) {
+        Pack<Vector<In, N>...> values[FLIGHT];
+#pragma unroll
+        for (int i = 0; i < FLIGHT; ++i) {
+          const Run step = run_at<N>((first + i) * THREADS, columns_log);
+          if (own.line + step.line < corner.tall && own.first + step.first < corner.wide) {
+            ((get<INPUT>(values[i]) = read<N, In>(INPUT + 1, own, step, corner, memory)), ...);
+          }
+        }
+#pragma unroll
+        for (int i = 0; i < FLIGHT; ++i) {
+          const Run step = run_at<N>((first + i) * THREADS, columns_log);
+          if (own.line + step.line < corner.tall && own.first + step.first < corner.wide) {
+            Base::template compute<N>(result + step.line * row_strides[0] + step.first, operation,
+                                      matrices, values[i], InputIndices());
+          }
+        }
+      }
     }
 
     template <size_t... INPUT>
-    __device__ __forceinline__ void run_on(char* memory, std::index_sequence<INPUT...>) const {
-      int tall, wide;
-      int64_t offsets[OPERANDS];
-      locate(tall, wide, offsets);
-      (turn<In>(INPUT + 1, tall, wide, offsets, memory), ...);
+    __device__ __forceinline__ void run_on(char* memory,
+                                           std::index_sequence<INPUT...> inputs) const {
+      const Corner found = corner();
+      (turn<In>(INPUT + 1, found, memory), ...);
       __syncthreads();
-      Pack<Vector<In, 1>...> values[SHARE];
-#pragma unroll
-      for (int s = 0; s < SHARE; ++s) {
-        const uint32_t element = threadIdx.x + s * THREADS;
-        const auto row = static_cast<int>(tile_columns.quotient(element));
-        const auto column = static_cast<int>(element - row * tile_columns.value());
-        if (row < tall && column < wide) {
-          ((get<INPUT>(values[s]) = read<In>(INPUT + 1, row, column, offsets, memory)), ...);
-        }
-      }
-#pragma unroll
-      for (int s = 0; s < SHARE; ++s) {
-        const uint32_t element = threadIdx.x + s * THREADS;
-        const auto row = static_cast<int>(tile_columns.quotient(element));
-        const auto column = static_cast<int>(element - row * tile_columns.value());
-        if (row < tall && column < wide) {
-          Out* address = static_cast<Out*>(data[0]) + offsets[0] + row * row_strides[0] + column;
-          Base::template compute<1>(address, operation, matrices, values[s], InputIndices());
-        }
+      if ((in_runs & 1) != 0) {
+        finish<RUN>(found, memory, inputs);
+      } else {
+        finish<1>(found, memory, inputs);
       }
     }
 
@@ -153,11 +214,12 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     Tiled parameters{operation,
                      {out.data, out.rank < 2 ? 1 : out.sizes[out.rank - 2],
                       out.rank < 1 ? 1 : out.sizes[out.rank - 1]}};
-    const int bytes = set_turned(space, rows, parameters);
     const int64_t blocks = set_tiles(space, rows, parameters);
+    const int bytes = set_turned(space, rows, parameters);
     if (bytes == 0 || blocks > MAX_COUNT) {
       return Base::launch(kernels, operation, stream, out, in...);
     }
+    set_runs(space, rows, parameters);
     tiled<<<static_cast<unsigned>(blocks), THREADS, bytes, stream>>>(parameters);
     return cudaGetLastError();
   }
@@ -179,43 +241,31 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     return -1;
   }
 
-  // Returns the bytes of shared memory.
-  static int set_turned(const Space& space, int rows, Tiled& parameters) {
-    int64_t bytes = 0;
-    for (int o = 1; o < OPERANDS; ++o) {
-      const bool lies_along = space.inner_stride(o) == 0 || space.inner_stride(o) == 1;
-      const int64_t own = CAPACITY * ELEMENT_BYTES[o];
-      if (lies_along || space.strides[rows][o] != 1 || bytes + own > SHARED_BYTES) continue;
-      parameters.turned |= 1u << o;
-      parameters.place[o] = static_cast<int>(bytes);
-      bytes += own;
-    }
-    return static_cast<int>(bytes);
+  // Of the least power of two that is as large, but for runs and for `most`.
+  static int side_log(int64_t size, int most) {
+    int log = RUN_LOG;
+    while (log < most && (int64_t{1} << log) < size) ++log;
+    return log;
   }
 
+  // Lines of rows and as many columns as a tile has room for; more rows where columns are few.
   // Returns the number of tiles.
   static int64_t set_tiles(const Space& space, int rows, Tiled& parameters) {
+    constexpr int TILE_LOG = 12;
+    static_assert(TILE == 1 << TILE_LOG, "the sides of a tile are powers of two");
     const int last = space.rank - 1;
     const int64_t tall = space.sizes[rows], wide = space.sizes[last];
-    // As many columns as there are, or about as many as keep whole lines of rows.
-    const int64_t room = wide * ROWS <= TILE ? TILE / wide : ROWS;
-    const int64_t parts = (tall + room - 1) / room;
-    int64_t tile_rows = (tall + parts - 1) / parts;
-    if (room > ROWS && parts > 1) tile_rows = room / ROWS * ROWS;
-    // Neighbours of either side are in different banks.
-    const int64_t pitch =
-        wide < ROWS && tile_rows % ROWS == 0 ? tile_rows + (ROWS + wide - 1) / wide : tile_rows | 1;
-    int64_t tile_columns = wide;
-    if (tile_columns > CAPACITY / pitch) tile_columns = CAPACITY / pitch;
-    if (tile_columns > TILE / tile_rows) tile_columns = TILE / tile_rows;
-    if (tile_columns < wide && tile_columns > ROWS) tile_columns -= tile_columns % ROWS;
-    const int64_t row_tiles = (tall + tile_rows - 1) / tile_rows;
-    const int64_t column_tiles = (wide + tile_columns - 1) / tile_columns;
+    const int columns_log = side_log(wide, TILE_LOG - side_log(tall, LINE_LOG));
+    const int rows_log = TILE_LOG - columns_log;
     parameters.rows = static_cast<int>(tall);
     parameters.columns = static_cast<int>(wide);
-    parameters.pitch = static_cast<int>(pitch);
-    parameters.tile_rows = Divisor(static_cast<uint32_t>(tile_rows));
-    parameters.tile_columns = Divisor(static_cast<uint32_t>(tile_columns));
+    parameters.rows_log = rows_log;
+    parameters.columns_log = columns_log;
+    // Neighbours of either side are in different banks.
+    parameters.pitch =
+        (1 << rows_log) + (columns_log < BANKS_LOG ? 1 << (BANKS_LOG - columns_log) : 1);
+    const int64_t row_tiles = (tall + (1 << rows_log) - 1) >> rows_log;
+    const int64_t column_tiles = (wide + (1 << columns_log) - 1) >> columns_log;
     parameters.row_tiles = Divisor(static_cast<uint32_t>(row_tiles));
     parameters.column_tiles = Divisor(static_cast<uint32_t>(column_tiles));
     for (int o = 0; o < OPERANDS; ++o) {
@@ -223,22 +273,54 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
       parameters.row_strides[o] = space.strides[rows][o];
       parameters.column_strides[o] = space.strides[last][o];
     }
-    return row_tiles * column_tiles * set_outer(space, rows, parameters);
+    // Sizes that are too large to divide make too many.
+    int64_t tiles = row_tiles * column_tiles;
+    for (int d = 0; d < last; ++d) {
+      if (d == rows) continue;
+      tiles *= space.sizes[d];
+      if (tiles > MAX_COUNT) return tiles;
+      parameters.outer.add(space.sizes[d], space.strides[d]);
+    }
+    return tiles;
   }
 
-  // Returns how many matrices there are; the sizes that are too large to divide make too many.
-  static int64_t set_outer(const Space& space, int rows, Tiled& parameters) {
-    int64_t matrices = 1;
-    for (int d = 0; d + 1 < space.rank; ++d) {
-      if (d == rows) continue;
-      matrices *= space.sizes[d];
-      if (matrices > MAX_COUNT) return matrices;
-      const int at = parameters.outer_rank++;
-      parameters.outer_sizes[at] = Divisor(static_cast<uint32_t>(space.sizes[d]));
-      for (int o = 0; o < OPERANDS; ++o) {
-        parameters.outer_strides[at][o] = space.strides[d][o];
+  // Returns the bytes of shared memory.
+  static int set_turned(const Space& space, int rows, Tiled& parameters) {
+    int bytes = 0;
+    for (int o = 1; o < OPERANDS; ++o) {
+      const bool lies_along = space.inner_stride(o) == 0 || space.inner_stride(o) == 1;
+      const int own =
+          (parameters.pitch << parameters.columns_log) * static_cast<int>(ELEMENT_BYTES[o]);
+      if (lies_along || space.strides[rows][o] != 1 || bytes + own > SHARED_BYTES) continue;
+      parameters.turned |= 1u << o;
+      parameters.place[o] = bytes;
+      bytes += own;
+    }
+    return bytes;
+  }
+
+  // Which sides move whole runs.
+  static void set_runs(const Space& space, int rows, Tiled& parameters) {
+    const int last = space.rank - 1;
+    bool all = true;
+    for (int o = 0; o < OPERANDS; ++o) {
+      if ((parameters.turned >> o & 1) == 0) {
+        all = all && (space.inner_stride(o) == 0 || is_in_runs(space, o, last));
+      } else if (is_in_runs(space, o, rows)) {
+        parameters.in_runs |= 1u << o;
       }
     }
-    return matrices;
+    parameters.in_runs |= all && space.sizes[last] % RUN == 0 ? 1u : 0u;
+  }
+
+  // Whether each line of the operand along this dimension consists of aligned runs.
+  static bool is_in_runs(const Space& space, int operand, int along) {
+    if (space.strides[along][operand] != 1 || space.sizes[along] % RUN != 0) return false;
+    const int64_t alignment = access_bytes(RUN * ELEMENT_BYTES[operand]);
+    bool whole = reinterpret_cast<uintptr_t>(space.data[operand]) % alignment == 0;
+    for (int d = 0; d < space.rank; ++d) {
+      whole = whole && (d == along || space.strides[d][operand] % RUN == 0);
+    }
+    return whole;
   }
 };

@@ -17,7 +17,6 @@ from kernelwright.schedule.gemm_model import (
     tensor_core_seconds,
     thin_seconds,
 )
-from kernelwright.schedule.memory_format import in_memory_order
 from kernelwright.schedule.row_configs import row_configs
 from kernelwright.schedule.scan_configs import scan_configs
 from kernelwright.schedule.tensor_core_configs import tensor_core_configs
@@ -33,8 +32,7 @@ def ranked_configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
                 kernel.anchor, kernel.inputs, kernel.output, machine, kernel.triangle
             )
         case RowKernel():
-            seen = kernel.program, kernel.inputs
-            return row_configs(*(in_memory_order(*seen) if kernel.turned else seen), machine)
+            return row_configs(kernel.program, kernel.inputs, machine)
         case ScanKernel():
             return scan_configs(kernel.scan, kernel.output, kernel.inputs, machine)
         case WindowKernel():

@@ -33,10 +33,15 @@ class ElementGroup:
     anchor: Node | None
 
 
-def element_groups(graph: Graph, ours: set[str]) -> dict[str, ElementGroup]:
-    """Groups by the name of their root, grown from the end of the graph backwards."""
+def element_groups(
+    graph: Graph, ours: set[str], alone: frozenset[str] = frozenset()
+) -> dict[str, ElementGroup]:
+    """Groups by the name of their root, grown from the end of the graph backwards.
+
+    `alone`: nodes that no reader computes.
+    """
     users = graph.users()
-    fixed = set(graph.results) | graph.readers_of_mutable()
+    fixed = set(graph.results) | graph.readers_of_mutable() | alone
     groups: dict[str, ElementGroup] = {}
     taken: set[str] = set()
     for position, root in reversed(list(enumerate(graph.nodes))):

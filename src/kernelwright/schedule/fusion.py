@@ -23,11 +23,12 @@ from kernelwright.ir.graph import (
 from kernelwright.ir.plan import AnyKernel, Einsum, Launch, Plan, Reinterpret, Step, Take, TorchCall
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import anchored_groups
+from kernelwright.schedule.channels_last import Formatted, with_channels_last
 from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.element_groups import element_groups
 from kernelwright.schedule.launches import launch_anchored, launch_elements, launch_rows, shared
 from kernelwright.schedule.legality import Library, why_not
-from kernelwright.schedule.memory_format import faster_on_channels_last, with_channels_last
+from kernelwright.schedule.memory_format import faster_on_channels_last
 from kernelwright.schedule.row_groups import row_groups
 
 
@@ -51,7 +52,7 @@ def schedule(
         if isinstance(node.kind, Pointwise | Contract)
     }
     ours = {name for name, reason in reasons.items() if reason is None}
-    units = _units(graph, ours, formatted.turning, machine)
+    units = _units(formatted, ours, machine)
     inside = {member.name for unit in units for member in unit.members}
     alone = [
         _Unit(members=(node,), made=partial(_step, node, reasons.get(node.name)))
@@ -75,17 +76,16 @@ class _Unit:
     """The steps that compute them."""
 
 
-def _units(graph: Graph, ours: set[str], turning: frozenset[str], machine: Machine) -> list[_Unit]:
-    """The launches: around reductions first, then scans and poolings, then what is left.
-
-    `turning`: copies to another memory format, which only pointwise kernels make well.
-    """
-    movable = frozenset(ours - graph.readers_of_mutable() - turning)
+def _units(formatted: Formatted, ours: set[str], machine: Machine) -> list[_Unit]:
+    """The launches: around reductions first, then scans and poolings, then what is left."""
+    graph = formatted.graph
+    # Steps to another memory format only pointwise kernels make well.
+    movable = frozenset(ours - graph.readers_of_mutable() - formatted.turning)
     rows = row_groups(graph, movable)
     in_rows = {member.name for group in rows for member in group.members}
     anchored = anchored_groups(graph, movable - in_rows)
     in_anchored = {member.name for group in anchored for member in group.members}
-    rest = element_groups(graph, ours - in_rows - in_anchored).values()
+    rest = element_groups(graph, ours - in_rows - in_anchored, formatted.small).values()
 
     def unit(members: tuple[Node, ...], launch: Callable[[], Launch]) -> _Unit:
         return _Unit(members=members, made=lambda: (launch(),))

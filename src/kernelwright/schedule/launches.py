@@ -11,7 +11,7 @@ from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of, source_shape
 from kernelwright.schedule.configs import elementwise_configs
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
-from kernelwright.schedule.memory_format import has_channels_last, in_memory_order, is_turned
+from kernelwright.schedule.memory_format import is_turned
 from kernelwright.schedule.naming import kernel_name, merge_operators
 from kernelwright.schedule.row_configs import row_configs
 from kernelwright.schedule.row_groups import RowGroup, program_of
@@ -43,14 +43,11 @@ def launch_elements(group: ElementGroup, graph: Graph, machine: Machine) -> Laun
 def launch_rows(group: RowGroup, graph: Graph, machine: Machine) -> Launch:
     program, inputs = program_of(group, graph)
     types = tuple(node.type for node in inputs)
-    turned = any(has_channels_last(it, graph) for it in inputs)
-    seen = in_memory_order(program, types) if turned else (program, types)
     kernel = RowKernel(
         program=program,
         inputs=types,
         outputs=tuple(node.tensor for node in group.results),
-        config=row_configs(*seen, machine)[0],
-        turned=turned,
+        config=row_configs(program, types, machine)[0],
         **_labels(group.members),
     )
     return _launched(kernel, group.results, inputs)
@@ -136,7 +133,7 @@ def _same_text(a: AnyKernel, b: AnyKernel) -> bool:
         ]
         outputs = [(kind.dtype, kind.rank) for kind in kernel.outputs]
         way = None if isinstance(kernel.config, GemmConfig) else kernel.config
-        turned = isinstance(kernel, Kernel | RowKernel) and kernel.turned
+        turned = isinstance(kernel, Kernel) and kernel.turned
         return (_work(kernel), inputs, outputs, kernel.operators, way, turned)
 
     return signature(a) == signature(b)

@@ -1,0 +1,31 @@
+#pragma once
+// The dimensions around those that a kernel walks by itself.
+
+#include "divide.cuh"
+#include "launch.cuh"
+
+template <int OPERANDS>
+struct OuterDimensions {
+  int rank = 0;
+  Divisor sizes[MAX_RANK];
+  int64_t strides[MAX_RANK][OPERANDS];
+
+  // Inside of those that are there already. 1 <= size < 2^31.
+  void add(int64_t size, const int64_t (&steps)[OPERANDS]) {
+    sizes[rank] = Divisor(static_cast<uint32_t>(size));
+    for (int o = 0; o < OPERANDS; ++o) strides[rank][o] = steps[o];
+    ++rank;
+  }
+
+  // Adds to the offsets of all operands how far the `index`-th combination is from the first, the
+  // last dimension counted first.
+  __device__ __forceinline__ void move(uint32_t index, int64_t (&offsets)[OPERANDS]) const {
+    for (int d = rank - 1; d >= 0; --d) {
+      const uint32_t above = sizes[d].quotient(index);
+      const int64_t own = index - above * sizes[d].value();
+      index = above;
+#pragma unroll
+      for (int o = 0; o < OPERANDS; ++o) offsets[o] += own * strides[d][o];
+    }
+  }
+};

@@ -1,0 +1,434 @@
+"""Convolutions on channels-last operands, and what becomes of their results.
+
+Such a result lies place by place, all channels of one after those of another. What reduces or pools
+it is computed in that order, on tensors whose last dimensions the channels are; other steps read it
+where it lies and write as PyTorch would.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from kernelwright.ir.expr import Call, Operand, Size
+from kernelwright.ir.graph import (
+    Expand,
+    Graph,
+    Kind,
+    Node,
+    Permute,
+    Pointwise,
+    Project,
+    Reduce,
+    Reduction,
+    Reshape,
+    Squeeze,
+    View,
+    ViewMap,
+    Window,
+    rename_inputs,
+)
+from kernelwright.ir.types import Dim, DType, TensorType, TupleType
+from kernelwright.rewrite.sizes import product
+from kernelwright.schedule.hoisting import hoisted
+from kernelwright.schedule.placed import by_place, from_last, placed, to_last
+
+_ONE = Dim.static(1)
+_TWO_STAGES = (
+    Reduction.SUM,
+    Reduction.PRODUCT,
+    Reduction.MAXIMUM,
+    Reduction.MINIMUM,
+    Reduction.ANY,
+    Reduction.ALL,
+)
+"""Reductions whose totals are reduced as the elements are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formatted:
+    """A graph whose convolutions have the operands they are fastest on."""
+
+    graph: Graph
+    turning: frozenset[str]
+    """Steps that read one memory format and write another."""
+    small: frozenset[str]
+    """Copies of few elements that save their reader time: no part of it."""
+
+
+def with_channels_last(graph: Graph, convolutions: Collection[str]) -> Formatted:
+    """The graph with such operands for the convolutions of these names; the values are the same."""
+    if not convolutions:
+        return Formatted(graph=graph, turning=frozenset(), small=frozenset())
+    writer = _Writer(graph, convolutions)
+    return Formatted(
+        graph=writer.written(), turning=frozenset(writer.turning), small=frozenset(writer.small)
+    )
+
+
+class _Writer:
+    def __init__(self, graph: Graph, convolutions: Collection[str]) -> None:
+        self._graph = graph
+        self._convolutions = frozenset(convolutions)
+        self._channels = placed(graph, convolutions)
+        self._wanted = by_place(graph, convolutions, self._channels)
+        self._users = graph.users()
+        self._results = frozenset(graph.results)
+        self._made: dict[str, Node] = {}
+        self._taken = {node.name for node in graph.nodes}
+        self._placed: dict[str, tuple[str, ...]] = {}
+        """The values in the order of memory, one name for each total, by the original's name."""
+        self._first: dict[str, str] = {}
+        """Those copied to where PyTorch would have them, likewise."""
+        self._scattered: set[str] = set()
+        """Nodes of the original's name and shape whose neighbours lie along the channels."""
+        self.turning: set[str] = set()
+        self.small: set[str] = set()
+
+    def written(self) -> Graph:
+        for node in self._graph.nodes:
+            if node.name in self._convolutions:
+                self._convolve(node)
+            elif node.name in self._wanted:
+                self._compute(node)
+            else:
+                self._keep(node)
+        return replace(self._graph, nodes=tuple(self._made.values()))
+
+    # --- What is computed in the order of memory ------------------------------------------------
+
+    def _convolve(self, node: Node) -> None:
+        name = node.inputs[0]
+        source = self._graph[name]
+        rank = source.tensor.rank
+        if name in self._placed and self._channels[name] == 1:
+            (place,) = self._placed[name]
+        else:
+            seen = self._permuted(f"{name}_by_place", name, to_last(rank), node)
+            place = self._copy(f"{name}_channels_last", seen, node)
+        operand = self._permuted(f"{name}_turned", place, from_last(rank), node)
+        self._add(rename_inputs(node, {name: operand}))
+        self._scattered.add(node.name)
+        order = to_last(node.tensor.rank)
+        self._placed[node.name] = (self._permuted(f"{node.name}_by_place", node.name, order, node),)
+
+    def _compute(self, node: Node) -> None:
+        channels = self._channels[node.name]
+        match node.kind:
+            case Project(index):
+                self._placed[node.name] = (self._placed[node.inputs[0]][index],)
+            case Reduce(op, dims):
+                source = self._graph[node.inputs[0]].tensor
+                order = to_last(source.rank, self._channels[node.inputs[0]])
+                places = tuple(sorted(order.index(dim) for dim in dims))
+                start = self._placed[node.inputs[0]][0]
+                self._placed[node.name] = self._reduce(node, op, start, places)
+            case Window() as window:
+                self._placed[node.name] = (self._pool(node, window),)
+            case View(kind):
+                self._placed[node.name] = (self._view(node, kind),)
+            case Pointwise():
+                inputs = tuple(self._operand(name, node) for name in node.inputs)
+                self._placed[node.name] = (self._like(node, node.kind, inputs),)
+        if isinstance(node.type, TensorType) and (
+            node.name in self._results or not self._wanted.issuperset(self._users[node.name])
+        ):
+            order = from_last(node.tensor.rank, channels)
+            self._show(node, self._placed[node.name][0], order)
+
+    def _show(self, node: Node, place: str, order: tuple[int, ...]) -> None:
+        """The value under its own name."""
+        if node.name in self._results:
+            seen = self._permuted(f"{node.name}_turned", place, order, node)
+            self.turning.add(node.name)
+            self._add(replace(_copy_of(self._made[seen], node), name=node.name))
+        else:
+            kind = View(Permute(order))
+            self._add(replace(node, kind=kind, inputs=(place,), origin=None, part_of=None))
+            self._scattered.add(node.name)
+
+    def _operand(self, name: str, reader: Node) -> str:
+        """An input as a reader of this rank sees it in the order of memory."""
+        if name in self._placed and self._made_rank(name) == reader.tensor.rank:
+            return self._placed[name][0]
+        kind = self._made[name].type
+        if not isinstance(kind, TensorType) or kind.rank == 0:
+            return name
+        rank = reader.tensor.rank
+        source = name
+        if kind.rank < rank:
+            shape = (_ONE,) * (rank - kind.rank) + kind.shape
+            source = self._viewed(f"{name}_as_{rank}d", name, Reshape(), shape, reader)
+        order = to_last(rank, self._channels[reader.name])
+        return self._permuted(f"{name}_by_place", source, order, reader)
+
+    def _made_rank(self, name: str) -> int:
+        return self._made[self._placed[name][0]].tensor.rank
+
+    def _view(self, node: Node, kind: ViewMap) -> str:
+        (place,) = self._placed[node.inputs[0]]
+        source = self._graph[node.inputs[0]]
+        order = to_last(node.tensor.rank, self._channels[node.name])
+        if isinstance(kind, Squeeze):
+            before = to_last(source.tensor.rank, self._channels[source.name])
+            kind = Squeeze(tuple(sorted(before.index(dim) for dim in kind.dims)))
+        shape = tuple(node.tensor.shape[dim] for dim in order)
+        return self._viewed(f"{node.name}_by_place", place, kind, shape, node)
+
+    def _like(self, node: Node, kind: Pointwise | Window, inputs: tuple[str, ...]) -> str:
+        """A node that computes the original's value in the order of memory."""
+        order = to_last(node.tensor.rank, self._channels[node.name])
+        shape = tuple(node.tensor.shape[dim] for dim in order)
+        return self._step(node, f"{node.name}_by_place", kind, shape, inputs)
+
+    # --- Poolings -------------------------------------------------------------------------------
+
+    def _pool(self, node: Node, window: Window) -> str:
+        """In two dimensions and the channels; along a third what is left of the planes."""
+        (place,) = self._placed[node.inputs[0]]
+        if len(window.size) == 2:
+            return self._like(node, _with_single(window), (place,))
+        deep, across = _depth_and_plane(window)
+        batch, channels, depth, *sides = node.tensor.shape
+        before = self._made[place].tensor.shape[1]
+        shape = (batch, before, *sides, channels)
+        planes = self._step(node, f"{node.name}_planes", _with_single(across), shape, (place,))
+        line = product((*sides, channels))
+        lines = self._viewed(f"{node.name}_lines", planes, Reshape(), (batch, before, line), node)
+        flat = (batch, depth, line)
+        pooled = self._step(node, f"{node.name}_pooled", _with_single(deep), flat, (lines,))
+        shape = (batch, depth, *sides, channels)
+        return self._viewed(f"{node.name}_by_place", pooled, Reshape(), shape, node)
+
+    # --- Reductions -----------------------------------------------------------------------------
+
+    def _reduce(
+        self, node: Node, op: Reduction, start: str, dims: tuple[int, ...]
+    ) -> tuple[str, ...]:
+        """Along one dimension, and along the others what is left: few rows of apart elements are
+        too few for the card."""
+        kind = self._made[start].tensor
+        channels = self._channels[node.inputs[0]]
+        places = [dim for dim in dims if dim < kind.rank - channels]
+        is_run = dims == tuple(range(kind.rank - len(dims), kind.rank))
+        if is_run or len(dims) == 1 or not places or op not in (*_TWO_STAGES, Reduction.MOMENTS):
+            return self._totals(node, op, start, dims)
+        last = places[-1]
+        rest = tuple(dim for dim in dims if dim != last)
+        first = self._totals(node, op, start, (last,))
+        if op is not Reduction.MOMENTS:
+            return self._totals(node, op, first[0], rest)
+        mean, spread = self._totals(node, op, first[0], rest)
+        (inside,) = self._totals(node, Reduction.SUM, first[1], rest)
+        return mean, self._whole_spread(node, inside, spread, kind.shape[last])
+
+    def _whole_spread(self, node: Node, inside: str, spread: str, count: Dim) -> str:
+        """Squared distances from the mean of all, of parts of this many elements: those from the
+        part's own mean, and for each element the part's mean's."""
+        kind = self._made[inside].tensor
+        dtype = kind.dtype
+        distance = Call("mul", (Operand(1, dtype), Size(count, dtype)), dtype)
+        expr = Call("add", (Operand(0, dtype), distance), dtype)
+        name = f"{node.name}_spread"
+        return self._step(node, name, Pointwise(expr), kind.shape, (inside, spread), dtype)
+
+    def _totals(
+        self, node: Node, op: Reduction, start: str, dims: tuple[int, ...]
+    ) -> tuple[str, ...]:
+        """One reduction, and its totals."""
+        source = self._made[start].tensor
+        shape = tuple(_ONE if dim in dims else size for dim, size in enumerate(source.shape))
+        name = f"{node.name}_by_place"
+        if op.totals == 1:
+            dtype = node.tensor.dtype if isinstance(node.type, TensorType) else source.dtype
+            return (self._step(node, name, Reduce(op, dims), shape, (start,), dtype),)
+        assert isinstance(node.type, TupleType)
+        kinds = [
+            TensorType(item.dtype, shape)
+            for item in node.type.items
+            if isinstance(item, TensorType)
+        ]
+        pair = _fresh(name, self._taken)
+        self._add(
+            replace(
+                node,
+                name=pair,
+                kind=Reduce(op, dims),
+                type=TupleType(tuple(kinds)),
+                inputs=(start,),
+                origin=None,
+                part_of=None,
+            )
+        )
+        return tuple(
+            self._step(node, f"{name}_{at}", Project(at), shape, (pair,), kind.dtype)
+            for at, kind in enumerate(kinds)
+        )
+
+    # --- What stays in PyTorch's order ----------------------------------------------------------
+
+    def _keep(self, node: Node) -> None:
+        if not self._scattered.isdisjoint(node.inputs):
+            if self._reads_scattered(node):
+                self._read_scattered(node)
+                return
+            copies = {name: self._first_of(name) for name in node.inputs if name in self._scattered}
+            node = rename_inputs(node, copies)
+        self._add(node)
+
+    def _reads_scattered(self, node: Node) -> bool:
+        """Whether the node does with any strides: steps, and groups of channels that they read."""
+        if isinstance(node.kind, Pointwise):
+            return True
+        is_group = isinstance(node.kind, View) and isinstance(node.kind.map, Reshape)
+        return (
+            is_group
+            and node.name in self._channels
+            and node.name not in self._results
+            and all(self._reads_scattered(self._graph[name]) for name in self._users[node.name])
+        )
+
+    def _read_scattered(self, node: Node) -> None:
+        if not isinstance(node.kind, Pointwise):
+            self._add(node)
+            self._scattered.add(node.name)
+            return
+        if node.name in self._channels:
+            types = {name: self._made[name].type for name in node.inputs}
+            found = hoisted(node, types, _fresh(f"{node.name}_part", self._taken))
+            for part in found.parts:
+                self._compute_part(part, node)
+            node = found.rest
+        self.turning.add(node.name)
+        names = {name: self._for_each_channel(name, node) for name in node.inputs}
+        self._add(rename_inputs(node, names))
+
+    def _compute_part(self, part: Node, whole: Node) -> None:
+        """What few elements decide, with the reductions that it may depend on."""
+        if part.tensor.rank < whole.tensor.rank:
+            self._add(part)
+            return
+        order = to_last(part.tensor.rank, self._channels[whole.name])
+        inputs = tuple(self._operand(name, whole) for name in part.inputs)
+        shape = tuple(part.tensor.shape[dim] for dim in order)
+        dtype = part.tensor.dtype
+        place = self._step(whole, f"{part.name}_by_place", part.kind, shape, inputs, dtype)
+        seen = View(Permute(from_last(part.tensor.rank, self._channels[whole.name])))
+        self._add(replace(part, kind=seen, inputs=(place,)))
+
+    def _for_each_channel(self, name: str, reader: Node) -> str:
+        """An input with one value for several channels, or for the same one of all groups, with its
+        own for each: then the channels are one dimension for the kernel that reads it."""
+        kind = self._made[name].type
+        if self._channels.get(reader.name) != 2 or not isinstance(kind, TensorType):
+            return name
+        lacking = reader.tensor.rank - kind.rank
+        own = [kind.shape[dim - lacking] for dim in (1, 2) if dim >= lacking]
+        if len(own) < 2 or (own[0] == _ONE) == (own[1] == _ONE):
+            return name
+        shape = list(kind.shape)
+        shape[1 - lacking : 3 - lacking] = reader.tensor.shape[1:3]
+        wide = self._viewed(f"{name}_of_channels", name, Expand(), tuple(shape), reader)
+        copy = self._copy(f"{name}_each", wide, reader)
+        self.small.add(copy)
+        return copy
+
+    def _first_of(self, name: str) -> str:
+        """The value as PyTorch would have it in memory."""
+        if name not in self._first:
+            node = self._made[name]
+            self._first[name] = self._copy(f"{name}_channels_first", name, node)
+        return self._first[name]
+
+    # --- Nodes ----------------------------------------------------------------------------------
+
+    def _permuted(self, stem: str, source: str, order: tuple[int, ...], near: Node) -> str:
+        kind = self._type_of(source)
+        shape = tuple(kind.shape[dim] for dim in order)
+        return self._viewed(stem, source, Permute(order), shape, near)
+
+    def _viewed(
+        self, stem: str, source: str, how: ViewMap, shape: Sequence[Dim], near: Node
+    ) -> str:
+        kind = TensorType(self._type_of(source).dtype, tuple(shape))
+        name = _fresh(stem, self._taken)
+        return self._add(
+            Node(name=name, kind=View(how), type=kind, inputs=(source,), source=near.source)
+        )
+
+    def _copy(self, stem: str, source: str, near: Node) -> str:
+        copy = _copy_of(self._made[source], near)
+        name = _fresh(stem, self._taken)
+        self.turning.add(name)
+        return self._add(replace(copy, name=name, inputs=(source,)))
+
+    def _step(
+        self,
+        node: Node,
+        stem: str,
+        kind: Kind,
+        shape: Sequence[Dim],
+        inputs: tuple[str, ...],
+        dtype: DType | None = None,
+    ) -> str:
+        """A node that does part of what this one did."""
+        made = replace(
+            node,
+            name=_fresh(stem, self._taken),
+            kind=kind,
+            type=TensorType(dtype or node.tensor.dtype, tuple(shape)),
+            inputs=inputs,
+            origin=None,
+            part_of=None,
+        )
+        return self._add(made)
+
+    def _type_of(self, name: str) -> TensorType:
+        return self._made[name].tensor
+
+    def _add(self, node: Node) -> str:
+        self._made[node.name] = node
+        return node.name
+
+
+def _copy_of(source: Node, near: Node) -> Node:
+    return Node(
+        name="",
+        kind=Pointwise(Operand(0, source.tensor.dtype)),
+        type=source.type,
+        inputs=(source.name,),
+        operators=("contiguous",),
+        source=near.source,
+    )
+
+
+def _with_single(window: Window) -> Window:
+    """The window with one more dimension, in which it has one element."""
+    return Window(
+        op=window.op,
+        size=(*window.size, 1),
+        stride=(*window.stride, 1),
+        padding=(*window.padding, 0),
+        dilation=(*window.dilation, 1),
+    )
+
+
+def _depth_and_plane(window: Window) -> tuple[Window, Window]:
+    """A window in three dimensions as one in the first and one in the others."""
+    deep, across = (
+        Window(
+            op=window.op,
+            size=window.size[part],
+            stride=window.stride[part],
+            padding=window.padding[part],
+            dilation=window.dilation[part],
+        )
+        for part in (slice(0, 1), slice(1, 3))
+    )
+    return deep, across
+
+
+def _fresh(stem: str, taken: set[str]) -> str:
+    name, number = stem, 1
+    while name in taken:
+        name, number = f"{stem}_{number}", number + 1
+    taken.add(name)
+    return name
