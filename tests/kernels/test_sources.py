@@ -27,6 +27,17 @@ def test_inline_is_self_contained() -> None:
     assert not [line for line in includes if "cuda/" in line or "torch" in line or "coop" in line]
 
 
+def test_dynamic_shared_memory_has_a_name_of_its_own_in_each_file() -> None:
+    # Declarations of one name, in whatever function, are of one variable: they must be alike.
+    declared = [
+        line.strip().removesuffix("[];").split()[-1]
+        for name in kernels.names()
+        for line in kernels.source(name).splitlines()
+        if line.strip().startswith("extern __shared__")
+    ]
+    assert len(declared) == len(set(declared)) > 3
+
+
 def test_only_what_is_asked_for_is_inlined() -> None:
     text = kernels.inline("pointwise.cuh")
     assert "cp.async" not in text and "cuda_fp16" not in text and "gelu" not in text

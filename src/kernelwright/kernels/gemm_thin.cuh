@@ -182,8 +182,8 @@ __device__ __forceinline__ void store_tile(const ThinParameters<Problem>& parame
 template <class Config, class Problem>
 __device__ __forceinline__ void gemm_thin(const ThinParameters<Problem>& parameters) {
   using Tile = ThinTile<Config, Problem>;
-  extern __shared__ __align__(16) unsigned char memory[];
-  auto* const shared = reinterpret_cast<typename Tile::S*>(memory);
+  extern __shared__ __align__(16) unsigned char thin_shared[];
+  auto* const shared = reinterpret_cast<typename Tile::S*>(thin_shared);
   const ThinPlan& plan = parameters.plan;
   // Neighbouring blocks read neighbouring columns: slices come last.
   const int64_t tiles = parameters.problem.batches * plan.tiles;
