@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from kernelwright.verify.cases import Weights
+from kernelwright.verify.nesting import PLAIN
 from kernelwright.verify.observation import (
     REPLACED,
     UNUSED,
@@ -181,7 +182,7 @@ def check_real(observation: Observation, tolerance: Tolerance) -> Iterator[Check
 
 def _unreal(expected: TensorFacts, found: TensorFacts) -> str:
     """What is wrong with the kind of tensor that was found, or nothing."""
-    if found.kind not in ("Tensor", expected.kind):
+    if found.kind not in (PLAIN, expected.kind):
         return (
             f"{found.name} is a {found.kind}, a class that may compute when it is looked at; "
             f"return a torch.Tensor"

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+PLAIN = "Tensor"
+"""What `kind_of` calls a tensor that does what torch says."""
 
 _SCALAR_DTYPES = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
@@ -70,17 +73,44 @@ def named_effects(
     return {**dict(named_results(result, "output")), **dict(inputs), **dict(states)}
 
 
+def kind_of(tensor: Tensor) -> str:
+    """`PLAIN`, or the class that may do something else: every method of it may be a lie.
+
+    So may one that an instance has for itself.
+    """
+    if type(tensor) not in (Tensor, nn.Parameter):
+        return type(tensor).__name__
+    own = [name for name in vars(tensor) if hasattr(Tensor, name)]
+    return f"{PLAIN} with a `{own[0]}` of its own" if own else PLAIN
+
+
 def structure(value: object) -> str:
-    """The containers around the tensors as text, for comparing two results: "(T, [T])"."""
+    """The containers around the tensors as text, for comparing two results: "(T, [T])".
+
+    One that does not give its items as Python's own do has its name in front.
+    """
     match value:
         case Tensor():
             return "T"
         case list():
-            return f"[{', '.join(map(structure, value))}]"
+            return f"{_strange(value, list)}[{', '.join(map(structure, value))}]"
         case tuple():
-            return f"({', '.join(map(structure, value))})"
+            return f"{_strange(value, tuple)}({', '.join(map(structure, value))})"
         case dict():
             items = ", ".join(f"{key!r}: {structure(item)}" for key, item in value.items())
-            return f"{{{items}}}"
+            return f"{_strange(value, dict)}{{{items}}}"
         case _:
             return type(value).__name__
+
+
+_GIVING = ("__iter__", "__len__", "__getitem__", "items")
+"""Methods through which a container gives its items."""
+
+
+def _strange(value: object, base: type) -> str:
+    """The name of a class that has such methods of its own, or nothing."""
+    made = type(value)
+    if made.__module__ == "collections":
+        return ""
+    own = any(getattr(made, name, None) is not getattr(base, name, None) for name in _GIVING)
+    return made.__name__ if own else ""

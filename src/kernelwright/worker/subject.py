@@ -14,7 +14,14 @@ from kernelwright.problem.errors import ProblemRaisedError
 from kernelwright.verify.cases import Case, Sizes, Weights, arrange
 from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.fingerprint import fingerprint
-from kernelwright.verify.nesting import map_tensors, named_effects, named_results, structure
+from kernelwright.verify.nesting import (
+    PLAIN,
+    kind_of,
+    map_tensors,
+    named_effects,
+    named_results,
+    structure,
+)
 from kernelwright.verify.observation import UNUSED, RunFacts, StateFacts, TensorFacts
 from kernelwright.worker.weights import drawn_constants, load_other
 
@@ -199,7 +206,7 @@ class Resident:
             seconds=seconds,
             random=UNUSED if random == random_after else random_after,
         )
-        outputs = {name: tensor for name, tensor in outputs.items() if _is_plain(tensor)}
+        outputs = {name: tensor for name, tensor in outputs.items() if kind_of(tensor) == PLAIN}
         effects = {
             name: everything[name].detach().clone() for name in changed if name in everything
         }
@@ -227,11 +234,6 @@ class Resident:
                 state[name].copy_(initial)
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    """Whether it is torch's own class: of another one, every method may be a lie."""
-    return type(tensor) in (Tensor, nn.Parameter)
-
-
 def _is_stored(tensor: Tensor) -> bool:
     if tensor.layout is not torch.strided or tensor.device.type == "meta":
         return False
@@ -248,8 +250,8 @@ def describe(name: str, tensor: Tensor, home: torch.device) -> TensorFacts:
     """The facts of one tensor in a child that runs on `home`."""
     # Asked of a tensor and not of `home`: the emulator's device is the host's memory.
     here = torch.empty(0, device=home).device
-    plain = _is_plain(tensor)
-    stored = plain and _is_stored(tensor)
+    kind = kind_of(tensor)
+    stored = kind == PLAIN and _is_stored(tensor)
     return TensorFacts(
         name=name,
         dtype=str(tensor.dtype),
@@ -257,7 +259,7 @@ def describe(name: str, tensor: Tensor, home: torch.device) -> TensorFacts:
         strides=tuple(tensor.stride()),
         place="the device" if tensor.device.type == here.type else tensor.device.type,
         fingerprint=fingerprint(tensor) if stored else "",
-        kind="Tensor" if plain else type(tensor).__name__,
+        kind=kind,
         stored=stored,
     )
 
@@ -276,7 +278,7 @@ def _aliases(
 
 def span(tensor: Tensor) -> tuple[int, int]:
     """First and one past the last address of the memory behind a tensor; (0, 0) for none."""
-    if not _is_plain(tensor) or not _is_stored(tensor):
+    if kind_of(tensor) != PLAIN or not _is_stored(tensor):
         return 0, 0
     storage = tensor.untyped_storage()
     return storage.data_ptr(), storage.data_ptr() + storage.nbytes()

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from kernelwright.verify.nesting import named_results
+from kernelwright.verify.nesting import PLAIN, kind_of, named_results
 from kernelwright.worker.timer_driver import Driver, DriverError
 from kernelwright.worker.timer_memory import (
     extent_of,
@@ -161,8 +161,8 @@ class SharedCalls:
         """The tensors of a result, all on the device."""
         tensors = list(named_results(result, "output"))
         for name, tensor in tensors:
-            if type(tensor) not in (Tensor, nn.Parameter):
-                raise TypeError(f"{name} is a {type(tensor).__name__}")
+            if kind_of(tensor) != PLAIN:
+                raise TypeError(f"{name} is a {kind_of(tensor)}")
         return [(name, tensor.to(self._device)) for name, tensor in tensors]
 
     def _take_snapshot(self) -> tuple[SharedTensor, ...]:
