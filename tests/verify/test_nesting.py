@@ -29,7 +29,7 @@ def test_a_tensor_with_methods_of_its_own_is_no_plain_one() -> None:
     assert kind_of(tensor) == kind_of(nn.Parameter(tensor)) == PLAIN
     tensor.note = "kept by somebody"  # type: ignore[attr-defined]
     assert kind_of(tensor) == PLAIN
-    setattr(tensor, "cpu", tensor.clone)
+    vars(tensor)["cpu"] = tensor.clone
     assert kind_of(tensor) == "Tensor with a `cpu` of its own"
     assert kind_of(torch.rand(3).as_subclass(Other)) == "Other"
 
