@@ -309,11 +309,20 @@ def test_sizes_that_were_refused_are_not_asked_again_where_there_are_others() ->
     assert values == [str(case) for case in cases]
 
 
-def test_after_wrong_values_it_is_asked_where_they_are_right() -> None:
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"comparisons": (WRONG,)}, Status.WRONG_VALUES),
+        ({"repeats": (WRONG,)}, Status.NOT_DETERMINISTIC),
+    ],
+)
+def test_after_wrong_values_it_is_asked_where_they_are_right(
+    changes: dict[str, object], status: Status
+) -> None:
     odd, even = Case(sizes=(("N", 33),)), Case(sizes=(("N", 32),))
-    wrong = replace(GOOD, comparisons=(WRONG,))
+    wrong = replace(GOOD, **changes)  # type: ignore[arg-type]
     verdict = verify(Played([wrong, GOOD]), brief([odd, even]), lambda event: None)
-    assert verdict.status is Status.WRONG_VALUES
+    assert verdict.status is status
     (warning,) = verdict.warnings
     assert warning.evidence.startswith("right at N = 32, wrong at N = 33: ")
     assert not verify(Played([wrong, wrong]), brief([odd, even]), lambda event: None).warnings
