@@ -81,6 +81,19 @@ _TUNED: dict[str, dict[str, Any]] = {
         "shapes": [[3, 2, 1701], [2, 3, 2040]],
         "config": _PARTS,
     },
+    # Rows with the same weights, and runs that meet the same vector.
+    "lines of rows": {
+        "case": "layer_norm",
+        "dims": [1],
+        "shapes": [[5, 264], [35, 520], [3, 117]],
+        "config": _PARTS,
+    },
+    "lines of runs": {
+        "case": "hinge",
+        "dims": [1, 2],
+        "shapes": [[2, 9, 264], [1, 13, 1040], [2, 3, 117]],
+        "config": _PARTS,
+    },
     "relay": {
         "case": "softmax",
         "dims": [1],

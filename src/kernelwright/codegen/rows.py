@@ -205,6 +205,7 @@ def _facts(kernel: RowKernel) -> list[str]:
         f"static constexpr unsigned READS[] = {{{_list(reads)}}};",
         f"static constexpr unsigned SHARED = {_shared(kernel)};",
         f"static constexpr unsigned STREAMED = {_streamed(kernel)};",
+        f"static constexpr unsigned ALIKE = {_alike(kernel)};",
         f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
         f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
         f"static constexpr bool LOCATED = {_CPP[located]};",
@@ -233,6 +234,17 @@ def _streamed(kernel: RowKernel) -> str:
         not any(own and not whole for own, whole in zip(sizes, kernel.is_short, strict=True))
         and not all(sizes)
         for sizes in ones
+    )
+
+
+def _alike(kernel: RowKernel) -> str:
+    """The tensors that have size 1 wherever rows differ, likewise."""
+    rank = len(kernel.program.shape)
+    kept = [rank - at for at in range(rank) if at not in kernel.program.dims]
+    return _bits(
+        bool(kept) and all(at > kind.rank or kind.shape[-at].text == "1" for at in kept)
+        for index, _ in _tensors(kernel)
+        if isinstance(kind := kernel.inputs[index], TensorType)
     )
 
 

@@ -4,7 +4,8 @@
 // For each level of folds a kernel writes the states of all parts to the workspace; a last one
 // combines them and writes the results. It begins where the one before ended: what that read last
 // is still in the L2 cache. Blocks next to each other take the same part of all rows: what rows
-// share, such as weights, they read together. A config has
+// share, such as weights, they read together; where it is the same for all of a number of lines of
+// memory (row_lines.cuh), a block takes these lines together. A config has
 //   THREADS   of a block
 //   UNROLL    vectors of WIDTH elements that a thread has in flight
 //   RESIDENT  blocks on a multiprocessor at one time
@@ -12,20 +13,23 @@
 #include "dependent_launch.cuh"
 #include "row_exchange.cuh"
 #include "row_launch.cuh"
+#include "row_lines.cuh"
 #include "row_states.cuh"
-#include "row_vectors.cuh"
 
 template <class Program, class Config_>
 struct PartRows : VectorRows<Program, Config_::WIDTH> {
   using Config = Config_;
   using Base = VectorRows<Program, Config::WIDTH>;
+  using RowLines = Lines<Program, Config::WIDTH>;
+  static constexpr int OPERANDS = Base::Types::OPERANDS;
   using Exchange =
       TeamExchange<Config::THREADS / 32, 1, LargestState<typename Program::Folds>::BYTES>;
 
   char* workspace;
-  uint32_t parts;    // of each row
-  uint32_t slices;   // parts of each of its runs
-  int part_vectors;  // vectors in each, but for the last of a run
+  uint32_t parts;                     // of each row: states of its folds
+  uint32_t slices;                    // parts of each of its runs
+  int part_vectors;                   // vectors in each, but for the last of a run
+  RowLines fold_lines, finish_lines;  // these cut rows in another way
 
   __device__ __forceinline__ PartStates<Program> states(int64_t row) const {
     return {workspace, this->space.kept.count, parts, row};
@@ -79,17 +83,52 @@ struct PartBlock {
       for (int k = 0; k < count; ++k) {
         load_inputs<READS & ~Program::SHARED, is_whole>(run, v + k * THREADS, vectors[k]);
       }
-      // So many elements are folded at once that a thread's registers suffice.
-      constexpr int TOGETHER = count % 2 == 0 && WIDTH <= 4 ? 2 : 1;
-      constexpr unsigned ALL = (1u << TOGETHER * WIDTH) - 1;
-#pragma unroll
-      for (int k = 0; k < count; k += TOGETHER) {
-        const int at = v + k * THREADS;
-        fold_vectors<LEVEL, TOGETHER>(run, totals, shared,
-                                      VectorPlaces<WIDTH>{run.place(at), int64_t{THREADS} * WIDTH},
-                                      vectors + k, is_whole ? ALL : run.valid(at), states);
-      }
+      fold_loaded<LEVEL, is_whole>(run, totals, shared, v, run.place(v), int64_t{THREADS} * WIDTH,
+                                   vectors, states);
     });
+    write_states<LEVEL>(row, part, states);
+  }
+
+  // The same of a part that is a slice of some lines.
+  template <int LEVEL>
+  __device__ __forceinline__ void fold_lines(int64_t row, uint32_t part,
+                                             const typename Types::Totals& totals) const {
+    constexpr unsigned READS = Program::READS[LEVEL];
+    const Run first(rows, row, 0, 0, 0);
+    typename Program::Inputs shared = {};
+    load_shared_inputs<Program::SHARED & READS>(first, shared);
+    auto states = no_elements<Program>();
+    const int64_t length = rows.fold_lines.vectors * WIDTH;
+    const LineBlock<Program, WIDTH, THREADS, UNROLL> block(rows.fold_lines, first, part);
+    block.template walk<READS, shared_by_runs<Program>()>(
+        [&](auto count, int64_t line, int v, const auto& vectors) {
+          fold_loaded<LEVEL, 1>(first, totals, shared, v, line * length + int64_t{v} * WIDTH,
+                                length, vectors, states);
+        });
+    write_states<LEVEL>(row, part, states);
+  }
+
+  // Adds COUNT vectors, `step` places apart from `place` on, to the states of a level.
+  template <int LEVEL, int WHOLE, int COUNT>
+  __device__ __forceinline__ void fold_loaded(const Run& run, const typename Types::Totals& totals,
+                                              const typename Program::Inputs& shared, int v,
+                                              int64_t place, int64_t step,
+                                              const Vectors (&vectors)[COUNT],
+                                              typename Types::States& states) const {
+    // So many elements are folded at once that a thread's registers suffice.
+    constexpr int TOGETHER = COUNT % 2 == 0 && WIDTH <= 4 ? 2 : 1;
+    constexpr unsigned ALL = (1u << TOGETHER * WIDTH) - 1;
+#pragma unroll
+    for (int k = 0; k < COUNT; k += TOGETHER) {
+      fold_vectors<LEVEL, TOGETHER>(run, totals, shared,
+                                    VectorPlaces<WIDTH>{place + k * step, step}, vectors + k,
+                                    WHOLE ? ALL : run.valid(v), states);
+    }
+  }
+
+  template <int LEVEL>
+  __device__ __forceinline__ void write_states(int64_t row, uint32_t part,
+                                               const typename Types::States& states) const {
     each_fold<Program, LEVEL>([&](auto fold) {
       using Fold = typename Types::template FoldAt<fold>;
       const auto state = exchange.template combine<Fold>(get<fold>(states));
@@ -145,7 +184,58 @@ struct PartBlock {
     }
     if (part == 0 && threadIdx.x == 0) store_row_results(run, totals);
   }
+
+  // The results of a slice of rows that are lines; `totals` has room for those of a group.
+  __device__ __forceinline__ void finish_lines(uint32_t part,
+                                               typename Types::Totals* totals) const {
+    constexpr unsigned READS = Program::READS[Program::LEVELS];
+    const Run first(rows, 0, 0, 0, 0);
+    const LineBlock<Program, WIDTH, THREADS, UNROLL> block(rows.finish_lines, first, part);
+    combine_rows(block.begin_line, block.end_line, totals);
+    const auto run_of = [&](int64_t row) {
+      Run run = block.run(row);
+      run.row = row;
+      return run;
+    };
+    block.template walk<READS, shared_by_rows<Program>()>(
+        [&](auto count, int64_t row, int v, const auto& vectors) {
+#pragma unroll
+          for (int k = 0; k < count; ++k) {
+            const Run run = run_of(row + k);
+            typename Program::Inputs shared = {};
+            load_shared_inputs<Program::SHARED & READS>(run, shared);
+            store_vectors<true>(run, v, totals[row + k - block.begin_line], shared, vectors[k]);
+          }
+        });
+    if (block.begin > 0 || threadIdx.x > 0) return;
+    for (int64_t row = block.begin_line; row < block.end_line; ++row) {
+      store_row_results(run_of(row), totals[row - block.begin_line]);
+    }
+  }
+
+  // The totals of some rows, a warp for each.
+  __device__ __forceinline__ void combine_rows(int64_t begin, int64_t end,
+                                               typename Types::Totals* totals) const {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    for (int64_t row = begin + threadIdx.x / 32; row < end; row += THREADS / 32) {
+      typename Types::Totals found = {};
+      repeat<Types::FOLDS>([&](auto fold) {
+        using Fold = typename Types::template FoldAt<fold>;
+        const auto* states = rows.states(row).template of<fold>();
+        typename Fold::State state = Fold::identity();
+        for (uint32_t part = lane; part < rows.parts; part += 32) {
+          state = Fold::combine(state, load_state(states + part));
+        }
+        set_totals<Program, fold>(combine_warp<Fold>(state), found);
+      });
+      if (lane == 0) totals[row - begin] = found;
+    }
+    __syncthreads();
+  }
 };
+
+// Rows that a block finishes together, at most.
+constexpr int MOST_LINES = 32;
 
 template <int LEVEL, class Rows>
 __device__ __forceinline__ void fold_parts(const Rows& rows) {
@@ -156,8 +246,16 @@ __device__ __forceinline__ void fold_parts(const Rows& rows) {
   let_next_kernel_start();
   const auto count = static_cast<uint32_t>(rows.space.kept.count);
   const int64_t row = blockIdx.x % count;
+  const uint32_t part = blockIdx.x / count;
   if constexpr (LEVEL > 0) wait_for_previous_kernel();
-  block.template fold<LEVEL>(row, blockIdx.x / count, block.template combine_parts<LEVEL>(row));
+  const auto totals = block.template combine_parts<LEVEL>(row);
+  if constexpr (shared_by_runs<Program>() != 0) {
+    if (rows.fold_lines.count > 0) {
+      block.template fold_lines<LEVEL>(row, part, totals);
+      return;
+    }
+  }
+  block.template fold<LEVEL>(row, part, totals);
 }
 
 template <class Rows>
@@ -170,6 +268,14 @@ __device__ __forceinline__ void finish_parts(const Rows& rows) {
   const auto count = static_cast<uint32_t>(rows.space.kept.count);
   const uint32_t place = gridDim.x - 1 - blockIdx.x;
   wait_for_previous_kernel();
+  if constexpr (shared_by_rows<Program>() != 0) {
+    using Totals = typename Program::Totals;
+    __shared__ __align__(16) char of_rows[MOST_LINES * sizeof(Totals)];
+    if (rows.finish_lines.count > 0) {
+      block.finish_lines(place, reinterpret_cast<Totals*>(of_rows));
+      return;
+    }
+  }
   const auto totals = block.template combine_parts<Program::LEVELS>(place % count);
   block.finish(place % count, place / count, totals);
 }
@@ -186,10 +292,13 @@ struct PartVariant {
 
   static bool takes(const typename Parameters::Space& space) { return Parameters::can_walk(space); }
 
-  int64_t workspace(const RowCall<Program>& call) const { return plan(call).second; }
+  int64_t workspace(const RowCall<Program>& call) const {
+    const Parameters rows = plan(call);
+    return state_bytes<Program, Parameters::Types::FOLDS>(call.space.kept.count * rows.parts);
+  }
 
   cudaError_t launch(const RowCall<Program>& call, char* workspace, cudaStream_t stream) const {
-    Parameters rows = plan(call).first;
+    Parameters rows = plan(call);
     rows.workspace = workspace;
     const auto count = static_cast<unsigned>(call.space.kept.count);
     const unsigned blocks = count * rows.parts;
@@ -200,15 +309,21 @@ struct PartVariant {
       if (status != cudaSuccess) return status;
       early = true;
     }
-    const unsigned last = results_mask<Program, true>() != 0 ? blocks : count;
+    unsigned last = count;
+    if (rows.finish_lines.count > 0) {
+      last = static_cast<unsigned>(rows.finish_lines.blocks());
+    } else if (results_mask<Program, true>() != 0) {
+      last = count * static_cast<unsigned>(rows.segments.count) * rows.slices;
+    }
     return launch_dependent(finish, last, Config::THREADS, 0, 1, stream, rows, true);
   }
 
  private:
-  // Parts of one size that keep the card busy for some rounds, and bytes of their states.
-  std::pair<Parameters, int64_t> plan(const RowCall<Program>& call) const {
+  static constexpr int ROUNDS = 4;
+
+  // Parts of one size that keep the card busy for some rounds.
+  Parameters plan(const RowCall<Program>& call) const {
     constexpr int64_t STEP = int64_t{Config::THREADS} * Config::UNROLL;
-    constexpr int ROUNDS = 4;
     Parameters rows;
     static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
     const int64_t count = call.space.kept.count;
@@ -224,6 +339,31 @@ struct PartVariant {
     rows.part_vectors = static_cast<int>(steps * STEP);
     rows.slices = static_cast<uint32_t>((vectors + rows.part_vectors - 1) / rows.part_vectors);
     rows.parts = static_cast<uint32_t>(rows.segments.count * rows.slices);
-    return {rows, state_bytes<Program, Parameters::Types::FOLDS>(count * rows.parts)};
+    find_lines(call.space, rows);
+    return rows;
+  }
+
+  void find_lines(const typename Parameters::Space& space, Parameters& rows) const {
+    constexpr unsigned BY_RUNS = shared_by_runs<Program>();
+    constexpr unsigned BY_ROWS = shared_by_rows<Program>();
+    const int64_t blocks = ROUNDS * multiprocessors * Config::RESIDENT;
+    if constexpr (BY_RUNS != 0) {
+      // The outermost dimension of the row, and what is left.
+      Axes<Parameters::OPERANDS> axis, inside;
+      space.reduced.merged(streamed<Program>() | BY_RUNS).split(axis, inside);
+      rows.fold_lines = Parameters::RowLines::template find<BY_RUNS>(space, axis, inside);
+      if (rows.fold_lines.count > 0) {
+        rows.fold_lines.cut((blocks + space.kept.count - 1) / space.kept.count, Config::THREADS,
+                            rows.fold_lines.count);
+        rows.parts = static_cast<uint32_t>(rows.fold_lines.blocks());
+      }
+    }
+    if constexpr (BY_ROWS != 0) {
+      const auto inside = space.reduced.merged(streamed<Program>() | BY_ROWS);
+      rows.finish_lines =
+          Parameters::RowLines::template find<BY_ROWS>(space, space.kept.merged(~0u), inside);
+      if (rows.finish_lines.count > 0)
+        rows.finish_lines.cut(2 * blocks, Config::THREADS, MOST_LINES);
+    }
   }
 };

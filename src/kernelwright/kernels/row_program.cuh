@@ -9,6 +9,7 @@
 //   ROW_READS         those of results that have one for each row: the same along the row
 //   SHARED            the inputs of which a row has one element
 //   STREAMED          those of which it has as many as it has elements
+//   ALIKE             those that are the same for all rows
 //   IS_ELEMENT        which results are of the first kind
 //   LOCATED           whether anything depends on where its element stands
 //   SHAPE             RowShape
@@ -154,7 +155,11 @@ __device__ __forceinline__ void fold_elements(const Program& program,
       values[i] =
           take_element<fold>(program, totals, place, elements[i], typename Types::InputIndices());
     }
-    get<fold>(states) = Fold::combine(get<fold>(states), Fold::of(values, valid, places));
+    if constexpr (Fold::COUNTS_PLACES) {
+      Fold::add(get<fold>(states), values, valid, places);
+    } else {
+      get<fold>(states) = Fold::combine(get<fold>(states), Fold::of(values, valid, places));
+    }
   });
 }
 

@@ -79,6 +79,11 @@ struct Axes {
     return result;
   }
 
+  // The outermost dimension, and the others.
+  void split(Axes& outer, Axes& inner) const {
+    for (int d = 0; d < rank; ++d) (d == 0 ? outer : inner).append(sizes[d], strides[d]);
+  }
+
   // To be called once, when all dimensions are there.
   void prepare() {
     for (int d = 0; d < rank && count > 0; ++d) {

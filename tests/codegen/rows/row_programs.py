@@ -23,7 +23,7 @@ class Case:
     folds: tuple[tuple[Reduction, Expr, tuple[DType, ...]], ...]
     results: tuple[tuple[Expr, Extent, DType], ...]
     operands: tuple[str, ...]
-    """For each tensor how it varies: "all", "row" (size 1 elsewhere), "kept", or "i64 kept"."""
+    """For each tensor how it varies: "all", "row" (size 1 elsewhere), "kept", "i64 kept", "last"."""
     reference: Callable[..., tuple[torch.Tensor, ...]]
     """Of the dims that are reduced, the inputs, and `scale`."""
     dtype: DType = DType.F32
@@ -63,6 +63,8 @@ def operand_shape(kind: str, shape: Sequence[T], dims: Sequence[int], one: T) ->
             return tuple(size if at in dims else one for at, size in enumerate(shape))
         case "kept":
             return tuple(one if at in dims else size for at, size in enumerate(shape))
+        case "last":
+            return tuple(shape[-1:])
     return tuple(shape)
 
 
@@ -144,6 +146,18 @@ def layer_norm(dtype: DType = F32) -> Case:
             x.mean(dims, keepdim=True),
         ),
         dtype=dtype,
+    )
+
+
+def hinge() -> Case:
+    """A fold whose second input is the same for each run of a row."""
+    margin = call("sub", number(1.0), call("mul", Operand(0, F32), Operand(1, F32)))
+    return Case(
+        name="hinge",
+        folds=((SUM, call("maximum", margin, number(0.0)), (F32,)),),
+        results=((T0, ROW, F32),),
+        operands=("all", "last"),
+        reference=lambda dims, scale, x, y: ((1 - x * y).clamp(min=0).sum(dims, keepdim=True),),
     )
 
 
@@ -231,5 +245,6 @@ CASES: dict[str, Callable[..., Case]] = {
     "layer_norm": layer_norm,
     "extremes": extremes,
     "sums": sums,
+    "hinge": hinge,
     "cross_entropy": cross_entropy,
 }
