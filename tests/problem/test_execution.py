@@ -117,3 +117,10 @@ def test_parts_that_need_numbers_get_them() -> None:
     assert isinstance(instance.inputs[0], FakeTensor)
     assert instance.inputs[1] == 3.0
     assert instance.notes == ("get_inputs ran with real tensors",)
+
+
+def test_inputs_that_the_file_puts_on_a_card_are_beside_the_module() -> None:
+    text = TEXT.replace("torch.rand(2, M)", "torch.rand(2, M, device='cuda')")
+    instance = instantiate_fake(problem(text), mode := Shapes())
+    with mode:
+        assert instance.module(*instance.inputs).device == torch.device("cpu")

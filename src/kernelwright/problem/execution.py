@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_map_only
 
 from kernelwright.problem.errors import (
     ModelNotModuleError,
@@ -169,7 +170,7 @@ def instantiate_fake(problem: Problem, mode: Shapes, module_name: str | None = N
         model_class=definition.model_class,
         init_args=args,
         init_kwargs=kwargs,
-        inputs=inputs,
+        inputs=_beside(module, inputs, mode),
         module=module,
         notes=tuple(notes),
     )
@@ -199,6 +200,16 @@ def locate(problem: Problem, error: BaseException) -> str:
 
 def _describe(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _beside(module: nn.Module, inputs: Any, mode: Shapes) -> Any:
+    """The inputs on the module's device: who runs the file moves both to one, as this does."""
+    places = {tensor.device for tensor in (*module.parameters(), *module.buffers())}
+    if len(places) != 1:
+        return inputs
+    (place,) = places
+    with mode:
+        return tree_map_only(torch.Tensor, lambda tensor: tensor.to(place), inputs)
 
 
 def _convert(value: Any, mode: Shapes) -> Any:
