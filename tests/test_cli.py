@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from kernelwright import cli
-from kernelwright.errors import ExitCode
+from kernelwright.errors import ExitCode, OutputError
+from kernelwright.machine import H200
+from kernelwright.pipeline import compile_problem, write_candidate
+from kernelwright.problem import load_problem
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -102,6 +105,56 @@ def test_unknown_options_and_targets_are_usage_errors(run: Run) -> None:
     code, _, err = run("judge", EXAMPLES / "matmul.py", EXAMPLES / "matmul.py", "--target", "tpu")
     assert code == ExitCode.USAGE
     assert "tpu" in err
+
+
+def test_without_a_command_there_is_help_and_no_error(run: Run) -> None:
+    code, out, err = run()
+    assert code == ExitCode.USAGE
+    assert "judge" in out
+    assert "error" not in err
+
+
+def test_wrong_words_as_json_have_a_next_step(run: Run) -> None:
+    code, out, _ = run("explain", "--json")
+    assert code == ExitCode.USAGE
+    assert "--help" in json.loads(out)["next_step"]
+
+
+def test_a_result_that_cannot_be_written_is_a_usage_error(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("optimize", EXAMPLES / "scalar_mul.py", "-o", tmp_path, "--target", "cpu")
+    assert code == ExitCode.USAGE
+    assert f"{tmp_path} is a folder" in err
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(OutputError, match="new.py cannot be written: .*File exists"):
+        write_candidate(
+            compile_problem(load_problem(EXAMPLES / "scalar_mul.py"), H200), file / "new.py"
+        )
+
+
+def test_a_mistake_in_forward_is_not_blamed_on_values(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n"
+        "    def forward(self, x):\n        return x + missing\n\n\n"
+        "def get_inputs():\n    return [torch.rand(3)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+    code, _, err = run("explain", path)
+    assert code == ExitCode.UNSUPPORTED
+    assert "problem.py:7" in err
+    assert "Call the module on its inputs" in err
+
+
+def test_what_is_no_run_is_a_usage_error(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for words in (("report", file), ("suite", EXAMPLES, "--run", file, "--target", "cpu")):
+        code, _, err = run(*words)
+        assert code == ExitCode.USAGE
+        assert f"{file} is a file, not the folder of a run" in err
+    code, _, err = run("suite", EXAMPLES, "--gpus", "many", "--run", tmp_path / "new")
+    assert code == ExitCode.USAGE
+    assert "'many'" in err
 
 
 def test_judging_a_file_that_is_not_there(run: Run) -> None:

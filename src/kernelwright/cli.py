@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from kernelwright import __version__, env
-from kernelwright.errors import ExitCode, KernelwrightError, UsageError
+from kernelwright.errors import ExitCode, KernelwrightError, UsageError, writing
 
 app = typer.Typer(
     name="kernelwright",
@@ -50,9 +50,9 @@ def main() -> None:
         _print_error(error.to_json(), str(error))
     except _WrongWords as error:
         code = ExitCode.USAGE
-        message = _words_of(error)
-        plain = {"error": "UsageError", "message": message, "exit_code": int(code)}
-        _print_error(plain, f"{message}\n  next: {UsageError.next_step}")
+        if message := _words_of(error):  # Without any, the help has been printed.
+            wrong = UsageError(message)
+            _print_error(wrong.to_json(), str(wrong))
     except (KeyboardInterrupt, typer.Abort):
         typer.echo("interrupted", err=True)
         sys.exit(130)
@@ -239,6 +239,7 @@ def report(
     ] = None,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown instead.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values instead.")] = False,
+    as_json: Json = False,
 ) -> ExitCode:
     """Write a run as one HTML file with pictures, as Markdown or as CSV."""
     from kernelwright.report.html import render_page
@@ -259,9 +260,14 @@ def report(
         case _:
             text, ending = render_page(new, old), "html"
     path = output or run / f"report.{ending}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    typer.echo(f"wrote       {path} ({len(text.encode()) / 2**20:.1f} MiB)")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    size = len(text.encode())
+    if as_json:
+        _print_json({"file": str(path), "bytes": size})
+    else:
+        typer.echo(f"wrote       {path} ({size / 2**20:.1f} MiB)")
     return ExitCode.VERIFIED
 
 
@@ -310,9 +316,12 @@ def clean(
 
 
 @app.command()
-def version() -> ExitCode:
+def version(as_json: Json = False) -> ExitCode:
     """Print the version."""
-    typer.echo(__version__)
+    if as_json:
+        _print_json({"version": __version__})
+    else:
+        typer.echo(__version__)
     return ExitCode.VERIFIED
 
 

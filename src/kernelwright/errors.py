@@ -12,6 +12,7 @@ A room adds its own mistakes by subclassing `KernelwrightError` beside the code 
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import ClassVar
@@ -75,6 +76,12 @@ class UsageError(KernelwrightError):
 
     exit_code = ExitCode.USAGE
     next_step = "Run the command with --help; it lists what can be asked for."
+
+
+class OutputError(UsageError):
+    """A result cannot be written where it was asked for."""
+
+    next_step = "Name a file in a folder that you may write to."
 
 
 class SettingError(UsageError):
@@ -153,6 +160,15 @@ class CacheFolderError(KernelwrightError):
 
     exit_code = ExitCode.DOES_NOT_BUILD
     next_step = "Make the folder writable, free some space, or set KERNELWRIGHT_CACHE_DIR."
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A block that writes `path`: what the system refuses is an OutputError."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error}", location=str(path)) from error
 
 
 def all_errors(

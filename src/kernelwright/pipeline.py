@@ -14,7 +14,7 @@ from kernelwright.build.cache import database_path
 from kernelwright.build.records import Target
 from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
-from kernelwright.errors import UnsupportedError
+from kernelwright.errors import OutputError, UnsupportedError, writing
 from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import AnyKernel, Launch, Plan
@@ -114,10 +114,11 @@ def demand_nothing_left(plan: Plan) -> None:
 def write_candidate(compiled: Compiled, path: Path, measured: Iterable[str] = ()) -> Candidate:
     """Emit the file and write it to `path`, in one step so that no half file is ever seen."""
     candidate = emit(compiled.problem, compiled.plan, compiled.rewritten.applied, tuple(measured))
-    path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    unfinished.write_text(candidate.source, encoding="utf-8")
-    unfinished.replace(path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(candidate.source, encoding="utf-8")
+        unfinished.replace(path)
     return candidate
 
 
@@ -224,15 +225,18 @@ def optimize(
 ) -> Optimized:
     """Turn the problem file `model` into the file `output`, verify it and time it.
 
-    Raises what loading and capturing raise, all of them KernelwrightError; a file that turns out
-    wrong is no exception but a verdict.
+    Raises OutputError and what loading and capturing raise, all of them KernelwrightError; a file
+    that turns out wrong is no exception but a verdict.
     """
     wanted, path = options or OptimizeOptions(), Path(model)
+    written = Path(output or path.with_name(f"{path.stem}_new.py"))
+    if written.is_dir():  # Said before anything takes time.
+        raise OutputError(f"{written} is a folder", location=str(written))
     progress(Event(stage="capture", message=path.name, done=0, total=1))
     compiled = compile_problem(load_problem(path), modelled_machine(), wanted.library_to_use())
     if wanted.rest is Rest.REFUSED:
         demand_nothing_left(compiled.plan)
-    return finish(compiled, Path(output or path.with_name(f"{path.stem}_new.py")), wanted, progress)
+    return finish(compiled, written, wanted, progress)
 
 
 def finish(

@@ -85,12 +85,18 @@ def test_a_failed_file_leaves_no_module() -> None:
     [
         ("return [torch.rand(2, M), 3.14]", "return torch.rand(2, M)", "returns a Tensor"),
         ("return [torch.rand(2, M), 3.14]", "pass", "`get_inputs` returns None"),
-        ("return [M]", "return M", "`get_init_inputs` returns a int"),
+        ("return [M]", "return M", "`get_init_inputs` returns an int"),
     ],
 )
 def test_wrong_results(old: str, new: str, message: str) -> None:
     with pytest.raises(errors.WrongReturnError, match=message):
         instantiate(problem(TEXT.replace(old, new)))
+
+
+def test_a_fake_tensor_is_a_tensor_to_its_user() -> None:
+    wrong = TEXT.replace("return [torch.rand(2, M), 3.14]", "return torch.rand(2, M)")
+    with pytest.raises(errors.WrongReturnError, match="returns a Tensor"):
+        instantiate_fake(problem(wrong), Shapes())
 
 
 def test_a_model_that_is_no_module() -> None:

@@ -78,10 +78,22 @@ def capture_module(
     if isinstance(failure, UnsupportedValueError):
         raise failure
     cause = failure.__cause__ or failure
+    mistake = isinstance(cause, _OF_PYTHON) or type(cause) is RuntimeError
     raise CaptureError(
         f"torch.export does not take the module: {_first_line(cause)}",
         location=innermost_line(cause, path),
+        next_step=_MISTAKE if mistake else None,
     ) from cause
+
+
+_OF_PYTHON = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError),
+    TypeError,
+)
+_MISTAKE = (
+    "Call the module on its inputs: if that raises the same, correct the line; if not, "
+    "`torch.export.export(model, inputs, strict=False)` shows what torch.export cannot do."
+)
 
 
 def _bind(

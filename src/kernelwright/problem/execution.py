@@ -199,7 +199,10 @@ def locate(problem: Problem, error: BaseException) -> str:
 
 
 def _describe(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    if isinstance(value, torch.Tensor):
+        return "a Tensor"  # and not a FakeTensor, of which its user knows nothing
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _beside(module: nn.Module, inputs: Any, mode: Shapes) -> Any:

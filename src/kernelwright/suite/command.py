@@ -150,12 +150,14 @@ def _settings(request: Request) -> Settings:
 
 def _cards(request: Request) -> list[str]:
     """Cards to work on; on the emulator one that has no name."""
+    if request.gpus != _ALL and not (request.gpus.isdecimal() and int(request.gpus)):
+        raise UsageError(f"--gpus {request.gpus!r}", next_step="Give a number from 1, or all.")
     if request.target != _CUDA:
         return [""]
     cards = visible_cards()
     if request.gpus == _ALL:
         return cards
-    if not request.gpus.isdecimal() or not 1 <= int(request.gpus) <= len(cards):
+    if int(request.gpus) > len(cards):
         step = f"Give a number from 1 to {len(cards)}, or all."
         raise UsageError(f"--gpus {request.gpus!r}", next_step=step)
     return cards[: int(request.gpus)]

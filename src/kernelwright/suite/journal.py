@@ -101,8 +101,10 @@ class Journal:
 def read_journal(folder: Path) -> Record:
     """What the journal in `folder` says so far, nothing if there is none.
 
-    Raises JournalError for a journal of another version.
+    Raises JournalError for a journal of another version, and for a file in the folder's place.
     """
+    if folder.is_file():
+        raise JournalError(f"{folder} is a file, not the folder of a run", location=str(folder))
     headers: list[Mapping[str, Any]] = []
     rows: dict[str, Row] = {}
     started: dict[str, None] = {}

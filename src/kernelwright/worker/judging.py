@@ -59,7 +59,7 @@ def judge(
     static_checks = read_candidate(candidate_path, problem.source)
     if any(check.outcome is Outcome.FAILED for check in static_checks):
         verdict = conclude(static_checks, target=chosen.value, sizes={}, build_seconds=0.0)
-        return verdict, _untimed(verdict.status.value, floor)
+        return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
     folder = make_exchange_folder()
     try:
         with ChildSession(problem, candidate_path, chosen, options, folder) as session:
