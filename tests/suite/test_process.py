@@ -22,7 +22,7 @@ Run = Callable[[Task], Outcome]
 
 
 def run(task: Task, running: Running | None = None) -> Outcome:
-    return run_task(task, Place(threads=1), running=running, command=STAND_IN)
+    return run_task(task, Place(threads=1), running=running, source=STAND_IN)
 
 
 def test_an_outcome_comes_back_whole(make_task: MakeTask) -> None:
@@ -31,7 +31,7 @@ def test_an_outcome_comes_back_whole(make_task: MakeTask) -> None:
         make_task("answer"),
         Place(threads=1),
         on_stage=lambda stage, message: stages.append(stage),
-        command=STAND_IN,
+        source=STAND_IN,
     )
     assert outcome.row.verified
     assert outcome.row.seconds == {"verify": 0.5}

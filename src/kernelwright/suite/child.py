@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.verify.records import from_plain, to_plain
+from kernelwright.worker.nursery import Nursery, employed
 from kernelwright.worker.sandbox_warden import descendants
 
 if TYPE_CHECKING:
@@ -82,11 +83,13 @@ def main(arguments: list[str]) -> None:
     # Everything that takes long to import belongs to the start, not to the problem's time.
     from kernelwright import pipeline  # noqa: F401
     from kernelwright.suite.task import Task
+    from kernelwright.worker import roles  # noqa: F401 - for the nursery
 
     task = from_plain(Task, plain["task"])
     # Where nothing else ends it any more: the kernel does, whatever the code is at.
     signal.setitimer(signal.ITIMER_REAL, task.settings.timeout + _GRACE)
-    with _stacks(task):
+    # Before this process has a second thread or a card, and before the problem's code has run.
+    with employed(Nursery.forked()), _stacks(task):
         reporter.stage(READY)
         outcome = _outcome(task, Path.cwd(), reporter)
     reporter.stage(FINISH)

@@ -16,8 +16,17 @@ from typing import Any, Protocol, Self
 
 from kernelwright import env
 from kernelwright.errors import UsageError
-from kernelwright.suite.process import CHILD, STARTING, Running, run_task
+from kernelwright.suite.process import (
+    CHILD,
+    IMPORTED,
+    STARTING,
+    Running,
+    Source,
+    environment_of,
+    run_task,
+)
 from kernelwright.suite.task import Outcome, Place, Task
+from kernelwright.worker.nursery import Nursery
 
 _CORES_PER_PROBLEM = 2
 _FEW_CORES = 5
@@ -91,7 +100,10 @@ class LocalPool:
         command: Sequence[str] = CHILD,
     ) -> None:
         self._watcher = watcher
-        self._command = command
+        self._nursery: Nursery | None = None
+        if command == CHILD:
+            self._nursery = Nursery.started(IMPORTED, environment_of())
+        self._source: Source = self._nursery or command
         self._running = Running()
         self._free: SimpleQueue[str] = SimpleQueue()
         # Card by card, so that the first problems go to different cards.
@@ -114,6 +126,8 @@ class LocalPool:
         if error is not None:
             self._running.end()
         self._executor.shutdown(wait=True, cancel_futures=error is not None)
+        if self._nursery is not None:
+            self._nursery.close()
 
     def submit(self, task: Task) -> Future[Outcome]:
         """Run the task on the first card that has room."""
@@ -128,7 +142,7 @@ class LocalPool:
                 self._places[card],
                 on_stage=partial(self._watcher.on_stage, task, card),
                 running=self._running,
-                command=self._command,
+                source=self._source,
             )
         finally:
             self._free.put(card)
@@ -181,7 +195,7 @@ class RayPool:
 
 def _run_on_cluster(task: Task, command: Sequence[str]) -> Outcome:
     """What a worker of the cluster does; Ray has set CUDA_VISIBLE_DEVICES for it."""
-    return run_task(task, Place(threads=_CORES_PER_PROBLEM), command=command)
+    return run_task(task, Place(threads=_CORES_PER_PROBLEM), source=command)
 
 
 MakePool = Callable[[int, Watcher], Pool]

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,12 +24,23 @@ from kernelwright.suite.child import READY, STACK_FILE
 from kernelwright.suite.task import Outcome, Place, Task
 from kernelwright.verify.records import from_plain, to_plain
 from kernelwright.worker.client import BoundedLog
+from kernelwright.worker.nursery import CONVERSATION, Birth, Nursery, Process
 
 OnStage = Callable[[str, str], None]
 """Hears of a stage's name and what goes on in it."""
 
-CHILD = (sys.executable, "-P", "-m", "kernelwright.suite.child")
+_MODULE = "kernelwright.suite.child"
+CHILD = (sys.executable, "-P", "-m", _MODULE)
 """-P: nothing beside the user's files may shadow a module of ours."""
+IMPORTED = (
+    *(_MODULE, "kernelwright.pipeline", "kernelwright.worker.roles", "kernelwright.tune.plans"),
+    *("kernelwright.report.plan", "kernelwright.report.row", "kernelwright.verify.cases"),
+    *("torch.export", "torch._dynamo.callback", "torch.fx.experimental.symbolic_shapes"),
+    "torch._inductor.compile_fx",
+)
+"""What a nursery of such processes, and of their children, imports before it forks any."""
+Source = Sequence[str] | Nursery
+"""Where processes come from: a command, or a nursery."""
 STARTING = "starting"
 _START_SECONDS = 300.0
 """Until everything is imported; many processes at a time, from a cold disk, take minutes."""
@@ -59,17 +70,17 @@ class Running:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._processes: set[Process] = set()
         self._closed = False
 
-    def add(self, process: subprocess.Popen[bytes]) -> None:
+    def add(self, process: Process) -> None:
         """A process has begun; it is ended at once if all are."""
         with self._lock:
             self._processes.add(process)
             if self._closed:
                 process.terminate()
 
-    def remove(self, process: subprocess.Popen[bytes]) -> None:
+    def remove(self, process: Process) -> None:
         """A process has ended."""
         with self._lock:
             self._processes.discard(process)
@@ -93,7 +104,7 @@ def run_task(
     *,
     on_stage: OnStage = lambda stage, message: None,
     running: Running | None = None,
-    command: Sequence[str] = CHILD,
+    source: Source = CHILD,
 ) -> Outcome:
     """The outcome of the task, whatever happens to its process.
 
@@ -101,7 +112,7 @@ def run_task(
     """
     processes = running or Running()
     for attempt in (1, 2):
-        result = _attempt(task, place, on_stage, processes, command)
+        result = _attempt(task, place, on_stage, processes, source)
         if isinstance(result, Outcome):
             return replace(result, row=replace(result.row, attempts=attempt))
         lost, details = result
@@ -111,12 +122,12 @@ def run_task(
 
 
 def _attempt(
-    task: Task, place: Place, on_stage: OnStage, running: Running, command: Sequence[str]
+    task: Task, place: Place, on_stage: OnStage, running: Running, source: Source
 ) -> Outcome | tuple[Lost, dict[str, Any]]:
     with tempfile.TemporaryDirectory(
         prefix="kernelwright-suite-", ignore_cleanup_errors=True
     ) as folder:
-        process, descriptor = _start(command, place, Path(folder))
+        process, descriptor = _start(source, place, Path(folder))
         running.add(process)
         try:
             assert process.stdin is not None and process.stdout is not None
@@ -137,36 +148,53 @@ def _attempt(
         return lost, {"log": log.text(), "stack": stack, **timeline}
 
 
-def _start(
-    command: Sequence[str], place: Place, folder: Path
-) -> tuple[subprocess.Popen[bytes], int]:
-    ours, theirs = os.pipe()
-    # Threads that wait for each other on cores that are taken spin for longer than they work, and a
-    # pool of compilers costs more to start than most problems have to compile.
-    overrides = {
-        env.THREADS.name: str(place.threads),
-        env.OMP_THREADS.name: _ALONE_ON_A_CORE,
-        env.COMPILE_THREADS.name: _ALONE_ON_A_CORE,
-    }
-    if place.card:
+def environment_of(place: Place | None = None) -> dict[str, str]:
+    """That of a problem's process at `place`, or of where such processes come from.
+
+    Threads that wait for each other on cores that are taken spin for longer than they work, and a
+    pool of compilers costs more to start than most problems have to compile.
+    """
+    overrides = dict.fromkeys((env.OMP_THREADS.name, env.COMPILE_THREADS.name), _ALONE_ON_A_CORE)
+    if place is not None:
+        overrides[env.THREADS.name] = str(place.threads)
+    if place is not None and place.card:
         overrides[env.CUDA_VISIBLE_DEVICES.name] = place.card
+    return env.child_environment(overrides)
+
+
+def _start(source: Source, place: Place, folder: Path) -> tuple[Process, int]:
+    ours, theirs = os.pipe()
+    environment = environment_of(place)
     try:
-        process = subprocess.Popen(
-            [*command, str(theirs), str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=(theirs,),
-            cwd=folder,
-            env=env.child_environment(overrides),
-            start_new_session=True,
-        )
+        if isinstance(source, Nursery):
+            birth = Birth(
+                module=_MODULE,
+                arguments=(str(CONVERSATION), str(os.getpid())),
+                environment=environment,
+                folder=str(folder),
+            )
+            return source.start(birth, theirs), ours
+        return _started(source, theirs, environment, folder), ours
     finally:
         os.close(theirs)
-    return process, ours
 
 
-def _hand_over(task: Task, place: Place, process: subprocess.Popen[bytes]) -> None:
+def _started(
+    command: Sequence[str], theirs: int, environment: Mapping[str, str], folder: Path
+) -> Process:
+    return subprocess.Popen(
+        [*command, str(theirs), str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(theirs,),
+        cwd=folder,
+        env=dict(environment),
+        start_new_session=True,
+    )
+
+
+def _hand_over(task: Task, place: Place, process: Process) -> None:
     assert process.stdin is not None
     with suppress(BrokenPipeError), process.stdin as stream:
         stream.write(json.dumps({"task": to_plain(task), "place": to_plain(place)}).encode())
@@ -187,7 +215,7 @@ class _Listener:
         self._stage = STARTING
         self._rest = b""
 
-    def listen(self, process: subprocess.Popen[bytes]) -> Lost | None:
+    def listen(self, process: Process) -> Lost | None:
         """None once there is an outcome, else how the process was lost."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._descriptor, selectors.EVENT_READ)
@@ -227,7 +255,7 @@ class _Listener:
             next_step="Give it more time with --timeout, or look at the place that is named.",
         )
 
-    def _died(self, process: subprocess.Popen[bytes]) -> Lost:
+    def _died(self, process: Process) -> Lost:
         try:
             code = process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -290,7 +318,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: Process) -> None:
     """End the process and its group; the judge's children end with their parent."""
     if process.poll() is None:
         process.terminate()  # it then removes what it has in shared memory

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from kernelwright.verify.records import to_plain
+from kernelwright.worker.nursery import CONVERSATION, Birth, Process, current
 from kernelwright.worker.protocol import (
     Channel,
     ChannelClosedError,
@@ -35,6 +36,7 @@ _CLOSE_GRACE = 15.0
 
 
 _CHILD = "kernelwright.worker.child"
+_LOADED_FIRST = "LD_PRELOAD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,33 @@ class BoundedLog:
                 self._tail = (self._tail + piece[room:])[-_LOG_HALF:]
 
 
+def _forked(limits: str, environment: Mapping[str, str], theirs: socket.socket) -> Process | None:
+    """A child from the nursery; None without one, and where something has to be loaded before."""
+    nursery = current()
+    if nursery is None or _LOADED_FIRST in environment:
+        return None
+    birth = Birth(module=_CHILD, arguments=(str(CONVERSATION), limits), environment=environment)
+    try:
+        process = nursery.start(birth, theirs.fileno())
+    except OSError:
+        return None
+    process.close_stdin()
+    return process
+
+
+def _started(limits: str, environment: Mapping[str, str], theirs: socket.socket) -> Process:
+    return subprocess.Popen(
+        # -P: nothing beside the user's files may shadow a module of ours.
+        [sys.executable, "-P", "-m", _CHILD, str(theirs.fileno()), limits],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=(theirs.fileno(),),
+        env=dict(environment),
+        start_new_session=True,
+    )
+
+
 class Client:
     """One child process in a session of its own; it dies with this process or at `close`.
 
@@ -116,15 +145,8 @@ class Client:
         limits = json.dumps(to_plain(confinement))
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
-                # -P: nothing beside the user's files may shadow a module of ours.
-                [sys.executable, "-P", "-m", _CHILD, str(theirs.fileno()), limits],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=(theirs.fileno(),),
-                env=dict(environment),
-                start_new_session=True,
+            self._process = _forked(limits, environment, theirs) or _started(
+                limits, environment, theirs
             )
         assert self._process.stdout is not None
         self.log = BoundedLog(self._process.stdout)

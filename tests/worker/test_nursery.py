@@ -1,0 +1,171 @@
+"""Forked children: fresh, ours, alone with what they were given, and gone with whoever asked."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelwright.build.records import Target
+from kernelwright.problem import Problem
+from kernelwright.verify.cases import Case
+from kernelwright.verify.verdict import Status
+from kernelwright.verify.verification import Event
+from kernelwright.worker import JudgeOptions, judge
+from kernelwright.worker.nursery import CONVERSATION, Birth, Forked, Nursery, employed
+from kernelwright.worker.options import Watch
+
+CHILD = """
+import json, os, signal, sys, time
+
+BEFORE = os.getpid()
+
+def main(arguments):
+    facts = {
+        "arguments": arguments,
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "session": os.getsid(0),
+        "imported by": BEFORE,
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+        "open": sorted(int(it) for it in os.listdir("/proc/self/fd")),
+        "read": sys.stdin.read(),
+    }
+    print("printed")
+    match arguments[0]:
+        case "tell":
+            os.write(3, json.dumps(facts).encode())
+        case "leave":
+            sys.exit(7)
+        case "raise":
+            raise ValueError("wrong")
+        case "die":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "sleep":
+            os.write(3, b"asleep")
+            time.sleep(60)
+"""
+ENVIRONMENT = {"PATH": os.defpath, "ONLY": "this"}
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "nursery_child.py").write_text(CHILD)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path])}
+
+
+@pytest.fixture(scope="module")
+def nursery(environment: dict[str, str]) -> Iterator[Nursery]:
+    started = Nursery.started(["nursery_child"], environment)
+    yield started
+    started.close()
+
+
+def start(nursery: Nursery, *arguments: str, folder: str = "") -> tuple[Forked, socket.socket]:
+    ours, theirs = socket.socketpair()
+    birth = Birth(
+        module="nursery_child", arguments=arguments, environment=ENVIRONMENT, folder=folder
+    )
+    with theirs:
+        child = nursery.start(birth, theirs.fileno())
+    child.close_stdin()
+    return child, ours
+
+
+def test_a_child_is_ours_and_has_only_what_it_was_given(nursery: Nursery, tmp_path: Path) -> None:
+    child, conversation = start(nursery, "tell", "x", folder=str(tmp_path))
+    facts = json.loads(conversation.recv(1 << 16))
+    assert child.stdout is not None
+    assert child.stdout.read() == b"printed\n"
+    assert child.wait(10) == 0
+    assert facts["pid"] == child.pid == facts["session"]
+    assert facts["parent"] == os.getpid()
+    assert facts["imported by"] not in (child.pid, os.getpid())
+    assert facts["arguments"] == ["tell", "x"]
+    assert facts["folder"] == str(tmp_path)
+    assert {"ONLY": "this"}.items() <= facts["environment"].items()
+    assert "HOME" not in facts["environment"]
+    # The last one is that of the listing itself.
+    assert facts["open"][:-1] == [0, 1, 2, CONVERSATION]
+    assert facts["read"] == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "said"),
+    [("leave", 7, ""), ("raise", 1, "ValueError: wrong"), ("die", -signal.SIGSEGV, "")],
+)
+def test_how_a_child_ends_is_known(nursery: Nursery, word: str, code: int, said: str) -> None:
+    child, _ = start(nursery, word)
+    assert child.stdout is not None
+    assert said in child.stdout.read().decode()
+    assert child.wait(10) == code == child.poll()
+
+
+def test_a_child_is_ended(nursery: Nursery) -> None:
+    child, conversation = start(nursery, "sleep")
+    assert conversation.recv(6) == b"asleep"
+    assert child.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(0.05)
+    child.terminate()
+    assert child.wait(10) == -signal.SIGTERM
+    child.kill()  # of one that has ended: nothing
+
+
+def test_children_do_not_see_what_others_have_changed(nursery: Nursery) -> None:
+    seen = []
+    for _ in range(2):
+        child, conversation = start(nursery, "tell")
+        seen.append(json.loads(conversation.recv(1 << 16)))
+        child.wait(10)
+    assert seen[0]["pid"] != seen[1]["pid"]
+    assert seen[0]["environment"] == seen[1]["environment"]
+
+
+ASKER = """
+import os
+from kernelwright.worker.nursery import Birth, Nursery, current, employed
+with employed(Nursery.forked()):
+    birth = Birth(module="nursery_child", arguments=["tell"], environment={})
+    child = current().start(birth, os.pipe()[1])
+    child.close_stdin()
+    assert child.wait(10) == 0
+assert current() is None
+print(open(f"/proc/self/task/{os.getpid()}/children").read().split())
+"""
+
+
+def test_a_fork_of_this_process_ends_with_its_employment(environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ASKER],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_a_judgement_with_forked_children(affine: Problem) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    events: list[Event] = []
+    with employed(Nursery.started(["kernelwright.worker.roles"], environment)):
+        verdict, _ = judge(
+            affine,
+            Path(__file__).parent / "candidates" / "correct.py",
+            target=Target.CPU,
+            floor=None,
+            options=JudgeOptions(watch=Watch.NOTHING, cases=(Case(),)),
+            progress=events.append,
+        )
+    assert verdict.status is Status.VERIFIED
+    isolation = next(check for check in verdict.checks if check.name == "isolation")
+    assert "a process of its own" in isolation.evidence
