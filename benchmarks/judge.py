@@ -136,8 +136,7 @@ def judge_elsewhere(
     pair: "Pair", options: JudgeOptions, progress: Progress = _quiet
 ) -> dict[str, Any]:
     """The verdict on files of others."""
-    row = judge_pair(pair.problem, pair.candidate, options, progress)
-    return {"problem": pair.problem.name, "candidate": pair.candidate.name, "is": pair.kind} | row
+    return judge_pair(pair.problem, pair.candidate, options, progress)
 
 
 def judge_large(_: None, options: JudgeOptions, progress: Progress = _quiet) -> dict[str, Any]:
@@ -167,7 +166,10 @@ def judge_large(_: None, options: JudgeOptions, progress: Progress = _quiet) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A line of a file that names files of others, beside it: PROBLEM CANDIDATE attack|honest."""
+    """A line of a file that names files of others: PROBLEM CANDIDATE attack|honest.
+
+    Paths are from that file's folder; the candidate's own folder is the name of a collection.
+    """
 
     problem: Path
     candidate: Path
@@ -289,6 +291,10 @@ def _row_of(task: Task, future: "Future[dict[str, Any]]") -> dict[str, Any]:
         expected = [status.value for status in entry.on_gpu]
         row = {"file": entry.file, "row": entry.row, "expected": expected} | row
         row["right"] = row["status"] in expected
+    if task.part == "elsewhere":
+        pair = task.argument
+        names = {"problem": pair.problem.name, "candidate": pair.candidate.name}
+        row = {"from": pair.candidate.parent.name, "is": pair.kind} | names | row
     return {"task": task.name} | row
 
 
@@ -320,19 +326,31 @@ def _summary(rows: Rows) -> dict[str, Any]:
         "judged twice": len(timed),
         "intervals overlap": sum(_overlap(*pair) for pair in timed),
         "reference against itself": sum(bool(row.get("speedups")) for row in same),
-        "of others": {
-            f"{kind}, verified": sum(
-                row["status"] in _VERIFIED for row in rows["elsewhere"] if row.get("is") == kind
-            )
-            for kind in ("attack", "honest")
-        }
-        | {"all": len(rows["elsewhere"])},
+        "of others": _by_collection(rows["elsewhere"]),
         "called faster": sum(row["status"] == Status.VERIFIED_FASTER.value for row in same),
         "of a large problem": [
             {name: row[name] for name in ("extra, times the problem", "seconds", "status")}
             for row in rows["memory"]
         ],
     }
+
+
+def _by_collection(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """How many files of each collection there are, and the names of those that got through."""
+    found = {}
+    for name in sorted({row["from"] for row in rows}):
+        mine = [row for row in rows if row["from"] == name]
+        verified = {row["candidate"] for row in mine if row["status"] in _VERIFIED}
+        attacks, honest = (
+            {row["candidate"] for row in mine if row["is"] == kind} for kind in ("attack", "honest")
+        )
+        found[name] = {
+            "attacks": len(attacks),
+            "attacks verified": sorted(attacks & verified),
+            "honest": len(honest),
+            "honest not verified": sorted(honest - verified),
+        }
+    return found
 
 
 def _overlap(first: dict[str, Any], second: dict[str, Any]) -> bool:
