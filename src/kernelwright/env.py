@@ -179,6 +179,13 @@ OMP_THREADS: Variable[int | None] = Variable(
     default_text="all cores",
     doc="Threads of PyTorch on the CPU; a suite sets it to 1, since its problems share the cores.",
 )
+CUDA_CHECK: Variable[bool] = Variable(
+    name="PYTORCH_NVML_BASED_CUDA_CHECK",
+    parse=_present,
+    default=False,
+    default_text="ask the driver",
+    doc="Set to 1: PyTorch looks for a card without CUDA, to be forked later; a suite does so.",
+)
 HOST_CXX: Variable[Path | None] = Variable(
     name="CXX",
     parse=_path,
@@ -212,6 +219,7 @@ STANDARD: tuple[Variable[object], ...] = (
     NO_COLOR,
     COMPILE_THREADS,
     OMP_THREADS,
+    CUDA_CHECK,
 )
 
 
@@ -223,6 +231,12 @@ def usable_cores() -> int:
 def search_path() -> list[str]:
     """The folders of PATH, in order."""
     return os.environ.get("PATH", os.defpath).split(os.pathsep)
+
+
+def become(environment: Mapping[str, str]) -> None:
+    """Let this process have just this environment: a fork that is somebody's child process."""
+    os.environ.clear()
+    os.environ.update(environment)
 
 
 def child_environment(overrides: Mapping[str, str]) -> dict[str, str]:

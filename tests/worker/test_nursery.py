@@ -97,6 +97,26 @@ def test_a_child_is_ours_and_has_only_what_it_was_given(nursery: Nursery, tmp_pa
     assert facts["read"] == ""
 
 
+def test_a_child_whose_cuda_is_lost_starts_anew(nursery: Nursery, tmp_path: Path) -> None:
+    """A module of the name of torch.cuda that says so, where a real one would have to break."""
+    (tmp_path / "nursery_child.py").write_text(
+        "import os, sys\nif __name__ == '__main__':\n"
+        "    os.write(3, ' '.join([str(os.getpid()), *sys.argv[1:]]).encode())\n"
+    )
+    fake = "import sys, types; sys.modules['torch.cuda'] = types.SimpleNamespace("
+    (tmp_path / "poison.py").write_text(f"{fake}_is_in_bad_fork=lambda: True)\n")
+    path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    poisoned = Nursery.started(["poison"], {**os.environ, **path})
+    ours, theirs = socket.socketpair()
+    birth = Birth(module="nursery_child", arguments=["again"], environment={**ENVIRONMENT, **path})
+    with theirs:
+        child = poisoned.start(birth, theirs.fileno())
+    child.close_stdin()
+    assert ours.recv(100).decode() == f"{child.pid} again"
+    assert child.wait(10) == 0
+    poisoned.close()
+
+
 @pytest.mark.parametrize(
     ("word", "code", "said"),
     [("leave", 7, ""), ("raise", 1, "ValueError: wrong"), ("die", -signal.SIGSEGV, "")],

@@ -36,7 +36,6 @@ IMPORTED = (
     *(_MODULE, "kernelwright.pipeline", "kernelwright.worker.roles", "kernelwright.tune.plans"),
     *("kernelwright.report.plan", "kernelwright.report.row", "kernelwright.verify.cases"),
     *("torch.export", "torch._dynamo.callback", "torch.fx.experimental.symbolic_shapes"),
-    "torch._inductor.compile_fx",
 )
 """What a nursery of such processes, and of their children, imports before it forks any."""
 Source = Sequence[str] | Nursery
@@ -155,6 +154,7 @@ def environment_of(place: Place | None = None) -> dict[str, str]:
     pool of compilers costs more to start than most problems have to compile.
     """
     overrides = dict.fromkeys((env.OMP_THREADS.name, env.COMPILE_THREADS.name), _ALONE_ON_A_CORE)
+    overrides |= {env.CUDA_CHECK.name: "1"}
     if place is not None:
         overrides[env.THREADS.name] = str(place.threads)
     if place is not None and place.card:

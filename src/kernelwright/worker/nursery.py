@@ -30,6 +30,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import IO, NoReturn, Protocol, Self
 
+from kernelwright import env
+
 CONVERSATION = 3
 """Descriptor under which a forked child finds what it talks through."""
 
@@ -277,17 +279,18 @@ def _become(request: Mapping[str, object], descriptors: Sequence[int]) -> NoRetu
     try:
         os.setsid()
         _place(descriptors)
-        os.environ.clear()
-        os.environ.update(_texts(request["environment"]))
+        env.become(_texts(request["environment"]))
         for name in _READS_ENVIRONMENT:
             sys.modules.pop(name, None)
         if request["folder"]:
             os.chdir(str(request["folder"]))
         _wait_for_parent(int(str(request["asker"])))
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        words = request["arguments"]
+        words, module = request["arguments"], str(request["module"])
         assert isinstance(words, list)
-        importlib.import_module(str(request["module"])).main([str(word) for word in words])
+        if _has_lost_cuda():
+            os.execv(sys.executable, [sys.executable, "-P", "-m", module, *map(str, words)])
+        importlib.import_module(module).main([str(word) for word in words])
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -298,6 +301,15 @@ def _become(request: Mapping[str, object], descriptors: Sequence[int]) -> NoRetu
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _has_lost_cuda() -> bool:
+    """Whether a module has asked the driver something when it was imported: no fork may any more.
+
+    Such a child starts anew, as it would have done without a nursery.
+    """
+    cuda = sys.modules.get("torch.cuda")
+    return cuda is not None and bool(cuda._is_in_bad_fork())
 
 
 def _place(descriptors: Sequence[int]) -> None:
