@@ -1,7 +1,15 @@
-"""What all tests share: a cache of their own, golden files, and the mark `gpu`."""
+"""What all tests share: a cache, golden files, scripts that run as processes, the mark `gpu`."""
 
+import json
+import os
+import runpy
+import signal
+import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,3 +81,52 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text()
 
     return check
+
+
+@pytest.fixture(scope="session")
+def run_script() -> Callable[..., Any]:
+    """`run_script(path, "3")`: the JSON in the last line that `python path 3` prints.
+
+    The process is a fork of this one, which has PyTorch in memory: to import it takes seconds.
+    """
+    return _forked
+
+
+def _forked(path: Path, *arguments: object) -> Any:
+    import torch  # noqa: F401
+
+    with tempfile.TemporaryFile() as output:
+        process = os.fork()
+        if process == 0:
+            _become([str(path), *map(str, arguments)], output.fileno())
+        try:
+            _, status = os.waitpid(process, 0)
+        except BaseException:  # the test's time is over
+            os.kill(process, signal.SIGKILL)
+            raise
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    assert os.waitstatus_to_exitcode(status) == 0, text[-3000:]
+    return json.loads(text.splitlines()[-1])
+
+
+def _become(arguments: list[str], output: int) -> None:
+    """Run the script as if Python had begun with it, and end this process."""
+    import torch
+
+    code = 1
+    try:
+        for descriptor in (1, 2):
+            os.dup2(output, descriptor)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
+        sys.argv = arguments
+        sys.path.insert(0, str(Path(arguments[0]).parent))
+        torch.set_num_threads(1)  # a fork has none of its parent's other threads
+        runpy.run_path(arguments[0], run_name="__main__")
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

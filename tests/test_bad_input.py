@@ -1,9 +1,8 @@
 """What an emitted file says to bad input: a Python exception that names it, before any launch."""
 
-import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +14,9 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def raised(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+def raised(
+    tmp_path_factory: pytest.TempPathFactory, run_script: Callable[..., Any]
+) -> dict[str, list[str]]:
     """For each bad call, the exception's class and message."""
     folder = tmp_path_factory.mktemp("emitted")
     paths = []
@@ -23,14 +24,7 @@ def raised(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         compiled = compile_problem(load_problem(ROOT / "examples" / f"{name}.py"), H200)
         paths.append(folder / f"{name}_new.py")
         write_candidate(shrunk_for_emulator(compiled, Budget()), paths[-1])
-    done = subprocess.run(
-        [sys.executable, Path(__file__).parent / "families" / "bad_input.py", *paths],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    seen: dict[str, list[str]] = run_script(ROOT / "tests/families/bad_input.py", *paths)
     return seen
 
 

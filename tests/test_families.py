@@ -5,10 +5,10 @@ many blocks that do not come out even (1000, 4097), and a little more than one t
 """
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,55 +82,67 @@ PRODUCT_SIZES = [
 @pytest.mark.parametrize("dtype", ALLOWED)
 @pytest.mark.parametrize(("name", "sizes"), [("pointwise", POINTWISE_SIZES), ("gemm", GEMM_SIZES)])
 def test_family_on_the_emulator(
-    name: str, sizes: list[dict[str, int]], dtype: str, tmp_path: Path
+    name: str,
+    sizes: list[dict[str, int]],
+    dtype: str,
+    tmp_path: Path,
+    run_script: Callable[..., Any],
 ) -> None:
     compiled = _compiled(name, dtype, tmp_path)
     assert [kernel.family for kernel in compiled.plan.kernels] == [name]
     assert not compiled.plan.left_to_pytorch
-    _expect_right(compiled, sizes, dtype, tmp_path)
+    _expect_right(compiled, sizes, dtype, tmp_path, run_script)
 
 
 @pytest.mark.parametrize(("config", "dtype"), PRODUCTS, ids=str)
-def test_product_on_the_emulator(config: Config, dtype: str, tmp_path: Path) -> None:
+def test_product_on_the_emulator(
+    config: Config, dtype: str, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
     compiled = _compiled("gemm", dtype, tmp_path)
     (kernel,) = compiled.plan.kernels
     plan = with_configs(compiled.plan, {kernel.name: config})
-    _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, dtype, tmp_path)
+    _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, dtype, tmp_path, run_script)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_triangles_on_the_emulator(dtype: str, tmp_path: Path) -> None:
+def test_triangles_on_the_emulator(
+    dtype: str, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
     compiled = _compiled("triangles", dtype, tmp_path)
     assert [kernel.family for kernel in compiled.plan.kernels] == ["pointwise"]
     assert not compiled.plan.left_to_pytorch
-    _expect_right(compiled, POINTWISE_SIZES, dtype, tmp_path)
+    _expect_right(compiled, POINTWISE_SIZES, dtype, tmp_path, run_script)
 
 
-def test_rows_apart_on_the_emulator(tmp_path: Path) -> None:
+def test_rows_apart_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
     compiled = _compiled("rows_apart", "float32", tmp_path)
     (kernel,) = compiled.plan.kernels
     assert not compiled.plan.left_to_pytorch
     config = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
     plan = with_configs(compiled.plan, {kernel.name: config})
-    _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, "float32", tmp_path)
+    _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, "float32", tmp_path, run_script)
 
 
-def test_triangle_of_a_product_on_the_emulator(tmp_path: Path) -> None:
+def test_triangle_of_a_product_on_the_emulator(
+    tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
     compiled = _compiled("triangle_of_product", "float32", tmp_path)
     (kernel,) = compiled.plan.kernels
     assert kernel.triangle == Triangle(kept=Side.UPPER, diagonal=-3)
     assert not compiled.plan.left_to_pytorch
     config = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_n=4, stages=3)
     plan = with_configs(compiled.plan, {kernel.name: config})
-    _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, "float32", tmp_path)
+    _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, "float32", tmp_path, run_script)
 
 
-def test_one_text_for_several_sizes_on_the_emulator(tmp_path: Path) -> None:
+def test_one_text_for_several_sizes_on_the_emulator(
+    tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
     compiled = _compiled("several_sizes", "float32", tmp_path)
     families = [kernel.family for kernel in compiled.plan.kernels]
     assert sorted(families) == ["rows", "rows", "window"]  # of six launches
     sizes = [{"ROWS": 6}, {"ROWS": 1}]
-    _expect_right(compiled, sizes, "float32", tmp_path)
+    _expect_right(compiled, sizes, "float32", tmp_path, run_script)
 
 
 def _compiled(name: str, dtype: str, folder: Path) -> Compiled:
@@ -140,19 +152,16 @@ def _compiled(name: str, dtype: str, folder: Path) -> Compiled:
 
 
 def _expect_right(
-    compiled: Compiled, sizes: list[dict[str, int]], dtype: str, folder: Path
+    compiled: Compiled,
+    sizes: list[dict[str, int]],
+    dtype: str,
+    folder: Path,
+    run_script: Callable[..., Any],
 ) -> None:
     emitted = folder / "emitted.py"
     write_candidate(compiled, emitted)
     problem = compiled.problem.path
-    done = subprocess.run(
-        [sys.executable, FOLDER / "run.py", problem, emitted, dtype, json.dumps(sizes)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    seen = run_script(FOLDER / "run.py", problem, emitted, dtype, json.dumps(sizes))
     assert seen["findings"] == []
     assert len(seen["worst"]) == 4 * len(sizes)
     assert max(seen["worst"].values()) <= ALLOWED[dtype], seen["worst"]

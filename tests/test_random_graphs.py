@@ -6,13 +6,11 @@ long as all the rest. `make random` takes ten times as many graphs.
 """
 
 import importlib.util
-import json
 import random
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -60,15 +58,14 @@ def test_plans_of_random_graphs(planned_seed: int) -> None:
     assert not bad, f"{len(bad)} differ; the first, made smaller: {_smaller(bad[0])}"
 
 
-def test_random_graphs_on_the_emulator(emitted_seed: int, tmp_path: Path) -> None:
+def test_random_graphs_on_the_emulator(
+    emitted_seed: int, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
     problem, emitted = tmp_path / "random_graphs.py", tmp_path / "random_graphs_new.py"
     wanted = programs(emitted_seed)
     problem.write_text(PROBLEM.read_text().replace("PROGRAMS = []", f"PROGRAMS = {wanted}"))
     write_candidate(compile_problem(load_problem(problem), H200, Library.NEVER), emitted)
-    command = [sys.executable, str(PROBLEM.with_name("run_random.py")), str(problem), str(emitted)]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr[-3000:]
-    found = json.loads(run.stdout.splitlines()[-1])
+    found = run_script(PROBLEM.with_name("run_random.py"), problem, emitted)
     assert not found["findings"]
     assert len(found["worst"]) == len(wanted)
     errors = zip(found["worst"], wanted, strict=True)

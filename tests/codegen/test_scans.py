@@ -1,9 +1,8 @@
 """Scans: on the emulator, over shapes and layouts."""
 
-import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +18,8 @@ _ALLOWED = {
 
 
 @pytest.mark.parametrize("name", _ALLOWED)
-def test_scan_on_the_emulator(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, _FOLDER / "scans.py", name], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+def test_scan_on_the_emulator(name: str, run_script: Callable[..., Any]) -> None:
+    seen = run_script(_FOLDER / "scans.py", name)
     assert seen["findings"] == []
     assert max(seen["worst"].values()) <= _ALLOWED[name], seen["worst"]
     # Only blocks share long rows.

@@ -1,17 +1,14 @@
 """Pointwise kernels that turn what they read: on the emulator."""
 
-import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 _CHILD = Path(__file__).parent / "emulated" / "turned.py"
 
 
-def test_tiles_on_the_emulator() -> None:
-    done = subprocess.run([sys.executable, _CHILD], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+def test_tiles_on_the_emulator(run_script: Callable[..., Any]) -> None:
+    seen = run_script(_CHILD)
     assert seen["findings"] == []
     # Three sums of numbers up to 5, in float32.
     assert max(seen["worst"].values()) <= 2e-6, seen["worst"]

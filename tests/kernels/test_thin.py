@@ -1,9 +1,9 @@
 """Products with few rows or columns: on the emulator, and under nvcc."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,17 +47,12 @@ _ALLOWED = {"float": 2e-7, "double": 4e-15, "__half": 6e-4, "__nv_bfloat16": 5e-
         ("__nv_bfloat16", 1, 8, 8),
     ],
 )
-def test_thin_products_on_the_emulator(factor: str, rows: int, columns: int, step: int) -> None:
+def test_thin_products_on_the_emulator(
+    factor: str, rows: int, columns: int, step: int, run_script: Callable[..., Any]
+) -> None:
     config = {"factor": factor, "rows": rows, "columns": columns, "step": step}
     cases = [case for case in _CASES if min(case[1], case[3]) <= rows]
-    done = subprocess.run(
-        [sys.executable, _RUN, json.dumps(config), json.dumps(cases)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+    seen = run_script(_RUN, json.dumps(config), json.dumps(cases))
     assert seen["findings"] == []
     assert len(seen["worst"]) == 4 * len(cases)
     assert max(seen["worst"].values()) <= _ALLOWED[factor], seen["worst"]
