@@ -206,7 +206,7 @@ def test_a_module_that_is_left_to_pytorch_says_so() -> None:
         fast = kw.optimize(model, (x,))
     assert told[0].filename == __file__
     assert fast.kernelwright.kernels == ()
-    with pytest.raises(UnsupportedError, match="conv2d.* is left to PyTorch"):
+    with pytest.raises(UnsupportedError, match=r"conv2d.* is left to PyTorch"):
         kw.optimize(model, (x,), options=kw.OptimizeOptions(rest=kw.Rest.REFUSED))
 
 
@@ -261,3 +261,15 @@ def test_torch_compile_takes_what_kernels_refuse(case: Any) -> None:
     with torch.no_grad():
         compiled = torch.compile(fast, fullgraph=True, backend="eager")
         torch.testing.assert_close(compiled(x), model(x))
+
+
+@pytest.mark.gpu
+def test_a_module_on_a_gpu_is_checked_and_timed() -> None:
+    model, x = nn.Sequential(nn.GELU(), nn.LayerNorm(512)).cuda(), torch.rand(256, 512).cuda()
+    fast = kw.optimize(model, (x,))
+    assert fast.kernelwright.set_aside == ""
+    assert fast.kernelwright.checks
+    measured = kw.measure(fast, (x,))
+    assert measured.note == ""
+    assert {series.name for series in measured.baselines} == {"eager", "torch.compile"}
+    assert "float64" in kw.measure(fast, (x.double(),)).note
