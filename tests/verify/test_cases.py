@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.verify.cases import (
+    STRICT,
     Case,
     Demand,
     Demands,
@@ -61,6 +62,16 @@ def test_the_plan_covers_what_is_asked() -> None:
     assert {case.sizes for case in cases} == {(("M", 7),), (("M", 1),), (("M", 16),)}
     may_refuse = {plan.case.sizes for plan in planned if plan.refusal is Demand.SKIPPED}
     assert may_refuse == {(("M", 1),), (("M", 16),)}
+
+
+def test_sizes_that_divide_otherwise_are_reported_and_demanded_of_our_own_files() -> None:
+    whole, odd = (("M", 64),), (("M", 7),)
+    for demands, demand in ((Demands(), Demand.REPORTED), (STRICT, Demand.REQUIRED)):
+        planned = plan_cases(
+            seeds=1, demands=demands, own_sizes=(), other_sizes=(whole, odd), ragged=(odd,)
+        )
+        asked = {plan.case.sizes: plan.demand for plan in planned if plan.case.sizes}
+        assert asked == {whole: Demand.REQUIRED, odd: demand}
 
 
 def test_a_large_problem_is_run_at_full_size_on_few_inputs_and_on_all_at_reduced_ones() -> None:

@@ -6,7 +6,7 @@ odd one is taken, so that the last, partly filled tile of every kernel gets exer
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -102,14 +102,17 @@ def size_variants(problem: Problem, budget: Budget) -> tuple[Problem, ...]:
     return tuple(found.values())
 
 
-def round_up(problem: Problem, unit: int, budget: Budget) -> Problem:
+def round_up(
+    problem: Problem, unit: int, budget: Budget, names: Collection[str] | None = None
+) -> Problem:
     """The problem with its sizes at the next multiples of `unit`, as far as the model allows each.
 
-    Still within the budget, if it was: for kernels that read only rows of whole vectors.
+    Still within the budget, if it was: for kernels that read only rows of whole vectors. Of `names`
+    alone, where they are given.
     """
     for name in _by_size(problem):
         size = problem.constants[name]
-        if size > _LARGE:
+        if size > _LARGE and (names is None or name in names):
             problem = _try(problem, {name: -(-size // unit) * unit}, budget) or problem
     return problem
 

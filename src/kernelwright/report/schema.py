@@ -103,6 +103,11 @@ that nothing wrote reads as NaN. Wrong answers (zeros, a constant, other weights
 operands rounded to 16 bits or TF32) go through the same comparison: a warning says which of them
 the problem cannot tell from a right one.
 
+A file may rely on what the problem promises: sizes that powers of two up to 32 divide as they do in
+the problem are asked of every file, and so are all others of ours. Of files of others a wrong
+result at those is a warning; best refuse them with an exception. On the emulator the sizes stand
+for the problem's own, which it cannot run, and all of them count.
+
 A problem of more than a gigabyte is run at full size on its own inputs and zero-mean ones; all else
 is asked at reduced sizes, and the verdict says which.
 

@@ -5,7 +5,7 @@ to travel: the problem's own `get_inputs` under the case's seed, then, for the o
 the floating-point values replaced in place. `str(case)` is what a user pastes to run it again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -117,14 +117,17 @@ class Demands:
     """The same for Inf. Sums in another order or by parts, and softmax in one go, meet Inf - Inf
     where the reference does not: PyTorch's own fused attention differs from its formula."""
     other_sizes: Demand = Demand.REQUIRED
-    """Right values at other sizes. Refusing them with an exception is not a failure."""
+    """Right values at other sizes that divide as the problem's own do, by powers of two up to 32.
+    Refusing them with an exception is not a failure."""
+    ragged_sizes: Demand = Demand.REPORTED
+    """The same at all others: a file may rely on what the problem promises."""
     layouts: Demand = Demand.REPORTED
     """Right values on strided and misaligned inputs."""
     state: Demand = Demand.REQUIRED
     """The same parameters and buffers, in the same order, with the same values under one seed."""
 
 
-STRICT = Demands(layouts=Demand.REQUIRED, infinite=Demand.REQUIRED)
+STRICT = Demands(layouts=Demand.REQUIRED, infinite=Demand.REQUIRED, ragged_sizes=Demand.REQUIRED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,17 +150,24 @@ def plan_cases(
     demands: Demands,
     own_sizes: Sizes,
     other_sizes: Sequence[Sizes],
+    ragged: Collection[Sizes] = (),
 ) -> tuple[PlannedCase, ...]:
     """The cases of one verdict, those that find most first.
 
     `own_sizes` are the constants to replace for the sizes under judgement (none on a GPU, the
-    shrunk ones on the emulator); each of `other_sizes` is one more variant of the problem.
+    shrunk ones on the emulator); each of `other_sizes` is one more variant of the problem, and
+    those in `ragged` do not divide as its own do.
     """
     own = Case(sizes=own_sizes)
     rows = [
         *_seeded(own, range(seeds), demands),
         *_varied(own, seeds, demands),
-        *((demands.other_sizes, "other sizes", Case(sizes=sizes)) for sizes in other_sizes),
+        *(
+            (demands.ragged_sizes, "sizes that divide otherwise", Case(sizes=sizes))
+            if sizes in ragged
+            else (demands.other_sizes, "other sizes", Case(sizes=sizes))
+            for sizes in other_sizes
+        ),
     ]
     return tuple(
         PlannedCase(
@@ -176,7 +186,11 @@ LARGE_SEEDS = 2
 
 
 def plan_large(
-    *, seeds: int, demands: Demands, other_sizes: Sequence[Sizes]
+    *,
+    seeds: int,
+    demands: Demands,
+    other_sizes: Sequence[Sizes],
+    ragged: Collection[Sizes] = (),
 ) -> tuple[PlannedCase, ...]:
     """The cases for a problem so large that its full size is run on a few inputs only.
 
@@ -190,7 +204,11 @@ def plan_large(
         if demand is not Demand.SKIPPED
     ]
     reduced = plan_cases(
-        seeds=seeds, demands=demands, own_sizes=other_sizes[0], other_sizes=other_sizes[1:]
+        seeds=seeds,
+        demands=demands,
+        own_sizes=other_sizes[0],
+        other_sizes=other_sizes[1:],
+        ragged=ragged,
     )
     for plan in reduced:
         asked = plan.case.sizes == other_sizes[0] and not _is_seeded(plan.case)

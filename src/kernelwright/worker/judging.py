@@ -120,12 +120,19 @@ def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
             for case in options.cases
         )
     if _is_large(sizes):
-        return plan_large(seeds=options.seeds, demands=options.demands, other_sizes=sizes.others)
+        return plan_large(
+            seeds=options.seeds,
+            demands=options.demands,
+            other_sizes=sizes.others,
+            ragged=sizes.ragged,
+        )
     return plan_cases(
         seeds=options.seeds,
         demands=options.demands,
         own_sizes=sizes.own,
         other_sizes=sizes.others,
+        # Shrunk sizes stand for the file's own, which cannot be run: any of them counts.
+        ragged=() if sizes.own else sizes.ragged,
     )
 
 

@@ -93,6 +93,8 @@ class SizesReply:
     others: tuple[Sizes, ...]
     """For further sizes, each; of a large problem those first that change nothing which its
     constructor is given, where such sizes are much smaller."""
+    ragged: tuple[Sizes, ...]
+    """Those of `others` that do not divide as the file's own do, by powers of two up to 32."""
     bytes: int
     """Of one call at the sizes under judgement: inputs, parameters, buffers and outputs."""
 

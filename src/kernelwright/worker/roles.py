@@ -9,7 +9,15 @@ from typing import Any
 import torch
 
 from kernelwright import env
-from kernelwright.problem import Budget, Problem, measure, shrink, shrink_data, size_variants
+from kernelwright.problem import (
+    Budget,
+    Problem,
+    measure,
+    round_up,
+    shrink,
+    shrink_data,
+    size_variants,
+)
 from kernelwright.problem.loading import parse_problem
 from kernelwright.verify.cases import Sizes
 from kernelwright.verify.records import from_plain
@@ -154,13 +162,35 @@ def _sizes(problem: Problem, request: SizesRequest) -> SizesReply:
     own = shrink(problem, budget) if request.shrink else problem
     size = measure(own).bytes
     reduced = _reduced(own, budget, size) if size > request.large else ()
-    variants = {it.source: it for it in (*reduced, *size_variants(problem, budget))}
-    others = [it for it in variants.values() if it.source != own.source]
+    small = size_variants(problem, budget)
+    whole = () if request.shrink else (_in_whole_tiles(problem, small[0]),)
+    variants = {it.source: it for it in (*reduced, *whole, *small)}
+    others = [_changes(problem, it) for it in variants.values() if it.source != own.source]
     return SizesReply(
         own=_changes(problem, own),
-        others=tuple(_changes(problem, it) for it in others),
+        others=tuple(others),
+        ragged=tuple(sizes for sizes in others if not _divides_alike(problem, sizes)),
         bytes=size,
     )
+
+
+_TILE = 32
+"""A file may rely on powers of two up to this dividing a size where they do in the problem."""
+_WIDER = 64
+"""Times the cost that sizes of whole tiles may take."""
+
+
+def _in_whole_tiles(problem: Problem, smaller: Problem) -> Problem:
+    """Smaller sizes that divide as the problem's own do, as far as it allows that."""
+    cost = measure(smaller)
+    room = Budget(bytes=cost.bytes * _WIDER, flops=cost.flops * _WIDER)
+    changed = dict(_changes(problem, smaller))
+    return round_up(smaller, _TILE, room, changed)
+
+
+def _divides_alike(problem: Problem, sizes: Sizes) -> bool:
+    own = problem.constants
+    return all(value % max(1, min(own[name] & -own[name], _TILE)) == 0 for name, value in sizes)
 
 
 _MUCH_SMALLER = 4
@@ -169,7 +199,7 @@ _MUCH_SMALLER = 4
 
 def _reduced(problem: Problem, budget: Budget, size: int) -> tuple[Problem, ...]:
     """Sizes that a file takes which is specialised to its constructor's arguments; or none."""
-    smaller = shrink_data(problem, budget)
+    smaller = _in_whole_tiles(problem, shrink_data(problem, budget))
     return (smaller,) if measure(smaller).bytes * _MUCH_SMALLER <= size else ()
 
 
