@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from kernelwright.report.row import Ending
-from kernelwright.suite import pool
+from kernelwright.suite import pool, process
 from kernelwright.suite.child import Reporter, keep_to
 from kernelwright.suite.process import Running, run_task
 from kernelwright.suite.task import Outcome, Place, Task
 from kernelwright.verify.verification import Event
+from kernelwright.worker.nursery import Nursery
 
 from .conftest import STAND_IN, MakeTask
 
@@ -39,6 +40,16 @@ def test_an_outcome_comes_back_whole(make_task: MakeTask) -> None:
     assert outcome.details["words"] == "answer"
     assert [stage for _, stage, _ in outcome.details["timeline"]] == stages
     assert stages == ["ready", "work"]
+
+
+def test_without_its_nursery_a_process_is_started(
+    make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "CHILD", STAND_IN)
+    nursery = Nursery.started([], dict(os.environ))
+    nursery.close()
+    outcome = run_task(make_task("answer"), Place(threads=1), source=nursery)
+    assert outcome.row.verified
 
 
 def test_a_flood_of_text_does_no_harm(make_task: MakeTask) -> None:

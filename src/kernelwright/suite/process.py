@@ -173,8 +173,10 @@ def _start(source: Source, place: Place, folder: Path) -> tuple[Process, int]:
                 environment=environment,
                 folder=str(folder),
             )
-            return source.start(birth, theirs), ours
-        return _started(source, theirs, environment, folder), ours
+            with suppress(OSError):  # somebody has killed it
+                return source.start(birth, theirs), ours
+        command = CHILD if isinstance(source, Nursery) else source
+        return _started(command, theirs, environment, folder), ours
     finally:
         os.close(theirs)
 
