@@ -177,6 +177,28 @@ def test_the_original_shares_the_parameters(case: Any) -> None:
     assert torch.equal(own(x), model(x))
 
 
+def test_hooks_of_the_model_run_around_the_kernels() -> None:
+    model, x, seen = nn.GELU().eval(), torch.rand(6, 8), []
+    model.register_forward_pre_hook(lambda module, args: (args[0] * 3,))
+    model.register_forward_hook(lambda module, args, result: seen.append(module) or result * 2)
+    with torch.no_grad(), Session() as session:
+        fast = optimize_module(model, (x,), machine=H200)
+        assert fast.kernelwright.set_aside == ""
+        seen.clear()
+        result, launches = runs(session, fast, x)
+        assert (launches, len(seen)) == (1, 1)
+        torch.testing.assert_close(result, model(x))
+
+
+def test_optimizing_twice_is_optimizing_once(case: Any) -> None:
+    model, fast, x, _ = case
+    with torch.no_grad():
+        again = optimize_module(fast, (x,), machine=H200)
+    assert type(again).__bases__[1] is Gate
+    assert again.scale is model.scale
+    assert again.kernelwright.source == fast.kernelwright.source
+
+
 def test_without_a_gpu_the_models_own_forward_runs() -> None:
     model, x = nn.Sequential(nn.Linear(4, 4), nn.GELU()).eval(), torch.rand(2, 4)
     fast = kw.optimize(model, (x,))
@@ -196,6 +218,10 @@ def test_what_is_no_call_is_refused() -> None:
             kw.explain(model, words)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="turned into a file"):
         kw.optimize("model.py", (x,))  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match="is neither a module nor"):
+        kw.optimize(torch.relu, (x,))  # type: ignore[call-overload]
+    with pytest.raises(UsageError, match=r"torch\.compile"):
+        kw.optimize(torch.compile(model), (x,))
     with pytest.raises(UsageError, match="timed against each other"):
         kw.measure(model, (x,))  # type: ignore[call-overload]
 

@@ -14,10 +14,14 @@ from torch import nn
 from kernelwright import pipeline
 from kernelwright.bench.calls import time_calls
 from kernelwright.bench.measurement import NO_GPU, Environment, Measurement, not_measured
-from kernelwright.capture import capture_module
 from kernelwright.errors import UsageError
 from kernelwright.ir.plan import Plan
-from kernelwright.module import KernelsUnusedWarning, OptimizedModule, optimize_module
+from kernelwright.module import (
+    KernelsUnusedWarning,
+    OptimizedModule,
+    capture_in_memory,
+    optimize_module,
+)
 from kernelwright.pipeline import (
     Judged,
     Optimized,
@@ -88,9 +92,10 @@ def optimize(
     """
     if isinstance(model, nn.Module):
         return _optimize_in_memory(model, output, kwargs, options or OptimizeOptions(), progress)
+    path = _path(model)
     if not isinstance(output, Path | str | None):
         raise UsageError("a problem file is turned into a file", next_step="Name that file.")
-    return pipeline.optimize(model, output, options=options, progress=progress)
+    return pipeline.optimize(path, output, options=options, progress=progress)
 
 
 def _optimize_in_memory(
@@ -118,6 +123,15 @@ def _optimize_in_memory(
         text = f"{name} runs in PyTorch, without kernels: {why}"
         warnings.warn(text, KernelsUnusedWarning, stacklevel=3)  # where `optimize` is called
     return fast
+
+
+def _path(model: object) -> Path:
+    if isinstance(model, Path | str):
+        return Path(model)
+    raise UsageError(
+        f"{type(model).__name__} is neither a module nor the path of a problem file",
+        next_step="Pass an nn.Module with the arguments of a call; put a function into a module.",
+    )
 
 
 def _arguments(args: object, call: str) -> Sequence[Any]:
@@ -260,10 +274,10 @@ def explain(
     library = (options or OptimizeOptions()).library_to_use()
     machine = modelled_machine()
     if not isinstance(model, nn.Module):
-        problem = pipeline.load_problem(Path(model))
+        problem = pipeline.load_problem(_path(model))
         return pipeline.compile_problem(problem, machine, library).explanation
-    arguments, name = _arguments(args, "explain(model, args)"), type(model).__name__
-    captured = capture_module(model, arguments, dict(kwargs or {}), name=name)
+    arguments = _arguments(args, "explain(model, args)")
+    captured = capture_in_memory(model, arguments, dict(kwargs or {}))
     planned = plan_graph(captured, machine, library)
     return explain_plan(planned.rewritten, planned.plan, machine, str(captured))
 

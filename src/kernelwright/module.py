@@ -15,6 +15,7 @@ import importlib.util
 import inspect
 import sys
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from kernelwright.build.cache import cached_build, content_key
 from kernelwright.build.extension import prepare_extension_folder
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
+from kernelwright.errors import UsageError
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import Machine
@@ -187,12 +189,12 @@ def optimize_module(
 
     `machine` is the card that is planned for, `tune` chooses configurations. Where the arguments
     are on a GPU, one call is compared with the model's own result and with float64 before this
-    returns; wrong kernels are set aside. Raises CaptureError where torch.export does not take the
-    module, UnsupportedValueError, WrongArgumentsError and UnsupportedError.
+    returns; wrong kernels are set aside. Raises UsageError, CaptureError where torch.export does
+    not take the module, UnsupportedValueError, WrongArgumentsError and UnsupportedError.
     """
-    keywords = dict(kwargs or {})
+    model, keywords = plain(model), dict(kwargs or {})
     name = type(model).__name__
-    planned = plan_graph(capture_module(model, args, keywords, name=name), machine, library)
+    planned = plan_graph(capture_in_memory(model, args, keywords), machine, library)
     plan = tune(planned.plan)
     text = emit_module(name, _arguments_text(model), plan)
     made = Kernels(
@@ -208,6 +210,31 @@ def optimize_module(
     if not _runs(module, args, keywords):
         return module
     return _checked(module, model, args, keywords, least_cost(plan).flops)
+
+
+def capture_in_memory(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Graph:
+    """The graph of a call, without the model's own hooks: whoever calls the result runs those.
+
+    Raises UsageError for what was compiled or scripted already, and as `capture_module` does.
+    """
+    model = plain(model)
+    bare = copy.copy(model)
+    for table in ("_forward_hooks", "_forward_pre_hooks"):
+        setattr(bare, table, OrderedDict())
+    return capture_module(bare, args, kwargs, name=type(model).__name__)
+
+
+def plain(model: nn.Module) -> nn.Module:
+    """The model as its user wrote it; of an optimized one, what it was made from."""
+    if isinstance(model, OptimizedModule):
+        return model.original()
+    if isinstance(getattr(model, "_orig_mod", None), nn.Module):
+        step = "Optimize the module itself; what you get can be compiled: torch.compile(fast)."
+        raise UsageError("the module went through torch.compile", next_step=step)
+    if isinstance(model, torch.jit.ScriptModule):
+        step = "Optimize the module that it was scripted or traced from."
+        raise UsageError("the module is TorchScript, which cannot be captured", next_step=step)
+    return model
 
 
 # --- Making the module -------------------------------------------------------------------------
