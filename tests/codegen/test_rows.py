@@ -39,6 +39,7 @@ _RUNS: dict[str, list[dict[str, Any]]] = {
 
 _RING = {"threads": 64, "team": 64, "cluster": 1, "width": 4, "vectors": 2, "stages": 3}
 _PARTS = {"threads": 64, "width": 4, "unroll": 2, "resident": 1}
+_SHORT = {"threads": 64, "width": 4, "resident": 1}
 _COLUMNS = {"lanes": 32, "split": 2, "width": 4, "vectors": 4, "resident": 1}
 # What the tuner chooses from: rows that begin and end between vectors, that are shorter than the
 # room for them, that are more than the teams; what does not fit is left to the other kernels.
@@ -100,6 +101,20 @@ _TUNED: dict[str, dict[str, Any]] = {
         "special": "-inf",
         "shapes": [[3, 117], [9, 3801], [2, 8000]],
         "config": _PARTS | {"part": 256, "resident": 2},
+    },
+    "short rows": {
+        "case": "two_level_softmax",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[70, 24], [9, 32], [3, 17]],
+        "config": _SHORT | {"lanes": 4, "vectors": 2},
+    },
+    "short rows of halves": {
+        "case": "layer_norm",
+        "dtype": "F16",
+        "dims": [2],
+        "shapes": [[5, 7, 16], [1, 33, 8]],
+        "config": _SHORT | {"lanes": 1, "vectors": 4},
     },
     "columns held": {
         "case": "layer_norm",

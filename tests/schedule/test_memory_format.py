@@ -54,7 +54,7 @@ def test_totals_over_channels_are_of_neighbours() -> None:
     plan = _plan(After(lambda y: torch.min(y, dim=1, keepdim=True)[0].tanh()))
     (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
     assert rows.program.dims == (3,)
-    assert "rows on chip" in str(rows.config)
+    assert "rows in registers" in str(rows.config)
 
 
 def test_a_norm_reads_its_operand_twice_and_writes_once() -> None:

@@ -13,7 +13,7 @@ from kernelwright.codegen.expressions import (
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import COMPUTED, ROW_QUOTIENT, SHARE, STORED, Spelling
-from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig
+from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig, ShortRows
 from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, walk
 from kernelwright.ir.graph import Reduction
 from kernelwright.ir.plan import Extent, Fold, RowKernel
@@ -125,6 +125,18 @@ def _tuned(row_config: RowConfig) -> Tuned | None:
                 ),
                 family="Column",
                 function="column_rows",
+            )
+        case ShortRows():
+            return Tuned(
+                purpose="Short rows, several for each warp.",
+                sources=("row_short.cuh",),
+                members=(
+                    f"static constexpr int THREADS = {config.threads}, LANES = {config.lanes};",
+                    f"static constexpr int WIDTH = {config.width}, VECTORS = {config.vectors};",
+                    f"static constexpr int RESIDENT = {config.resident};",
+                ),
+                family="Short",
+                function="short_rows",
             )
     return None
 

@@ -229,12 +229,35 @@ class ColumnRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShortRows:
+    """Short rows of neighbours in memory, several for each warp, held in registers."""
+
+    threads: int
+    """Threads of a block."""
+    lanes: int
+    """Threads that share a row."""
+    width: int
+    """Neighbouring elements that a thread moves and computes together."""
+    vectors: int
+    """Of that width, that a thread has of its row."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        who = "a thread" if self.lanes == 1 else f"{self.lanes} threads"
+        return (
+            f"rows in registers, {who} for each; {self.vectors} vectors of {self.width} elements a "
+            "thread"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowConfig:
     """Tunables of the row family."""
 
     multiprocessors: int
     """Of the card."""
-    tuned: RingRows | PartRows | RelayRows | ColumnRows | None = None
+    tuned: RingRows | PartRows | RelayRows | ColumnRows | ShortRows | None = None
     """The variant for the captured sizes and layouts, beside the one for any."""
 
     def __str__(self) -> str:

@@ -283,10 +283,13 @@ __device__ __forceinline__ T softplus(T x, same_t<T> beta, same_t<T> threshold) 
   return x * beta > threshold ? x : std::log1p(std::exp(x * beta)) / beta;
 }
 
-// x tanh(log(1 + exp(x))).
+// x tanh(log(1 + exp(x))); with e = exp(x) the factor is ((1 + e)^2 - 1) / ((1 + e)^2 + 1). From 20
+// on it rounds to 1.
 template <class T>
 __device__ __forceinline__ T mish(T x) {
-  return x * std::tanh(std::log1p(std::exp(x)));
+  const T e = std::exp(x);
+  const T n = e * (e + T(2));
+  return x > T(20) ? x : x * (n / (n + T(2)));
 }
 
 template <class T>

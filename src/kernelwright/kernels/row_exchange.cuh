@@ -5,15 +5,16 @@
 
 #include "mbarrier.cuh"
 
-// Combines what the lanes of a warp have. Lanes in order, so that all come to the same bits.
-template <class Fold>
-__device__ __forceinline__ typename Fold::State combine_warp(typename Fold::State state) {
+// Combines what each LANES neighbouring lanes of a warp have, a power of two of them. Lanes in
+// order, so that all come to the same bits.
+template <class Fold, int LANES>
+__device__ __forceinline__ typename Fold::State combine_lanes(typename Fold::State state) {
   using State = typename Fold::State;
   static_assert(sizeof(State) % 4 == 0, "states are made of words");
   constexpr int WORDS = sizeof(State) / 4;
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
+  for (int distance = 1; distance < LANES; distance *= 2) {
     const bool is_second = (lane & distance) != 0;
     uint32_t own[WORDS], lower[WORDS], upper[WORDS];
     memcpy(own, &state, sizeof(State));
@@ -29,6 +30,11 @@ __device__ __forceinline__ typename Fold::State combine_warp(typename Fold::Stat
     state = Fold::combine(first, second);
   }
   return state;
+}
+
+template <class Fold>
+__device__ __forceinline__ typename Fold::State combine_warp(typename Fold::State state) {
+  return combine_lanes<Fold, 32>(state);
 }
 
 // Writes to the place in block `rank` of the cluster that `shared` is in this one.

@@ -28,7 +28,7 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
 from kernelwright.rewrite.sizes import product
-from kernelwright.schedule.hoisting import hoisted
+from kernelwright.schedule.hoisting import Hoisted, hoisted
 from kernelwright.schedule.placed import by_place, from_last, placed, to_last
 
 _ONE = Dim.static(1)
@@ -67,6 +67,7 @@ def with_channels_last(graph: Graph, convolutions: Collection[str]) -> Formatted
 class _Writer:
     def __init__(self, graph: Graph, convolutions: Collection[str]) -> None:
         self._graph = graph
+        self._known = {node.name: node for node in graph.nodes}
         self._convolutions = frozenset(convolutions)
         self._channels = placed(graph, convolutions)
         self._wanted = by_place(graph, convolutions, self._channels)
@@ -97,7 +98,7 @@ class _Writer:
 
     def _convolve(self, node: Node) -> None:
         name = node.inputs[0]
-        source = self._graph[name]
+        source = self._known[name]
         rank = source.tensor.rank
         if name in self._placed and self._channels[name] == 1:
             (place,) = self._placed[name]
@@ -116,7 +117,7 @@ class _Writer:
             case Project(index):
                 self._placed[node.name] = (self._placed[node.inputs[0]][index],)
             case Reduce(op, dims):
-                source = self._graph[node.inputs[0]].tensor
+                source = self._known[node.inputs[0]].tensor
                 order = to_last(source.rank, self._channels[node.inputs[0]])
                 places = tuple(sorted(order.index(dim) for dim in dims))
                 start = self._placed[node.inputs[0]][0]
@@ -126,8 +127,10 @@ class _Writer:
             case View(kind):
                 self._placed[node.name] = (self._view(node, kind),)
             case Pointwise():
-                inputs = tuple(self._operand(name, node) for name in node.inputs)
-                self._placed[node.name] = (self._like(node, node.kind, inputs),)
+                rest = self._without_parts(node).rest
+                assert isinstance(rest.kind, Pointwise)
+                inputs = tuple(self._operand(name, node) for name in rest.inputs)
+                self._placed[node.name] = (self._like(node, rest.kind, inputs),)
         if isinstance(node.type, TensorType) and (
             node.name in self._results or not self._wanted.issuperset(self._users[node.name])
         ):
@@ -149,7 +152,7 @@ class _Writer:
         """An input as a reader of this rank sees it in the order of memory."""
         if name in self._placed and self._made_rank(name) == reader.tensor.rank:
             return self._placed[name][0]
-        kind = self._made[name].type
+        kind = self._known[name].type
         if not isinstance(kind, TensorType) or kind.rank == 0:
             return name
         rank = reader.tensor.rank
@@ -165,7 +168,7 @@ class _Writer:
 
     def _view(self, node: Node, kind: ViewMap) -> str:
         (place,) = self._placed[node.inputs[0]]
-        source = self._graph[node.inputs[0]]
+        source = self._known[node.inputs[0]]
         order = to_last(node.tensor.rank, self._channels[node.name])
         if isinstance(kind, Squeeze):
             before = to_last(source.tensor.rank, self._channels[source.name])
@@ -203,22 +206,35 @@ class _Writer:
     def _reduce(
         self, node: Node, op: Reduction, start: str, dims: tuple[int, ...]
     ) -> tuple[str, ...]:
-        """Along one dimension, and along the others what is left: few rows of apart elements are
-        too few for the card."""
+        """Along one dimension, and along others what is left of that: few rows of elements that lie
+        apart are too few for the card."""
         kind = self._made[start].tensor
-        channels = self._channels[node.inputs[0]]
-        places = [dim for dim in dims if dim < kind.rank - channels]
+        places = [dim for dim in dims if dim < kind.rank - self._channels[node.inputs[0]]]
         is_run = dims == tuple(range(kind.rank - len(dims), kind.rank))
         if is_run or len(dims) == 1 or not places or op not in (*_TWO_STAGES, Reduction.MOMENTS):
             return self._totals(node, op, start, dims)
-        last = places[-1]
-        rest = tuple(dim for dim in dims if dim != last)
-        first = self._totals(node, op, start, (last,))
-        if op is not Reduction.MOMENTS:
-            return self._totals(node, op, first[0], rest)
-        mean, spread = self._totals(node, op, first[0], rest)
-        (inside,) = self._totals(node, Reduction.SUM, first[1], rest)
-        return mean, self._whole_spread(node, inside, spread, kind.shape[last])
+        # Along a line of places, then along the others, and then along channels.
+        groups = [(places[-1],), tuple(places[:-1]), tuple(d for d in dims if d not in places)]
+        stages = [stage for stage in groups if stage]
+        if op is Reduction.MOMENTS:
+            return self._moments(node, start, stages)
+        for stage in stages:
+            (start,) = self._totals(node, op, start, stage)
+        return (start,)
+
+    def _moments(
+        self, node: Node, start: str, stages: Sequence[tuple[int, ...]]
+    ) -> tuple[str, ...]:
+        """Mean and squared distances, of parts of as many elements each and then of these."""
+        sizes = self._made[start].tensor.shape
+        mean, spread = self._totals(node, Reduction.MOMENTS, start, stages[0])
+        counts = [sizes[dim] for dim in stages[0]]
+        for stage in stages[1:]:
+            mean, between = self._totals(node, Reduction.MOMENTS, mean, stage)
+            (inside,) = self._totals(node, Reduction.SUM, spread, stage)
+            spread = self._whole_spread(node, inside, between, product(counts))
+            counts += [sizes[dim] for dim in stage]
+        return mean, spread
 
     def _whole_spread(self, node: Node, inside: str, spread: str, count: Dim) -> str:
         """Squared distances from the mean of all, of parts of this many elements: those from the
@@ -283,7 +299,7 @@ class _Writer:
             is_group
             and node.name in self._channels
             and node.name not in self._results
-            and all(self._reads_scattered(self._graph[name]) for name in self._users[node.name])
+            and all(self._reads_scattered(self._known[name]) for name in self._users[node.name])
         )
 
     def _read_scattered(self, node: Node) -> None:
@@ -292,27 +308,31 @@ class _Writer:
             self._scattered.add(node.name)
             return
         if node.name in self._channels:
-            types = {name: self._made[name].type for name in node.inputs}
-            found = hoisted(node, types, _fresh(f"{node.name}_part", self._taken))
+            found = self._without_parts(node)
             for part in found.parts:
-                self._compute_part(part, node)
+                if part.name in self._placed:
+                    order = from_last(part.tensor.rank, self._channels[node.name])
+                    self._show(part, self._placed[part.name][0], order)
             node = found.rest
         self.turning.add(node.name)
         names = {name: self._for_each_channel(name, node) for name in node.inputs}
         self._add(rename_inputs(node, names))
 
-    def _compute_part(self, part: Node, whole: Node) -> None:
-        """What few elements decide, with the reductions that it may depend on."""
-        if part.tensor.rank < whole.tensor.rank:
-            self._add(part)
-            return
-        order = to_last(part.tensor.rank, self._channels[whole.name])
-        inputs = tuple(self._operand(name, whole) for name in part.inputs)
-        shape = tuple(part.tensor.shape[dim] for dim in order)
-        dtype = part.tensor.dtype
-        place = self._step(whole, f"{part.name}_by_place", part.kind, shape, inputs, dtype)
-        seen = View(Permute(from_last(part.tensor.rank, self._channels[whole.name])))
-        self._add(replace(part, kind=seen, inputs=(place,)))
+    def _without_parts(self, node: Node) -> Hoisted:
+        """The step, which reads what few elements decide, and the steps that decide it: they are
+        computed with the reductions that they depend on."""
+        types = {name: self._known[name].type for name in node.inputs}
+        found = hoisted(node, types, _fresh(f"{node.name}_part", self._taken))
+        channels = self._channels[node.name]
+        for part in found.parts:
+            if part.tensor.rank < node.tensor.rank:
+                self._add(part)
+                continue
+            shape = tuple(part.tensor.shape[dim] for dim in to_last(part.tensor.rank, channels))
+            inputs = tuple(self._operand(name, node) for name in part.inputs)
+            stem, dtype = f"{part.name}_by_place", part.tensor.dtype
+            self._placed[part.name] = (self._step(node, stem, part.kind, shape, inputs, dtype),)
+        return found
 
     def _for_each_channel(self, name: str, reader: Node) -> str:
         """An input with one value for several channels, or for the same one of all groups, with its

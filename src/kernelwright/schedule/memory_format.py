@@ -4,6 +4,8 @@ Given others, cuDNN turns its operand and its result on the way. We turn them wh
 anyway, or not at all. PyTorch takes the format from the input; the weights follow.
 """
 
+from math import prod
+
 from kernelwright.ir.graph import Graph, Node, Opaque, Permute, Reshape, Squeeze, View
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.schedule.placed import from_last
@@ -18,6 +20,10 @@ _LEAST_BYTES = 16e6
 _LEAST_CHANNELS = {"conv2d": 16, "conv3d": 16}
 """Of a float32 input. With fewer, cuDNN computes most such convolutions in float32 on other
 operands, and on channels-last ones in TF32: that would not be as accurate as the reference."""
+
+
+_MOST_TAPS = {"conv_transpose3d": 64}
+"""Elements of a window; for larger ones cuDNN gains nothing."""
 
 
 def faster_on_channels_last(graph: Graph) -> frozenset[str]:
@@ -37,7 +43,13 @@ def _pays(node: Node, known: dict[str, Node]) -> bool:
     source = known[node.inputs[0]].tensor
     moved = source.bytes_hint + node.tensor.bytes_hint
     least = _LEAST_CHANNELS.get(_operator(node), 2) if source.dtype is DType.F32 else 2
-    return groups == 1 and source.shape[1].hint >= least and moved >= _LEAST_BYTES
+    taps = prod(dim.hint for dim in known[node.inputs[1]].tensor.shape[2:])
+    return (
+        groups == 1
+        and source.shape[1].hint >= least
+        and moved >= _LEAST_BYTES
+        and taps <= _MOST_TAPS.get(_operator(node), taps)
+    )
 
 
 def is_turned(node: Node, graph: Graph) -> bool:

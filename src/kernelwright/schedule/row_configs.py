@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig
+from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig, ShortRows
 from kernelwright.ir.expr import Operand, operations, walk
 from kernelwright.ir.plan import Extent, RowProgram
 from kernelwright.ir.types import TensorType, ValueType
@@ -24,6 +24,8 @@ _LEAST_BLOCK_BYTES = 8 * 1024
 _RELAY_BYTES = 18e6
 """Of a row that is read again from the L2 cache: with what is read and written meanwhile, three of
 them are there."""
+_SHORT_ROWS = 2**15
+"""Rows that keep the card busy with some on each warp."""
 _EXCHANGE_BYTES = 12 * 1024
 """Shared memory that is left for the exchange of states."""
 
@@ -33,7 +35,7 @@ def row_configs(
 ) -> tuple[RowConfig, ...]:
     """What the tuner tries for a row program, in this order; at least one."""
     rows = _describe(program, inputs)
-    tuned: list[RingRows | PartRows | RelayRows | ColumnRows] = []
+    tuned: list[RingRows | PartRows | RelayRows | ColumnRows | ShortRows] = []
     if rows.length > 1 and rows.count > 0 and rows.inputs:
         tuned += _along(rows, machine) if rows.is_along else _columns(rows)
     return (
@@ -122,7 +124,9 @@ def _varies_along(program: RowProgram, kind: TensorType) -> bool:
 # --- Rows of neighbours ------------------------------------------------------------------------
 
 
-def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | RelayRows]:
+def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | RelayRows | ShortRows]:
+    if rows.runs == 1 and (short := list(_short(rows))):
+        return [*short, *_rings(rows, machine)[:4]]
     parts = [
         PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
         for threads, unroll, resident in ((512, 4, 2), (256, 4, 4), (512, 2, 2), (256, 2, 4))
@@ -151,6 +155,27 @@ def _relays(rows: _Rows) -> Iterator[RelayRows]:
     ):
         yield RelayRows(
             threads=threads, width=rows.width, unroll=unroll, part=part, resident=resident
+        )
+
+
+def _short(rows: _Rows) -> Iterator[ShortRows]:
+    """For rows of up to some vectors for each thread of a warp."""
+    if rows.length % rows.width != 0 or rows.count < _SHORT_ROWS:
+        return
+    vectors = rows.length // rows.width
+    for most in (4, 2, 8):
+        own = min(most, vectors)
+        lanes = 1 << (-(-vectors // own) - 1).bit_length()
+        registers = own * rows.width * max(1, sum(rows.inputs) // 4)
+        if lanes > _WARP or own * rows.width > _WARP or registers > _HELD_REGISTERS:
+            continue
+        resident = 4 if registers <= _HELD_REGISTERS // 2 else 3
+        yield ShortRows(
+            threads=256,
+            lanes=lanes,
+            width=rows.width,
+            vectors=-(-vectors // lanes),
+            resident=resident,
         )
 
 

@@ -20,7 +20,7 @@ from kernelwright import kernels
 from kernelwright.build.emulator import Session
 from kernelwright.codegen import rows
 from kernelwright.codegen.kernel_text import TEMPLATES
-from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig
+from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig, ShortRows
 from kernelwright.ir.plan import RowKernel, sizes_used
 from kernelwright.ir.types import DType
 
@@ -56,7 +56,13 @@ def text_of(kernel: RowKernel) -> str:
 
 def row_config(fields: dict[str, Any]) -> RowConfig:
     """Two multiprocessors, and the tuned variant of these fields, if any."""
-    families = {"stages": RingRows, "lanes": ColumnRows, "part": RelayRows, "resident": PartRows}
+    families = {
+        "stages": RingRows,
+        "split": ColumnRows,
+        "lanes": ShortRows,
+        "part": RelayRows,
+        "resident": PartRows,
+    }
     family = next((each for field, each in families.items() if field in fields), None)
     return RowConfig(multiprocessors=2, tuned=None if family is None else family(**fields))
 
