@@ -190,6 +190,13 @@ def test_hooks_of_the_model_run_around_the_kernels() -> None:
         torch.testing.assert_close(result, model(x))
 
 
+def test_parametrized_modules_are_captured() -> None:
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(8, 8)), nn.GELU())
+    fast = kw.optimize(model, (torch.rand(2, 8),))
+    assert "gelu" in fast.kernelwright.kernels[-1]
+    assert kw.explain(model[0], (torch.rand(2, 8),)).left_to_pytorch
+
+
 def test_optimizing_twice_is_optimizing_once(case: Any) -> None:
     model, fast, x, _ = case
     with torch.no_grad():

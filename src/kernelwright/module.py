@@ -218,9 +218,12 @@ def capture_in_memory(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str
     Raises UsageError for what was compiled or scripted already, and as `capture_module` does.
     """
     model = plain(model)
-    bare = copy.copy(model)
-    for table in ("_forward_hooks", "_forward_pre_hooks"):
-        setattr(bare, table, OrderedDict())
+    bare = type(model).__new__(type(model))  # No copy.copy: parametrized modules refuse it.
+    no_hooks: dict[str, Any] = {
+        "_forward_hooks": OrderedDict(),
+        "_forward_pre_hooks": OrderedDict(),
+    }
+    bare.__dict__ = {**model.__dict__, **no_hooks}
     return capture_module(bare, args, kwargs, name=type(model).__name__)
 
 
