@@ -86,6 +86,9 @@ def optimize(
     PyTorch altogether, or whose kernels turn out wrong, runs as it did, and a KernelsUnusedWarning
     says so.
 
+    `progress` is called with an Event whenever a step begins: its stage, message, and the number of
+    steps done and in all.
+
     Raises a ProblemError where the file cannot be loaded, CaptureError where
     torch.export does not take the module, UnsupportedError with `Rest.REFUSED`, UsageError: all of
     them KernelwrightError.
