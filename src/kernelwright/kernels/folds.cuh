@@ -48,13 +48,15 @@ __device__ __forceinline__ constexpr bool is_valid(unsigned valid, int element) 
 // N values combined in a tree.
 template <int N, class T, class Combine>
 __device__ __forceinline__ T combine_tree(const T (&values)[N], const Combine& combine) {
-  static_assert((N & (N - 1)) == 0, "the tree halves the number of values");
+  constexpr int HALF = (N + 1) / 2;
   if constexpr (N == 1) {
     return values[0];
   } else {
-    T halves[N / 2];
+    T halves[HALF];
 #pragma unroll
-    for (int i = 0; i < N / 2; ++i) halves[i] = combine(values[i], values[i + N / 2]);
+    for (int i = 0; i < HALF; ++i) {
+      halves[i] = i + HALF < N ? combine(values[i], values[i + HALF]) : values[i];
+    }
     return combine_tree(halves, combine);
   }
 }

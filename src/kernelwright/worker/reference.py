@@ -367,12 +367,14 @@ class Reference:
         """The oracle in one piece; where it does not fit, its note says so."""
         case = expected.case
         module, arguments = self._resident_for(case).module, self._subject.arguments(case)
-        with FlopCounterMode(display=False) as flops:
+        with FlopCounterMode(display=False) as counter:
             oracle = run_oracle(module, arguments, seed=case.seed)
-        whole = replace(expected, oracle=oracle)
+        flops = counter.get_total_flops()
+        scale = _scale(module, arguments)
+        whole = replace(expected, oracle=oracle, scale=scale, flops=flops)
         metrics = tuple(self._measure(whole, name, tensor) for name, tensor in found.items())
         self._subject.release()
-        return metrics, flops.get_total_flops()
+        return metrics, flops
 
 
 def _pieces(
