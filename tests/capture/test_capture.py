@@ -95,6 +95,17 @@ def test_static_sizes_are_noted() -> None:
     assert graph.notes[0].startswith("sizes are those of the capture")
 
 
+def test_keywords_without_names_of_their_own_are_captured(run: Run) -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, **others: torch.Tensor) -> torch.Tensor:
+            return x * others["scale"]
+
+    x, scale = torch.rand(4), torch.rand(4)
+    graph = capture_module(Model(), (x,), {"scale": scale})
+    assert len(graph.inputs) == 2
+    assert torch.equal(run(graph, Model(), (x,), {"scale": scale}), x * scale)
+
+
 def test_symbols_avoid_the_names_of_arguments() -> None:
     class Model(nn.Module):
         def forward(self, s0: torch.Tensor) -> torch.Tensor:

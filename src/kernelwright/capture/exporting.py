@@ -126,7 +126,8 @@ def trace(
     """
     values = [_stand_in(leaf, _fake_mode(module, arguments)) for leaf in arguments.leaves]
     args, kwargs = _rebuild(arguments, values)
-    shapes = tree_map(lambda leaf: _shape(leaf, dims), _by_parameter(module, args, kwargs))
+    named = {} if dims is None else _by_parameter(module, args, kwargs)
+    shapes = tree_map(lambda leaf: _shape(leaf, dims), named)
     with _quiet(), _attributes_as_buffers(module) as attributes, known_shapes():
         try:
             program = export(module, args, kwargs, dynamic_shapes=shapes or None, strict=False)
