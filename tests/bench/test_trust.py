@@ -47,6 +47,11 @@ def believed(candidate: Rounds, reference: Rounds = REFERENCE) -> tuple[Standing
     return outside.standing, median(counted.device_ms)
 
 
+def about(standing: Standing, time: float) -> object:
+    """What `believed` gives, but for noise."""
+    return standing, pytest.approx(time, rel=0.05)
+
+
 @pytest.mark.parametrize("span", [0.005, 0.1, 3.0])
 def test_honest_times_are_believed(span: float) -> None:
     honest = rounds(span, 0.2)
@@ -59,20 +64,20 @@ def test_events_that_lie_and_streams_that_are_not_joined(says: float, takes: flo
     lying = rounds(says, 0.2 + takes - says)
     check = checks_of(lying)["time from outside"]
     assert (check.outcome, check.status) == (Outcome.FAILED, Status.CHEATING)
-    assert believed(lying) == (Standing.HIDDEN, pytest.approx(takes, rel=0.05))
+    assert believed(lying) == about(Standing.HIDDEN, takes)
 
 
 def test_small_lies_gain_nothing() -> None:
     lying = rounds(0.100, 0.2 + 0.030)
     assert checks_of(lying)["time from outside"].outcome is Outcome.PASSED
-    assert believed(lying) == (Standing.LONGER, pytest.approx(0.13, rel=0.05))
+    assert believed(lying) == about(Standing.LONGER, 0.13)
 
 
 def test_lies_in_some_calls_gain_nothing() -> None:
     lying = rounds(0.5, 0.2)
     lying.device_ms = [(0.01,) * 6 + batch[6:] for batch in lying.device_ms]
     assert checks_of(lying)["time from outside"].outcome is Outcome.PASSED
-    assert believed(lying) == (Standing.LONGER, pytest.approx(0.5, rel=0.05))
+    assert believed(lying) == about(Standing.LONGER, 0.5)
 
 
 def late(span: float, share: float, seed: int, *, hidden: float = 0.0) -> Rounds:
@@ -97,7 +102,7 @@ def test_a_busy_machine_accuses_nobody(span: float, share: float) -> None:
         honest, reference = late(span, share, seed), late(0.5, 0.6, seed + 100)
         standing, time = believed(honest, reference)
         if share < 0.9:
-            assert (standing, time) == (Standing.AGREES, pytest.approx(span, rel=0.05))
+            assert (standing, time) == about(Standing.AGREES, span)
         else:
             assert standing is Standing.UNKNOWN
         check = checks_of(honest, reference=reference)["time from outside"]
