@@ -23,6 +23,7 @@ import time
 from collections import Counter, deque
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,8 @@ _AGAIN = ("vectorised_swish", "warp_softmax", "addmm", "norm_by_hand")
 
 
 def tasks(only: list[str], runs: int, pairs: list[Pair]) -> list[Task]:
-    """The large one, the honest and the broken, the reference, some twice, others', attacks.
+    """The large one, the honest and the broken; then attacks and others' files in turns with what
+    is timed again and again: the former wait for compilers, the latter for the card.
 
     Of each kind what takes long to build comes first.
     """
@@ -211,16 +213,21 @@ def tasks(only: list[str], runs: int, pairs: list[Pair]) -> list[Task]:
         Task(part="collection", name=it.file, run=judge_entry, argument=it) for it in entries
     ]
     large = Task(part="memory", name="leaky_relu", run=judge_large, argument=None, alone=True)
-    return [
-        *([large] if torch.cuda.is_available() and not only else []),
-        *(task for task in collection if not task.name.startswith(_ATTACKS)),
-        *(Task(part="same", name=name, run=judge_reference, argument=name) for name in names),
-        *(Task(part="again", name=it.file, run=judge_entry, argument=it) for it in again),
+    built = [
+        *(task for task in collection if task.name.startswith(_ATTACKS)),
         *(
             Task(part="elsewhere", name=it.candidate.name, run=judge_elsewhere, argument=it)
             for it in pairs
         ),
-        *(task for task in collection if task.name.startswith(_ATTACKS)),
+    ]
+    timed = [
+        *(Task(part="again", name=it.file, run=judge_entry, argument=it) for it in again),
+        *(Task(part="same", name=name, run=judge_reference, argument=name) for name in names),
+    ]
+    return [
+        *([large] if torch.cuda.is_available() and not only else []),
+        *(task for task in collection if not task.name.startswith(_ATTACKS)),
+        *(task for pair in zip_longest(built, timed) for task in pair if task is not None),
     ]
 
 
