@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright import cli
+from kernelwright import __version__, cli
 from kernelwright.errors import ExitCode, OutputError
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem, write_candidate
@@ -196,6 +196,11 @@ def test_no_compiler_is_an_error_with_a_next_step(
     )
     assert code == ExitCode.DOES_NOT_BUILD
     assert "compiler" in err
+
+
+def test_the_version_as_json(run: Run) -> None:
+    code, out, _ = run("version", "--json")
+    assert (code, json.loads(out)) == (0, {"version": __version__})
 
 
 def test_clean_empties_the_cache(run: Run, cache: Path) -> None:
