@@ -126,7 +126,7 @@ def test_a_result_that_cannot_be_written_is_a_usage_error(run: Run, tmp_path: Pa
     assert f"{tmp_path} is a folder" in err
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(OutputError, match="new.py cannot be written: .*File exists"):
+    with pytest.raises(OutputError, match=r"new.py cannot be written: .*File exists"):
         write_candidate(
             compile_problem(load_problem(EXAMPLES / "scalar_mul.py"), H200), file / "new.py"
         )
