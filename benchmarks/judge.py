@@ -2,7 +2,7 @@
 
     python benchmarks/judge.py record                  # all of it, as below
     python benchmarks/judge.py record --only decoy     # files whose names have this in them
-    python benchmarks/judge.py record --continue       # what an earlier run has not reached
+    python benchmarks/judge.py record --update FILE    # from an earlier record, as far as time goes
     python benchmarks/judge.py memory                  # a problem of 12.9 GB: peak and seconds
     python benchmarks/judge.py folder PROBLEM FILE...  # files from elsewhere, nothing is written
 
@@ -11,7 +11,9 @@ agree?), the reference as its own candidate (is it ever called faster?), and one
 much memory do the judge's processes take?), which has its card to itself. Several judgements run
 side by side on each other card (--cards 0 1 2 3 for some of them only); the clock is alone on its
 card all the same. benchmarks/results/judge_h200.json is written after every result, with what
-produced it; when the time is up, what has not been reached is named in it.
+produced it; when the time is up, what has not been reached is named in it. --update begins with the
+rows of an earlier record: what it has of another commit is judged again and replaced, what it lacks
+first of all; each row says which run it is of.
 """
 
 import argparse
@@ -235,28 +237,35 @@ _PARTS = ("collection", "again", "same", "elsewhere", "memory")
 Rows = dict[str, list[dict[str, Any]]]
 
 
-def _earlier(arguments: argparse.Namespace) -> tuple[list[dict[str, object]], Rows]:
-    """Runs and rows of the file that is to be continued; none where it is another commit's."""
+def _earlier(path: Path | None) -> tuple[list[dict[str, Any]], Rows]:
+    """The runs before this one and their rows, in the record to begin with; and this run."""
     rows: Rows = {name: [] for name in _PARTS}
-    now = provenance()
-    if not (arguments.resume and arguments.output.exists()):
-        return [now], rows
-    found = json.loads(arguments.output.read_text())
-    if {run["commit"] for run in found["runs"]} != {now["commit"]}:
-        sys.exit(f"{arguments.output.name} is of another commit than {now['commit']}")
-    return [*found["runs"], now], rows | {name: found[name] for name in _PARTS}
+    found = json.loads(path.read_text()) if path else {"runs": []}
+    return [*found["runs"], provenance()], {name: found.get(name, []) for name in rows}
 
 
-def _left(all_tasks: list[Task], rows: Rows) -> list[Task]:
-    """The tasks that have no row yet."""
-    done = Counter((part, row["task"]) for part in _PARTS for row in rows[part])
+def _left(asked: list[Task], rows: Rows, runs: list[dict[str, Any]]) -> list[Task]:
+    """The tasks that have no row of this commit, those first that have none at all."""
+    now = runs[-1]["commit"]
+    known = [(part, row) for part in _PARTS for row in rows[part]]
+    of_now = [it for it in known if runs[it[1]["run"]]["commit"] == now]
+    done = Counter((part, row["task"]) for part, row in of_now)
     left = []
-    for task in all_tasks:
+    for task in asked:
         if done[task.part, task.name]:
             done[task.part, task.name] -= 1
         else:
             left.append(task)
-    return left
+    names = {(part, row["task"]) for part, row in known}
+    return sorted(left, key=lambda task: (task.part, task.name) in names)
+
+
+def _replace(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
+    """Put the row in, in place of one of an earlier run."""
+    earlier = (it for it in rows if it["task"] == row["task"] and it["run"] != row["run"])
+    if (old := next(earlier, None)) is not None:
+        rows.remove(old)
+    rows.append(row)
 
 
 def record(arguments: argparse.Namespace) -> None:
@@ -269,17 +278,18 @@ def record(arguments: argparse.Namespace) -> None:
         timing=_PLAN,
     )
     start = time.monotonic()
-    runs, rows = _earlier(arguments)
+    runs, rows = _earlier(arguments.update)
     facts = {"runs": runs, "timing": asdict(_PLAN), "seeds": options.seeds}
     cards = Cards(arguments.cards or visible_cards() or [""], arguments.jobs)
     asked = tasks(arguments.only, arguments.runs, read_pairs(arguments.pairs))
-    waiting = deque(_left(asked, rows))
+    asked = [task for task in asked if task.part in arguments.parts]
+    waiting = deque(_left(asked, rows, runs))
     while (waiting or cards.running) and time.monotonic() - start < arguments.seconds:
         while waiting and cards.room(waiting[0]):
             cards.begin(waiting.popleft(), options)
         for task, future in cards.wait(arguments.seconds - (time.monotonic() - start)):
-            row = _row_of(task, future)
-            rows[task.part].append(row)
+            row = _row_of(task, future) | {"run": len(runs) - 1}
+            _replace(rows[task.part], row)
             _print_row(task, row)
         unfinished = [task for task, _ in cards.running.values()]
         _write(arguments.output, facts, rows, [*unfinished, *waiting])
@@ -318,7 +328,10 @@ def _print_row(task: Task, row: dict[str, Any]) -> None:
 def _write(path: Path, facts: dict[str, Any], rows: Rows, left: list[Task]) -> None:
     """In one step, so that no half file is ever seen."""
     names = [f"{task.part}: {task.name}" for task in left]
-    found = facts | {"summary": _summary(rows), "not reached": names} | rows
+    count = Counter(row["run"] for part in rows.values() for row in part)
+    by_run = {run["commit"]: count[number] for number, run in enumerate(facts["runs"])}
+    summary = _summary(rows) | {"rows by commit": by_run}
+    found = facts | {"summary": summary, "not reached": names} | rows
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(found, indent=1) + "\n")
     unfinished.replace(path)
@@ -422,9 +435,8 @@ def main() -> None:
     part.add_argument("--runs", type=int, default=50, help="of the reference against itself")
     part.add_argument("--pairs", type=Path, help="a file that names files of others")
     part.add_argument("--seconds", type=float, default=3600.0, help="to stop after")
-    part.add_argument(
-        "--continue", dest="resume", action="store_true", help="keep the rows that --output has"
-    )
+    part.add_argument("--update", type=Path, help="an earlier record, to begin with its rows")
+    part.add_argument("--parts", nargs="*", default=_PARTS, choices=_PARTS, help="of the record")
     part.set_defaults(do=record)
     part = parts.add_parser("memory")
     part.set_defaults(do=memory)
