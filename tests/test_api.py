@@ -197,6 +197,34 @@ def test_parametrized_modules_are_captured() -> None:
     assert kw.explain(model[0], (torch.rand(2, 8),)).left_to_pytorch
 
 
+class Count(nn.Module):
+    """It changes a buffer and its argument, and draws a random number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls.add_(1)
+        x.mul_(2)
+        return (x + self.calls).relu() * torch.rand(())
+
+
+def test_asking_and_optimizing_change_nothing() -> None:
+    model, x = Count(), torch.rand(6, 8)
+    before, seed = x.clone(), torch.get_rng_state()
+    with torch.no_grad(), Session() as session:
+        fast = optimize_module(model, (x,), machine=H200)
+        assert fast.why_not(x) is None
+        assert torch.equal(model.calls, torch.zeros(8))
+        assert torch.equal(x, before)
+        assert torch.equal(torch.get_rng_state(), seed)
+        assert runs(session, fast, x)[1] > 0
+    assert torch.equal(model.calls, torch.ones(8))
+    assert torch.equal(x, 2 * before)
+    assert not torch.equal(torch.get_rng_state(), seed)
+
+
 def test_optimizing_twice_is_optimizing_once(case: Any) -> None:
     model, fast, x, _ = case
     with torch.no_grad():

@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,7 @@ from typing import Any
 import torch
 import torch.utils.cpp_extension
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from kernelwright import env
 from kernelwright.build.cache import cached_build, content_key
@@ -113,15 +115,18 @@ class OptimizedModule(nn.Module):
     def why_not(self, *args: Any, **kwargs: Any) -> str | None:
         """Why a call with these arguments runs the model's own forward; None: kernels run it.
 
-        The call is made, so that the answer is the answer of a call.
+        The call is made, so that the answer is the answer of a call; on copies of the arguments,
+        and what it does to buffers and to the random state is undone.
         """
         reason = self._refusal(args, kwargs)
         if reason is not None:
             return reason
-        try:
-            self._run(self, *args, **kwargs)
-        except (TypeError, ValueError) as error:
-            return str(error)
+        args, kwargs = tree_map_only(Tensor, torch.clone, (args, kwargs))
+        with _kept_random_state(), _kept_buffers(self):
+            try:
+                self._run(self, *args, **kwargs)
+            except (TypeError, ValueError) as error:
+                return str(error)
         return None
 
     def _refusal(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -364,6 +369,26 @@ def _kind(value: Any) -> object:
 # --- Checking it -------------------------------------------------------------------------------
 
 
+@contextmanager
+def _kept_random_state() -> Iterator[None]:
+    """A block that may draw random numbers and set seeds, here and on the current GPU."""
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(gpus):
+        yield
+
+
+@contextmanager
+def _kept_buffers(module: nn.Module) -> Iterator[None]:
+    """A block after which buffers hold what they held."""
+    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in kept:
+                buffer.copy_(value)
+
+
 @torch.no_grad()
 def _runs(module: OptimizedModule, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether the kernels take these arguments where they are."""
@@ -395,10 +420,11 @@ def _checked(
 ) -> OptimizedModule:
     """The same with a sentence for each comparison; kernels that are wrong are set aside."""
     names, values = tuple(kwargs), [*args, *kwargs.values()]
-    rulings = [
-        rule(metrics, NO_LESS_ACCURATE)
-        for metrics in _comparisons(_Call(module, names), _Call(model, names), values, flops)
-    ]
+    with _kept_random_state():
+        rulings = [
+            rule(metrics, NO_LESS_ACCURATE)
+            for metrics in _comparisons(_Call(module, names), _Call(model, names), values, flops)
+        ]
     wrong = next((f"wrong results: {it.reason}" for it in rulings if not it.accepted), "")
     module.kernelwright = replace(
         module.kernelwright, checks=tuple(it.reason for it in rulings), set_aside=wrong
