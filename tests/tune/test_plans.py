@@ -12,8 +12,7 @@ from kernelwright.ir.configs import Config, GemmConfig, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, compile_problem
 from kernelwright.problem import load_problem, resize
-from kernelwright.schedule import Library, ranked_configs
-from kernelwright.schedule.cost import cost_of_kernel
+from kernelwright.schedule import ranked_configs
 from kernelwright.tune import plans
 from kernelwright.tune.database import Database, Row
 
@@ -86,37 +85,3 @@ def test_with_configs_changes_only_what_is_named(compiled: Compiled) -> None:
     assert plans.with_configs(compiled.plan, {"no_such_kernel": config}) == compiled.plan
     changed = plans.with_configs(compiled.plan, {"matmul": config})
     assert changed.kernels[0].config == config
-
-
-TWO_PRODUCTS = """
-import torch
-from torch import nn
-
-N, WIDE = 64, 4096
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Linear(N, N)
-        self.second = nn.Linear(N, WIDE)
-
-    def forward(self, x):
-        return torch.softmax(self.second(torch.relu(self.first(x))), 1)
-
-def get_inputs():
-    return [torch.randn(N, N)]
-
-def get_init_inputs():
-    return []
-"""
-
-
-def test_the_heaviest_kernel_is_the_one_with_the_most_to_do(tmp_path: Path) -> None:
-    path = tmp_path / "two.py"
-    path.write_text(TWO_PRODUCTS)
-    plan = compile_problem(load_problem(path), H200, Library.NEVER).plan
-    assert len(plan.kernels) > 1
-    (heaviest,) = plans.heaviest(plan, H200, 1)
-    assert heaviest == max(plan.kernels, key=lambda it: cost_of_kernel(it).floor_seconds(H200))
-    assert plans.heaviest(plan, H200, None) == plan.kernels
-    assert plans.heaviest(plan, H200, 99) == plan.kernels

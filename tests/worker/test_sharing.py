@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -9,7 +10,7 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import Observation
 from kernelwright.verify.verification import BuildFacts
 from kernelwright.worker.judging import Sharing
-from kernelwright.worker.lease import Lease, open_lease
+from kernelwright.worker.lease import LARGE, SEATS, Lease, open_lease, seat
 from kernelwright.worker.pool import LocalPool
 
 
@@ -40,6 +41,26 @@ def test_one_alone_may_time_and_waits_for_those_who_verify() -> None:
     blocked.join(10)
     other.release()
     assert order == ["waits", "second lets go", "has", "first lets go", "third"]
+
+
+def test_few_problems_of_gigabytes_are_on_a_card_at_a_time() -> None:
+    order: list[str] = []
+
+    def sit() -> None:
+        with seat(0, LARGE):
+            order.append("third")
+
+    with ExitStack() as others:
+        for _ in range(SEATS):
+            others.enter_context(seat(0, LARGE))
+        with seat(0, LARGE - 1), seat(1, LARGE):
+            order.append("a small one, and one on another card")
+        waiting = threading.Thread(target=sit)
+        waiting.start()
+        time.sleep(0.2)
+        order.append("a seat becomes free")
+    waiting.join(10)
+    assert order == ["a small one, and one on another card", "a seat becomes free", "third"]
 
 
 def test_cards_do_not_disturb_each_other() -> None:

@@ -18,8 +18,6 @@ class Effort:
     """The fastest so many are timed once more: the fastest of many is in part the luckiest."""
     budget_seconds: float
     """Wall time for one kernel, compiling included."""
-    kernels: int | None = None
-    """So many kernels of a plan at most, those with the most to do; None: all of them."""
     timing: TimingPlan = field(default_factory=TimingPlan)
     """How long to time what came out, where there are many problems."""
 
@@ -31,10 +29,10 @@ FULL = Effort(name="full", variants=128, finalists=5, budget_seconds=600.0)
 PROFILES = (NONE, QUICK, FULL)
 
 _AMONG_MANY: Mapping[str, Effort] = {
-    QUICK.name: replace(QUICK, variants=3, finalists=0, budget_seconds=20.0, kernels=1),
+    QUICK.name: replace(QUICK, variants=0, finalists=0, budget_seconds=0.0),
 }
-"""What a profile means in a suite, where that is less: there each problem has two cores and a few
-seconds of the card, and a dozen variants of each kernel would take most of them."""
+"""What a profile means in a suite, where that is less: there a problem has two cores and a few
+seconds of the card, of which even three variants of one kernel took a third."""
 
 
 def effort(name: str) -> Effort:

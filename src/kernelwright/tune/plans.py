@@ -19,7 +19,6 @@ from kernelwright.ir.plan import AnyKernel, Launch, Plan
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule import ranked_configs
-from kernelwright.schedule.cost import cost_of_kernel
 from kernelwright.tune.database import Database, Key, rows_of
 from kernelwright.tune.effort import Effort
 from kernelwright.tune.measuring import KernelTimer
@@ -51,14 +50,14 @@ def tune_plan(
     database: Database,
     on_kernel: Callable[[int, AnyKernel], None],
 ) -> None:
-    """Time configurations of kernels that the database does not know at these sizes.
+    """Time configurations of every kernel that the database does not know at these sizes.
 
-    All kernels, or as many as the effort says. Runs on the current CUDA device and needs nvcc; the
-    budget is for all kernels together. After Ctrl-C the rows of what was timed are in the database.
+    Runs on the current CUDA device and needs nvcc; the budget is for all kernels together. After
+    Ctrl-C the rows of what was timed are in the database.
     """
     unknown = [
         kernel
-        for kernel in heaviest(plan, machine, effort.kernels)
+        for kernel in plan.kernels
         if len(_candidates(kernel, machine)) > 1
         and database.best(key_of(plan, kernel, machine)) is None
     ]
@@ -88,22 +87,6 @@ def tune_plan(
         database.add(rows_of(key_of(plan, kernel, machine), result))
         if result.ending is Ending.INTERRUPTED:
             return
-
-
-def heaviest(plan: Plan, machine: Machine, most: int | None) -> tuple[AnyKernel, ...]:
-    """The kernels that the machine model gives the most time in one call, at most so many.
-
-    Each in its place; all for None.
-    """
-    kernels = plan.kernels
-    if most is None:
-        return kernels
-    seconds = dict.fromkeys((kernel.name for kernel in kernels), 0.0)
-    for step in plan.steps:
-        if isinstance(step, Launch):
-            seconds[step.kernel.name] += cost_of_kernel(step.kernel).floor_seconds(machine)
-    chosen = sorted(seconds, key=lambda name: -seconds[name])[:most]
-    return tuple(kernel for kernel in kernels if kernel.name in chosen)
 
 
 def best_known(plan: Plan, machine: Machine, database: Database) -> Plan:

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,11 +21,8 @@ class Lease:
     """
 
     def __init__(self, device_index: int) -> None:
-        folder = Path(tempfile.gettempdir()) / f"kernelwright-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        card = card_name(device_index)
-        self._card = _open(folder / f"gpu-{card}.lock")
-        self._gate = _open(folder / f"gpu-{card}.gate.lock")
+        self._card = _open(device_index, "lock")
+        self._gate = _open(device_index, "gate.lock")
 
     def share(self) -> None:
         """Wait until nobody times on the card, and keep others from doing so."""
@@ -85,8 +83,43 @@ def card_name(device_index: int) -> str:
     return names[device_index] if device_index < len(names) else str(device_index)
 
 
-def _open(path: Path) -> int:
+def _open(device_index: int, word: str) -> int:
+    """The lock file of a card."""
+    folder = Path(tempfile.gettempdir()) / f"kernelwright-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"gpu-{card_name(device_index)}.{word}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+SEATS = 2
+"""Problems of gigabytes on a card at a time: a judgement holds a few copies of what a call has."""
+LARGE = 6 << 30
+"""Bytes of a call from which on it needs a seat."""
+_POLL = 0.1
+
+
+@contextmanager
+def seat(device_index: int, size: int) -> Iterator[None]:
+    """One of the few places for calls that touch `size` bytes, if they are many; waits for it."""
+    if size < LARGE:
+        yield
+        return
+    seats = [_open(device_index, f"seat-{number}.lock") for number in range(SEATS)]
+    try:
+        while not any(map(_is_taken_by_us, seats)):
+            time.sleep(_POLL)
+        yield
+    finally:
+        for descriptor in seats:
+            os.close(descriptor)
+
+
+def _is_taken_by_us(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
