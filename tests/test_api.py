@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 import kernelwright as kw
 from kernelwright import module as module_in_memory
+from kernelwright.bench.timing import TimingPlan
 from kernelwright.build.emulator import Session
 from kernelwright.codegen import emit_module
 from kernelwright.errors import UnsupportedError, UsageError
 from kernelwright.machine import H200
 from kernelwright.module import KernelsUnusedWarning, OptimizedModule, optimize_module
+from kernelwright.worker import Baseline
 from kernelwright.worker.errors import CandidateFileError
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -223,6 +225,22 @@ def test_asking_and_optimizing_change_nothing() -> None:
     assert torch.equal(model.calls, torch.ones(8))
     assert torch.equal(x, 2 * before)
     assert not torch.equal(torch.get_rng_state(), seed)
+
+
+def test_timing_a_module_changes_nothing_and_compares_like_with_like() -> None:
+    """On the emulator, whose times say nothing about a GPU: the path, not the numbers."""
+    model, x = Count(), torch.rand(6, 8)
+    quick = TimingPlan(warm_up_seconds=0.0, batch=2, samples=4, seconds=0.0, least_samples=2)
+    options = kw.JudgeOptions(baselines=(Baseline.EAGER,), timing=quick)
+    with Session() as session:
+        fast = optimize_module(model, (x,), machine=H200)
+        session.take_launches()
+        measured = kw.measure(fast, (x,), options=options)
+        assert sum(session.take_launches().values()) > 4
+        assert "float64" in kw.measure(fast, (x.double(),), options=options).note
+    assert measured.note == ""
+    assert [speedup.baseline for speedup in measured.speedups] == ["eager"]
+    assert torch.equal(model.calls, torch.zeros(8))
 
 
 def test_optimizing_twice_is_optimizing_once(case: Any) -> None:

@@ -1,6 +1,5 @@
 """What `import kernelwright` offers: files and modules in memory, down the same line."""
 
-import copy
 import datetime
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +8,8 @@ from pathlib import Path
 from typing import Any, overload
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from kernelwright import pipeline
 from kernelwright.bench.calls import time_calls
@@ -20,6 +20,8 @@ from kernelwright.module import (
     KernelsUnusedWarning,
     OptimizedModule,
     capture_in_memory,
+    kept_buffers,
+    kept_random_state,
     optimize_module,
 )
 from kernelwright.pipeline import (
@@ -183,7 +185,7 @@ def measure(
 
     `measure("model.py", "model_new.py")` is `judge` after one set of inputs instead of many; every
     timed result is compared all the same. `measure(fast, args, kwargs)` times calls of what
-    `optimize` gave in this process, on copies of these arguments.
+    `optimize` gave in this process, on copies of these arguments; its buffers are put back.
 
     Milliseconds, medians with 95 % intervals, L2 flushed, contestants in turns. Without a GPU, or
     where the candidate is wrong or refuses these arguments, the note says so and there are no
@@ -227,18 +229,20 @@ def _measure_in_memory(
     for baseline in options.baselines:
         mode = modes.get(baseline)
         calls[baseline.value] = torch.compile(own, mode=mode) if mode else own
-    sets = [copy.deepcopy((args, kwargs)) for _ in range(options.timing.input_sets)]
-    return time_calls(
-        {name: _in_rotation(call, sets) for name, call in calls.items()},
-        candidate="candidate",
-        device=device,
-        plan=options.timing,
-        machine=machine,
-        environment=_environment(device),
-        on_round=lambda taken: progress(
-            Event(stage="time", message="calls", done=taken, total=options.timing.samples)
-        ),
-    )
+    given = (tuple(args), kwargs)
+    sets = [tree_map_only(Tensor, torch.clone, given) for _ in range(options.timing.input_sets)]
+    with kept_random_state(), kept_buffers(fast):
+        return time_calls(
+            {name: _in_rotation(call, sets) for name, call in calls.items()},
+            candidate="candidate",
+            device=device,
+            plan=options.timing,
+            machine=machine,
+            environment=_environment(device),
+            on_round=lambda taken: progress(
+                Event(stage="time", message="calls", done=taken, total=options.timing.samples)
+            ),
+        )
 
 
 def _environment(device: torch.device) -> Environment:
@@ -253,7 +257,7 @@ def _environment(device: torch.device) -> Environment:
 
 
 def _in_rotation(
-    call: Callable[..., object], sets: Sequence[tuple[Sequence[Any], dict[str, Any]]]
+    call: Callable[..., object], sets: Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
 ) -> Callable[[int], object]:
     def turn(number: int) -> object:
         args, kwargs = sets[number % len(sets)]

@@ -122,7 +122,7 @@ class OptimizedModule(nn.Module):
         if reason is not None:
             return reason
         args, kwargs = tree_map_only(Tensor, torch.clone, (args, kwargs))
-        with _kept_random_state(), _kept_buffers(self):
+        with kept_random_state(), kept_buffers(self):
             try:
                 self._run(self, *args, **kwargs)
             except (TypeError, ValueError) as error:
@@ -370,7 +370,7 @@ def _kind(value: Any) -> object:
 
 
 @contextmanager
-def _kept_random_state() -> Iterator[None]:
+def kept_random_state() -> Iterator[None]:
     """A block that may draw random numbers and set seeds, here and on the current GPU."""
     gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(gpus):
@@ -378,7 +378,7 @@ def _kept_random_state() -> Iterator[None]:
 
 
 @contextmanager
-def _kept_buffers(module: nn.Module) -> Iterator[None]:
+def kept_buffers(module: nn.Module) -> Iterator[None]:
     """A block after which buffers hold what they held."""
     kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
     try:
@@ -420,7 +420,7 @@ def _checked(
 ) -> OptimizedModule:
     """The same with a sentence for each comparison; kernels that are wrong are set aside."""
     names, values = tuple(kwargs), [*args, *kwargs.values()]
-    with _kept_random_state():
+    with kept_random_state():
         rulings = [
             rule(metrics, NO_LESS_ACCURATE)
             for metrics in _comparisons(_Call(module, names), _Call(model, names), values, flops)

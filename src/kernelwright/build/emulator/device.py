@@ -36,6 +36,9 @@ _PROPERTIES = {
     "shared_memory_per_block_optin": 227 << 10,
     "shared_memory_per_multiprocessor": 228 << 10,
     "L2_cache_size": 60 << 20,
+    "clock_rate": 1_980_000,  # kHz
+    "memory_clock_rate": 3_201_000,
+    "memory_bus_width": 6144,
     "is_integrated": 0,
     "is_multi_gpu_board": 0,
     "gcnArchName": "",
