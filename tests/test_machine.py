@@ -1,6 +1,7 @@
 """The machine record: measured and modelled cards, and the floor."""
 
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, asdict, dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -58,6 +59,16 @@ def test_older_and_newer_cards() -> None:
         assert "fp16x3" not in modelled(replace(card, major=major, minor=0)).flops
     unknown = modelled(replace(card, major=9, minor=7))
     assert unknown.flops == modelled(card).flops
+
+
+def test_a_card_whose_clocks_nobody_tells_is_modelled_all_the_same() -> None:
+    told = asdict(_Properties())
+    silent = SimpleNamespace(
+        **{name: told[name] for name in told if not name.startswith("memory_")}
+    )
+    model = modelled(silent)  # type: ignore[arg-type]
+    assert model.copy_bandwidth == pytest.approx(0.89 * 1.555e12, rel=0.01)
+    assert model.flops == modelled(_Properties()).flops
 
 
 def test_records_do_not_change() -> None:

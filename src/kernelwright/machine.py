@@ -88,9 +88,12 @@ class DeviceProperties(Protocol):
     L2_cache_size: int
     shared_memory_per_block_optin: int
     regs_per_multiprocessor: int
-    clock_rate: int
-    memory_clock_rate: int
-    memory_bus_width: int
+
+
+_CLOCKS = MappingProxyType(
+    {"clock_rate": 1_410_000, "memory_clock_rate": 1_215_000, "memory_bus_width": 5120}
+)
+"""Properties that not every release of torch tells, in kHz and bits; an A100's stand in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +134,9 @@ def modelled(properties: DeviceProperties) -> Machine:
     known = max((key for key in _UNITS if key <= capability), default=min(_UNITS))
     units = _UNITS[known]
     # kHz; memory moves data on both clock edges.
-    cycles = properties.multi_processor_count * properties.clock_rate * 1e3
-    pins = 2 * properties.memory_clock_rate * 1e3 * properties.memory_bus_width / 8
+    clock, memory_clock, bus = (getattr(properties, name, _CLOCKS[name]) for name in _CLOCKS)
+    cycles = properties.multi_processor_count * clock * 1e3
+    pins = 2 * memory_clock * 1e3 * bus / 8
     rates = {
         "fp32_simt": units.fp32 * cycles,
         "fp64_simt": units.fp64 * cycles,

@@ -38,7 +38,7 @@ _PROPERTIES = {
     "L2_cache_size": 60 << 20,
     "clock_rate": 1_980_000,  # kHz
     "memory_clock_rate": 3_201_000,
-    "memory_bus_width": 6144,
+    "memory_bus_width": 6016,
     "is_integrated": 0,
     "is_multi_gpu_board": 0,
     "gcnArchName": "",
