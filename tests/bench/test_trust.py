@@ -73,6 +73,19 @@ def test_small_lies_gain_nothing() -> None:
     assert believed(lying) == about(Standing.LONGER, 0.13)
 
 
+def test_who_waits_for_the_device_ends_on_the_host() -> None:
+    waiting = rounds(0.02, 0.2 + 0.1)
+    assert believed(waiting)[0] is Standing.HIDDEN
+    waiting.late = 100
+    assert believed(waiting) == about(Standing.AGREES, 0.02)
+    reference = rounds(0.5, 0.2 + 0.1, seed=1)
+    reference.late = 100
+    assert believed(waiting, reference) == about(Standing.AGREES, 0.02)
+    lying = rounds(0.02, 0.2 + 0.3)
+    lying.late = 100
+    assert believed(lying)[0] is believed(lying, reference)[0] is Standing.HIDDEN
+
+
 def test_lies_in_some_calls_gain_nothing() -> None:
     lying = rounds(0.5, 0.2)
     lying.device_ms = [(0.01,) * 6 + batch[6:] for batch in lying.device_ms]

@@ -1,7 +1,7 @@
 """The race between a candidate and its baselines."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from kernelwright.verify.verdict import Check, Outcome, Status
 from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions, judge
 from kernelwright.worker.racing import Race
+from kernelwright.worker.stream_copies import StreamCopies
 from kernelwright.worker.timed_calls import SharedCalls
-from kernelwright.worker.timer_records import CallReply, CallRequest, Part
+from kernelwright.worker.timer_records import CallReply, CallRequest
 
 CANDIDATES = Path(__file__).parent / "candidates"
 FLOOR = Floor(bytes=64 << 20, flops=1 << 20, arithmetic="fp32_simt")
@@ -128,21 +129,20 @@ def test_a_bound_that_is_too_large_condemns_nobody(
 def test_parts_of_large_results_have_to_be_there_when_the_call_ends(
     race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch, *, late: bool
 ) -> None:
-    monkeypatch.setattr("kernelwright.worker.timed_calls._LARGEST_SNAPSHOT", 64)
-    monkeypatch.setattr("kernelwright.worker.timed_calls._PART", 512)
-    take = SharedCalls._take_parts
+    monkeypatch.setattr("kernelwright.worker.stream_copies._LARGEST", 64)
+    monkeypatch.setattr("kernelwright.worker.stream_copies._PART", 512)
+    take = StreamCopies.take
 
-    def take_early(calls: SharedCalls) -> tuple[Part, ...]:
-        kept = [tensor.clone() for _, tensor in calls._results]
-        for _, tensor in calls._results:
+    def take_early(copies: StreamCopies, results: Sequence[tuple[str, torch.Tensor]]) -> None:
+        kept = [tensor.clone() for _, tensor in results]
+        for _, tensor in results:
             tensor.mul_(1.5)
-        parts = take(calls)
-        for (_, tensor), right in zip(calls._results, kept, strict=True):
+        take(copies, results)
+        for (_, tensor), right in zip(results, kept, strict=True):
             tensor.copy_(right)
-        return parts
 
     if late:
-        monkeypatch.setattr(SharedCalls, "_take_parts", take_early)
+        monkeypatch.setattr(StreamCopies, "take", take_early)
     results = check_of(race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE), "timed results")
     if late:
         assert results.status is Status.CHEATING

@@ -6,7 +6,6 @@ case exact: events that do not go through PyTorch, a flush right in front, no pa
 back, and a copy of the results on the caller's stream, as the next layer would read them.
 """
 
-import random
 import time
 from pathlib import Path
 
@@ -14,27 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from kernelwright.verify.nesting import PLAIN, kind_of, named_results
+from kernelwright.worker.stream_copies import StreamCopies
 from kernelwright.worker.timer_driver import Driver, DriverError
-from kernelwright.worker.timer_memory import (
-    extent_of,
-    fill_in,
-    share_tensor,
-    view_at,
-)
+from kernelwright.worker.timer_memory import fill_in, share_tensor, view_at
 from kernelwright.worker.timer_records import (
     CallReply,
     CallRequest,
     Lent,
-    Part,
     SharedTensor,
     Take,
 )
 from kernelwright.worker.timer_words import PAGE, Word, Words
 
-_LARGEST_SNAPSHOT = 256 << 20
-"""Bytes of results up to which they are copied on the stream."""
-_PARTS, _PART = 16, 4 << 20
-"""Parts of larger ones that are, and the bytes of each."""
 _GO_SECONDS = 60.0
 _TOUCH = 4
 """Bytes whose writing makes the device turn to this process."""
@@ -53,10 +43,7 @@ class SharedCalls:
         self._events = self._driver.new_event(), self._driver.new_event()
         self._flush = self._driver.allocate(self._driver.flush_bytes)
         self._module: nn.Module = nn.Identity()
-        self._snapshot = 0
-        self._snapshot_bytes = 0
-        self._parts = 0
-        self._random = random.SystemRandom()
+        self._copies = StreamCopies(self._driver)
         # Kept until the next call, so that the timer finds them.
         self._results: list[tuple[str, Tensor]] = []
         self._expected: list[tuple[str, Tensor]] = []
@@ -76,11 +63,7 @@ class SharedCalls:
             self._results = self._plain(module(*self._arguments(0)))
             self._driver.synchronize()
             turn += 1
-        size = sum(_aligned(_extent(tensor)) for _, tensor in self._results)
-        if 0 < size <= _LARGEST_SNAPSHOT:
-            self._snapshot, self._snapshot_bytes = self._driver.allocate(size), size
-        elif size:
-            self._parts = self._driver.allocate(_PARTS * _PART)
+        self._copies.prepare(self._results)
 
     def call(self, request: CallRequest) -> CallReply:
         """One call, held until the timer writes its word."""
@@ -88,6 +71,7 @@ class SharedCalls:
         arguments = self._arguments(request.place)
         torch.manual_seed(request.seed)
         set_aside = self._driver.take_persisting_l2()
+        self._copies.draw()
         self._driver.synchronize()
         start, end = self._events
         self._words.set(Word.READY, request.turn)
@@ -97,9 +81,8 @@ class SharedCalls:
             result = self._module(*arguments)
             self._driver.record(end)
             self._results = self._plain(result)
-            is_for_device = request.take is Take.DEVICE
-            snapshot = self._take_snapshot() if is_for_device else ()
-            parts = self._take_parts() if is_for_device else ()
+            if request.take is Take.DEVICE:
+                self._copies.take(self._results)
         finally:
             self._words.set(Word.QUEUED, request.turn)
             try:
@@ -109,8 +92,8 @@ class SharedCalls:
         return CallReply(
             span_ms=self._driver.milliseconds(start, end),
             tensors=self._shared(self._results),
-            snapshot=snapshot,
-            parts=parts,
+            snapshot=self._copies.snapshot(),
+            parts=self._copies.parts(),
             persisting_l2=set_aside,
         )
 
@@ -165,56 +148,6 @@ class SharedCalls:
                 raise TypeError(f"{name} is a {kind_of(tensor)}")
         return [(name, tensor.to(self._device)) for name, tensor in tensors]
 
-    def _take_snapshot(self) -> tuple[SharedTensor, ...]:
-        """The results as whoever comes next on this stream finds them."""
-        sizes = [_aligned(_extent(tensor)) for _, tensor in self._results]
-        if not self._snapshot or sum(sizes) > self._snapshot_bytes:
-            return ()
-        handle, place = self._driver.share(self._snapshot)
-        found = []
-        for (name, tensor), size in zip(self._results, sizes, strict=True):
-            if tensor.numel():
-                address = self._snapshot + place
-                self._driver.copy(address, tensor.data_ptr(), _extent(tensor))
-            found.append(
-                SharedTensor(
-                    name=name,
-                    dtype=str(tensor.dtype),
-                    shape=tuple(tensor.shape),
-                    strides=tuple(tensor.stride()),
-                    handle=handle,
-                    place=place,
-                )
-            )
-            place += size
-        return tuple(found)
-
-    def _take_parts(self) -> tuple[Part, ...]:
-        """Parts of large results as whoever comes next on this stream finds them."""
-        large = [(n, t, extent) for n, t in self._results if (extent := _extent(t)) > 0]
-        if not self._parts or not large:
-            return ()
-        handle, place = self._driver.share(self._parts)
-        weights = [extent for *_, extent in large]
-        parts = []
-        for number, (name, tensor, extent) in enumerate(
-            self._random.choices(large, weights, k=_PARTS)
-        ):
-            size = min(_PART, extent)
-            at = self._random.randrange(extent - size + 1)
-            offset = number * _PART
-            self._driver.copy(self._parts + offset, tensor.data_ptr() + at, size)
-            copy = SharedTensor(
-                name=name,
-                dtype=str(torch.uint8),
-                shape=(size,),
-                strides=(1,),
-                handle=handle,
-                place=place + offset,
-            )
-            parts.append(Part(copy=copy, at=at))
-        return tuple(parts)
-
     def _shared(self, results: list[tuple[str, Tensor]]) -> tuple[SharedTensor, ...]:
         """How the timer finds the results; those that cannot be shared become copies."""
         shared = []
@@ -226,11 +159,3 @@ class SharedCalls:
                 self._driver.synchronize()
                 shared.append(share_tensor(self._driver, *results[place]))
         return tuple(shared)
-
-
-def _extent(tensor: Tensor) -> int:
-    return extent_of(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
-
-
-def _aligned(size: int) -> int:
-    return -(-size // 512) * 512
