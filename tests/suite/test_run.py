@@ -79,14 +79,19 @@ def test_what_lacked_memory_beside_others_is_tried_alone(
     assert [row.status for row in run.rows(tasks)][1] == "out of memory"
 
 
-def test_the_longest_text_is_begun_first(
+def test_long_texts_are_begun_first_and_the_others_in_a_mixed_order(
     tmp_path: Path, make_task: MakeTask, audience: Audience
 ) -> None:
-    tasks = [make_task(f"answer{' ' * size}", problem=f"p{size}") for size in (1, 3, 2)]
+    sizes = {"p1": 1, "p2": 4000, "p3": 3, "p4": 3000, "p5": 2}
+    keys = dict(zip(sizes, "cbaed", strict=True))
+    tasks = [
+        make_task(f"answer{' ' * size}", problem=name, row={"key": keys[name]})
+        for name, size in sizes.items()
+    ]
     run = Run(tmp_path / "run", SETTINGS)
     run.work(tasks, make_pool, slots=1, facts={}, audience=audience)
-    assert begun(tmp_path) == ["p3", "p2", "p1"]
-    assert [row.problem for row in run.rows(tasks)] == ["p1", "p3", "p2"]
+    assert begun(tmp_path) == ["p2", "p4", "p3", "p1", "p5"]
+    assert [row.problem for row in run.rows(tasks)] == list(sizes)
 
 
 def in_another_process(job: Callable[[], object]) -> int:
@@ -117,7 +122,7 @@ def is_alive(pid: int) -> bool:
 def test_a_suite_that_is_killed_goes_on_where_it_was(
     tmp_path: Path, make_task: MakeTask, audience: Audience
 ) -> None:
-    words = ["answer    ", "answer    ", "wait go", "wait go", "answer"]  # the longest first
+    words = ["answer", "answer", "wait go", "wait go", "answer"]
     tasks = [make_task(text, problem=f"p{number}") for number, text in enumerate(words)]
     folder = tmp_path / "run"
     pid = in_another_process(lambda: work(folder, tasks, Audience()))

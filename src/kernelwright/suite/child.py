@@ -30,6 +30,8 @@ READY, CAPTURE, FINISH = "ready", "capture", "finish"
 """Stages beside those of the pipeline's events."""
 _TIME, _TIMING = "time", "timing"
 """The pipeline's last stage, and how its messages begin once the card is taken."""
+_COMPILE_SHARE = 0.35
+"""Of a problem's time: torch.compile gets no more, and what is verified is timed without it."""
 STACK_FILE = "stack.txt"
 """In the working folder: where each thread was when the process died or was about to be ended."""
 
@@ -154,7 +156,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     from kernelwright.suite.task import Outcome
     from kernelwright.tune.effort import effort_among_many
     from kernelwright.verify.cases import STRICT
-    from kernelwright.worker import JudgeOptions
+    from kernelwright.worker import JudgeOptions, Timeouts
     from kernelwright.worker.lease import seat
 
     settings = task.settings
@@ -169,6 +171,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
             demands=STRICT,
             baselines=settings.baselines,
             timing=profile.timing,
+            timeouts=Timeouts(compile=settings.timeout * _COMPILE_SHARE),
         ),
     )
     compiled = pipeline.compile_problem(

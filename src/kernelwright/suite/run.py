@@ -113,7 +113,7 @@ class Run:
         if not tasks:
             return crowded
         with make_pool() as pool:
-            futures = {pool.submit(task): task for task in sorted(tasks, key=_length)}
+            futures = {pool.submit(task): task for task in sorted(tasks, key=_turn)}
             for future in as_completed(futures):
                 task, outcome = futures[future], future.result()
                 if slots > 1 and _lacked_memory(outcome.row):
@@ -138,9 +138,17 @@ class Run:
         return row is not None and row.key == task.key
 
 
-def _length(task: Task) -> int:
-    """Longest texts first: models of many layers, which nothing should have to wait for at last."""
-    return -len(task.source)
+_LONG = 2048
+"""Characters of a problem that is a whole model rather than a few calls."""
+
+
+def _turn(task: Task) -> tuple[int, str]:
+    """Long texts first: models of many layers, which nothing should have to wait for at last.
+
+    The others are mixed: neighbours in a folder are alike, and would all want the same at a time.
+    """
+    size = len(task.source)
+    return -size if size >= _LONG else 0, task.key
 
 
 def _lacked_memory(row: Row) -> bool:
