@@ -1,7 +1,7 @@
 """The tensor-level graph in SSA form: what the module computes, with no word of how."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from kernelwright.ir.calls import Argument, AtenCall, UserCall, refs, rename_call
@@ -367,12 +367,15 @@ class Graph:
     guards: tuple[Guard, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader of the report should know, for example why sizes are static."""
+    _by_name: Mapping[str, Node] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Of two nodes with one name, which `ir.spec` refuses, the first.
+        known = {node.name: node for node in reversed(self.nodes)}
+        object.__setattr__(self, "_by_name", known)
 
     def __getitem__(self, name: str) -> Node:
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(name)
+        return self._by_name[name]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -417,6 +420,23 @@ class Graph:
         from kernelwright.ir.printer import print_graph
 
         return print_graph(self)
+
+
+def made_of(names: Iterable[str], graph: Graph, apart: Container[str] = ()) -> frozenset[str]:
+    """Nodes of these names, and what is made of them element by element at their own size.
+
+    Nothing is followed through nodes in `apart`.
+    """
+    found = set(names)
+    shapes = {
+        node.name: node.type.shape for node in graph.nodes if isinstance(node.type, TensorType)
+    }
+    for node in graph.nodes:
+        if isinstance(node.kind, Pointwise) and node.name not in apart:
+            shape = shapes.get(node.name)
+            if any(name in found and shapes.get(name) == shape for name in node.inputs):
+                found.add(node.name)
+    return frozenset(found)
 
 
 def rename_inputs(node: Node, names: Mapping[str, str]) -> Node:

@@ -18,6 +18,7 @@ from kernelwright.ir.graph import (
     Update,
     View,
     Window,
+    made_of,
     rename_inputs,
 )
 from kernelwright.ir.spec import check
@@ -73,6 +74,7 @@ class Surroundings:
         self._results = set(graph.results)
         self._ordered = graph.readers_of_mutable()
         self._all = graph.nodes
+        self._graph = graph
 
     def node(self, name: str) -> Node:
         """The node called `name`."""
@@ -117,26 +119,28 @@ class Surroundings:
         return name in self._from_anchors
 
     @cached_property
-    def _from_anchors(self) -> set[str]:
+    def _from_anchors(self) -> frozenset[str]:
+        totals = self._totals
+        anchors = {
+            node.name for node in self._all if isinstance(node.kind, Contract | Scan | Window)
+        }
+        on_totals = {
+            node.name
+            for node in self._all
+            if isinstance(node.kind, Pointwise) and not totals.isdisjoint(node.inputs)
+        }
+        return made_of(anchors | totals | on_totals, self._graph)
+
+    @cached_property
+    def _totals(self) -> set[str]:
+        """What reductions make, and what is made of nothing else."""
         found: set[str] = set()
-        totals: set[str] = set()
         for node in self._all:
             match node.kind:
-                case Contract() | Scan() | Window():
+                case Reduce():
                     found.add(node.name)
-                case Reduce() | Project() if isinstance(node.kind, Reduce) or (
-                    node.inputs[0] in totals
-                ):
-                    totals.add(node.name)
+                case Project() | Pointwise() if node.inputs and found.issuperset(node.inputs):
                     found.add(node.name)
-                case Pointwise():
-                    same = (
-                        name for name in node.inputs if _shape(self._nodes[name]) == _shape(node)
-                    )
-                    if not found.isdisjoint(same) or not totals.isdisjoint(node.inputs):
-                        found.add(node.name)
-                    if node.inputs and totals.issuperset(node.inputs):
-                        totals.add(node.name)
         return found
 
     def joins_reduction(self, name: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform
-from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Scan, Window
+from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Scan, Window, made_of
 from kernelwright.ir.types import Dim
 
 _CHEAP = 4
@@ -39,21 +39,27 @@ def anchored_groups(graph: Graph, ours: frozenset[str]) -> tuple[AnchoredGroup, 
     """The groups of a graph; `ours` are the pointwise nodes and products that kernels may have."""
     found: list[AnchoredGroup] = []
     taken: set[str] = set()
+    # A product of ours can compute these with its result, which costs nothing.
+    products = (node.name for node in graph.nodes if isinstance(node.kind, Contract))
+    epilogues = made_of(ours.intersection(products), graph)
     for node in graph.nodes:
         if isinstance(node.kind, Scan | Window):
-            group = _Growth(graph, node, ours - taken).grown()
+            group = _Growth(graph, node, ours - taken, epilogues).grown()
             found.append(group)
             taken.update(member.name for member in group.members)
     return tuple(found)
 
 
 class _Growth:
-    def __init__(self, graph: Graph, anchor: Node, ours: frozenset[str]) -> None:
+    def __init__(
+        self, graph: Graph, anchor: Node, ours: frozenset[str], epilogues: frozenset[str]
+    ) -> None:
         self._graph = graph
         self._nodes = {node.name: node for node in graph.nodes}
         self._users = graph.users()
         self._results = frozenset(graph.results)
         self._ours = ours
+        self._epilogues = epilogues
         self._anchor = anchor
 
     def grown(self) -> AnchoredGroup:
@@ -75,7 +81,7 @@ class _Growth:
                 and readers
                 and all(name in inside for name in readers)
                 and node.tensor.shape == source.tensor.shape
-                and not self._is_epilogue(node)
+                and node.name not in self._epilogues
             )
             if not joins:
                 continue
@@ -95,20 +101,6 @@ class _Growth:
             ):
                 return _CHEAP
         return _LONGEST_EXPRESSION
-
-    def _is_epilogue(self, node: Node) -> bool:
-        """Whether a product of ours can compute the node with its result, which costs nothing."""
-        sources = [self._nodes[name] for name in node.inputs]
-        shape = node.tensor.shape
-        return any(
-            (isinstance(it.kind, Contract) and it.name in self._ours and it.tensor.shape == shape)
-            or (
-                isinstance(it.kind, Pointwise)
-                and it.tensor.shape == shape
-                and self._is_epilogue(it)
-            )
-            for it in sources
-        )
 
     def _after(self, before: tuple[Node, ...]) -> tuple[Node, ...]:
         """Consumers, as long as the last node has one reader, of its shape, that waits for nothing

@@ -29,6 +29,7 @@ from kernelwright.ir.graph import (
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
 from kernelwright.rewrite.sizes import product
 from kernelwright.schedule.hoisting import Hoisted, hoisted
+from kernelwright.schedule.naming import fresh_name
 from kernelwright.schedule.placed import by_place, from_last, placed, to_last
 
 _ONE = Dim.static(1)
@@ -262,7 +263,7 @@ class _Writer:
             for item in node.type.items
             if isinstance(item, TensorType)
         ]
-        pair = _fresh(name, self._taken)
+        pair = fresh_name(name, self._taken)
         self._add(
             replace(
                 node,
@@ -322,7 +323,7 @@ class _Writer:
         """The step, which reads what few elements decide, and the steps that decide it: they are
         computed with the reductions that they depend on."""
         types = {name: self._known[name].type for name in node.inputs}
-        found = hoisted(node, types, _fresh(f"{node.name}_part", self._taken))
+        found = hoisted(node, types, fresh_name(f"{node.name}_part", self._taken))
         channels = self._channels[node.name]
         for part in found.parts:
             if part.tensor.rank < node.tensor.rank:
@@ -369,14 +370,14 @@ class _Writer:
         self, stem: str, source: str, how: ViewMap, shape: Sequence[Dim], near: Node
     ) -> str:
         kind = TensorType(self._type_of(source).dtype, tuple(shape))
-        name = _fresh(stem, self._taken)
+        name = fresh_name(stem, self._taken)
         return self._add(
             Node(name=name, kind=View(how), type=kind, inputs=(source,), source=near.source)
         )
 
     def _copy(self, stem: str, source: str, near: Node) -> str:
         copy = _copy_of(self._made[source], near)
-        name = _fresh(stem, self._taken)
+        name = fresh_name(stem, self._taken)
         self.turning.add(name)
         return self._add(replace(copy, name=name, inputs=(source,)))
 
@@ -392,7 +393,7 @@ class _Writer:
         """A node that does part of what this one did."""
         made = replace(
             node,
-            name=_fresh(stem, self._taken),
+            name=fresh_name(stem, self._taken),
             kind=kind,
             type=TensorType(dtype or node.tensor.dtype, tuple(shape)),
             inputs=inputs,
@@ -444,11 +445,3 @@ def _depth_and_plane(window: Window) -> tuple[Window, Window]:
         for part in (slice(0, 1), slice(1, 3))
     )
     return deep, across
-
-
-def _fresh(stem: str, taken: set[str]) -> str:
-    name, number = stem, 1
-    while name in taken:
-        name, number = f"{stem}_{number}", number + 1
-    taken.add(name)
-    return name

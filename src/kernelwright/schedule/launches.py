@@ -22,7 +22,8 @@ from kernelwright.schedule.window_configs import window_configs
 
 def launch_elements(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
     inputs, expression = inputs_and_expression(group, graph)
-    ordered = [node for node in graph.nodes if node in group.members]
+    members = {node.name for node in group.members}
+    ordered = [node for node in graph.nodes if node.name in members]
     anchor = group.anchor.kind if group.anchor else None
     assert anchor is None or isinstance(anchor, Contract)
     types = tuple(node.type for node in inputs)

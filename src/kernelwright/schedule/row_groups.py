@@ -17,6 +17,7 @@ from kernelwright.ir.graph import (
     Reduce,
     Scan,
     Window,
+    made_of,
 )
 from kernelwright.ir.plan import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.types import Dim, TensorType, TupleType
@@ -46,30 +47,46 @@ def row_groups(graph: Graph, ours: frozenset[str]) -> tuple[RowGroup, ...]:
     """The groups of a graph; `ours` are the pointwise nodes and products that kernels may have."""
     found: list[RowGroup] = []
     taken: set[str] = set()
+    around = _Around(graph, ours)
     for node in graph.nodes:
         if isinstance(node.kind, Reduce) and node.name not in taken:
-            group = _Growth(graph, node, ours - taken, frozenset(taken)).grown()
+            group = _Growth(around, node, ours - taken, frozenset(taken)).grown()
             found.append(group)
             taken.update(member.name for member in group.members)
     return tuple(found)
+
+
+class _Around:
+    """What all groups of a graph ask about it."""
+
+    def __init__(self, graph: Graph, ours: frozenset[str]) -> None:
+        products = (node.name for node in graph.nodes if isinstance(node.kind, Contract))
+        self.graph = graph
+        self.nodes = {node.name: node for node in graph.nodes}
+        self.users = graph.users()
+        self.fixed = frozenset(graph.results)
+        self.products = ours.intersection(products)
+        self.made_of_products = made_of(self.products, graph)
 
 
 class _Growth:
     """One group while it grows from its first reduction."""
 
     def __init__(
-        self, graph: Graph, seed: Node, ours: frozenset[str], taken: frozenset[str]
+        self, around: _Around, seed: Node, ours: frozenset[str], taken: frozenset[str]
     ) -> None:
         assert isinstance(seed.kind, Reduce)
-        self._graph = graph
-        self._nodes = {node.name: node for node in graph.nodes}
-        self._position = {node.name: at for at, node in enumerate(graph.nodes)}
-        self._users = graph.users()
-        self._fixed = frozenset(graph.results)
-        self._free = frozenset(self._nodes) - taken
+        self._around = around
+        self._graph = around.graph
+        self._nodes = around.nodes
+        self._users = around.users
+        self._fixed = around.fixed
+        self._taken = taken
         self._ours = ours
         self._shape = self._nodes[seed.inputs[0]].tensor.shape
         self._dims = seed.kind.dims
+        one = Dim.static(1)
+        self._totals = tuple(one if at in self._dims else d for at, d in enumerate(self._shape))
         self._members = {seed.name}
         self._sizes: dict[str, int] = {seed.name: 0}
 
@@ -92,15 +109,17 @@ class _Growth:
         for node in self._graph.nodes:
             if node.name in self._members:
                 continue
-            reads_waiting = any(name in waiting for name in node.inputs)
-            reads_member = any(name in self._members for name in node.inputs)
-            joins = (
-                self._is_of_rows(node) and self._may_join(node) and not self._is_for_another(node)
-            )
-            if reads_member and not reads_waiting and joins:
-                self._join(node)
-            elif reads_waiting or reads_member:
+            if not waiting.isdisjoint(node.inputs):
                 waiting.add(node.name)
+            elif not self._members.isdisjoint(node.inputs):
+                if (
+                    self._is_of_rows(node)
+                    and self._may_join(node)
+                    and not self._is_for_another(node)
+                ):
+                    self._join(node)
+                else:
+                    waiting.add(node.name)
 
     def _grow_aside(self) -> None:
         """Join reductions of what the group reads anyway."""
@@ -110,7 +129,7 @@ class _Growth:
             if (
                 isinstance(node.kind, Reduce)
                 and node.name not in self._members
-                and node.name in self._free
+                and node.name not in self._taken
                 and self._may_join(node)
                 and not read.isdisjoint(self._steps_before(node))
                 and not self._waits_for_group(node)
@@ -122,11 +141,10 @@ class _Growth:
         """Join what computes inputs of members; what others read of it becomes a result."""
         for node in reversed(self._graph.nodes):
             readers = self._users[node.name]
-            inside = [name in self._members for name in readers]
             if (
                 node.name not in self._members
-                and any(inside)
-                and (all(inside) or self._is_wide(node))
+                and not self._members.isdisjoint(readers)
+                and (self._members.issuperset(readers) or self._is_wide(node))
                 and (node.name not in self._fixed or self._is_wide(node))
                 and self._may_join(node)
                 and not self._is_epilogue(node)
@@ -188,7 +206,7 @@ class _Growth:
 
     def _may_join(self, node: Node) -> bool:
         match node.kind:
-            case Reduce(_, dims) if node.name in self._free:
+            case Reduce(_, dims) if node.name not in self._taken:
                 shape = self._nodes[node.inputs[0]].tensor.shape
                 return dims == self._dims and shape == self._shape
             case Project():
@@ -201,7 +219,7 @@ class _Growth:
 
     def _is_of_rows(self, node: Node) -> bool:
         """Whether it has one value for each element, or for each row: others are no results."""
-        shapes = (self._shape, self._totals_shape())
+        shapes = (self._shape, self._totals)
         return not isinstance(node.type, TensorType) or node.type.shape in shapes
 
     def _is_for_another(self, node: Node) -> bool:
@@ -230,10 +248,6 @@ class _Growth:
                     return {None, self._shape}
         return takers or {None, self._shape}
 
-    def _totals_shape(self) -> tuple[Dim, ...]:
-        one = Dim.static(1)
-        return tuple(one if at in self._dims else dim for at, dim in enumerate(self._shape))
-
     def _length(self, node: Node) -> int:
         """Operations of the node's expression with those of its member inputs written out."""
         assert isinstance(node.kind, Pointwise)
@@ -256,13 +270,11 @@ class _Growth:
 
     def _is_epilogue(self, node: Node) -> bool:
         """Whether a product of ours can compute the node with its result, which costs nothing."""
-        if not isinstance(node.kind, Pointwise) or not self._is_wide(node):
-            return False
-        sources = [self._nodes[name] for name in node.inputs]
-        return any(
-            (isinstance(it.kind, Contract) and it.name in self._ours and self._is_wide(it))
-            or (it.name not in self._members and self._is_epilogue(it))
-            for it in sources
+        around = self._around
+        return (
+            self._is_wide(node)
+            and node.name in around.made_of_products
+            and node.name in made_of(around.products, self._graph, self._members)
         )
 
     def _is_result(self, node: Node) -> bool:
