@@ -81,6 +81,9 @@ def test_who_waits_for_the_device_ends_on_the_host() -> None:
     reference = rounds(0.5, 0.2 + 0.1, seed=1)
     reference.late = 100
     assert believed(waiting, reference) == about(Standing.AGREES, 0.02)
+    slower = rounds(0.02, 0.2 + 0.13)
+    slower.late = 100
+    assert believed(slower) == about(Standing.LONGER, 0.05)
     lying = rounds(0.02, 0.2 + 0.3)
     lying.late = 100
     assert believed(lying)[0] is believed(lying, reference)[0] is Standing.HIDDEN

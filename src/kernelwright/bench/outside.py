@@ -80,12 +80,12 @@ def look_outside(candidate: Rounds, reference: Rounds) -> Outside | None:
     on_time = min(len(own), len(others))
     if on_time < _FEWEST:
         own, others = _differences(candidate), _differences(reference)
+    if _waits(candidate) and not _waits(reference):
+        others = others + _WAITING_MS
     low, middle, high = np.quantile(others, [0.25, 0.5, 0.75])
     is_steady = on_time >= _FEWEST and high - low <= _STEADY * _noise(span)
     # Being late only adds: on a busy machine the usual is what is seen when nobody is.
     usual = float(middle if is_steady else np.quantile(others, _FEW))
-    if _waits(candidate) and not _waits(reference):
-        usual += _WAITING_MS
     beyond = float(np.median(own)) - usual
     certain = float(np.quantile(own, _FEW) - np.quantile(others, 1 - _FEW))
     if beyond <= _noise(span):
