@@ -107,6 +107,9 @@ def test_a_pooled_result_is_returned_as_pytorch_has_it() -> None:
         (After(torch.relu), 1, 16),
         # cuDNN would take TF32 for these, but not for the reference's.
         (After(torch.relu, channels=8), 16, 128),
+        # Measured no faster: what needs the totals of its own place, and a norm of dear steps.
+        (After(lambda y: torch.softmax(y, dim=1)), 16, 128),
+        (After(lambda y: nn.functional.instance_norm(y.exp().tanh().sin() * y)), 16, 128),
         # The convolution's own result is what the caller gets.
         (After(lambda y: y, bias=False), 16, 128),
     ],

@@ -6,9 +6,22 @@ anyway, or not at all. PyTorch takes the format from the input; the weights foll
 
 from math import prod
 
-from kernelwright.ir.graph import Graph, Node, Opaque, Permute, Reshape, Squeeze, View
+from kernelwright.ir.expr import operations
+from kernelwright.ir.graph import (
+    Graph,
+    Node,
+    Opaque,
+    Permute,
+    Pointwise,
+    Project,
+    Reduce,
+    Reshape,
+    Squeeze,
+    View,
+)
 from kernelwright.ir.types import DType, TensorType
-from kernelwright.schedule.placed import from_last
+from kernelwright.schedule.copies import with_cheap_copies
+from kernelwright.schedule.placed import by_place, from_last, placed
 
 _SPATIAL = {"conv2d": 2, "conv3d": 3, "conv_transpose2d": 2, "conv_transpose3d": 3}
 """Convolutions and their spatial dimensions."""
@@ -26,12 +39,68 @@ _MOST_TAPS = {"conv_transpose3d": 64}
 """Elements of a window; for larger ones cuDNN gains nothing."""
 
 
+_MOST_OPERATIONS = 3
+"""In front of a value of the convolution's size that is written by place, to be turned by another
+kernel: with four of them, two dear ones, that kernel took longer than all that is gained."""
+
+
 def faster_on_channels_last(graph: Graph) -> frozenset[str]:
     """The convolutions of a graph that such operands pay for."""
     known = {node.name: node for node in graph.nodes}
-    return frozenset(
+    found = [
         name for name, node in known.items() if name not in graph.results and _pays(node, known)
-    )
+    ]
+    if not found:
+        return frozenset()
+    repeated = with_cheap_copies(graph)
+    return frozenset(name for name in found if _is_read_well(name, repeated))
+
+
+def _is_read_well(convolution: str, graph: Graph) -> bool:
+    """Whether what reads the result by place gains by it."""
+    known = {node.name: node for node in graph.nodes}
+    users = graph.users()
+    inside = by_place(graph, {convolution}, placed(graph, {convolution}))
+    size = known[convolution].tensor.numel_hint
+
+    def is_read_outside(name: str) -> bool:
+        """Whether a step of the convolution's size reads it in the usual order."""
+        readers = [known[user] for user in users[name] if user not in inside]
+        return any(
+            isinstance(it.kind, Pointwise) and it.tensor.numel_hint == size for it in readers
+        )
+
+    for name in inside:
+        node = known[name]
+        match node.kind:
+            case Project() if _is_over_channels(known[node.inputs[0]]) and is_read_outside(name):
+                # A softmax: it reads twice what rows hold once.
+                return False
+            case Pointwise() if node.tensor.numel_hint == size and is_read_outside(name):
+                if _operations_before(node, known) > _MOST_OPERATIONS and _joins(node, known):
+                    return False
+    return True
+
+
+def _is_over_channels(node: Node) -> bool:
+    return isinstance(node.kind, Reduce) and node.kind.dims == (1,)
+
+
+def _joins(node: Node, known: dict[str, Node]) -> bool:
+    """Whether the step reads several values of its own size, so that readers do not repeat it."""
+    return sum(known[name].type == node.type for name in node.inputs) > 1
+
+
+def _operations_before(node: Node, known: dict[str, Node]) -> int:
+    """Operations of a step and of those of its size before it, each once."""
+    found: dict[str, int] = {}
+    waiting = [node]
+    while waiting:
+        step = waiting.pop()
+        if isinstance(step.kind, Pointwise) and step.type == node.type:
+            found[step.name] = operations(step.kind.expr)
+            waiting += [known[name] for name in step.inputs]
+    return sum(found.values())
 
 
 def _pays(node: Node, known: dict[str, Node]) -> bool:

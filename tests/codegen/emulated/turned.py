@@ -44,6 +44,11 @@ def _turned(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.mT.contiguous().mT
 
 
+def _misaligned(tensor: torch.Tensor) -> torch.Tensor:
+    """The first element is one element past an aligned address."""
+    return torch.cat([tensor.new_zeros(1), tensor.reshape(-1)])[1:].view(tensor.shape)
+
+
 def _worst(library: Library, shape: tuple[int, ...]) -> float:
     numbers = torch.Generator().manual_seed(sum(shape))
     values = [torch.rand(shape, generator=numbers) for _ in range(4)]
@@ -51,8 +56,8 @@ def _worst(library: Library, shape: tuple[int, ...]) -> float:
     values[1], values[3] = values[1].half(), values[3].half()
     inputs = [_turned(values[0]), _turned(values[1]), values[2], values[3], row]
     worst = 0.0
-    # Either side may be the one that is turned.
-    for turn in (lambda tensor: tensor, _turned):
+    # Either side may be the one that is turned, and rows may begin between two runs.
+    for turn in (lambda tensor: tensor, _turned, _misaligned):
         out = turn(torch.full(shape, torch.nan))
         library(out, inputs)
         right = sum(value.double() for value in (*values, row))
