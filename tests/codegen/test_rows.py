@@ -1,8 +1,8 @@
 """Row programs: on the emulator over shapes and layouts, and under nvcc."""
 
 import json
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +106,8 @@ _TUNED: dict[str, dict[str, Any]] = {
         "case": "two_level_softmax",
         "dims": [1],
         "special": "nan",
-        "shapes": [[70, 24], [9, 32], [3, 17]],
-        "config": _SHORT | {"lanes": 4, "vectors": 2},
+        "shapes": [[70, 24], [9, 32], [3, 17], [5, 48]],
+        "config": _SHORT | {"lanes": 4, "vectors": 3},
     },
     "short rows of halves": {
         "case": "layer_norm",
@@ -135,20 +135,11 @@ _TUNED: dict[str, dict[str, Any]] = {
 _ALLOWED = {"F32": 4e-7, "F16": 6e-4, "BF16": 5e-3, "F64": 1e-14, "I64": 0.0}
 
 
-def _run(runs: list[dict[str, Any]]) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, _RUN, json.dumps(runs)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    seen = json.loads(done.stdout.splitlines()[-1])
+def _expect_right(runs: list[dict[str, Any]], run_script: Callable[..., Any]) -> None:
+    """Each run within what its element type allows; their numbers begin the keys of the errors."""
+    seen = run_script(_RUN, json.dumps(runs))
     assert seen["findings"] == []
     worst: dict[str, float] = seen["worst"]
-    return worst
-
-
-def _expect_right(runs: list[dict[str, Any]]) -> None:
-    """Each run within what its element type allows; their numbers begin the keys of the errors."""
-    worst = _run(runs)
     assert len(worst) == sum(4 * len(run["shapes"]) for run in runs)
     for key, error in worst.items():
         run = runs[int(key.split()[0])]
@@ -158,15 +149,15 @@ def _expect_right(runs: list[dict[str, Any]]) -> None:
 _ANY = [{"case": name, "config": {}} | run for name, runs in _RUNS.items() for run in runs]
 
 
-# Some runs in one child: to start it takes as long as a run.
+# Two parts, for two workers.
 @pytest.mark.parametrize("part", [0, 1])
-def test_rows_of_any_layout(part: int) -> None:
-    _expect_right(_ANY[part::2])
+def test_rows_of_any_layout(part: int, run_script: Callable[..., Any]) -> None:
+    _expect_right(_ANY[part::2], run_script)
 
 
 @pytest.mark.parametrize("part", [0, 1])
-def test_every_way_to_walk_rows(part: int) -> None:
-    _expect_right(list(_TUNED.values())[part::2])
+def test_every_way_to_walk_rows(part: int, run_script: Callable[..., Any]) -> None:
+    _expect_right(list(_TUNED.values())[part::2], run_script)
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
@@ -187,3 +178,17 @@ def test_rows_spill_nothing(
     report = compile_check(text_of(kernel))
     assert len(report.kernels) == 2 + len(kernel.program.levels)
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "quotient"),
+    [
+        ("softmax", "share_of_sum(expf(a - total0), total1)"),
+        ("two_level_softmax", "divide_by_row(exp_2, total1)"),
+        # What a row has one of is divided as ever.
+        ("layer_norm", "((a - total0) * rsqrtf(total1 / size0"),
+    ],
+)
+def test_elements_are_divided_by_what_their_row_shares(name: str, quotient: str) -> None:
+    kernel = CASES[name]().kernel(2, (1,), RowConfig(multiprocessors=132))
+    assert f"return {quotient}" in text_of(kernel)

@@ -362,8 +362,9 @@ struct PartVariant {
       const auto inside = space.reduced.merged(streamed<Program>() | BY_ROWS);
       rows.finish_lines =
           Parameters::RowLines::template find<BY_ROWS>(space, space.kept.merged(~0u), inside);
-      if (rows.finish_lines.count > 0)
+      if (rows.finish_lines.count > 0) {
         rows.finish_lines.cut(2 * blocks, Config::THREADS, MOST_LINES);
+      }
     }
   }
 };

@@ -26,6 +26,8 @@ _RELAY_BYTES = 18e6
 them are there."""
 _SHORT_ROWS = 2**15
 """Rows that keep the card busy with some on each warp."""
+_FEW_VECTORS = 8
+"""Of a thread of a cluster."""
 _EXCHANGE_BYTES = 12 * 1024
 """Shared memory that is left for the exchange of states."""
 
@@ -129,7 +131,7 @@ def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | RelayRow
         return [*short, *_rings(rows, machine)[:4]]
     parts = [
         PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
-        for threads, unroll, resident in ((512, 4, 2), (256, 4, 4), (512, 2, 2), (256, 2, 4))
+        for threads, unroll, resident in ((512, 4, 2), (256, 4, 4), (512, 8, 1), (512, 2, 2))
     ]
     rings = _rings(rows, machine)[:12] if rows.runs == 1 else []
     is_read_twice = rows.levels == 1 and bool(rows.results)
@@ -197,6 +199,8 @@ def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
             found += _ring(rows, vectors, threads, cluster, stages, machine)
             if threads >= _MOST_THREADS // 2:
                 found += _ring(rows, vectors, threads // 2, cluster * 2, stages, machine)
+    # A cluster with few vectors a thread waits for its exchange more than it computes.
+    found.sort(key=lambda ring: ring.cluster > 1 and ring.vectors <= _FEW_VECTORS)
     return list(dict.fromkeys(found))
 
 

@@ -23,7 +23,7 @@ class Case:
     folds: tuple[tuple[Reduction, Expr, tuple[DType, ...]], ...]
     results: tuple[tuple[Expr, Extent, DType], ...]
     operands: tuple[str, ...]
-    """For each tensor how it varies: "all", "row" (size 1 elsewhere), "kept", "i64 kept", "last"."""
+    """How each tensor varies: "all", "row" (size 1 elsewhere), "kept", "i64 kept", or "last"."""
     reference: Callable[..., tuple[torch.Tensor, ...]]
     """Of the dims that are reduced, the inputs, and `scale`."""
     dtype: DType = DType.F32
