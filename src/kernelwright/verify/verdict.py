@@ -21,7 +21,7 @@ class Status(Enum):
     VERIFIED_NOT_FASTER = "verified, not faster"
     """Right, but not faster than the best baseline."""
     VERIFIED = "verified, speed not measured"
-    """Right; there is no GPU, or nobody asked for its speed."""
+    """Right; there is no GPU, the machine is too busy to time on, or nobody asked for its speed."""
     WRONG_VALUES = "wrong values"
     """It is less accurate than the reference on some inputs, weights or sizes."""
     WRONG_SHAPE_OR_DTYPE = "wrong shape or dtype"
