@@ -79,7 +79,16 @@ def test_what_lacked_memory_beside_others_is_tried_alone(
     assert [row.status for row in run.rows(tasks)][1] == "out of memory"
 
 
-def test_long_texts_are_begun_first_and_the_others_in_a_mixed_order(
+def test_what_lacked_memory_beside_many_is_tried_beside_fewer(
+    tmp_path: Path, make_task: MakeTask, audience: Audience
+) -> None:
+    lacking = {"status": "out of memory", "verified": False, "summary": "CUDA out of memory"}
+    work(tmp_path / "run", [make_task("answer", problem="a", row=lacking)], audience, slots=4)
+    assert begun(tmp_path) == ["a", "a", "a"]
+    assert len(audience.rows) == 1
+
+
+def test_long_texts_are_begun_first_with_short_ones_in_between(
     tmp_path: Path, make_task: MakeTask, audience: Audience
 ) -> None:
     sizes = {"p1": 1, "p2": 4000, "p3": 3, "p4": 3000, "p5": 2}
@@ -90,7 +99,7 @@ def test_long_texts_are_begun_first_and_the_others_in_a_mixed_order(
     ]
     run = Run(tmp_path / "run", SETTINGS)
     run.work(tasks, make_pool, slots=1, facts={}, audience=audience)
-    assert begun(tmp_path) == ["p2", "p4", "p3", "p1", "p5"]
+    assert begun(tmp_path) == ["p2", "p3", "p4", "p1", "p5"]
     assert [row.problem for row in run.rows(tasks)] == list(sizes)
 
 

@@ -7,10 +7,11 @@ summary = summarise(run.rows(tasks))
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from datetime import UTC, datetime
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -85,8 +86,8 @@ class Run:
     ) -> None:
         """Do what is left of `tasks`; every result is on disk before the next is looked at.
 
-        What ran out of memory beside others is tried once more alone. Raises UsageError if another
-        process works on the same shard in this folder.
+        What ran out of memory beside others is tried beside fewer, then alone. Raises UsageError
+        if another process works on the same shard in this folder.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = self._folder / f".{shard.replace('/', '-')}.lock"
@@ -95,8 +96,8 @@ class Run:
             fields = {"settings": to_plain(self._settings), "provenance": dict(facts)}
             journal.append(Event.RUN, version=VERSION, shard=shard, **fields)
             crowded: list[Task] = []
-            for count in dict.fromkeys((slots, 1)):
-                todo = crowded if count == 1 < slots else self.left(tasks)
+            for count in dict.fromkeys((slots, max(1, slots // 2), 1)):
+                todo = crowded if count < slots else self.left(tasks)
                 make = partial(make_pool, count, _Recorder(journal, audience))
                 crowded = self._together(todo, make, count, journal, audience)
 
@@ -113,7 +114,7 @@ class Run:
         if not tasks:
             return crowded
         with make_pool() as pool:
-            futures = {pool.submit(task): task for task in sorted(tasks, key=_turn)}
+            futures = {pool.submit(task): task for task in _in_turn(tasks)}
             for future in as_completed(futures):
                 task, outcome = futures[future], future.result()
                 if slots > 1 and _lacked_memory(outcome.row):
@@ -142,13 +143,17 @@ _LONG = 2048
 """Characters of a problem that is a whole model rather than a few calls."""
 
 
-def _turn(task: Task) -> tuple[int, str]:
-    """Long texts first: models of many layers, which nothing should have to wait for at last.
+def _in_turn(tasks: Sequence[Task]) -> Iterator[Task]:
+    """Long texts first, models of many layers, which nothing should have to wait for at last.
 
-    The others are mixed: neighbours in a folder are alike, and would all want the same at a time.
+    Every other one is a short one, for the cards to do something while models are traced. Those are
+    mixed: neighbours in a folder are alike, and would all want the same at a time.
     """
-    size = len(task.source)
-    return -size if size >= _LONG else 0, task.key
+    longest_first = sorted(tasks, key=lambda task: -len(task.source))
+    long = [task for task in longest_first if len(task.source) >= _LONG]
+    short = sorted((task for task in tasks if task not in long), key=lambda task: task.key)
+    for pair in zip_longest(long, short):
+        yield from (task for task in pair if task is not None)
 
 
 def _lacked_memory(row: Row) -> bool:

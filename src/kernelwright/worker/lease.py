@@ -91,7 +91,7 @@ def _open(device_index: int, word: str) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-SEATS = 2
+SEATS = 3
 """Problems of gigabytes on a card at a time: a judgement holds a few copies of what a call has."""
 LARGE = 6 << 30
 """Bytes of a call from which on it needs a seat."""
