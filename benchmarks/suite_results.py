@@ -2,7 +2,7 @@
 
     python benchmarks/suite_results.py RUN
 
-Writes docs/results/kernelbench.html (the report), kernelbench.json (every row, with provenance) and
+Writes docs/results/kernelbench_report.html, kernelbench.json (every row, with provenance) and
 kernelbench.md (the tables), puts the table of levels between the marks in README.md and the page
 into the navigation of the site. Folders of the machine that ran it are cut off; one that is left
 ends the script without a file.
@@ -32,6 +32,8 @@ BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
 MACHINE = ("/tmp/", "/root/", "/home/", "/work/", "/opt/", "/usr/", "/mnt/")
 KEPT = ("/KernelBench/", "/site-packages/", "/dist-packages/", "/kernelwright/", "/python3")
 """What a path is cut off before, the first that it has."""
+_REPORT = "_report.html"
+"""Ending of the report's name: the site makes an .html of the .md, which must not be the same."""
 UNFINISHED = ("log", "stack", "timeline")
 """Details that are about the machine and not about the problem."""
 
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     summary, seconds = summarise(run.rows), wall_seconds(asked.run / FILE)
     table = [*headline(run, summary, seconds), "", *level_table(summary)]
     texts = {
-        ".html": render_page(run),
+        _REPORT: render_page(run),
         ".json": json.dumps(as_json(run, summary, seconds), indent=1) + "\n",
         ".md": page(run, table, asked.name),
     }
@@ -135,7 +137,7 @@ def headline(run: RunData, summary: Summary, seconds: float) -> Iterator[str]:
     asked = facts.get("problems", everything.problems)
     count = "all" if asked == everything.problems else f"{everything.problems} of"
     yield (
-        f"KernelBench levels 1 to 3, `--effort {settings['effort']}`, "
+        f"KernelBench levels 1 to 3, `--effort {settings['effort']} --seeds {settings['seeds']}`, "
         f"{count} {asked} problems in {seconds:.0f} s on {len(cards)} x {cards[0]} and "
         f"{facts.get('cores')} cores: {everything.verified} verified, of them "
         f"{everything.algebraic} with an algebraic rewrite and {everything.left_to_pytorch} "
@@ -192,10 +194,11 @@ def page(run: RunData, table: Sequence[str], name: str) -> str:
 
 
 def _links(name: str, folder: str) -> Iterator[str]:
-    links = {"report with pictures, kernels and checks": "html", "every number as JSON": "json"}
+    links = {"report with pictures, kernels and checks": _REPORT, "every number as JSON": ".json"}
     if folder:
-        links["every problem in a table"] = "md"
-    yield ", ".join(f"[{text}]({folder}{name}.{ending})" for text, ending in links.items()) + "."
+        links["every problem in a table"] = ".md"
+    words = ", ".join(f"[{text}]({folder}{name}{ending})" for text, ending in links.items())
+    yield f"{words[:1]}{words[1:2].upper()}{words[2:]}."
 
 
 def as_json(run: RunData, summary: Summary, seconds: float) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def test_everything_is_written_once(written: Path) -> None:
     assert "old" not in readme and readme.startswith("# Title") and readme.endswith("Rest\n")
     navigation = (here / "mkdocs.yml").read_text()
     assert navigation.count("      - results/kernelbench.md\n") == 1
-    assert (here / "results" / "kernelbench.html").read_text().startswith("<!doctype html>")
+    assert (here / "results" / "kernelbench_report.html").read_text().startswith("<!doctype html>")
 
 
 def test_no_folder_of_the_machine_is_published(written: Path) -> None:
