@@ -1,7 +1,7 @@
 """Row programs as CUDA text: what is computed as a struct, and the kernels that run it."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 
 from kernelwright.codegen.expressions import (
     ExpressionWriter,
@@ -13,7 +13,7 @@ from kernelwright.codegen.expressions import (
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import COMPUTED, ROW_QUOTIENT, SHARE, STORED, Spelling
-from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig, ShortRows
+from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, ShortRows
 from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, walk
 from kernelwright.ir.graph import Reduction
 from kernelwright.ir.plan import Extent, Fold, RowKernel
@@ -33,6 +33,8 @@ _FOLDS: dict[Reduction, str] = {
 }
 
 _CPP = {True: "true", False: "false"}
+
+_Config = RingRows | PartRows | RelayRows | ColumnRows | ShortRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +57,10 @@ class Method:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """The variant for the captured sizes: a config struct, a class of parameters, its kernels."""
+    """A way to walk rows: a class of parameters, and what its kernels run."""
 
     purpose: str
-    sources: tuple[str, ...]
-    members: tuple[str, ...]
-    """Declarations of the config."""
+    source: str
     family: str
     """`Ring`: parameters are `RingRows`, what launches them is `RingVariant`."""
     function: str
@@ -69,76 +69,52 @@ class Tuned:
     """What its kernels before run, one for each level."""
 
 
-def _tuned(row_config: RowConfig) -> Tuned | None:
-    match config := row_config.tuned:
-        case RingRows():
-            return Tuned(
-                purpose="Rows that fit on chip: read once, written once.",
-                sources=("row_ring.cuh",),
-                members=(
-                    f"static constexpr int THREADS = {config.threads}, TEAM = {config.team}, "
-                    f"CLUSTER = {config.cluster};",
-                    f"static constexpr int WIDTH = {config.width}, VECTORS = {config.vectors}, "
-                    f"STAGES = {config.stages};",
-                    f"static constexpr int RESIDENT = {config.resident};",
-                ),
-                family="Ring",
-                function="ring_rows",
-            )
-        case PartRows():
-            return Tuned(
-                purpose="Parts of long rows: the results.",
-                sources=("row_parts.cuh",),
-                members=(
-                    f"static constexpr int THREADS = {config.threads}, WIDTH = {config.width}, "
-                    f"UNROLL = {config.unroll};",
-                    f"static constexpr int RESIDENT = {config.resident};",
-                ),
-                family="Part",
-                function="finish_parts",
-                fold_function="fold_parts",
-            )
-        case RelayRows():
-            return Tuned(
-                purpose="Parts of long rows: folded, and finished from the L2 cache.",
-                sources=("row_relay.cuh",),
-                members=(
-                    f"static constexpr int THREADS = {config.threads}, WIDTH = {config.width}, "
-                    f"UNROLL = {config.unroll};",
-                    f"static constexpr int RESIDENT = {config.resident};",
-                    f"static constexpr int PART_VECTORS = {config.part};",
-                ),
-                family="Relay",
-                function="relay_parts",
-            )
-        case ColumnRows():
-            return Tuned(
-                purpose="Rows side by side: lanes along neighbours.",
-                sources=("row_columns.cuh",),
-                members=(
-                    f"static constexpr int LANES = {config.lanes}, SPLIT = {config.split}, "
-                    f"WIDTH = {config.width};",
-                    f"static constexpr int VECTORS = {config.vectors}, "
-                    f"THREADS = {config.lanes * config.split};",
-                    f"static constexpr bool HOLDS = {_CPP[config.holds]};",
-                    f"static constexpr int RESIDENT = {config.resident};",
-                ),
-                family="Column",
-                function="column_rows",
-            )
-        case ShortRows():
-            return Tuned(
-                purpose="Short rows, several for each warp.",
-                sources=("row_short.cuh",),
-                members=(
-                    f"static constexpr int THREADS = {config.threads}, LANES = {config.lanes};",
-                    f"static constexpr int WIDTH = {config.width}, VECTORS = {config.vectors};",
-                    f"static constexpr int RESIDENT = {config.resident};",
-                ),
-                family="Short",
-                function="short_rows",
-            )
-    return None
+_TUNED: Mapping[type[_Config], Tuned] = {
+    RingRows: Tuned(
+        purpose="Rows that fit on chip: read once, written once.",
+        source="row_ring.cuh",
+        family="Ring",
+        function="ring_rows",
+    ),
+    PartRows: Tuned(
+        purpose="Parts of long rows: the results.",
+        source="row_parts.cuh",
+        family="Part",
+        function="finish_parts",
+        fold_function="fold_parts",
+    ),
+    RelayRows: Tuned(
+        purpose="Parts of long rows: folded, and finished from the L2 cache.",
+        source="row_relay.cuh",
+        family="Relay",
+        function="relay_parts",
+    ),
+    ColumnRows: Tuned(
+        purpose="Rows side by side: lanes along neighbours.",
+        source="row_columns.cuh",
+        family="Column",
+        function="column_rows",
+    ),
+    ShortRows: Tuned(
+        purpose="Short rows, several for each warp.",
+        source="row_short.cuh",
+        family="Short",
+        function="short_rows",
+    ),
+}
+
+
+def _constants(config: _Config) -> list[str]:
+    """The members of the config struct: what the config has, and the threads of a block."""
+    values = {field.name: getattr(config, field.name) for field in fields(config)}
+    if isinstance(config, ColumnRows):
+        values["threads"] = config.lanes * config.split
+    return [
+        f"static constexpr bool {name.upper()} = {_CPP[value]};"
+        if isinstance(value, bool)
+        else f"static constexpr int {name.upper()} = {value};"
+        for name, value in values.items()
+    ]
 
 
 def write(kernel: RowKernel) -> KernelText:
@@ -149,7 +125,8 @@ def write(kernel: RowKernel) -> KernelText:
     methods = [*_takes(kernel, writer), *_results(kernel, writer)]
     members = tuple(writer.members.values())
     tensors = [operand_name(index) for index, _ in _tensors(kernel)]
-    tuned = _tuned(kernel.config)
+    config = kernel.config.tuned
+    tuned = None if config is None else _TUNED[type(config)]
     section = TEMPLATES.get_template("rows.cu.jinja").render(
         **heading(kernel),
         program=camel_case(kernel.name),
@@ -164,8 +141,9 @@ def write(kernel: RowKernel) -> KernelText:
         scalars=_names(members),
         multiprocessors=kernel.config.multiprocessors,
         tuned=tuned,
+        constants=[] if config is None else _constants(config),
     )
-    sources = ("row_any.cuh", *(() if tuned is None else tuned.sources), "row_launch.cuh")
+    sources = ("row_any.cuh", *(() if tuned is None else (tuned.source,)), "row_launch.cuh")
     return KernelText(section=section, sources=sources, has_workspace=True)
 
 

@@ -5,7 +5,7 @@
 // of a row that was folded some tickets ago. Who folds the last part of a row combines the states
 // of all. A ticket waits for tickets before it only, which somebody holds who runs: so there is no
 // deadlock, however many blocks run at one time. A config is one of row_parts.cuh with
-//   PART_VECTORS  vectors of a part
+//   PART          vectors of a part
 
 #include "row_parts.cuh"
 
@@ -117,7 +117,7 @@ struct RelayVariant {
     if (!Parameters::can_walk(space)) return false;
     const auto rows = Parameters::describe({}, space);
     // Tickets are counted in 32 bits.
-    const int64_t slices = (rows.run_vectors() + Config::PART_VECTORS - 1) / Config::PART_VECTORS;
+    const int64_t slices = (rows.run_vectors() + Config::PART - 1) / Config::PART;
     return slices * rows.segments.count * space.kept.count < int64_t{1} << 29;
   }
 
@@ -152,7 +152,7 @@ struct RelayVariant {
     Parameters rows;
     static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
     const int64_t vectors = rows.run_vectors();
-    rows.part_vectors = Config::PART_VECTORS;
+    rows.part_vectors = Config::PART;
     rows.slices = static_cast<uint32_t>((vectors + rows.part_vectors - 1) / rows.part_vectors);
     rows.parts = static_cast<uint32_t>(rows.segments.count * rows.slices);
     // When a part is finished, all of its row are folded: what the card has at work is behind.
