@@ -60,6 +60,19 @@ def test_equal_contestants_are_not_told_apart() -> None:
     assert interval.low < 1.0 < interval.high
 
 
+def test_rounds_may_be_of_unequal_length() -> None:
+    random = np.random.default_rng(7)
+    top = (2 + 0.02 * random.standard_normal((12, 10))).tolist()
+    bottom = [(1 + 0.02 * random.standard_normal(n)).tolist() for n in (1, 0, 3, 10, 2, 4) * 2]
+    interval = ratio_of_medians(top, bottom)
+    assert interval.low < 2 < interval.high
+    assert interval.value == pytest.approx(2, rel=0.02)
+    # Fewer samples are known less well.
+    full = (1 + 0.02 * random.standard_normal((12, 10))).tolist()
+    narrow = ratio_of_medians(top, full)
+    assert narrow.high - narrow.low < interval.high - interval.low
+
+
 def test_rounds_have_to_match() -> None:
     with pytest.raises(ValueError, match="2 rounds against 1"):
         ratio_of_medians([(1.0,), (1.0,)], [(1.0,)])

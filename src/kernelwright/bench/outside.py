@@ -48,6 +48,8 @@ class Standing(Enum):
     """They are believed: the other clock says the same."""
     LONGER = "longer"
     """The other clock's are believed in their place."""
+    PARTLY = "partly"
+    """The machine is busy: they are believed of calls of which the other clock says the same."""
     HIDDEN = "hidden"
     """Nearly every call has work outside the events."""
     UNKNOWN = "unknown"
@@ -92,9 +94,11 @@ def look_outside(candidate: Rounds, reference: Rounds) -> Outside | None:
         standing = Standing.AGREES
     elif on_time >= _FEWEST and certain > max(_UNEXPLAINED_MS, _UNEXPLAINED_SHARE * span):
         standing = Standing.HIDDEN
+    elif is_steady:  # more than half of the calls are not late by chance
+        standing = Standing.LONGER
     else:
-        # On a quiet machine more than half of the calls are not late by chance.
-        standing = Standing.LONGER if is_steady else Standing.UNKNOWN
+        confirmed = _differences(candidate) <= usual + _noise(span)
+        standing = Standing.PARTLY if confirmed.sum() >= _FEWEST else Standing.UNKNOWN
     return Outside(
         standing=standing,
         usual=usual,
@@ -106,9 +110,28 @@ def look_outside(candidate: Rounds, reference: Rounds) -> Outside | None:
 
 
 def corrected(candidate: Rounds, outside: Outside) -> Rounds:
-    """The candidate's rounds, with its spans as the other clock has them where those are longer."""
+    """The candidate's rounds with the times that count."""
     made = Rounds(**{name: getattr(candidate, name) for name in candidate.__slots__})
-    made.device_ms = [
+    match outside.standing:
+        case Standing.PARTLY:
+            made.device_ms = _confirmed(candidate, outside)
+        case Standing.LONGER | Standing.HIDDEN:
+            made.device_ms = _as_seen(candidate, outside)
+    return made
+
+
+def _confirmed(candidate: Rounds, outside: Outside) -> list[tuple[float, ...]]:
+    """Its spans where the other clock says the same: rounds of unequal length."""
+    most = outside.usual + _noise(median(candidate.device_ms))
+    return [
+        tuple(span for span, seen in zip(spans, seen_ms, strict=True) if seen - span <= most)
+        for spans, seen_ms in zip(candidate.device_ms, candidate.outside_ms, strict=True)
+    ]
+
+
+def _as_seen(candidate: Rounds, outside: Outside) -> list[tuple[float, ...]]:
+    """Its spans as the other clock has them where those are longer."""
+    return [
         tuple(
             max(seen - outside.usual, span) if is_on_time else span + outside.beyond
             for span, seen, is_on_time in zip(spans, seen_ms, _punctual(waited), strict=True)
@@ -117,7 +140,6 @@ def corrected(candidate: Rounds, outside: Outside) -> Rounds:
             candidate.device_ms, candidate.outside_ms, candidate.waited_ms, strict=True
         )
     ]
-    return made
 
 
 def _waits(rounds: Rounds) -> bool:

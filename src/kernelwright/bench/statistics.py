@@ -8,6 +8,8 @@ import numpy as np
 Samples = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 """Rounds by samples."""
 
+Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
+
 _RESAMPLES = 2000
 _NORMAL_95 = 1.96
 """Standard deviations to each side that hold 95 % of a normal distribution."""
@@ -51,24 +53,40 @@ def ratio_of_medians(
 
     The two were measured in turns: round i of one right before round i of the other. Rounds are
     resampled together, so that what a changing clock does to both is not taken for noise of the
-    ratio, and samples within a round are resampled each on their own.
+    ratio, and samples within a round are resampled each on their own. Rounds may be of unequal
+    length; where one has no samples, those of the other are left out.
     """
     if len(numerator) != len(denominator) or not numerator:
         raise ValueError(f"{len(numerator)} rounds against {len(denominator)}")
-    top, bottom = (np.asarray(rounds, dtype=np.float64) for rounds in (numerator, denominator))
+    pairs = [
+        (one, other) for one, other in zip(numerator, denominator, strict=True) if one and other
+    ]
+    top, bottom = (_Rounds(rounds) for rounds in zip(*pairs, strict=True))
     random = np.random.default_rng(_SEED)
-    count = len(top)
     ratios = np.empty(_RESAMPLES)
     for index in range(_RESAMPLES):
-        rounds = random.integers(count, size=count)
-        ratios[index] = np.median(_resample(top[rounds], random)) / np.median(
-            _resample(bottom[rounds], random)
+        rounds = random.integers(len(pairs), size=len(pairs))
+        ratios[index] = top.resampled_median(rounds, random) / bottom.resampled_median(
+            rounds, random
         )
     low, high = np.percentile(ratios, [2.5, 97.5])
-    value = float(np.median(top) / np.median(bottom))
+    value = median(top.rounds) / median(bottom.rounds)
     return Interval(value=value, low=float(low), high=float(high))
 
 
-def _resample(rounds: Samples, random: np.random.Generator) -> Samples:
-    picks = random.integers(rounds.shape[1], size=rounds.shape)
-    return np.take_along_axis(rounds, picks, axis=1)
+class _Rounds:
+    """Rounds of samples, padded to one length."""
+
+    def __init__(self, rounds: Sequence[Sequence[float]]) -> None:
+        self.rounds = rounds
+        self._counts = np.asarray([len(samples) for samples in rounds])
+        self._samples: Samples = np.zeros((len(rounds), int(self._counts.max())))
+        for row, samples in zip(self._samples, rounds, strict=True):
+            row[: len(samples)] = samples
+
+    def resampled_median(self, which: Indices, random: np.random.Generator) -> float:
+        """Of the samples of these rounds, as many of each as it has, drawn from its own."""
+        samples, counts = self._samples[which], self._counts[which][:, np.newaxis]
+        picks = (random.random(samples.shape) * counts).astype(np.int64)
+        drawn = np.take_along_axis(samples, picks, axis=1)
+        return float(np.median(drawn[np.arange(samples.shape[1]) < counts]))

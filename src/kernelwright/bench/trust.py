@@ -105,6 +105,8 @@ def _outside_check(candidate: Rounds, outside: Outside) -> Check:
             )
         case Standing.LONGER:
             text += f": {outside.beyond:.4f} ms more than its events say, and these count"
+        case Standing.PARTLY:
+            text += ": the machine is busy, and the calls count that were seen as soon as usual"
         case Standing.UNKNOWN:
             outcome = Outcome.WARNING
             text = (

@@ -158,7 +158,7 @@ def race(
     match outside:
         case Outside(standing=Standing.UNKNOWN):
             return Race(measurement=not_measured(_BUSY, floor, machine), checks=checks)
-        case Outside(standing=Standing.LONGER | Standing.HIDDEN):
+        case Outside():
             rounds[_CANDIDATE] = corrected(rounds[_CANDIDATE], outside)
     measurement = summarise(
         rounds,
