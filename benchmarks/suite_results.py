@@ -137,7 +137,8 @@ def headline(run: RunData, summary: Summary, seconds: float) -> Iterator[str]:
     asked = facts.get("problems", everything.problems)
     count = "all" if asked == everything.problems else f"{everything.problems} of"
     yield (
-        f"KernelBench levels 1 to 3, `--effort {settings['effort']} --seeds {settings['seeds']}`, "
+        f"KernelBench levels 1 to 3, `--effort {settings['effort']} "
+        f"--seeds {settings.get('seeds')}`, "
         f"{count} {asked} problems in {seconds:.0f} s on {len(cards)} x {cards[0]} and "
         f"{facts.get('cores')} cores: {everything.verified} verified, of them "
         f"{everything.algebraic} with an algebraic rewrite and {everything.left_to_pytorch} "
