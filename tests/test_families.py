@@ -51,6 +51,10 @@ ALLOWED = {"float32": 2e-6, "float16": 1.5e-3, "bfloat16": 1.2e-2, "float64": 1e
 PRODUCTS = [
     (TensorCoreConfig(block_n=128, feed=Feed.SPLIT, stages=3, cluster=2), "float32"),
     (TensorCoreConfig(block_n=64, feed=Feed.SPLIT, stages=4, cluster=1, slices=3), "float32"),
+    (
+        TensorCoreConfig(block_n=128, feed=Feed.AHEAD, stages=3, cluster=2, least_ahead=0),
+        "float32",
+    ),
     (TensorCoreConfig(block_n=128, feed=Feed.CONVERT, stages=3, cluster=2), "float32"),
     (
         TensorCoreConfig(

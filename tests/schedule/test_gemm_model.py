@@ -20,6 +20,7 @@ from kernelwright.schedule.configs import ranked_products
 from kernelwright.schedule.gemm_model import (
     Factor,
     ProductShape,
+    elements_ahead,
     is_buffered,
     library_seconds,
     tensor_core_seconds,
@@ -107,6 +108,25 @@ def test_rows_that_are_not_aligned_are_split_before() -> None:
     configs = list(tensor_core_configs(shape(8205, 2949, 5921), H200))
     assert {config.feed for config in configs} == {Feed.SPLIT}
     assert list(tensor_core_configs(shape(8205, 2949, 5921, dtype=DType.F16), H200)) == []
+
+
+def test_idle_warps_split_what_a_first_launch_leaves_time_for() -> None:
+    ahead = replace(SPLIT, feed=Feed.AHEAD)
+    half, quarter = shape(4096, 4096, 4096), shape(1024, 8192, 8192)
+    assert elements_ahead(half, ahead, H200) == half.rhs.elements // 2
+    assert elements_ahead(quarter, ahead, H200) == quarter.rhs.elements // 4
+    assert elements_ahead(shape(16384, 8192, 2048), ahead, H200) > 0  # of the left factor
+    for other in (
+        shape(2048, 2048, 2048),
+        shape(8205, 2949, 5921),
+        shape(4096, 4096, 4096, batches=4),
+        replace(half, triangle=Triangle(kept=Side.UPPER, diagonal=0)),
+    ):
+        assert elements_ahead(other, ahead, H200) == 0
+        feeds = {config.feed for config in tensor_core_configs(other, H200)}
+        assert Feed.AHEAD not in feeds
+    config = best(half)
+    assert isinstance(config, TensorCoreConfig) and config.feed is Feed.AHEAD
 
 
 def test_a_few_rows_are_read_once() -> None:

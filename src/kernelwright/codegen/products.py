@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kernelwright.codegen.spelling import STORED
-from kernelwright.ir.configs import GemmConfig, Major, TensorCoreConfig, ThinConfig
+from kernelwright.ir.configs import Feed, GemmConfig, Major, TensorCoreConfig, ThinConfig
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.schedule.roles import Roles, roles
@@ -98,6 +98,7 @@ def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType
     lhs, rhs = (Major.K if major is Major.NONE else major for major in (lhs, rhs))
     if config.transposed:
         lhs, rhs = rhs, lhs
+    least_ahead = f"static constexpr int64_t LEAST_AHEAD = {config.least_ahead};"
     return Tuned(
         sources=(f"wgmma_{numbers.lower()}.cuh", "gemm_sm90_launch.cuh"),
         members=(
@@ -108,6 +109,7 @@ def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType
             f"static constexpr bool TRANSPOSED = {str(config.transposed).lower()};",
             _layouts(lhs, rhs),
             f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
+            *([least_ahead] if config.feed is Feed.AHEAD else []),
         ),
         variant="Sm90Variant",
         function="gemm_sm90",

@@ -53,8 +53,12 @@ class Feed(StrEnum):
 
     SPLIT = "split"
     """float32: a kernel before writes every element of both as two fp16 numbers."""
+    AHEAD = "ahead"
+    """The same, but the kernel before splits a part: while a first launch multiplies that, idle
+    warps of its own split what a second one reads."""
     CONVERT = "convert"
-    """float32: so does the right one; the left one is split tile by tile, by who multiplies."""
+    """float32: a kernel before splits the right one; the left one is split tile by tile, by who
+    multiplies."""
     DIRECT = "direct"
     """float16 and bfloat16, as they are."""
 
@@ -76,6 +80,8 @@ class TensorCoreConfig:
     """The factors change sides: the transpose of the result is computed."""
     min_products: int = 0
     """The launcher takes another variant for products with fewer multiplications than this."""
+    least_ahead: int = 1 << 23
+    """Elements of a factor: fewer are not worth a launch of their own (`Feed.AHEAD`)."""
 
     BLOCK_M: ClassVar[int] = 128
     BLOCK_K: ClassVar[int] = 64
@@ -84,6 +90,7 @@ class TensorCoreConfig:
         converted = "right" if self.transposed else "left"
         scheme = {
             Feed.SPLIT: "three fp16 tensor-core products",
+            Feed.AHEAD: "three fp16 tensor-core products, a part of a factor split meanwhile",
             Feed.CONVERT: f"three fp16 tensor-core products, the {converted} factor split in them",
             Feed.DIRECT: "one tensor-core product",
         }[self.feed]

@@ -22,6 +22,7 @@
 //   TRANSPOSED    the factors change sides: rhs^T lhs^T
 //   LHS, RHS      Major: MN or K, how the factors lie (after changing sides)
 //   MIN_PRODUCTS  the launcher takes another variant below so many multiplications
+//   LEAST_AHEAD   with AHEAD: fewer elements are not worth a launch of their own
 
 #include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
@@ -74,7 +75,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
   const bool takes_turns = !Tile::BUFFERED && p.steps_per_slice <= Tile::FEW_STEPS;
   if (takes_turns && warpgroup == 1) sync_warps(TURNS, CONSUMERS);
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
-    const Sm90Work work = locate_work<Tile>(p, unit);
+    const Sm90Work work = locate_work<Tile>(p, p.units, unit);
     float sums[Tile::REGISTERS];
     const int last = multiply_unit<Config>(p, shared, notes, warpgroup, work, ring, sums);
     shared.release(last);
@@ -114,15 +115,15 @@ struct TileBarrier<Sm90Fallback> {
   __device__ __forceinline__ static void sync() { sync_warps(1, Sm90Fallback::THREADS); }
 };
 
-// This block's units on the CUDA cores.
+// This block's units on the CUDA cores, those of launches before among them.
 template <class Tile, class Problem>
 __device__ __forceinline__ void multiply_on_cuda_cores(const Sm90Parameters<Problem>& p) {
   using Place = Sm90Place<Tile>;
   constexpr int TILE = Sm90Fallback::BLOCK_M * Sm90Fallback::BLOCK_N;
   constexpr int PARTS_M = Tile::BLOCK_M / Sm90Fallback::BLOCK_M;
   if (threadIdx.x >= Sm90Fallback::THREADS) return;
-  for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
-    const Sm90Work work = locate_work<Tile>(p, unit);
+  for (int unit = Place::cluster(); unit < p.all.count; unit += Place::clusters()) {
+    const Sm90Work work = locate_work<Tile>(p, p.all, unit);
     TilePosition at;
     split_batch(p.problem, work.batch, at.batch);
     for (int part = 0; part < Tile::BLOCK_M * Tile::BLOCK_N; part += TILE) {
@@ -157,7 +158,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     let_next_kernel_start();
     if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
     if constexpr (Tile::FALLS_BACK) {
-      if (!pairs_were_exact(p.problem.rest)) {
+      if (p.falls_back && !pairs_were_exact(p.problem.rest)) {
         multiply_on_cuda_cores<Tile>(p);
         return;
       }
@@ -171,11 +172,17 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   if (warpgroup == 0) {
     give_registers_back<Tile::PRODUCER_REGISTERS>();
     if (threadIdx.x == 0) produce<Config>(p, shared);
+    if constexpr (Tile::SPLITS_AHEAD) {
+      if (p.splits_ahead && threadIdx.x >= 32) {
+        const int worker = blockIdx.x * Tile::SPLITTERS + threadIdx.x / 32 - 1;
+        split_ahead(p.ahead, notes.exponents, worker, gridDim.x * Tile::SPLITTERS, notes.guard);
+      }
+    }
   } else {
     take_registers<Tile::CONSUMER_REGISTERS>();
     consume<Config>(p, shared, notes, warpgroup - 1);
   }
-  if constexpr (Tile::FEED == Feed::CONVERT) {
+  if (Tile::FEED == Feed::CONVERT || (Tile::SPLITS_AHEAD && p.splits_ahead)) {
     __syncthreads();
     if (threadIdx.x == 0) p.header->guard[p.guard_word + blockIdx.x] = notes.guard.word();
   }

@@ -4,6 +4,7 @@
 
 #include "gemm_finish.cuh"
 #include "gemm_sm90.cuh"
+#include "gemm_sm90_cut.cuh"
 
 // What a launch needs to know of a device.
 struct DeviceLimits {
@@ -44,7 +45,7 @@ struct Sm90Variant {
                          static_cast<double>(problem.n / Tile::BLOCK_N + 1) *
                          static_cast<double>(problem.batches) * Config::SLICES;
     if (tiles > static_cast<double>(MAX_SIZE) || !DeviceLimits::current().has_wgmma) return false;
-    return (Tile::FEED == Feed::SPLIT || is_boxed(lhs_factor(problem))) &&
+    return (Tile::HAS_PLANES || is_boxed(lhs_factor(problem))) &&
            (Tile::FEED != Feed::DIRECT || is_boxed(rhs_factor(problem)));
   }
 
@@ -67,7 +68,6 @@ struct Sm90Variant {
     p.partial_pitch = partial_pitch(problem);
     set_batch_steps(problem, problem.lhs(), p.lhs_batch_steps);
     set_batch_steps(problem, problem.rhs(), p.rhs_batch_steps);
-    p.units = number_units<Tile>(problem, Config::SLICES);
     p.steps = static_cast<int>((problem.k + Tile::BLOCK_K - 1) / Tile::BLOCK_K);
     p.steps_per_slice = (p.steps + Config::SLICES - 1) / Config::SLICES;
     constexpr int PARTS = Tile::PLANES == 2 ? 1 : Tile::CLUSTER;
@@ -81,22 +81,38 @@ struct Sm90Variant {
     }
     if (status == cudaSuccess && Tile::BUFFERED) status = encode_result(p);
     if (status != cudaSuccess) return status;
-    if (IS_PAIRS) {
-      p.guard_word = split_factors(p.header, lhs, lhs_planes, rhs, rhs_planes, device, stream);
-      status = cudaGetLastError();
-      if (status != cudaSuccess) return status;
-    }
     const int at_once = device.multiprocessors / Tile::CLUSTER;
-    const int clusters = p.units.count < at_once ? p.units.count : at_once;
-    const int own_words = Tile::FEED == Feed::CONVERT ? clusters * Tile::CLUSTER : 0;
+    const Tiles all = all_tiles<Tile>(problem);
+    Sm90Cut cut = {all, {}};
+    if constexpr (Tile::SPLITS_AHEAD) cut = find_cut<Config, Tile>(problem, lhs, rhs, at_once);
+    p.all = number_units<Tile>(problem, Config::SLICES, all);
+    p.units = number_units<Tile>(problem, Config::SLICES, cut.first);
     p.problem.rest = {p.header,
-                      p.guard_word + own_words,
+                      0,
                       SMALL_ELEMENTS + ((elements(lhs) + elements(rhs)) >> SMALL_SHARE_BITS),
                       Config::SLICES,
                       p.partials,
                       p.partial_pitch};
-    status = launch_dependent(kernel, clusters * Tile::CLUSTER, THREADS, Tile::SHARED_BYTES,
-                              Tile::CLUSTER, stream, p, IS_PAIRS);
+    int& words = p.problem.rest.guard_words;
+    if (IS_PAIRS) {
+      const SplitParameters split = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.first);
+      words = split_factors(split, device, stream);
+      status = cudaGetLastError();
+      if (status != cudaSuccess) return status;
+    }
+    p.guard_word = words;
+    if (Tile::FEED == Feed::CONVERT) words += blocks(p, at_once);
+    if (!cut.rest.is_empty()) {
+      words += blocks(p, at_once);
+      p.splits_ahead = true;
+      p.ahead = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.rest);
+      status = launch_units(p, at_once, stream);
+      if (status != cudaSuccess) return status;
+      p.splits_ahead = false;
+      p.units = number_units<Tile>(problem, Config::SLICES, cut.rest);
+    }
+    p.falls_back = true;
+    status = launch_units(p, at_once, stream);
     if (status != cudaSuccess || !IS_PAIRS || Tile::FALLS_BACK) return status;
     return general.launch_rest(p.problem, stream, device.multiprocessors);
   }
@@ -127,7 +143,7 @@ struct Sm90Variant {
     return aligned_bytes(factor.batches * 2 * factor.plane_elements() * 2);
   }
   static int64_t lhs_plane_bytes(const Factor& lhs) {
-    return Tile::FEED == Feed::SPLIT ? plane_bytes(lhs) : 0;
+    return Tile::HAS_PLANES ? plane_bytes(lhs) : 0;
   }
   static int64_t rhs_plane_bytes(const Factor& rhs) { return IS_PAIRS ? plane_bytes(rhs) : 0; }
   // Whole blocks of 32 columns, which boxes have.
@@ -226,22 +242,40 @@ struct Sm90Variant {
   }
 
   static cudaError_t encode_lhs(CUtensorMap* map, const Factor& lhs, void* planes) {
-    return Tile::FEED == Feed::SPLIT
-               ? encode_map(map, planes, plane_box<Config::LHS, Tile::BLOCK_M>(lhs))
-               : encode_map(map, const_cast<void*>(lhs.data),
-                            factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
+    return Tile::HAS_PLANES ? encode_map(map, planes, plane_box<Config::LHS, Tile::BLOCK_M>(lhs))
+                            : encode_map(map, const_cast<void*>(lhs.data),
+                                         factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
+  }
+
+  static int blocks(const Parameters& p, int at_once) {
+    return (p.units.count < at_once ? p.units.count : at_once) * Tile::CLUSTER;
+  }
+
+  cudaError_t launch_units(const Parameters& p, int at_once, cudaStream_t stream) const {
+    return launch_dependent(kernel, blocks(p, at_once), THREADS, Tile::SHARED_BYTES, Tile::CLUSTER,
+                            stream, p, IS_PAIRS);
+  }
+
+  // What `tiles` read of the factors, and no tiles above or on the left of them.
+  static SplitParameters describe_split(const Parameters& p, const Factor& lhs, void* lhs_planes,
+                                        const Factor& rhs, void* rhs_planes, const Tiles& tiles) {
+    const Problem& problem = p.problem;
+    constexpr int64_t ROWS = Tile::BLOCK_M * Tile::CLUSTER, COLUMNS = Tile::BLOCK_N;
+    const Stretch rows = Stretch::of(tiles.first_row, tiles.rows, ROWS, problem.m);
+    const Stretch columns = Stretch::of(tiles.first_column, tiles.columns, COLUMNS, problem.n);
+    SplitParameters split = {};
+    split.header = p.header;
+    split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, Order::PLAIN, rows);
+    split.sides[1] = SplitTile::side(rhs, rhs_planes, Config::RHS,
+                                     PERMUTED ? Order::PERMUTED : Order::PLAIN, columns);
+    if (!Tile::HAS_PLANES || tiles.first_column > 0) split.sides[0].tiles = 0;
+    if (tiles.first_row > 0) split.sides[1].tiles = 0;
+    return split;
   }
 
   // Launches the split; the number of its blocks.
-  static int split_factors(GemmHeader* header, const Factor& lhs, void* lhs_planes,
-                           const Factor& rhs, void* rhs_planes, const DeviceLimits& device,
+  static int split_factors(const SplitParameters& split, const DeviceLimits& device,
                            cudaStream_t stream) {
-    SplitParameters split = {};
-    split.header = header;
-    split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, Order::PLAIN);
-    if (Tile::FEED == Feed::CONVERT) split.sides[0].tiles = 0;
-    split.sides[1] =
-        SplitTile::side(rhs, rhs_planes, Config::RHS, PERMUTED ? Order::PERMUTED : Order::PLAIN);
     const int64_t tiles = static_cast<int64_t>(split.sides[0].tiles) + split.sides[1].tiles;
     int64_t blocks = static_cast<int64_t>(SPLIT_BLOCKS) * device.multiprocessors;
     if (blocks > MAX_GUARD_WORDS / 2) blocks = MAX_GUARD_WORDS / 2;

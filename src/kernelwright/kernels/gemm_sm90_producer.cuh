@@ -85,7 +85,7 @@ __device__ __forceinline__ void produce(const Sm90Parameters<Problem>& p,
   using Place = Sm90Place<Tile>;
   Ring<Tile::STAGES> ring;
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
-    const Sm90Work work = locate_work<Tile>(p, unit);
+    const Sm90Work work = locate_work<Tile>(p, p.units, unit);
     const int lhs_plane = plane_batch(p.problem, work.batch, p.lhs_batch_steps);
     const int rhs_plane = plane_batch(p.problem, work.batch, p.rhs_batch_steps);
     for (int step = 0; step < work.steps; ++step) {

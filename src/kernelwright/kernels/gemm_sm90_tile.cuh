@@ -7,6 +7,7 @@
 #include "gemm_factor.cuh"
 #include "gemm_problem.cuh"
 #include "gemm_rest.cuh"
+#include "gemm_split.cuh"
 #include "gemm_tile.cuh"
 #include "mbarrier.cuh"
 #include "tma.cuh"
@@ -15,6 +16,7 @@
 // Where the fp16 planes of the factors come from.
 enum class Feed {
   SPLIT,    // a kernel before splits both
+  AHEAD,    // the same, but for what a second launch reads: idle warps of the first split that
   CONVERT,  // a kernel before splits rhs; lhs lies in boxes, and is split on the way into registers
   DIRECT,   // the factors have 16 bits, lie in boxes and are multiplied as they are
 };
@@ -51,8 +53,13 @@ struct Sm90Tile {
                                    RING_BYTES + CONSUMER_WARPS * STRIP_BYTES <= MAX_SHARED_BYTES;
   static constexpr int BUFFER_BYTES = BUFFERED ? STRIP_BYTES : ROW_BUFFER_BYTES;  // of a warp
   static constexpr int SHARED_BYTES = RING_BYTES + CONSUMER_WARPS * BUFFER_BYTES;
+  // Warps of the first warpgroup that split what the next launch reads, while the others multiply:
+  // all but that of the thread that fetches.
+  static constexpr bool SPLITS_AHEAD = FEED == Feed::AHEAD;
+  static constexpr int SPLITTERS = WARPGROUP / 32 - 1;
   // The registers of 384 threads at 168: whoever multiplies needs up to three sums.
-  static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+  static constexpr int PRODUCER_REGISTERS = SPLITS_AHEAD ? 88 : 24;
+  static constexpr int CONSUMER_REGISTERS = SPLITS_AHEAD ? 208 : 240;
   // The sum of the low parts may drift by 2^-23 with each instruction: after so many steps of
   // BLOCK_K that is still under one rounding of fp32.
   static constexpr int FOLD_STEPS = 128;
@@ -61,9 +68,10 @@ struct Sm90Tile {
   // other begins.
   static constexpr int FEW_STEPS = STAGES < 4 ? STAGES : 4;
 
-  // A kernel before has split both factors, so what its guard says is known from the start: where
-  // the pairs do not carry them, this kernel multiplies on the CUDA cores.
-  static constexpr bool FALLS_BACK = FEED == Feed::SPLIT && Config::SLICES == 1;
+  // The last launch reads what kernels before have split, so what the guard says is known from the
+  // start: where the pairs do not carry the factors, it multiplies on the CUDA cores.
+  static constexpr bool HAS_PLANES = FEED == Feed::SPLIT || FEED == Feed::AHEAD;  // of both
+  static constexpr bool FALLS_BACK = HAS_PLANES && Config::SLICES == 1;
 
   // Whether tiles with a result can be told from those without by counting: a diagonal passes whole
   // tiles from one row of a cluster to the next.
@@ -99,10 +107,17 @@ struct Sides {
   }
 };
 
+// A rectangle of tiles: rows are those of clusters, which have several, one below the other.
+struct Tiles {
+  int first_row, first_column, rows, columns;
+
+  bool is_empty() const { return rows == 0 || columns == 0; }
+};
+
 // How units are numbered: divisors, and the sides of a triangle.
 struct Sm90Units {
   int count;
-  int cluster_rows;  // tiles of a cluster, one below the other
+  Tiles tiles;
   Divisor tiles_of_slice, tiles_of_batch, tiles_of_group, rows_of_group, rows_of_last_group;
   Sides sides;
 };
@@ -119,7 +134,11 @@ struct Sm90Parameters {
   float* partials;  // [slice][batch][m][partial_pitch]
   int64_t partial_pitch;
   GemmHeader* header;
-  int guard_word;  // CONVERT: the first of this kernel's
+  int guard_word;         // of a kernel that splits: its first
+  SplitParameters ahead;  // what it splits for the next launch, if anything
+  bool splits_ahead;
+  Sm90Units all;    // of all launches
+  bool falls_back;  // what the guard says is known from the start
 };
 
 // Unit of work: a tile of this block, and the steps of K to sum over.
@@ -152,20 +171,26 @@ Sides divide_tiles(const Problem& problem, int columns) {
 }
 
 template <class Tile, class Problem>
-Sm90Units number_units(const Problem& problem, int slices) {
-  constexpr int64_t ROWS = Tile::BLOCK_M * Tile::CLUSTER;
-  const auto rows = static_cast<uint32_t>((problem.m + ROWS - 1) / ROWS);
-  const auto columns = static_cast<uint32_t>((problem.n + Tile::BLOCK_N - 1) / Tile::BLOCK_N);
+Tiles all_tiles(const Problem& problem) {
+  constexpr int64_t ROWS = Tile::BLOCK_M * Tile::CLUSTER, COLUMNS = Tile::BLOCK_N;
+  return {0, 0, static_cast<int>((problem.m + ROWS - 1) / ROWS),
+          static_cast<int>((problem.n + COLUMNS - 1) / COLUMNS)};
+}
+
+// Only all tiles together may be those of a triangle.
+template <class Tile, class Problem>
+Sm90Units number_units(const Problem& problem, int slices, const Tiles& tiles) {
+  const uint32_t rows = tiles.rows, columns = tiles.columns;
   const auto of_slice = static_cast<uint32_t>(rows * columns * problem.batches);
   const uint32_t last = rows % GROUP_ROWS;
   return {static_cast<int>(of_slice * slices),
-          static_cast<int>(rows),
+          tiles,
           Divisor(of_slice),
           Divisor(rows * columns),
           Divisor(GROUP_ROWS * columns),
           Divisor(GROUP_ROWS),
           Divisor(last == 0 ? GROUP_ROWS : last),
-          divide_tiles<Tile>(problem, static_cast<int>(columns))};
+          divide_tiles<Tile>(problem, tiles.columns)};
 }
 
 // The cluster row and the column of tile number `tile` of a batch: those with a result come first,
@@ -173,14 +198,14 @@ Sm90Units number_units(const Problem& problem, int slices) {
 __device__ __forceinline__ void locate_in_triangle(const Sm90Units& units, bool is_upper, int tile,
                                                    int& cluster_row, int& column) {
   const Sides& sides = units.sides;
-  const int left = sides.left_above(units.cluster_rows);
-  const int with_result = is_upper ? sides.columns * units.cluster_rows - left : left;
+  const int left = sides.left_above(units.tiles.rows);
+  const int with_result = is_upper ? sides.columns * units.tiles.rows - left : left;
   const bool on_left = (tile < with_result) != is_upper;
   if (tile >= with_result) tile -= with_result;
   const auto above = [&](int row) {
     return on_left ? sides.left_above(row) : sides.columns * row - sides.left_above(row);
   };
-  int low = 0, high = units.cluster_rows - 1;
+  int low = 0, high = units.tiles.rows - 1;
   while (low < high) {
     const int middle = (low + high + 1) / 2;
     if (above(middle) <= tile) {
@@ -193,9 +218,10 @@ __device__ __forceinline__ void locate_in_triangle(const Sm90Units& units, bool 
   column = tile - above(low) + (on_left ? 0 : sides.left_of(low));
 }
 
+// Unit number `unit` of `units`.
 template <class Tile, class Problem>
-__device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p, int unit) {
-  const Sm90Units& units = p.units;
+__device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p,
+                                                const Sm90Units& units, int unit) {
   Sm90Work work;
   uint32_t left = unit;
   work.slice = units.tiles_of_slice.quotient(left);
@@ -208,10 +234,12 @@ __device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p
   } else {
     const int group = units.tiles_of_group.quotient(left);
     left -= group * units.tiles_of_group.value();
-    const bool is_last = (group + 1) * GROUP_ROWS > units.cluster_rows;
+    const bool is_last = (group + 1) * GROUP_ROWS > units.tiles.rows;
     const Divisor& rows = is_last ? units.rows_of_last_group : units.rows_of_group;
     column = rows.quotient(left);
     cluster_row = group * GROUP_ROWS + left - column * rows.value();
+    cluster_row += units.tiles.first_row;
+    column += units.tiles.first_column;
   }
   work.row = (cluster_row * Tile::CLUSTER + Sm90Place<Tile>::rank()) * Tile::BLOCK_M;
   work.column = column * Tile::BLOCK_N;

@@ -1,8 +1,9 @@
 #pragma once
-// The kernel before a product on the tensor cores: both fp32 factors become planes of fp16 pairs.
+// The kernel before a product on the tensor cores: fp32 factors become planes of fp16 pairs.
 //
 // A factor is read in any strides and alignment and written as batches x 2 planes (high, low) of
-// outer x pitch fp16 numbers. Reads 4 bytes and writes 4 per element. Bound by memory.
+// outer x pitch fp16 numbers. Reads 4 bytes and writes 4 per element. Bound by memory. Idle warps
+// of other kernels do the same with split_ahead.
 
 #include "dependent_launch.cuh"
 #include "gemm_factor.cuh"
@@ -16,6 +17,7 @@ struct SplitParameters {
     Factor factor;
     __half* planes;
     uint32_t inner_tiles, outer_tiles, tiles;  // see SplitTile
+    uint32_t first_inner, first_outer;         // of these tiles
     bool vectors;                              // runs of 4 are aligned
     bool permutes_inner, permutes_outer;       // the dimension that is K
   } sides[2];
@@ -65,6 +67,17 @@ __device__ __forceinline__ void sample_exponents(const Factor& lhs, const Factor
   __syncthreads();
 }
 
+// A part of a factor's own dimension.
+struct Stretch {
+  int64_t first, end;
+
+  // `count` from number `first` on of `size` elements each; there are `all` elements.
+  static Stretch of(int first, int count, int64_t size, int64_t all) {
+    const int64_t end = (int64_t{first} + count) * size;
+    return {first * size, end < all ? end : all};
+  }
+};
+
 // A block moves tiles of 32 outer by 256 inner elements, a thread 8 runs of 4.
 class SplitTile {
  public:
@@ -72,34 +85,48 @@ class SplitTile {
   static constexpr int INNER = 256, OUTER = 32;
   static constexpr int PITCH = OUTER + 1;  // of the tile in shared memory, [INNER][PITCH]
 
-  static SplitParameters::Side side(const Factor& factor, void* planes, Major major, Order order) {
+  // Two stretches one after the other have each tile once.
+  static SplitParameters::Side side(const Factor& factor, void* planes, Major major, Order order,
+                                    const Stretch& own) {
     SplitParameters::Side side = {factor, static_cast<__half*>(planes)};
     side.permutes_inner = order == Order::PERMUTED && major == Major::K;
     side.permutes_outer = order == Order::PERMUTED && major != Major::K;
-    side.inner_tiles = static_cast<uint32_t>((factor.plane_inner + INNER - 1) / INNER);
-    side.outer_tiles = static_cast<uint32_t>((factor.plane_outer + OUTER - 1) / OUTER);
+    const bool is_inner = major != Major::K;
+    const Stretch inner = is_inner ? own : Stretch{0, factor.plane_inner};
+    const Stretch outer = is_inner ? Stretch{0, factor.plane_outer} : own;
+    side.first_inner = tiles_until(inner.first, INNER);
+    side.first_outer = tiles_until(outer.first, OUTER);
+    side.inner_tiles = tiles_until(inner.end, INNER) - side.first_inner;
+    side.outer_tiles = tiles_until(outer.end, OUTER) - side.first_outer;
     side.tiles = side.inner_tiles * side.outer_tiles * static_cast<uint32_t>(factor.batches);
-    side.vectors = factor.inner % RUN == 0 && reinterpret_cast<uintptr_t>(factor.data) % 16 == 0 &&
+    side.vectors = has_vectors(factor);
+    return side;
+  }
+
+  // Whether runs are aligned, of a factor that is contiguous along the inner dimension.
+  static bool has_vectors(const Factor& factor) {
+    bool vectors = factor.inner % RUN == 0 && reinterpret_cast<uintptr_t>(factor.data) % 16 == 0 &&
                    factor.outer_stride % RUN == 0;
     for (int d = 0; d < factor.batch_rank; ++d) {
-      side.vectors = side.vectors && factor.batch_strides[d] % RUN == 0;
+      vectors = vectors && factor.batch_strides[d] % RUN == 0;
     }
-    return side;
+    return vectors;
   }
 
   using Values = float[RUNS][RUN];
 
-  // Tile number `tile` of both sides.
-  __device__ __forceinline__ SplitTile(const SplitParameters& parameters, uint32_t tile)
+  // Thread number `thread` of SPLIT_THREADS of tile number `tile` of both sides.
+  __device__ __forceinline__ SplitTile(const SplitParameters& parameters, uint32_t tile, int thread)
       : number_(tile >= parameters.sides[0].tiles),
+        thread_(thread),
         side_(parameters.sides[number_]),
         factor_(side_.factor) {
     const SplitParameters::Side& side = side_;
     if (number_ == 1) tile -= parameters.sides[0].tiles;
     const uint32_t above = tile / side.inner_tiles;
     const uint32_t batch = above / side.outer_tiles;
-    inner_ = static_cast<int64_t>(tile - above * side.inner_tiles) * INNER;
-    outer_ = static_cast<int64_t>(above - batch * side.outer_tiles) * OUTER;
+    inner_ = static_cast<int64_t>(side.first_inner + tile - above * side.inner_tiles) * INNER;
+    outer_ = static_cast<int64_t>(side.first_outer + above - batch * side.outer_tiles) * OUTER;
     source_ = static_cast<const float*>(factor_.data) + factor_.batch_offset(batch);
     planes_ = side.planes + batch * 2 * factor_.plane_elements();
   }
@@ -129,10 +156,7 @@ class SplitTile {
     guard.end_block();
   }
 
- private:
-  __device__ __forceinline__ static int thread_column() { return threadIdx.x % 64 * RUN; }
-  __device__ __forceinline__ static int thread_row() { return threadIdx.x / 64 * RUNS; }
-
+  // For factors that are contiguous along the inner dimension.
   __device__ __forceinline__ void load_rows(Values& values) const {
     const int64_t column = inner_ + thread_column();
 #pragma unroll
@@ -156,13 +180,21 @@ class SplitTile {
     }
   }
 
+ private:
+  static uint32_t tiles_until(int64_t end, int size) {
+    return static_cast<uint32_t>((end + size - 1) / size);
+  }
+
+  __device__ __forceinline__ int thread_column() const { return thread_ % 64 * RUN; }
+  __device__ __forceinline__ int thread_row() const { return thread_ / 64 * RUNS; }
+
   // Neighbouring threads read along the outer dimension.
   __device__ __forceinline__ void load_transposed(Values& values, float* shared) const {
-    const int64_t row = outer_ + threadIdx.x % OUTER;
-    for (int i = threadIdx.x / OUTER; i < INNER; i += SPLIT_THREADS / OUTER) {
+    const int64_t row = outer_ + thread_ % OUTER;
+    for (int i = thread_ / OUTER; i < INNER; i += SPLIT_THREADS / OUTER) {
       const int64_t column = inner_ + i;
       const bool exists = row < factor_.outer && column < factor_.inner;
-      shared[i * PITCH + threadIdx.x % OUTER] =
+      shared[i * PITCH + thread_ % OUTER] =
           exists ? __ldg(source_ + row * factor_.outer_stride + column * factor_.inner_stride)
                  : 0.0f;
     }
@@ -209,7 +241,7 @@ class SplitTile {
     *reinterpret_cast<uint2*>(target) = bits;
   }
 
-  int number_;
+  int number_, thread_;
   const SplitParameters::Side& side_;
   const Factor& factor_;
   int64_t inner_, outer_;
@@ -228,20 +260,38 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   uint32_t tile = blockIdx.x;
   const uint32_t tiles = parameters.sides[0].tiles + parameters.sides[1].tiles;
   SplitTile::Values values;
-  SplitTile(parameters, tile).load(values, shared);
+  SplitTile(parameters, tile, threadIdx.x).load(values, shared);
   sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents);
   if (tile == 0 && threadIdx.x < 2) {
     parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
   }
   Guard<SplitTile::RUN> guard;
   while (true) {
-    const SplitTile now(parameters, tile);
+    const SplitTile now(parameters, tile, threadIdx.x);
     now.store(values, power_of_two(exponents[now.side()]), guard);
     tile += gridDim.x;
     if (tile >= tiles) break;
-    SplitTile(parameters, tile).load(values, shared);
+    SplitTile(parameters, tile, threadIdx.x).load(values, shared);
   }
   block_word.add(guard.word());
   __syncthreads();
   if (threadIdx.x == 0) parameters.header->guard[blockIdx.x] = block_word.word();
+}
+
+// The same for warp number `worker` of `workers` of other kernels; both sides that have tiles are
+// contiguous along their inner dimension.
+__device__ __forceinline__ void split_ahead(const SplitParameters& parameters,
+                                            const volatile int* exponents, uint32_t worker,
+                                            uint32_t workers, GuardWord& word) {
+  constexpr uint32_t WARPS = SPLIT_THREADS / 32;
+  const uint32_t tiles = (parameters.sides[0].tiles + parameters.sides[1].tiles) * WARPS;
+  Guard<SplitTile::RUN> guard;
+#pragma unroll 1
+  for (uint32_t tile = worker; tile < tiles; tile += workers) {
+    const SplitTile now(parameters, tile / WARPS, tile % WARPS * 32 + threadIdx.x % 32);
+    SplitTile::Values values;
+    now.load_rows(values);
+    now.store(values, power_of_two(exponents[now.side()]), guard);
+  }
+  if (guard.word() != 0) word.add(guard.word());
 }

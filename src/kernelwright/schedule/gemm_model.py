@@ -57,6 +57,8 @@ NARROW = 1.03
 """Times what storing takes from tiles of 64 columns."""
 SPLIT_BANDWIDTH = 3.7e12
 """Bytes a second of the pass that splits fp32 factors; it reads 4 and writes 4 per element."""
+AHEAD_OF_STEP = 400
+"""Elements that the idle warps of a block split in a step of 64 along K (gemm_sm90_cut.cuh)."""
 THIN_BANDWIDTH = 0.97
 """Share of the bandwidth that a product with few rows reaches."""
 THIN_SHARE = 0.6
@@ -225,13 +227,46 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     return max(cycles / CLOCK, moving) + _around(shape, config, machine) + LAUNCH_SECONDS
 
 
+def elements_ahead(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> int:
+    """Elements that the first of two launches splits for the second; 0 where one launch is better.
+
+    The launcher cuts the sizes of a call in the same way (gemm_sm90_cut.cuh).
+    """
+    by_columns = shape.n >= shape.m
+    factor = shape.rhs if by_columns else shape.lhs
+    can_cut = factor.major is not Major.NONE and factor.is_aligned and not config.transposed
+    if shape.batches > 1 or shape.triangle is not None or not can_cut:
+        return 0
+    rows, columns = (
+        ceil(size / tile)
+        for size, tile in zip((shape.m, shape.n), _cluster_tile(config), strict=True)
+    )
+    size, across = (columns, rows) if by_columns else (rows, columns)
+    at_once = machine.sm_count // config.cluster
+    of_line = across * config.cluster * ceil(shape.k / config.BLOCK_K) * AHEAD_OF_STEP
+
+    def waves(lines: int) -> int:
+        return ceil(lines * across / at_once)
+
+    least = int(size * factor.elements / (factor.elements + size * of_line)) + 1
+    for first in range(least, min(size, least + at_once)):
+        if waves(first) + waves(size - first) <= waves(size):
+            ahead = factor.elements * (size - first) // size
+            return ahead if ahead >= config.least_ahead else 0
+    return 0
+
+
 def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
     """Seconds of the kernels before and after: they split factors, and add slices or check."""
     if config.feed is Feed.DIRECT:
         return 0.0
     lhs, rhs = shape.sides(config)
-    split = rhs.elements + (lhs.elements if config.feed is Feed.SPLIT else 0)
-    seconds = split * 8 / SPLIT_BANDWIDTH + NEXT_LAUNCH_SECONDS
+    split = rhs.elements + (lhs.elements if config.feed is not Feed.CONVERT else 0)
+    seconds = NEXT_LAUNCH_SECONDS
+    if config.feed is Feed.AHEAD:
+        split -= elements_ahead(shape, config, machine)
+        seconds += NEXT_LAUNCH_SECONDS
+    seconds += split * 8 / SPLIT_BANDWIDTH
     if config.slices > 1 or config.feed is Feed.CONVERT:
         seconds += NEXT_LAUNCH_SECONDS
     if config.slices > 1:

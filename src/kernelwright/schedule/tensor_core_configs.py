@@ -7,14 +7,24 @@ from itertools import product
 from kernelwright.ir.configs import Feed, Major, TensorCoreConfig
 from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
-from kernelwright.schedule.gemm_model import ProductShape, is_buffered, tensor_core_blocks
+from kernelwright.schedule.gemm_model import (
+    ProductShape,
+    elements_ahead,
+    is_buffered,
+    tensor_core_blocks,
+)
 
 FEEDS = {
-    DType.F32: (Feed.SPLIT, Feed.CONVERT),
+    DType.F32: (Feed.SPLIT, Feed.AHEAD, Feed.CONVERT),
     DType.F16: (Feed.DIRECT,),
     DType.BF16: (Feed.DIRECT,),
 }
-COLUMNS = {Feed.SPLIT: (128, 64), Feed.CONVERT: (128, 64), Feed.DIRECT: (256, 128, 64)}
+COLUMNS = {
+    Feed.SPLIT: (128, 64),
+    Feed.AHEAD: (128,),
+    Feed.CONVERT: (128, 64),
+    Feed.DIRECT: (256, 128, 64),
+}
 """Of a tile: three sums of 256 columns do not fit the registers."""
 OUTSIDE_STAGES = 22 * 1024
 """Bytes of shared memory: a buffer of rows for each warp that multiplies, alignment, barriers."""
@@ -40,7 +50,10 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
                 transposed=transposed,
                 min_products=min(MIN_PRODUCTS, shape.products),
             )
-            if _can_feed(config, shape) and _is_worth_turning(config, shape):
+            if feed is Feed.AHEAD:
+                if elements_ahead(shape, config, machine) > 0:
+                    yield config
+            elif _can_feed(config, shape) and _is_worth_turning(config, shape):
                 yield config
                 yield from _sliced(config, shape, machine)
                 yield from _buffered(config, shape, machine)

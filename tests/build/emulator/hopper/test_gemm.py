@@ -22,6 +22,7 @@ _SPLIT: dict[str, object] = {
     "RHS_OF_TEST": "MN",
 }
 _BUFFERED = _SPLIT | {"STAGES_OF_TEST": 2, "CLUSTER_OF_TEST": 1}
+_AHEAD = _SPLIT | {"FEED_OF_TEST": "AHEAD", "RHS_OF_TEST": "K"}
 _CONVERT = _SPLIT | {"FEED_OF_TEST": "CONVERT"}
 _DIRECT = _SPLIT | {"FEED_OF_TEST": "DIRECT", "STAGES_OF_TEST": 4}
 _DTYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
@@ -70,6 +71,9 @@ def _multiply(unit: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
             (300, 96, 40),
             id="columns of results",
         ),
+        pytest.param(
+            _AHEAD | {"CLUSTER_OF_TEST": 1, "LHS_OF_TEST": "MN"}, (650, 140, 72), id="rows ahead"
+        ),
         pytest.param(_CONVERT, (130, 200, 152), id="convert"),
         pytest.param(_CONVERT | {"LHS_OF_TEST": "MN"}, (132, 72, 600), id="convert columns"),
         pytest.param(_DIRECT | {"ELEMENT": "__half"}, (130, 200, 152), id="half"),
@@ -112,6 +116,21 @@ def test_factors_that_no_pairs_carry(build: Build) -> None:
     assert unit.session.findings == ()
     assert out[3].isinf().all()
     assert torch.allclose(out[4:], lhs[4:] @ rhs, rtol=1e-4, atol=1e-4)
+
+
+def test_idle_warps_split_what_a_second_launch_reads(build: Build) -> None:
+    """The last columns lie in its part."""
+    lhs, rhs = _factors(_AHEAD, 300, 660, 140)
+    ahead, before = build("gemm", **_AHEAD), build("gemm", **_SPLIT | {"RHS_OF_TEST": "K"})
+    launches = ahead.session.launches
+    out = _multiply(ahead, lhs, rhs)
+    assert ahead.session.launches - launches == 3  # what is split before, and two products
+    assert torch.equal(out, _multiply(before, lhs, rhs))
+    rhs[7, 655] = float("inf")
+    out = _multiply(ahead, lhs, rhs)
+    assert out[:, 655].isinf().all()
+    assert torch.allclose(out[:, :655], lhs @ rhs[:, :655], rtol=1e-4, atol=1e-4)
+    assert ahead.session.findings == before.session.findings == ()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5])

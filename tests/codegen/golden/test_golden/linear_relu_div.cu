@@ -2,7 +2,7 @@
 // Replaces linear, relu, div.
 // f32[s0, 8192], f32[8192, 8192], f32[8192] -> f32[s0, 8192]
 // At these sizes 335.6 MB read and written, 137.464 GFLOP.
-// three fp16 tensor-core products; tile 128x128x64, 3 stages, clusters of two blocks.
+// three fp16 tensor-core products, a part of a factor split meanwhile; tile 128x128x64, 3 stages, clusters of two blocks.
 namespace {
 
 struct LinearReluDiv {
@@ -16,11 +16,12 @@ using LinearReluDivProblem = Gemm<float, float, LinearReluDiv, float>;
 // The captured sizes and layouts.
 struct LinearReluDivTuned {
   using Instruction = Wgmma128F16;
-  static constexpr Feed FEED = Feed::SPLIT;
+  static constexpr Feed FEED = Feed::AHEAD;
   static constexpr int STAGES = 3, CLUSTER = 2, SLICES = 1;
   static constexpr bool TRANSPOSED = false;
   static constexpr Major LHS = Major::K, RHS = Major::K;
   static constexpr int64_t MIN_PRODUCTS = 16777216;
+  static constexpr int64_t LEAST_AHEAD = 8388608;
 };
 
 // The same layouts, too small for the tensor cores.

@@ -27,7 +27,7 @@ struct Tuned {
   static constexpr int STAGES = STAGES_OF_TEST, CLUSTER = CLUSTER_OF_TEST, SLICES = SLICES_OF_TEST;
   static constexpr bool TRANSPOSED = TRANSPOSED_OF_TEST;
   static constexpr Major LHS = Major::LHS_OF_TEST, RHS = Major::RHS_OF_TEST;
-  static constexpr int64_t MIN_PRODUCTS = 0;
+  static constexpr int64_t MIN_PRODUCTS = 0, LEAST_AHEAD = 0;
 };
 using TunedVariant = Sm90Variant<Tuned, Problem, GeneralVariant>;
 
