@@ -337,7 +337,7 @@ def _for_any_size(config: Config) -> Config:
         case GemmConfig():
             return replace(config, min_tiles=2)
         case TensorCoreConfig():
-            return replace(config, min_products=0)
+            return replace(config, min_products=0, least_ahead=0)
     return config
 
 
