@@ -124,7 +124,11 @@ def trace(
     `dims` is what is asked of every size: Dim.AUTO for symbolic where that works, None for the
     sizes as they are. Raises TraceError with what torch.export raised as its cause.
     """
-    values = [_stand_in(leaf, _fake_mode(module, arguments)) for leaf in arguments.leaves]
+    mode = _fake_mode(module, arguments)
+    if mode is not None:
+        # To look a symbolic shape up takes as long as to find it again.
+        mode.cache_enabled = False
+    values = [_stand_in(leaf, mode) for leaf in arguments.leaves]
     args, kwargs = _rebuild(arguments, values)
     named = {} if dims is None else _by_parameter(module, args, kwargs)
     shapes = tree_map(lambda leaf: _shape(leaf, dims), named)

@@ -3,7 +3,9 @@
 PyTorch knows the shape of an LSTM's result only by running its decomposition: one traced step for
 each element of the sequence, a minute and more for a sequence of 512, and its length held fast.
 What it runs for the shape of nll_loss takes every reduction for a mean. Where sizes are symbolic,
-torch 2.6's short cut for the type of a quotient of integers says that it is one.
+torch 2.6's short cut for the type of a quotient of integers says that it is one. Normalizations and
+activations it takes apart to find that the result is as large as the argument, which is half the
+time that it takes to trace a deep network.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,6 +15,7 @@ from typing import Any
 import torch
 from torch._C import DispatchKey
 from torch._decomp import decomposition_table
+from torch._prims_common import get_computation_dtype
 from torch._subclasses.fake_impls import get_fast_op_impls
 
 
@@ -40,6 +43,40 @@ def _shape_of_loss(
     return input.new_empty(() if reduction else target.shape)
 
 
+def _same(input: torch.Tensor, *_options: Any, **_more: Any) -> torch.Tensor:
+    """An empty result like the argument."""
+    return torch.empty_like(input)
+
+
+def _shapes_of_norm(
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    variance: torch.Tensor,
+    training: bool,  # noqa: FBT001 - the operator's own arguments
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, ...]:
+    """Empty results: the normalized input and what backward needs, one number for each channel."""
+    channels = input.shape[1] if training else 0
+    saved = input.new_empty((channels,), dtype=get_computation_dtype(input.dtype))
+    return (torch.empty_like(input), saved, torch.empty_like(saved))
+
+
+def _shapes_of_functional_norm(
+    input: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    mean: torch.Tensor,
+    variance: torch.Tensor,
+    *options: Any,
+) -> tuple[torch.Tensor, ...]:
+    """The same, and the running mean and variance as they are afterwards."""
+    results = _shapes_of_norm(input, weight, bias, mean, variance, *options)
+    return (*results, torch.empty_like(mean), torch.empty_like(variance))
+
+
 @contextmanager
 def known_shapes() -> Iterator[None]:
     """While it lasts, tracing takes the results of these operators from here."""
@@ -48,6 +85,13 @@ def known_shapes() -> Iterator[None]:
     shapes: dict[Any, Any] = {operator: _shapes for operator in recurrent}
     shapes[aten.nll_loss_nd.default] = _shape_of_loss
     kernels = {operator: dict(operator.py_kernels) for operator in shapes}
+    composite = tuple(shapes)
+    shapes |= {
+        aten._native_batch_norm_legit.default: _shapes_of_norm,
+        aten._native_batch_norm_legit_functional.default: _shapes_of_functional_norm,
+        aten.relu.default: _same,
+        aten.hardtanh.default: _same,
+    }
     table: dict[Any, Any] = {
         operator: decomposition_table[operator]
         for operator in shapes
@@ -57,12 +101,14 @@ def known_shapes() -> Iterator[None]:
     division = short_cuts.pop(aten.div.Tensor)
     try:
         for operator, shape in shapes.items():
-            _set_kernels(operator, {DispatchKey.CompositeImplicitAutograd: shape})
             decomposition_table[operator] = shape
+        for operator in composite:
+            _set_kernels(operator, {DispatchKey.CompositeImplicitAutograd: shapes[operator]})
         yield
     finally:
         for operator in shapes:
             del decomposition_table[operator]
+        for operator in composite:
             _set_kernels(operator, kernels[operator])
         decomposition_table.update(table)
         short_cuts[aten.div.Tensor] = division
