@@ -132,13 +132,20 @@ def test_the_candidate_stands_still_while_its_results_are_read(
             {Role.TIMER, Role.COMPILED},
         ),
         (Target.CPU, JudgeOptions(), set()),
+        (Target.CUDA, JudgeOptions(cases=(Case(),)), {Role.TIMER, Role.COMPILED}),
     ],
 )
-def test_all_children_are_started_at_the_beginning(
+def test_what_a_right_candidate_needs_is_started_when_its_first_case_is_right(
     affine: Problem, tmp_path: Path, target: Target, options: JudgeOptions, early: set[Role]
 ) -> None:
     session = NotedSession(affine, CANDIDATES / "correct.py", target, options, tmp_path)
     with session:
+        if not options.cases:  # there is one case only: nothing to wait for
+            for _ in range(2):
+                timer: Any = session.timer
+                assert timer.done == []
+                with pytest.raises(AttributeError):  # nobody answers here
+                    session.run(Case())
         children: list[Any] = [session.timer]
         children += [session.child(role) for role in (Role.COMPILED, Role.WITNESS)]
         assert {it.role for it in children if it.done == ["launch"]} == early
