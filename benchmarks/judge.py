@@ -329,8 +329,10 @@ def _write(path: Path, facts: dict[str, Any], rows: Rows, left: list[Task]) -> N
     """In one step, so that no half file is ever seen."""
     names = [f"{task.part}: {task.name}" for task in left]
     count = Counter(row["run"] for part in rows.values() for row in part)
-    by_run = {run["commit"]: count[number] for number, run in enumerate(facts["runs"])}
-    summary = _summary(rows) | {"rows by commit": by_run}
+    by_commit: Counter[str] = Counter()
+    for number, run in enumerate(facts["runs"]):
+        by_commit[run["commit"]] += count[number]
+    summary = _summary(rows) | {"rows by commit": by_commit}
     found = facts | {"summary": summary, "not reached": names} | rows
     unfinished = path.with_suffix(".tmp")
     unfinished.write_text(json.dumps(found, indent=1) + "\n")
