@@ -175,7 +175,8 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     if constexpr (Tile::SPLITS_AHEAD) {
       if (p.splits_ahead && threadIdx.x >= 32) {
         const int worker = blockIdx.x * Tile::SPLITTERS + threadIdx.x / 32 - 1;
-        split_ahead(p.ahead, notes.exponents, worker, gridDim.x * Tile::SPLITTERS, notes.guard);
+        split_ahead(p.ahead, power_of_two(notes.exponents[p.ahead_side]), worker,
+                    gridDim.x * Tile::SPLITTERS, notes.guard);
       }
     }
   } else {

@@ -105,7 +105,8 @@ struct Sm90Variant {
     if (!cut.rest.is_empty()) {
       words += blocks(p, at_once);
       p.splits_ahead = true;
-      p.ahead = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.rest);
+      p.ahead_side = cut.rest.first_column > 0 ? 1 : 0;
+      p.ahead = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.rest).sides[p.ahead_side];
       status = launch_units(p, at_once, stream);
       if (status != cudaSuccess) return status;
       p.splits_ahead = false;

@@ -58,8 +58,8 @@ struct Sm90Tile {
   static constexpr bool SPLITS_AHEAD = FEED == Feed::AHEAD;
   static constexpr int SPLITTERS = WARPGROUP / 32 - 1;
   // The registers of 384 threads at 168: whoever multiplies needs up to three sums.
-  static constexpr int PRODUCER_REGISTERS = SPLITS_AHEAD ? 88 : 24;
-  static constexpr int CONSUMER_REGISTERS = SPLITS_AHEAD ? 208 : 240;
+  static constexpr int PRODUCER_REGISTERS = SPLITS_AHEAD ? 72 : 24;
+  static constexpr int CONSUMER_REGISTERS = SPLITS_AHEAD ? 216 : 240;
   // The sum of the low parts may drift by 2^-23 with each instruction: after so many steps of
   // BLOCK_K that is still under one rounding of fp32.
   static constexpr int FOLD_STEPS = 128;
@@ -134,8 +134,9 @@ struct Sm90Parameters {
   float* partials;  // [slice][batch][m][partial_pitch]
   int64_t partial_pitch;
   GemmHeader* header;
-  int guard_word;         // of a kernel that splits: its first
-  SplitParameters ahead;  // what it splits for the next launch, if anything
+  int guard_word;               // of a kernel that splits: its first
+  SplitParameters::Side ahead;  // what it splits for the next launch, if anything
+  int ahead_side;               // 0 for lhs, 1 for rhs
   bool splits_ahead;
   Sm90Units all;    // of all launches
   bool falls_back;  // what the guard says is known from the start

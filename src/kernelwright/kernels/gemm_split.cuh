@@ -115,10 +115,27 @@ class SplitTile {
 
   using Values = float[RUNS][RUN];
 
-  // Thread number `thread` of SPLIT_THREADS of tile number `tile` of both sides.
-  __device__ __forceinline__ SplitTile(const SplitParameters& parameters, uint32_t tile, int thread)
+  // Of a run.
+  struct Pairs {
+    Halves first, second;
+  };
+  __device__ __forceinline__ static Pairs split_run(const float (&values)[RUN], float scale,
+                                                    Guard<RUN>& guard) {
+    float scaled[RUN];
+#pragma unroll
+    for (int i = 0; i < RUN; ++i) scaled[i] = values[i] * scale;
+    guard.see(values, scaled);
+    return {split(scaled[0], scaled[1]), split(scaled[2], scaled[3])};
+  }
+  __device__ __forceinline__ static void store_pairs(const Pairs& pairs, __half* high,
+                                                     __half* low) {
+    *reinterpret_cast<uint2*>(high) = {bits(pairs.first.high), bits(pairs.second.high)};
+    *reinterpret_cast<uint2*>(low) = {bits(pairs.first.low), bits(pairs.second.low)};
+  }
+
+  // Tile number `tile` of both sides.
+  __device__ __forceinline__ SplitTile(const SplitParameters& parameters, uint32_t tile)
       : number_(tile >= parameters.sides[0].tiles),
-        thread_(thread),
         side_(parameters.sides[number_]),
         factor_(side_.factor) {
     const SplitParameters::Side& side = side_;
@@ -156,7 +173,18 @@ class SplitTile {
     guard.end_block();
   }
 
-  // For factors that are contiguous along the inner dimension.
+ private:
+  __device__ __forceinline__ static uint32_t bits(const __half2& pair) {
+    return *reinterpret_cast<const uint32_t*>(&pair);
+  }
+
+  static uint32_t tiles_until(int64_t end, int size) {
+    return static_cast<uint32_t>((end + size - 1) / size);
+  }
+
+  __device__ __forceinline__ static int thread_column() { return threadIdx.x % 64 * RUN; }
+  __device__ __forceinline__ static int thread_row() { return threadIdx.x / 64 * RUNS; }
+
   __device__ __forceinline__ void load_rows(Values& values) const {
     const int64_t column = inner_ + thread_column();
 #pragma unroll
@@ -180,21 +208,13 @@ class SplitTile {
     }
   }
 
- private:
-  static uint32_t tiles_until(int64_t end, int size) {
-    return static_cast<uint32_t>((end + size - 1) / size);
-  }
-
-  __device__ __forceinline__ int thread_column() const { return thread_ % 64 * RUN; }
-  __device__ __forceinline__ int thread_row() const { return thread_ / 64 * RUNS; }
-
   // Neighbouring threads read along the outer dimension.
   __device__ __forceinline__ void load_transposed(Values& values, float* shared) const {
-    const int64_t row = outer_ + thread_ % OUTER;
-    for (int i = thread_ / OUTER; i < INNER; i += SPLIT_THREADS / OUTER) {
+    const int64_t row = outer_ + threadIdx.x % OUTER;
+    for (int i = threadIdx.x / OUTER; i < INNER; i += SPLIT_THREADS / OUTER) {
       const int64_t column = inner_ + i;
       const bool exists = row < factor_.outer && column < factor_.inner;
-      shared[i * PITCH + thread_ % OUTER] =
+      shared[i * PITCH + threadIdx.x % OUTER] =
           exists ? __ldg(source_ + row * factor_.outer_stride + column * factor_.inner_stride)
                  : 0.0f;
     }
@@ -211,37 +231,23 @@ class SplitTile {
 
   __device__ __forceinline__ void store_run(const float (&values)[RUN], float scale, __half* high,
                                             int64_t column, Guard<RUN>& guard) const {
-    float scaled[RUN];
-#pragma unroll
-    for (int i = 0; i < RUN; ++i) scaled[i] = values[i] * scale;
-    guard.see(values, scaled);
-    const Halves first = split(scaled[0], scaled[1]);
-    const Halves second = split(scaled[2], scaled[3]);
+    const Pairs pairs = split_run(values, scale, guard);
     __half* const low = high + factor_.plane_elements();
     if (side_.permutes_inner) {
       const int64_t place = permuted_k(column);
-      store_pair(high + place, first.high);
-      store_pair(high + place + 8, second.high);
-      store_pair(low + place, first.low);
-      store_pair(low + place + 8, second.low);
+      store_pair(high + place, pairs.first.high);
+      store_pair(high + place + 8, pairs.second.high);
+      store_pair(low + place, pairs.first.low);
+      store_pair(low + place + 8, pairs.second.low);
     } else {
-      store_pairs(high + column, first.high, second.high);
-      store_pairs(low + column, first.low, second.low);
+      store_pairs(pairs, high + column, low + column);
     }
   }
 
   __device__ __forceinline__ static void store_pair(__half* target, __half2 pair) {
     *reinterpret_cast<__half2*>(target) = pair;
   }
-  __device__ __forceinline__ static void store_pairs(__half* target, __half2 first,
-                                                     __half2 second) {
-    uint2 bits;
-    bits.x = *reinterpret_cast<const uint32_t*>(&first);
-    bits.y = *reinterpret_cast<const uint32_t*>(&second);
-    *reinterpret_cast<uint2*>(target) = bits;
-  }
-
-  int number_, thread_;
+  int number_;
   const SplitParameters::Side& side_;
   const Factor& factor_;
   int64_t inner_, outer_;
@@ -260,38 +266,57 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   uint32_t tile = blockIdx.x;
   const uint32_t tiles = parameters.sides[0].tiles + parameters.sides[1].tiles;
   SplitTile::Values values;
-  SplitTile(parameters, tile, threadIdx.x).load(values, shared);
+  SplitTile(parameters, tile).load(values, shared);
   sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents);
   if (tile == 0 && threadIdx.x < 2) {
     parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
   }
   Guard<SplitTile::RUN> guard;
   while (true) {
-    const SplitTile now(parameters, tile, threadIdx.x);
+    const SplitTile now(parameters, tile);
     now.store(values, power_of_two(exponents[now.side()]), guard);
     tile += gridDim.x;
     if (tile >= tiles) break;
-    SplitTile(parameters, tile, threadIdx.x).load(values, shared);
+    SplitTile(parameters, tile).load(values, shared);
   }
   block_word.add(guard.word());
   __syncthreads();
   if (threadIdx.x == 0) parameters.header->guard[blockIdx.x] = block_word.word();
 }
 
-// The same for warp number `worker` of `workers` of other kernels; both sides that have tiles are
-// contiguous along their inner dimension.
-__device__ __forceinline__ void split_ahead(const SplitParameters& parameters,
-                                            const volatile int* exponents, uint32_t worker,
-                                            uint32_t workers, GuardWord& word) {
-  constexpr uint32_t WARPS = SPLIT_THREADS / 32;
-  const uint32_t tiles = (parameters.sides[0].tiles + parameters.sides[1].tiles) * WARPS;
-  Guard<SplitTile::RUN> guard;
+// The same for warp number `worker` of `workers` of other kernels, for one factor without batches
+// whose runs are aligned. A warp moves 8 rows of 128 elements.
+__device__ __forceinline__ void split_ahead(const SplitParameters::Side& side, float scale,
+                                            uint32_t worker, uint32_t workers, GuardWord& word) {
+  constexpr int RUN = SplitTile::RUN, RUNS = SplitTile::RUNS;
+  constexpr int WIDE = SplitTile::INNER / (32 * RUN), WARPS = WIDE * SplitTile::OUTER / RUNS;
+  const Factor& factor = side.factor;
+  Guard<RUN> guard;
 #pragma unroll 1
-  for (uint32_t tile = worker; tile < tiles; tile += workers) {
-    const SplitTile now(parameters, tile / WARPS, tile % WARPS * 32 + threadIdx.x % 32);
-    SplitTile::Values values;
-    now.load_rows(values);
-    now.store(values, power_of_two(exponents[now.side()]), guard);
+  for (uint32_t part = worker; part < side.tiles * WARPS; part += workers) {
+    const uint32_t tile = part / WARPS, above = tile / side.inner_tiles;
+    const int inner = (side.first_inner + tile - above * side.inner_tiles) * SplitTile::INNER +
+                      (part % WIDE * 32 + threadIdx.x % 32) * RUN;
+    const int outer = (side.first_outer + above) * SplitTile::OUTER + part % WARPS / WIDE * RUNS;
+    if (inner >= factor.inner) continue;
+    const float* source =
+        static_cast<const float*>(factor.data) + outer * factor.outer_stride + inner;
+    const int rows = min(RUNS, static_cast<int>(factor.outer) - outer);
+    float4 values[RUNS];
+#pragma unroll
+    for (int r = 0; r < RUNS; ++r) {
+      values[r] = r < rows ? __ldg(reinterpret_cast<const float4*>(source)) : float4{};
+      source += factor.outer_stride;
+    }
+    __half* high = side.planes + outer * factor.pitch + inner;
+#pragma unroll
+    for (int r = 0; r < RUNS; ++r) {
+      const float run[RUN] = {values[r].x, values[r].y, values[r].z, values[r].w};
+      const auto pairs = SplitTile::split_run(run, scale, guard);
+      if (r < rows) SplitTile::store_pairs(pairs, high, high + factor.plane_elements());
+      high += factor.pitch;
+    }
+    guard.end_block();
   }
   if (guard.word() != 0) word.add(guard.word());
 }
