@@ -1,9 +1,9 @@
 """What the guard of float32 products on tensor cores has to see, on the emulator."""
 
-import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,8 +50,8 @@ with Session(order_seed=1, threads=1) as session, torch.no_grad():
     assert torch.equal(result.isnan(), exact.isnan())
     assert torch.equal(result[~finite], exact[~finite])
     error = (result - exact).abs() / (a.abs() @ b.abs()).nan_to_num(1, 1)
-    assert error[finite].max() < 1e-6, error[finite].max()
     assert session.findings == ()
+print(error[finite].max().item())
 """
 
 
@@ -67,7 +67,11 @@ with Session(order_seed=1, threads=1) as session, torch.no_grad():
     ],
 )
 def test_hard_values_are_seen(
-    expression: str, fill: str, config: TensorCoreConfig, tmp_path: Path
+    expression: str,
+    fill: str,
+    config: TensorCoreConfig,
+    tmp_path: Path,
+    run_script: Callable[..., Any],
 ) -> None:
     problem = tmp_path / "problem.py"
     problem.write_text(_PROBLEM.format(expression=expression))
@@ -75,11 +79,6 @@ def test_hard_values_are_seen(
     (kernel,) = compiled.plan.kernels
     plan = with_configs(compiled.plan, {kernel.name: config})
     write_candidate(replace(compiled, plan=plan), tmp_path / "emitted.py")
-    done = subprocess.run(
-        [sys.executable, "-c", _RUN.format(expression=expression, fill=fill)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    script = tmp_path / "run.py"
+    script.write_text(_RUN.format(expression=expression, fill=fill))
+    assert run_script(script) < 1e-6
