@@ -95,6 +95,22 @@ def test_static_sizes_are_noted() -> None:
     assert graph.notes[0].startswith("sizes are those of the capture")
 
 
+def test_sizes_that_cannot_be_solved_for_are_held_fast() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.halve = nn.Conv2d(8, 8, 3, stride=2, padding=1)
+            self.last = nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            pooled = nn.functional.avg_pool2d(self.halve(self.halve(x)), 7)
+            return self.last(pooled.view(pooled.size(0), -1))
+
+    graph = capture_module(Model(), (torch.rand(2, 8, 28, 28),))
+    assert "cannot be solved" in graph.notes[0]
+    assert str(graph["x"].type) == "f32[2, 8, 28, 28]"
+
+
 def test_keywords_without_names_of_their_own_are_captured(run: Run) -> None:
     class Model(nn.Module):
         def forward(self, x: torch.Tensor, **others: torch.Tensor) -> torch.Tensor:

@@ -172,6 +172,9 @@ def _stand_in(leaf: Leaf, mode: FakeTensorMode | None) -> Any:
     A float becomes a tensor without dimensions, in the default dtype: such a tensor takes part in
     type promotion exactly as a Python float does, and torch.export does not make it a constant.
     """
+    if isinstance(leaf.value, torch.Tensor):
+        # An alias: torch.export marks sizes as dynamic, and one more attempt would find the marks.
+        return leaf.value.detach()
     if not leaf.is_scalar:
         return leaf.value
     with mode or nullcontext():
