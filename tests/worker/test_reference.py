@@ -241,7 +241,8 @@ def test_what_is_zero_but_for_rounding_may_be_rounded_otherwise(make: Make, tmp_
     reference = make(VANISHES)
     case = Case(seed=5)
     reference.run(case)
-    for right in (torch.zeros(64), torch.full((64,), 1e-8)):
+    # A few roundings of the input, though the reference had the luck of fewer.
+    for right in (torch.zeros(64), torch.full((64,), 1e-8), torch.full((64,), 2e-7)):
         metrics = measured(reference, case, tmp_path, right)
         assert rule(metrics, NO_LESS_ACCURATE).accepted, metrics
     wrong = measured(reference, case, tmp_path, torch.full((64,), 1e-5))
@@ -295,3 +296,34 @@ def test_nan_for_infinity_where_pytorch_has_both(
     # A number in place of either is wrong in any case.
     number = measured(reference, case, tmp_path, result.nan_to_num(posinf=0.25))
     assert not rule(number, NO_LESS_ACCURATE).accepted
+
+
+KEEPS = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(32))
+    def forward(self, x):
+        self.kept.copy_((x * 1e30 * x.sign() * 1e30).sum(dim=0))
+        return x * 2
+def get_inputs():
+    return [torch.rand(64, 32)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(("value", "accepted"), [(torch.nan, True), (1.0, False)])
+def test_statistics_are_lost_to_nan_as_to_infinity(
+    tmp_path: Path, value: float, accepted: bool
+) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(KEEPS)
+    reference = Reference(load_problem(path), torch.device("cpu"))
+    case = Case(seed=5)
+    reference.run(case)
+    header = write_tensor(tmp_path, "kept.bin", "state.kept", torch.full((32,), value))
+    (metrics,) = reference.compare(case, tmp_path, (header,))
+    assert rule(metrics, NO_LESS_ACCURATE).accepted == accepted

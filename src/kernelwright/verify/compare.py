@@ -64,8 +64,16 @@ def is_rounding(metrics: ErrorMetrics, scale: float) -> bool:
     from: a module that computes with the very errors of a type, as in quantisation, gives zero in
     float64 as well, and these are larger.
     """
-    vanished = metrics.rms <= _VANISHED * metrics.reference_rmse
+    vanished = metrics.reference_rmse > 0.0 and metrics.rms <= _VANISHED * metrics.reference_rmse
     return vanished and metrics.reference_rmse <= _ROUNDINGS * metrics.epsilon * scale
+
+
+def with_rounding(metrics: ErrorMetrics, scale: float) -> ErrorMetrics:
+    """The same, with a rounding of the operands as a loss where the result is nothing else."""
+    if metrics.oracle is not Oracle.FLOAT64 or not is_rounding(metrics, scale):
+        return metrics
+    loss = metrics.epsilon * scale
+    return replace(metrics, loss_rmse=loss, loss_worst=loss / metrics.reference_rmse)
 
 
 def note_unrepresentative(metrics: ErrorMetrics) -> str:
