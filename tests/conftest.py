@@ -1,5 +1,6 @@
 """What all tests share: a cache, golden files, scripts that run as processes, the mark `gpu`."""
 
+import gc
 import json
 import os
 import runpy
@@ -116,6 +117,7 @@ def _become(arguments: list[str], output: int) -> None:
 
     code = 1
     try:
+        gc.freeze()  # to look for garbage among the parent's objects copies their pages
         for descriptor in (1, 2):
             os.dup2(output, descriptor)
         sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
