@@ -33,12 +33,12 @@ def raised(
     [
         ("no tensor", "TypeError", ["x", "expected a torch.float32 tensor", "got list"]),
         ("dtype", "TypeError", ["x", "expected dtype torch.float32, got torch.float64"]),
-        ("rank", "ValueError", ["x", "expected 2 dimensions", "(131,)"]),
-        ("size", "ValueError", ["x", "expected shape (any, 131)", "(129, 130)"]),
+        ("rank", "ValueError", ["x", "expected 2 dimensions", "(136,)"]),
+        ("size", "ValueError", ["x", "expected shape (any, 136)", "(136, 135)"]),
         ("gradient", "RuntimeError", ["x", "no backward", "torch.no_grad()"]),
         ("weight's dtype", "TypeError", ["linear.weight", "got torch.float16"]),
         ("scalar", "TypeError", ["scale", "expected a Python number", "Tensor"]),
-        ("constructor", "ValueError", ["131", "257", "got [8, 8, 1.0]"]),
+        ("constructor", "ValueError", ["136", "264", "got [8, 8, 1.0]"]),
         ("device", "ValueError", ["x", "one CUDA device", "cpu"]),
     ],
 )
