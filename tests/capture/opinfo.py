@@ -16,6 +16,7 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -129,7 +130,9 @@ def samples(name: str, dtype: torch.dtype, count: int) -> list[Sample]:
     if not op.supports_dtype(dtype, "cpu"):
         return []
     torch.manual_seed(0)
-    made = list(islice(op.sample_inputs("cpu", dtype, requires_grad=False), 200))
+    # Which unittest runs, none, PyTorch finds out by reading the source of the whole stack.
+    with patch("torch.testing._internal.common_utils.extract_test_fn", lambda: None):
+        made = list(islice(op.sample_inputs("cpu", dtype, requires_grad=False), 200))
     step = max(len(made) / count, 1.0)
     return [_sample(made[int(at * step)]) for at in range(min(count, len(made)))]
 

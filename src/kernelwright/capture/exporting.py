@@ -126,14 +126,11 @@ def trace(
     sizes as they are. Raises TraceError with what torch.export raised as its cause.
     """
     mode = _fake_mode(module, arguments)
-    if mode is not None:
-        # To look a symbolic shape up takes as long as to find it again.
-        mode.cache_enabled = False
     values = [_stand_in(leaf, mode) for leaf in arguments.leaves]
     args, kwargs = _rebuild(arguments, values)
     named = {} if dims is None else _by_parameter(module, args, kwargs)
     shapes = tree_map(lambda leaf: _shape(leaf, dims), named)
-    with _quiet(), _no_collection(), _attributes_as_buffers(module) as attributes, known_shapes():
+    with _quiet(), _swift(mode), _attributes_as_buffers(module) as attributes, known_shapes():
         try:
             program = export(module, args, kwargs, dynamic_shapes=shapes or None, strict=False)
             program = program.run_decompositions({})
@@ -237,12 +234,21 @@ def _attributes_as_buffers(module: nn.Module) -> Iterator[frozenset[str]]:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """Let cyclic garbage lie for a while: to look for it is a fifth of the time of tracing."""
+def _swift(mode: FakeTensorMode | None) -> Iterator[None]:
+    """Trace without what costs more than it saves.
+
+    To look for cyclic garbage is a fifth of the time, to look symbolic shapes up that were found
+    before, in `mode` or in one that tracing makes, a tenth.
+    """
+    from torch._dynamo import config as dynamo_config  # most of a second
+
+    if mode is not None:
+        mode.cache_enabled = False
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        with dynamo_config.patch(fake_tensor_cache_enabled=False):
+            yield
     finally:
         if enabled:
             gc.enable()
