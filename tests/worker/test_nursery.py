@@ -189,3 +189,23 @@ def test_a_judgement_with_forked_children(affine: Problem) -> None:
     assert verdict.status is Status.VERIFIED
     isolation = next(check for check in verdict.checks if check.name == "isolation")
     assert "a process of its own" in isolation.evidence
+
+
+def test_orphans_are_nobodys_here_once_it_is_closed() -> None:
+    script = """
+import ctypes, os
+from kernelwright.worker.nursery import Nursery
+
+def adopts():
+    value = ctypes.c_int()
+    ctypes.CDLL(None).prctl(37, ctypes.byref(value), 0, 0, 0)  # PR_GET_CHILD_SUBREAPER
+    return value.value
+
+nursery = Nursery.started((), os.environ)
+while_open = adopts()
+nursery.close()
+print(while_open, adopts())
+"""
+    words = [sys.executable, "-c", script]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["1", "0"]

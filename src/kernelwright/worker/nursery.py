@@ -37,6 +37,7 @@ CONVERSATION = 3
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
 _LARGEST = 1 << 17
 """Bytes of a request: an environment and a few words."""
 _MOST_DESCRIPTORS = 1 << 16
@@ -141,15 +142,17 @@ class Forked:
 class Nursery:
     """The asker's side of a process that forks children; it ends with us or at `close`."""
 
-    def __init__(self, connection: socket.socket, pid: int) -> None:
+    def __init__(self, connection: socket.socket, pid: int, *, adopted_before: int) -> None:
+        """`adopted_before`: whether orphans among our children's children were ours already."""
         self._connection = connection
         self._pid = pid
+        self._adopted_before = adopted_before
         self._lock = threading.Lock()
 
     @classmethod
     def forked(cls) -> Self:
         """One that has imported what this process has; only for a process of one thread."""
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        adopted_before = _adopt_orphans()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent = os.getpid()
         pid = os.fork()
@@ -157,12 +160,12 @@ class Nursery:
             _end_with(parent)
             _run_to_the_end(theirs)
         theirs.close()
-        return cls(ours, pid)
+        return cls(ours, pid, adopted_before=adopted_before)
 
     @classmethod
     def started(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
         """One that imports `modules` first; it ends with the thread that called this."""
-        _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        adopted_before = _adopt_orphans()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             words = [str(theirs.fileno()), str(os.getpid()), *modules]
@@ -172,7 +175,7 @@ class Nursery:
                 pass_fds=(theirs.fileno(),),
                 env=dict(environment),
             )
-        return cls(ours, process.pid)
+        return cls(ours, process.pid, adopted_before=adopted_before)
 
     def start(self, birth: Birth, conversation: int) -> Forked:
         """A child that has `conversation` as its descriptor 3; ours are its two streams.
@@ -211,6 +214,8 @@ class Nursery:
             os.kill(self._pid, signal.SIGKILL)
         with suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
+        # Else whatever loses its parent from now on would be ours, and nobody here asks for it.
+        _prctl(_PR_SET_CHILD_SUBREAPER, self._adopted_before)
 
 
 _current: ContextVar[Nursery | None] = ContextVar("nursery", default=None)
@@ -366,6 +371,14 @@ def _receive(connection: socket.socket) -> tuple[dict[str, object], list[int]]:
     if not isinstance(request, dict) or len(packed) != 3:
         raise ValueError("no request")
     return request, list(packed)
+
+
+def _adopt_orphans() -> int:
+    """Become the parent of children's children that lose theirs; whether we were so before."""
+    before = ctypes.c_int()
+    ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    return before.value
 
 
 def _prctl(option: int, value: int) -> None:

@@ -62,10 +62,10 @@ def test_launches_are_counted_by_name_and_a_silent_one_writes_nothing() -> None:
             session.switch(kernels)
             x, y = torch.ones(100, device="cuda"), torch.full((100,), 7.0, device="cuda")
             library = _library(_SCALE, "scale_to_count")
-            session.take_launches()
             assert _launch(library, x, y, 100) == 0
             assert session.take_launches() == {"scale": 1}
             assert session.take_launches() == {}
+            assert _launch(library, x, y, 100) == 0  # and a session after this one counts its own
         assert torch.equal(y, torch.full((100,), expected))
         assert not session.findings
 

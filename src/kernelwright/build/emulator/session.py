@@ -100,6 +100,7 @@ class Session:
     def __enter__(self) -> Self:
         runtime, allocator = load_runtime(), load_allocator()
         runtime.kwemu_clear()
+        runtime.kwemu_forget_launches()
         runtime.kwemu_configure(json.dumps(self._settings).encode())
         with ExitStack() as stack:
             allocator.kwemu_install_torch_allocator()
