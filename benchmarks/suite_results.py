@@ -137,7 +137,7 @@ def headline(run: RunData, summary: Summary, seconds: float) -> Iterator[str]:
     asked = facts.get("problems", everything.problems)
     count = "all" if asked == everything.problems else f"{everything.problems} of"
     yield (
-        f"KernelBench levels 1 to 3, `--effort {settings['effort']} "
+        f"{_title(run)}, `--effort {settings['effort']} "
         f"--seeds {settings.get('seeds')}`, "
         f"{count} {asked} problems in {seconds:.0f} s on {len(cards)} x {cards[0]} and "
         f"{facts.get('cores')} cores: {everything.verified} verified, of them "
@@ -171,13 +171,19 @@ def _level(level: Level) -> Iterator[str]:
         yield f"| {' | '.join(map(str, cells))} |"
 
 
+def _title(run: RunData) -> str:
+    """Which of the levels there are problems of."""
+    folders = sorted({row.problem.partition("/")[0] for row in run.rows})
+    return f"KernelBench {', '.join(it.replace('level', 'level ') for it in folders)}"
+
+
 def page(run: RunData, table: Sequence[str], name: str) -> str:
     """The page of the documentation."""
     all_tables = markdown(run)
     problems = all_tables[all_tables.index("## Problems") :]
     return "\n".join(
         [
-            "# KernelBench, levels 1 to 3",
+            f"# {_title(run)}",
             "",
             *table,
             "",

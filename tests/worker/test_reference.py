@@ -61,6 +61,7 @@ def inputs(case: Case) -> Tensor:
     [
         ("torch.sigmoid(x) * 3", 8),
         ("x.softmax(dim=1)", 8),
+        ("torch.where(x > 0.5, x, torch.nan)", 8),
         # Rows that depend on each other are not taken apart.
         ("x - x.mean(dim=0)", 0),
         ("x.sum()", 0),
@@ -97,6 +98,19 @@ def test_large_results_are_compared_row_by_row(
     assert rulings == [True, False]
     # Three runs show that the rows are independent, and then each is run once, for each of two.
     assert sum(stop - start == 8 for start, stop in calls) - 2 == 2 * pieces or pieces == 0
+
+
+def test_large_results_that_are_integers_have_to_be_equal(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "_LARGE", 1)
+    monkeypatch.setattr(subject, "_PIECE", 2048)
+    reference, case = make("x.argmax(dim=1)"), Case(seed=3)
+    reference.run(case)
+    right = inputs(case).argmax(dim=1)
+    for result, accepted in ((right, True), (31 - right, False)):
+        metrics = measured(reference, case, tmp_path, result)
+        assert rule(metrics, NO_LESS_ACCURATE).accepted == accepted
 
 
 def test_a_sum_that_cancels_may_lose_what_any_sum_loses(make: Make, tmp_path: Path) -> None:
