@@ -83,6 +83,26 @@ def test_layouts_are_a_warning_unless_demanded(judge_here: Judge, affine: Proble
     assert "layout=strided" in strict.failures[0].case
 
 
+FAULTS = """        global LOST
+        LOST = LOST or not x.is_contiguous()
+        if LOST:
+            raise RuntimeError("CUDA error: misaligned address")
+        return"""
+
+
+def test_a_reference_that_loses_the_device_is_asked_anew(
+    judge_here: Judge, affine: Problem, tmp_path: Path
+) -> None:
+    path = tmp_path / "affine.py"
+    text = affine.path.read_text().replace("        return torch.relu", f"{FAULTS} torch.relu")
+    path.write_text(text.replace("BATCH = 33", "LOST = False\nBATCH = 33"))
+    verdict = judge_here(load_problem(path), CANDIDATES / "correct.py")
+    assert verdict.status is Status.VERIFIED, verdict.summary
+    asked = {check.case for check in verdict.checks if check.name == "values"}
+    assert any("layout=misaligned" in case for case in asked)  # after the strided one
+    assert not any("layout=strided" in case for case in asked)
+
+
 def test_a_check_can_be_reproduced_by_its_case_alone(judge_here: Judge, affine: Problem) -> None:
     candidate = CANDIDATES / "ignores_strides.py"
     warning = next(check for check in judge_here(affine, candidate).warnings)

@@ -366,6 +366,9 @@ class ChildSession:
         own = case == Case(seed=case.seed, sizes=case.sizes)
         if isinstance(answer, Replied) or own:
             return trusted(ReferenceRun, answer)
+        if _CUDA_ERROR in answer.message:
+            # PyTorch's own kernels fault, too: on memory that is not aligned, for one.
+            self.reference.close()
         return Refusal(message=answer.message)
 
     def _readable(self, fault: Fault | None) -> Fault | None:
@@ -375,6 +378,10 @@ class ChildSession:
         _, _, output = fault.message.partition(": ")
         error = build_error(output, self._candidate_path)
         return Fault(kind=fault.kind, message=error.message, location=error.location)
+
+
+_CUDA_ERROR = "CUDA error"
+"""What PyTorch says when a kernel has faulted: the process is of no more use."""
 
 
 def trusted(record: type[Record], answer: Answer) -> Record:
