@@ -57,6 +57,11 @@ _ROUNDINGS = 64
 """Roundings of a number of the operands' size that such a result may be: sums of many grow."""
 
 
+def vanishes(metrics: ErrorMetrics) -> bool:
+    """Whether the oracle is zero beside the reference's error."""
+    return metrics.reference_rmse > 0.0 and metrics.rms <= _VANISHED * metrics.reference_rmse
+
+
 def is_rounding(metrics: ErrorMetrics, scale: float) -> bool:
     """Whether the exact result is zero, and the reference gives what rounding leaves of it.
 
@@ -64,8 +69,7 @@ def is_rounding(metrics: ErrorMetrics, scale: float) -> bool:
     from: a module that computes with the very errors of a type, as in quantisation, gives zero in
     float64 as well, and these are larger.
     """
-    vanished = metrics.reference_rmse > 0.0 and metrics.rms <= _VANISHED * metrics.reference_rmse
-    return vanished and metrics.reference_rmse <= _ROUNDINGS * metrics.epsilon * scale
+    return vanishes(metrics) and metrics.reference_rmse <= _ROUNDINGS * metrics.epsilon * scale
 
 
 def with_rounding(metrics: ErrorMetrics, scale: float) -> ErrorMetrics:

@@ -18,6 +18,7 @@ from kernelwright.verify.compare import (
     note_unrepresentative,
     represents,
     rms,
+    vanishes,
     with_rounding,
 )
 from kernelwright.verify.mutants import Mutant, mutants_of, run_mutant
@@ -73,8 +74,6 @@ class _Expectation:
     """As in `RunFacts`."""
     elements: int
     """Of all arguments."""
-    scale: float
-    """The largest RMS of an argument, parameter or buffer; 0 where `oracle` is None."""
     flops: int
     """Multiply-adds of the oracle, twice; 0 where it is None."""
 
@@ -93,6 +92,7 @@ class Reference:
         self._rounded: dict[tuple[int, Ties, int], OracleRun] = {}
         self._undecided: tuple[Mutant, ...] | None = None
         self._terms = 1.0
+        self._scale: float | None = None
 
     @torch.no_grad()
     def run(self, case: Case) -> ReferenceRun:
@@ -102,25 +102,23 @@ class Reference:
         arguments = self._subject.arguments(case)
         call = resident.call(self._subject, arguments, case)
         elements = sum(tensor.numel() for _, tensor in named_tensors(arguments, "input"))
-        oracle, scale = None, 0.0
+        oracle = None
         # Counted while the oracle runs: the reference itself runs as it would alone.
         flops = FlopCounterMode(display=False)
         if _bytes(arguments, call) < _LARGE:
             if any(name.startswith("input") for name in call.facts.changed):
                 arguments = self._subject.arguments(case)
-            scale = _scale(resident.module, arguments)
             with flops:
                 oracle = run_oracle(resident.module, arguments, seed=case.seed)
-        self._terms = _terms(flops.get_total_flops(), elements, call.effects)
         self._expectation = _Expectation(
             case=case,
             effects=call.effects,
             oracle=oracle,
             random=call.facts.random,
             elements=elements,
-            scale=scale,
             flops=flops.get_total_flops(),
         )
+        self._count(self._expectation, self._expectation.flops)
         del arguments
         self._subject.release()
         return ReferenceRun(facts=call.facts, state=resident.facts)
@@ -144,8 +142,7 @@ class Reference:
         self, expected: _Expectation, found: Mapping[str, Tensor]
     ) -> tuple[ErrorMetrics, ...]:
         if expected.oracle is None:
-            metrics, flops = self._compare_large(expected, found)
-            self._terms = _terms(flops, expected.elements, expected.effects)
+            metrics = self._compare_large(expected, found)
         else:
             metrics = tuple(self._compare_one(expected, name, found[name]) for name in found)
         return tuple(replace(it, terms=self._terms) for it in metrics)
@@ -181,6 +178,7 @@ class Reference:
     def _forget_case(self) -> None:
         self._expectation = None
         self._rounded = {}
+        self._scale = None
 
     def _expected(self, case: Case) -> _Expectation:
         if self._expectation is None or self._expectation.case != case:
@@ -255,7 +253,7 @@ class Reference:
         device = self._subject.device
 
         def is_explained(metrics: ErrorMetrics) -> bool:
-            rounding = is_rounding(metrics, expected.scale)
+            rounding = is_rounding(metrics, self._scale_for(expected, metrics))
             return rounding or self._is_sensitive(expected, name, metrics)
 
         metrics = compare(
@@ -267,7 +265,16 @@ class Reference:
             undecided,
             is_explained,
         )
-        return with_rounding(metrics, expected.scale)
+        return with_rounding(metrics, self._scale_for(expected, metrics))
+
+    def _scale_for(self, expected: _Expectation, metrics: ErrorMetrics) -> float:
+        """The largest RMS of what the call computes from; 0 where no vanishing result asks."""
+        if not vanishes(metrics):
+            return 0.0
+        if self._scale is None:
+            arguments = self._subject.arguments(expected.case)
+            self._scale = _scale(self._resident_for(expected.case).module, arguments)
+        return self._scale
 
     def _is_sensitive(self, expected: _Expectation, name: str, metrics: ErrorMetrics) -> bool:
         """Whether rounded inputs and weights take the float64 run as far as the reference is."""
@@ -329,8 +336,8 @@ class Reference:
 
     def _compare_large(
         self, expected: _Expectation, found: Mapping[str, Tensor]
-    ) -> tuple[tuple[ErrorMetrics, ...], int]:
-        """The oracle on some rows at a time, compared and dropped; with its multiply-adds."""
+    ) -> tuple[ErrorMetrics, ...]:
+        """The oracle on some rows at a time, compared and dropped."""
         oracle, piece = self._row_oracle(expected)
         if oracle is None:
             return self._compare_whole(expected, found)
@@ -349,8 +356,11 @@ class Reference:
             elif not represents(metrics[name]):
                 note = note_unrepresentative(metrics[name])
                 metrics[name] = compare(name, tensor, expected.effects[name], None, note)
-        counted = flops.get_total_flops() * oracle.rows // piece
-        return tuple(metrics[name] for name in found), counted
+        self._count(expected, flops.get_total_flops() * oracle.rows // piece)
+        return tuple(metrics[name] for name in found)
+
+    def _count(self, expected: _Expectation, flops: int) -> None:
+        self._terms = _terms(flops, expected.elements, expected.effects)
 
     def _row_oracle(self, expected: _Expectation) -> tuple[RowOracle | None, int]:
         case = expected.case
@@ -367,19 +377,17 @@ class Reference:
 
     def _compare_whole(
         self, expected: _Expectation, found: Mapping[str, Tensor]
-    ) -> tuple[tuple[ErrorMetrics, ...], int]:
+    ) -> tuple[ErrorMetrics, ...]:
         """The oracle in one piece; where it does not fit, its note says so."""
         case = expected.case
         module, arguments = self._resident_for(case).module, self._subject.arguments(case)
-        with FlopCounterMode(display=False) as counter:
+        with FlopCounterMode(display=False) as flops:
             oracle = run_oracle(module, arguments, seed=case.seed)
-        flops = counter.get_total_flops()
-        scale = _scale(module, arguments)
-        whole = replace(expected, oracle=oracle, scale=scale, flops=flops)
-        self._terms = _terms(flops, expected.elements, expected.effects)
+        whole = replace(expected, oracle=oracle, flops=flops.get_total_flops())
+        self._count(expected, whole.flops)
         metrics = tuple(self._compare_one(whole, name, tensor) for name, tensor in found.items())
         self._subject.release()
-        return metrics, flops
+        return metrics
 
 
 def _pieces(
