@@ -32,7 +32,7 @@ from kernelwright.ir.graph import (
     Unsqueeze,
     ViewMap,
 )
-from kernelwright.ir.types import Dim, DType, TensorType, TupleType, ValueType
+from kernelwright.ir.types import Dim, DType, TensorType, TupleType, ValueType, broadcast
 
 ONE = Dim.static(1)
 
@@ -315,14 +315,6 @@ def numel(sizes: Sequence[Dim]) -> Dim:
     if not texts:
         return Dim.static(static)
     return Dim("*".join([str(static), *texts] if static != 1 else texts).strip(), hint)
-
-
-def broadcast(*shapes: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """The shape that operands of these shapes broadcast to."""
-    rank = max(map(len, shapes), default=0)
-    padded = [(*[ONE] * (rank - len(shape)), *shape) for shape in shapes]
-    sizes = zip(*padded, strict=True)
-    return tuple(next((size for size in column if size != ONE), ONE) for column in sizes)
 
 
 Rule = Callable[[Maker], Part]

@@ -14,7 +14,7 @@ from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import COMPUTED, ROW_QUOTIENT, SHARE, STORED, Spelling
 from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, ShortRows
-from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, walk
+from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, has_coordinates, walk
 from kernelwright.ir.graph import Reduction
 from kernelwright.ir.plan import Extent, Fold, RowKernel
 from kernelwright.ir.types import DType, TensorType
@@ -182,7 +182,7 @@ def _facts(kernel: RowKernel) -> list[str]:
     sizes = ["-1" if dim is None else str(dim.hint) for dim in kernel.untold]
     reduced = [_CPP[at in program.dims] for at in range(len(program.shape))]
     is_element = [_CPP[result.extent is Extent.ELEMENT] for result in program.results]
-    located = any(isinstance(part, Coordinate) for e in kernel.expressions for part in walk(e))
+    located = any(map(has_coordinates, kernel.expressions))
     totals = [COMPUTED[dtype] for fold in program.folds for dtype in fold.totals]
     return [
         f"using Inputs = Pack<{_list(STORED[dtype] for _, dtype in _tensors(kernel))}>;",

@@ -75,6 +75,15 @@ class Dim:
         return self.text
 
 
+def broadcast(*shapes: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The shape that operands of these shapes broadcast to."""
+    one = Dim.static(1)
+    rank = max(map(len, shapes), default=0)
+    padded = [(*[one] * (rank - len(shape)), *shape) for shape in shapes]
+    sizes = zip(*padded, strict=True)
+    return tuple(next((size for size in column if size != one), one) for column in sizes)
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """A dense tensor: element type and shape; strides are a matter of run time."""

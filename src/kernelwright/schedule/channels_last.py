@@ -27,12 +27,11 @@ from kernelwright.ir.graph import (
     rename_inputs,
 )
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
-from kernelwright.rewrite.sizes import product
+from kernelwright.rewrite.sizes import ONE, product
 from kernelwright.schedule.hoisting import Hoisted, hoisted
 from kernelwright.schedule.naming import fresh_name
 from kernelwright.schedule.placed import by_place, from_last, placed, to_last
 
-_ONE = Dim.static(1)
 _TWO_STAGES = (
     Reduction.SUM,
     Reduction.PRODUCT,
@@ -159,7 +158,7 @@ class _Writer:
         rank = reader.tensor.rank
         source = name
         if kind.rank < rank:
-            shape = (_ONE,) * (rank - kind.rank) + kind.shape
+            shape = (ONE,) * (rank - kind.rank) + kind.shape
             source = self._viewed(f"{name}_as_{rank}d", name, Reshape(), shape, reader)
         order = to_last(rank, self._channels[reader.name])
         return self._permuted(f"{name}_by_place", source, order, reader)
@@ -252,7 +251,7 @@ class _Writer:
     ) -> tuple[str, ...]:
         """One reduction, and its totals."""
         source = self._made[start].tensor
-        shape = tuple(_ONE if dim in dims else size for dim, size in enumerate(source.shape))
+        shape = tuple(ONE if dim in dims else size for dim, size in enumerate(source.shape))
         name = f"{node.name}_by_place"
         if op.totals == 1:
             dtype = node.tensor.dtype if isinstance(node.type, TensorType) else source.dtype
@@ -343,7 +342,7 @@ class _Writer:
             return name
         lacking = reader.tensor.rank - kind.rank
         own = [kind.shape[dim - lacking] for dim in (1, 2) if dim >= lacking]
-        if len(own) < 2 or (own[0] == _ONE) == (own[1] == _ONE):
+        if len(own) < 2 or (own[0] == ONE) == (own[1] == ONE):
             return name
         shape = list(kind.shape)
         shape[1 - lacking : 3 - lacking] = reader.tensor.shape[1:3]

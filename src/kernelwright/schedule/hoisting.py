@@ -5,15 +5,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, operations, transform, walk
+from kernelwright.ir.expr import (
+    Call,
+    Expr,
+    Operand,
+    has_coordinates,
+    operations,
+    transform,
+    walk,
+)
 from kernelwright.ir.graph import Node, Pointwise
-from kernelwright.ir.types import Dim, TensorType, ValueType
+from kernelwright.ir.types import Dim, TensorType, ValueType, broadcast
+from kernelwright.rewrite.sizes import ONE
 
 _SMALLER = 16
 """Times that all elements are more than those that the part is computed for."""
 _DEAR = 2
 """Operations that are worth a step."""
-_ONE = Dim.static(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +72,7 @@ class _Split:
 
     def _small_shape(self, expr: Expr) -> tuple[Dim, ...] | None:
         """The shape for which the expression can be computed, if that is few elements."""
-        if any(isinstance(it, Coordinate) for it in walk(expr)):
+        if has_coordinates(expr):
             return None
         kinds = [self._types[self._node.inputs[it.index]] for it in _operands(expr)]
         shapes = [kind.shape for kind in kinds if isinstance(kind, TensorType)]
@@ -81,16 +89,10 @@ def _operands(expr: Expr) -> list[Operand]:
 
 def _joint(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...] | None:
     """The shape to which these broadcast; None where that is not known."""
-    rank = max((len(shape) for shape in shapes), default=0)
-    found = [_ONE] * rank
-    for shape in shapes:
-        for at, dim in enumerate(shape, start=rank - len(shape)):
-            if dim == _ONE or dim == found[at]:
-                continue
-            if found[at] != _ONE:
-                return None
-            found[at] = dim
-    return tuple(found)
+    joint = broadcast(*shapes)
+    pairs = (zip(reversed(shape), reversed(joint), strict=False) for shape in shapes)
+    is_known = all(own in (ONE, whole) for both in pairs for own, whole in both)
+    return joint if is_known else None
 
 
 def _reading(node: Node, expr: Expr, inputs: Sequence[str]) -> Node:

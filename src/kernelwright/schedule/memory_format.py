@@ -25,20 +25,16 @@ from kernelwright.schedule.placed import by_place, from_last, placed
 
 _SPATIAL = {"conv2d": 2, "conv3d": 3, "conv_transpose2d": 2, "conv_transpose3d": 3}
 """Convolutions and their spatial dimensions."""
-_GROUPS = {"conv2d": 6, "conv3d": 6, "conv_transpose2d": 6, "conv_transpose3d": 6}
-"""Which argument the number of groups is."""
+_GROUPS = 6
+"""Which argument of all of them the number of groups is."""
 _DTYPES = (DType.F32, DType.F16, DType.BF16)
 _LEAST_BYTES = 16e6
 """Of the input and the result: below, a launch more costs what it saves."""
 _LEAST_CHANNELS = {"conv2d": 16, "conv3d": 16}
 """Of a float32 input. With fewer, cuDNN computes most such convolutions in float32 on other
 operands, and on channels-last ones in TF32: that would not be as accurate as the reference."""
-
-
 _MOST_TAPS = {"conv_transpose3d": 64}
 """Elements of a window; for larger ones cuDNN gains nothing."""
-
-
 _MOST_OPERATIONS = 3
 """In front of a value of the convolution's size that is written by place, to be turned by another
 kernel: with four of them, two dear ones, that kernel took longer than all that is gained."""
@@ -107,8 +103,8 @@ def _pays(node: Node, known: dict[str, Node]) -> bool:
     if not _has_format(node) or node.tensor.dtype not in _DTYPES:
         return False
     assert node.origin is not None
-    at = _GROUPS[_operator(node)]
-    groups = node.origin.args[at] if len(node.origin.args) > at else 1
+    arguments = node.origin.args
+    groups = arguments[_GROUPS] if len(arguments) > _GROUPS else 1
     source = known[node.inputs[0]].tensor
     moved = source.bytes_hint + node.tensor.bytes_hint
     least = _LEAST_CHANNELS.get(_operator(node), 2) if source.dtype is DType.F32 else 2
