@@ -7,7 +7,15 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.plan import Kernel, Launch, Plan, RowKernel, TorchCall, WindowKernel
+from kernelwright.ir.plan import (
+    Kernel,
+    Launch,
+    Plan,
+    Reinterpret,
+    RowKernel,
+    TorchCall,
+    WindowKernel,
+)
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
@@ -76,6 +84,22 @@ def test_groups_of_channels_are_one_dimension_for_the_step() -> None:
     assert isinstance(small, Kernel)
     assert [dim.hint for dim in small.output.shape] == [16, 4, 16, 1, 1]
     assert plan.kernels[-1].operators == ("bias", "group_norm")
+
+
+def test_nothing_is_computed_that_nobody_reads() -> None:
+    # The norm's factor is a step of its own: what it is made of is no result any more.
+    plan = _plan(After(nn.GroupNorm(4, 64)))
+    read = set(plan.graph.results)
+    for step in reversed(plan.steps):
+        match step:
+            case Launch():
+                assert read.issuperset(step.results)
+                read.update(step.inputs)
+            case Reinterpret():
+                assert step.result in read
+                read.add(step.input)
+            case TorchCall():
+                read.update(step.call.refs)
 
 
 def test_a_pooling_has_the_channels_as_columns() -> None:

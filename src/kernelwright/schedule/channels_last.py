@@ -27,6 +27,7 @@ from kernelwright.ir.graph import (
     rename_inputs,
 )
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
+from kernelwright.rewrite.driver import drop_unread
 from kernelwright.rewrite.sizes import ONE, product
 from kernelwright.schedule.hoisting import Hoisted, hoisted
 from kernelwright.schedule.naming import fresh_name
@@ -92,7 +93,8 @@ class _Writer:
                 self._compute(node)
             else:
                 self._keep(node)
-        return replace(self._graph, nodes=tuple(self._made.values()))
+        # What a step's parts read is not read by the step itself any more.
+        return drop_unread(replace(self._graph, nodes=tuple(self._made.values())))
 
     # --- What is computed in the order of memory ------------------------------------------------
 
