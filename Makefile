@@ -82,7 +82,7 @@ $(VENV)/.installed: pyproject.toml
 	else \
 	    $(PYTHON) -m venv $(VENV) && $(BIN)pip install --quiet $(TORCH); \
 	fi
-	$(BIN)pip install --quiet --editable '.[dev,docs]'
+	$(BIN)pip install --quiet --editable '.[dev,docs,ray]'
 	touch $@
 
 clean:

@@ -186,6 +186,13 @@ CUDA_CHECK: Variable[bool] = Variable(
     default_text="ask the driver",
     doc="Set to 1: PyTorch looks for a card without CUDA, to be forked later; a suite does so.",
 )
+RAY_USAGE: Variable[str] = Variable(
+    name="RAY_USAGE_STATS_ENABLED",
+    parse=_one_of("0", "1"),
+    default="0",
+    default_text="0",
+    doc="Whether a cluster that `suite --ray local` starts may report its use to Ray's makers.",
+)
 HOST_CXX: Variable[Path | None] = Variable(
     name="CXX",
     parse=_path,
@@ -220,6 +227,7 @@ STANDARD: tuple[Variable[object], ...] = (
     COMPILE_THREADS,
     OMP_THREADS,
     CUDA_CHECK,
+    RAY_USAGE,
 )
 
 

@@ -5,13 +5,18 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kernelwright.errors import UsageError
 from kernelwright.suite.pool import Pool, RayPool, Watcher
+from kernelwright.suite.process import run_task
 from kernelwright.suite.run import Run
+from kernelwright.suite.task import Outcome, Place, Task
 
 from .conftest import SETTINGS, STAND_IN, Audience, MakeTask
 
@@ -31,6 +36,37 @@ def test_without_ray_it_is_said_what_to_install(
     with pytest.raises(UsageError) as error:
         RayPool("local", 1, "cpu", audience)
     assert "kernelwright[ray]" in error.value.next_step
+
+
+class _Lost(Exception):
+    """In place of `ray.exceptions.RayError`."""
+
+
+def test_what_ray_gives_up_costs_that_problem_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, make_task: MakeTask, audience: Audience
+) -> None:
+    def remote(task: Task, command: Sequence[str]) -> SimpleNamespace:
+        answer: Future[Outcome] = Future()
+        if task.problem == "b":
+            answer.set_exception(_Lost("The worker died four times.\nIts log is long."))
+        else:
+            answer.set_result(run_task(task, Place(threads=1), source=command))
+        return SimpleNamespace(future=lambda: answer)
+
+    environment: dict[str, str] = {}
+    stand_in = SimpleNamespace(
+        init=lambda **kwargs: environment.update(os.environ),
+        remote=lambda **resources: lambda function: SimpleNamespace(remote=remote),
+        exceptions=SimpleNamespace(RayError=_Lost),
+        shutdown=lambda: None,
+    )
+    monkeypatch.setitem(sys.modules, "ray", stand_in)
+    tasks = [make_task("answer", problem=name) for name in "abc"]
+    run = Run(tmp_path / "run", SETTINGS)
+    run.work(tasks, make_pool, slots=1, facts={}, audience=audience)
+    assert [row.verified for row in run.rows(tasks)] == [True, False, True]
+    assert run.rows(tasks)[1].summary == "Ray gave it up: The worker died four times."
+    assert environment["RAY_USAGE_STATS_ENABLED"] == "0"
 
 
 @needs_ray

@@ -16,13 +16,16 @@ from typing import Any, Protocol, Self
 
 from kernelwright import env
 from kernelwright.errors import UsageError
+from kernelwright.report.row import Ending
 from kernelwright.suite.process import (
     CHILD,
     IMPORTED,
     STARTING,
+    Lost,
     Running,
     Source,
     environment_of,
+    lost_row,
     run_task,
 )
 from kernelwright.suite.task import Outcome, Place, Task
@@ -36,6 +39,8 @@ _TIMING_CORES = 2
 _MOST_SLOTS = 8
 """Problems on one card at a time: their tensors share its memory."""
 _LOCAL = "local"
+_RAY_RETRIES = 3
+"""Times that a problem is begun again whose worker or machine was lost; then it has no result."""
 
 
 class Watcher(Protocol):
@@ -165,15 +170,16 @@ class RayPool:
             step = "pip install 'kernelwright[ray]'"
             raise UsageError("Ray is not installed", next_step=step) from None
         self._ray: Any = ray
-        ray.init(
-            address=None if address == _LOCAL else address,
-            include_dashboard=False,
-            log_to_driver=False,
-        )
+        with env.present({env.RAY_USAGE.name: env.RAY_USAGE.get()}):
+            ray.init(
+                address=None if address == _LOCAL else address,
+                include_dashboard=False,
+                log_to_driver=False,
+            )
         resources = {"num_gpus": 1 / slots, "num_cpus": 1} if target == "cuda" else {"num_cpus": 1}
         self._watcher = watcher
         self._command = tuple(command)
-        self._remote = ray.remote(max_retries=3, **resources)(_run_on_cluster)
+        self._remote = ray.remote(max_retries=_RAY_RETRIES, **resources)(_run_on_cluster)
 
     def __enter__(self) -> Self:
         return self
@@ -187,15 +193,37 @@ class RayPool:
         self._ray.shutdown()
 
     def submit(self, task: Task) -> Future[Outcome]:
-        """Run the task wherever the cluster has room."""
+        """Run the task wherever the cluster has room; what Ray gives up has a row that says so."""
         self._watcher.on_stage(task, "", "handed to Ray", "")
-        future: Future[Outcome] = self._remote.remote(task, self._command).future()
-        return future
+        given: Future[Outcome] = Future()
+
+        def settle(answer: Future[Outcome]) -> None:
+            try:
+                given.set_result(answer.result())
+            except self._ray.exceptions.RayError as error:
+                given.set_result(_given_up(task, error))
+            except BaseException as error:
+                given.set_exception(error)
+
+        self._remote.remote(task, self._command).future().add_done_callback(settle)
+        return given
 
 
 def _run_on_cluster(task: Task, command: Sequence[str]) -> Outcome:
     """What a worker of the cluster does; Ray has set CUDA_VISIBLE_DEVICES for it."""
     return run_task(task, Place(threads=_CORES_PER_PROBLEM), source=command)
+
+
+def _given_up(task: Task, error: Exception) -> Outcome:
+    """Of a task that no worker of the cluster could end."""
+    reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+    lost = Lost(
+        ending=Ending.CRASHED,
+        message=f"Ray gave it up: {reason}",
+        next_step="Look at the whole text below: a worker of the cluster died, or lacks a package.",
+    )
+    details = {"log": str(error), "stack": ""}
+    return Outcome(row=lost_row(task, lost, details, 1), details=details)
 
 
 MakePool = Callable[[int, Watcher], Pool]

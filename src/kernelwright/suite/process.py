@@ -117,7 +117,7 @@ def run_task(
         lost, details = result
         if not lost.killed or processes.ended:
             break
-    return Outcome(row=_lost_row(task, lost, details, attempt), details=details)
+    return Outcome(row=lost_row(task, lost, details, attempt), details=details)
 
 
 def _attempt(
@@ -282,7 +282,8 @@ def _read_outcome(plain: Any) -> Outcome:
     )
 
 
-def _lost_row(task: Task, lost: Lost, details: dict[str, Any], attempts: int) -> Row:
+def lost_row(task: Task, lost: Lost, details: Mapping[str, Any], attempts: int) -> Row:
+    """The row of a task that gave no outcome; `details` has the `stack` of its process, or ""."""
     trouble = Trouble(
         kind=lost.ending.value,
         message=lost.message,
