@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -36,6 +36,7 @@ from kernelwright.verify.oracle import (
 )
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
 from kernelwright.worker.handover import Handed, MemoryMaker, taken
+from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.subject import Call, Resident, Subject, module_key
 from kernelwright.worker.weights import load_other
 
@@ -60,6 +61,8 @@ class ReferenceRun:
 
     facts: RunFacts
     state: StateFacts
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """Seconds of the run by what they went to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +101,15 @@ class Reference:
     def run(self, case: Case) -> ReferenceRun:
         """Run the reference and the oracle on `case`."""
         self._forget_case()
-        resident = self._resident_for(case)
-        arguments = self._subject.arguments(case)
-        call = resident.call(self._subject, arguments, case)
+        ledger = Ledger()
+        with ledger.spending("module"):
+            resident = self._resident_for(case)
+            self._subject.synchronize()
+        with ledger.spending("inputs"):
+            arguments = self._subject.arguments(case)
+            self._subject.synchronize()
+        with ledger.spending("call"):
+            call = resident.call(self._subject, arguments, case)
         elements = sum(tensor.numel() for _, tensor in named_tensors(arguments, "input"))
         oracle = None
         # Counted while the oracle runs: the reference itself runs as it would alone.
@@ -108,8 +117,9 @@ class Reference:
         if _bytes(arguments, call) < _LARGE:
             if any(name.startswith("input") for name in call.facts.changed):
                 arguments = self._subject.arguments(case)
-            with flops:
+            with ledger.spending("oracle"), flops:
                 oracle = run_oracle(resident.module, arguments, seed=case.seed)
+                self._subject.synchronize()
         self._expectation = _Expectation(
             case=case,
             effects=call.effects,
@@ -121,20 +131,22 @@ class Reference:
         self._count(self._expectation, self._expectation.flops)
         del arguments
         self._subject.release()
-        return ReferenceRun(facts=call.facts, state=resident.facts)
+        return ReferenceRun(facts=call.facts, state=resident.facts, spent=ledger.entries())
 
     @torch.no_grad()
     def compare(
-        self, case: Case, folder: Path, handed: tuple[Handed, ...]
+        self, case: Case, folder: Path, handed: tuple[Handed, ...], kept: tuple[str, ...] = ()
     ) -> tuple[ErrorMetrics, ...]:
         """Errors of the candidate's tensors; those of another form are left out.
 
-        Files are in `folder`. What lies on the device is read there: nobody may write to it.
+        Files are in `folder`. What lies on the device is read there: nobody may write to it. Of
+        `kept` state the candidate has what it was before the call, which is the same here.
         """
         expected = self._expected(case)
         alike = [it for it in handed if _comparable(it, expected.effects)]
+        as_before = self._resident_for(case).before(kept)
         with taken(self._memory, folder, alike) as found:
-            metrics = self._compare(expected, found)
+            metrics = self._compare(expected, {**as_before, **found})
             self._subject.synchronize()
         return metrics
 

@@ -55,6 +55,8 @@ class CompareRequest:
 
     case: Case
     files: tuple[Handed, ...]
+    kept: tuple[str, ...] = ()
+    """State that the reference's call changed and the candidate's left as it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

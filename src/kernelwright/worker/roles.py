@@ -80,7 +80,7 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
 
     def compare(body: dict[str, Any]) -> object:
         request = from_plain(CompareRequest, body)
-        metrics = reference.compare(request.case, Path(start.folder), request.files)
+        metrics = reference.compare(request.case, Path(start.folder), request.files, request.kept)
         return ComparisonReply(metrics=metrics)
 
     def probe(body: dict[str, Any]) -> object:

@@ -36,6 +36,7 @@ from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Died, Hung, Raised, Replied
 from kernelwright.worker.errors import ReferenceFailedError
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
+from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.options import Baseline, Evidence, JudgeOptions, Speed, Watch
 from kernelwright.worker.reference import ReferenceRun
 from kernelwright.worker.requests import (
@@ -100,6 +101,7 @@ class ChildSession:
         self._stack.callback(shutil.rmtree, self._words, ignore_errors=True)
         self._prelaunched: dict[Role, ChildProcess] = {}
         self.agreement = Agreement()
+        self.ledger = Ledger()
         self.reference = self.child(Role.REFERENCE)
         self.candidate = self.child(Role.CANDIDATE)
         self.timer = self.child(Role.TIMER)
@@ -172,14 +174,14 @@ class ChildSession:
         """The process behind a child."""
         seconds = self._options.timeouts.start
         if start.role not in _STRANGE:
-            return ChildProcess(start, self._environment, Confinement(), seconds)
+            return ChildProcess(start, self._environment, Confinement(), seconds, self.ledger)
         if start.emulate:
             build_shared(headers_of_candidate(self._candidate_path.read_text(errors="replace")))
         quarters = self._quarters()
         environment = dict(quarters.environment)
         if start.role is Role.WITNESS:
             environment["LD_PRELOAD"] = str(launches_library())
-        return ChildProcess(start, environment, quarters.confinement, seconds)
+        return ChildProcess(start, environment, quarters.confinement, seconds, self.ledger)
 
     def _quarters(self) -> Quarters:
         return prepare_quarters(
@@ -299,7 +301,8 @@ class ChildSession:
         repeats = observation.repeats
         if found.repeat_files is not None:
             repeats = self.compare(observation.case, found.repeat_files, self.candidate)
-        comparisons = self.compare(observation.case, found.files, self.candidate)
+        kept = _kept(observation)
+        comparisons = self.compare(observation.case, found.files, self.candidate, kept)
         for seen in (comparisons, repeats or ()):
             self.agreement.learn(observation.case.distribution, seen)
         return replace(observation, comparisons=comparisons, repeats=repeats)
@@ -325,26 +328,30 @@ class ChildSession:
         return observation
 
     def compare(
-        self, case: Case, handed: tuple[Handed, ...], owner: ChildProcess
+        self,
+        case: Case,
+        handed: tuple[Handed, ...],
+        owner: ChildProcess,
+        kept: tuple[str, ...] = (),
     ) -> tuple[ErrorMetrics, ...]:
-        """Errors of what `owner` handed over, after the reference ran `case`; files go.
+        """Errors of what `owner` handed over or `kept`, after the reference ran `case`; files go.
 
         The owner stands still meanwhile: what is compared is what it had when it answered.
         """
-        answer = self._ask_to_compare(case, handed, owner)
+        answer = self._ask_to_compare(case, handed, owner, kept)
         if isinstance(answer, Raised) and any(isinstance(it, SharedTensor) for it in handed):
             # Processes that do not see each other's memory, for example in containers.
             handed = self._in_files(handed, owner)
-            answer = self._ask_to_compare(case, handed, owner)
+            answer = self._ask_to_compare(case, handed, owner, kept)
         for it in handed:
             if isinstance(it, TensorHeader):
                 (self._exchange / Path(it.file).name).unlink(missing_ok=True)
         return trusted(ComparisonReply, answer).metrics
 
     def _ask_to_compare(
-        self, case: Case, handed: tuple[Handed, ...], owner: ChildProcess
+        self, case: Case, handed: tuple[Handed, ...], owner: ChildProcess, kept: tuple[str, ...]
     ) -> Answer:
-        request = to_plain(CompareRequest(case=case, files=handed))
+        request = to_plain(CompareRequest(case=case, files=handed, kept=kept))
         owner.freeze()
         try:
             return self.reference.ask("compare", request, self._options.timeouts.run)
@@ -365,7 +372,9 @@ class ChildSession:
     def _reference_run(self, case: Case, answer: Answer) -> ReferenceRun | Refusal:
         own = case == Case(seed=case.seed, sizes=case.sizes)
         if isinstance(answer, Replied) or own:
-            return trusted(ReferenceRun, answer)
+            run = trusted(ReferenceRun, answer)
+            self.ledger.include("reference: run", run.spent)
+            return run
         if _CUDA_ERROR in answer.message:
             # PyTorch's own kernels fault, too: on memory that is not aligned, for one.
             self.reference.close()
@@ -420,6 +429,14 @@ def _as_fault(answer: Raised | Died | Hung, raised: FaultKind) -> Fault:
 
 def _nonsense(error: RecordError) -> Fault:
     return Fault(kind=FaultKind.CRASH, message=f"the candidate process answered nonsense: {error}")
+
+
+def _kept(observation: Observation) -> tuple[str, ...]:
+    """State that the reference's call changed and the candidate's did not."""
+    match observation.reference, observation.candidate:
+        case RunFacts(changed=expected), RunFacts(changed=found):
+            return tuple(it for it in expected if it.startswith("state.") and it not in found)
+    return ()
 
 
 def _merged(first: tuple[Any, ...], second: tuple[Any, ...]) -> tuple[Any, ...]:

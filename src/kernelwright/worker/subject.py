@@ -213,6 +213,11 @@ class Resident:
         self._restore(changed)
         return Call(facts=facts, effects={**outputs, **effects})
 
+    def before(self, names: tuple[str, ...]) -> Mapping[str, Tensor]:
+        """What a call finds of these results' state."""
+        state = {f"state.{name}": tensor for name, tensor in self._initial.items()}
+        return {name: state[name] for name in names if name in state}
+
     def _changed_inputs(
         self, inputs: tuple[TensorFacts, ...], tensors: Mapping[str, Tensor]
     ) -> tuple[str, ...]:
