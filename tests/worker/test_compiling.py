@@ -9,6 +9,7 @@ import torch
 
 from kernelwright.worker.compiling import alone, sharing_but_for_compilers
 from kernelwright.worker.lease import Lease
+from kernelwright.worker.ledger import Ledger
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +50,7 @@ def test_the_card_is_free_while_a_graph_is_compiled() -> None:
         return launch
 
     compiled = torch.compile(lambda x: x + 1, backend=backend)
-    with sharing_but_for_compilers(0):
+    with sharing_but_for_compilers(0, Ledger()):
         assert not is_free()
         compiled(torch.zeros(2))
         compiled(torch.zeros(2))
@@ -61,6 +62,6 @@ def test_the_card_is_free_while_a_graph_is_compiled() -> None:
 
 
 def test_alone() -> None:
-    with alone(0):
+    with alone(0, Ledger()):
         assert not is_free()
     assert is_free()

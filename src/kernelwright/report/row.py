@@ -92,6 +92,8 @@ class Row:
     kernels: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage."""
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """The same of a judgement, by what was waited for: as in the verdict."""
     attempts: int = 1
     """How often the work was begun; above 1 after a kill from outside."""
 
@@ -156,6 +158,7 @@ def judged_row(
             for it in plan.get("left_to_pytorch", ())
         ),
         kernels=tuple(it["name"] for it in plan.get("kernels", ())),
+        spent=verdict.spent,
     )
 
 

@@ -1,7 +1,7 @@
 """What judging a candidate concludes: a status, and for every check the evidence behind it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -138,6 +138,10 @@ class Verdict:
     """Importing the file and constructing `ModelNew`, compilation included."""
     ran: Ran | None = None
     """What one call ran on the device; None where nobody looked."""
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """Wall seconds by what was waited for: "card: ..." is for others to let go of the card,
+    "reference: run" for a process and an operation. They add up to the judgement's time; less than
+    0.05 s is left out."""
 
     @property
     def failures(self) -> tuple[Check, ...]:

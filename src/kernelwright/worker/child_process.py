@@ -10,6 +10,7 @@ from typing import Any
 from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.worker.client import Answer, Client, Died, Hung, Raised, Replied
 from kernelwright.worker.errors import ChildStartError
+from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.requests import StartRequest
 from kernelwright.worker.sandbox import Confinement, Started
 
@@ -23,7 +24,9 @@ class ChildProcess:
         environment: Mapping[str, str],
         confinement: Confinement,
         start_seconds: float,
+        ledger: Ledger,
     ) -> None:
+        """`ledger` gets what is waited for its answers."""
         self.started: Started | None = None
         """What the latest process said of itself before anything strange ran in it."""
         self._start = start
@@ -32,6 +35,8 @@ class ChildProcess:
         self._start_seconds = start_seconds
         self._client: Client | None = None
         self._starting = False
+        self._ledger = ledger
+        self._asked = ""
 
     def launch(self) -> None:
         """Start it without waiting until it is ready."""
@@ -42,11 +47,13 @@ class ChildProcess:
     def post(self, operation: str, body: Any) -> None:
         """Ask without waiting for the answer; ChildStartError if there is no process to ask."""
         self._ready().post(operation, body)
+        self._asked = operation
 
     def wait(self, seconds: float) -> Answer:
         """The answer to the last `post`."""
         assert self._client is not None
-        return self._client.wait(seconds)
+        with self._ledger.spending(f"{self._start.role.value}: {self._asked}"):
+            return self._client.wait(seconds)
 
     def ask(self, operation: str, body: Any, seconds: float) -> Answer:
         """`post` and `wait`."""
@@ -99,7 +106,8 @@ class ChildProcess:
         assert self._client is not None
         if self._starting:
             self._starting = False
-            answer = self._client.wait(self._start_seconds)
+            with self._ledger.spending(f"{self._start.role.value}: start"):
+                answer = self._client.wait(self._start_seconds)
             match answer:
                 case Replied(body=body):
                     self.started = _read(body)

@@ -9,13 +9,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from kernelwright.worker.lease import open_lease
+from kernelwright.worker.ledger import Ledger
 
 _ON_THE_CARD = ("CUDAGRAPH_RECORDING", "TRITON_AUTOTUNING")
 """What PyTorch counts as compiling though it launches kernels."""
 
 
 @contextmanager
-def sharing_but_for_compilers(device_index: int) -> Iterator[None]:
+def sharing_but_for_compilers(device_index: int, ledger: Ledger) -> Iterator[None]:
     """Share the card for the length of the block, but let it go whenever a graph is compiled.
 
     Compiling takes a minute of the CPU and nothing of the card, as long as nothing is measured on
@@ -24,7 +25,7 @@ def sharing_but_for_compilers(device_index: int) -> Iterator[None]:
     # Here and not above: it takes a second of a core, in every child, and one compiles.
     from torch._dynamo.callback import callback_handler as handler
 
-    with open_lease(device_index) as lease:
+    with open_lease(device_index, ledger) as lease:
 
         def drop(*said: Any) -> None:
             if not _launches(said):
@@ -50,7 +51,7 @@ def _launches(said: tuple[Any, ...]) -> bool:
 
 
 @contextmanager
-def alone(device_index: int) -> Iterator[None]:
+def alone(device_index: int, ledger: Ledger) -> Iterator[None]:
     """Have the card alone for the length of the block."""
-    with open_lease(device_index) as lease, lease.alone():
+    with open_lease(device_index, ledger) as lease, lease.alone():
         yield

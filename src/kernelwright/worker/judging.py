@@ -64,13 +64,25 @@ def judge(
     try:
         with ChildSession(problem, candidate_path, chosen, options, folder) as session:
             brief = plan(session, chosen, options, static_checks)
-            match chosen:
-                case Target.CPU:
-                    return _verify(session, brief, options, progress), _untimed(NO_GPU, floor)
-                case Target.CUDA:
-                    return _verify_and_race(session, brief, floor, options, progress)
+            verdict, measurement = _judged(session, chosen, brief, floor, options, progress)
+            return replace(verdict, spent=session.ledger.entries()), measurement
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _judged(
+    session: ChildSession,
+    target: Target,
+    brief: Brief,
+    floor: Floor | None,
+    options: JudgeOptions,
+    progress: Progress,
+) -> tuple[Verdict, Measurement]:
+    match target:
+        case Target.CPU:
+            return _verify(session, brief, options, progress), _untimed(NO_GPU, floor)
+        case Target.CUDA:
+            return _verify_and_race(session, brief, floor, options, progress)
 
 
 def plan(
@@ -225,7 +237,7 @@ def _verify_and_race(
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
     machine = detect() or H200
-    with open_lease(options.device_index) as lease:
+    with open_lease(options.device_index, session.ledger) as lease:
         verdict = _verify(session, brief, options, progress, lease)
         if not verdict.status.verified:
             return verdict, _untimed(f"not measured: {verdict.status.value}", floor)

@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kernelwright import env
+from kernelwright.worker.ledger import Ledger
+
+SHARE, ALONE = "card: to share it", "card: to have it alone"
+"""Words of the ledger."""
 
 
 class Lease:
@@ -20,13 +24,16 @@ class Lease:
     there is always somebody who verifies.
     """
 
-    def __init__(self, device_index: int) -> None:
+    def __init__(self, device_index: int, ledger: Ledger | None = None) -> None:
+        """`ledger` gets what is waited for the card."""
+        self._ledger = ledger or Ledger()
         self._card = _open(device_index, "lock")
         self._gate = _open(device_index, "gate.lock")
 
     def share(self) -> None:
         """Wait until nobody times on the card, and keep others from doing so."""
-        self._take(fcntl.LOCK_SH)
+        with self._ledger.spending(SHARE):
+            self._take(fcntl.LOCK_SH)
 
     def claim(self, on_wait: Callable[[], None]) -> None:
         """Wait until nobody else uses the card; `on_wait` is called once if that takes time."""
@@ -36,7 +43,8 @@ class Lease:
             fcntl.flock(self._card, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             on_wait()
-            self._take(fcntl.LOCK_EX)
+            with self._ledger.spending(ALONE):
+                self._take(fcntl.LOCK_EX)
         else:
             fcntl.flock(self._gate, fcntl.LOCK_UN)
 
@@ -123,9 +131,9 @@ def _is_taken_by_us(descriptor: int) -> bool:
 
 
 @contextmanager
-def open_lease(device_index: int) -> Iterator[Lease]:
-    """A lease that holds nothing yet."""
-    lease = Lease(device_index)
+def open_lease(device_index: int, ledger: Ledger | None = None) -> Iterator[Lease]:
+    """A lease that holds nothing yet; `ledger` gets what is waited for the card."""
+    lease = Lease(device_index, ledger)
     try:
         yield lease
     finally:

@@ -206,7 +206,10 @@ def _under_the_timer(contest: Contest) -> Outcomes:
             failure = shared.attach(name, runner, options.timing.warm_up_seconds, seconds)
         if failure:
             lost[name] = failure
-        elif not runner.gated:
+            continue
+        if role in _COMPILED:
+            session.ledger.include(f"{role.value}: attach", runner.spent)
+        if not runner.gated:
             ungated.append(name)
     if _CANDIDATE in lost:
         raise ContestantLostError(lost[_CANDIDATE])

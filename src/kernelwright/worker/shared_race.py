@@ -24,6 +24,7 @@ from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.timer_memory import size_of
 from kernelwright.worker.timer_records import (
+    AttachReply,
     AttachRequest,
     CallReply,
     CallRequest,
@@ -68,6 +69,8 @@ class Runner:
     rounds: Rounds = field(default_factory=Rounds)
     turn: int = 0
     gated: bool = False
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """What it says of how long it prepared what."""
 
     def next_turn(self) -> int:
         """A number above all before."""
@@ -123,14 +126,13 @@ class SharedRace:
             answer = runner.child.ask("attach", to_plain(request), seconds)
         except ChildStartError as error:
             return error.message
-        match answer:
-            case Replied(body={"gated": bool(gated)}):
-                runner.gated = gated
-                self.runners[name] = runner
-                return ""
-            case Replied():
-                return "answered nonsense"
-        return answer.message
+        try:
+            reply = _read(AttachReply, answer)
+        except ContestantLostError as error:
+            return str(error)
+        runner.gated, runner.spent = reply.gated, reply.spent
+        self.runners[name] = runner
+        return ""
 
     def run(self, plan: TimingPlan, on_round: Callable[[int], None]) -> dict[str, Rounds]:
         """Rounds of samples until there are enough; one that fails falls out with its reason.

@@ -19,9 +19,10 @@ from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import from_plain
 from kernelwright.worker.compiling import alone, sharing_but_for_compilers
+from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timed_calls import SharedCalls
-from kernelwright.worker.timer_records import AttachRequest, CallReply, CallRequest
+from kernelwright.worker.timer_records import AttachReply, AttachRequest, CallReply, CallRequest
 
 _FIRST_TIMING_SEED = 1000
 """Inputs of timed calls are none of those that were verified."""
@@ -50,6 +51,16 @@ class CopyRequest:
     count: int
 
 
+Preparing = Callable[[Ledger], AbstractContextManager[None]]
+"""How to hold the card while a module is prepared; the ledger gets what is waited for it."""
+
+
+def _unshared(ledger: Ledger) -> AbstractContextManager[None]:
+    """Without a hand on the card: whoever asks holds it."""
+    del ledger
+    return nullcontext()
+
+
 class Timed:
     """One module, made by `make_module` for a case when it is to be timed."""
 
@@ -57,7 +68,7 @@ class Timed:
         self,
         subject: Subject,
         make_module: Callable[[Case], nn.Module],
-        preparing: Callable[[], AbstractContextManager[None]] = nullcontext,
+        preparing: Preparing = _unshared,
     ) -> None:
         self._subject = subject
         self._make_module = make_module
@@ -97,16 +108,18 @@ class Timed:
         }
 
     @torch.no_grad()
-    def attach(self, body: dict[str, Any]) -> dict[str, bool]:
+    def attach(self, body: dict[str, Any]) -> AttachReply:
         """Make the module, take the timer's inputs and words, and warm up."""
         request = from_plain(AttachRequest, body)
         self._subject.release()  # what the calls before have left
         shared = SharedCalls(self._subject.device, request.lent, Path(request.words))
-        with self._preparing():
-            module = self._make_module(request.case)
+        ledger = Ledger()
+        with self._preparing(ledger):
+            with ledger.spending("module"):
+                module = self._make_module(request.case)
             shared.prepare(module, request.warm_up_seconds)
         self._shared = shared
-        return {"gated": shared.gated}
+        return AttachReply(gated=shared.gated, spent=ledger.entries())
 
     @torch.no_grad()
     def call(self, body: dict[str, Any]) -> CallReply:
@@ -123,7 +136,7 @@ class Timed:
         """Make module and inputs, and warm up."""
         request = from_plain(PrepareRequest, body)
         seeds = range(_FIRST_TIMING_SEED, _FIRST_TIMING_SEED + request.plan.input_sets)
-        with self._preparing():
+        with self._preparing(Ledger()):
             module = self._make_module(request.case)
             sets = [
                 self._subject.arguments(Case(seed=seed, sizes=request.case.sizes)) for seed in seeds

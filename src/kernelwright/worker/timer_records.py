@@ -1,5 +1,6 @@
 """What the timer and those that are timed tell each other, through the judge."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -75,6 +76,16 @@ class AttachRequest:
     words: str
     """File of the words shared with the timer."""
     warm_up_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachReply:
+    """Reply to "attach"."""
+
+    gated: bool
+    """Whether the device can be held until the timer lets it go."""
+    spent: Mapping[str, float]
+    """Seconds by what they went to, as far as the child says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,23 +74,35 @@ def _draw(tensor: Tensor) -> None:
     value = float(tensor.reshape(-1)[0].item())
     if not bool((tensor == value).all()):
         return
-    tensor.copy_(_spread(f"{tuple(tensor.shape)} {value}", tensor))
+    # Drawn on the CPU: a file may make its layers on the device, the problem its own on the host.
+    tensor.copy_(_spread(f"{tuple(tensor.shape)} {value}", tensor, torch.device("cpu")))
 
 
 def _other(name: str, tensor: Tensor) -> Tensor:
     if not tensor.is_floating_point() or tensor.numel() == 0:
         return tensor.clone()
-    return _spread(f"{name} {tuple(tensor.shape)}", tensor)
+    return _spread(f"{name} {tuple(tensor.shape)}", tensor, tensor.device)
 
 
-def _spread(key: str, tensor: Tensor) -> Tensor:
-    """`tensor` with every element scaled, its sign kept; zeros become small numbers."""
-    generator = torch.Generator()
+_PIECE = 1 << 24
+"""Elements that are drawn together."""
+
+
+def _spread(key: str, tensor: Tensor, device: torch.device) -> Tensor:
+    """`tensor` with every element scaled, its sign kept; zeros become small numbers.
+
+    What is drawn is the same in every process for the same `key` on the same kind of `device`.
+    """
+    generator = torch.Generator(device=device)
     digest = hashlib.blake2b(key.encode(), digest_size=7).digest()
     generator.manual_seed(int.from_bytes(digest, "little"))
-    shape = tuple(tensor.shape)
-    factors = torch.rand(shape, generator=generator) + 0.5
-    noise = torch.randn(shape, generator=generator) * _SPREAD
-    old = tensor.detach().cpu().to(torch.float64)
-    new = torch.where(old == 0, noise.double(), old * factors)
-    return new.to(tensor.dtype).to(tensor.device)
+    spread = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+    pieces = zip(
+        torch.split(spread.view(-1), _PIECE), torch.split(tensor.reshape(-1), _PIECE), strict=True
+    )
+    for new, piece in pieces:
+        old = piece.detach().to(device, torch.float64)
+        factors = torch.rand(old.shape, generator=generator, device=device) + 0.5
+        noise = torch.randn(old.shape, generator=generator, device=device) * _SPREAD
+        new.copy_(torch.where(old == 0, noise.double(), old * factors))
+    return spread.to(tensor.device)
