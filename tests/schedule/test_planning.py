@@ -55,7 +55,16 @@ def planned(
 def calls(plan: Plan) -> list[str]:
     """The calls of an operator, as they are emitted."""
     lines = (line.strip().partition(" = ")[2] for line in forward_body(plan))
-    return [line.removeprefix("torch.ops.aten.") for line in lines if line.startswith("torch.ops")]
+    return [_call(line) for line in lines if "torch.ops" in line]
+
+
+def _call(text: str) -> str:
+    """Without the sizes at which a convolution is channels-last."""
+    call = text.partition("torch.ops.aten.")[2]
+    if not text.startswith("_convolve"):
+        return call
+    operator, _, rest = call.partition(", (")
+    return f"{operator}({rest.partition('), ')[2]}"
 
 
 def product_kernels(plan: Plan) -> list[tuple[str, ...]]:

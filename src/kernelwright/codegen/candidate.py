@@ -17,7 +17,7 @@ from kernelwright.codegen.python import (
     operator_arguments,
 )
 from kernelwright.ir.graph import Constant, Node
-from kernelwright.ir.plan import Plan
+from kernelwright.ir.plan import Plan, Step, TorchCall
 from kernelwright.problem import Problem
 from kernelwright.rewrite import Applied
 
@@ -70,12 +70,17 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
         cuda_source=cuda,
         schemas={f"launch_{k.name}": operator_arguments(k) for k in plan.kernels},
         built_on_import=build is _Build.ON_IMPORT,
+        convolves=any(_is_channels_last(step) for step in plan.steps),
         with_workspace=[k.name for k in plan.kernels if kernel_text(k).has_workspace],
         library=f"kernelwright_{_identifier(name)}_{digest}",
         methods=_constructor(kept, plan),
         forward=forward_body(plan),
     )
     return Candidate(source=_tidy(source), cuda_source=cuda, plan=plan)
+
+
+def _is_channels_last(step: Step) -> bool:
+    return isinstance(step, TorchCall) and step.channels_last is not None
 
 
 def _identifier(name: str) -> str:

@@ -272,11 +272,8 @@ class _Writer:
             case Reinterpret(result=result, input=source, map=index_map):
                 text = f"{self._text[source]}{self._view(index_map, step.type)}"
                 yield from self._name_or_inline(result, text)
-            case TorchCall(result=result, call=call):
-                arguments = [self._argument(arg) for arg in call.args]
-                arguments += [f"{key}={self._argument(arg)}" for key, arg in call.kwargs]
-                text = f"torch.ops.{call.target}({', '.join(arguments)})"
-                yield self._assign(result, text)
+            case TorchCall():
+                yield self._assign(step.result, self._call(step))
             case Einsum(result=result, contract=contract, inputs=(lhs, rhs)):
                 operands = f"{self._text[lhs]}, {self._text[rhs]}"
                 yield self._assign(result, f'torch.einsum("{contract}", {operands})')
@@ -303,6 +300,15 @@ class _Writer:
         numbers = [dim.text for dim in sizes_used(kernel)]
         arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
+
+    def _call(self, step: TorchCall) -> str:
+        arguments = [self._argument(arg) for arg in step.call.args]
+        arguments += [f"{key}={self._argument(arg)}" for key, arg in step.call.kwargs]
+        operator = f"torch.ops.{step.call.target}"
+        if step.channels_last is None:
+            return f"{operator}({', '.join(arguments)})"
+        given = self._text[step.channels_last.given]
+        return f"_convolve({operator}, {step.channels_last.sizes}, {given}, {', '.join(arguments)})"
 
     def _operand(self, name: str) -> str:
         kind = self._graph[name].type
@@ -411,8 +417,8 @@ def _reads(step: Step) -> tuple[str, ...]:
             return inputs
         case Reinterpret(input=source) | Take(input=source):
             return (source,)
-        case TorchCall(call=call):
-            return call.refs
+        case TorchCall(call=call, channels_last=planned):
+            return call.refs if planned is None else (*call.refs, planned.given)
 
 
 def _step_size_texts(step: Step) -> Iterator[str]:

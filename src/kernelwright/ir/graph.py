@@ -265,6 +265,9 @@ class Opaque:
     """Draws random numbers: calls of this kind keep their order."""
     why: str | None = None
     """Why no kernel of ours does it, where ours could do other calls of the operator."""
+    channels_last: tuple[int, ...] | None = None
+    """Of a convolution on such an operand: the operand's sizes at which it is computed. At others
+    the user's call is, on the last of the node's `inputs`; its result becomes channels-last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,6 +310,16 @@ class Reinterpret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelsLast:
+    """When a convolution gets the operand that its call names, which is channels-last."""
+
+    sizes: tuple[int, ...]
+    """Of the operand. At others cuDNN may compute it with fewer digits than the user's call."""
+    given: str
+    """What the user's call reads; the operand itself where nothing else is in memory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TorchCall:
     """A call left to PyTorch."""
 
@@ -320,6 +330,8 @@ class TorchCall:
     """Why no kernel of ours does it."""
     mutates: tuple[str, ...] = ()
     source: str | None = None
+    channels_last: ChannelsLast | None = None
+    """For a convolution on such an operand; its result is channels-last at all sizes."""
 
     @property
     def name(self) -> str:

@@ -164,8 +164,9 @@ def _print_step(step: Step) -> str:
             return f"{made} = launch {kernel.name}({', '.join(inputs)})"
         case Reinterpret(result=result, input=source, map=index_map, type=kind):
             return f"{result}: {kind} = {type(index_map).__name__.lower()}({source})"
-        case TorchCall(result=result, call=call, type=kind, why=why):
-            return f"{result}: {kind} = torch {call}  # {why}"
+        case TorchCall(result=result, call=call, type=kind, why=why, channels_last=planned):
+            when = f" at {planned.sizes}, at others on {planned.given}" if planned else ""
+            return f"{result}: {kind} = torch {call}{when}  # {why}"
         case Einsum(result=result, contract=contract, inputs=inputs, type=kind, why=why):
             return f"{result}: {kind} = einsum {contract}({', '.join(inputs)})  # {why}"
         case Take(result=result, input=source, index=index):

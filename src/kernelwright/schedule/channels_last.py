@@ -12,8 +12,10 @@ from kernelwright.ir.expr import Call, Operand, Size
 from kernelwright.ir.graph import (
     Expand,
     Graph,
+    Input,
     Kind,
     Node,
+    Opaque,
     Permute,
     Pointwise,
     Project,
@@ -108,10 +110,24 @@ class _Writer:
             seen = self._permuted(f"{name}_by_place", name, to_last(rank), node)
             place = self._copy(f"{name}_channels_last", seen, node)
         operand = self._permuted(f"{name}_turned", place, from_last(rank), node)
-        self._add(rename_inputs(node, {name: operand}))
+        self._add(self._at_planned_sizes(node, operand))
         self._scattered.add(node.name)
         order = to_last(node.tensor.rank)
         self._placed[node.name] = (self._permuted(f"{node.name}_by_place", node.name, order, node),)
+
+    def _at_planned_sizes(self, node: Node, operand: str) -> Node:
+        """The convolution on the operand, and on the user's at sizes other than today's."""
+        source = self._known[node.inputs[0]]
+        # What is only an argument of a kernel is not written for this; the operand can be turned.
+        given = source.name if isinstance(source.kind, Input) else operand
+        sizes = tuple(dim.hint for dim in source.tensor.shape)
+        assert isinstance(node.kind, Opaque)
+        turned = rename_inputs(node, {source.name: operand})
+        return replace(
+            turned,
+            kind=replace(node.kind, channels_last=sizes),
+            inputs=(*turned.inputs, given),
+        )
 
     def _compute(self, node: Node) -> None:
         channels = self._channels[node.name]

@@ -20,7 +20,17 @@ from kernelwright.ir.graph import (
     Project,
     View,
 )
-from kernelwright.ir.plan import AnyKernel, Einsum, Launch, Plan, Reinterpret, Step, Take, TorchCall
+from kernelwright.ir.plan import (
+    AnyKernel,
+    ChannelsLast,
+    Einsum,
+    Launch,
+    Plan,
+    Reinterpret,
+    Step,
+    Take,
+    TorchCall,
+)
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import anchored_groups
 from kernelwright.schedule.channels_last import Formatted, with_channels_last
@@ -169,6 +179,13 @@ def _step(node: Node, reason: str | None) -> list[Step]:
                     why=why,
                     mutates=node.kind.mutates if isinstance(node.kind, Opaque) else (),
                     source=node.source,
+                    channels_last=_channels_last(node),
                 )
             ]
     return []
+
+
+def _channels_last(node: Node) -> ChannelsLast | None:
+    if not isinstance(node.kind, Opaque) or node.kind.channels_last is None:
+        return None
+    return ChannelsLast(sizes=node.kind.channels_last, given=node.inputs[-1])
