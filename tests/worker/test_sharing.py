@@ -112,6 +112,53 @@ def test_whoever_wants_to_time_is_not_overtaken_by_those_who_verify() -> None:
         assert order == ["waits", "times", "verifies"]
 
 
+def test_those_who_time_go_one_after_the_other_before_who_verifies() -> None:
+    order: list[str] = []
+    with open_lease(0) as first, open_lease(0) as second, open_lease(0) as verifying:
+        first.claim(lambda: pytest.fail("waited for nobody"))
+        claimed = threading.Thread(
+            target=lambda: (second.claim(lambda: order.append("waits")), order.append("times"))
+        )
+        shared = threading.Thread(target=lambda: (verifying.share(), order.append("verifies")))
+        shared.start()
+        time.sleep(0.05)
+        claimed.start()
+        while not order:
+            time.sleep(0.01)
+        first.drop()
+        claimed.join(10)
+        time.sleep(0.05)
+        assert order == ["waits", "times"]
+        second.drop()
+        shared.join(10)
+    assert order == ["waits", "times", "verifies"]
+
+
+def test_who_waited_long_is_not_overtaken_by_more_who_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kernelwright.worker.lease._PATIENCE", 0.05)
+    order: list[str] = []
+    with open_lease(0) as first, open_lease(0) as second, open_lease(0) as verifying:
+        first.claim(lambda: pytest.fail("waited for nobody"))
+        shared = threading.Thread(target=lambda: (verifying.share(), order.append("verifies")))
+        shared.start()
+        time.sleep(0.2)
+        claimed = threading.Thread(
+            target=lambda: (second.claim(lambda: order.append("waits")), order.append("times"))
+        )
+        claimed.start()
+        while not order:
+            time.sleep(0.01)
+        first.drop()
+        shared.join(10)
+        time.sleep(0.05)
+        assert order == ["waits", "verifies"]
+        verifying.drop()
+        claimed.join(10)
+    assert order == ["waits", "verifies", "times"]
+
+
 class WatchedSession:
     """Says who could time while it works."""
 

@@ -13,15 +13,20 @@ from kernelwright.worker.ledger import Ledger
 
 SHARE, ALONE = "card: to share it", "card: to have it alone"
 """Words of the ledger."""
+_PATIENCE = 20.0
+"""Seconds that those who verify wait for those who time, who may come one after the other."""
+_LOOK_AGAIN = 0.01
 
 
 class Lease:
     """A lock on one card, held through files that all processes of this user see.
 
     The kernel drops it with the process, however that ends. Changing from shared to alone lets go
-    first, so two holders that both want to time cannot block each other. Whoever waits keeps the
-    gate, so that those who came later do not overtake: one who wants to time gets his turn though
-    there is always somebody who verifies.
+    first, so two holders that both want to time cannot block each other.
+
+    Those who want to time stand in the gate together until the last of them is done: the card is
+    emptied for them once and not for each. Who wants to verify passes the gate when nobody stands
+    there; who had to wait for long closes the way to it, and those who come later do not overtake.
     """
 
     def __init__(self, device_index: int, ledger: Ledger | None = None) -> None:
@@ -29,33 +34,36 @@ class Lease:
         self._ledger = ledger or Ledger()
         self._card = _open(device_index, "lock")
         self._gate = _open(device_index, "gate.lock")
+        self._way = _open(device_index, "way.lock")
 
     def share(self) -> None:
         """Wait until nobody times on the card, and keep others from doing so."""
         with self._ledger.spending(SHARE):
-            self._take(fcntl.LOCK_SH)
+            self._pass_the_gate()
+            fcntl.flock(self._card, fcntl.LOCK_SH)
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def claim(self, on_wait: Callable[[], None]) -> None:
         """Wait until nobody else uses the card; `on_wait` is called once if that takes time."""
         self.drop()
         try:
-            fcntl.flock(self._gate, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._stand_in_the_gate(fcntl.LOCK_NB)
             fcntl.flock(self._card, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             on_wait()
             with self._ledger.spending(ALONE):
-                self._take(fcntl.LOCK_EX)
-        else:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+                self._stand_in_the_gate()
+                fcntl.flock(self._card, fcntl.LOCK_EX)
 
     def drop(self) -> None:
         """Let others have it for now."""
         fcntl.flock(self._card, fcntl.LOCK_UN)
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def release(self) -> None:
         """Let others have it, for good."""
-        os.close(self._card)
-        os.close(self._gate)
+        for descriptor in (self._card, self._gate, self._way):
+            os.close(descriptor)
 
     @contextmanager
     def shared(self) -> Iterator[None]:
@@ -75,10 +83,24 @@ class Lease:
         finally:
             self.drop()
 
-    def _take(self, how: int) -> None:
-        fcntl.flock(self._gate, fcntl.LOCK_EX)
-        fcntl.flock(self._card, how)
-        fcntl.flock(self._gate, fcntl.LOCK_UN)
+    def _stand_in_the_gate(self, how: int = 0) -> None:
+        """Beside the others who want to time; `how` may be LOCK_NB, then BlockingIOError."""
+        fcntl.flock(self._way, fcntl.LOCK_SH | how)
+        try:
+            fcntl.flock(self._gate, fcntl.LOCK_SH | how)
+        finally:
+            fcntl.flock(self._way, fcntl.LOCK_UN)
+
+    def _pass_the_gate(self) -> None:
+        """Wait until nobody stands in it, and close it."""
+        patience = time.monotonic() + _PATIENCE
+        while not _taken(self._gate):
+            if time.monotonic() > patience:
+                fcntl.flock(self._way, fcntl.LOCK_EX)
+                fcntl.flock(self._gate, fcntl.LOCK_EX)
+                fcntl.flock(self._way, fcntl.LOCK_UN)
+                return
+            time.sleep(_LOOK_AGAIN)
 
 
 def card_name(device_index: int) -> str:
@@ -114,7 +136,7 @@ def seat(device_index: int, size: int) -> Iterator[None]:
         return
     seats = [_open(device_index, f"seat-{number}.lock") for number in range(SEATS)]
     try:
-        while not any(map(_is_taken_by_us, seats)):
+        while not any(map(_taken, seats)):
             time.sleep(_POLL)
         yield
     finally:
@@ -122,7 +144,8 @@ def seat(device_index: int, size: int) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _is_taken_by_us(descriptor: int) -> bool:
+def _taken(descriptor: int) -> bool:
+    """Whether the file could be locked, and now is."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
