@@ -12,6 +12,7 @@ import pytest
 from kernelwright.report.html import render_page
 from kernelwright.report.run_data import RunData
 from kernelwright.report.tables import comma_separated, markdown
+from kernelwright.report.texts import Shelf
 from kernelwright.suite.journal import JournalError
 from kernelwright.suite.reading import read_run
 
@@ -115,15 +116,43 @@ def test_what_scrolls_can_be_reached_with_the_keyboard(page: Page) -> None:
     assert all(it["tabindex"] == "0" and it["aria-label"] for it in wide)
 
 
-def test_sources_and_graphs_are_packed_into_the_page(page: Page, run: RunData) -> None:
-    packed = page.values("data-packed")
-    assert len(packed) == len(run.rows)
+def unpacked(text: str) -> list[str]:
+    """The paragraphs that a page carries."""
+    packed = text.partition('id="paragraphs">')[2].partition("<")[0]
+    paragraphs: list[str] = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return paragraphs
+
+
+def put_together(paragraphs: list[str], places: str) -> str:
+    """What the script does with "0-2,7"."""
+    found: list[str] = []
+    for place in places.split(","):
+        first, _, last = place.partition("-")
+        found += paragraphs[int(first) : int(last or first) + 1]
+    return "\n\n".join(found)
+
+
+def test_sources_and_graphs_are_packed_into_the_page(page: Page, text: str, run: RunData) -> None:
+    places = page.values("data-texts")
+    assert len(places) == len(run.rows)
     verified = next(index for index, row in enumerate(run.rows) if row.verified)
-    texts = json.loads(gzip.decompress(base64.b64decode(packed[verified])))
-    by_title = {it["title"]: it["text"] for it in texts}
+    paragraphs = unpacked(text)
+    by_title = {
+        title: put_together(paragraphs, places) for title, _, places in json.loads(places[verified])
+    }
     details = run.details[run.rows[verified].problem]
     assert by_title["Kernels"] == details["cuda"]
     assert by_title["Graph as captured"] == details["graphs"]["captured"]
+
+
+def test_what_texts_have_in_common_is_there_once() -> None:
+    shelf = Shelf()
+    texts = ["a\n\nb\n\nc", "b\n\nc\n\na\n\nd\n", "", "\n\n\n\n", "c"]
+    places = [shelf.put(text) for text in texts]
+    assert places[:2] == ["0-2", "1-2,0,3"]
+    paragraphs = unpacked(f'id="paragraphs">{shelf.packed()}<')
+    assert sorted(paragraphs) == sorted(set(paragraphs))
+    assert [put_together(paragraphs, it) for it in places] == texts
 
 
 def test_what_got_slower_comes_first(text: str, run: RunData, old: RunData) -> None:

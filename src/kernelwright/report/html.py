@@ -4,8 +4,6 @@ The script only opens what would be too much at once (sources and graphs, packed
 and filters it.
 """
 
-import base64
-import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from kernelwright.report.pictures import (
 from kernelwright.report.row import BEST, Row
 from kernelwright.report.run_data import Change, RunData, changes_between
 from kernelwright.report.summary import baselines_of, summarise
+from kernelwright.report.texts import Shelf
 
 _NOTICEABLE = 1.03
 """Ratio of times between two runs below which nothing is said."""
@@ -56,12 +55,14 @@ class Section:
     failures: Sequence[Mapping[str, Any]]
     errors: tuple[float, float] | None
     texts: str
-    """Sources and graphs for the script, packed; "" without any."""
+    """Sources and graphs for the script, as JSON: title, language, paragraphs; "" without any."""
 
 
 def render_page(run: RunData, old: RunData | None = None) -> str:
     """The page of a run, compared with an older one where there is one."""
     environment = _environment()
+    shelf = Shelf()
+    sections = [_section(row, run.details.get(row.problem, {}), shelf) for row in run.rows]
     return environment.get_template("page.html.jinja").render(
         run=run,
         summary=summarise(run.rows),
@@ -69,7 +70,8 @@ def render_page(run: RunData, old: RunData | None = None) -> str:
         baselines=baselines_of(run.rows),
         speedups=speedup_charts(run.rows),
         charts=_others(run),
-        sections=[_section(row, run.details.get(row.problem, {})) for row in run.rows],
+        sections=sections,
+        paragraphs=shelf.packed(),
         comparison=None if old is None else Comparison.of(old, run),
         canvas={
             "width": WIDTH,
@@ -119,7 +121,7 @@ def _others(run: RunData) -> list[Chart]:
     return [floor_chart(run.rows), roofline_chart(run), error_chart(run)]
 
 
-def _section(row: Row, details: Mapping[str, Any]) -> Section:
+def _section(row: Row, details: Mapping[str, Any], shelf: Shelf) -> Section:
     checks = details.get("verdict", {}).get("checks", ())
     return Section(
         row=row,
@@ -129,7 +131,7 @@ def _section(row: Row, details: Mapping[str, Any]) -> Section:
         checks=list(_grouped(checks)),
         failures=[check for check in checks if check["outcome"] in ("failed", "warning")],
         errors=worst_errors(details),
-        texts=_packed(details),
+        texts=_texts(details, shelf),
     )
 
 
@@ -148,8 +150,8 @@ def _grouped(checks: Sequence[Mapping[str, Any]]) -> Iterator[CheckGroup]:
         yield CheckGroup(name=name, counts=present, evidence=first["evidence"])
 
 
-def _packed(details: Mapping[str, Any]) -> str:
-    """Titles, languages and texts as JSON, gzip and base64."""
+def _texts(details: Mapping[str, Any], shelf: Shelf) -> str:
+    """Titles, languages and where the texts are on the shelf."""
     graphs = details.get("graphs", {})
     texts = [
         ("Kernels", "cuda", details.get("cuda", "")),
@@ -161,15 +163,11 @@ def _packed(details: Mapping[str, Any]) -> str:
         ("Traceback", "log", details.get("traceback", "") or details.get("stack", "")),
     ]
     present = [
-        {"title": title, "language": language, "text": text[:_LONGEST_TEXT]}
+        (title, language, shelf.put(text[:_LONGEST_TEXT]))
         for title, language, text in texts
         if text
     ]
-    if not present:
-        return ""
-    # No time in the header: the same run gives the same page.
-    packed = gzip.compress(json.dumps(present).encode(), mtime=0)
-    return base64.b64encode(packed).decode()
+    return json.dumps(present) if present else ""
 
 
 def _environment() -> Environment:
@@ -184,7 +182,20 @@ def _environment() -> Environment:
     environment.filters["times"] = lambda value: "–" if value is None else f"{value:.2f}x"
     environment.filters["ms"] = lambda value: "–" if value is None else f"{value:.4g}"
     environment.filters["anchor"] = anchor
+    environment.filters["amount"] = _amount
+    environment.filters["counted"] = lambda count, word: (
+        f"{count} {word}{'' if count == 1 else 's'}"
+    )
     return environment
+
+
+def _amount(value: float) -> str:
+    """Three digits and the letter of a unit: "134 M" of 134217728, " " after a small number."""
+    for letter in ("", "k", "M", "G"):
+        if abs(value) < 999.5:
+            return f"{value:.3g} {letter}"
+        value /= 1000
+    return f"{value:.4g} T"
 
 
 def _text(environment: Environment, name: str) -> str:

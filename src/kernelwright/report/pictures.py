@@ -25,6 +25,10 @@ _LEGEND = (
 )
 _LEAST_ERROR = 1e-10
 """Where results without any error stand: a logarithmic axis has no zero."""
+_GREATEST_ERROR = 1.0
+"""Where those stand that have no digit right, however wrong they are."""
+_LEAST_FLOOR_MS = 1e-3
+"""Where problems stand whose floor is less than any launch takes: others keep their room."""
 
 
 def anchor(problem: str) -> str:
@@ -64,7 +68,7 @@ def floor_chart(rows: Sequence[Row]) -> Chart:
     shown = [row for row in rows if row.verified and row.device_ms and row.floor_ms]
     points = [
         Point(
-            x=row.floor_ms or 0.0,
+            x=max(row.floor_ms or 0.0, _LEAST_FLOOR_MS),
             y=row.device_ms or 0.0,
             kind=kind_of(row),
             text=f"{row.problem}: {row.device_ms:.4g} ms, floor {row.floor_ms:.3g} ms",
@@ -86,7 +90,8 @@ def floor_chart(rows: Sequence[Row]) -> Chart:
         "floor",
         "Time against the floor",
         "The floor is the least time that the card needs to move the problem's bytes or do its "
-        "arithmetic. Tiny problems lie above it by the time that any launch takes.",
+        "arithmetic. Tiny problems lie above it by the time that any launch takes; floors below a "
+        "microsecond stand there.",
         axes,
         points,
         tuple(line for line in lines if line),
@@ -155,8 +160,8 @@ def error_chart(run: RunData) -> Chart:
         text = f"{row.problem}: error {own:.2e}, the reference's {reference:.2e}"
         points.append(
             Point(
-                x=max(reference, _LEAST_ERROR),
-                y=max(own, _LEAST_ERROR),
+                x=_shown_error(reference),
+                y=_shown_error(own),
                 kind=kind_of(row) if row.verified else "wrong",
                 text=text,
                 href=anchor(row.problem),
@@ -171,12 +176,17 @@ def error_chart(run: RunData) -> Chart:
         "errors",
         "Error against the reference's own",
         "Root mean square error over that of the result, both against float64; of each problem the "
-        "case where ours is largest beside the reference's. Exact results stand at 1e-10.",
+        "case where ours is largest beside the reference's. Exact results stand at 1e-10, those "
+        "without a right digit at 1.",
         axes,
         points,
         (line,) if line else (),
         (*_LEGEND, ("wrong", "not verified")),
     )
+
+
+def _shown_error(error: float) -> float:
+    return min(max(error, _LEAST_ERROR), _GREATEST_ERROR)
 
 
 def worst_errors(details: Mapping[str, Any]) -> tuple[float, float] | None:

@@ -2,7 +2,7 @@
 (() => {
   document.body.classList.add("with-script");
 
-  // --- Sources and graphs: unpacked when a problem is opened ---------------------------------
+  // --- Sources and graphs: put together when a problem is opened -----------------------------
   const KEYWORDS = {
     cuda: "alignas auto bool break case char class const constexpr continue default do double " +
       "else enum extern false float for if inline int int64_t long namespace operator return " +
@@ -43,17 +43,27 @@
     return code;
   }
 
-  async function unpack(packed) {
+  // All paragraphs of the page, unpacked when the first problem is opened.
+  let shelf;
+  async function unpack() {
+    const packed = document.getElementById("paragraphs").textContent;
     const bytes = Uint8Array.from(atob(packed), (char) => char.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     return JSON.parse(await new Response(stream).text());
   }
 
+  // "0-2,7" are paragraphs 0, 1, 2 and 7.
+  const textOf = (paragraphs, places) => places.split(",").flatMap((place) => {
+    const [first, last = first] = place.split("-").map(Number);
+    return paragraphs.slice(first, last + 1);
+  }).join("\n\n");
+
   async function fill(place) {
-    const packed = place.dataset.packed;
-    if (!packed) return;
-    delete place.dataset.packed;
-    for (const { title, language, text } of await unpack(packed)) {
+    if (!place.dataset.texts) return;
+    const texts = JSON.parse(place.dataset.texts);
+    delete place.dataset.texts;
+    const paragraphs = await (shelf ??= unpack());
+    for (const [title, language, places] of texts) {
       const details = document.createElement("details");
       const summary = document.createElement("summary");
       summary.textContent = title;
@@ -64,7 +74,7 @@
         pre.tabIndex = 0;
         pre.setAttribute("role", "region");
         pre.setAttribute("aria-label", title);
-        pre.append(colour(text, language));
+        pre.append(colour(textOf(paragraphs, places), language));
         details.append(pre);
       });
       place.append(details);
