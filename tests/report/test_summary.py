@@ -86,3 +86,9 @@ def test_the_text_names_every_baseline_and_level() -> None:
 
 def test_a_row_survives_json() -> None:
     assert read_row(ROWS[0].to_json()) == ROWS[0]
+
+
+def test_rows_of_earlier_runs_are_read() -> None:
+    earlier = ROWS[0].to_json()
+    del earlier["spent"]
+    assert read_row(earlier) == ROWS[0]

@@ -112,9 +112,13 @@ class Row:
         return dict(to_plain(self))
 
 
+_LATER: Mapping[str, Any] = {"spent": {}}
+"""Fields that runs did not have before; a journal is kept for years."""
+
+
 def read_row(plain: object) -> Row:
-    """The row that `to_json` wrote; raises RecordError for anything else."""
-    return from_plain(Row, plain)
+    """The row that `to_json` wrote, now or earlier; raises RecordError for anything else."""
+    return from_plain(Row, {**_LATER, **plain} if isinstance(plain, dict) else plain)
 
 
 def judged_row(
