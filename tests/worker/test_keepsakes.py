@@ -20,8 +20,8 @@ def call(argument: Tensor, **results: Tensor) -> Call:
     """A call that gave `results` for one argument."""
     facts = RunFacts(
         structure="T",
-        outputs=tuple(describe(name, tensor, HERE) for name, tensor in results.items()),
-        inputs=(describe("input[0]", argument, HERE),),
+        outputs=describe(results, HERE),
+        inputs=describe({"input[0]": argument}, HERE),
         changed=(),
         aliases=(),
         seconds=0.1,

@@ -17,7 +17,7 @@ from kernelwright.errors import KernelwrightError
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.distributions import change_few
-from kernelwright.verify.fingerprint import fingerprint, tells_apart
+from kernelwright.verify.fingerprint import fingerprint, fingerprints, tells_apart
 from kernelwright.verify.nesting import map_tensors, named_tensors
 from kernelwright.verify.observation import (
     Fault,
@@ -292,7 +292,10 @@ class Keepsakes:
 
     def overwritten(self) -> tuple[str, ...]:
         """Names of results that are no longer what they were."""
-        return tuple(name for name, tensor, mark in self._kept if fingerprint(tensor) != mark)
+        now = fingerprints([tensor for _, tensor, _ in self._kept])
+        return tuple(
+            name for (name, _, mark), new in zip(self._kept, now, strict=True) if new != mark
+        )
 
 
 _BAD_ACCESSES = ("illegal memory access", "misaligned address", "invalid address space")
@@ -332,4 +335,5 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def _marks(call: Call) -> list[tuple[str, str]]:
-    return [(name, fingerprint(tensor)) for name, tensor in call.effects.items()]
+    marks = fingerprints(list(call.effects.values()))
+    return list(zip(call.effects, marks, strict=True))

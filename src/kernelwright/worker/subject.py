@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from kernelwright.problem import Definition, Problem, execute, resize
 from kernelwright.problem.errors import ProblemRaisedError
 from kernelwright.verify.cases import Case, Sizes, Weights, arrange
 from kernelwright.verify.distributions import Distribution
-from kernelwright.verify.fingerprint import fingerprint
+from kernelwright.verify.fingerprint import fingerprints
 from kernelwright.verify.nesting import (
     PLAIN,
     kind_of,
@@ -31,6 +32,12 @@ WEIGHT_SEED = 42
 
 _POISONED = (*[20 << 20] * 4, *[1 << 20] * 8)
 """Bytes of blocks that fill whole segments of PyTorch's allocator, large ones and small ones."""
+_KEPT = 192 << 20
+"""Bytes of unused memory that a process keeps."""
+_SMALL = 1 << 20
+"""Bytes up to which PyTorch's allocator takes a block from segments for small ones."""
+_SLACK = 4 << 20
+"""Bytes that a larger block may have beyond what was asked for: the allocator rounds up."""
 _NAN_BYTE = 0xFF
 """All bits set is a NaN in every floating-point type."""
 
@@ -106,8 +113,13 @@ class Subject:
             torch.cuda.synchronize(self.device)
 
     def release(self) -> None:
-        """Give memory that is kept for later back to the device, which other processes share."""
-        if self.device.type == "cuda":
+        """Give memory that is kept for later back to the device, which other processes share.
+
+        A little may stay: taking and giving back is the driver's work, which has one lock for all.
+        """
+        if self.device.type != "cuda":
+            return
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _KEPT:
             torch.cuda.empty_cache()
 
     def random_state(self) -> str:
@@ -124,8 +136,10 @@ class Subject:
         """
         if self.device.type != "cuda":
             return
-        torch.cuda.empty_cache()
-        sizes = [*_POISONED, most, *_unused_blocks(self.device)]
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > _KEPT:
+            torch.cuda.empty_cache()
+        unused = _unused_blocks(self.device)
+        sizes = [*unused, *_missing((*_POISONED, most), unused)]
         free, _ = torch.cuda.mem_get_info(self.device)
         # From the largest down, so that none is cut from a block that a larger one would fill.
         blocks = [
@@ -145,15 +159,37 @@ def module_key(case: Case) -> Case:
     return Case(sizes=case.sizes, weights=case.weights, seed=case.seed if seeded else 0)
 
 
+def _missing(wanted: Sequence[int], unused: Sequence[int]) -> list[int]:
+    """Which of the sizes have no block of hardly more bytes of their own among `unused`."""
+    left = sorted(unused)
+    missing = []
+    for size in wanted:
+        place = bisect_left(left, size)
+        most = size + _SLACK if size > _SMALL else _SMALL
+        if place < len(left) and left[place] <= most:
+            del left[place]
+        else:
+            missing.append(size)
+    return missing
+
+
 def _unused_blocks(device: torch.device) -> list[int]:
-    """Bytes of the free blocks that stay in the allocator beside those in use."""
+    """Bytes of the free blocks in the allocator, as it gives them out: small ones in pieces."""
     return [
-        block["size"]
+        size
         for segment in torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
         if segment["device"] == device.index
         for block in segment["blocks"]
         if block["state"] == "inactive"
+        for size in _pieces(block["size"], segment["segment_type"])
     ]
+
+
+def _pieces(size: int, kind: str) -> list[int]:
+    """A free block as it can be asked for: what is small comes from segments of its own."""
+    if kind != "small":
+        return [size]
+    return [_SMALL] * (size // _SMALL) + [size % _SMALL] * bool(size % _SMALL)
 
 
 class Resident:
@@ -163,9 +199,7 @@ class Resident:
         self.module = module.to(home)
         self._home = home
         self._initial = {name: tensor.clone() for name, tensor in module.state_dict().items()}
-        self.facts = StateFacts(
-            tensors=tuple(describe(name, tensor, home) for name, tensor in self._initial.items())
-        )
+        self.facts = StateFacts(tensors=describe(self._initial, home))
         self._marks = {facts.name: facts.fingerprint for facts in self.facts.tensors}
 
     @torch.no_grad()
@@ -178,13 +212,13 @@ class Resident:
         change(self.module)
         state = self.module.state_dict()
         self._initial = {name: tensor.clone() for name, tensor in state.items()}
-        self._marks = {name: fingerprint(tensor) for name, tensor in state.items()}
+        self._marks = dict(zip(state, fingerprints(list(state.values())), strict=True))
 
     @torch.no_grad()
     def call(self, subject: Subject, arguments: Sequence[object], case: Case) -> Call:
         """Call the module under the case's seed and say what it did."""
         before = named_effects(None, arguments, {})
-        inputs = tuple(describe(name, tensor, self._home) for name, tensor in before.items())
+        inputs = describe(before, self._home)
         torch.manual_seed(case.seed)
         subject.synchronize()
         random = subject.random_state()
@@ -195,11 +229,11 @@ class Resident:
         random_after = subject.random_state()
         outputs = dict(named_results(result, "output"))
         state = self.module.state_dict()
-        changed = self._changed_inputs(inputs, before) + self._changed_state(state)
+        changed = self._changed(inputs, before, state)
         everything = named_effects(result, arguments, state)
         facts = RunFacts(
             structure=structure(result),
-            outputs=tuple(describe(name, tensor, self._home) for name, tensor in outputs.items()),
+            outputs=describe(outputs, self._home),
             inputs=inputs,
             changed=changed,
             aliases=_aliases(outputs, {**before, **named_effects(None, [], state)}),
@@ -218,19 +252,21 @@ class Resident:
         state = {f"state.{name}": tensor for name, tensor in self._initial.items()}
         return {name: state[name] for name in names if name in state}
 
-    def _changed_inputs(
-        self, inputs: tuple[TensorFacts, ...], tensors: Mapping[str, Tensor]
+    def _changed(
+        self,
+        inputs: tuple[TensorFacts, ...],
+        tensors: Mapping[str, Tensor],
+        state: Mapping[str, Tensor],
     ) -> tuple[str, ...]:
-        return tuple(
-            facts.name for facts in inputs if fingerprint(tensors[facts.name]) != facts.fingerprint
-        )
-
-    def _changed_state(self, state: Mapping[str, Tensor]) -> tuple[str, ...]:
-        return tuple(
-            f"state.{name}"
-            for name, mark in self._marks.items()
-            if name not in state or fingerprint(state[name]) != mark
-        )
+        """Names of the inputs and of the state that are no longer what they were."""
+        marks = {facts.name: facts.fingerprint for facts in inputs}
+        marks |= {f"state.{name}": mark for name, mark in self._marks.items()}
+        there = {
+            **tensors,
+            **{f"state.{name}": state[name] for name in self._marks if name in state},
+        }
+        now = dict(zip(there, fingerprints(list(there.values())), strict=True))
+        return tuple(name for name, mark in marks.items() if now.get(name) != mark)
 
     def _restore(self, changed: tuple[str, ...]) -> None:
         state = self.module.state_dict()
@@ -251,21 +287,25 @@ def _is_stored(tensor: Tensor) -> bool:
     )
 
 
-def describe(name: str, tensor: Tensor, home: torch.device) -> TensorFacts:
-    """The facts of one tensor in a child that runs on `home`."""
+def describe(tensors: Mapping[str, Tensor], home: torch.device) -> tuple[TensorFacts, ...]:
+    """The facts of tensors in a child that runs on `home`."""
     # Asked of a tensor and not of `home`: the emulator's device is the host's memory.
     here = torch.empty(0, device=home).device
-    kind = kind_of(tensor)
-    stored = kind == PLAIN and _is_stored(tensor)
-    return TensorFacts(
-        name=name,
-        dtype=str(tensor.dtype),
-        shape=tuple(tensor.shape),
-        strides=tuple(tensor.stride()),
-        place="the device" if tensor.device.type == here.type else tensor.device.type,
-        fingerprint=fingerprint(tensor) if stored else "",
-        kind=kind,
-        stored=stored,
+    kinds = {name: kind_of(tensor) for name, tensor in tensors.items()}
+    stored = {n: t for n, t in tensors.items() if kinds[n] == PLAIN and _is_stored(t)}
+    marks = dict(zip(stored, fingerprints(list(stored.values())), strict=True))
+    return tuple(
+        TensorFacts(
+            name=name,
+            dtype=str(tensor.dtype),
+            shape=tuple(tensor.shape),
+            strides=tuple(tensor.stride()),
+            place="the device" if tensor.device.type == here.type else tensor.device.type,
+            fingerprint=marks.get(name, ""),
+            kind=kinds[name],
+            stored=name in stored,
+        )
+        for name, tensor in tensors.items()
     )
 
 
