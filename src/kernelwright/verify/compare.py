@@ -1,6 +1,6 @@
 """Measure a candidate's tensor and the reference's against the oracle, in bounded memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -135,6 +135,15 @@ def _errors(candidate: Tensor, reference: Tensor, oracle: Tensor) -> _Errors:
     )
 
 
+_Chunk = tuple[Tensor, Tensor, Tensor]
+"""Candidate, reference and oracle, flat."""
+
+
+def _here(chunk: _Chunk, device: torch.device) -> _Chunk:
+    candidate, reference, oracle = (part.to(device, non_blocking=True) for part in chunk)
+    return candidate, reference, oracle
+
+
 class Comparison:
     """Errors of one tensor, added up piece by piece in the order of its elements."""
 
@@ -151,8 +160,17 @@ class Comparison:
     def add(self, candidate: Tensor, reference: Tensor, oracle: Tensor) -> None:
         """The next elements of the three, in any shape; the candidate's may be elsewhere."""
         pieces = (_real(tensor).reshape(-1) for tensor in (candidate, reference, oracle))
-        for chunk in zip(*(torch.split(piece, _CHUNK) for piece in pieces), strict=True):
-            self._add(*(part.to(reference.device, non_blocking=True) for part in chunk))
+        chunks = list(zip(*(torch.split(piece, _CHUNK) for piece in pieces), strict=True))
+        if not chunks:
+            return
+        # Brought to the host together: waiting for the device takes longer than a small sum.
+        rows = torch.stack([self._look(*_here(chunk, reference.device)) for chunk in chunks])
+        seen = [_Seen(*row) for row in rows.tolist()]
+        self._note_worst(chunks, seen)
+        for chunk, found in zip(chunks, seen, strict=True):
+            if found.any_wrong or found.any_mismatch:
+                self._note_wrong(_here(chunk, reference.device), found)
+            self._seen += chunk[1].numel()
 
     def metrics(self) -> ErrorMetrics:
         """Of everything that was added."""
@@ -169,44 +187,64 @@ class Comparison:
             first_wrong=self._region.first,
         )
 
-    def _add(self, candidate: Tensor, reference: Tensor, oracle: Tensor) -> None:
+    def _look(self, candidate: Tensor, reference: Tensor, oracle: Tensor) -> Tensor:
+        """Add up a chunk; what there is to say of it, as `_Seen` has it."""
         errors = _errors(candidate, reference, oracle)
         squares = [errors.oracle.square(), errors.candidate.square(), errors.reference.square()]
         counts = [errors.finite, errors.mismatched]
         self._sums += torch.stack([part.sum(dtype=torch.float64) for part in (*squares, *counts)])
-        scale = (errors.oracle.abs() + self._scale).clamp_min(torch.finfo(torch.float64).tiny)
+        scale = self._scales(errors)
         scaled = errors.candidate.abs() / scale
-        clearly = _CLEARLY if self._metrics.epsilon < _SHORT else _CLEARLY_SHORT
-        wrong = errors.mismatched | (scaled > clearly)
         largest, place = scaled.max(dim=0)
         reference_worst = (errors.reference.abs() / scale).max()
-        # Brought to the host together: waiting for the device takes longer than a small sum.
-        found = [largest, reference_worst, place, wrong.any(), errors.mismatched.any()]
-        worst, of_reference, where, any_wrong, any_mismatch = torch.stack(
-            [value.double() for value in found]
-        ).tolist()
-        self._note_worst(candidate, oracle, worst, int(where), of_reference)
-        if any_wrong:
-            self._region.add(wrong, self._seen)
-        if any_mismatch and not self._metrics.mismatch_index:
+        any_wrong, any_mismatch = self._wrong(errors, scaled).any(), errors.mismatched.any()
+        found = [largest, reference_worst, place, any_wrong, any_mismatch]
+        return torch.stack([value.double() for value in found])
+
+    def _scales(self, errors: _Errors) -> Tensor:
+        return (errors.oracle.abs() + self._scale).clamp_min(torch.finfo(torch.float64).tiny)
+
+    def _wrong(self, errors: _Errors, scaled: Tensor) -> Tensor:
+        clearly = _CLEARLY if self._metrics.epsilon < _SHORT else _CLEARLY_SHORT
+        return errors.mismatched | (scaled > clearly)
+
+    def _note_wrong(self, chunk: _Chunk, found: "_Seen") -> None:
+        """Where a chunk is wrong: it is looked at once more."""
+        errors = _errors(*chunk)
+        scaled = errors.candidate.abs() / self._scales(errors)
+        if found.any_wrong:
+            self._region.add(self._wrong(errors, scaled), self._seen)
+        if found.any_mismatch and not self._metrics.mismatch_index:
             first = self._seen + int(errors.mismatched.to(torch.uint8).argmax().item())
             self._metrics = replace(self._metrics, mismatch_index=_unravel(first, self._shape))
-        self._seen += reference.numel()
 
-    def _note_worst(
-        self, candidate: Tensor, oracle: Tensor, worst: float, place: int, reference_worst: float
-    ) -> None:
+    def _note_worst(self, chunks: Sequence[_Chunk], seen: Sequence["_Seen"]) -> None:
         metrics = self._metrics
-        reference_worst = max(metrics.reference_worst, reference_worst)
-        self._metrics = replace(metrics, reference_worst=reference_worst)
-        if worst > metrics.candidate_worst:
+        of_reference = max(metrics.reference_worst, *(it.reference_worst for it in seen))
+        self._metrics = replace(metrics, reference_worst=of_reference)
+        number = max(range(len(seen)), key=lambda it: seen[it].worst)
+        if seen[number].worst > metrics.candidate_worst:
+            before = self._seen + sum(reference.numel() for _, reference, _ in chunks[:number])
+            (candidate, _, oracle), place = chunks[number], int(seen[number].place)
             self._metrics = replace(
                 self._metrics,
-                candidate_worst=worst,
-                worst_index=_unravel(self._seen + place, self._shape),
+                candidate_worst=seen[number].worst,
+                worst_index=_unravel(before + place, self._shape),
                 candidate_value=float(candidate[place].item()),
                 oracle_value=float(oracle[place].item()),
             )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a chunk shows, as numbers of one tensor."""
+
+    worst: float
+    reference_worst: float
+    place: float
+    """Of the worst, within the chunk."""
+    any_wrong: float
+    any_mismatch: float
 
 
 _CLEARLY, _CLEARLY_SHORT = 1e-3, 5e-2
@@ -273,14 +311,21 @@ def _compare_exact(
 ) -> ErrorMetrics:
     region = _Region(tuple(reference.shape))
     parts = [torch.split(tensor.reshape(-1), _CHUNK) for tensor in (candidate, reference)]
-    start, mismatches = 0, 0
-    for mine, theirs in zip(*parts, strict=True):
-        differs = mine.to(theirs.device) != theirs
+
+    def differs(number: int) -> Tensor:
+        mine, theirs = (part[number] for part in parts)
+        found = mine.to(theirs.device) != theirs
         if undecided is not None:
-            differs &= ~undecided.reshape(-1)[start : start + differs.numel()]
-        mismatches += int(differs.sum().item())
-        region.add(differs, start)
-        start += differs.numel()
+            start = number * _CHUNK
+            found &= ~undecided.reshape(-1)[start : start + found.numel()]
+        return found
+
+    numbers = range(len(parts[1]))
+    counts = torch.stack([differs(number).sum() for number in numbers]).tolist()
+    mismatches = sum(counts)
+    for number in numbers:
+        if counts[number]:
+            region.add(differs(number), number * _CHUNK)
     return replace(
         _blank(name, reference, Oracle.REFERENCE, ""),
         mismatches=mismatches,
