@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import nn
 
@@ -57,3 +58,43 @@ def test_names_are_deleted_after_their_last_mention_only() -> None:
 def test_without_kernels_nothing_changes_for_gradients() -> None:
     body = lines(lambda x, y: torch.linalg.pinv(x), torch.ones(3, 3), torch.ones(3))
     assert not any("no_grad" in line or line.startswith("_expect") for line in body)
+
+
+class Averages(nn.Module):
+    """A batch norm, and perhaps what its buffer is or was."""
+
+    def __init__(self, before: str) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(4)
+        self.before = before
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mean = self.norm.running_mean
+        assert mean is not None
+        others = {"unused": torch.zeros(4), "updated": mean, "called": mean.flip(0)}
+        result: torch.Tensor = self.norm(x).amax(dim=(2, 3)) + others[self.before]
+        return result
+
+
+def update_lines(before: str) -> list[str]:
+    graph = rewrite(capture_module(Averages(before), (torch.rand(3, 4, 5, 6),))).graph
+    body = forward_body(schedule(graph, H200, Library.NEVER))
+    return [line.strip() for line in body if "norm." in line and "_expect" not in line]
+
+
+def test_buffers_are_updated_where_they_are() -> None:
+    counted, norm, _ = update_lines("unused")
+    assert counted.count("self.norm.num_batches_tracked") == 2
+    assert norm.startswith("_launch(")
+    for name in ("running_mean", "running_var"):
+        assert norm.count(f"self.norm.{name}.view(1, 4, 1, 1), ") == 1
+        assert norm.count(f"self.norm.{name}.reshape(4, 1, 1)") == 1
+
+
+@pytest.mark.parametrize("before", ["updated", "called"])
+def test_a_buffer_that_others_read_is_updated_at_the_end(before: str) -> None:
+    body = update_lines(before)
+    assert [line.partition("(")[0] for line in body if "copy_" in line] == [
+        "self.norm.running_mean.copy_"
+    ]
+    assert sum("self.norm.running_var.view(1, 4, 1, 1), " in line for line in body) == 1

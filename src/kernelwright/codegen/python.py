@@ -5,6 +5,7 @@ import keyword
 from collections.abc import Iterator, Mapping
 
 from kernelwright.codegen.arrange import product_of
+from kernelwright.codegen.updates import in_place, views_of
 from kernelwright.ir.calls import Argument, Code, Record, Ref, Text
 from kernelwright.ir.graph import (
     Constant,
@@ -33,6 +34,7 @@ from kernelwright.ir.plan import (
     Step,
     Take,
     TorchCall,
+    reads,
     sizes_used,
 )
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, ValueType
@@ -130,6 +132,8 @@ class _Writer:
         self._graph: Graph = plan.graph
         self._text: dict[str, str] = {node.name: _leaf_text(node) for node in plan.graph.nodes}
         self._uses = _count_uses(plan)
+        self._in_place = in_place(plan)
+        self._unread = views_of(plan, self._in_place)
 
     # --- Checks ------------------------------------------------------------------------------
 
@@ -243,7 +247,8 @@ class _Writer:
             yield from text
             if position in dead and position + 1 < len(lines):
                 yield f"del {', '.join(dead[position])}"
-        for update in self._graph.updates:
+        written = [update.path for update in self._in_place.values()]
+        for update in (it for it in self._graph.updates if it.path not in written):
             yield f"{path_expression(update.path)}.copy_({self._text[update.value]})"
         yield f"return {self._argument(self._graph.returns)}"
 
@@ -269,6 +274,8 @@ class _Writer:
         match step:
             case Launch():
                 yield from self._launch(step)
+            case Reinterpret(result=result) if result in self._unread:
+                return
             case Reinterpret(result=result, input=source, map=index_map):
                 text = f"{self._text[source]}{self._view(index_map, step.type)}"
                 yield from self._name_or_inline(result, text)
@@ -284,10 +291,13 @@ class _Writer:
         kernel = step.kernel
         for name, output in zip(step.results, kernel.outputs, strict=True):
             sizes = _tuple([dim.text for dim in output.shape])
+            if name in self._in_place:
+                self._text[name] = self._buffer(self._in_place[name].path, output)
+                continue
             dtype = TORCH_DTYPE[output.dtype]
             yield f"{name} = torch.empty({sizes}, dtype={dtype}, device=device)"
         operands = [self._operand(name) for name in step.inputs]
-        results = list(step.results)
+        results = [self._text[name] for name in step.results]
         if isinstance(kernel, Kernel) and kernel.anchor is not None:
             product = product_of(kernel.anchor)
             left, right = reversed(operands[:2]) if product.swapped else operands[:2]
@@ -300,6 +310,13 @@ class _Writer:
         numbers = [dim.text for dim in sizes_used(kernel)]
         arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
+
+    def _buffer(self, path: str, output: TensorType) -> str:
+        """A buffer in the shape of the result that it takes."""
+        owner = next(n for n in self._graph.nodes if n.kind == Parameter(path))
+        text = self._text[owner.name]
+        sizes = ", ".join(dim.text for dim in output.shape)
+        return text if owner.tensor.shape == output.shape else f"{text}.view({sizes})"
 
     def _call(self, step: TorchCall) -> str:
         arguments = [self._argument(arg) for arg in step.call.args]
@@ -411,16 +428,6 @@ def _results(step: Step) -> tuple[str, ...]:
     return step.results if isinstance(step, Launch) else (step.result,)
 
 
-def _reads(step: Step) -> tuple[str, ...]:
-    match step:
-        case Launch(inputs=inputs) | Einsum(inputs=inputs):
-            return inputs
-        case Reinterpret(input=source) | Take(input=source):
-            return (source,)
-        case TorchCall(call=call, channels_last=planned):
-            return call.refs if planned is None else (*call.refs, planned.given)
-
-
 def _step_size_texts(step: Step) -> Iterator[str]:
     match step:
         case Launch(kernel=kernel):
@@ -435,7 +442,7 @@ def _step_size_texts(step: Step) -> Iterator[str]:
 
 def _count_uses(plan: Plan) -> dict[str, int]:
     uses: dict[str, int] = {}
-    reads = [name for step in plan.steps for name in _reads(step)]
-    for name in (*reads, *plan.graph.results):
+    read = [name for step in plan.steps for name in reads(step)]
+    for name in (*read, *plan.graph.results):
         uses[name] = uses.get(name, 0) + 1
     return uses

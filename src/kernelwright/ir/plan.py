@@ -286,7 +286,7 @@ def sizes_used(kernel: AnyKernel) -> tuple[Dim, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Run a kernel of ours: its results are new contiguous tensors."""
+    """Run a kernel of ours: its results are new contiguous tensors, or buffers that they update."""
 
     results: tuple[str, ...]
     """One for each of the kernel's outputs."""
@@ -366,6 +366,17 @@ class Take:
 
 
 Step = Launch | Reinterpret | TorchCall | Einsum | Take
+
+
+def reads(step: Step) -> tuple[str, ...]:
+    """What a step reads, in order."""
+    match step:
+        case Launch(inputs=inputs) | Einsum(inputs=inputs):
+            return inputs
+        case Reinterpret(input=source) | Take(input=source):
+            return (source,)
+        case TorchCall(call=call, channels_last=planned):
+            return call.refs if planned is None else (*call.refs, planned.given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
