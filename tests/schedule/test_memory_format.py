@@ -77,6 +77,23 @@ def test_a_norm_reads_its_operand_twice_and_writes_once() -> None:
     assert "rsqrt" not in str(plan.kernels[-1].expressions)
 
 
+def test_a_softmax_over_channels_is_computed_where_they_are_neighbours() -> None:
+    plan = _plan(After(lambda y: torch.softmax(y, dim=1) + 1))
+    (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
+    assert rows.program.dims == (3,)
+    assert rows.outputs[0].numel_hint == 16 * 64 * 126 * 126
+    assert plan.kernels[-1].operators == ("add",) and _turned(plan)[-1]
+
+
+def test_dear_steps_that_a_norm_reads_twice_are_a_kernel() -> None:
+    plan = _plan(After(lambda y: nn.functional.instance_norm(y.exp().tanh().sin() * y)))
+    dear, first = plan.kernels[1:3]
+    assert dear.operators == ("bias", "exp", "tanh", "sin", "mul")
+    assert [dim.hint for dim in dear.outputs[0].shape] == [16, 126, 126, 64]
+    assert isinstance(first, RowKernel)
+    assert all(kind.numel_hint < 16 * 64 * 126 * 126 / 100 for kind in first.outputs)
+
+
 def test_groups_of_channels_are_one_dimension_for_the_step() -> None:
     norm = nn.GroupNorm(4, 64)
     plan = _plan(After(norm))
@@ -131,9 +148,6 @@ def test_a_pooled_result_is_returned_as_pytorch_has_it() -> None:
         (After(torch.relu), 1, 16),
         # cuDNN would take TF32 for these, but not for the reference's.
         (After(torch.relu, channels=8), 16, 128),
-        # Measured no faster: what needs the totals of its own place, and a norm of dear steps.
-        (After(lambda y: torch.softmax(y, dim=1)), 16, 128),
-        (After(lambda y: nn.functional.instance_norm(y.exp().tanh().sin() * y)), 16, 128),
         # The convolution's own result is what the caller gets.
         (After(lambda y: y, bias=False), 16, 128),
     ],

@@ -8,7 +8,7 @@ where it lies and write as PyTorch would.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from kernelwright.ir.expr import Call, Operand, Size
+from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import (
     Expand,
     Graph,
@@ -20,7 +20,6 @@ from kernelwright.ir.graph import (
     Pointwise,
     Project,
     Reduce,
-    Reduction,
     Reshape,
     Squeeze,
     View,
@@ -28,22 +27,13 @@ from kernelwright.ir.graph import (
     Window,
     rename_inputs,
 )
-from kernelwright.ir.types import Dim, DType, TensorType, TupleType
+from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.rewrite.driver import drop_unread
 from kernelwright.rewrite.sizes import ONE, product
 from kernelwright.schedule.hoisting import Hoisted, hoisted
 from kernelwright.schedule.naming import fresh_name
-from kernelwright.schedule.placed import by_place, from_last, placed, to_last
-
-_TWO_STAGES = (
-    Reduction.SUM,
-    Reduction.PRODUCT,
-    Reduction.MAXIMUM,
-    Reduction.MINIMUM,
-    Reduction.ANY,
-    Reduction.ALL,
-)
-"""Reductions whose totals are reduced as the elements are."""
+from kernelwright.schedule.placed import by_place, from_last, is_dear, placed, to_last
+from kernelwright.schedule.stages import has_stages, in_stages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +45,26 @@ class Formatted:
     """Steps that read one memory format and write another."""
     small: frozenset[str]
     """Copies of few elements that save their reader time: no part of it."""
+    apart: frozenset[str]
+    """Steps that no kernel for rows computes on the way."""
 
 
 def with_channels_last(graph: Graph, convolutions: Collection[str]) -> Formatted:
-    """The graph with such operands for the convolutions of these names; the values are the same."""
+    """The graph with such operands for the convolutions of these names; the values are the same.
+
+    At other sizes one of these names can be a product: that stays as it is.
+    """
+    calls = {node.name for node in graph.nodes if isinstance(node.kind, Opaque)}
+    convolutions = calls.intersection(convolutions)
     if not convolutions:
-        return Formatted(graph=graph, turning=frozenset(), small=frozenset())
+        nothing: frozenset[str] = frozenset()
+        return Formatted(graph=graph, turning=nothing, small=nothing, apart=nothing)
     writer = _Writer(graph, convolutions)
     return Formatted(
-        graph=writer.written(), turning=frozenset(writer.turning), small=frozenset(writer.small)
+        graph=writer.written(),
+        turning=frozenset(writer.turning),
+        small=frozenset(writer.small),
+        apart=frozenset(writer.apart),
     )
 
 
@@ -82,10 +83,13 @@ class _Writer:
         """The values in the order of memory, one name for each total, by the original's name."""
         self._first: dict[str, str] = {}
         """Those copied to where PyTorch would have them, likewise."""
+        self._seen: dict[tuple[str, tuple[int, ...]], str] = {}
+        """Operands as steps in the order of memory see them, likewise, by that order."""
         self._scattered: set[str] = set()
         """Nodes of the original's name and shape whose neighbours lie along the channels."""
         self.turning: set[str] = set()
         self.small: set[str] = set()
+        self.apart: set[str] = set()
 
     def written(self) -> Graph:
         for node in self._graph.nodes:
@@ -134,12 +138,12 @@ class _Writer:
         match node.kind:
             case Project(index):
                 self._placed[node.name] = (self._placed[node.inputs[0]][index],)
-            case Reduce(op, dims):
+            case Reduce(dims=dims):
                 source = self._known[node.inputs[0]].tensor
                 order = to_last(source.rank, self._channels[node.inputs[0]])
                 places = tuple(sorted(order.index(dim) for dim in dims))
                 start = self._placed[node.inputs[0]][0]
-                self._placed[node.name] = self._reduce(node, op, start, places)
+                self._placed[node.name] = self._reduce(node, start, places)
             case Window() as window:
                 self._placed[node.name] = (self._pool(node, window),)
             case View(kind):
@@ -149,11 +153,17 @@ class _Writer:
                 assert isinstance(rest.kind, Pointwise)
                 inputs = tuple(self._operand(name, node) for name in rest.inputs)
                 self._placed[node.name] = (self._like(node, rest.kind, inputs),)
+                if self._is_read_outside(node) and is_dear(node, self._known):
+                    self.apart.update(self._placed[node.name])
         if isinstance(node.type, TensorType) and (
-            node.name in self._results or not self._wanted.issuperset(self._users[node.name])
+            node.name in self._results or self._is_read_outside(node)
         ):
             order = from_last(node.tensor.rank, channels)
             self._show(node, self._placed[node.name][0], order)
+
+    def _is_read_outside(self, node: Node) -> bool:
+        """Whether what stays in PyTorch's order reads it."""
+        return not self._wanted.issuperset(self._users[node.name])
 
     def _show(self, node: Node, place: str, order: tuple[int, ...]) -> None:
         """The value under its own name."""
@@ -174,12 +184,14 @@ class _Writer:
         if not isinstance(kind, TensorType) or kind.rank == 0:
             return name
         rank = reader.tensor.rank
-        source = name
-        if kind.rank < rank:
-            shape = (ONE,) * (rank - kind.rank) + kind.shape
-            source = self._viewed(f"{name}_as_{rank}d", name, Reshape(), shape, reader)
         order = to_last(rank, self._channels[reader.name])
-        return self._permuted(f"{name}_by_place", source, order, reader)
+        if (name, order) not in self._seen:
+            source = name
+            if kind.rank < rank:
+                shape = (ONE,) * (rank - kind.rank) + kind.shape
+                source = self._viewed(f"{name}_as_{rank}d", name, Reshape(), shape, reader)
+            self._seen[name, order] = self._permuted(f"{name}_by_place", source, order, reader)
+        return self._seen[name, order]
 
     def _made_rank(self, name: str) -> int:
         return self._made[self._placed[name][0]].tensor.rank
@@ -221,81 +233,23 @@ class _Writer:
 
     # --- Reductions -----------------------------------------------------------------------------
 
-    def _reduce(
-        self, node: Node, op: Reduction, start: str, dims: tuple[int, ...]
-    ) -> tuple[str, ...]:
+    def _reduce(self, node: Node, start: str, dims: tuple[int, ...]) -> tuple[str, ...]:
         """Along one dimension, and along others what is left of that: few rows of elements that lie
         apart are too few for the card."""
         kind = self._made[start].tensor
         places = [dim for dim in dims if dim < kind.rank - self._channels[node.inputs[0]]]
         is_run = dims == tuple(range(kind.rank - len(dims), kind.rank))
-        if is_run or len(dims) == 1 or not places or op not in (*_TWO_STAGES, Reduction.MOMENTS):
-            return self._totals(node, op, start, dims)
-        # Along a line of places, then along the others, and then along channels.
-        groups = [(places[-1],), tuple(places[:-1]), tuple(d for d in dims if d not in places)]
-        stages = [stage for stage in groups if stage]
-        if op is Reduction.MOMENTS:
-            return self._moments(node, start, stages)
-        for stage in stages:
-            (start,) = self._totals(node, op, start, stage)
-        return (start,)
-
-    def _moments(
-        self, node: Node, start: str, stages: Sequence[tuple[int, ...]]
-    ) -> tuple[str, ...]:
-        """Mean and squared distances, of parts of as many elements each and then of these."""
-        sizes = self._made[start].tensor.shape
-        mean, spread = self._totals(node, Reduction.MOMENTS, start, stages[0])
-        counts = [sizes[dim] for dim in stages[0]]
-        for stage in stages[1:]:
-            mean, between = self._totals(node, Reduction.MOMENTS, mean, stage)
-            (inside,) = self._totals(node, Reduction.SUM, spread, stage)
-            spread = self._whole_spread(node, inside, between, product(counts))
-            counts += [sizes[dim] for dim in stage]
-        return mean, spread
-
-    def _whole_spread(self, node: Node, inside: str, spread: str, count: Dim) -> str:
-        """Squared distances from the mean of all, of parts of this many elements: those from the
-        part's own mean, and for each element the part's mean's."""
-        kind = self._made[inside].tensor
-        dtype = kind.dtype
-        distance = Call("mul", (Operand(1, dtype), Size(count, dtype)), dtype)
-        expr = Call("add", (Operand(0, dtype), distance), dtype)
-        name = f"{node.name}_spread"
-        return self._step(node, name, Pointwise(expr), kind.shape, (inside, spread), dtype)
-
-    def _totals(
-        self, node: Node, op: Reduction, start: str, dims: tuple[int, ...]
-    ) -> tuple[str, ...]:
-        """One reduction, and its totals."""
-        source = self._made[start].tensor
-        shape = tuple(ONE if dim in dims else size for dim, size in enumerate(source.shape))
-        name = f"{node.name}_by_place"
-        if op.totals == 1:
-            dtype = node.tensor.dtype if isinstance(node.type, TensorType) else source.dtype
-            return (self._step(node, name, Reduce(op, dims), shape, (start,), dtype),)
-        assert isinstance(node.type, TupleType)
-        kinds = [
-            TensorType(item.dtype, shape)
-            for item in node.type.items
-            if isinstance(item, TensorType)
-        ]
-        pair = fresh_name(name, self._taken)
-        self._add(
-            replace(
-                node,
-                name=pair,
-                kind=Reduce(op, dims),
-                type=TupleType(tuple(kinds)),
-                inputs=(start,),
-                origin=None,
-                part_of=None,
-            )
-        )
-        return tuple(
-            self._step(node, f"{name}_{at}", Project(at), shape, (pair,), kind.dtype)
-            for at, kind in enumerate(kinds)
-        )
+        if is_run or len(dims) == 1 or not places or not has_stages(node):
+            stages = [dims]
+        else:
+            # Along a line of places, then along the others, and then along channels.
+            groups = [(places[-1],), tuple(places[:-1]), tuple(d for d in dims if d not in places)]
+            stages = [stage for stage in groups if stage]
+        stem = f"{node.name}_by_place"
+        found = in_stages(node, self._made[start], stages, self._taken, stem)
+        for made in found.nodes:
+            self._add(made)
+        return tuple(total.name for total in found.totals)
 
     # --- What stays in PyTorch's order ----------------------------------------------------------
 

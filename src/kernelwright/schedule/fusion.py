@@ -1,7 +1,7 @@
 """Graph to plan: which nodes share a kernel, and in which order everything runs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -40,6 +40,7 @@ from kernelwright.schedule.launches import launch_anchored, launch_elements, lau
 from kernelwright.schedule.legality import Library, why_not
 from kernelwright.schedule.memory_format import faster_on_channels_last
 from kernelwright.schedule.row_groups import row_groups
+from kernelwright.schedule.stages import with_stages
 
 
 def schedule(
@@ -55,6 +56,7 @@ def schedule(
     if channels_last is None:
         channels_last = faster_on_channels_last(graph)
     formatted = with_channels_last(with_cheap_copies(graph), channels_last)
+    formatted = replace(formatted, graph=with_stages(formatted.graph))
     graph = formatted.graph
     reasons = {
         node.name: why_not(node, graph, machine, library)
@@ -90,7 +92,8 @@ def _units(formatted: Formatted, ours: set[str], machine: Machine) -> list[_Unit
     """The launches: around reductions first, then scans and poolings, then what is left."""
     graph = formatted.graph
     # Steps to another memory format only pointwise kernels make well.
-    movable = frozenset(ours - graph.readers_of_mutable() - formatted.turning)
+    still = graph.readers_of_mutable() | formatted.turning | formatted.apart
+    movable = frozenset(ours - still)
     rows = row_groups(graph, movable)
     in_rows = {member.name for group in rows for member in group.members}
     anchored = anchored_groups(graph, movable - in_rows)

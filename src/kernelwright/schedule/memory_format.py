@@ -6,7 +6,6 @@ anyway, or not at all. PyTorch takes the format from the input; the weights foll
 
 from math import prod
 
-from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import (
     Graph,
     Node,
@@ -33,11 +32,10 @@ _LEAST_BYTES = 16e6
 _LEAST_CHANNELS = {"conv2d": 16, "conv3d": 16}
 """Of a float32 input. With fewer, cuDNN computes most such convolutions in float32 on other
 operands, and on channels-last ones in TF32: that would not be as accurate as the reference."""
+_LEAST_FOR_FEW = {"conv3d": (8, 32)}
+"""Channels of such an input that suffice for a result of at most so many: TF32 on all operands."""
 _MOST_TAPS = {"conv_transpose3d": 64}
 """Elements of a window; for larger ones cuDNN gains nothing."""
-_MOST_OPERATIONS = 3
-"""In front of a value of the convolution's size that is written by place, to be turned by another
-kernel: with four of them, two dear ones, that kernel took longer than all that is gained."""
 
 
 def faster_on_channels_last(graph: Graph) -> frozenset[str]:
@@ -72,31 +70,11 @@ def _is_read_well(convolution: str, graph: Graph) -> bool:
             case Project() if _is_over_channels(known[node.inputs[0]]) and is_read_outside(name):
                 # A softmax: it reads twice what rows hold once.
                 return False
-            case Pointwise() if node.tensor.numel_hint == size and is_read_outside(name):
-                if _operations_before(node, known) > _MOST_OPERATIONS and _joins(node, known):
-                    return False
     return True
 
 
 def _is_over_channels(node: Node) -> bool:
     return isinstance(node.kind, Reduce) and node.kind.dims == (1,)
-
-
-def _joins(node: Node, known: dict[str, Node]) -> bool:
-    """Whether the step reads several values of its own size, so that readers do not repeat it."""
-    return sum(known[name].type == node.type for name in node.inputs) > 1
-
-
-def _operations_before(node: Node, known: dict[str, Node]) -> int:
-    """Operations of a step and of those of its size before it, each once."""
-    found: dict[str, int] = {}
-    waiting = [node]
-    while waiting:
-        step = waiting.pop()
-        if isinstance(step.kind, Pointwise) and step.type == node.type:
-            found[step.name] = operations(step.kind.expr)
-            waiting += [known[name] for name in step.inputs]
-    return sum(found.values())
 
 
 def _pays(node: Node, known: dict[str, Node]) -> bool:
@@ -107,7 +85,7 @@ def _pays(node: Node, known: dict[str, Node]) -> bool:
     groups = arguments[_GROUPS] if len(arguments) > _GROUPS else 1
     source = known[node.inputs[0]].tensor
     moved = source.bytes_hint + node.tensor.bytes_hint
-    least = _LEAST_CHANNELS.get(_operator(node), 2) if source.dtype is DType.F32 else 2
+    least = _least_channels(node) if source.dtype is DType.F32 else 2
     taps = prod(dim.hint for dim in known[node.inputs[1]].tensor.shape[2:])
     return (
         groups == 1
@@ -115,6 +93,13 @@ def _pays(node: Node, known: dict[str, Node]) -> bool:
         and moved >= _LEAST_BYTES
         and taps <= _MOST_TAPS.get(_operator(node), taps)
     )
+
+
+def _least_channels(node: Node) -> int:
+    """Of a float32 input, for the convolution to be as accurate on channels-last operands."""
+    least = _LEAST_CHANNELS.get(_operator(node), 2)
+    enough, most = _LEAST_FOR_FEW.get(_operator(node), (least, 0))
+    return enough if node.tensor.shape[1].hint <= most else least
 
 
 def is_turned(node: Node, graph: Graph) -> bool:
