@@ -147,7 +147,7 @@ def change_few(tensor: Tensor, seed: int) -> None:
     target = _unexpanded(tensor)
     # Piece by piece: picking the finite ones out takes several times the memory of the tensor.
     finite = (piece.abs().where(piece.isfinite(), 0.0) for piece in _chunks(target))
-    step = 1 + max(float(piece.max().item()) for piece in finite)
+    step = 1 + float(torch.stack([piece.max() for piece in finite]).max().item())
     for _ in range(_FEW_CHANGED):
         place = tuple(
             int(torch.randint(size, (), generator=generator).item()) for size in target.shape
@@ -165,14 +165,15 @@ _FEW = 16
 
 
 def _zero_share(tensor: Tensor) -> float:
-    return sum(int((chunk == 0).sum().item()) for chunk in _chunks(tensor)) / tensor.numel()
+    zeros = torch.stack([(chunk == 0).sum() for chunk in _chunks(tensor)])
+    return int(zeros.sum().item()) / tensor.numel()
 
 
 def _has_two_values(tensor: Tensor) -> bool:
     """Signs, labels and masks, which a kernel may compare with; constants are no such thing."""
     if tensor.numel() < _FEW:
         return False
-    low, high = (float(value.item()) for value in torch.aminmax(tensor))
+    low, high = torch.stack(torch.aminmax(tensor)).tolist()
     return low != high and all(
         bool(((chunk == low) | (chunk == high)).all()) for chunk in _chunks(tensor)
     )
