@@ -2,7 +2,6 @@
 
 import threading
 import time
-from contextlib import ExitStack
 
 import pytest
 
@@ -10,8 +9,10 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import Observation
 from kernelwright.verify.verification import BuildFacts
 from kernelwright.worker.judging import Sharing
-from kernelwright.worker.lease import LARGE, SEATS, Lease, open_lease, seat
+from kernelwright.worker.lease import Lease, open_lease
+from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.pool import LocalPool
+from kernelwright.worker.seats import SEATS, Footprint, open_seats
 
 
 @pytest.fixture(autouse=True)
@@ -43,24 +44,41 @@ def test_one_alone_may_time_and_waits_for_those_who_verify() -> None:
     assert order == ["waits", "second lets go", "has", "first lets go", "third"]
 
 
-def test_few_problems_of_gigabytes_are_on_a_card_at_a_time() -> None:
+def test_who_needs_much_of_a_card_waits_for_it_and_is_not_overtaken() -> None:
     order: list[str] = []
+    ledger = Ledger()
 
-    def sit() -> None:
-        with seat(0, LARGE):
-            order.append("third")
+    def sit(word: str, count: int) -> threading.Thread:
+        def wait() -> None:
+            with open_seats(0, count, ledger) as seats:
+                seats.take()
+                order.append(word)
 
-    with ExitStack() as others:
-        for _ in range(SEATS):
-            others.enter_context(seat(0, LARGE))
-        with seat(0, LARGE - 1), seat(1, LARGE):
-            order.append("a small one, and one on another card")
-        waiting = threading.Thread(target=sit)
-        waiting.start()
-        time.sleep(0.2)
-        order.append("a seat becomes free")
-    waiting.join(10)
-    assert order == ["a small one, and one on another card", "a seat becomes free", "third"]
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(0.1)
+        return thread
+
+    with open_seats(0, SEATS - 1, ledger) as first:
+        first.take()
+        first.take()
+        with open_seats(1, SEATS, ledger) as elsewhere, open_seats(0, 0, ledger) as small:
+            elsewhere.take()
+            small.take()
+        waiting = [sit("much", SEATS), sit("little", 1)]
+        assert order == []
+    for thread in waiting:
+        thread.join(10)
+    assert order == ["much", "little"]
+
+
+def test_seats_are_a_share_of_the_card() -> None:
+    card = 140 << 30
+    assert Footprint(bytes=64 << 20, largest=64 << 20, memory=card).seats == 0
+    assert Footprint(bytes=100 << 30, largest=50 << 30, memory=card).seats == SEATS
+    few, many = (Footprint(bytes=n << 30, largest=n << 29, memory=card).seats for n in (4, 12))
+    assert 0 < few < many < SEATS
+    assert Footprint(bytes=card, largest=card, memory=0).seats == 0
 
 
 def test_cards_do_not_disturb_each_other() -> None:
@@ -187,8 +205,8 @@ class WatchedSession:
 
 def test_the_card_is_shared_only_while_it_is_used() -> None:
     session = WatchedSession()
-    with open_lease(0) as lease:
-        sharing = Sharing(session, lease)
+    with open_lease(0) as lease, open_seats(0, 1, Ledger()) as seats:
+        sharing = Sharing(session, lease, seats)
         sharing.build()
         sharing.probe(Case())
         with pytest.raises(NotImplementedError):

@@ -1,6 +1,6 @@
 """What one call of a problem costs, found without computing anything."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ class Cost:
     flops: int
     """Matrix products and convolutions (two for each multiply-add), and one for each element
     that any other operator writes: an estimate of the work, for comparing sizes."""
+    largest: int = field(default=0, compare=False)
+    """Bytes of the largest result of one operator."""
 
 
 def measure(problem: Problem) -> Cost:
@@ -40,7 +42,11 @@ def measure(problem: Problem) -> Cost:
         for leaf in tree_leaves([instance.inputs, list(state), outputs])
         if isinstance(leaf, torch.Tensor)
     }
-    return Cost(bytes=sum(tensors.values()), flops=flops.get_total_flops() + writes.elements)
+    return Cost(
+        bytes=sum(tensors.values()),
+        flops=flops.get_total_flops() + writes.elements,
+        largest=writes.largest,
+    )
 
 
 class _ElementCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -49,13 +55,15 @@ class _ElementCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.elements = 0
+        self.largest = 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if not func.is_view:
-            self.elements += sum(
-                leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)
-            )
+            leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+            self.elements += sum(leaf.numel() for leaf in leaves)
+            sizes = [leaf.numel() * leaf.element_size() for leaf in leaves]
+            self.largest = max([self.largest, *sizes])
         return result

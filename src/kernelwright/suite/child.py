@@ -157,7 +157,6 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     from kernelwright.tune.effort import effort_among_many
     from kernelwright.verify.cases import STRICT
     from kernelwright.worker import JudgeOptions, Timeouts
-    from kernelwright.worker.lease import seat
 
     settings = task.settings
     profile = effort_among_many(settings.effort)
@@ -177,10 +176,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     compiled = pipeline.compile_problem(
         pipeline.load_problem(problem), pipeline.modelled_machine(), options.library
     )
-    # The emulator runs the problem at small sizes.
-    size = compiled.floor.bytes if options.target is pipeline.Target.CUDA else 0
-    with seat(options.judge.device_index, size):
-        done = pipeline.finish(compiled, output, options, reporter.event)
+    done = pipeline.finish(compiled, output, options, reporter.event)
     compiled = done.compiled
     plan = plan_json(compiled.rewritten, compiled.plan, compiled.machine)
     row = judged_row(

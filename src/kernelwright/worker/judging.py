@@ -34,6 +34,7 @@ from kernelwright.worker.lease import Lease, open_lease
 from kernelwright.worker.options import JudgeOptions, Sanitizers, Speed
 from kernelwright.worker.racing import race
 from kernelwright.worker.requests import LARGE, SizesReply
+from kernelwright.worker.seats import Seats, open_seats
 from kernelwright.worker.session import ChildSession, watches
 from kernelwright.worker.tensors import make_exchange_folder
 
@@ -150,10 +151,14 @@ def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """A session that has a share of the card only while it uses it: not while it compiles."""
+    """A session that has a share of the card only while it uses it: not while it compiles.
+
+    Of the card's memory it has its share from the first case on.
+    """
 
     session: Session
     lease: Lease
+    seats: Seats
 
     def build(self) -> BuildFacts:
         """Without the card: compilers take long, and constructing a module is soon done."""
@@ -161,6 +166,7 @@ class Sharing:
 
     def run(self, case: Case) -> Observation:
         """While nobody times."""
+        self.seats.take()
         with self.lease.shared():
             return self.session.run(case)
 
@@ -175,20 +181,20 @@ def _verify(
     brief: Brief,
     options: JudgeOptions,
     progress: Progress,
-    lease: Lease | None = None,
+    sharing: Sharing | None = None,
 ) -> Verdict:
     """The verdict of all cases and, where they hold, of what the candidate's kernels do."""
-    verdict = verify(session if lease is None else Sharing(session, lease), brief, progress)
+    verdict = verify(sharing or session, brief, progress)
     verdict = replace(verdict, checks=(*verdict.checks, session.isolation()))
     if options.sanitizers is Sanitizers.ON and verdict.status not in _NOT_RUN:
         progress(Event(stage="verify", message="compute-sanitizer", done=0, total=1))
-        with nullcontext() if lease is None else lease.shared():
+        with nullcontext() if sharing is None else sharing.lease.shared():
             verdict = _explained(verdict, session.sanitize())
     if not verdict.status.verified or not watches(options):
         return verdict
     progress(Event(stage="verify", message="silencing its own kernels", done=0, total=1))
     sizes = tuple(sorted(brief.sizes.items()))
-    with nullcontext() if lease is None else lease.shared():
+    with nullcontext() if sharing is None else sharing.lease.shared():
         found = gather(
             session,
             sizes,
@@ -237,8 +243,9 @@ def _verify_and_race(
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
     machine = detect() or H200
-    with open_lease(options.device_index, session.ledger) as lease:
-        verdict = _verify(session, brief, options, progress, lease)
+    ledger, card, count = session.ledger, options.device_index, session.footprint.seats
+    with open_lease(card, ledger) as lease, open_seats(card, count, ledger) as seats:
+        verdict = _verify(session, brief, options, progress, Sharing(session, lease, seats))
         if not verdict.status.verified:
             return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
         if options.speed is Speed.SKIPPED:

@@ -32,9 +32,9 @@ class Lease:
     def __init__(self, device_index: int, ledger: Ledger | None = None) -> None:
         """`ledger` gets what is waited for the card."""
         self._ledger = ledger or Ledger()
-        self._card = _open(device_index, "lock")
-        self._gate = _open(device_index, "gate.lock")
-        self._way = _open(device_index, "way.lock")
+        self._card = lock_file(device_index, "lock")
+        self._gate = lock_file(device_index, "gate.lock")
+        self._way = lock_file(device_index, "way.lock")
 
     def share(self) -> None:
         """Wait until nobody times on the card, and keep others from doing so."""
@@ -94,7 +94,7 @@ class Lease:
     def _pass_the_gate(self) -> None:
         """Wait until nobody stands in it, and close it."""
         patience = time.monotonic() + _PATIENCE
-        while not _taken(self._gate):
+        while not is_locked_by_us(self._gate):
             if time.monotonic() > patience:
                 fcntl.flock(self._way, fcntl.LOCK_EX)
                 fcntl.flock(self._gate, fcntl.LOCK_EX)
@@ -113,39 +113,16 @@ def card_name(device_index: int) -> str:
     return names[device_index] if device_index < len(names) else str(device_index)
 
 
-def _open(device_index: int, word: str) -> int:
-    """The lock file of a card."""
+def lock_file(device_index: int, word: str) -> int:
+    """A file of a card to lock, opened: closing it, or the end of the process, unlocks it."""
     folder = Path(tempfile.gettempdir()) / f"kernelwright-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"gpu-{card_name(device_index)}.{word}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-SEATS = 3
-"""Problems of gigabytes on a card at a time: a judgement holds a few copies of what a call has."""
-LARGE = 6 << 30
-"""Bytes of a call from which on it needs a seat."""
-_POLL = 0.1
-
-
-@contextmanager
-def seat(device_index: int, size: int) -> Iterator[None]:
-    """One of the few places for calls that touch `size` bytes, if they are many; waits for it."""
-    if size < LARGE:
-        yield
-        return
-    seats = [_open(device_index, f"seat-{number}.lock") for number in range(SEATS)]
-    try:
-        while not any(map(_taken, seats)):
-            time.sleep(_POLL)
-        yield
-    finally:
-        for descriptor in seats:
-            os.close(descriptor)
-
-
-def _taken(descriptor: int) -> bool:
-    """Whether the file could be locked, and now is."""
+def is_locked_by_us(descriptor: int) -> bool:
+    """Whether a file was free to be locked; now it is locked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

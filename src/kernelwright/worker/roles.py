@@ -92,7 +92,7 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "environment": lambda _: environment_here(device),
-        "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body)),
+        "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body), device),
         "run": lambda body: reference.run(from_plain(CaseRequest, body).case),
         "compare": compare,
         "probe": probe,
@@ -157,11 +157,11 @@ def _timer_host(timer: Timer) -> Host:
     )
 
 
-def _sizes(problem: Problem, request: SizesRequest) -> SizesReply:
+def _sizes(problem: Problem, request: SizesRequest, device: torch.device) -> SizesReply:
     budget = Budget(bytes=request.bytes, flops=request.flops)
     own = shrink(problem, budget) if request.shrink else problem
-    size = measure(own).bytes
-    reduced = _reduced(own, budget, size) if size > request.large else ()
+    cost = measure(own)
+    reduced = _reduced(own, budget, cost.bytes) if cost.bytes > request.large else ()
     small = size_variants(problem, budget)
     whole = () if request.shrink else (_in_whole_tiles(problem, small[0]),)
     variants = {it.source: it for it in (*reduced, *whole, *small)}
@@ -170,8 +170,16 @@ def _sizes(problem: Problem, request: SizesRequest) -> SizesReply:
         own=_changes(problem, own),
         others=tuple(others),
         ragged=tuple(sizes for sizes in others if not _divides_alike(problem, sizes)),
-        bytes=size,
+        bytes=cost.bytes,
+        largest=cost.largest,
+        memory=_memory_of(device),
     )
+
+
+def _memory_of(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 0
+    return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 _TILE = 32

@@ -54,6 +54,7 @@ from kernelwright.worker.sandbox_folders import Quarters, prepare_quarters
 from kernelwright.worker.sandbox_report import isolation_check
 from kernelwright.worker.sanitized import SanitizedRequest
 from kernelwright.worker.sanitizer import on_the_emulator, sanitize
+from kernelwright.worker.seats import Footprint
 from kernelwright.worker.tensors import TensorHeader
 from kernelwright.worker.timer_records import SharedTensor
 from kernelwright.worker.timer_words import make_words_folder, words_of
@@ -106,6 +107,8 @@ class ChildSession:
         self.candidate = self.child(Role.CANDIDATE)
         self.timer = self.child(Role.TIMER)
         self._own_sizes: Sizes = ()
+        self.footprint = Footprint(bytes=0, largest=0, memory=0)
+        """Of a call at the sizes under judgement, once those are known."""
         self._sizes_seen: set[Sizes] = set()
         self._has_all = False
         self._runs = 0
@@ -241,6 +244,7 @@ class ChildSession:
         answer = self.reference.ask("sizes", to_plain(request), self._options.timeouts.build)
         sizes = trusted(SizesReply, answer)
         self._own_sizes = sizes.own
+        self.footprint = Footprint(bytes=sizes.bytes, largest=sizes.largest, memory=sizes.memory)
         return sizes
 
     def build(self) -> BuildFacts:
