@@ -93,14 +93,20 @@ struct ColumnThread {
     return reinterpret_cast<T*>(at[OPERAND] + static_cast<int64_t>(place) * rows.steps[OPERAND]);
   }
 
-  // Loads the inputs in MASK of VECTORS places; past the row's end its last place again.
+  // Loads the inputs in MASK of VECTORS places; past the row's end its last place again. What a row
+  // has one element of is loaded once: the copies are the same registers.
   template <unsigned MASK, bool FULL>
   __device__ __forceinline__ void load(int first, Vectors (&vectors)[VECTORS]) const {
+    constexpr unsigned SHARED = MASK & Program::SHARED;
     const int last = static_cast<int>(rows.space.reduced.count) - 1;
+    load_place<SHARED>(0, vectors[0]);
 #pragma unroll
     for (int k = 0; k < VECTORS; ++k) {
       const int wanted = place(first, k);
-      load_place<MASK>(FULL || wanted < last ? wanted : last, vectors[k]);
+      load_place<MASK & ~SHARED>(FULL || wanted < last ? wanted : last, vectors[k]);
+      repeat<Types::INPUTS>([&](auto input) {
+        if constexpr ((SHARED >> input & 1) != 0) get<input>(vectors[k]) = get<input>(vectors[0]);
+      });
     }
   }
 
