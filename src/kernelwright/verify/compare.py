@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from kernelwright.verify.tolerance import UNREPRESENTATIVE, ErrorMetrics, Oracle
+from kernelwright.verify.waiting import settle
 
 _CHUNK = 1 << 22
 """Elements looked at together: 32 MB in float64, so a comparison needs some 200 MB at most."""
@@ -165,6 +166,7 @@ class Comparison:
             return
         # Brought to the host together: waiting for the device takes longer than a small sum.
         rows = torch.stack([self._look(*_here(chunk, reference.device)) for chunk in chunks])
+        settle(rows.device)
         seen = [_Seen(*row) for row in rows.tolist()]
         self._note_worst(chunks, seen)
         for chunk, found in zip(chunks, seen, strict=True):

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from kernelwright.verify.waiting import settle
+
 _CHUNK_WORDS = 1 << 22
 _WORD_BYTES = 8
 
@@ -57,7 +59,9 @@ def _on_the_host(parts: Sequence[Tensor]) -> list[list[int]]:
     numbers: list[list[int]] = [[] for _ in parts]
     for device in {part.device for part in parts}:
         here = [place for place, part in enumerate(parts) if part.device == device]
-        joined = iter(torch.cat([parts[place] for place in here]).tolist())
+        together = torch.cat([parts[place] for place in here])
+        settle(device)
+        joined = iter(together.tolist())
         for place in here:
             numbers[place] = [next(joined) for _ in range(parts[place].numel())]
     return numbers

@@ -1,7 +1,7 @@
 """The trusted child: runs the reference and its float64 oracle, keeps both, compares."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from kernelwright.problem import Problem
-from kernelwright.verify.cases import Case
+from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.compare import (
     Comparison,
     compare,
@@ -95,6 +95,8 @@ class Reference:
         self._rounded: dict[tuple[int, Ties, int], OracleRun] = {}
         self._undecided: tuple[Mutant, ...] | None = None
         self._terms = 1.0
+        self._flops: dict[Sizes, int] = {}
+        """Of the oracle, by sizes."""
         self._scale: float | None = None
 
     @torch.no_grad()
@@ -112,12 +114,10 @@ class Reference:
             call = resident.call(self._subject, arguments, case)
         elements = sum(tensor.numel() for _, tensor in named_tensors(arguments, "input"))
         oracle = None
-        # Counted while the oracle runs: the reference itself runs as it would alone.
-        flops = FlopCounterMode(display=False)
         if _bytes(arguments, call) < _LARGE:
             if any(name.startswith("input") for name in call.facts.changed):
                 arguments = self._subject.arguments(case)
-            with ledger.spending("oracle"), flops:
+            with ledger.spending("oracle"), self._counted(case):
                 oracle = run_oracle(resident.module, arguments, seed=case.seed)
                 self._subject.synchronize()
         self._expectation = _Expectation(
@@ -126,12 +126,25 @@ class Reference:
             oracle=oracle,
             random=call.facts.random,
             elements=elements,
-            flops=flops.get_total_flops(),
+            flops=0 if oracle is None else self._flops[case.sizes],
         )
         self._count(self._expectation, self._expectation.flops)
         del arguments
         self._subject.release()
         return ReferenceRun(facts=call.facts, state=resident.facts, spent=ledger.entries())
+
+    @contextmanager
+    def _counted(self, case: Case) -> Iterator[None]:
+        """Count products, once for each sizes.
+
+        While the oracle runs, for the reference itself runs as it would alone.
+        """
+        if case.sizes in self._flops:
+            yield
+            return
+        with FlopCounterMode(display=False) as flops:
+            yield
+        self._flops[case.sizes] = flops.get_total_flops()
 
     @torch.no_grad()
     def compare(

@@ -24,6 +24,7 @@ from kernelwright.verify.nesting import (
     structure,
 )
 from kernelwright.verify.observation import UNUSED, RunFacts, StateFacts, TensorFacts
+from kernelwright.verify.waiting import settle
 from kernelwright.worker.weights import drawn_constants, load_other
 
 WEIGHT_SEED = 42
@@ -110,7 +111,8 @@ class Subject:
     def synchronize(self) -> None:
         """Wait for the device; raises what a kernel did wrong."""
         if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+            settle(self.device)
+            torch.cuda.synchronize(self.device)  # the other streams as well
 
     def release(self) -> None:
         """Give memory that is kept for later back to the device, which other processes share.
