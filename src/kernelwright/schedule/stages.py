@@ -150,8 +150,6 @@ def with_stages(graph: Graph) -> Graph:
     fixed = {node.name for node in shown}
     fixed |= {node.inputs[0] for node in shown if isinstance(node.kind, Project)}
     split = {name for name, found in stages.items() if found} - fixed
-    if not split:
-        return graph
     taken = set(known)
     names: dict[str, str] = {}
     totals: dict[str, tuple[Node, ...]] = {}
@@ -165,20 +163,23 @@ def with_stages(graph: Graph) -> Graph:
         elif isinstance(node.kind, Project) and node.inputs[0] in split:
             names[node.name] = totals[node.inputs[0]][node.kind.index].name
         else:
-            small = names.keys() & set(node.inputs)
             node = rename_inputs(node, names)
-            made |= _in_parts(node, made, taken) if small else {node.name: node}
+            made |= {it.name: it for it in _in_parts(node, made, taken)}
     return replace(graph, nodes=tuple(made.values()))
 
 
-def _in_parts(node: Node, made: Mapping[str, Node], taken: set[str]) -> dict[str, Node]:
-    """The node, and before it what it would compute anew for each element from these totals."""
-    if not isinstance(node.kind, Pointwise):
-        return {node.name: node}
-    types = {name: made[name].type for name in node.inputs}
+def _in_parts(node: Node, made: Mapping[str, Node], taken: set[str]) -> tuple[Node, ...]:
+    """The node, and before it what it would compute anew for each element from totals."""
+    sources = [made[name] for name in node.inputs]
+    if (
+        not isinstance(node.kind, Pointwise)
+        or not any(isinstance(it.kind, Reduce | Project) for it in sources)
+        or node.tensor.bytes_hint < _LEAST_BYTES
+    ):
+        return (node,)
+    types = {it.name: it.type for it in sources}
     found = hoisted(node, types, fresh_name(f"{node.name}_part", taken))
-    nodes = (*found.parts, found.rest) if found.parts else (node,)
-    return {it.name: it for it in nodes}
+    return (*found.parts, found.rest) if found.parts else (node,)
 
 
 def _stages(node: Node, known: Mapping[str, Node]) -> tuple[tuple[int, ...], ...]:
