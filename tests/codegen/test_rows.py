@@ -40,6 +40,7 @@ _RUNS: dict[str, list[dict[str, Any]]] = {
 _RING = {"threads": 64, "team": 64, "cluster": 1, "width": 4, "vectors": 2, "stages": 3}
 _PARTS = {"threads": 64, "width": 4, "unroll": 2, "resident": 1}
 _SHORT = {"threads": 64, "width": 4, "resident": 1}
+_BLOCKS = {"threads": 64, "width": 4, "vectors": 2, "holds": True, "resident": 1}
 _COLUMNS = {"lanes": 32, "split": 2, "width": 4, "vectors": 4, "resident": 1}
 # What the tuner chooses from: rows that begin and end between vectors, that are shorter than the
 # room for them, that are more than the teams; what does not fit is left to the other kernels.
@@ -75,6 +76,20 @@ _TUNED: dict[str, dict[str, Any]] = {
         "dims": [0, 2, 3],
         "shapes": [[3, 7, 5, 8], [20, 3, 16, 12], [2, 2, 64, 65]],
         "config": _PARTS,
+    },
+    # What is shorter than the room, or longer, is left to the other kernel.
+    "runs held": {
+        "case": "layer_norm",
+        "dims": [0, 2, 3],
+        "shapes": [[5, 7, 5, 8], [10, 3, 4, 9], [2, 2, 8, 64], [2, 3, 5, 5]],
+        "config": _BLOCKS,
+    },
+    "runs read again": {
+        "case": "two_level_softmax",
+        "dims": [0, 2],
+        "special": "nan",
+        "shapes": [[9, 2, 36], [40, 3, 31], [2, 3, 700]],
+        "config": _BLOCKS | {"width": 1, "holds": False},
     },
     "parts of all": {
         "case": "extremes",

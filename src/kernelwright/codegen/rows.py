@@ -12,8 +12,15 @@ from kernelwright.codegen.expressions import (
 )
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
-from kernelwright.codegen.spelling import COMPUTED, ROW_QUOTIENT, SHARE, STORED, Spelling
-from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, ShortRows
+from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, STORED, Spelling
+from kernelwright.ir.configs import (
+    BlockRows,
+    ColumnRows,
+    PartRows,
+    RelayRows,
+    RingRows,
+    ShortRows,
+)
 from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, has_coordinates, walk
 from kernelwright.ir.graph import Reduction
 from kernelwright.ir.plan import Extent, Fold, RowKernel
@@ -34,7 +41,7 @@ _FOLDS: dict[Reduction, str] = {
 
 _CPP = {True: "true", False: "false"}
 
-_Config = RingRows | PartRows | RelayRows | ColumnRows | ShortRows
+_Config = RingRows | PartRows | RelayRows | ColumnRows | ShortRows | BlockRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +108,12 @@ _TUNED: Mapping[type[_Config], Tuned] = {
         family="Short",
         function="short_rows",
     ),
+    BlockRows: Tuned(
+        purpose="Rows of short runs: a block for each.",
+        source="row_block.cuh",
+        family="Block",
+        function="block_rows",
+    ),
 }
 
 
@@ -120,7 +133,7 @@ def _constants(config: _Config) -> list[str]:
 def write(kernel: RowKernel) -> KernelText:
     """The text of a kernel that computes a row program."""
     writer = ExpressionWriter(
-        kernel.inputs, kernel.expressions, operand_name, lambda call: _division(kernel, call)
+        kernel.inputs, kernel.expressions, operand_name, lambda call: _spelling(kernel, call)
     )
     methods = [*_takes(kernel, writer), *_results(kernel, writer)]
     members = tuple(writer.members.values())
@@ -276,6 +289,19 @@ def _results(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
     ]
 
 
+def _spelling(kernel: RowKernel, call: Call) -> Spelling | None:
+    """How a call is written whose operand all elements of a row share; None for as usual."""
+    return IS_AT if _asks_for_place(kernel, call) else _division(kernel, call)
+
+
+def _asks_for_place(kernel: RowKernel, value: Expr) -> bool:
+    """Whether this compares where an element stands in its row with what is the same for all."""
+    match value:
+        case Call("eq", (Coordinate(dim), other), _):
+            return _coordinate(kernel, dim) == "place.place" and not _differs(kernel, other)
+    return False
+
+
 def _division(kernel: RowKernel, call: Call) -> Spelling | None:
     """How an element is divided by a total, or what is made of totals; None for other calls."""
     if call.op != "div" or COMPUTED[call.dtype] != "float":
@@ -290,6 +316,26 @@ def _division(kernel: RowKernel, call: Call) -> Spelling | None:
 def _varies(value: Expr) -> bool:
     """Whether it may differ within a row."""
     return any(isinstance(part, Operand | Coordinate) for part in walk(value))
+
+
+def _differs(kernel: RowKernel, value: Expr) -> bool:
+    """Whether it may differ within a row, as `_varies` has it but for inputs with one element."""
+    return any(
+        isinstance(part, Coordinate)
+        or (isinstance(part, Operand) and not all(kernel.are_ones[part.index]))
+        for part in walk(value)
+    )
+
+
+def _coordinates(kernel: RowKernel, value: Expr) -> set[int]:
+    """The dimensions whose coordinate has to have a name."""
+    match value:
+        case Coordinate(dim):
+            return {dim}
+        case Call(_, args, _):
+            named = args[1:] if _asks_for_place(kernel, value) else args
+            return {dim for arg in named for dim in _coordinates(kernel, arg)}
+    return set()
 
 
 def _is_share(kernel: RowKernel, element: Expr, divisor: Expr) -> bool:
@@ -322,14 +368,14 @@ def _method(
     writer.start_scope()
     text = writer.write(value).text
     totals = {part.index: part for part in walk(value) if isinstance(part, Total)}
-    places = {part.dim for part in walk(value) if isinstance(part, Coordinate)}
+    places = _coordinates(kernel, value)
     return Method(
         purpose=purpose,
         name=name,
         index=index,
         type=COMPUTED[value.dtype],
         totals=" totals" if totals else "",
-        place=" place" if places else "",
+        place=" place" if has_coordinates(value) else "",
         statements=(
             *(
                 f"const {COMPUTED[total.dtype]} {total} = get<{total.index}>(totals);"

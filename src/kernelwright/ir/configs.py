@@ -259,12 +259,35 @@ class ShortRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BlockRows:
+    """Rows in short runs of memory, a block for each, whose threads walk all runs as one."""
+
+    threads: int
+    """Threads of a block."""
+    width: int
+    """Neighbouring elements that a thread moves and computes together."""
+    vectors: int
+    """Of that width, that a thread has in flight."""
+    holds: bool
+    """Whether these are all of its vectors, kept in registers."""
+    resident: int
+    """Blocks on a multiprocessor at one time."""
+
+    def __str__(self) -> str:
+        held = "held in registers" if self.holds else "in flight"
+        return (
+            f"rows of short runs, {self.threads} threads for each; {self.vectors} vectors of "
+            f"{self.width} elements a thread {held}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowConfig:
     """Tunables of the row family."""
 
     multiprocessors: int
     """Of the card."""
-    tuned: RingRows | PartRows | RelayRows | ColumnRows | ShortRows | None = None
+    tuned: RingRows | PartRows | RelayRows | ColumnRows | ShortRows | BlockRows | None = None
     """The variant for the captured sizes and layouts, beside the one for any."""
 
     def __str__(self) -> str:

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig, ShortRows
+from kernelwright.ir.configs import (
+    BlockRows,
+    ColumnRows,
+    PartRows,
+    RelayRows,
+    RingRows,
+    RowConfig,
+    ShortRows,
+)
 from kernelwright.ir.expr import Operand, operations, walk
 from kernelwright.ir.plan import Extent, RowProgram
 from kernelwright.ir.types import TensorType, ValueType
@@ -26,8 +34,17 @@ _RELAY_BYTES = 18e6
 them are there."""
 _SHORT_ROWS = 2**15
 """Rows that keep the card busy with some on each warp."""
+_MANY_ROWS = 2**12
+"""That keep the card busy with one for each block of a warp."""
+_PIECE_UNROLL = 4
 _FEW_VECTORS = 8
 """Of a thread of a cluster."""
+_BUSY_THREADS = 1024
+"""Of a multiprocessor that short rows are spread over."""
+_ROW_IN_CACHE = 2**18
+"""Bytes of a row that one block walks twice, if it runs beside many others."""
+_ROW_OF_FEW = 2**16
+"""Bytes of one that a block walks twice even where there are few of them."""
 _EXCHANGE_BYTES = 12 * 1024
 """Shared memory that is left for the exchange of states."""
 
@@ -37,7 +54,7 @@ def row_configs(
 ) -> tuple[RowConfig, ...]:
     """What the tuner tries for a row program, in this order; at least one."""
     rows = _describe(program, inputs)
-    tuned: list[RingRows | PartRows | RelayRows | ColumnRows | ShortRows] = []
+    tuned: list[RingRows | PartRows | RelayRows | ColumnRows | ShortRows | BlockRows] = []
     if rows.length > 1 and rows.count > 0 and rows.inputs:
         tuned += _along(rows, machine) if rows.is_along else _columns(rows)
     return (
@@ -126,7 +143,9 @@ def _varies_along(program: RowProgram, kind: TensorType) -> bool:
 # --- Rows of neighbours ------------------------------------------------------------------------
 
 
-def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | RelayRows | ShortRows]:
+def _along(
+    rows: _Rows, machine: Machine
+) -> list[RingRows | PartRows | RelayRows | ShortRows | BlockRows]:
     if rows.runs == 1 and (short := list(_short(rows))):
         return [*short, *_rings(rows, machine)[:4]]
     parts = [
@@ -138,13 +157,63 @@ def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | RelayRow
     fits_cache = rows.row_bytes <= _RELAY_BYTES and rows.count > 1
     relays = list(_relays(rows)) if is_read_twice and fits_cache else []
     if not rings:
+        blocks = _blocks(rows, machine) if rows.runs > 1 else []
         # A block for a row of few bytes is idle: the general kernel puts many rows on one.
-        return [*parts, *relays] if rows.row_bytes >= _LEAST_BLOCK_BYTES else []
+        return [*blocks, *(parts + relays if rows.row_bytes >= _LEAST_BLOCK_BYTES else [])]
     # Few rows, and a card that would be idle.
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
     if busy < machine.sm_count and rows.row_bytes > 2**16:
         return [*parts[:2], *rings]
+    if rows.levels == 1 and not rows.results and rows.count >= _MANY_ROWS:
+        return [*_pieces(rows), *rings[:8], parts[0]]
     return [*rings, parts[0]]
+
+
+def _pieces(rows: _Rows) -> Iterator[PartRows]:
+    """Rows in one piece, each for a block of few threads: nothing of them is wanted twice."""
+    for threads, resident in ((32, 24), (64, 12), (32, 32), (128, 6)):
+        if rows.length >= threads * _PIECE_UNROLL * rows.width:
+            yield PartRows(
+                threads=threads, width=rows.width, unroll=_PIECE_UNROLL, resident=resident
+            )
+
+
+def _blocks(rows: _Rows, machine: Machine) -> list[BlockRows]:
+    """A block for each row: held in registers, or read again from the cache."""
+    width = rows.width
+    while rows.inner % width != 0:
+        width //= 2
+    vectors = rows.length // width
+    if vectors < 2 * _WARP:
+        return []
+    registers = max(1, width * sum(rows.inputs) // 4)
+    # As many threads as fill the card: more for each of a few rows.
+    filling = min(max(machine.sm_count * _BUSY_THREADS // rows.count, 2 * _WARP), 512)
+    held: list[BlockRows] = []
+    for own in (8, 4, 2, 1):
+        threads = max(2 * _WARP, _power_of_two(-(-vectors // own)))
+        room = _HELD_REGISTERS // (2 if threads < _MOST_THREADS else 4)
+        if threads <= _MOST_THREADS and own * registers <= room and vectors * 4 > threads * own:
+            held.append(_block(threads, width, own, registers, holds=True))
+    held.sort(key=lambda block: max(block.threads / filling, filling / block.threads))
+    is_in_cache = rows.row_bytes <= _ROW_IN_CACHE and 2 * rows.count >= machine.sm_count
+    if not is_in_cache and rows.row_bytes > _ROW_OF_FEW:
+        return held
+    own = max(1, _HELD_REGISTERS // 4 // registers)
+    read = [_block(threads, width, own, registers, holds=False) for threads in (512, 1024, 256)]
+    return [*held, *(block for block in read if vectors * 4 > block.threads * own)]
+
+
+def _block(threads: int, width: int, vectors: int, registers: int, *, holds: bool) -> BlockRows:
+    """`registers`: of a thread for a vector."""
+    each = threads * (_FEWEST_REGISTERS // 4 * 3 + vectors * registers)
+    return BlockRows(
+        threads=threads,
+        width=width,
+        vectors=vectors,
+        holds=holds,
+        resident=max(1, min(65536 // each, 2048 // threads, 16)),
+    )
 
 
 def _relays(rows: _Rows) -> Iterator[RelayRows]:

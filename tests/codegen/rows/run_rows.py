@@ -20,7 +20,15 @@ from kernelwright import kernels
 from kernelwright.build.emulator import Session
 from kernelwright.codegen import rows
 from kernelwright.codegen.kernel_text import TEMPLATES
-from kernelwright.ir.configs import ColumnRows, PartRows, RelayRows, RingRows, RowConfig, ShortRows
+from kernelwright.ir.configs import (
+    BlockRows,
+    ColumnRows,
+    PartRows,
+    RelayRows,
+    RingRows,
+    RowConfig,
+    ShortRows,
+)
 from kernelwright.ir.plan import RowKernel, sizes_used
 from kernelwright.ir.types import DType
 
@@ -61,6 +69,7 @@ def row_config(fields: dict[str, Any]) -> RowConfig:
         "split": ColumnRows,
         "lanes": ShortRows,
         "part": RelayRows,
+        "holds": BlockRows,
         "resident": PartRows,
     }
     family = next((each for field, each in families.items() if field in fields), None)

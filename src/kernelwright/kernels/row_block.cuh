@@ -1,0 +1,180 @@
+#pragma once
+// Rows that lie in short runs of memory, as a channel of a batch of images does: a block for each
+// row, whose threads walk the vectors of all its runs as if they were one. A config has
+//   THREADS   of a block
+//   VECTORS   of WIDTH elements that a thread has in flight; all that it has of a row, if it HOLDS
+//             them in registers from the first level of folds to the results
+//   RESIDENT  blocks on a multiprocessor at one time
+
+#include "row_exchange.cuh"
+#include "row_launch.cuh"
+#include "row_vectors.cuh"
+
+template <class Program, class Config_>
+struct BlockRows : VectorRows<Program, Config_::WIDTH> {
+  using Config = Config_;
+  using Base = VectorRows<Program, Config::WIDTH>;
+  using Exchange =
+      TeamExchange<Config::THREADS / 32, 1, LargestState<typename Program::Folds>::BYTES>;
+  static constexpr int STEP = Config::THREADS * Config::VECTORS;
+
+  int vectors;          // of a row
+  Divisor run_vectors;  // of a run
+};
+
+// A thread at work on the block's row.
+template <class Rows>
+struct BlockThread {
+  using Program = decltype(Rows::program);
+  using Config = typename Rows::Config;
+  using Types = RowTypes<Program>;
+  using Run = RowRun<Program, Config::WIDTH>;
+  using Vectors = typename PackOfVectors<typename Program::Inputs, Config::WIDTH>::type;
+  static constexpr int THREADS = Config::THREADS, WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
+  static constexpr bool HOLDS = Config::HOLDS;
+  // Vectors that are folded together.
+  static constexpr int MOST = WIDTH >= 8 ? 1 : 8 / WIDTH;
+  static constexpr int TOGETHER = VECTORS < MOST ? VECTORS : MOST;
+  static_assert(VECTORS % TOGETHER == 0, "a thread folds all of its vectors");
+
+  const Rows& rows;
+  const Run first;  // the row's first vector
+  typename Program::Inputs shared = {};
+  Vectors vectors[VECTORS];
+
+  __device__ __forceinline__ BlockThread(const Rows& rows, int64_t row)
+      : rows(rows), first(rows, row, 0, 0, 1) {
+    load_shared_inputs<Program::SHARED>(first, shared);
+  }
+
+  // Calls body(begin) for each STEP vectors of the row.
+  template <class Body>
+  __device__ __forceinline__ void each_step(const Body& body) const {
+    if constexpr (HOLDS) {
+      body(0);
+    } else {
+#pragma unroll 1
+      for (int begin = 0; begin < rows.vectors; begin += Rows::STEP) body(begin);
+    }
+  }
+
+  // This thread's vector number `k` of those from `begin` on.
+  __device__ __forceinline__ int vector(int begin, int k) const {
+    return begin + static_cast<int>(threadIdx.x) + k * THREADS;
+  }
+
+  // Vector `v` of the row, as a run of its own.
+  __device__ __forceinline__ Run run(int v) const {
+    Run result = first;
+    const uint32_t segment = rows.run_vectors.quotient(static_cast<uint32_t>(v));
+    const uint32_t inside = static_cast<uint32_t>(v) - segment * rows.run_vectors.value();
+    int64_t offsets[Types::OPERANDS] = {};
+    if (rows.segments.rank > 0) rows.segments.locate_short(segment, Run::STREAMED, offsets);
+    repeat<Types::OPERANDS>([&](auto o) {
+      if constexpr ((Run::STREAMED >> o & 1) != 0) {
+        result.at[o] += (offsets[o] + int64_t{inside} * WIDTH) * operand_bytes<Program>(o);
+      }
+    });
+    result.first = int64_t{v} * WIDTH;
+    return result;
+  }
+
+  // Loads the inputs in MASK; past the row's end of its last vector.
+  template <unsigned MASK>
+  __device__ __forceinline__ void load(int begin) {
+#pragma unroll
+    for (int k = 0; k < VECTORS; ++k) {
+      const int v = vector(begin, k);
+      load_inputs<MASK & ~Program::SHARED, true>(run(v < rows.vectors ? v : rows.vectors - 1), 0,
+                                                 vectors[k]);
+    }
+  }
+
+  template <int LEVEL>
+  __device__ __forceinline__ void fold(int begin, const typename Types::Totals& totals,
+                                       typename Types::States& states) const {
+    constexpr unsigned FULL = (1u << WIDTH) - 1;
+#pragma unroll
+    for (int k = 0; k < VECTORS; k += TOGETHER) {
+      unsigned valid = 0;
+#pragma unroll
+      for (int i = 0; i < TOGETHER; ++i) {
+        valid |= vector(begin, k + i) < rows.vectors ? FULL << i * WIDTH : 0;
+      }
+      const VectorPlaces<WIDTH> places = {int64_t{vector(begin, k)} * WIDTH,
+                                          int64_t{THREADS} * WIDTH};
+      fold_vectors<LEVEL, TOGETHER>(first, totals, shared, places, vectors + k, valid, states);
+    }
+  }
+
+  __device__ __forceinline__ void store(int begin, const typename Types::Totals& totals) const {
+#pragma unroll
+    for (int k = 0; k < VECTORS; ++k) {
+      const int v = vector(begin, k);
+      if (v < rows.vectors) store_vectors<true>(run(v), 0, totals, shared, vectors[k]);
+    }
+  }
+};
+
+template <class Rows>
+__device__ __forceinline__ void block_rows(const Rows& rows) {
+  using Thread = BlockThread<Rows>;
+  using Program = typename Thread::Program;
+  using Types = typename Thread::Types;
+  __shared__ __align__(16) char memory[Rows::Exchange::BYTES + 16];
+  typename Rows::Exchange exchange = {memory};
+  Thread thread(rows, blockIdx.x);
+  if constexpr (Thread::HOLDS) thread.template load<all_reads<Program>()>(0);
+  typename Types::Totals totals = {};
+  repeat<Program::LEVELS>([&](auto level) {
+    typename Types::States states = no_elements<Program>();
+    thread.each_step([&](int begin) {
+      if constexpr (!Thread::HOLDS) thread.template load<Program::READS[level]>(begin);
+      thread.template fold<level>(begin, totals, states);
+    });
+    each_fold<Program, level>([&](auto fold) {
+      using Fold = typename Types::template FoldAt<fold>;
+      set_totals<Program, fold>(exchange.template combine<Fold>(get<fold>(states)), totals);
+    });
+  });
+  if constexpr (results_mask<Program, true>() != 0) {
+    thread.each_step([&](int begin) {
+      if constexpr (!Thread::HOLDS) thread.template load<Program::READS[Program::LEVELS]>(begin);
+      thread.store(begin, totals);
+    });
+  }
+  if (threadIdx.x == 0) store_row_results(thread.first, totals);
+}
+
+// --- Host --------------------------------------------------------------------------------------
+
+template <class Program, class Config>
+struct BlockVariant {
+  using Parameters = BlockRows<Program, Config>;
+  void (*kernel)(Parameters);
+  int multiprocessors;
+
+  bool takes(const typename Parameters::Space& space) const {
+    constexpr int64_t MOST = (int64_t{1} << 31) - 1;  // of blocks, and what Divisor can divide
+    constexpr int64_t STEP = Parameters::STEP;
+    if (!Parameters::can_walk(space) || space.kept.count > MOST) return false;
+    if (!Parameters::describe({}, space).is_even || space.reduced.count > MOST - STEP) return false;
+    const int64_t vectors = space.reduced.count / Config::WIDTH;
+    // Rows far below the room leave most threads idle, and few long ones most of the card.
+    if (vectors * 4 <= STEP) return false;
+    if constexpr (Config::HOLDS) return vectors <= STEP;
+    return space.kept.count * 2 >= multiprocessors || vectors <= 8 * STEP;
+  }
+
+  static int64_t workspace(const RowCall<Program>&) { return 0; }
+
+  cudaError_t launch(const RowCall<Program>& call, char*, cudaStream_t stream) const {
+    Parameters rows;
+    static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
+    rows.vectors = static_cast<int>(call.space.reduced.count / Config::WIDTH);
+    rows.run_vectors = Divisor(static_cast<uint32_t>(rows.run / Config::WIDTH));
+    const auto launched = kernel;
+    launched<<<static_cast<unsigned>(call.space.kept.count), Config::THREADS, 0, stream>>>(rows);
+    return cudaGetLastError();
+  }
+};
