@@ -38,6 +38,11 @@ class Ledger:
         finally:
             self.add(word, time.monotonic() - start)
 
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """All of it, to be included elsewhere."""
+        return dict(self._seconds)
+
     def entries(self) -> dict[str, float]:
         """Seconds by word, the largest first; words of hardly any are left out."""
         kept = {word: round(it, 2) for word, it in self._seconds.items() if it >= _LEAST}

@@ -62,7 +62,7 @@ class ReferenceRun:
     facts: RunFacts
     state: StateFacts
     spent: Mapping[str, float] = field(default_factory=dict)
-    """Seconds of the run by what they went to."""
+    """Seconds by what they went to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +94,7 @@ class Reference:
         self._expectation: _Expectation | None = None
         self._rounded: dict[tuple[int, Ties, int], OracleRun] = {}
         self._undecided: tuple[Mutant, ...] | None = None
+        self._ledger = Ledger()
         self._terms = 1.0
         self._flops: dict[Sizes, int] = {}
         """Of the oracle, by sizes."""
@@ -103,21 +104,20 @@ class Reference:
     def run(self, case: Case) -> ReferenceRun:
         """Run the reference and the oracle on `case`."""
         self._forget_case()
-        ledger = Ledger()
-        with ledger.spending("module"):
+        with self._ledger.spending("module"):
             resident = self._resident_for(case)
             self._subject.synchronize()
-        with ledger.spending("inputs"):
+        with self._ledger.spending("inputs"):
             arguments = self._subject.arguments(case)
             self._subject.synchronize()
-        with ledger.spending("call"):
+        with self._ledger.spending("call"):
             call = resident.call(self._subject, arguments, case)
         elements = sum(tensor.numel() for _, tensor in named_tensors(arguments, "input"))
         oracle = None
         if _bytes(arguments, call) < _LARGE:
             if any(name.startswith("input") for name in call.facts.changed):
                 arguments = self._subject.arguments(case)
-            with ledger.spending("oracle"), self._counted(case):
+            with self._ledger.spending("oracle"), self._counted(case):
                 oracle = run_oracle(resident.module, arguments, seed=case.seed)
                 self._subject.synchronize()
         self._expectation = _Expectation(
@@ -131,7 +131,7 @@ class Reference:
         self._count(self._expectation, self._expectation.flops)
         del arguments
         self._subject.release()
-        return ReferenceRun(facts=call.facts, state=resident.facts, spent=ledger.entries())
+        return ReferenceRun(facts=call.facts, state=resident.facts)
 
     @contextmanager
     def _counted(self, case: Case) -> Iterator[None]:
@@ -193,6 +193,11 @@ class Reference:
         )
         self._subject.release()
         return tuple(str(mutant) for mutant in self._undecided)
+
+    def take_spent(self) -> Mapping[str, float]:
+        """Seconds since the last time by what they went to."""
+        ledger, self._ledger = self._ledger, Ledger()
+        return ledger.seconds
 
     def forget(self) -> None:
         """Drop module and results, and their memory."""
@@ -328,7 +333,8 @@ class Reference:
         if expected.flops > _SOON_ON_CPU:
             return tensor
         module, arguments = self._resident_for(case).module, self._subject.arguments(case)
-        other = run_on_cpu(module, arguments, seed=case.seed).tensors.get(name)
+        with self._ledger.spending("oracle on the CPU"):
+            other = run_on_cpu(module, arguments, seed=case.seed).tensors.get(name)
         if other is None or other.shape != reference.shape:
             return tensor
         other = other.to(tensor.device)
@@ -352,9 +358,11 @@ class Reference:
         key = (draw, ties, bits)
         if key not in self._rounded:
             module, arguments = self._resident_for(case).module, self._subject.arguments(case)
-            self._rounded[key] = run_rounded(
-                module, arguments, seed=case.seed, draw=draw, ties=ties, bits=bits
-            )
+            with self._ledger.spending("oracle on rounded inputs"):
+                self._rounded[key] = run_rounded(
+                    module, arguments, seed=case.seed, draw=draw, ties=ties, bits=bits
+                )
+                self._subject.synchronize()
         return self._rounded[key]
 
     # --- Results of gigabytes -----------------------------------------------------------------
@@ -406,8 +414,9 @@ class Reference:
         """The oracle in one piece; where it does not fit, its note says so."""
         case = expected.case
         module, arguments = self._resident_for(case).module, self._subject.arguments(case)
-        with FlopCounterMode(display=False) as flops:
+        with self._ledger.spending("oracle"), FlopCounterMode(display=False) as flops:
             oracle = run_oracle(module, arguments, seed=case.seed)
+            self._subject.synchronize()
         whole = replace(expected, oracle=oracle, flops=flops.get_total_flops())
         self._count(expected, whole.flops)
         metrics = tuple(self._compare_one(whole, name, tensor) for name, tensor in found.items())

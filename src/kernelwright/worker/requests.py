@@ -1,5 +1,6 @@
 """The bodies of requests and replies: what parent and child agree on."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -64,6 +65,8 @@ class ComparisonReply:
     """Reply to "compare"; tensors of another form than expected are left out."""
 
     metrics: tuple[ErrorMetrics, ...]
+    spent: Mapping[str, float]
+    """Seconds by what they went to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class ProbeReply:
 
     undecided: tuple[str, ...] | None
     """Wrong answers that no case so far has refused, in words; None if none was tried."""
+    spent: Mapping[str, float]
+    """Seconds by what they went to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """The roles a child can play, and the table of operations of each."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -78,13 +78,18 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
     reference = Reference(problem, device, _memory(device))
     timed = Timed.eager(problem, device)
 
+    def run(body: dict[str, Any]) -> object:
+        found = reference.run(from_plain(CaseRequest, body).case)
+        return replace(found, spent=reference.take_spent())
+
     def compare(body: dict[str, Any]) -> object:
         request = from_plain(CompareRequest, body)
         metrics = reference.compare(request.case, Path(start.folder), request.files, request.kept)
-        return ComparisonReply(metrics=metrics)
+        return ComparisonReply(metrics=metrics, spent=reference.take_spent())
 
     def probe(body: dict[str, Any]) -> object:
-        return ProbeReply(undecided=reference.probe(from_plain(CaseRequest, body).case))
+        undecided = reference.probe(from_plain(CaseRequest, body).case)
+        return ProbeReply(undecided=undecided, spent=reference.take_spent())
 
     def forgetting(prepare: Callable[[dict[str, Any]], object], body: dict[str, Any]) -> object:
         reference.forget()
@@ -93,7 +98,7 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "environment": lambda _: environment_here(device),
         "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body), device),
-        "run": lambda body: reference.run(from_plain(CaseRequest, body).case),
+        "run": run,
         "compare": compare,
         "probe": probe,
     }

@@ -299,7 +299,9 @@ class ChildSession:
         """
         request = to_plain(CaseRequest(case=case))
         answer = self.reference.ask("probe", request, self._options.timeouts.run)
-        return trusted(ProbeReply, answer).undecided
+        reply = trusted(ProbeReply, answer)
+        self.ledger.include("reference: probe", reply.spent)
+        return reply.undecided
 
     def _compared(self, observation: Observation, found: CandidateRun) -> Observation:
         repeats = observation.repeats
@@ -350,7 +352,9 @@ class ChildSession:
         for it in handed:
             if isinstance(it, TensorHeader):
                 (self._exchange / Path(it.file).name).unlink(missing_ok=True)
-        return trusted(ComparisonReply, answer).metrics
+        reply = trusted(ComparisonReply, answer)
+        self.ledger.include("reference: compare", reply.spent)
+        return reply.metrics
 
     def _ask_to_compare(
         self, case: Case, handed: tuple[Handed, ...], owner: ChildProcess, kept: tuple[str, ...]

@@ -119,7 +119,7 @@ class Timed:
                 module = self._make_module(request.case)
             shared.prepare(module, request.warm_up_seconds)
         self._shared = shared
-        return AttachReply(gated=shared.gated, spent=ledger.entries())
+        return AttachReply(gated=shared.gated, spent=ledger.seconds)
 
     @torch.no_grad()
     def call(self, body: dict[str, Any]) -> CallReply:
