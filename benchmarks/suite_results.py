@@ -195,9 +195,28 @@ def page(run: RunData, table: Sequence[str], name: str) -> str:
             "",
             *_links(name, ""),
             "",
+            *_not_counted(run),
             problems,
         ]
     )
+
+
+def _not_counted(run: RunData) -> Iterator[str]:
+    """Baselines without a time, and why: they are beaten nowhere above."""
+    lost = [(row, name, why) for row in run.rows for name, why in row.lost.items()]
+    if not lost:
+        return
+    yield "## Baselines that do not count"
+    yield ""
+    yield (
+        "Every result of a timed call is compared with the reference's, a baseline's as well. One "
+        "that is less accurate than a candidate is allowed to be has no time: the problem counts "
+        "against the baselines that are left."
+    )
+    yield ""
+    for row, name, why in lost:
+        yield f"* {row.problem}, {name}: {why}"
+    yield ""
 
 
 def _links(name: str, folder: str) -> Iterator[str]:

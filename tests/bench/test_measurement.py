@@ -225,6 +225,22 @@ def test_a_candidate_that_fell_out_is_not_measured() -> None:
     assert not measurement.faster
 
 
+def test_a_baseline_that_was_wrong_does_not_count_and_says_so() -> None:
+    wrong = Rounds(lost="2.64e-04 away", wrong=["2.64e-04 away"])
+    measurement = summarise(
+        {"candidate": noisy(1.0, 0), "eager": noisy(1.0, 1), "torch.compile": wrong},
+        candidate="candidate",
+        lost={},
+        floor=None,
+        machine=H200,
+        copy_bandwidth=None,
+        environment=ENVIRONMENT,
+    )
+    (reason,) = measurement.lost.values()
+    assert "less accurate than allowed" in reason and reason.endswith("2.64e-04 away")
+    assert [speedup.baseline for speedup in measurement.speedups] == ["eager"]
+
+
 def test_measurements_as_json() -> None:
     for measurement in (measured(1.0, eager=3.0), not_measured("not measured: no GPU", None, H200)):
         text = json.loads(json.dumps(measurement.to_json(), allow_nan=False))

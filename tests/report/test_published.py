@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_everything_is_written_once(written: Path) -> None:
     navigation = (here / "mkdocs.yml").read_text()
     assert navigation.count("      - results/kernelbench.md\n") == 1
     assert (here / "results" / "kernelbench_report.html").read_text().startswith("<!doctype html>")
+
+
+def test_baselines_that_do_not_count_are_named_with_the_reason(written: Path) -> None:
+    run = read_run(written)
+    problem, *others = run.rows
+    lost = replace(problem, lost={"torch.compile": "its results are less accurate than allowed"})
+    page = suite_results.page(replace(run, rows=(lost, *others)), [], "kernelbench")
+    assert f"* {problem.problem}, torch.compile: its results are less accurate" in page
+    none = tuple(replace(row, lost={}) for row in run.rows)
+    assert "do not count" not in suite_results.page(replace(run, rows=none), [], "kernelbench")
 
 
 def test_no_folder_of_the_machine_is_published(written: Path) -> None:

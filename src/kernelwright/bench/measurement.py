@@ -141,7 +141,7 @@ def summarise(
 ) -> Measurement:
     """The measurement behind interleaved rounds; `rounds` has the candidate under its name."""
     measured = {name: it for name, it in rounds.items() if not it.lost}
-    fallen = {name: it.lost for name, it in rounds.items() if it.lost}
+    fallen = {name: _why_lost(it) for name, it in rounds.items() if it.lost}
     if candidate not in measured:
         return not_measured(f"not measured: {fallen[candidate]}", floor, machine)
     own = _series(candidate, measured[candidate])
@@ -166,6 +166,14 @@ def summarise(
         share_of_copy=reached / copy_bandwidth if reached and copy_bandwidth else None,
         environment=environment,
     )
+
+
+_LESS_ACCURATE = "its results are less accurate than allowed, so its time does not count"
+
+
+def _why_lost(rounds: Rounds) -> str:
+    """Why a contestant has no times, in words that say so of one that was wrong."""
+    return f"{_LESS_ACCURATE}: {rounds.lost}" if rounds.wrong else rounds.lost
 
 
 def _series(name: str, rounds: Rounds) -> Series:
