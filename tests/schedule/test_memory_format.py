@@ -85,6 +85,20 @@ def test_a_softmax_over_channels_is_computed_where_they_are_neighbours() -> None
     assert plan.kernels[-1].operators == ("add",) and _turned(plan)[-1]
 
 
+def test_a_norm_along_the_width_has_whole_rows() -> None:
+    plan = _plan(After(lambda y: nn.functional.layer_norm(y, (126,)) + 1))
+    (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
+    assert rows.program.dims == (2,)
+    assert "held in registers" in str(rows.config)
+    assert plan.kernels[-1].operators == ("add",)
+
+
+def test_groups_of_a_product_of_steps_begin_at_the_convolution() -> None:
+    norm = nn.GroupNorm(4, 64)
+    plan = _plan(After(lambda y: norm(y * torch.sigmoid(y))))
+    assert ("bias",) not in [kernel.operators for kernel in plan.kernels]
+
+
 def test_dear_steps_that_a_norm_reads_twice_are_a_kernel() -> None:
     plan = _plan(After(lambda y: nn.functional.instance_norm(y.exp().tanh().sin() * y)))
     dear, first = plan.kernels[1:3]

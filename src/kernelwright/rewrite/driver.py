@@ -88,6 +88,11 @@ class Surroundings:
         """How many nodes read this value."""
         return sum(name in node.inputs for node in self._all)
 
+    def is_read_only_as(self, name: str, view: Node) -> bool:
+        """True if all that reads the value is this view, or others like it."""
+        readers = (node for node in self._all if name in node.inputs)
+        return all(node.kind == view.kind and node.type == view.type for node in readers)
+
     def is_reduced(self, name: str) -> bool:
         """True if a reduction reads the value as it is."""
         return any(isinstance(node.kind, Reduce) and name in node.inputs for node in self._all)

@@ -176,7 +176,7 @@ def _rise(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     early = around.node(node.inputs[0])
     if not isinstance(early.kind, Pointwise) or has_coordinates(early.kind.expr):
         return None
-    if around.readers(early.name) != 1 or not around.unseen(early.name):
+    if not around.is_read_only_as(early.name, node) or not around.unseen(early.name):
         return None
     if around.is_from_anchor(early.name) or not around.may_move(early):
         return None

@@ -17,8 +17,10 @@ from kernelwright.ir.graph import (
     Window,
 )
 from kernelwright.ir.types import TensorType
-from kernelwright.rewrite.sizes import ONE, product
+from kernelwright.rewrite.sizes import product
 
+_MOST_HELD = 128
+"""Elements of a row that threads along its neighbours keep in registers."""
 _MOST_OPERATIONS = 3
 """In front of a value that totals are made of and that is written by place as well: with four of
 them, two dear ones, a kernel that does both took 3.0 ms for 0.5 GB."""
@@ -107,12 +109,21 @@ def by_place(
 
 
 def _needs_its_place(node: Node, known: Mapping[str, Node]) -> bool:
-    """Whether it is a step on all channels that reads totals over them, as a softmax does."""
-    if not isinstance(node.kind, Pointwise) or node.tensor.shape[1] == ONE:
+    """Whether it is a step on the elements of rows that reads totals of them, and a kernel that
+    makes these has whole rows: a softmax over channels, a norm along the width."""
+    if not isinstance(node.kind, Pointwise):
         return False
     sources = [known[name] for name in node.inputs]
     makers = [known[it.inputs[0]] if isinstance(it.kind, Project) else it for it in sources]
-    return any(isinstance(it.kind, Reduce) and it.kind.dims == (1,) for it in makers)
+    return any(_has_whole_rows(it, node, known) for it in makers)
+
+
+def _has_whole_rows(maker: Node, node: Node, known: Mapping[str, Node]) -> bool:
+    if not isinstance(maker.kind, Reduce):
+        return False
+    dims, shape = maker.kind.dims, known[maker.inputs[0]].tensor.shape
+    short = len(dims) == 1 and shape[dims[0]].hint <= _MOST_HELD
+    return shape == node.tensor.shape and (short or dims == (1,))
 
 
 def is_dear(node: Node, known: Mapping[str, Node]) -> bool:
