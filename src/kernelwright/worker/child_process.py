@@ -37,6 +37,9 @@ class ChildProcess:
         self._starting = False
         self._ledger = ledger
         self._asked = ""
+        self._begun = 0.0
+        """Seconds that an operation may take which nobody has waited for."""
+        self._late: Hung | None = None
 
     def launch(self) -> None:
         """Start it without waiting until it is ready."""
@@ -45,12 +48,28 @@ class ChildProcess:
         self._starting = True
 
     def post(self, operation: str, body: Any) -> None:
-        """Ask without waiting for the answer; ChildStartError if there is no process to ask."""
-        self._ready().post(operation, body)
-        self._asked = operation
+        """Ask without waiting for the answer; ChildStartError if there is no process to ask.
+
+        What was begun ends first. If that took too long, it is the answer.
+        """
+        if self._begun:
+            seconds, self._begun = self._begun, 0.0
+            answer = self.wait(seconds)
+            self._late = answer if isinstance(answer, Hung) else None
+        if self._late is None:
+            self._ready().post(operation, body)
+            self._asked = operation
+
+    def begin(self, operation: str, body: Any, seconds: float) -> None:
+        """Ask for what takes up to `seconds` and has no answer of interest, and let it work."""
+        self.post(operation, body)
+        self._begun = seconds
 
     def wait(self, seconds: float) -> Answer:
         """The answer to the last `post`."""
+        if self._late is not None:
+            late, self._late = self._late, None
+            return late
         assert self._client is not None
         with self._ledger.spending(f"{self._start.role.value}: {self._asked}"):
             return self._client.wait(seconds)

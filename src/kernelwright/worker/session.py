@@ -68,6 +68,12 @@ _PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
 """Baselines with a process of their own, which has the role of the same name."""
 
 
+_BY_NOW_STARTED = 4
+"""The case from which on those that were launched with the second have started."""
+_ROOM_TO_COMPILE = 2 << 30
+"""Bytes of a call up to which it is made once more while others run."""
+
+
 def watches(options: JudgeOptions) -> bool:
     """Whether a candidate that is right runs once more with its kernels counted and silenced."""
     wanted = options.evidence is Evidence.GATHERED and options.watch is not Watch.NOTHING
@@ -133,6 +139,15 @@ class ChildSession:
             self.prelaunch(Role(it.value) for it in self._options.baselines if it in _PROCESSES)
         if watches(self._options):
             self.prelaunch((Role.WITNESS,))
+
+    def _compile_early(self) -> None:
+        """Let torch.compile work while the candidate is verified, where memory is no matter."""
+        child = self._prelaunched.get(Role.COMPILED)
+        if child is None or self.footprint.bytes + self.footprint.largest > _ROOM_TO_COMPILE:
+            return
+        request = to_plain(CaseRequest(case=Case()))
+        with suppress(KernelwrightError):  # it is asked again when it is to be timed
+            child.begin("compile", request, self._options.timeouts.compile)
 
     def __exit__(
         self,
@@ -266,6 +281,8 @@ class ChildSession:
         self._runs += 1
         if self._runs == 2:  # a second case is asked where the first was right
             self._launch_the_rest()
+        if self._runs == _BY_NOW_STARTED:
+            self._compile_early()
         request, seconds = to_plain(CaseRequest(case=case)), self._options.timeouts.run
         self.reference.post("run", request)
         self.candidate.post("run", request)

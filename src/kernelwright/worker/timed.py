@@ -20,6 +20,7 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.records import from_plain
 from kernelwright.worker.compiling import alone, sharing_but_for_compilers
 from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.requests import CaseRequest
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timed_calls import SharedCalls
 from kernelwright.worker.timer_records import AttachReply, AttachRequest, CallReply, CallRequest
@@ -76,6 +77,7 @@ class Timed:
         self._stopwatch: Stopwatch | None = None
         self._call: Callable[[int], object] | None = None
         self._shared: SharedCalls | None = None
+        self._compiled: tuple[Case, nn.Module] | None = None
 
     @classmethod
     def eager(cls, problem: Problem, device: torch.device) -> "Timed":
@@ -100,12 +102,30 @@ class Timed:
         """What can be asked, by name."""
         return {
             "attach": self.attach,
+            "compile": self.compile,
             "call": self.call,
             "expect": self.expect,
             "prepare": self.prepare,
             "time": self.time,
             "copy": self.copy,
         }
+
+    @torch.no_grad()
+    def compile(self, body: dict[str, Any]) -> dict[str, int]:
+        """Make the module for "attach", and call it once on inputs of its own."""
+        case = from_plain(CaseRequest, body).case
+        with self._preparing(Ledger()):
+            module = self._make_module(case)
+            module(*self._subject.arguments(case))
+            self._subject.synchronize()
+            self._compiled = case, module
+            self._subject.release()
+        return {}
+
+    def _module_for(self, case: Case) -> nn.Module:
+        if self._compiled is None or self._compiled[0] != case:
+            return self._make_module(case)
+        return self._compiled[1]
 
     @torch.no_grad()
     def attach(self, body: dict[str, Any]) -> AttachReply:
@@ -116,7 +136,7 @@ class Timed:
         ledger = Ledger()
         with self._preparing(ledger):
             with ledger.spending("module"):
-                module = self._make_module(request.case)
+                module = self._module_for(request.case)
             shared.prepare(module, request.warm_up_seconds)
         self._shared = shared
         return AttachReply(gated=shared.gated, spent=ledger.seconds)

@@ -1,0 +1,81 @@
+"""A child that works on something while nobody waits for it."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from kernelwright.problem import Problem
+from kernelwright.verify.cases import Case
+from kernelwright.verify.records import to_plain
+from kernelwright.worker import timed
+from kernelwright.worker.child_process import ChildProcess
+from kernelwright.worker.client import Answer, Hung, Replied
+from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.requests import CaseRequest, Role, StartRequest
+from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.timed import Timed
+
+
+class Scripted:
+    """A client with its answers ready."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.said: list[str] = []
+        self._answers = iter(answers)
+
+    def post(self, operation: str, body: Any) -> None:
+        self.said.append(operation)
+
+    def wait(self, seconds: float) -> Answer:
+        self.said.append("wait")
+        return next(self._answers)
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch) -> ChildProcess:
+    start = StartRequest(
+        role=Role.COMPILED,
+        problem_path="",
+        problem_source="",
+        candidate_path="",
+        folder="",
+        device="cpu",
+        emulate=False,
+        order_seed=0,
+        threads=1,
+    )
+    process = ChildProcess(start, {}, Confinement(), 1.0, Ledger())
+    monkeypatch.setattr(ChildProcess, "_ready", lambda self: self._client)
+    return process
+
+
+def test_what_was_begun_ends_before_the_next_question(child: ChildProcess) -> None:
+    scripted = Scripted(Replied(body="begun"), Replied(body="asked"))
+    child._client = scripted  # type: ignore[assignment]
+    child.begin("compile", {}, 5.0)
+    assert scripted.said == ["compile"]
+    assert child.ask("attach", {}, 5.0) == Replied(body="asked")
+    assert scripted.said == ["compile", "wait", "attach", "wait"]
+
+
+def test_what_took_too_long_is_not_tried_again(child: ChildProcess) -> None:
+    late = Hung(message="no answer in 5 s")
+    scripted = Scripted(late, Replied(body="another"))
+    child._client = scripted  # type: ignore[assignment]
+    child.begin("compile", {}, 5.0)
+    assert child.ask("attach", {}, 5.0) is late
+    assert scripted.said == ["compile", "wait"]
+    assert child.ask("attach", {}, 5.0) == Replied(body="another")
+
+
+def test_a_module_that_was_compiled_early_is_the_one_that_is_timed(
+    affine: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timed, "_compile", lambda module, mode: module)
+    contestant = Timed.compiled(affine, torch.device("cpu"), "default")
+    case = Case()
+    contestant.compile(to_plain(CaseRequest(case=case)))
+    module = contestant._module_for(case)
+    assert contestant._module_for(case) is module
+    assert contestant._module_for(Case(seed=1)) is not module
