@@ -160,6 +160,15 @@ def test_a_result_that_overflows_only_in_the_reference_may_be_right() -> None:
     assert not accepted(wrong, reference, oracle)
 
 
+def test_an_infinity_that_underflow_made_nan_in_the_reference_alone_may_be_right() -> None:
+    factors = torch.tensor([1e-30, 1e-30, float("inf"), 2.0])
+    oracle = factors.double().cumprod(0)
+    reference = torch.tensor([1e-30, 0.0, float("nan"), float("nan")])
+    assert oracle[2:].isinf().all()
+    assert accepted(oracle.float(), reference, oracle)
+    assert not accepted(-oracle.float(), reference, oracle)
+
+
 @pytest.mark.parametrize(
     ("place", "words"),
     [

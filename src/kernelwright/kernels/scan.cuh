@@ -30,6 +30,7 @@ struct Scan<Operation_, Out_, Reads<Before...>, Reads<After...>> {
   using Out = Out_;
   using Value = typename Operation::Value;
   static constexpr Running RUNNING = Operation::RUNNING;
+  using Part = Partial<RUNNING, Value>;
   static constexpr int OPERANDS = 1 + static_cast<int>(sizeof...(Before) + sizeof...(After));
   static constexpr int FIRST_AFTER = 1 + static_cast<int>(sizeof...(Before));
   __host__ __device__ static constexpr int64_t element_bytes(int operand) {
@@ -57,7 +58,7 @@ struct Scan<Operation_, Out_, Reads<Before...>, Reads<After...>> {
   // Rows that few blocks would share are cut: segments of `segment_slots` vectors each, whose
   // totals another kernel has written (null where a row is one segment).
   int64_t segments, segment_slots;
-  Value* totals;
+  Part* totals;
 
   // `dim`: the scanned dimension of the result, counted from 0; `in`: a tensor for each operand
   // of the prologue, then of the epilogue.

@@ -11,6 +11,7 @@
 template <class Config, class Problem>
 struct ColumnScan {
   using Value = typename Problem::Value;
+  using Part = typename Problem::Part;
   using Operation = typename Problem::Operation;
   static constexpr Running RUNNING = Problem::RUNNING;
   static constexpr int OPERANDS = Problem::OPERANDS;
@@ -20,8 +21,9 @@ struct ColumnScan {
 
   using Inputs = typename Problem::template BeforeVectors<COLUMNS>;
   // Totals of the warps, of two chunks, so that a barrier for each chunk is enough.
-  using Shared = Value[2][WARPS][COLUMNS][32];
-  using Carry = RunningTotal<RUNNING, Value>[COLUMNS];
+  using Shared = Part[2][WARPS][COLUMNS][32];
+  using Total = RunningTotal<RUNNING, Value>;
+  using Carry = Total[COLUMNS];
 
   const Problem& problem;
   // Offsets of the column's first element in memory.
@@ -68,10 +70,10 @@ struct ColumnScan {
   }
 
   // Running totals of this thread's rows of a chunk; returns with those of all its rows in `sum`.
-  __device__ __forceinline__ void accumulate(Value (&values)[ITEMS][COLUMNS], Value (&sum)[COLUMNS],
+  __device__ __forceinline__ void accumulate(Part (&values)[ITEMS][COLUMNS], Part (&sum)[COLUMNS],
                                              const Inputs (&inputs)[ITEMS], int64_t first) const {
 #pragma unroll
-    for (int c = 0; c < COLUMNS; ++c) sum[c] = neutral_total<RUNNING, Value>();
+    for (int c = 0; c < COLUMNS; ++c) sum[c] = neutral_total<RUNNING, Part>();
 #pragma unroll
     for (int i = 0; i < ITEMS; ++i) {
       if (first + i < length) {
@@ -80,34 +82,45 @@ struct ColumnScan {
                                               typename Problem::BeforeIndices());
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) {
-          const Value before = sum[c];
-          sum[c] = combine<RUNNING>(before, read[c]);
+          const Part before = sum[c];
+          sum[c] = combine<RUNNING>(before, static_cast<Part>(read[c]));
           values[i][c] = Operation::EXCLUSIVE ? before : sum[c];
         }
       }
     }
   }
 
-  // Of all warps of the block: what comes before this one, and all.
-  __device__ __forceinline__ static void share(Value (&before)[COLUMNS], Value (&sum)[COLUMNS],
-                                               Value (&totals)[WARPS][COLUMNS][32], int warp,
+  // From the totals of the block's warps: what comes before this one, to `start` and `before`, and
+  // all of them to `carry`. A product grows warp by warp, so that it stays what it has become.
+  __device__ __forceinline__ static void share(Carry& start, Part (&before)[COLUMNS], Carry& carry,
+                                               const Part (&sum)[COLUMNS],
+                                               Part (&totals)[WARPS][COLUMNS][32], int warp,
                                                int lane) {
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) totals[warp][c][lane] = sum[c];
     __syncthreads();
 #pragma unroll
     for (int c = 0; c < COLUMNS; ++c) {
-      sum[c] = neutral_total<RUNNING, Value>();
+      start[c] = carry[c];
+      before[c] = neutral_total<RUNNING, Part>();
+      Part together = before[c];
 #pragma unroll
       for (int w = 0; w < WARPS; ++w) {
-        if (w == warp) before[c] = sum[c];
-        sum[c] = combine<RUNNING>(sum[c], totals[w][c][lane]);
+        const Part total = totals[w][c][lane];
+        if constexpr (Total::IS_PRODUCT) {
+          if (w == warp) start[c] = carry[c];
+          carry[c].add(total);
+        } else {
+          if (w == warp) before[c] = together;
+          together = combine<RUNNING>(together, total);
+        }
       }
+      if constexpr (!Total::IS_PRODUCT) carry[c].add(together);
     }
   }
 
-  __device__ __forceinline__ void write(const Value (&values)[ITEMS][COLUMNS],
-                                        const Value (&before)[COLUMNS], const Carry& carry,
+  __device__ __forceinline__ void write(const Part (&values)[ITEMS][COLUMNS],
+                                        const Part (&before)[COLUMNS], const Carry& start,
                                         int64_t first) const {
     using Out = typename Problem::Out;
 #pragma unroll
@@ -116,7 +129,7 @@ struct ColumnScan {
         Value totals[COLUMNS];
 #pragma unroll
         for (int c = 0; c < COLUMNS; ++c) {
-          totals[c] = carry[c].with(combine<RUNNING>(before[c], values[i][c]));
+          totals[c] = start[c].with(combine<RUNNING>(before[c], values[i][c]));
         }
         typename Problem::template AfterVectors<COLUMNS> inputs;
         load_all<Problem::FIRST_AFTER>(inputs, first + i, typename Problem::AfterIndices());
@@ -129,19 +142,17 @@ struct ColumnScan {
   }
 
   __device__ __forceinline__ void run(Shared& shared, int& turn, int warp, int lane) const {
-    Carry carry;
+    Carry carry, start;
     Inputs now[ITEMS], next[ITEMS];
     load_chunk(now, warp * ITEMS);
     for (int64_t chunk = 0; chunk < problem.length; chunk += CHUNK) {
       const int64_t first = chunk + warp * ITEMS;
       load_chunk(next, first + CHUNK);
-      Value values[ITEMS][COLUMNS], sum[COLUMNS], before[COLUMNS];
+      Part values[ITEMS][COLUMNS], sum[COLUMNS], before[COLUMNS];
       accumulate(values, sum, now, first);
-      share(before, sum, shared[turn], warp, lane);
+      share(start, before, carry, sum, shared[turn], warp, lane);
       turn ^= 1;
-      write(values, before, carry, first);
-#pragma unroll
-      for (int c = 0; c < COLUMNS; ++c) carry[c].add(sum[c]);
+      write(values, before, start, first);
 #pragma unroll
       for (int i = 0; i < ITEMS; ++i) now[i] = next[i];
     }

@@ -23,7 +23,7 @@ template <class Config, class Problem>
 struct RowScanVariant {
   using Parameters = Problem;
   using Scan = RowScan<Config, Problem>;
-  using Value = typename Problem::Value;
+  using Part = typename Problem::Part;
   static constexpr int THREADS = Scan::THREADS;
 
   void (*kernel)(Problem);
@@ -51,7 +51,7 @@ struct RowScanVariant {
 
   int64_t workspace_bytes(Problem problem) const {
     cut(problem);
-    return problem.segments == 1 ? 0 : problem.rows * problem.segments * int64_t{sizeof(Value)};
+    return problem.segments == 1 ? 0 : problem.rows * problem.segments * int64_t{sizeof(Part)};
   }
 
   cudaError_t launch(Problem problem, cudaStream_t stream, void* workspace) const {
@@ -59,7 +59,7 @@ struct RowScanVariant {
     cut(problem);
     const int64_t parts = (problem.rows * problem.segments + Scan::ROWS - 1) / Scan::ROWS;
     if (problem.segments > 1) {
-      problem.totals = static_cast<Value*>(workspace);
+      problem.totals = static_cast<Part*>(workspace);
       const cudaError_t status =
           launch_scan_kernel(segment_totals, problem, parts, THREADS, stream);
       if (status != cudaSuccess) return status;

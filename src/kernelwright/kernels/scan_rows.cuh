@@ -107,6 +107,8 @@ struct ScanRow {
 template <class Config, class Problem>
 struct RowScan {
   using Value = typename Problem::Value;
+  using Part = typename Problem::Part;
+  using Total = RunningTotal<Problem::RUNNING, Value>;
   using Operation = typename Problem::Operation;
   static constexpr Running RUNNING = Problem::RUNNING;
   static constexpr int WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
@@ -119,7 +121,7 @@ struct RowScan {
   using Row = ScanRow<Problem, WIDTH>;
   using Inputs = typename Problem::template BeforeVectors<WIDTH>;
   // Totals of the warps, of two chunks, so that a barrier for each chunk is enough.
-  using Shared = Value[2][WARPS];
+  using Shared = Part[2][WARPS];
 
   // Element i of a vector in the order of the scan.
   __device__ __forceinline__ static constexpr int in_order(int i) {
@@ -166,17 +168,17 @@ struct RowScan {
     }
   }
 
-  // Writes the results of one vector: `before` is the total of the row before it.
-  template <bool WHOLE, class Before>
-  __device__ __forceinline__ static void write(const Value (&inclusive)[WIDTH],
-                                               const Before& before, const Problem& problem,
-                                               const Row& row, int64_t vector) {
+  // Writes the results of one vector: its running totals after what comes before it.
+  template <bool WHOLE>
+  __device__ __forceinline__ static void write(const Value (&inclusive)[WIDTH], Value before,
+                                               const Problem& problem, const Row& row,
+                                               int64_t vector) {
     Value totals[WIDTH];
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
-      const Value nothing = neutral_total<RUNNING, Value>();
-      const Value own = !Operation::EXCLUSIVE ? inclusive[i] : i == 0 ? nothing : inclusive[i - 1];
-      totals[in_order(i)] = before(own);
+      totals[in_order(i)] = !Operation::EXCLUSIVE ? inclusive[i]
+                            : i == 0              ? before
+                                                  : inclusive[i - 1];
     }
     const int64_t at = in_memory(row, vector);
     typename Problem::template AfterVectors<WIDTH> inputs;
@@ -189,52 +191,74 @@ struct RowScan {
 
   // One chunk, whose inputs are there: `carry` grows by its total.
   template <bool WHOLE>
-  __device__ __forceinline__ static void add_chunk(const Inputs (&inputs)[VECTORS],
-                                                   RunningTotal<RUNNING, Value>& carry,
-                                                   Value (&warp_totals)[WARPS],
+  __device__ __forceinline__ static void add_chunk(const Inputs (&inputs)[VECTORS], Total& carry,
+                                                   Part (&warp_totals)[WARPS],
                                                    const Problem& problem, const Row& row,
                                                    int64_t chunk, int64_t end, int warp, int lane) {
-    Value values[VECTORS][WIDTH], before[VECTORS];
-    Value warp_sum = neutral_total<RUNNING, Value>();
+    const Part nothing = neutral_total<RUNNING, Part>();
+    // Of a sum running totals of each vector, and what comes before it in the warp; of a product
+    // its elements, what comes before it in the neighbours of the other lanes, and these together.
+    Value values[VECTORS][WIDTH];
+    Part before[VECTORS], together[VECTORS], warp_sum = nothing;
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
       read<WHOLE>(values[v], problem, row, vector_of(chunk, v, warp, lane), end, inputs[v]);
+      Part own = values[v][0];
 #pragma unroll
       for (int i = 1; i < WIDTH; ++i) {
-        values[v][i] = combine<RUNNING>(values[v][i - 1], values[v][i]);
+        own = combine<RUNNING>(own, static_cast<Part>(values[v][i]));
+        if constexpr (!Total::IS_PRODUCT) values[v][i] = own;
       }
-      const Value to_lane = warp_running_total<RUNNING>(values[v][WIDTH - 1], lane);
-      const Value to_left = __shfl_up_sync(0xffffffff, to_lane, 1);
-      before[v] = lane == 0 ? warp_sum : combine<RUNNING>(warp_sum, to_left);
-      warp_sum = combine<RUNNING>(warp_sum, __shfl_sync(0xffffffff, to_lane, 31));
+      const Part to_lane = warp_running_total<RUNNING>(own, lane);
+      const Part to_left = __shfl_up_sync(0xffffffff, to_lane, 1);
+      const Part first = Total::IS_PRODUCT ? nothing : warp_sum;
+      before[v] = lane == 0 ? first : combine<RUNNING>(first, to_left);
+      together[v] = __shfl_sync(0xffffffff, to_lane, 31);
+      warp_sum = combine<RUNNING>(warp_sum, together[v]);
     }
-    Value total = warp_sum, before_warp = neutral_total<RUNNING, Value>();
+    Total start = carry;
+    Part before_warp = nothing;
     if constexpr (ROW_WARPS > 1) {
       if (lane == 0) warp_totals[warp] = warp_sum;
       __syncthreads();
-      total = neutral_total<RUNNING, Value>();
+      Part total = nothing;
 #pragma unroll
       for (int w = 0; w < WARPS; ++w) {
-        if (w == warp) before_warp = total;
-        total = combine<RUNNING>(total, warp_totals[w]);
+        if constexpr (Total::IS_PRODUCT) {
+          if (w == warp) start = carry;
+          carry.add(warp_totals[w]);
+        } else {
+          if (w == warp) before_warp = total;
+          total = combine<RUNNING>(total, warp_totals[w]);
+        }
       }
+      if constexpr (!Total::IS_PRODUCT) carry.add(total);
+    } else {
+      carry.add(warp_sum);
     }
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
-      const Value offset = combine<RUNNING>(before_warp, before[v]);
-      const int64_t vector = vector_of(chunk, v, warp, lane);
-      if (WHOLE || vector < end) {
-        const auto with = [&](Value own) { return carry.with(combine<RUNNING>(offset, own)); };
-        write<WHOLE>(values[v], with, problem, row, vector);
+      const Part offset = combine<RUNNING>(before_warp, before[v]);
+      const Value first = start.with(offset);
+      Value product = first;
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) {
+        if constexpr (Total::IS_PRODUCT) {
+          values[v][i] = product *= values[v][i];
+        } else {
+          values[v][i] = start.with(combine<RUNNING>(offset, values[v][i]));
+        }
       }
+      if constexpr (Total::IS_PRODUCT) start.add(together[v]);
+      const int64_t vector = vector_of(chunk, v, warp, lane);
+      if (WHOLE || vector < end) write<WHOLE>(values[v], first, problem, row, vector);
     }
-    carry.add(total);
   }
 
   // The vectors [begin, end) of a row, after what sums to `carry`.
   __device__ __forceinline__ static void run(const Problem& problem, const Row& row, int64_t begin,
-                                             int64_t end, RunningTotal<RUNNING, Value> carry,
-                                             Shared& shared, int& turn, int warp, int lane) {
+                                             int64_t end, Total carry, Shared& shared, int& turn,
+                                             int warp, int lane) {
     int64_t at = begin;
     while (at < end) {
       const int64_t whole = whole_until(row, at, end);
@@ -290,10 +314,10 @@ __device__ __forceinline__ void scan_rows(const Problem& problem) {
       const typename Scan::Row row(problem, number);
       const int64_t begin = segment * problem.segment_slots;
       const int64_t end = min(row.vectors, begin + problem.segment_slots);
-      RunningTotal<Scan::RUNNING, Value> carry;
+      typename Scan::Total carry;
       if (problem.totals != nullptr) {
         // Every thread adds them up, in the same order.
-        const Value* totals = problem.totals + number * problem.segments;
+        const typename Scan::Part* totals = problem.totals + number * problem.segments;
         for (int64_t s = 0; s < segment; ++s) carry.add(load_constant(totals + s));
       }
       Scan::run(problem, row, begin, end, carry, shared, turn, warp, lane);
@@ -306,15 +330,16 @@ template <class Config, class Problem>
 __device__ __forceinline__ void scan_segment_totals(const Problem& problem) {
   using Scan = RowScan<Config, Problem>;
   using Value = typename Scan::Value;
+  using Part = typename Scan::Part;
   constexpr Running RUNNING = Scan::RUNNING;
-  __shared__ Value warp_totals[Scan::WARPS];
+  __shared__ Part warp_totals[Scan::WARPS];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   for (int64_t part = blockIdx.x; part < problem.rows * problem.segments; part += gridDim.x) {
     const int64_t number = part / problem.segments, segment = part - number * problem.segments;
     const typename Scan::Row row(problem, number);
     const int64_t begin = segment * problem.segment_slots;
     const int64_t end = min(row.vectors, begin + problem.segment_slots);
-    Value sum = neutral_total<RUNNING, Value>();
+    Part sum = neutral_total<RUNNING, Part>();
     for (int64_t chunk = begin; chunk < end; chunk += Scan::CHUNK) {
       typename Scan::Inputs inputs[Scan::VECTORS];
       Scan::template load<false>(inputs, row, chunk, end, warp, lane);
@@ -323,9 +348,12 @@ __device__ __forceinline__ void scan_segment_totals(const Problem& problem) {
         Value values[Scan::WIDTH];
         Scan::template read<false>(values, problem, row, Scan::vector_of(chunk, v, warp, lane), end,
                                    inputs[v]);
+        Part own = values[0];
 #pragma unroll
-        for (int i = 1; i < Scan::WIDTH; ++i) values[0] = combine<RUNNING>(values[0], values[i]);
-        sum = combine<RUNNING>(sum, values[0]);
+        for (int i = 1; i < Scan::WIDTH; ++i) {
+          own = combine<RUNNING>(own, static_cast<Part>(values[i]));
+        }
+        sum = combine<RUNNING>(sum, own);
       }
     }
     sum = warp_total<RUNNING>(sum);

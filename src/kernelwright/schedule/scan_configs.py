@@ -3,12 +3,15 @@
 from collections.abc import Sequence
 
 from kernelwright.ir.configs import ScanConfig, ScanWay
-from kernelwright.ir.graph import Scan
+from kernelwright.ir.graph import Accumulation, Scan
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 
 _ACCESS_BYTES = 16
 _BLOCKS_OF_MULTIPROCESSOR = 4
+_COLUMNS = {Accumulation.SUM: 8, Accumulation.PRODUCT: 4}
+"""Neighbouring columns of a lane at most: a block's totals of two chunks have 48 KB of shared
+memory, and those of products of floats are doubles."""
 _ROW_OF_WARP = 1024
 """Up to so many elements a warp scans a row as fast as a block does, without a barrier."""
 
@@ -23,7 +26,7 @@ def scan_configs(
     for dim in output.shape[scan.dim + 1 :]:
         inner *= dim.hint
     if inner > 1:
-        return _columns(inner, width)
+        return _columns(inner, min(width, _COLUMNS[scan.op]))
     if output.shape[scan.dim].hint <= _ROW_OF_WARP:
         return tuple(
             ScanConfig(way=ScanWay.ROW_PER_WARP, width=width, items=items, warps=8)

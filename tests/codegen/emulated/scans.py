@@ -57,6 +57,10 @@ CASES = {
     "product of doubles in blocks": Case(
         config=replace(BLOCK, width=2), shapes=ROWS, op=Accumulation.PRODUCT, dtype=DType.F64
     ),
+    "product of floats in blocks": Case(config=BLOCK, shapes=ROWS, op=Accumulation.PRODUCT),
+    "product of floats in columns": Case(
+        config=COLUMNS, shapes=[(11, 516, 2)], op=Accumulation.PRODUCT, exclusive=True
+    ),
     "half in warps": Case(
         config=replace(WARP, width=8, items=1), shapes=ROWS, dtype=DType.F16, reverse=True
     ),
@@ -105,6 +109,8 @@ def draw(case: Case, shape: tuple[int, ...], layout: str) -> list[torch.Tensor]:
     x = torch.rand(shape) + (0.5 if case.op is Accumulation.PRODUCT else 0.0)
     if case.dtype is DType.I64:
         x = torch.randint(-9, 10, shape)
+    elif case.dtype is DType.F32 and case.op is Accumulation.PRODUCT and 516 in shape:
+        x = swinging(shape)
     elif shape[-1] == 516:
         x[1, 300], x[2, 400], x[2, 100] = torch.inf, -torch.inf, torch.inf
         x[3, 17] = torch.nan
@@ -112,6 +118,22 @@ def draw(case: Case, shape: tuple[int, ...], layout: str) -> list[torch.Tensor]:
     mask = LAYOUTS[layout](torch.rand(shape) < 0.5) if layout != "misaligned" else x > 0
     scale = torch.rand(shape[-1:]).to(dtype) if case.dtype is not DType.I64 else torch.ones(1)
     return [x, mask, scale.to(dtype)] if case.masked else [x]
+
+
+def swinging(shape: tuple[int, ...]) -> torch.Tensor:
+    """Factors along dimension 1 whose products leave a float's range, or stay in it only together
+    with what comes before."""
+    x = 40.0 * torch.randn(shape)
+    x[1, :3] = 1e-9
+    x[2, 1:] = 1e3
+    x[2, 0] = 0.0
+    x[3], x[3, 0] = 1e-3, torch.inf
+    x[4], x[4, 400] = 1e-3, torch.inf
+    x[5, 0::4], x[5, 1::4], x[5, 2::4], x[5, 3::4] = 1e-30, 1e30, 1e30, 1e-30
+    x[6, 0::2], x[6, 1::2] = 1e-25, 1e25
+    x[7], x[7, 7] = 1e20, torch.nan
+    x[8] = torch.rand(shape[1:])
+    return x
 
 
 def exact(case: Case, inputs: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -165,7 +187,8 @@ def main() -> None:
 
 def error(result: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> float:
     """The greatest, over the sum of absolute values."""
-    same = (result.double() == exact) | (result.isnan() & exact.isnan())
+    rounded = exact.to(result.dtype)
+    same = (result == rounded) | (result.isnan() & exact.isnan())
     distance = torch.where(same, 0.0, (result.double() - exact).abs() / (size + 1e-30))
     assert not distance.isnan().any()
     return distance.max().item() if distance.numel() else 0.0
