@@ -40,7 +40,7 @@ from kernelwright.worker.requests import (
 from kernelwright.worker.timed import Timed
 from kernelwright.worker.timer import Timer
 from kernelwright.worker.timer_driver import Driver
-from kernelwright.worker.what_ran import OwnKernels
+from kernelwright.worker.what_ran import OwnKernels, start_profiler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +114,8 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
     )
     env.forget("LD_PRELOAD")  # what is loaded stays; compilers need not have it
     checks.__enter__()  # left only when the process ends: everything of the candidate is inside
+    if start.role is Role.WITNESS and device.type == "cuda" and not start.emulate:
+        start_profiler(device)
     memory = None if start.emulate else _memory(device)
     candidate = Candidate(problem, Path(start.candidate_path), device, checks, memory)
 

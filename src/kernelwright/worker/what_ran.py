@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
 
 _ON_DEVICE = "DeviceType.CUDA"
 """How the profiler's events name a GPU."""
+
+
+_ACTIVITIES = (torch.profiler.ProfilerActivity.CUDA,)
+
+
+def start_profiler(device: torch.device) -> None:
+    """Use the profiler once: its first start takes seconds, in which nobody needs the device."""
+    with suppress(RuntimeError, AssertionError), torch.profiler.profile(activities=_ACTIVITIES):
+        torch.zeros(1, device=device)
+        torch.cuda.synchronize(device)
 
 
 class OwnKernels(Protocol):
@@ -120,8 +131,7 @@ class CudaKernels:
         call()
         torch.cuda.synchronize()
         self.take()
-        activities = [torch.profiler.ProfilerActivity.CUDA]
-        with torch.profiler.profile(activities=activities) as profile:
+        with torch.profiler.profile(activities=_ACTIVITIES) as profile:
             call()
             torch.cuda.synchronize()
         own = self.take()
