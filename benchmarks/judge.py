@@ -12,8 +12,8 @@ much memory do the judge's processes take?), which has its card to itself. Sever
 side by side on each other card (--cards 0 1 2 3 for some of them only); the clock is alone on its
 card all the same. benchmarks/results/judge_h200.json is written after every result, with what
 produced it; when the time is up, what has not been reached is named in it. --update begins with the
-rows of an earlier record: what it has of another commit is judged again and replaced, what it lacks
-first of all; each row says which run it is of.
+rows of an earlier record: what it has of another commit is judged again and replaced, what it lacks,
+or has no verdict on but an error, first of all; each row says which run it is of.
 """
 
 import argparse
@@ -245,7 +245,7 @@ def _earlier(path: Path | None) -> tuple[list[dict[str, Any]], Rows]:
 
 
 def _left(asked: list[Task], rows: Rows, runs: list[dict[str, Any]]) -> list[Task]:
-    """The tasks that have no row of this commit, those first that have none at all."""
+    """The tasks that have no row of this commit, those first that have no verdict at all."""
     now = runs[-1]["commit"]
     known = [(part, row) for part in _PARTS for row in rows[part]]
     of_now = [it for it in known if runs[it[1]["run"]]["commit"] == now]
@@ -256,7 +256,8 @@ def _left(asked: list[Task], rows: Rows, runs: list[dict[str, Any]]) -> list[Tas
             done[task.part, task.name] -= 1
         else:
             left.append(task)
-    names = {(part, row["task"]) for part, row in known}
+    verdicts = {status.value for status in Status}
+    names = {(part, row["task"]) for part, row in known if row.get("status") in verdicts}
     return sorted(left, key=lambda task: (task.part, task.name) in names)
 
 
