@@ -12,8 +12,8 @@ much memory do the judge's processes take?), which has its card to itself. Sever
 side by side on each other card (--cards 0 1 2 3 for some of them only); the clock is alone on its
 card all the same. benchmarks/results/judge_h200.json is written after every result, with what
 produced it; when the time is up, what has not been reached is named in it. --update begins with the
-rows of an earlier record: what it has of another commit is judged again and replaced, what it lacks,
-or has no verdict on but an error, first of all; each row says which run it is of.
+rows of an earlier record: what it has of another commit is judged again and replaced, what it lacks
+or has no verdict on first of all; each row says which run it is of.
 """
 
 import argparse
