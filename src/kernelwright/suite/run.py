@@ -8,7 +8,7 @@ summary = summarise(run.rows(tasks))
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from datetime import UTC, datetime
 from functools import partial
 from itertools import zip_longest
@@ -86,8 +86,8 @@ class Run:
     ) -> None:
         """Do what is left of `tasks`; every result is on disk before the next is looked at.
 
-        What ran out of memory beside others is tried beside fewer, then alone. Raises UsageError
-        if another process works on the same shard in this folder.
+        What ran out of memory twice beside others is tried beside fewer, then alone. Raises
+        UsageError if another process works on the same shard in this folder.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = self._folder / f".{shard.replace('/', '-')}.lock"
@@ -109,21 +109,27 @@ class Run:
         journal: Journal,
         audience: Audience,
     ) -> list[Task]:
-        """Do the tasks, so many on a card at a time; those that had too little memory beside."""
+        """Do the tasks, so many on a card at a time; those that had too little memory beside.
+
+        Such a one is tried once more behind all others, where it is likely to have more room.
+        """
         crowded: list[Task] = []
         if not tasks:
             return crowded
+        tried: set[str] = set()
         with make_pool() as pool:
             futures = {pool.submit(task): task for task in _in_turn(tasks)}
-            for future in as_completed(futures):
-                task, outcome = futures[future], future.result()
-                if slots > 1 and _lacked_memory(outcome.row):
+            for task, outcome in _as_they_end(futures):
+                if slots == 1 or not _lacked_memory(outcome.row):
+                    self._keep(task, outcome)
+                    journal.append(Event.DONE, row=outcome.row.to_json(), date=_now())
+                    self._known[task.problem] = outcome.row
+                    audience.on_row(outcome.row)
+                elif task.problem in tried:
                     crowded.append(task)
-                    continue
-                self._keep(task, outcome)
-                journal.append(Event.DONE, row=outcome.row.to_json(), date=_now())
-                self._known[task.problem] = outcome.row
-                audience.on_row(outcome.row)
+                else:
+                    tried.add(task.problem)
+                    futures[pool.submit(task)] = task
         return crowded
 
     def _keep(self, task: Task, outcome: Outcome) -> None:
@@ -137,6 +143,14 @@ class Run:
     def _is_done(self, task: Task) -> bool:
         row = self._known.get(task.problem)
         return row is not None and row.key == task.key
+
+
+def _as_they_end(futures: dict[Future[Outcome], Task]) -> Iterator[tuple[Task, Outcome]]:
+    """Tasks and what became of them; more may be added meanwhile."""
+    while futures:
+        ended, _ = wait(futures, return_when=FIRST_COMPLETED)
+        for future in ended:
+            yield futures.pop(future), future.result()
 
 
 _LONG = 2048
