@@ -331,6 +331,29 @@ def test_torch_compile_sees_the_kernels_as_operators(case: Any, backend: str) ->
             torch.testing.assert_close(result, model(value))
 
 
+@pytest.mark.parametrize("way", ["called", "aot_eager"])
+def test_buffers_that_kernels_update_where_they_are(way: str) -> None:
+    """Those with strides, too, and inside torch.compile, which functionalises the update."""
+    torch.manual_seed(0)
+    model, x = nn.BatchNorm2d(4).train(), torch.rand(3, 4, 5, 6)
+    with torch.no_grad():
+        fast = optimize_module(model, (x,), machine=H200)
+    source = fast.kernelwright.source.replace("not value.is_cuda or ", "")
+    assert "running_mean.view(" in source
+    on_host: OptimizedModule = copy.deepcopy(fast)
+    on_host.__setstate__({**on_host.__dict__, "kernelwright": _with(fast, source)})
+    on_host.running_var = torch.stack([torch.ones(4), torch.zeros(4)], dim=1)[:, 0]
+    assert on_host.running_var.stride() == (2,)
+    with torch.no_grad(), Session():
+        run: Any = on_host
+        if way != "called":
+            run = torch.compile(on_host, fullgraph=True, backend=way)
+        for _ in range(2):
+            torch.testing.assert_close(run(x), model(x))
+    for name, buffer in model.named_buffers():
+        torch.testing.assert_close(on_host.get_buffer(name), buffer)
+
+
 def _with(fast: OptimizedModule, source: str) -> Any:
     return replace(fast.kernelwright, source=source)
 

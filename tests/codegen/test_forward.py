@@ -84,17 +84,17 @@ def update_lines(before: str) -> list[str]:
 
 def test_buffers_are_updated_where_they_are() -> None:
     counted, norm, _ = update_lines("unused")
-    assert counted.count("self.norm.num_batches_tracked") == 2
+    assert counted.count("norm.num_batches_tracked") == 2
     assert norm.startswith("_launch(")
     for name in ("running_mean", "running_var"):
-        assert norm.count(f"self.norm.{name}.view(1, 4, 1, 1), ") == 1
-        assert norm.count(f"self.norm.{name}.reshape(4, 1, 1)") == 1
+        assert norm.count(f"norm.{name}.view(1, 4, 1, 1), ") == 1
+        assert norm.count(f"norm.{name}.reshape(4, 1, 1)") == 1
 
 
 @pytest.mark.parametrize("before", ["updated", "called"])
 def test_a_buffer_that_others_read_is_updated_at_the_end(before: str) -> None:
     body = update_lines(before)
     assert [line.partition("(")[0] for line in body if "copy_" in line] == [
-        "self.norm.running_mean.copy_"
+        "norm.running_mean.copy_"
     ]
-    assert sum("self.norm.running_var.view(1, 4, 1, 1), " in line for line in body) == 1
+    assert sum("norm.running_var.view(1, 4, 1, 1), " in line for line in body) == 1

@@ -1,7 +1,9 @@
 """The body of the emitted `forward`: checks, launches and the calls left to PyTorch."""
 
+import builtins
 import json
 import keyword
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from kernelwright.codegen.arrange import product_of
@@ -131,6 +133,11 @@ class _Writer:
         self._plan = plan
         self._graph: Graph = plan.graph
         self._text: dict[str, str] = {node.name: _leaf_text(node) for node in plan.graph.nodes}
+        self._launched = _reaching_launches(plan)
+        self._modules = _module_names(plan.graph, self._launched)
+        for node in plan.graph.nodes:
+            if isinstance(node.kind, Parameter):
+                self._text[node.name] = self._place(node.kind.path)
         self._uses = _count_uses(plan)
         self._in_place = in_place(plan)
         self._unread = views_of(plan, self._in_place)
@@ -142,6 +149,8 @@ class _Writer:
         if self._plan.kernels or self._mentions_device():
             yield f"device = {self._device()}"
         yield from self._input_checks()
+        for path, name in self._modules.items():
+            yield f"{name} = {path_expression(path)}"
         if self._plan.kernels:
             yield from self._parameter_checks()
         for guard in self._graph.guards:
@@ -179,16 +188,22 @@ class _Writer:
                 yield f"    raise TypeError({quoted(message)} + type({text}).__name__)"
 
     def _parameter_checks(self) -> Iterator[str]:
-        launched = {name for step in self._plan.steps for name in _launch_inputs(step)}
         for node in self._graph.nodes:
             match node.kind, node.type:
-                case (Parameter() | Constant(), TensorType(dtype, shape)) if self._reaches_launch(
-                    node.name, launched
+                case (Parameter() | Constant(), TensorType(dtype, shape)) if (
+                    node.name in self._launched
                 ):
-                    text = self._text[node.name]
-                    name = quoted(text.removeprefix("self."))
+                    name = quoted(_leaf_text(node).removeprefix("self."))
                     sizes = _tuple([dim.text for dim in shape])
+                    text = self._text[node.name]
                     yield f"_expect({name}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
+
+    def _place(self, path: str) -> str:
+        """Where a parameter or buffer is found."""
+        parent, _, last = path.rpartition(".")
+        if parent not in self._modules:
+            return path_expression(path)
+        return path_expression(last).replace("self", self._modules[parent], 1)
 
     def _derived(self, node: Node) -> list[Dim]:
         """Sizes of an argument that are no symbol's own place."""
@@ -200,12 +215,6 @@ class _Writer:
     def _unknown(self, dim: Dim, named: set[str]) -> bool:
         """Whether the size mentions a symbol that has no name yet."""
         return any(s.name in _words(dim.text) and s.name not in named for s in self._graph.symbols)
-
-    def _reaches_launch(self, name: str, launched: set[str]) -> bool:
-        if name in launched:
-            return True
-        views = [step for step in self._plan.steps if isinstance(step, Reinterpret)]
-        return any(v.input == name and self._reaches_launch(v.result, launched) for v in views)
 
     def _symbol(self, symbol: Symbol) -> str:
         """Where the value of a symbol comes from, as an expression over the arguments."""
@@ -249,7 +258,7 @@ class _Writer:
                 yield f"del {', '.join(dead[position])}"
         written = [update.path for update in self._in_place.values()]
         for update in (it for it in self._graph.updates if it.path not in written):
-            yield f"{path_expression(update.path)}.copy_({self._text[update.value]})"
+            yield f"{self._place(update.path)}.copy_({self._text[update.value]})"
         yield f"return {self._argument(self._graph.returns)}"
 
     def _last_mentions(self, lines: list[list[str]]) -> dict[int, list[str]]:
@@ -388,6 +397,39 @@ def _leaf_text(node: Node) -> str:
         case Constant(path, _):
             return path_expression(path or constant_path(node))
     return node.name
+
+
+def _reaching_launches(plan: Plan) -> frozenset[str]:
+    """What launches read, through views or not."""
+    found = {name for step in plan.steps for name in _launch_inputs(step)}
+    for step in reversed(plan.steps):
+        if isinstance(step, Reinterpret) and step.result in found:
+            found.add(step.input)
+    return frozenset(found)
+
+
+def _module_names(graph: Graph, launched: frozenset[str]) -> dict[str, str]:
+    """A name for each module of which launches read several tensors, by its path.
+
+    Finding `self.layers[0].norm` takes Python as long as launching a kernel.
+    """
+    parents = [
+        node.kind.path.rpartition(".")[0]
+        for node in graph.nodes
+        if isinstance(node.kind, Parameter) and node.name in launched
+    ]
+    taken = {"device", "torch", "self", *(node.name for node in graph.nodes), *dir(builtins)}
+    taken |= {name for pair in _size_names(graph).items() for name in pair}
+    names: dict[str, str] = {}
+    for path, count in Counter(parents).items():
+        name = path.replace(".", "_")
+        if not path or count < 2 or not name.isidentifier() or name.startswith("_"):
+            continue
+        while name in taken or keyword.iskeyword(name):
+            name += "_"
+        taken.add(name)
+        names[path] = name
+    return names
 
 
 def constant_path(node: Node) -> str:

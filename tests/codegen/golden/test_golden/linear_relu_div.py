@@ -13,10 +13,11 @@ class ModelNew(nn.Module):
         device = getattr(x, "device", None)
         _expect("x", x, torch.float32, (None, 8192), device)
         x_size0 = x.shape[0]
-        _expect("linear.weight", self.linear.weight, torch.float32, (8192, 8192), device)
-        _expect("linear.bias", self.linear.bias, torch.float32, (8192,), device)
+        linear_ = self.linear
+        _expect("linear.weight", linear_.weight, torch.float32, (8192, 8192), device)
+        _expect("linear.bias", linear_.bias, torch.float32, (8192,), device)
         div = torch.empty((x_size0, 8192), dtype=torch.float32, device=device)
-        _launch("launch_linear_relu_div", div, x, self.linear.weight.t(), self.linear.bias)
+        _launch("launch_linear_relu_div", div, x, linear_.weight.t(), linear_.bias)
         return div
 
 
