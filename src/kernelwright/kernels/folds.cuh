@@ -28,6 +28,7 @@ struct Places {
   int64_t first, step;
 
   __device__ __forceinline__ int64_t at(int element) const { return first + element * step; }
+  __device__ __forceinline__ static constexpr int past(int) { return 0; }
 };
 
 // The same in vectors of WIDTH neighbours: the first of each stand at `first`, `first + step`, ...
@@ -38,6 +39,8 @@ struct VectorPlaces {
   __device__ __forceinline__ int64_t at(int element) const {
     return first + element / WIDTH * step + element % WIDTH;
   }
+  // How far it stands from the first of its vector.
+  __device__ __forceinline__ static constexpr int past(int element) { return element % WIDTH; }
 };
 
 __device__ __forceinline__ constexpr bool is_valid(unsigned valid, int element) {
@@ -352,11 +355,11 @@ struct ExpSumFold {
     return state.sum.value();
   }
 
- private:
   // What to subtract from elements up to `largest`: nothing from -inf, whose exp is 0.
   __device__ __forceinline__ static T origin(T largest) {
     return largest == NOTHING ? T(0) : largest;
   }
+  // The sum of exp(x - from).
   __device__ __forceinline__ static LongSum<T> scaled(const State& state, T from) {
     const T scale = std::exp(state.largest - from);
     return {state.sum.sum * scale, state.sum.rest * scale};

@@ -8,7 +8,7 @@ template <int OPERANDS>
 struct OuterDimensions {
   int rank = 0;
   Divisor sizes[MAX_RANK];
-  int64_t strides[MAX_RANK][OPERANDS];
+  int64_t strides[MAX_RANK][OPERANDS] = {};
 
   // Inside of those that are there already. 1 <= size < 2^31.
   void add(int64_t size, const int64_t (&steps)[OPERANDS]) {
@@ -20,12 +20,19 @@ struct OuterDimensions {
   // Adds to the offsets of all operands how far the `index`-th combination is from the first, the
   // last dimension counted first.
   __device__ __forceinline__ void move(uint32_t index, int64_t (&offsets)[OPERANDS]) const {
-    for (int d = rank - 1; d >= 0; --d) {
+#pragma unroll 1
+    for (int d = rank - 1; d > 0; --d) {
       const uint32_t above = sizes[d].quotient(index);
-      const int64_t own = index - above * sizes[d].value();
+      step(d, index - above * sizes[d].value(), offsets);
       index = above;
-#pragma unroll
-      for (int o = 0; o < OPERANDS; ++o) offsets[o] += own * strides[d][o];
     }
+    // Of the first one there is nothing left to divide.
+    step(0, index, offsets);
+  }
+
+ private:
+  __device__ __forceinline__ void step(int d, uint32_t count, int64_t (&offsets)[OPERANDS]) const {
+#pragma unroll
+    for (int o = 0; o < OPERANDS; ++o) offsets[o] += int64_t{count} * strides[d][o];
   }
 };

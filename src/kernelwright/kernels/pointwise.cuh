@@ -93,6 +93,7 @@ struct Pointwise {
     Out* out;
     Pack<const In*...> in;
     int64_t count;
+    uint32_t whole_blocks;  // that have a vector for each access of each thread
     Matrices matrices;
 
     template <int N, size_t... INPUT>
@@ -102,29 +103,46 @@ struct Pointwise {
     }
 
     __device__ __forceinline__ void run() const {
-      const int64_t vectors = count / WIDTH;
-      const int64_t first = static_cast<int64_t>(blockIdx.x) * (THREADS * UNROLL) + threadIdx.x;
+      if (blockIdx.x < whole_blocks) {
+        run_whole();
+      } else {
+        run_last();
+      }
+    }
+
+   private:
+    // Nearly every block: there is nothing to ask.
+    __device__ __forceinline__ void run_whole() const {
+      constexpr int STEP = THREADS * WIDTH;
+      const int64_t first = int64_t{blockIdx.x} * (STEP * UNROLL) + threadIdx.x * WIDTH;
       Pack<Vector<In, WIDTH>...> values[UNROLL];
       // All loads before the first use, so that a thread waits for memory once.
 #pragma unroll
-      for (int u = 0; u < UNROLL; ++u) {
-        const int64_t vector = first + u * THREADS;
-        if (vector < vectors) load<WIDTH>(values[u], vector * WIDTH, InputIndices());
-      }
+      for (int u = 0; u < UNROLL; ++u) load<WIDTH>(values[u], first + u * STEP, InputIndices());
 #pragma unroll
       for (int u = 0; u < UNROLL; ++u) {
+        compute<WIDTH>(out + first + u * STEP, operation, matrices, values[u], InputIndices());
+      }
+    }
+
+    // What is left: vectors, and fewer elements than one has.
+    __device__ __forceinline__ void run_last() const {
+      const int64_t vectors = count / WIDTH;
+      const int64_t first = int64_t{blockIdx.x} * (THREADS * UNROLL) + threadIdx.x;
+#pragma unroll 1
+      for (int u = 0; u < UNROLL; ++u) {
         const int64_t vector = first + u * THREADS;
-        if (vector < vectors) {
-          compute<WIDTH>(out + vector * WIDTH, operation, matrices, values[u], InputIndices());
-        }
+        if (vector < vectors) run_one<WIDTH>(vector * WIDTH);
       }
-      // What does not fill a vector, one element for each of the first threads.
-      const int64_t rest = vectors * WIDTH + first;
-      if (rest < count) {
-        Pack<Vector<In, 1>...> value;
-        load<1>(value, rest, InputIndices());
-        compute<1>(out + rest, operation, matrices, value, InputIndices());
-      }
+      const int64_t rest = vectors * WIDTH + threadIdx.x;
+      if (blockIdx.x + 1 == gridDim.x && rest < count) run_one<1>(rest);
+    }
+
+    template <int N>
+    __device__ __forceinline__ void run_one(int64_t element) const {
+      Pack<Vector<In, N>...> values;
+      load<N>(values, element, InputIndices());
+      compute<N>(out + element, operation, matrices, values, InputIndices());
     }
   };
 
@@ -139,6 +157,8 @@ struct Pointwise {
     Divisor inner_steps;
     int64_t inner_strides[OPERANDS];
     OuterDimensions<OPERANDS> outer;
+    bool stays_on_line;   // a block is at work on one line of the innermost dimension
+    Divisor line_blocks;  // blocks of each, then
 
     // Offsets in elements of the operands at `step`, counted along the innermost dimension first.
     __device__ __forceinline__ void locate(uint32_t step, int64_t (&offsets)[OPERANDS]) const {
@@ -168,21 +188,41 @@ struct Pointwise {
     }
 
     __device__ __forceinline__ void run() const {
-      const uint32_t first = blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
+      if (N > 1 && stays_on_line) {
+        // The same for all of its threads.
+        const uint32_t line = line_blocks.quotient(blockIdx.x);
+        int64_t starts[OPERANDS] = {};
+        outer.move(line, starts);
+        const uint32_t block = blockIdx.x - line * line_blocks.value();
+        walk(block, inner_steps.value(), [&](uint32_t step, int64_t (&offsets)[OPERANDS]) {
+          const int64_t inner = int64_t{step} * N;
+#pragma unroll
+          for (int o = 0; o < OPERANDS; ++o) offsets[o] = starts[o] + inner * inner_strides[o];
+        });
+      } else {
+        walk(blockIdx.x, steps,
+             [&](uint32_t step, int64_t (&offsets)[OPERANDS]) { locate(step, offsets); });
+      }
+    }
+
+    // A block's steps, those before `end`.
+    template <class Locate>
+    __device__ __forceinline__ void walk(uint32_t block, uint32_t end, const Locate& where) const {
+      const uint32_t first = block * (THREADS * UNROLL) + threadIdx.x;
       Pack<Vector<In, N>...> values[UNROLL];
       int64_t result_offsets[UNROLL];
 #pragma unroll
       for (int u = 0; u < UNROLL; ++u) {
-        if (first + u * THREADS < steps) {
+        if (first + u * THREADS < end) {
           int64_t offsets[OPERANDS];
-          locate(first + u * THREADS, offsets);
+          where(first + u * THREADS, offsets);
           result_offsets[u] = offsets[0];
           load_all(values[u], offsets, InputIndices());
         }
       }
 #pragma unroll
       for (int u = 0; u < UNROLL; ++u) {
-        if (first + u * THREADS < steps) {
+        if (first + u * THREADS < end) {
           compute<N>(static_cast<Out*>(data[0]) + result_offsets[u], operation, matrices, values[u],
                      InputIndices());
         }
@@ -260,8 +300,10 @@ struct Pointwise {
   static void launch_contiguous(const Kernels& kernels, const Operation& operation,
                                 const Matrices& matrices, cudaStream_t stream, const Space& space,
                                 std::index_sequence<INPUT...>) {
-    Contiguous parameters{
-        operation, reinterpret_cast<Out*>(space.data[0]), {}, space.count(), matrices};
+    Contiguous parameters{operation, reinterpret_cast<Out*>(space.data[0]), {}, space.count(), 0,
+                          matrices};
+    parameters.whole_blocks =
+        static_cast<uint32_t>(space.count() / (int64_t{THREADS} * UNROLL * WIDTH));
     ((get<INPUT>(parameters.in) = reinterpret_cast<const In*>(space.data[INPUT + 1])), ...);
     const unsigned blocks = blocks_for((space.count() + WIDTH - 1) / WIDTH);
     const auto kernel = kernels.contiguous;
@@ -287,6 +329,15 @@ struct Pointwise {
       parameters.data[o] = space.data[o];
       parameters.inner_strides[o] = space.inner_stride(o);
     }
-    kernel<<<blocks_for(steps), THREADS, 0, stream>>>(parameters);
+    unsigned blocks = blocks_for(steps);
+    // Where that leaves few threads without work.
+    const uint32_t line_steps = parameters.inner_steps.value();
+    const uint32_t line_blocks = blocks_for(line_steps);
+    parameters.stays_on_line = N > 1 && line_blocks * (THREADS * UNROLL) <= line_steps / 8 * 9;
+    if (parameters.stays_on_line) {
+      parameters.line_blocks = Divisor(line_blocks);
+      blocks = static_cast<unsigned>(steps / line_steps) * line_blocks;
+    }
+    kernel<<<blocks, THREADS, 0, stream>>>(parameters);
   }
 };

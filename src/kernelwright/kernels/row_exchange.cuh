@@ -3,12 +3,13 @@
 
 #include <cstring>
 
+#include "folds.cuh"
 #include "mbarrier.cuh"
 
 // Combines what each LANES neighbouring lanes of a warp have, a power of two of them. Lanes in
 // order, so that all come to the same bits.
-template <class Fold, int LANES>
-__device__ __forceinline__ typename Fold::State combine_lanes(typename Fold::State state) {
+template <int LANES, class Fold>
+__device__ __forceinline__ typename Fold::State combine_in_order(Fold, typename Fold::State state) {
   using State = typename Fold::State;
   static_assert(sizeof(State) % 4 == 0, "states are made of words");
   constexpr int WORDS = sizeof(State) / 4;
@@ -30,6 +31,26 @@ __device__ __forceinline__ typename Fold::State combine_lanes(typename Fold::Sta
     state = Fold::combine(first, second);
   }
   return state;
+}
+
+// Sums of exponentials first find what all of them are to be taken from: once, and not at each
+// step.
+template <int LANES, class T>
+__device__ __forceinline__ typename ExpSumFold<T>::State combine_in_order(
+    ExpSumFold<T>, typename ExpSumFold<T>::State state) {
+  using Fold = ExpSumFold<T>;
+  T largest = state.largest;
+#pragma unroll
+  for (int distance = 1; distance < LANES; distance *= 2) {
+    largest = maximum(largest, __shfl_xor_sync(0xffffffff, largest, distance));
+  }
+  const auto sum = Fold::scaled(state, Fold::origin(largest));
+  return {largest, combine_in_order<LANES>(SumFold<T>(), sum)};
+}
+
+template <class Fold, int LANES>
+__device__ __forceinline__ typename Fold::State combine_lanes(typename Fold::State state) {
+  return combine_in_order<LANES>(Fold(), state);
 }
 
 template <class Fold>
@@ -63,6 +84,13 @@ struct TeamExchange {
   static constexpr int HALF_BYTES = (WARPS * CLUSTER * STATE_BYTES + 15) / 16 * 16;
   static constexpr int BYTES = WARPS * CLUSTER > 1 ? 2 * HALF_BYTES : 0;
 
+  // The next power of two, up to a warp.
+  static constexpr int lanes_of(int states) {
+    int lanes = 1;
+    while (lanes < states && lanes < 32) lanes *= 2;
+    return lanes;
+  }
+
   char* memory;
   int half = 0;
 
@@ -85,11 +113,14 @@ struct TeamExchange {
         __syncthreads();
       }
       state = Fold::identity();
+      // Of few states each group of so many lanes has all.
+      constexpr int STATES = WARPS * CLUSTER, LANES = lanes_of(STATES);
 #pragma unroll
-      for (int first = 0; first < WARPS * CLUSTER; first += 32) {
-        if (first + lane < WARPS * CLUSTER) state = Fold::combine(state, states[first + lane]);
+      for (int first = 0; first < STATES; first += 32) {
+        const int own = first + lane % LANES;
+        if (own < STATES) state = Fold::combine(state, states[own]);
       }
-      state = combine_warp<Fold>(state);
+      state = combine_lanes<Fold, LANES>(state);
     }
     return state;
   }

@@ -34,6 +34,11 @@ struct PartRows : VectorRows<Program, Config_::WIDTH> {
   __device__ __forceinline__ PartStates<Program> states(int64_t row) const {
     return {workspace, this->space.kept.count, parts, row};
   }
+
+  // Whether who folds a row has its results.
+  __host__ __device__ __forceinline__ bool is_finished_early() const {
+    return Program::LEVELS == 1 && results_mask<Program, true>() == 0 && parts == 1;
+  }
 };
 
 // A block at work on a part of a row.
@@ -126,14 +131,23 @@ struct PartBlock {
     }
   }
 
+  // Of a row in one piece the results instead, where that is all there is to know of it.
   template <int LEVEL>
   __device__ __forceinline__ void write_states(int64_t row, uint32_t part,
                                                const typename Types::States& states) const {
+    typename Types::Totals totals = {};
     each_fold<Program, LEVEL>([&](auto fold) {
       using Fold = typename Types::template FoldAt<fold>;
       const auto state = exchange.template combine<Fold>(get<fold>(states));
-      if (threadIdx.x == 0) rows.states(row).template of<fold>()[part] = state;
+      if (rows.is_finished_early()) {
+        set_totals<Program, fold>(state, totals);
+      } else if (threadIdx.x == 0) {
+        rows.states(row).template of<fold>()[part] = state;
+      }
     });
+    if (rows.is_finished_early() && threadIdx.x == 0) {
+      store_row_results(Run(rows, row, 0, 0, 0), totals);
+    }
   }
 
   // The state of a row from the states of its parts.
@@ -309,6 +323,7 @@ struct PartVariant {
       if (status != cudaSuccess) return status;
       early = true;
     }
+    if (rows.is_finished_early()) return cudaSuccess;
     unsigned last = count;
     if (rows.finish_lines.count > 0) {
       last = static_cast<unsigned>(rows.finish_lines.blocks());

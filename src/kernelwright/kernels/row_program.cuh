@@ -151,7 +151,7 @@ __device__ __forceinline__ void fold_elements(const Program& program,
     Value values[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      const RowPlace place = {coordinates, row, places.at(i)};
+      const RowPlace place = {coordinates, row, places.at(i), places.past(i)};
       values[i] =
           take_element<fold>(program, totals, place, elements[i], typename Types::InputIndices());
     }

@@ -114,6 +114,15 @@ struct RowCoordinates {
 struct RowPlace {
   const RowCoordinates& coordinates;
   int64_t row, place;
+  int past = 0;  // elements after the first of a vector
+
+  // Whether the element stands at place `wanted` of its row. What 64 bits are needed for is the
+  // same for all elements of a vector.
+  __device__ __forceinline__ bool is_at(int64_t wanted) const {
+    const auto distance = static_cast<uint64_t>(wanted - (place - past));
+    const auto near = distance >> 32 == 0 ? static_cast<uint32_t>(distance) : 0xffffffff;
+    return near == static_cast<uint32_t>(past);
+  }
 
   // Along dimension `from_end`, 1 for the last.
   __device__ __forceinline__ int64_t coordinate(int from_end) const {
