@@ -12,7 +12,7 @@ from kernelwright.worker.judging import Sharing
 from kernelwright.worker.lease import Lease, open_lease
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.pool import LocalPool
-from kernelwright.worker.seats import SEATS, Footprint, open_seats
+from kernelwright.worker.seats import FEW, SEATS, Footprint, open_seats
 
 
 @pytest.fixture(autouse=True)
@@ -65,11 +65,13 @@ def test_who_needs_much_of_a_card_waits_for_it_and_is_not_overtaken() -> None:
         with open_seats(1, SEATS, ledger) as elsewhere, open_seats(0, 0, ledger) as small:
             elsewhere.take()
             small.take()
-        waiting = [sit("much", SEATS), sit("little", 1)]
+        waiting = [sit("most", SEATS), sit("many", FEW + 1)]
         assert order == []
+        waiting.append(sit("few", FEW))
+        assert order == ["few"]
     for thread in waiting:
         thread.join(10)
-    assert order == ["much", "little"]
+    assert order == ["few", "most", "many"]
 
 
 def test_seats_are_a_share_of_the_card() -> None:
@@ -77,7 +79,9 @@ def test_seats_are_a_share_of_the_card() -> None:
     assert Footprint(bytes=64 << 20, largest=64 << 20, memory=card).seats == 0
     assert Footprint(bytes=100 << 30, largest=50 << 30, memory=card).seats == SEATS
     few, many = (Footprint(bytes=n << 30, largest=n << 29, memory=card).seats for n in (4, 12))
-    assert 0 < few < many < SEATS
+    assert 0 < few <= FEW < many <= SEATS // 2
+    between = Footprint(bytes=4 << 30, largest=8 << 30, memory=card)
+    assert few < between.seats < SEATS
     assert Footprint(bytes=card, largest=card, memory=0).seats == 0
 
 

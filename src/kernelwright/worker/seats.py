@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from kernelwright.worker.lease import is_locked_by_us, lock_file
 from kernelwright.worker.ledger import Ledger
 
-SEATS = 24
+SEATS = 18
+"""For those who need many."""
+FEW_SEATS = 7
+"""For those who need few, who do not wait for the others."""
+FEW = 3
 _PARTS = 34
 """Of the memory; what is no seat is left to the processes themselves."""
 _COPIES = 3
 """Of all that a call has, which a judgement holds at a time: two processes run the same inputs, and
 one of them twice; a timer and three contestants have their results side by side."""
+_BETWEEN = 4
+"""Of what lies between the operators of a call and is larger than its ends."""
 _POLL = 0.05
 _WORD = "card: memory"
 
@@ -36,22 +42,25 @@ class Footprint:
         """Of `SEATS`; 0 for a call that is small beside the card."""
         if not self.memory:
             return 0
-        return min(SEATS, round(_COPIES * (self.bytes + self.largest) / self.memory * _PARTS))
+        between = max(0, self.largest - self.bytes // 2)
+        held = _COPIES * self.bytes + _BETWEEN * between
+        return min(SEATS, round(held / self.memory * _PARTS))
 
 
 class Seats:
     """A judgement's share of the memory of a card: taken when it is first needed, kept to the end.
 
-    As with a lease, the kernel gives them back when the process ends. Whoever waits takes what
-    becomes free, and is the only one to do so: who needs much is not overtaken.
+    As with a lease, the kernel gives them back when the process ends. Of those who need many one
+    alone takes what becomes free, and of those who need few: nobody is overtaken.
     """
 
     def __init__(self, device_index: int, count: int, ledger: Ledger) -> None:
         """`ledger` gets what is waited."""
         self._left = count
         self._ledger = ledger
-        self._turn = lock_file(device_index, "seats.lock")
-        self._free = [lock_file(device_index, f"seat-{place}.lock") for place in range(SEATS)]
+        kind, places = ("few", FEW_SEATS) if count <= FEW else ("many", SEATS)
+        self._turn = lock_file(device_index, f"{kind}-seats.lock")
+        self._free = [lock_file(device_index, f"{kind}-{place}.lock") for place in range(places)]
         self._open = (self._turn, *self._free)
 
     def take(self) -> None:
