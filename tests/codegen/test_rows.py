@@ -71,6 +71,20 @@ _TUNED: dict[str, dict[str, Any]] = {
         "shapes": [[7, 1101], [5, 1240]],
         "config": _RING | {"vectors": 5, "stages": 1, "resident": 1},
     },
+    # A row in registers, the next one in its place; by clusters, with edges.
+    "held": {
+        "case": "layer_norm",
+        "dims": [1],
+        "shapes": [[5, 2301], [9, 2304]],
+        "config": _RING
+        | {"cluster": 2, "vectors": 5, "stages": 1, "resident": 1, "in_registers": True},
+    },
+    "rows in one piece": {
+        "case": "cross_entropy",
+        "dims": [1],
+        "shapes": [[9, 1101], [3, 900]],
+        "config": _PARTS,
+    },
     "parts": {
         "case": "layer_norm",
         "dims": [0, 2, 3],

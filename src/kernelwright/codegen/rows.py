@@ -16,6 +16,7 @@ from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, 
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,
+    HeldRows,
     PartRows,
     RelayRows,
     RingRows,
@@ -82,6 +83,12 @@ _TUNED: Mapping[type[_Config], Tuned] = {
         source="row_ring.cuh",
         family="Ring",
         function="ring_rows",
+    ),
+    HeldRows: Tuned(
+        purpose="Rows that fit on chip, in registers while the next one comes.",
+        source="row_held.cuh",
+        family="Ring",
+        function="held_rows",
     ),
     PartRows: Tuned(
         purpose="Parts of long rows: the results.",

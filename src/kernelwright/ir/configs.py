@@ -169,6 +169,14 @@ class RingRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRows(RingRows):
+    """The same of one stage, with a row in registers: the stage takes the next one meanwhile."""
+
+    def __str__(self) -> str:
+        return f"{RingRows.__str__(self)}, one more in registers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartRows:
     """Long rows of neighbours in memory, cut in parts that blocks walk one after the other."""
 

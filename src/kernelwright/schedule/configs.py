@@ -81,7 +81,7 @@ def pointwise_configs(narrowest: int) -> Iterator[PointwiseConfig]:
     """Best first as measured on an H200; `narrowest`: bytes of the smallest element moved."""
     # One access moves 16 bytes of the narrowest type; more than 8 elements cost registers.
     width = min(8, 16 // narrowest)
-    for unroll, threads in product((1, 2, 4), (256, 128, 512)):
+    for unroll, threads in product((1, 2, 4), (128, 256, 512)):
         yield PointwiseConfig(threads=threads, width=width, unroll=unroll)
 
 

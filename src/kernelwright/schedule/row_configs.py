@@ -1,13 +1,14 @@
 """Configurations of the row family, best first by what was measured and what fits."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from math import prod
 
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,
+    HeldRows,
     PartRows,
     RelayRows,
     RingRows,
@@ -37,6 +38,9 @@ _SHORT_ROWS = 2**15
 _MANY_ROWS = 2**12
 """That keep the card busy with one for each block of a warp."""
 _PIECE_UNROLL = 4
+"""Vectors that a thread of such a block has in flight."""
+_HOLDING_THREADS = 512
+"""With more a thread has too few registers to hold a row and to compute with it."""
 _FEW_VECTORS = 8
 """Of a thread of a cluster."""
 _BUSY_THREADS = 1024
@@ -150,7 +154,13 @@ def _along(
         return [*short, *_rings(rows, machine)[:4]]
     parts = [
         PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
-        for threads, unroll, resident in ((512, 4, 2), (256, 4, 4), (512, 8, 1), (512, 2, 2))
+        for threads, unroll, resident in (
+            (512, 4, 2),
+            (256, 4, 4),
+            (512, 2, 3),
+            (512, 8, 1),
+            (512, 2, 2),
+        )
     ]
     rings = _rings(rows, machine)[:12] if rows.runs == 1 else []
     is_read_twice = rows.levels == 1 and bool(rows.results)
@@ -171,7 +181,7 @@ def _along(
 
 def _pieces(rows: _Rows) -> Iterator[PartRows]:
     """Rows in one piece, each for a block of few threads: nothing of them is wanted twice."""
-    for threads, resident in ((32, 24), (64, 12), (32, 32), (128, 6)):
+    for threads, resident in ((64, 16), (64, 12), (128, 6)):
         if rows.length >= threads * _PIECE_UNROLL * rows.width:
             yield PartRows(
                 threads=threads, width=rows.width, unroll=_PIECE_UNROLL, resident=resident
@@ -270,7 +280,26 @@ def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
                 found += _ring(rows, vectors, threads // 2, cluster * 2, stages, machine)
     # A cluster with few vectors a thread waits for its exchange more than it computes.
     found.sort(key=lambda ring: ring.cluster > 1 and ring.vectors <= _FEW_VECTORS)
-    return list(dict.fromkeys(found))
+    rings = list(dict.fromkeys(found))
+    return [*(_held(ring) for ring in rings if _is_held(rows, ring)), *rings]
+
+
+def _is_held(rows: _Rows, ring: RingRows) -> bool:
+    """Whether registers have room for a row, and the time of an exchange between blocks is worth
+    it. Where rows begin between two vectors, what to do with the edges takes too many more."""
+    registers = ring.vectors * ring.width * sum(rows.inputs) // 4
+    return (
+        ring.cluster > 1
+        and ring.stages == ring.resident == 1
+        and ring.threads <= _HOLDING_THREADS
+        and registers <= _HELD_REGISTERS
+        and rows.length % rows.width == 0
+        and bool(rows.results)
+    )
+
+
+def _held(ring: RingRows) -> HeldRows:
+    return HeldRows(**{field.name: getattr(ring, field.name) for field in fields(ring)})
 
 
 def _ring(
@@ -325,7 +354,7 @@ def _held_columns(rows: _Rows, width: int) -> Iterator[ColumnRows]:
         for lanes in (32, 64):
             threads = lanes * split
             if threads <= 512 and wide * rows.folds <= 8:
-                wanted = 48 + registers + states
+                wanted = 40 + registers + states
                 resident = max(1, min(65536 // (threads * wanted), 2048 // threads))
                 yield ColumnRows(
                     lanes=lanes,

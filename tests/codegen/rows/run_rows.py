@@ -23,6 +23,7 @@ from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,
+    HeldRows,
     PartRows,
     RelayRows,
     RingRows,
@@ -65,6 +66,7 @@ def text_of(kernel: RowKernel) -> str:
 def row_config(fields: dict[str, Any]) -> RowConfig:
     """Two multiprocessors, and the tuned variant of these fields, if any."""
     families = {
+        "in_registers": HeldRows,
         "stages": RingRows,
         "split": ColumnRows,
         "lanes": ShortRows,
@@ -73,7 +75,8 @@ def row_config(fields: dict[str, Any]) -> RowConfig:
         "resident": PartRows,
     }
     family = next((each for field, each in families.items() if field in fields), None)
-    return RowConfig(multiprocessors=2, tuned=None if family is None else family(**fields))
+    values = {name: value for name, value in fields.items() if name != "in_registers"}
+    return RowConfig(multiprocessors=2, tuned=None if family is None else family(**values))
 
 
 def build(kernel: RowKernel, name: str) -> ctypes.CDLL:
