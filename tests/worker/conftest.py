@@ -51,6 +51,9 @@ class LocalChild:
     def launch(self) -> None:
         """Nothing to start."""
 
+    def ready(self) -> None:
+        """It is always."""
+
     def post(self, operation: str, body: Any) -> None:
         self._thread = threading.Thread(target=self._work, args=(operation, body))
         self._thread.start()

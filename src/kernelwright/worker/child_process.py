@@ -47,6 +47,10 @@ class ChildProcess:
         self._client.post("start", to_plain(self._start))
         self._starting = True
 
+    def ready(self) -> None:
+        """Wait until it has started; ChildStartError if it does not."""
+        self._ready()
+
     def post(self, operation: str, body: Any) -> None:
         """Ask without waiting for the answer; ChildStartError if there is no process to ask.
 

@@ -32,13 +32,14 @@ class Gathered:
 
 def gather(
     session: ChildSession,
+    child: ChildProcess,
     sizes: Sizes,
     silent_sizes: Sizes,
     tolerance: Tolerance,
     source: str,
     seconds: float,
 ) -> Gathered:
-    """Silence the candidate's kernels, at `silent_sizes`, then list what one call at `sizes` runs.
+    """Silence the kernels of `child`, at `silent_sizes`, then list what one call at `sizes` runs.
 
     `source` is the candidate's text, `seconds` the longest that one answer may take.
     """
@@ -47,9 +48,8 @@ def gather(
         Case(seed=1, sizes=silent_sizes),
         Case(distribution=Distribution.NORMAL, sizes=silent_sizes),
     )
-    with session.witness() as child:
-        decoys = _look_for_decoys(session, child, cases, tolerance, seconds)
-        ran = _trace(child, Case(sizes=sizes), seconds)
+    decoys = _look_for_decoys(session, child, cases, tolerance, seconds)
+    ran = _trace(child, Case(sizes=sizes), seconds)
     return Gathered(checks=(check_what_ran(ran, source), decoys), ran=ran)
 
 

@@ -194,15 +194,18 @@ def _verify(
         return verdict
     progress(Event(stage="verify", message="silencing its own kernels", done=0, total=1))
     sizes = tuple(sorted(brief.sizes.items()))
-    with nullcontext() if sharing is None else sharing.lease.shared():
-        found = gather(
-            session,
-            sizes,
-            _silent_sizes(verdict, brief),
-            brief.tolerance,
-            session.source(),
-            options.timeouts.run,
-        )
+    with session.witness() as child:
+        child.ready()
+        with nullcontext() if sharing is None else sharing.lease.shared():
+            found = gather(
+                session,
+                child,
+                sizes,
+                _silent_sizes(verdict, brief),
+                brief.tolerance,
+                session.source(),
+                options.timeouts.run,
+            )
     return replace(_with_checks(verdict, found.checks), ran=found.ran)
 
 
