@@ -36,6 +36,7 @@ from kernelwright.schedule.anchored_groups import anchored_groups
 from kernelwright.schedule.channels_last import Formatted, with_channels_last
 from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.element_groups import element_groups
+from kernelwright.schedule.grouped import without_groups
 from kernelwright.schedule.launches import launch_anchored, launch_elements, launch_rows, shared
 from kernelwright.schedule.legality import Library, why_not
 from kernelwright.schedule.memory_format import faster_on_channels_last
@@ -56,8 +57,9 @@ def schedule(
     if channels_last is None:
         channels_last = faster_on_channels_last(graph)
     formatted = with_channels_last(with_cheap_copies(graph), channels_last)
-    formatted = replace(formatted, graph=with_stages(formatted.graph))
-    graph = formatted.graph
+    ungrouped = without_groups(with_stages(formatted.graph), formatted.turning)
+    graph, small = ungrouped.graph, formatted.small | ungrouped.small
+    formatted = replace(formatted, graph=graph, small=small)
     reasons = {
         node.name: why_not(node, graph, machine, library)
         for node in graph.nodes

@@ -1,0 +1,76 @@
+"""Steps on groups of channels whose readers have the channels as one dimension."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from kernelwright.capture import capture_module
+from kernelwright.ir.plan import Kernel, Plan, RowKernel, WindowKernel
+from kernelwright.machine import H200
+from kernelwright.rewrite import rewrite
+from kernelwright.schedule import schedule
+
+_SIZES = (8, 16, 128, 257)
+
+
+class Normed(nn.Module):
+    """A norm of groups of what has its own bias for every channel, and a function of both."""
+
+    def __init__(self, after: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.linspace(-1, 1, 16).reshape(16, 1, 1))
+        self.norm = nn.GroupNorm(4, 16)
+        nn.init.normal_(self.norm.weight)
+        self.after = after
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x + self.bias
+        return self.after(y, self.norm(y))
+
+
+def _plan(module: nn.Module) -> Plan:
+    return schedule(rewrite(capture_module(module, (torch.empty(_SIZES),))).graph, H200)
+
+
+def _run(plan: Plan, module: nn.Module, x: torch.Tensor) -> Any:
+    path = Path(__file__).parent / "plan_interpreter.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    interpreter = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(interpreter)
+    return interpreter.run_plan(plan, module, (x,))
+
+
+@pytest.mark.parametrize(
+    ("after", "kind"),
+    [
+        (lambda y, norm: nn.functional.max_pool2d(norm, 4), WindowKernel),
+        (lambda y, norm: torch.logsumexp(y + torch.tanh(norm), 1), RowKernel),
+    ],
+    ids=["pooling", "totals"],
+)
+def test_what_follows_computes_the_step_on_the_way(
+    after: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], kind: type
+) -> None:
+    module = Normed(after)
+    x = torch.rand(_SIZES, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        plan = _plan(module)
+        torch.testing.assert_close(_run(plan, module, x), module(x), rtol=1e-4, atol=1e-4)
+    assert isinstance(plan.kernels[-1], kind)
+    assert "group_norm" in plan.kernels[-1].operators
+    # Nothing of the whole's size is written.
+    written = [output.numel_hint for kernel in plan.kernels for output in kernel.outputs]
+    assert all(count < torch.Size(_SIZES).numel() / 8 for count in written)
+
+
+def test_a_norm_that_the_caller_has_stays_in_groups() -> None:
+    plan = _plan(Normed(lambda y, norm: norm))
+    last = plan.kernels[-1]
+    assert isinstance(last, Kernel) and last.output.rank == 5
+    assert ("contiguous",) not in [kernel.operators for kernel in plan.kernels]
