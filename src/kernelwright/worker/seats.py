@@ -20,8 +20,8 @@ _PARTS = 34
 _COPIES = 3
 """Of all that a call has, which a judgement holds at a time: two processes run the same inputs, and
 one of them twice; a timer and three contestants have their results side by side."""
-_BETWEEN = 4
-"""Of what lies between the operators of a call and is larger than its ends."""
+_BETWEEN = 6
+"""Of what lies between the operators of a call and is larger than its ends: in float64 as well."""
 _POLL = 0.05
 _WORD = "card: memory"
 
