@@ -11,6 +11,7 @@ ends the script without a file.
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -196,9 +197,33 @@ def page(run: RunData, table: Sequence[str], name: str) -> str:
             *_links(name, ""),
             "",
             *_not_counted(run),
+            *_where_time_went(run),
             problems,
         ]
     )
+
+
+_WORDS = 12
+"""Lines of the table below; the rest is one more."""
+
+
+def _where_time_went(run: RunData) -> Iterator[str]:
+    """What the judgements waited for, all problems together."""
+    total: Counter[str] = Counter()
+    for row in run.rows:
+        total.update(row.spent)
+    if not total:
+        return
+    everything = sum(total.values())
+    most = total.most_common(_WORDS)
+    rest = ("everything else", everything - sum(seconds for _, seconds in most))
+    yield "## What the judgements waited for"
+    yield ""
+    yield "| process and question | seconds | share |"
+    yield "| --- | --- | --- |"
+    for word, seconds in (*most, rest):
+        yield f"| {word} | {seconds:.0f} | {seconds / everything:.0%} |"
+    yield ""
 
 
 def _not_counted(run: RunData) -> Iterator[str]:

@@ -65,6 +65,16 @@ def test_baselines_that_do_not_count_are_named_with_the_reason(written: Path) ->
     assert "do not count" not in suite_results.page(replace(run, rows=none), [], "kernelbench")
 
 
+def test_what_the_judgements_waited_for_is_added_up(written: Path) -> None:
+    run = read_run(written)
+    assert "waited for" not in suite_results.page(run, [], "kernelbench")
+    rows = tuple(
+        replace(row, spent={"reference: run": 3.0, "card: memory": 1.0}) for row in run.rows
+    )
+    page = suite_results.page(replace(run, rows=rows), [], "kernelbench")
+    assert f"| reference: run | {3 * len(rows)} | 75% |" in page
+
+
 def test_no_folder_of_the_machine_is_published(written: Path) -> None:
     assert publish(written) == 0
     for path in (written.parent / "results").iterdir():
