@@ -94,6 +94,9 @@ class LocalChild:
     def thaw(self) -> None:
         """It was not stopped."""
 
+    def dismiss(self) -> None:
+        """Nothing has to end."""
+
     def close(self) -> None:
         self._host = None
 

@@ -116,6 +116,11 @@ class ChildProcess:
         """What the process printed so far, shortened."""
         return "" if self._client is None else self._client.log.text()
 
+    def dismiss(self) -> None:
+        """Let the process begin to end; `close` has to follow."""
+        if self._client is not None:
+            self._client.dismiss()
+
     def close(self) -> None:
         """End the process; a further question starts another."""
         if self._client is not None:

@@ -155,6 +155,7 @@ class Client:
         self._nonce = ""
         self._posted: tuple[str, float] = ("", 0.0)
         self._unasked = False
+        self._dismissed = False
 
     @property
     def alive(self) -> bool:
@@ -197,11 +198,17 @@ class Client:
         self.post(operation, body)
         return self.wait(timeout)
 
+    def dismiss(self) -> None:
+        """Tell the child to end, and whatever it started; `close` has to follow."""
+        self._channel.close()
+        if not self._dismissed and self._process.poll() is None:
+            self._process.terminate()  # the warden ends the others first
+        self._dismissed = True
+
     def close(self) -> None:
         """End the child and whatever it started; twice is once."""
-        self._channel.close()
+        self.dismiss()
         if self._process.poll() is None:
-            self._process.terminate()  # the warden ends the others first
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_CLOSE_GRACE)
         if self._process.returncode is None:

@@ -107,6 +107,7 @@ class ChildSession:
         self._words = make_words_folder(folder)
         self._stack.callback(shutil.rmtree, self._words, ignore_errors=True)
         self._prelaunched: dict[Role, ChildProcess] = {}
+        self._children: list[ChildProcess] = []
         self.agreement = Agreement()
         self.ledger = Ledger()
         self.reference = self.child(Role.REFERENCE)
@@ -155,6 +156,8 @@ class ChildSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        for child in self._children:
+            child.dismiss()  # all at once: a process that has a card takes a while to end
         self._stack.close()
 
     def prelaunch(self, roles: Iterable[Role]) -> None:
@@ -171,6 +174,7 @@ class ChildSession:
             return self._prelaunched.pop(role)
         child = self.spawn(self._start(role, order_seed))
         self._stack.callback(child.close)
+        self._children.append(child)
         return child
 
     def _start(self, role: Role, order_seed: int = 0) -> StartRequest:
