@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.graph import Contract, Pointwise
-from kernelwright.ir.plan import Side, Triangle
+from kernelwright.ir.graph import Contract, Expand, Permute, Pointwise
+from kernelwright.ir.plan import Reinterpret, Side, Triangle
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule
@@ -308,6 +308,27 @@ def test_triangles_join_products(name: str, sizes: dict[str, int], run: Any) -> 
     assert kernel.family == "gemm"
     assert kernel.triangle == triangle
     assert plan.left_to_pytorch == ()
+
+
+def test_what_is_read_turned_is_written_turned(run: Any) -> None:
+    """As in a product that is normalised along its rows and then as a whole."""
+
+    def forward(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        shares = a.softmax(dim=2)
+        centre = shares.sum(dim=1, keepdim=True) * b[:1, 0, :, None]
+        turned = nn.functional.normalize((shares.mT @ b).mT - centre, dim=1)
+        return nn.functional.normalize(turned.flatten(1), dim=1)
+
+    sizes = {"b": 2, "k": 3, "m": 4, "n": 5}
+    result = check(run, forward, operands(("bnk", "bnm"), sizes))
+    plan = schedule(result.graph, H200, Library.NEVER)
+    families = ["rows", "rows", "gemm", "rows", "rows", "pointwise"]
+    assert [kernel.family for kernel in plan.kernels] == families
+    # What repeats its elements is read as it is: once for a row, by who has the row.
+    rows = [kernel for kernel in plan.kernels if kernel.family == "rows"]
+    assert [len(kernel.inputs) for kernel in rows] == [1, 1, 1, 1]
+    views = {type(step.map) for step in plan.steps if isinstance(step, Reinterpret)}
+    assert not views & {Permute, Expand}
 
 
 @FEW

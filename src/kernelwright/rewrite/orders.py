@@ -194,19 +194,39 @@ def _is_matrix_product(kind: Contract) -> bool:
 
 def _written_as_read(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     # Einstein notation names dimensions; the kernel writes them in any order if columns stay last.
+    match _order_read(around, node):
+        case Contract(out=out), order if order[-1] == out[-1]:
+            return _in_order(around, node, order)
+    return None
+
+
+def _written_turned(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # A kernel takes the factors in either order: what were rows are then columns. What the caller
+    # gets keeps the strides that PyTorch gives it.
+    match _order_read(around, node):
+        case Contract() as kind, order if _own(kind, order[-1]) and around.unseen(node.name):
+            return _in_order(around, node, order)
+    return None
+
+
+def _order_read(around: Surroundings, node: Node) -> tuple[Contract, str] | None:
+    """A product, and the letters of its result as a view, its only reader, has them."""
     source = around.node(node.inputs[0]) if isinstance(node.kind, View) else None
     match node.kind, source:
         case View(Permute(dims)), Node(kind=Contract(lhs, rhs, out) as kind):
             # Rows or columns of several dimensions are one only while they stand together.
             plain = len(_own(kind, lhs)) == len(_own(kind, rhs)) == 1
             alone = around.unseen(source.name) and around.readers(source.name) == 1
-            keeps = dims[-1] == len(dims) - 1 and _is_matrix_product(kind)
-            if plain and alone and keeps and around.may_move(source):
-                order = "".join(out[d] for d in dims)
-                return _contraction(
-                    source, _terms(around, source, kind), order, around.fresh(source.name)
-                ).views
+            if plain and alone and _is_matrix_product(kind) and around.may_move(source):
+                return kind, "".join(out[d] for d in dims)
     return None
+
+
+def _in_order(around: Surroundings, node: Node, order: str) -> tuple[Node, ...]:
+    source = around.node(node.inputs[0])
+    assert isinstance(source.kind, Contract)
+    terms = _terms(around, source, source.kind)
+    return _contraction(source, terms, order, around.fresh(source.name)).views
 
 
 ORDER_RULES = (
@@ -215,3 +235,6 @@ ORDER_RULES = (
     Rule(name="product in the order of its rows and columns", match=_natural_order),
     Rule(name="product written in the order it is read in", match=_written_as_read),
 )
+
+TURNING_RULES = (Rule(name="product written with its factors swapped", match=_written_turned),)
+"""After views of products have moved below what follows, where others may undo them."""

@@ -4,7 +4,7 @@ from kernelwright.ir.graph import Graph, Node, Opaque
 from kernelwright.rewrite.constants import CONSTANT_RULES
 from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, Surroundings, apply
-from kernelwright.rewrite.orders import ORDER_RULES
+from kernelwright.rewrite.orders import ORDER_RULES, TURNING_RULES
 from kernelwright.rewrite.reductions import REDUCTION_RULES
 from kernelwright.rewrite.scans import SCAN_RULES
 from kernelwright.rewrite.sinking import SINKING_RULES
@@ -46,6 +46,7 @@ PASSES: tuple[tuple[Rule, ...], ...] = (
     (*ORDER_RULES, *VIEW_RULES),
     CONVOLUTION_RULES,
     (*SINKING_RULES, *REDUCTION_RULES, *VIEW_RULES),
+    TURNING_RULES,
     POINTWISE_RULES,
     (Rule(name="common subexpression merged", match=_same_value),),
 )

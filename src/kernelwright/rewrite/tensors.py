@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 
+from kernelwright.ir.calls import rename_call
 from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
 from kernelwright.ir.graph import (
     Contract,
     DiagEmbed,
+    Expand,
     Node,
     Permute,
     Pointwise,
@@ -15,7 +17,7 @@ from kernelwright.ir.graph import (
     Unsqueeze,
     View,
 )
-from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.ir.types import Dim, DType, TensorType, broadcast
 from kernelwright.rewrite.driver import Rule, Surroundings
 from kernelwright.rewrite.expressions import simplify
 from kernelwright.rewrite.sizes import ONE
@@ -229,6 +231,24 @@ def _pointwise_identity(around: Surroundings, node: Node) -> tuple[Node, ...] | 
     return None
 
 
+def _reads_unexpanded(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # Kernels repeat the elements of an operand by broadcasting: of a view that repeats them they
+    # would only know that it has the whole size.
+    if not isinstance(node.kind, Pointwise) or not isinstance(node.type, TensorType):
+        return None
+    for at, name in enumerate(node.inputs):
+        view = around.node(name)
+        if not isinstance(view.kind, View) or not isinstance(view.kind.map, Expand):
+            continue
+        inputs = (*node.inputs[:at], view.inputs[0], *node.inputs[at + 1 :])
+        types = [around.node(it).type for it in inputs]
+        shapes = [kind.shape for kind in types if isinstance(kind, TensorType)]
+        if around.may_move(node) and broadcast(*shapes) == node.tensor.shape:
+            call = node.origin and rename_call(node.origin, {name: view.inputs[0]})
+            return (replace(node, inputs=inputs, origin=call),)
+    return None
+
+
 def _matrix_of_diagonal(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     # The element in row i and column j is that of the vector at j where i = j, and else zero.
     if not isinstance(node.kind, View) or not isinstance(node.kind.map, DiagEmbed):
@@ -269,5 +289,6 @@ SIMPLIFYING_RULES = (
 
 POINTWISE_RULES = (
     Rule(name="diagonal matrix written element by element", match=_matrix_of_diagonal),
+    Rule(name="operand repeated where it is read", match=_reads_unexpanded),
     *SIMPLIFYING_RULES,
 )

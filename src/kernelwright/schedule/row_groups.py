@@ -269,12 +269,17 @@ class _Growth:
         return isinstance(node.type, TensorType) and node.type.shape == self._shape
 
     def _is_epilogue(self, node: Node) -> bool:
-        """Whether a product of ours can compute the node with its result, which costs nothing."""
+        """Whether a product of ours can compute the node with its result, which costs nothing.
+
+        It does where the group reads that result anyway.
+        """
         around = self._around
+        read = {name for member in self._members for name in self._nodes[member].inputs}
         return (
             self._is_wide(node)
+            and read.isdisjoint(set(node.inputs) & around.made_of_products)
             and node.name in around.made_of_products
-            and node.name in made_of(around.products, self._graph, self._members)
+            and node.name in made_of(around.products, self._graph, self._members | self._taken)
         )
 
     def _is_result(self, node: Node) -> bool:
