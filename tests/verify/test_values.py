@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from kernelwright.verify.compare import compare
+from kernelwright.verify.compare import Small, compare, compare_together
 from kernelwright.verify.oracle import run_oracle
 from kernelwright.verify.tolerance import (
     CPU_STAND_IN,
@@ -248,6 +248,42 @@ def test_chunks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
     assert pieces.candidate_value == whole.candidate_value
     assert pieces.candidate_rmse == pytest.approx(whole.candidate_rmse)
     assert pieces.candidate_worst == pytest.approx(whole.candidate_worst)
+
+
+def test_many_small_tensors_are_compared_as_each_of_them_is() -> None:
+    torch.manual_seed(0)
+    oracles = [torch.randn(shape, dtype=torch.float64) for shape in ((), (7,), (3, 50), (200, 30))]
+    small = [
+        Small(f"output[{place}]", (it * (1 + 1e-7)).to(dtype), it.to(dtype), it)
+        for dtype in (torch.float32, torch.float16)
+        for place, it in enumerate(oracles)
+    ]
+    counts = torch.arange(9)
+    small.append(Small("state.count", counts.clone(), counts, counts))
+    given = compare_together(small)
+    assert given == [compare(it.name, it.candidate, it.reference, it.oracle) for it in small]
+
+
+def test_what_is_wrong_among_many_is_left_to_be_compared_by_itself() -> None:
+    x = torch.randn(40, dtype=torch.float64)
+    right, wrong = x.float(), x.float()
+    wrong[3] += 1.0
+    holed = x.float()
+    holed[5] = torch.nan
+    ones = torch.ones(4, dtype=torch.int64)
+    empty = torch.empty(0)
+    small = [
+        Small("a", wrong, right, x),
+        Small("b", right, right, None),
+        Small("c", ones + 1, ones, ones),
+        Small("d", holed, right, x),
+        Small("e", empty, empty, empty.double()),
+        Small("f", right, right, x),
+    ]
+    *others, last = compare_together(small)
+    assert others == [None] * 5
+    assert last == compare("f", right, right, x)
+    assert compare_together(small[:2]) == [None, None]
 
 
 def test_an_oracle_that_computes_something_else_is_dropped() -> None:

@@ -47,6 +47,53 @@ def compare(
     return _compare_floats(name, candidate, reference, reference, Oracle.REFERENCE, note)
 
 
+@dataclass(frozen=True, slots=True)
+class Small:
+    """One tensor among many small ones, all of one shape and the reference's dtype."""
+
+    name: str
+    candidate: Tensor
+    reference: Tensor
+    oracle: Tensor | None
+
+
+@torch.no_grad()
+def compare_together(tensors: Sequence[Small]) -> list[ErrorMetrics | None]:
+    """What `compare` gives for each, with one wait for the device; None where it has to be asked.
+
+    That is for what is wrong or large, and for what has no float64 run.
+    """
+    begun = [_begun(it) for it in tensors]
+    numbers = [numbers for _, numbers in filter(None, begun)]
+    if not numbers:
+        return [None] * len(tensors)
+    joined = torch.cat(numbers)
+    settle(joined.device)
+    left = iter(joined.tolist())
+    return [
+        None if it is None else it[0]([next(left) for _ in range(it[1].numel())]) for it in begun
+    ]
+
+
+_End = Callable[[Sequence[float]], ErrorMetrics | None]
+"""From numbers that are on the host by now."""
+
+
+def _begun(it: Small) -> tuple[_End, Tensor] | None:
+    """How to end a comparison, and its numbers on the device; None where it is no small one."""
+    reference = it.reference
+    if not 0 < reference.numel() <= _CHUNK or reference.is_complex():
+        return None
+    if not reference.is_floating_point():
+        differs = (it.candidate != reference).sum(dtype=torch.float64).reshape(1)
+        blank = _blank(it.name, reference, Oracle.REFERENCE, "")
+        return lambda counts: None if counts[0] else blank, differs
+    if it.oracle is None or it.oracle.shape != reference.shape or reference.dtype == torch.float64:
+        return None
+    comparison = Comparison(it.name, reference, Oracle.FLOAT64)
+    return comparison.end, comparison.start(it.candidate, reference, it.oracle)
+
+
 def represents(metrics: ErrorMetrics) -> bool:
     """Whether the oracle computed what the reference does: that is near to it."""
     return metrics.reference_rmse <= UNREPRESENTATIVE * metrics.rms
@@ -147,6 +194,9 @@ def _here(chunk: _Chunk, device: torch.device) -> _Chunk:
     return candidate, reference, oracle
 
 
+_SUMS = 5
+
+
 class Comparison:
     """Errors of one tensor, added up piece by piece in the order of its elements."""
 
@@ -155,8 +205,8 @@ class Comparison:
         reference = _real(reference)
         self._metrics = _blank(name, reference, kind, note)
         self._shape = tuple(reference.shape)
-        self._scale = rms(reference)
-        self._sums = torch.zeros(5, dtype=torch.float64, device=reference.device)
+        self._scale = _rms_there(reference)
+        self._sums = torch.zeros(_SUMS, dtype=torch.float64, device=reference.device)
         self._seen = 0
         self._region = _Region(self._shape)
 
@@ -167,10 +217,10 @@ class Comparison:
         if not chunks:
             return
         # Brought to the host together: waiting for the device takes longer than a small sum.
-        rows = torch.stack([self._look(*_here(chunk, reference.device)) for chunk in chunks])
+        rows = torch.stack([self.look(*_here(chunk, reference.device)) for chunk in chunks])
         settle(rows.device)
         seen = [_Seen(*row) for row in rows.tolist()]
-        self._note_worst(chunks, seen)
+        self._note_worst([part.numel() for _, part, _ in chunks], seen)
         for chunk, found in zip(chunks, seen, strict=True):
             if found.any_wrong or found.any_mismatch:
                 self._note_wrong(_here(chunk, reference.device), found)
@@ -178,7 +228,26 @@ class Comparison:
 
     def metrics(self) -> ErrorMetrics:
         """Of everything that was added."""
-        oracle_sum, candidate_sum, reference_sum, finite, mismatches = self._sums.tolist()
+        return self._metrics_of(self._sums.tolist())
+
+    def start(self, candidate: Tensor, reference: Tensor, oracle: Tensor) -> Tensor:
+        """Look at all of a small tensor of real numbers; numbers on its device for `end`."""
+        row = self.look(candidate.reshape(-1), reference.reshape(-1), oracle.reshape(-1))
+        return torch.cat([self._sums, row])
+
+    def end(self, numbers: Sequence[float]) -> ErrorMetrics | None:
+        """What `metrics` gives, from numbers of `start`; None where `add` has to say what is wrong.
+
+        Not both for one object.
+        """
+        seen = _Seen(*numbers[_SUMS:])
+        if seen.any_wrong or seen.any_mismatch:
+            return None
+        self._note_worst([self._metrics.count], [seen])
+        return self._metrics_of(numbers[:_SUMS])
+
+    def _metrics_of(self, sums: Sequence[float]) -> ErrorMetrics:
+        oracle_sum, candidate_sum, reference_sum, finite, mismatches = sums
         finite = max(finite, 1.0)
         return replace(
             self._metrics,
@@ -191,8 +260,8 @@ class Comparison:
             first_wrong=self._region.first,
         )
 
-    def _look(self, candidate: Tensor, reference: Tensor, oracle: Tensor) -> Tensor:
-        """Add up a chunk; what there is to say of it, as `_Seen` has it."""
+    def look(self, candidate: Tensor, reference: Tensor, oracle: Tensor) -> Tensor:
+        """Add up a flat chunk; what there is to say of it, as `_Seen` has it, on its device."""
         errors = _errors(candidate, reference, oracle)
         squares = [errors.oracle.square(), errors.candidate.square(), errors.reference.square()]
         counts = [errors.finite, errors.mismatched]
@@ -202,7 +271,8 @@ class Comparison:
         largest, place = scaled.max(dim=0)
         reference_worst = (errors.reference.abs() / scale).max()
         any_wrong, any_mismatch = self._wrong(errors, scaled).any(), errors.mismatched.any()
-        found = [largest, reference_worst, place, any_wrong, any_mismatch]
+        there = [part[place.reshape(1)].reshape(()) for part in (candidate, oracle)]
+        found = [largest, reference_worst, place, any_wrong, any_mismatch, *there]
         return torch.stack([value.double() for value in found])
 
     def _scales(self, errors: _Errors) -> Tensor:
@@ -222,20 +292,20 @@ class Comparison:
             first = self._seen + int(errors.mismatched.to(torch.uint8).argmax().item())
             self._metrics = replace(self._metrics, mismatch_index=_unravel(first, self._shape))
 
-    def _note_worst(self, chunks: Sequence[_Chunk], seen: Sequence["_Seen"]) -> None:
+    def _note_worst(self, sizes: Sequence[int], seen: Sequence["_Seen"]) -> None:
+        """Of chunks of these sizes, the next ones."""
         metrics = self._metrics
         of_reference = max(metrics.reference_worst, *(it.reference_worst for it in seen))
         self._metrics = replace(metrics, reference_worst=of_reference)
         number = max(range(len(seen)), key=lambda it: seen[it].worst)
         if seen[number].worst > metrics.candidate_worst:
-            before = self._seen + sum(reference.numel() for _, reference, _ in chunks[:number])
-            (candidate, _, oracle), place = chunks[number], int(seen[number].place)
+            place = self._seen + sum(sizes[:number]) + int(seen[number].place)
             self._metrics = replace(
                 self._metrics,
                 candidate_worst=seen[number].worst,
-                worst_index=_unravel(before + place, self._shape),
-                candidate_value=float(candidate[place].item()),
-                oracle_value=float(oracle[place].item()),
+                worst_index=_unravel(place, self._shape),
+                candidate_value=seen[number].candidate,
+                oracle_value=seen[number].oracle,
             )
 
 
@@ -249,6 +319,9 @@ class _Seen:
     """Of the worst, within the chunk."""
     any_wrong: float
     any_mismatch: float
+    candidate: float
+    """The candidate's element where it is worst."""
+    oracle: float
 
 
 _CLEARLY, _CLEARLY_SHORT = 1e-3, 5e-2
@@ -292,13 +365,17 @@ class _Region:
 
 def rms(tensor: Tensor) -> float:
     """Root mean square of the finite elements of any tensor of numbers."""
+    return float(_rms_there(tensor).item())
+
+
+def _rms_there(tensor: Tensor) -> Tensor:
+    """The same, where the tensor is."""
     total = torch.zeros(2, dtype=torch.float64, device=tensor.device)
     for chunk in torch.split(tensor.reshape(-1), _CHUNK):
         finite = chunk.isfinite()
         squares = chunk.double().where(finite, 0.0).square().sum()
         total += torch.stack([squares, finite.sum(dtype=torch.float64)])
-    squared, count = total.tolist()
-    return float((squared / max(count, 1.0)) ** 0.5)
+    return (total[0] / total[1].clamp_min(1.0)).sqrt()
 
 
 def _compare_floats(

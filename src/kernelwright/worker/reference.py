@@ -13,7 +13,9 @@ from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.compare import (
     Comparison,
+    Small,
     compare,
+    compare_together,
     is_rounding,
     note_unrepresentative,
     represents,
@@ -169,7 +171,10 @@ class Reference:
         if expected.oracle is None:
             metrics = self._compare_large(expected, found)
         else:
-            metrics = tuple(self._compare_one(expected, name, found[name]) for name in found)
+            quick = self._compare_small(expected, found)
+            metrics = tuple(
+                quick.get(name) or self._compare_one(expected, name, found[name]) for name in found
+            )
         return tuple(replace(it, terms=self._terms) for it in metrics)
 
     @torch.no_grad()
@@ -252,6 +257,26 @@ class Reference:
 
     def _with_terms(self, expected: _Expectation, name: str, tensor: Tensor) -> ErrorMetrics:
         return replace(self._measure(expected, name, tensor), terms=self._terms)
+
+    def _compare_small(
+        self, expected: _Expectation, found: Mapping[str, Tensor]
+    ) -> Mapping[str, ErrorMetrics]:
+        """Those that are right at first sight: a model has hundreds of small statistics."""
+        assert expected.oracle is not None
+        effects, device = expected.effects, self._subject.device
+        oracles = expected.oracle.tensors
+        small = [
+            Small(name, tensor.to(device), effects[name].to(device), _on(oracles.get(name), device))
+            for name, tensor in found.items()
+        ]
+        compared = zip(found, compare_together(small), strict=True)
+        return {name: it for name, it in compared if it is not None and self._is_clear(it)}
+
+    def _is_clear(self, metrics: ErrorMetrics) -> bool:
+        """Whether neither a rounding nor another oracle has anything to say about it."""
+        if vanishes(metrics) or not represents(metrics):
+            return False
+        return rule(replace(metrics, terms=self._terms), NO_LESS_ACCURATE).accepted
 
     def _compare_one(self, expected: _Expectation, name: str, tensor: Tensor) -> ErrorMetrics:
         """The errors of one tensor, with what a rounding can lose where they are not small."""
