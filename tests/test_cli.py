@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -207,3 +208,32 @@ def test_clean_empties_the_cache(run: Run, cache: Path) -> None:
     code, out, _ = run("clean", "--json")
     assert code == ExitCode.VERIFIED
     assert json.loads(out) == {"removed": 0, "freed_bytes": 0, "kept": 0, "kept_bytes": 0}
+
+
+_CHILDREN = """
+import json
+import threading
+
+from kernelwright.cli import _children
+from kernelwright.worker.nursery import current
+
+seen = []
+with _children():
+    seen.append(current() is not None)
+stop = threading.Event()
+thread = threading.Thread(target=stop.wait)
+thread.start()
+with _children():
+    seen.append(current() is not None)
+stop.set()
+seen.append(current() is not None)
+print(json.dumps(seen))
+"""
+
+
+def test_children_are_forked_where_there_is_one_thread(
+    tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_CHILDREN)
+    assert run_script(script) == [True, False, False]

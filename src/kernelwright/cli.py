@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,6 +59,22 @@ def main() -> None:
     sys.exit(int(code))
 
 
+@contextmanager
+def _children() -> Iterator[None]:
+    """Children in the block are forks of this process, which saves each the seconds of its imports.
+
+    What is forked has imported what they need and done no more: it has one thread and no card.
+    """
+    with env.present({env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}):
+        from kernelwright import pipeline  # noqa: F401 - for the children
+        from kernelwright.worker import roles  # noqa: F401
+        from kernelwright.worker.nursery import Nursery, employed, may_fork
+
+        forks = employed(Nursery.forked()) if may_fork() else nullcontext()
+    with forks:
+        yield
+
+
 def _words_of(error: Any) -> str:
     return str(error.format_message())
 
@@ -86,20 +102,22 @@ def optimize(
     as_json: Json = False,
 ) -> ExitCode:
     """Write the file, build it, verify it, time it."""
-    import kernelwright as kw
-    from kernelwright.report.judgement import measurement_lines, verdict_lines
-    from kernelwright.tune.effort import effort as profile
-    from kernelwright.verify.cases import STRICT
+    with _children():
+        import kernelwright as kw
+        from kernelwright.report.judgement import measurement_lines, verdict_lines
+        from kernelwright.tune.effort import effort as profile
+        from kernelwright.verify.cases import STRICT
 
-    options = kw.OptimizeOptions(
-        target=_target(target),
-        rest=kw.Rest.REFUSED if strict else kw.Rest.LEFT,
-        effort=profile(effort or env.EFFORT.get()),
-        budget_seconds=budget if budget is not None else env.BUDGET.get(),
-        judge=kw.JudgeOptions(seeds=seeds, demands=STRICT),
-    )
-    with _progress() as progress:
-        done = kw.optimize(model, output, options=options, progress=progress.event)
+        hard = profile(effort or env.EFFORT.get())
+        options = kw.OptimizeOptions(
+            target=_target(target),
+            rest=kw.Rest.REFUSED if strict else kw.Rest.LEFT,
+            effort=hard,
+            budget_seconds=budget if budget is not None else env.BUDGET.get(),
+            judge=kw.JudgeOptions(seeds=seeds, demands=STRICT, timing=hard.timing),
+        )
+        with _progress() as progress:
+            done = kw.optimize(model, output, options=options, progress=progress.event)
     if as_json:
         _print_json(done.to_json())
     else:
@@ -129,21 +147,23 @@ def judge(
     as_json: Json = False,
 ) -> ExitCode:
     """Verify and time a candidate against a problem."""
-    import kernelwright as kw
-    from kernelwright.bench.timing import timing_plan
-    from kernelwright.report.judgement import measurement_lines, verdict_lines
-    from kernelwright.worker.options import Sanitizers
+    with _children():
+        import kernelwright as kw
+        from kernelwright.bench.timing import timing_plan
+        from kernelwright.report.judgement import measurement_lines, verdict_lines
+        from kernelwright.worker.options import Sanitizers
 
-    options = kw.JudgeOptions(
-        seeds=seeds,
-        cases=tuple(_case(text) for text in case or ()),
-        sanitizers=Sanitizers.ON if sanitize else Sanitizers.OFF,
-        timing=timing_plan(timing),
-    )
-    with _progress() as progress:
-        judged = kw.judge(
-            reference, candidate, target=_target(target), options=options, progress=progress.event
+        options = kw.JudgeOptions(
+            seeds=seeds,
+            cases=tuple(_case(text) for text in case or ()),
+            sanitizers=Sanitizers.ON if sanitize else Sanitizers.OFF,
+            timing=timing_plan(timing),
         )
+        where = _target(target)
+        with _progress() as progress:
+            judged = kw.judge(
+                reference, candidate, target=where, options=options, progress=progress.event
+            )
     if as_json:
         _print_json(judged.to_json())
     else:

@@ -179,12 +179,19 @@ OMP_THREADS: Variable[int | None] = Variable(
     default_text="all cores",
     doc="Threads of PyTorch on the CPU; a suite sets it to 1, since its problems share the cores.",
 )
+BLAS_THREADS: Variable[int | None] = Variable(
+    name="OPENBLAS_NUM_THREADS",
+    parse=_count,
+    default=None,
+    default_text="all cores",
+    doc="Threads of NumPy's BLAS; 1 in what is to be forked, which has one thread.",
+)
 CUDA_CHECK: Variable[bool] = Variable(
     name="PYTORCH_NVML_BASED_CUDA_CHECK",
     parse=_present,
     default=False,
     default_text="ask the driver",
-    doc="Set to 1: PyTorch looks for a card without CUDA, to be forked later; a suite does so.",
+    doc="Set to 1: PyTorch looks for a card without CUDA, to be forked later; our commands do so.",
 )
 RAY_USAGE: Variable[str] = Variable(
     name="RAY_USAGE_STATS_ENABLED",
@@ -226,6 +233,7 @@ STANDARD: tuple[Variable[object], ...] = (
     NO_COLOR,
     COMPILE_THREADS,
     OMP_THREADS,
+    BLAS_THREADS,
     CUDA_CHECK,
     RAY_USAGE,
 )

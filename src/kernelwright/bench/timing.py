@@ -68,7 +68,7 @@ class TimingPlan:
 QUICK_TIMING = TimingPlan(
     warm_up_seconds=0.2, batch=4, samples=60, seconds=0.5, most_seconds=4.0, precision=0.01
 )
-"""For many problems: a clear time is not taken longer than it needs to be."""
+"""For many problems, or one in a hurry: no longer than a clear time takes."""
 
 _PLANS: Mapping[str, TimingPlan] = {"full": TimingPlan(), "quick": QUICK_TIMING}
 

@@ -19,7 +19,7 @@ class Effort:
     budget_seconds: float
     """Wall time for one kernel, compiling included."""
     timing: TimingPlan = field(default_factory=TimingPlan)
-    """How long to time what came out, where there are many problems."""
+    """How long to time what came out."""
 
 
 NONE = Effort(name="none", variants=0, finalists=0, budget_seconds=0.0)

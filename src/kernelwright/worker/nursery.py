@@ -28,6 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, NoReturn, Protocol, Self
 
 from kernelwright import env
@@ -158,6 +159,7 @@ class Nursery:
         pid = os.fork()
         if pid == 0:
             _end_with(parent)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
             _run_to_the_end(theirs)
         theirs.close()
         return cls(ours, pid, adopted_before=adopted_before)
@@ -235,6 +237,11 @@ def employed(nursery: Nursery) -> Iterator[None]:
     finally:
         _current.reset(token)
         nursery.close()
+
+
+def may_fork() -> bool:
+    """Whether this process has one thread: of others a fork has the locks and not the threads."""
+    return len(list(Path("/proc/self/task").iterdir())) == 1
 
 
 # --- In the nursery ----------------------------------------------------------------------------
