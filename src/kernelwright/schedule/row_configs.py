@@ -36,9 +36,7 @@ them are there."""
 _SHORT_ROWS = 2**15
 """Rows that keep the card busy with some on each warp."""
 _MANY_ROWS = 2**12
-"""That keep the card busy with one for each block of a warp."""
-_PIECE_UNROLL = 4
-"""Vectors that a thread of such a block has in flight."""
+"""That keep the card busy with one for each block of two warps."""
 _HOLDING_THREADS = 512
 """With more a thread has too few registers to hold a row and to compute with it."""
 _FEW_VECTORS = 8
@@ -181,11 +179,9 @@ def _along(
 
 def _pieces(rows: _Rows) -> Iterator[PartRows]:
     """Rows in one piece, each for a block of few threads: nothing of them is wanted twice."""
-    for threads, resident in ((64, 16), (64, 12), (128, 6)):
-        if rows.length >= threads * _PIECE_UNROLL * rows.width:
-            yield PartRows(
-                threads=threads, width=rows.width, unroll=_PIECE_UNROLL, resident=resident
-            )
+    for threads, unroll, resident in ((64, 8, 8), (64, 4, 16), (128, 4, 8)):
+        if rows.length >= threads * unroll * rows.width:
+            yield PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
 
 
 def _blocks(rows: _Rows, machine: Machine) -> list[BlockRows]:

@@ -12,6 +12,7 @@ from kernelwright.machine import Machine
 _ACCESS_BYTES = 16
 _MOST_REGISTERS = 160
 """Elements of the source that a thread may have in flight."""
+_WARP = 32
 _WORD = 64
 """The kernels keep a bit for each element of a row, and for each plane of a window."""
 _MOST_STRIDE = 3
@@ -23,20 +24,34 @@ _WIDEST = 8
 _BUSY = 512
 """Threads that a multiprocessor has at least, before any walks further."""
 _WALK_CHOICES = (
-    (3, 64, 2, 0),
-    (4, 32, 2, 0),
-    (3, 64, 1, 0),
-    (4, 64, 1, 1),
-    (3, 64, 1, 1),
-    (2, 64, 2, 1),
-    (3, 64, 1, 2),
-    (1, 64, 2, 0),
+    (1, 3, 64, 2, 0),
+    (1, 4, 32, 2, 0),
+    (1, 3, 64, 1, 0),
+    (1, 4, 64, 1, 1),
+    (1, 3, 64, 1, 1),
+    (1, 2, 64, 2, 1),
+    (1, 3, 64, 1, 2),
+    (1, 1, 64, 2, 0),
 )
-"""Blocks of a multiprocessor, steps of a segment, planes in flight, steps asked for ahead."""
+"""How many times the fewest columns that whole vectors allow; blocks of a multiprocessor, steps of
+a segment, planes in flight, steps asked for ahead."""
+_IMAGE_CHOICES = ((2, 3, 64, 2, 0), (2, 3, 32, 2, 0), *_WALK_CHOICES[:6])
+"""The same of two dimensions: neighbouring windows share more of what is read than of three."""
 _MOST_OF_FOUR = 40
 """Registers that a thread may need for a plane and a window where four blocks share them."""
-_FLAT_CHOICES = ((1, 4, 1, 0), (5, 4, 1, 0), (1, 8, 1, 0), (4, 1, 1, 0))
+_FLAT_CHOICES = (
+    (2, 4, 4, 1, 0),
+    (2, 3, 4, 1, 0),
+    (2, 1, 2, 1, 0),
+    (1, 5, 4, 1, 0),
+    (1, 1, 4, 1, 0),
+    (1, 4, 1, 1, 0),
+)
 """The same where there is no walk."""
+_CHOICES = {1: _FLAT_CHOICES, 2: _IMAGE_CHOICES, 3: _WALK_CHOICES}
+"""By how many dimensions are pooled."""
+_MOST_OUTPUTS = 8
+"""Columns of a thread, beyond the fewest: warps have code for each place they may begin at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +96,8 @@ def window_configs(
         vector=vector,
     )
     general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
-    groups = output.numel_hint // line.multiple
-    walks = _walks(window, line, most_steps=max(1, groups // (_BUSY * machine.sm_count)))
+    groups = output.numel_hint // line.multiple // (_BUSY * machine.sm_count)
+    walks = _walks(window, line, groups)
     lines = _lines(line)
     if line.stride > _MOST_STRIDE:
         return (*lines, general, *walks) if lines else (general, *walks)
@@ -94,32 +109,37 @@ def _vector(itemsize: int, width: int) -> int:
     return gcd(max(2, _ACCESS_BYTES // itemsize), width)
 
 
-def _walks(window: Window, line: _Line, most_steps: int) -> tuple[WindowConfig, ...]:
-    """As few columns as whole vectors allow, in segments of the walk of several lengths."""
+def _walks(window: Window, line: _Line, groups: int) -> tuple[WindowConfig, ...]:
+    """Few columns of whole vectors each, in segments of the walk of several lengths; `groups`: of
+    the fewest columns that whole vectors allow, for each thread of a busy card."""
     dims = len(window.size)
     walk = -2 if dims == 2 else -3
     across = window.size[-2] if dims == 3 else 1
     size, stride = (window.size[walk], window.stride[walk]) if dims > 1 else (1, 1)
     span = (size - 1) * window.dilation[walk] + 1 if dims > 1 else 1
-    elements = line.elements(line.multiple)
-    flight = elements * across * min(span, stride)
-    if max(elements, span) > _WORD or across > _WORD // 2 or flight > _MOST_REGISTERS:
-        return ()
-    choices: tuple[tuple[int, ...], ...] = _FLAT_CHOICES if dims == 1 else _WALK_CHOICES
-    wide = dims > 1 and elements * across + span * line.multiple > _MOST_OF_FOUR
-    configs = (
-        WindowConfig(
-            way=WindowWay.WALK,
-            threads=256,
-            vector=line.vector,
-            outputs=line.multiple,
-            steps=min(steps, most_steps),
-            blocks=min(blocks, 3) if wide else blocks,
-            planes=planes,
-            ahead=ahead,
+    configs = []
+    for times, blocks, steps, planes, ahead in _CHOICES[dims]:
+        outputs = times * line.multiple
+        elements = line.elements(outputs)
+        flight = elements * across * min(span, stride)
+        if max(elements, span) > _WORD or across > _WORD // 2 or flight > _MOST_REGISTERS:
+            continue
+        columns = _WARP * outputs * (steps if dims == 1 else 1)
+        if times > 1 and (outputs > _MOST_OUTPUTS or columns > line.width):
+            continue
+        wide = dims > 1 and elements * across + span * outputs > _MOST_OF_FOUR
+        configs.append(
+            WindowConfig(
+                way=WindowWay.WALK,
+                threads=256,
+                vector=line.vector,
+                outputs=outputs,
+                steps=min(steps, max(1, groups // times)),
+                blocks=min(blocks, 3) if wide else blocks,
+                planes=planes,
+                ahead=ahead,
+            )
         )
-        for blocks, steps, planes, ahead in choices
-    )
     return tuple(dict.fromkeys(configs))
 
 

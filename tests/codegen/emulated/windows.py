@@ -49,7 +49,7 @@ CASES = {
     ),
     "mean over rows": Case(
         window=Window(Pooling.SUM, (4, 3), (1, 1), (1, 1), (1, 1)),
-        config=_walk(vector=4, outputs=4, steps=3),
+        config=_walk(vector=4, outputs=8, steps=3),
         shapes=[(2, 3, 9, 12), (1, 2, 5, 4), (1, 1, 20, 160), (1, 2, 7, 11)],
         scaled=True,
     ),
