@@ -20,10 +20,12 @@ struct AnyRows {
   Program program;
   typename Types::Space space;
   char* workspace;
-  uint32_t parts;       // of each row
-  int64_t part_places;  // places in each, but for the last
-  int lanes_log2;       // rows of a block
-  bool along;           // neighbouring threads stand at neighbouring places, not rows
+  uint32_t parts;        // of each row
+  int64_t part_places;   // places in each, but for the last
+  uint32_t slices;       // of each row for its results: more than parts, whose states all read
+  int64_t slice_places;  // places in each, but for the last
+  int lanes_log2;        // rows of a block
+  bool along;            // neighbouring threads stand at neighbouring places, not rows
 };
 
 // A thread's place in its block, and its row.
@@ -31,6 +33,7 @@ template <class Program>
 struct AnyThread {
   const AnyRows<Program>& rows;
   int lane, place, places;
+  int64_t first_row;  // of the block
   int64_t row;
   bool has_row;
 
@@ -40,7 +43,8 @@ struct AnyThread {
     places = ANY_THREADS >> rows.lanes_log2;
     lane = rows.along ? thread / places : thread & (lanes - 1);
     place = rows.along ? thread & (places - 1) : thread >> rows.lanes_log2;
-    const int64_t wanted = tile * lanes + lane;
+    first_row = tile * lanes;
+    const int64_t wanted = first_row + lane;
     has_row = wanted < rows.space.kept.count;
     // Others take part in what threads do together.
     row = has_row ? wanted : rows.space.kept.count - 1;
@@ -49,13 +53,19 @@ struct AnyThread {
   // The state of all threads of the row.
   template <class Fold>
   __device__ __forceinline__ typename Fold::State combine(typename Fold::State state) const {
+    return combine_places<Fold>(state, lane * places + place);
+  }
+
+  // The same where thread number `own`, counted along places first, has `state`.
+  template <class Fold>
+  __device__ __forceinline__ typename Fold::State combine_places(typename Fold::State state,
+                                                                 int own) const {
     __shared__ typename Fold::State shared[ANY_THREADS];
-    const int own = lane * places + place;
     __syncthreads();
     shared[own] = state;
     __syncthreads();
     for (int width = places / 2; width > 0; width /= 2) {
-      if (place < width) {
+      if ((own & (places - 1)) < width) {
         state = Fold::combine(state, shared[own + width]);
         shared[own] = state;
       }
@@ -194,16 +204,29 @@ template <int LEVEL, class Program>
 __device__ __forceinline__ typename Program::Totals combine_parts(
     const AnyThread<Program>& thread) {
   using Types = RowTypes<Program>;
+  constexpr int UNROLL = 4;
+  // Neighbouring threads at neighbouring parts, however they stand at the elements.
+  const int own = static_cast<int>(threadIdx.x);
+  const int64_t last = thread.rows.space.kept.count - 1;
+  const int64_t wanted = thread.first_row + own / thread.places;
+  const uint32_t first = own & (thread.places - 1), step = thread.places;
   typename Types::Totals totals = {};
   repeat<Types::FOLDS>([&](auto fold) {
     if constexpr (Program::LEVEL_OF[fold] < LEVEL) {
       using Fold = typename Types::template FoldAt<fold>;
-      const auto* states = part_states<fold>(thread.rows, thread.row);
+      const auto* states = part_states<fold>(thread.rows, wanted < last ? wanted : last);
       typename Fold::State state = Fold::identity();
-      for (uint32_t part = thread.place; part < thread.rows.parts; part += thread.places) {
-        state = Fold::combine(state, load_state(states + part));
+      for (uint32_t part = first; part < thread.rows.parts; part += UNROLL * step) {
+        typename Fold::State next[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) {
+          const bool is_there = part + u * step < thread.rows.parts;
+          next[u] = is_there ? load_state(states + part + u * step) : Fold::identity();
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) state = Fold::combine(state, next[u]);
       }
-      set_totals<Program, fold>(thread.template combine<Fold>(state), totals);
+      set_totals<Program, fold>(thread.template combine_places<Fold>(state, own), totals);
     }
   });
   return totals;
@@ -232,15 +255,15 @@ template <class Program>
 __device__ __forceinline__ void any_finish_parts(const AnyRows<Program>& rows) {
   // A row without results for its elements is finished by one block.
   constexpr bool HAS_ELEMENTS = results_mask<Program, true>() != 0;
-  const uint32_t parts = HAS_ELEMENTS ? rows.parts : 1;
-  const AnyThread<Program> thread(rows, blockIdx.x / parts);
+  const uint32_t slices = HAS_ELEMENTS ? rows.slices : 1;
+  const AnyThread<Program> thread(rows, blockIdx.x / slices);
   const AnyElements<Program> elements(thread);
-  const int64_t part = blockIdx.x % parts;
-  const int64_t begin = part * rows.part_places;
+  const int64_t slice = blockIdx.x % slices;
+  const int64_t begin = slice * rows.slice_places;
   const int64_t last = rows.space.reduced.count - begin;
   const auto totals = combine_parts<Program::LEVELS>(thread);
-  elements.store(begin, begin + (last < rows.part_places ? last : rows.part_places), totals);
-  if (part == 0) elements.store_row(totals);
+  elements.store(begin, begin + (last < rows.slice_places ? last : rows.slice_places), totals);
+  if (slice == 0) elements.store_row(totals);
 }
 
 // --- Host --------------------------------------------------------------------------------------
@@ -273,7 +296,7 @@ struct AnyVariant {
     }
     for (const auto kernel : folds) kernel<<<tiles * parts, ANY_THREADS, 0, stream>>>(rows);
     const auto kernel = finish;
-    const unsigned last = results_mask<Program, true>() != 0 ? tiles * parts : tiles;
+    const unsigned last = results_mask<Program, true>() != 0 ? tiles * rows.slices : tiles;
     kernel<<<last, ANY_THREADS, 0, stream>>>(rows);
     return cudaGetLastError();
   }
@@ -284,23 +307,35 @@ struct AnyVariant {
   // How the kernels go about it.
   Parameters plan(const RowCall<Program>& call) const {
     const Space& space = call.space;
-    Parameters rows = {call.program, space, nullptr, 1, space.reduced.count, 0, true};
     const int64_t width = space.reduced.count;
+    Parameters rows = {call.program, space, nullptr, 1, width, 1, width, 0, true};
     rows.along = space.lies_along();
     // As many threads at places as the row has, or at rows as there are.
     int places_log2 = rows.along ? log2_of(width, 8) : 8 - log2_of(space.kept.count, 8);
-    // A few neighbouring rows fill the accesses; then more threads share each of them.
-    if (!rows.along && blocks_of(space, 8 - places_log2) < 2 * multiprocessors) places_log2 = 3;
+    // A few neighbouring rows fill the accesses; then more threads share each of them. With still
+    // fewer side by side, short rows are done in one launch.
+    const bool is_short = width <= (4 * Parameters::UNROLL << 5);
+    if (!rows.along && blocks_of(space, 8 - places_log2) < 2 * multiprocessors) {
+      places_log2 = is_short ? 5 : 3;
+    }
     rows.lanes_log2 = 8 - places_log2;
     const int64_t step = int64_t{Parameters::UNROLL} << places_log2;
     const int64_t wanted = 8 * multiprocessors / (blocks_of(space, rows.lanes_log2) + 1);
     const int64_t possible = width / (2 * step);
     const int64_t parts = wanted < possible ? wanted : possible;
-    if (parts > 1) {
-      rows.part_places = (width + parts * step - 1) / (parts * step) * step;
+    if (parts > 1 && (rows.along || !is_short)) {
+      // Every slice reads the states of all parts of its rows.
+      rows.part_places = cut(width, rows.along ? parts : (parts + 1) / 2, step);
       rows.parts = static_cast<uint32_t>((width + rows.part_places - 1) / rows.part_places);
+      rows.slice_places = cut(width, parts, step);
+      rows.slices = static_cast<uint32_t>((width + rows.slice_places - 1) / rows.slice_places);
     }
     return rows;
+  }
+
+  // Places of a row in each of about `count` pieces of whole steps.
+  static int64_t cut(int64_t width, int64_t count, int64_t step) {
+    return (width + count * step - 1) / (count * step) * step;
   }
 
   static int64_t blocks_of(const Space& space, int lanes_log2) {
