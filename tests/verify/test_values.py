@@ -250,6 +250,9 @@ def test_chunks_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> Non
     assert pieces.candidate_worst == pytest.approx(whole.candidate_worst)
 
 
+HERE = torch.device("cpu")
+
+
 def test_many_small_tensors_are_compared_as_each_of_them_is() -> None:
     torch.manual_seed(0)
     oracles = [torch.randn(shape, dtype=torch.float64) for shape in ((), (7,), (3, 50), (200, 30))]
@@ -260,7 +263,7 @@ def test_many_small_tensors_are_compared_as_each_of_them_is() -> None:
     ]
     counts = torch.arange(9)
     small.append(Small("state.count", counts.clone(), counts, counts))
-    given = compare_together(small)
+    given = compare_together(small, HERE)
     assert given == [compare(it.name, it.candidate, it.reference, it.oracle) for it in small]
 
 
@@ -280,10 +283,10 @@ def test_what_is_wrong_among_many_is_left_to_be_compared_by_itself() -> None:
         Small("e", empty, empty, empty.double()),
         Small("f", right, right, x),
     ]
-    *others, last = compare_together(small)
+    *others, last = compare_together(small, HERE)
     assert others == [None] * 5
     assert last == compare("f", right, right, x)
-    assert compare_together(small[:2]) == [None, None]
+    assert compare_together(small[:2], HERE) == [None, None]
 
 
 def test_an_oracle_that_computes_something_else_is_dropped() -> None:

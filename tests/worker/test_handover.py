@@ -48,7 +48,7 @@ def test_results_are_compared_where_they_lie(
     name: str,
     status: Status,
 ) -> None:
-    monkeypatch.setattr(handover, "write_tensor", lambda *_: pytest.fail("written to a file"))
+    monkeypatch.setattr(handover, "write_tensors", lambda *_: pytest.fail("written to a file"))
     assert judge_here(affine, CANDIDATES / f"{name}.py").status is status
 
 

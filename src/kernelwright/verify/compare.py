@@ -58,12 +58,12 @@ class Small:
 
 
 @torch.no_grad()
-def compare_together(tensors: Sequence[Small]) -> list[ErrorMetrics | None]:
-    """What `compare` gives for each, with one wait for the device; None where it has to be asked.
+def compare_together(tensors: Sequence[Small], device: torch.device) -> list[ErrorMetrics | None]:
+    """What `compare` gives for each on `device`, with one wait; None where it has to be asked.
 
     That is for what is wrong or large, and for what has no float64 run.
     """
-    begun = [_begun(it) for it in tensors]
+    begun = [_begun(it, device) for it in tensors]
     numbers = [numbers for _, numbers in filter(None, begun)]
     if not numbers:
         return [None] * len(tensors)
@@ -79,19 +79,21 @@ _End = Callable[[Sequence[float]], ErrorMetrics | None]
 """From numbers that are on the host by now."""
 
 
-def _begun(it: Small) -> tuple[_End, Tensor] | None:
+def _begun(it: Small, device: torch.device) -> tuple[_End, Tensor] | None:
     """How to end a comparison, and its numbers on the device; None where it is no small one."""
-    reference = it.reference
-    if not 0 < reference.numel() <= _CHUNK or reference.is_complex():
+    if not 0 < it.reference.numel() <= _CHUNK or it.reference.is_complex():
         return None
+    candidate, reference = (
+        tensor.to(device, non_blocking=True) for tensor in (it.candidate, it.reference)
+    )
     if not reference.is_floating_point():
-        differs = (it.candidate != reference).sum(dtype=torch.float64).reshape(1)
+        differs = (candidate != reference).sum(dtype=torch.float64).reshape(1)
         blank = _blank(it.name, reference, Oracle.REFERENCE, "")
         return lambda counts: None if counts[0] else blank, differs
     if it.oracle is None or it.oracle.shape != reference.shape or reference.dtype == torch.float64:
         return None
     comparison = Comparison(it.name, reference, Oracle.FLOAT64)
-    return comparison.end, comparison.start(it.candidate, reference, it.oracle)
+    return comparison.end, comparison.start(candidate, reference, it.oracle.to(device))
 
 
 def represents(metrics: ErrorMetrics) -> bool:

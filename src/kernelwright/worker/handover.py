@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from kernelwright.worker.tensors import TensorHeader, read_tensor, write_tensor
+from kernelwright.worker.tensors import TensorHeader, read_tensor, write_tensor, write_tensors
 from kernelwright.worker.timer_driver import DriverError
 from kernelwright.worker.timer_memory import DTYPES, Memory, borrowed, share_tensor
 from kernelwright.worker.timer_records import SharedTensor
@@ -56,11 +56,14 @@ class Outbox:
         self, folder: Path, prefix: str, tensors: Mapping[str, Tensor]
     ) -> tuple[Handed, ...]:
         """Where the reference finds `tensors`; files are made in `folder`."""
-        return tuple(
-            self._shared(name, tensor)
-            or write_tensor(folder, f"{prefix}-{number}.bin", name, tensor)
+        shared = {name: self._shared(name, tensor) for name, tensor in tensors.items()}
+        named = [
+            (f"{prefix}-{number}.bin", name, tensor)
             for number, (name, tensor) in enumerate(tensors.items())
-        )
+            if shared[name] is None
+        ]
+        written = {it.name: it for it in write_tensors(folder, named)} if named else {}
+        return tuple(shared[name] or written[name] for name in tensors)
 
     def write(self, folder: Path, request: WriteRequest) -> WriteReply:
         """Files of what was shared; KeyError for what was not."""

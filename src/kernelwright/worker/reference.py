@@ -263,13 +263,9 @@ class Reference:
     ) -> Mapping[str, ErrorMetrics]:
         """Those that are right at first sight: a model has hundreds of small statistics."""
         assert expected.oracle is not None
-        effects, device = expected.effects, self._subject.device
-        oracles = expected.oracle.tensors
-        small = [
-            Small(name, tensor.to(device), effects[name].to(device), _on(oracles.get(name), device))
-            for name, tensor in found.items()
-        ]
-        compared = zip(found, compare_together(small), strict=True)
+        effects, oracles = expected.effects, expected.oracle.tensors
+        small = [Small(n, found[n], effects[n], oracles.get(n)) for n in found]
+        compared = zip(found, compare_together(small, self._subject.device), strict=True)
         return {name: it for name, it in compared if it is not None and self._is_clear(it)}
 
     def _is_clear(self, metrics: ErrorMetrics) -> bool:

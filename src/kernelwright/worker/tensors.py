@@ -3,6 +3,7 @@
 import math
 import shutil
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +39,10 @@ _CHUNK = 256 << 20
 """Bytes copied together from a device."""
 
 
+_SMALL = 1 << 20
+"""Bytes up to which tensors are copied together with others."""
+
+
 class TensorFileError(ValueError):
     """A header or its file is not what it has to be."""
 
@@ -64,12 +69,43 @@ def make_exchange_folder() -> Path:
 
 def write_tensor(folder: Path, file: str, name: str, tensor: Tensor) -> TensorHeader:
     """Write `tensor` (any strides, any device) and return its header."""
-    if str(tensor.dtype) not in _DTYPES:
-        raise TensorFileError(f"{name} is {tensor.dtype}, which cannot be compared")
-    with (folder / file).open("wb") as output:
-        for chunk in torch.split(raw_bytes(tensor), _CHUNK):
-            output.write(chunk.cpu().numpy().data)
-    return TensorHeader(name=name, file=file, dtype=str(tensor.dtype), shape=tuple(tensor.shape))
+    return write_tensors(folder, [(file, name, tensor)])[0]
+
+
+def write_tensors(
+    folder: Path, named: Sequence[tuple[str, str, Tensor]]
+) -> tuple[TensorHeader, ...]:
+    """Write tensors, each with the file and the name before it, and return their headers."""
+    for _, name, tensor in named:
+        if str(tensor.dtype) not in _DTYPES:
+            raise TensorFileError(f"{name} is {tensor.dtype}, which cannot be compared")
+    flats = _small_ones_on_the_host([raw_bytes(tensor) for _, _, tensor in named])
+    for (file, _, _), flat in zip(named, flats, strict=True):
+        with (folder / file).open("wb") as output:
+            for chunk in torch.split(flat, _CHUNK):
+                output.write(chunk.cpu().numpy().data)
+    return tuple(
+        TensorHeader(name=name, file=file, dtype=str(tensor.dtype), shape=tuple(tensor.shape))
+        for file, name, tensor in named
+    )
+
+
+def _small_ones_on_the_host(flats: Sequence[Tensor]) -> list[Tensor]:
+    """The same bytes; those of small tensors come together, as each wait takes longer than they."""
+    moved = list(flats)
+    devices = {flat.device for flat in flats if flat.device.type != "cpu"}
+    for device in devices:
+        small = [
+            place
+            for place, flat in enumerate(flats)
+            if flat.device == device and flat.numel() <= _SMALL
+        ]
+        if small:
+            sizes = [flats[place].numel() for place in small]
+            together = torch.cat([flats[place] for place in small]).cpu()
+            for place, part in zip(small, torch.split(together, sizes), strict=True):
+                moved[place] = part
+    return moved
 
 
 def read_tensor(folder: Path, header: TensorHeader) -> Tensor:
