@@ -162,7 +162,7 @@ def test_what_got_slower_comes_first(text: str, run: RunData, old: RunData) -> N
         for row in run.rows
         if row.device_ms and (was := before.get(row.problem))
     }
-    changes = text[text.index('id="changes"') : text.index('id="speed"')]
+    changes = text[text.index('id="changes"') : text.index('id="speed"')].replace("<wbr>", "")
     slower = changes[changes.index(">Slower: ") : changes.index(">Faster: ")]
     expected = sorted((it for it in ratios if ratios[it] > 1.03), key=lambda it: -ratios[it])
     places = [slower.index(f">{it}<") for it in expected]

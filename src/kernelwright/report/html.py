@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from kernelwright.report.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart
 from kernelwright.report.pictures import (
@@ -183,6 +184,7 @@ def _environment() -> Environment:
     environment.filters["ms"] = lambda value: "–" if value is None else f"{value:.4g}"
     environment.filters["anchor"] = anchor
     environment.filters["amount"] = _amount
+    environment.filters["breakable"] = lambda name: escape(name).replace("_", Markup("_<wbr>"))
     environment.filters["counted"] = lambda count, word: (
         f"{count} {word}{'' if count == 1 else 's'}"
     )
