@@ -17,7 +17,7 @@ from kernelwright.verify.cases import (
     plan_large,
 )
 from kernelwright.verify.distributions import NOT_FINITE, Distribution
-from kernelwright.verify.fingerprint import fingerprint
+from kernelwright.verify.fingerprint import fingerprint, fingerprints
 
 CASES = st.builds(
     Case,
@@ -194,9 +194,26 @@ def test_a_fingerprint_sees_values_and_not_their_layout(size: int, dtype: torch.
         assert fingerprint(changed) != fingerprint(tensor)
 
 
+def test_not_too_many_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = [torch.full((size,), 1.5) for size in (30, 10, 500_000, 30, 0, 40, 1)]
+    marks = [fingerprint(tensor) for tensor in tensors]
+    monkeypatch.setattr("kernelwright.verify.fingerprint._TOGETHER", 200)
+    assert fingerprints(tensors) == marks
+
+
+@given(st.lists(st.integers(0, 40), max_size=6), st.sampled_from([torch.float32, torch.uint8]))
+def test_fingerprints_of_many_are_those_of_each(sizes: list[int], dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(len(sizes))
+    tensors = [torch.randint(200, (size,), generator=generator).to(dtype) for size in sizes]
+    tensors.append(torch.ones(300_000))
+    assert fingerprints(tensors) == [fingerprint(tensor) for tensor in tensors]
+
+
+@pytest.mark.parametrize("small", [15, 1 << 20])
 def test_a_fingerprint_sees_order_shape_dtype_and_far_chunks(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
+    monkeypatch.setattr("kernelwright.verify.fingerprint._SMALL", small)
     monkeypatch.setattr("kernelwright.verify.fingerprint._CHUNK_WORDS", 4)
     tensor = torch.rand(64)
     variants = [

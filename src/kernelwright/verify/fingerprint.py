@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
 
 import torch
 from torch import Tensor
@@ -11,6 +12,10 @@ from kernelwright.verify.waiting import settle
 
 _CHUNK_WORDS = 1 << 22
 _WORD_BYTES = 8
+_SMALL = 1 << 20
+"""Bytes of a tensor up to which it is looked at together with others."""
+_TOGETHER = 64 << 20
+"""Bytes that are looked at together."""
 
 
 def raw_bytes(tensor: Tensor) -> Tensor:
@@ -38,13 +43,31 @@ def fingerprints(tensors: Sequence[Tensor]) -> list[str]:
     """The checksum of each.
 
     They are brought to the host together: where several processes use a device, waiting for it
-    takes longer than what it computes.
+    takes longer than what it computes. Small ones are computed together as well.
     """
-    parts = [_sums_and_rest(tensor) for tensor in tensors]
-    return [
-        _digest(tensor, numbers)
-        for tensor, numbers in zip(tensors, _on_the_host(parts), strict=True)
-    ]
+    flats = [raw_bytes(tensor) for tensor in tensors]
+    groups = _groups(flats)
+    numbers = _on_the_host([_numbers([flats[place] for place in group]) for group in groups])
+    marks = [""] * len(flats)
+    for group, found in zip(groups, numbers, strict=True):
+        for place, mine in zip(group, _shared_out(found, [flats[it] for it in group]), strict=True):
+            marks[place] = _digest(tensors[place], mine)
+    return marks
+
+
+def _groups(flats: Sequence[Tensor]) -> list[list[int]]:
+    """Places of those that are looked at together: small ones of a device, each large one."""
+    open_groups: dict[torch.device, tuple[int, list[int]]] = {}
+    groups: list[list[int]] = []
+    for place, flat in enumerate(flats):
+        size, group = open_groups.get(flat.device, (_TOGETHER + 1, []))
+        if _is_large(flat) or size + flat.numel() > _TOGETHER:
+            size, group = 0, []
+            groups.append(group)
+        group.append(place)
+        if not _is_large(flat):
+            open_groups[flat.device] = size + flat.numel(), group
+    return groups
 
 
 def _digest(tensor: Tensor, numbers: Sequence[int]) -> str:
@@ -67,11 +90,53 @@ def _on_the_host(parts: Sequence[Tensor]) -> list[list[int]]:
     return numbers
 
 
-def _sums_and_rest(tensor: Tensor) -> Tensor:
-    """The sums of the chunks, then the bytes that make no whole word, as int64 on its device."""
-    flat = raw_bytes(tensor)
-    whole = flat.numel() // _WORD_BYTES * _WORD_BYTES
-    step = _CHUNK_WORDS * _WORD_BYTES
+def _numbers(flats: Sequence[Tensor]) -> Tensor:
+    """Sums of words, then the bytes that make no whole word, as int64 on the device of all."""
+    wholes = [_whole(flat) for flat in flats]
+    sums = _sums(flats[0]) if _is_large(flats[0]) else _sums_of_small(flats)
+    rests = torch.cat([flat[whole:] for flat, whole in zip(flats, wholes, strict=True)])
+    return torch.cat([sums, rests.to(torch.int64)])
+
+
+def _shared_out(numbers: Sequence[int], flats: Sequence[Tensor]) -> Iterator[list[int]]:
+    """What `_numbers` gave, by tensor."""
+    rests = [flat.numel() - _whole(flat) for flat in flats]
+    count = len(numbers) - sum(rests)
+    sums, bytes_ = numbers[:count], iter(numbers[count:])
+    for place, rest in enumerate(rests):
+        own = sums if _is_large(flats[0]) else sums[place : place + 1]
+        yield [*own, *islice(bytes_, rest)]
+
+
+def _is_large(flat: Tensor) -> bool:
+    return flat.numel() > _SMALL
+
+
+def _whole(flat: Tensor) -> int:
+    """Bytes in whole words."""
+    return flat.numel() // _WORD_BYTES * _WORD_BYTES
+
+
+def _sums_of_small(flats: Sequence[Tensor]) -> Tensor:
+    """The sum of each.
+
+    They are differences of running totals over all of them, in which weights go on from one to the
+    next: modulo 2^64 that is taken back exactly.
+    """
+    words = torch.cat([flat[: _whole(flat)] for flat in flats]).view(torch.int64)
+    mixed = words ^ (words >> 29)
+    weighted = mixed * (torch.arange(mixed.numel(), device=mixed.device) * 2 + 1)
+    begins = [0, *accumulate(_whole(flat) // _WORD_BYTES for flat in flats)]
+    places = torch.tensor(begins).to(mixed.device, non_blocking=True)
+    plain_sums, weighted_sums = (
+        torch.cat([it.new_zeros(1), it.cumsum(0)])[places].diff() for it in (mixed, weighted)
+    )
+    return weighted_sums - 2 * places[:-1] * plain_sums
+
+
+def _sums(flat: Tensor) -> Tensor:
+    """The sums of the chunks of one large tensor."""
+    whole, step = _whole(flat), _CHUNK_WORDS * _WORD_BYTES
     weights = torch.arange(min(whole, step) // _WORD_BYTES, device=flat.device) * 2 + 1
     sums = []
     for start in range(0, whole, step):
@@ -79,7 +144,7 @@ def _sums_and_rest(tensor: Tensor) -> Tensor:
         words = flat[start : min(start + step, whole)].clone().view(torch.int64)
         mixed = (words ^ (words >> 29)) * weights[: words.numel()]
         sums.append(mixed.sum())
-    return torch.cat([*(total.reshape(1) for total in sums), flat[whole:].to(torch.int64)])
+    return torch.stack(sums)
 
 
 @torch.no_grad()
