@@ -1,7 +1,7 @@
 """Steps on channels in groups whose readers have the channels as one dimension.
 
-A norm of groups ends in such a step. Where a pooling or totals over channels follow, the step is
-done on whole channels: what follows computes it on the way.
+A norm of groups ends in such a step. Where a pooling follows, the step is done on whole channels:
+the pooling computes it on the way.
 """
 
 from collections.abc import Collection
@@ -16,12 +16,17 @@ from kernelwright.ir.graph import (
     Reshape,
     View,
     ViewMap,
+    Window,
     rename_inputs,
 )
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.rewrite.driver import drop_unread
 from kernelwright.rewrite.sizes import ONE, product
 from kernelwright.schedule.naming import fresh_name
+
+_READERS = (Window,)
+"""What gains by it. Totals over channels do not: of a norm, tanh and logsumexp such a kernel took
+3.7 ms for 0.5 GB, where all that is besides the convolution had taken 0.9 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,10 @@ def without_groups(graph: Graph, fixed: Collection[str]) -> Ungrouped:
             continue
         users = graph.users()
         views = [graph[name] for name in users[node.name]]
-        if all(_is_merged(view, node) and users[view.name] for view in views) and views:
+        readers = [graph[name] for view in views for name in users[view.name]]
+        is_on_the_way = any(isinstance(it.kind, _READERS) for it in readers)
+        is_seen = any(view.name in graph.results for view in views)
+        if is_on_the_way and not is_seen and all(_is_merged(view, node) for view in views):
             writer = _Writer(graph, node)
             graph = writer.written(views)
             small |= writer.small
@@ -59,7 +67,7 @@ def _is_grouped(node: Node) -> bool:
 
 
 def _is_merged(view: Node, node: Node) -> bool:
-    """Whether it shows the node with one dimension of channels, and others read that."""
+    """Whether it shows the node with one dimension of channels."""
     is_view = isinstance(view.kind, View) and isinstance(view.kind.map, Reshape)
     return is_view and view.tensor.shape == _merged(node.tensor.shape)
 
