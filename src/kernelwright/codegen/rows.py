@@ -216,6 +216,7 @@ def _facts(kernel: RowKernel) -> list[str]:
         f"static constexpr unsigned SHARED = {_shared(kernel)};",
         f"static constexpr unsigned STREAMED = {_streamed(kernel)};",
         f"static constexpr unsigned ALIKE = {_alike(kernel)};",
+        f"static constexpr unsigned LEVELLED = {_levelled(kernel)};",
         f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
         f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
         f"static constexpr bool LOCATED = {_CPP[located]};",
@@ -253,6 +254,18 @@ def _alike(kernel: RowKernel) -> str:
     kept = [rank - at for at in range(rank) if at not in kernel.program.dims]
     return _bits(
         bool(kept) and all(at > kind.rank or kind.shape[-at].text == "1" for at in kept)
+        for index, _ in _tensors(kernel)
+        if isinstance(kind := kernel.inputs[index], TensorType)
+    )
+
+
+def _levelled(kernel: RowKernel) -> str:
+    """The tensors that have size 1 along the last dimension in which rows differ, likewise."""
+    shape, dims = kernel.program.shape, kernel.program.dims
+    kept = [at for at, size in enumerate(shape) if at not in dims and size.text != "1"]
+    last = len(shape) - kept[-1] if kept else 0
+    return _bits(
+        bool(kept) and (kind.rank < last or kind.shape[-last].text == "1")
         for index, _ in _tensors(kernel)
         if isinstance(kind := kernel.inputs[index], TensorType)
     )

@@ -6,6 +6,8 @@
 //   VECTORS   places of a row that a thread has in flight; all that it has of a row, if it HOLDS
 //             them in registers from the first level of folds to the results
 //   RESIDENT  blocks on a multiprocessor at one time
+// and a program, besides what others ask of it,
+//   LEVELLED  the inputs that have size 1 along the last dimension in which rows differ
 
 #include "row_launch.cuh"
 #include "row_vectors.cuh"
@@ -33,6 +35,7 @@ struct ColumnRows {
       const int64_t stride = space.kept.inner_stride(o);
       can = can && space.reduced.inner_stride(o) * operand_bytes<Program>(o) <= MOST;
       can = can && (stride == 1 || (stride == 0 && o < Types::INPUTS));
+      can = can && (stride == 0 || o >= Types::INPUTS || (Program::LEVELLED >> o & 1) == 0);
       if (stride != 1) return;
       constexpr int64_t BYTES = operand_bytes<Program>(o);
       constexpr int64_t ALIGNMENT = access_bytes(WIDTH * BYTES);
@@ -116,7 +119,9 @@ struct ColumnThread {
       if constexpr ((MASK >> input & 1) != 0) {
         using In = pack_item_t<input, Element>;
         const In* from = address<input, const In>(place);
-        if (WIDTH == 1 || (rows.adjacent >> input & 1) != 0) {
+        // What is known to be one value for all neighbours is in one register.
+        constexpr bool IS_ONE = (Program::LEVELLED >> input & 1) != 0;
+        if (WIDTH == 1 || (!IS_ONE && (rows.adjacent >> input & 1) != 0)) {
           get<input>(vectors) = load_vector<WIDTH>(from);
         } else {
           const In value = *from;
