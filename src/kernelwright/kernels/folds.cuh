@@ -6,6 +6,7 @@
 //   identity()  the state of no elements
 //   of()        the state of N elements, those whose bit of `valid` is set; N a power of two
 //   combine()   the state of the elements of two
+//   add()       of a fold that counts places: of a state and N elements
 //   total()     value number INDEX
 // A state is made of 4-byte or of 8-byte words, without gaps. Sums of many elements stay as good as
 // pairwise ones: the elements of a state are summed in a tree, states with the rounding error kept.
@@ -147,6 +148,7 @@ struct Largest {
   }
   // Whether `a` is to be preferred: NaN to all others.
   __device__ __forceinline__ static bool beats(T a, T b) { return a > b || (a != a && b == b); }
+  __device__ __forceinline__ static T better(T a, T b) { return maximum(a, b); }
 };
 
 template <class T>
@@ -157,7 +159,16 @@ struct Smallest {
     return LEAST;
   }
   __device__ __forceinline__ static bool beats(T a, T b) { return a < b || (a != a && b == b); }
+  __device__ __forceinline__ static T better(T a, T b) { return minimum(a, b); }
 };
+
+template <class Order, int N, class T>
+__device__ __forceinline__ T extreme(const T (&x)[N], unsigned valid) {
+  T values[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) values[i] = is_valid(valid, i) ? x[i] : Order::least();
+  return combine_tree(values, [](T a, T b) { return Order::better(a, b); });
+}
 
 template <class T, class Order>
 struct ExtremeFold {
@@ -170,25 +181,13 @@ struct ExtremeFold {
   __device__ __forceinline__ static State identity() { return {Order::least()}; }
   template <int N, class Where>
   __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
-    T values[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) values[i] = is_valid(valid, i) ? x[i] : Order::least();
-    return {combine_tree(values, [](T a, T b) { return better(a, b); })};
+    return {extreme<Order>(x, valid)};
   }
   __device__ __forceinline__ static State combine(const State& a, const State& b) {
-    return {better(static_cast<T>(a.value), static_cast<T>(b.value))};
+    return {Order::better(static_cast<T>(a.value), static_cast<T>(b.value))};
   }
   __device__ __forceinline__ static T total(Index<0>, const State& state) {
     return static_cast<T>(state.value);
-  }
-
- private:
-  __device__ __forceinline__ static T better(T a, T b) {
-    if constexpr (std::is_same_v<Order, Largest<T>>) {
-      return maximum(a, b);
-    } else {
-      return minimum(a, b);
-    }
   }
 };
 
@@ -230,14 +229,28 @@ struct PlaceFold {
     const auto place = static_cast<uint64_t>(places.at(best));
     return {value, static_cast<uint32_t>(place), static_cast<uint32_t>(place >> 32)};
   }
+  // Most elements change nothing: their extreme tells that, and is found in an instruction each.
+  template <int N, class Where>
+  __device__ __forceinline__ static void add(State& state, const T (&x)[N], unsigned valid,
+                                             const Where& places) {
+    if (is_second(state, extreme<Order>(x, valid), places.at(0))) {
+      state = combine(state, of(x, valid, places));
+    }
+  }
   __device__ __forceinline__ static State combine(const State& a, const State& b) {
-    const T x = static_cast<T>(a.value), y = static_cast<T>(b.value);
-    const bool equal = x == y || (x != x && y != y);
-    const bool second = equal ? b.place() < a.place() : Order::beats(y, x);
+    const bool second = is_second(a, static_cast<T>(b.value), b.place());
     return {second ? b.value : a.value, second ? b.low : a.low, second ? b.high : a.high};
   }
   __device__ __forceinline__ static int64_t total(Index<0>, const State& state) {
     return state.place();
+  }
+
+ private:
+  // Whether an element at a place is the one, and not a state's: of equal ones the first is.
+  __device__ __forceinline__ static bool is_second(const State& state, T y, int64_t place) {
+    const T x = static_cast<T>(state.value);
+    const bool equal = x == y || (x != x && y != y);
+    return equal ? place < state.place() : Order::beats(y, x);
   }
 };
 

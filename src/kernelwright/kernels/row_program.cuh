@@ -155,7 +155,11 @@ __device__ __forceinline__ void fold_elements(const Program& program,
       values[i] =
           take_element<fold>(program, totals, place, elements[i], typename Types::InputIndices());
     }
-    get<fold>(states) = Fold::combine(get<fold>(states), Fold::of(values, valid, places));
+    if constexpr (Fold::COUNTS_PLACES) {
+      Fold::add(get<fold>(states), values, valid, places);
+    } else {
+      get<fold>(states) = Fold::combine(get<fold>(states), Fold::of(values, valid, places));
+    }
   });
 }
 
