@@ -41,18 +41,20 @@ class Ungrouped:
 def without_groups(graph: Graph, fixed: Collection[str]) -> Ungrouped:
     """The graph with such steps on whole channels, but for those in `fixed`."""
     small: set[str] = set()
+    whole: set[str] = set()
     for node in reversed(graph.nodes):
         if node.name in fixed or not _is_grouped(node) or node.name in graph.results:
             continue
         users = graph.users()
         views = [graph[name] for name in users[node.name]]
         readers = [graph[name] for view in views for name in users[view.name]]
-        is_on_the_way = any(isinstance(it.kind, _READERS) for it in readers)
+        is_on_the_way = any(isinstance(it.kind, _READERS) or it.name in whole for it in readers)
         is_seen = any(view.name in graph.results for view in views)
         if is_on_the_way and not is_seen and all(_is_merged(view, node) for view in views):
             writer = _Writer(graph, node)
             graph = writer.written(views)
             small |= writer.small
+            whole.add(writer.name)
     return Ungrouped(graph=graph, small=frozenset(small))
 
 
@@ -84,16 +86,16 @@ class _Writer:
         self._node = node
         self._taken = {it.name for it in graph.nodes}
         self._made: dict[str, Node] = {}
+        self.name = fresh_name(f"{node.name}_whole", self._taken)
         self.small: set[str] = set()
 
     def written(self, views: list[Node]) -> Graph:
         """The graph with the step in place of the views of it."""
         inputs = tuple(self._whole(name) for name in self._node.inputs)
-        name = fresh_name(f"{self._node.name}_whole", self._taken)
         whole = replace(
-            self._node, name=name, type=views[0].type, inputs=inputs, origin=None, part_of=None
+            self._node, name=self.name, type=views[0].type, inputs=inputs, origin=None, part_of=None
         )
-        names = {view.name: name for view in views}
+        names = {view.name: self.name for view in views}
         nodes: list[Node] = []
         for node in self._graph.nodes:
             if node.name == self._node.name:
