@@ -75,3 +75,9 @@ def test_types_and_constants_of_two_files_have_two_names() -> None:
                 declared = kept[0].strip("{;").split("<")[0] if "<" not in kept[0] else ""
                 if (declared and not line.rstrip().endswith(";")) or line.startswith("constexpr "):
                     assert owner.setdefault(declared, name) == name, declared
+
+
+def test_who_does_not_need_what_a_row_updates_does_not_read_it() -> None:
+    """A result by row may take the memory of an input, which only its writer may read then."""
+    for name in kernels.names():
+        assert "load_shared_inputs<Program::SHARED>(" not in kernels.source(name), name

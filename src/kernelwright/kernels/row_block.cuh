@@ -44,7 +44,7 @@ struct BlockThread {
 
   __device__ __forceinline__ BlockThread(const Rows& rows, int64_t row)
       : rows(rows), first(rows, row, 0, 0, 1) {
-    load_shared_inputs<Program::SHARED>(first, shared);
+    load_shared_inputs<Program::SHARED & all_reads<Program>()>(first, shared);
   }
 
   // Calls body(begin) for each STEP vectors of the row.

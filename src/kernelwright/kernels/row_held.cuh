@@ -141,7 +141,7 @@ __device__ __forceinline__ void held_rows(const RingRows<Program, Config>& rows)
     const bool has_next = number + team.teams < count;
     const auto next = team.row(has_next ? number + team.teams : number);
     typename Program::Inputs shared = {};
-    load_shared_inputs<Program::SHARED>(run, shared);
+    load_shared_inputs<Program::SHARED & all_reads<Program>()>(run, shared);
     typename Types::Totals totals = {};
     repeat<Program::LEVELS>([&](auto level) {
       auto states = no_elements<Program>();

@@ -273,7 +273,7 @@ __device__ __forceinline__ void ring_rows(const RingRows<Program, Config>& rows)
     }
     const auto run = team.row(number);
     typename Program::Inputs shared = {};
-    load_shared_inputs<Program::SHARED>(run, shared);
+    load_shared_inputs<Program::SHARED & all_reads<Program>()>(run, shared);
     typename Types::Totals totals = {};
     repeat<Program::LEVELS>([&](auto level) {
       auto states = no_elements<Program>();

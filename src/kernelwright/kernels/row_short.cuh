@@ -35,7 +35,7 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
   const RowRun<Program, WIDTH> run(rows, row, 0, 0, LANES * VECTORS);
   const int count = run.vectors();
   typename Program::Inputs shared = {};
-  load_shared_inputs<Program::SHARED>(run, shared);
+  load_shared_inputs<Program::SHARED & all_reads<Program>()>(run, shared);
   Vectors vectors[VECTORS];
   unsigned valid = 0;
 #pragma unroll
