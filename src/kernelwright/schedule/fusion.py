@@ -35,6 +35,7 @@ from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import anchored_groups
 from kernelwright.schedule.channels_last import Formatted, with_channels_last
 from kernelwright.schedule.copies import with_cheap_copies
+from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.element_groups import element_groups
 from kernelwright.schedule.grouped import without_groups
 from kernelwright.schedule.launches import launch_anchored, launch_elements, launch_rows, shared
@@ -78,7 +79,8 @@ def schedule(
     for unit in _in_order([*units, *alone], graph):
         for step in unit.made():
             steps.append(shared(step, kernels) if isinstance(step, Launch) else step)
-    return Plan(graph=graph, steps=tuple(steps))
+    plan = Plan(graph=graph, steps=tuple(steps))
+    return plan if library is Library.NEVER else with_counters_together(plan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
