@@ -312,18 +312,18 @@ struct AnyVariant {
     rows.along = space.lies_along();
     // As many threads at places as the row has, or at rows as there are.
     int places_log2 = rows.along ? log2_of(width, 8) : 8 - log2_of(space.kept.count, 8);
-    // A few neighbouring rows fill the accesses; then more threads share each of them. With still
-    // fewer side by side, short rows are done in one launch.
+    // A few neighbouring rows fill the accesses; then more threads share each of them.
+    if (!rows.along && blocks_of(space, 8 - places_log2) < 2 * multiprocessors) places_log2 = 3;
+    // A few short ones take one launch, by still more threads, where parts of them would take two.
     const bool is_short = width <= (4 * Parameters::UNROLL << 5);
-    if (!rows.along && blocks_of(space, 8 - places_log2) < 2 * multiprocessors) {
-      places_log2 = is_short ? 5 : 3;
-    }
+    const bool at_once = !rows.along && is_short && blocks_of(space, 5) < multiprocessors;
+    if (at_once) places_log2 = 5;
     rows.lanes_log2 = 8 - places_log2;
     const int64_t step = int64_t{Parameters::UNROLL} << places_log2;
     const int64_t wanted = 8 * multiprocessors / (blocks_of(space, rows.lanes_log2) + 1);
     const int64_t possible = width / (2 * step);
     const int64_t parts = wanted < possible ? wanted : possible;
-    if (parts > 1 && (rows.along || !is_short)) {
+    if (parts > 1 && !at_once) {
       // Every slice reads the states of all parts of its rows.
       rows.part_places = cut(width, rows.along ? parts : (parts + 1) / 2, step);
       rows.parts = static_cast<uint32_t>((width + rows.part_places - 1) / rows.part_places);
