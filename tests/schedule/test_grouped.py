@@ -18,6 +18,20 @@ from kernelwright.schedule import schedule
 _SIZES = (8, 16, 128, 257)
 
 
+class Residual(nn.Module):
+    """A convolution, a norm of groups of its result, and both together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(8, 16, 3)
+        self.norm = nn.GroupNorm(4, 16)
+        nn.init.normal_(self.norm.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.convolution(x)
+        return torch.logsumexp(y + self.norm(y).tanh(), 1)
+
+
 class Normed(nn.Module):
     """A norm of groups of what has its own bias for every channel, and a function of both."""
 
@@ -74,3 +88,14 @@ def test_others_stay_in_groups(
     plan = _plan(Normed(after))
     assert 5 in [kernel.output.rank for kernel in plan.kernels if isinstance(kernel, Kernel)]
     assert ("contiguous",) not in [kernel.operators for kernel in plan.kernels]
+
+
+def test_a_bias_is_added_where_the_groups_are() -> None:
+    module, x = Residual(), torch.rand(8, 8, 128, 257)
+    with torch.no_grad():
+        plan = schedule(rewrite(capture_module(module, (x,))).graph, H200)
+        torch.testing.assert_close(_run(plan, module, x), module(x), rtol=1e-4, atol=1e-4)
+    assert ("bias",) not in [kernel.operators for kernel in plan.kernels]
+    (step,) = (kernel for kernel in plan.kernels if isinstance(kernel, Kernel))
+    # It reads the convolution's result once.
+    assert sum(getattr(kind, "shape", ()) == step.output.shape for kind in step.inputs) == 1

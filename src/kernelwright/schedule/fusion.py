@@ -37,7 +37,7 @@ from kernelwright.schedule.channels_last import Formatted, with_channels_last
 from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.element_groups import element_groups
-from kernelwright.schedule.grouped import without_groups
+from kernelwright.schedule.grouped import with_groups, without_groups
 from kernelwright.schedule.launches import launch_anchored, launch_elements, launch_rows, shared
 from kernelwright.schedule.legality import Library, why_not
 from kernelwright.schedule.memory_format import faster_on_channels_last
@@ -58,7 +58,8 @@ def schedule(
     if channels_last is None:
         channels_last = faster_on_channels_last(graph)
     formatted = with_channels_last(with_cheap_copies(graph), channels_last)
-    ungrouped = without_groups(with_stages(formatted.graph), formatted.turning)
+    staged = with_groups(with_stages(formatted.graph), formatted.turning)
+    ungrouped = without_groups(staged, formatted.turning)
     graph, small = ungrouped.graph, formatted.small | ungrouped.small
     formatted = replace(formatted, graph=graph, small=small)
     reasons = {

@@ -1,4 +1,4 @@
-"""Steps on channels in groups whose readers have the channels as one dimension.
+"""Steps on channels as one dimension whose readers have them in groups, and the other way round.
 
 A norm of groups ends in such a step. Where a pooling follows, the step is done on whole channels:
 the pooling computes it on the way.
@@ -11,8 +11,11 @@ from kernelwright.ir.expr import Operand, has_coordinates
 from kernelwright.ir.graph import (
     Expand,
     Graph,
+    Input,
     Node,
+    Opaque,
     Pointwise,
+    Reduce,
     Reshape,
     View,
     ViewMap,
@@ -146,3 +149,80 @@ class _Writer:
         )
         self._made[view.name] = view
         return view.name
+
+
+# --- The other way -------------------------------------------------------------------------------
+
+
+def with_groups(graph: Graph, fixed: Collection[str]) -> Graph:
+    """The graph with steps on what a call returns, such as its bias, on groups where all that read
+    them do so, but for those in `fixed`: the readers compute them on the way."""
+    for node in reversed(graph.nodes):
+        if node.name in fixed or not _is_on_calls(node, graph):
+            continue
+        users = graph.users()
+        views = [graph[name] for name in users[node.name]]
+        readers = [graph[name] for view in views for name in users[view.name]]
+        names = {node.name, *(view.name for view in views)}
+        if (
+            len({view.type for view in views}) == 1
+            and all(_splits(view, node) for view in views)
+            and all(isinstance(reader.kind, Pointwise | Reduce) for reader in readers)
+            and names.isdisjoint(graph.results)
+        ):
+            graph = _grouped(graph, node, views) or graph
+    return graph
+
+
+def _is_on_calls(node: Node, graph: Graph) -> bool:
+    """Whether it is a step that reads nothing of its size but what is in memory anyway."""
+    if not isinstance(node.kind, Pointwise) or has_coordinates(node.kind.expr):
+        return False
+    wide = [graph[name] for name in node.inputs if graph[name].type == node.type]
+    return bool(wide) and all(isinstance(it.kind, Opaque | Input) for it in wide)
+
+
+def _splits(view: Node, node: Node) -> bool:
+    """Whether it shows the node with its channels in groups."""
+    is_view = isinstance(view.kind, View) and isinstance(view.kind.map, Reshape)
+    return is_view and view.tensor.rank > 3 and _merged(view.tensor.shape) == node.tensor.shape
+
+
+def _grouped(graph: Graph, node: Node, views: list[Node]) -> Graph | None:
+    """The graph with this step on groups in place of the views of it, if its operands have some."""
+    whole, parts = node.tensor.shape, views[0].tensor.shape
+    taken = {it.name for it in graph.nodes}
+    at = min(graph.nodes.index(view) for view in views)
+    made: list[Node] = []
+    inputs: list[str] = []
+    for name in node.inputs:
+        kind = graph[name].type
+        if not isinstance(kind, TensorType) or kind.rank < len(whole) - 1:
+            inputs.append(name)  # What has no channels is the same for all.
+            continue
+        shape = (ONE,) * (len(whole) - kind.rank) + kind.shape
+        if shape[1] not in (ONE, whole[1]):
+            return None
+        own = parts[1:3] if shape[1] == whole[1] else (ONE, ONE)
+        view = Node(
+            name=f"{name}_grouped",
+            kind=View(Reshape()),
+            type=TensorType(kind.dtype, (shape[0], *own, *shape[2:])),
+            inputs=(name,),
+            source=node.source,
+        )
+        twin = next((it for it in graph.nodes[:at] if _same_view(it, view)), None)
+        if twin is None:
+            made.append(replace(view, name=fresh_name(view.name, taken)))
+        inputs.append(made[-1].name if twin is None else twin.name)
+    name = fresh_name(f"{node.name}_grouped", taken)
+    step = replace(
+        node, name=name, type=views[0].type, inputs=tuple(inputs), origin=None, part_of=None
+    )
+    names = {view.name: name for view in views}
+    nodes = [rename_inputs(it, names) for it in graph.nodes]
+    return drop_unread(replace(graph, nodes=(*nodes[:at], *made, step, *nodes[at:])))
+
+
+def _same_view(one: Node, other: Node) -> bool:
+    return (one.kind, one.type, one.inputs) == (other.kind, other.type, other.inputs)
