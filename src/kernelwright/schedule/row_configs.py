@@ -15,7 +15,7 @@ from kernelwright.ir.configs import (
     RowConfig,
     ShortRows,
 )
-from kernelwright.ir.expr import Operand, operations, walk
+from kernelwright.ir.expr import Call, Operand, operations, walk
 from kernelwright.ir.plan import Extent, RowProgram
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
@@ -37,6 +37,7 @@ _SHORT_ROWS = 2**15
 """Rows that keep the card busy with some on each warp."""
 _MANY_ROWS = 2**12
 """That keep the card busy with one for each block of two warps."""
+_FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "xlogy"})
 _HOLDING_THREADS = 512
 """With more a thread has too few registers to hold a row and to compute with it."""
 _FEW_VECTORS = 8
@@ -88,6 +89,8 @@ class _Rows:
     folds: int
     operations: int
     """On an element, for all folds and results."""
+    functions: int
+    """Those of them that take some twenty instructions each."""
 
     @property
     def width(self) -> int:
@@ -130,6 +133,11 @@ def _describe(program: RowProgram, inputs: Sequence[ValueType]) -> _Rows:
         ),
         folds=len(program.folds),
         operations=sum(operations(value) + _operands(value) for value in expressions),
+        functions=sum(
+            isinstance(part, Call) and part.op in _FUNCTIONS
+            for value in expressions
+            for part in walk(value)
+        ),
     )
 
 
@@ -152,13 +160,7 @@ def _along(
         return [*short, *_rings(rows, machine)[:4]]
     parts = [
         PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
-        for threads, unroll, resident in (
-            (512, 4, 2),
-            (256, 4, 4),
-            (512, 2, 3),
-            (512, 8, 1),
-            (512, 2, 2),
-        )
+        for threads, unroll, resident in _parts(rows)
     ]
     rings = _rings(rows, machine)[:12] if rows.runs == 1 else []
     is_read_twice = rows.levels == 1 and bool(rows.results)
@@ -177,10 +179,18 @@ def _along(
     return [*rings, parts[0]]
 
 
+def _parts(rows: _Rows) -> list[tuple[int, int, int]]:
+    """Threads of a block, accesses in flight, blocks of a multiprocessor."""
+    # What takes longer to compute than to read wants more threads with less in flight.
+    choices = [(512, 2, 3), (512, 4, 2), (256, 4, 4), (512, 8, 1), (512, 2, 2)]
+    return choices if rows.functions > 1 else [*choices[1:3], choices[0], *choices[3:]]
+
+
 def _pieces(rows: _Rows) -> Iterator[PartRows]:
     """Rows in one piece, each for a block of few threads: nothing of them is wanted twice."""
     for threads, unroll, resident in ((64, 8, 8), (64, 4, 16), (128, 4, 8)):
-        if rows.length >= threads * unroll * rows.width:
+        registers = unroll * rows.width * sum(rows.inputs) // 4
+        if rows.length >= threads * unroll * rows.width and registers <= _HELD_REGISTERS // 2:
             yield PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
 
 
