@@ -22,7 +22,7 @@ def _lowered(x, factors):
 
 def get_inputs():
     return [
-        torch.rand(ROWS, 3, 40),
+        torch.rand(ROWS, 3, 72),
         torch.rand(ROWS, 5, 80),
         torch.rand(3, 1),
         torch.rand(5, 1),
