@@ -217,11 +217,11 @@ struct RowScan {
       warp_sum = combine<RUNNING>(warp_sum, together[v]);
     }
     Total start = carry;
-    Part before_warp = nothing;
+    Part before_warp = nothing, total = warp_sum;
     if constexpr (ROW_WARPS > 1) {
       if (lane == 0) warp_totals[warp] = warp_sum;
       __syncthreads();
-      Part total = nothing;
+      total = nothing;
 #pragma unroll
       for (int w = 0; w < WARPS; ++w) {
         if constexpr (Total::IS_PRODUCT) {
@@ -232,9 +232,8 @@ struct RowScan {
           total = combine<RUNNING>(total, warp_totals[w]);
         }
       }
-      if constexpr (!Total::IS_PRODUCT) carry.add(total);
-    } else {
-      carry.add(warp_sum);
+    } else if constexpr (Total::IS_PRODUCT) {
+      carry.add(total);
     }
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
@@ -253,6 +252,8 @@ struct RowScan {
       const int64_t vector = vector_of(chunk, v, warp, lane);
       if (WHOLE || vector < end) write<WHOLE>(values[v], first, problem, row, vector);
     }
+    // Not before: until here `start` is the same, in the same registers.
+    if constexpr (!Total::IS_PRODUCT) carry.add(total);
   }
 
   // The vectors [begin, end) of a row, after what sums to `carry`.
