@@ -1,11 +1,16 @@
 """What is poisoned before a call."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from kernelwright.problem import load_problem
+from kernelwright.verify.cases import Case
 from kernelwright.worker import subject
+from kernelwright.worker.candidate import Candidate
+from kernelwright.worker.kernel_checks import Unwatched
 
 MIB = 1 << 20
 
@@ -31,3 +36,37 @@ def test_what_is_there_already_is_not_asked_for_again() -> None:
     assert subject._missing([69 * MIB], unused) == []
     assert subject._missing([30 * MIB], unused) == [30 * MIB]
     assert subject._missing([MIB, MIB // 2], [3 * MIB, MIB]) == [MIB // 2]
+
+
+def test_a_block_as_large_as_the_last_result_is_poisoned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a kernel that is silent leaves the zeros of new memory, which may be the result."""
+    problem = tmp_path / "grows.py"
+    problem.write_text(PROBLEM)
+    candidate_file = tmp_path / "grows_new.py"
+    candidate_file.write_text(PROBLEM.replace("class Model", "class ModelNew"))
+    asked: list[int] = []
+    monkeypatch.setattr(subject.Subject, "poison", lambda _, most: asked.append(most))
+    found = Candidate(load_problem(problem), candidate_file, torch.device("cpu"), Unwatched())
+    found.run(Case(), tmp_path)
+    assert asked == [4 * 5, 4 * 5 * 7]
+
+
+PROBLEM = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x.clamp(max=0.0).expand(7, 5).contiguous()
+
+
+def get_inputs():
+    return [torch.rand(1, 5)]
+
+
+def get_init_inputs():
+    return []
+"""
