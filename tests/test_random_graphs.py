@@ -58,6 +58,19 @@ def test_plans_of_random_graphs(planned_seed: int) -> None:
     assert not bad, f"{len(bad)} differ; the first, made smaller: {_smaller(bad[0])}"
 
 
+def test_a_flip_that_a_rewrite_moved_is_made_by_pytorch() -> None:
+    flipped_total_returned_with_its_flip: Program = [
+        (20, 1, 6, 0),
+        (1, 2, 2, 2),
+        (9, 4, 2, 0),
+        (10, 0, 2, 5),
+        (6, 1, 5, 3),
+        (14, 3, 6, 2),
+        (15, 5, 4, 4),
+    ]
+    assert not _misplanned([flipped_total_returned_with_its_flip])
+
+
 def test_random_graphs_on_the_emulator(
     emitted_seed: int, tmp_path: Path, run_script: Callable[..., Any]
 ) -> None:

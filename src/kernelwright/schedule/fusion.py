@@ -6,6 +6,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
+from kernelwright.ir.calls import AtenCall, Record, Ref
 from kernelwright.ir.graph import (
     Concat,
     Contract,
@@ -178,11 +179,12 @@ def _step(node: Node, reason: str | None) -> list[Step]:
                 )
             ]
         case Opaque() | View() | Pointwise() | Contract() | Gather() | Concat() | Pad():
-            assert node.origin is not None, f"{node.name} has neither a kernel nor a call"
+            call = node.origin or _call_of_view(node)
+            assert call is not None, f"{node.name} has neither a kernel nor a call"
             return [
                 TorchCall(
                     result=node.name,
-                    call=node.origin,
+                    call=call,
                     type=node.type,
                     why=why,
                     mutates=node.kind.mutates if isinstance(node.kind, Opaque) else (),
@@ -191,6 +193,17 @@ def _step(node: Node, reason: str | None) -> list[Step]:
                 )
             ]
     return []
+
+
+def _call_of_view(node: Node) -> AtenCall | None:
+    """What PyTorch copies where a rewrite has moved it and no kernel took it."""
+    source = Ref(node.inputs[0]) if node.inputs else None
+    match node.kind:
+        case View(Flip(dims)):
+            return AtenCall("aten.flip.default", (source, Record("list", dims)))
+        case View(DiagEmbed()):
+            return AtenCall("aten.diag_embed.default", (source,))
+    return None
 
 
 def _channels_last(node: Node) -> ChannelsLast | None:
