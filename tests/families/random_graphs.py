@@ -62,7 +62,8 @@ class Part(nn.Module):
     def __init__(self, steps):
         super().__init__()
         self.steps = steps
-        self.weight = nn.Parameter(torch.linspace(-1, 1, 4))
+        # No total of these is zero: which side of it rounding falls on nobody has to agree on.
+        self.weight = nn.Parameter(torch.linspace(-1, 1.2, 4))
 
     def forward(self, x, y):
         values = [x, y, self.weight]
