@@ -6,7 +6,6 @@ from typing import Any
 from torch import fx
 
 from kernelwright.capture.builder import Builder, Call, Number
-from kernelwright.ir.calls import AtenCall, Record, Ref
 from kernelwright.ir.graph import (
     DiagEmbed,
     Diagonal,
@@ -22,6 +21,7 @@ from kernelwright.ir.graph import (
     ViewMap,
 )
 from kernelwright.ir.types import Dim, TensorType
+from kernelwright.ir.view_calls import call_of_view
 
 _LAST = 2**62
 """Ends of slices beyond this mean "to the end": tracing writes 2**63 - 1."""
@@ -68,7 +68,7 @@ def add_view(builder: Builder, call: Call, name: str, index_map: ViewMap, kind: 
         kind,
         (name,),
         name=type(index_map).__name__.lower(),
-        origin=_ORIGINS[type(index_map)](index_map, Ref(name), kind),
+        origin=call_of_view(index_map, name, kind),
         operators=(call.operator,),
         source=call.source,
     )
@@ -86,26 +86,6 @@ def _apply(
     if isinstance(index_map, Same) or keeps:
         return name
     return add_view(builder, call, name, index_map, kind)
-
-
-def _numbers(*values: int) -> Record:
-    return Record("list", tuple(values))
-
-
-# The call that makes each index map in PyTorch, whatever the module itself called: these work for
-# any strides, as views of a traced module need not.
-_ORIGINS: dict[type, Callable[[Any, Ref, TensorType], AtenCall]] = {
-    Permute: lambda m, x, _: AtenCall("aten.permute.default", (x, _numbers(*m.dims))),
-    Reshape: lambda _, x, kind: AtenCall("aten.reshape.default", (x, Record("list", kind.shape))),
-    Expand: lambda _, x, kind: AtenCall("aten.expand.default", (x, Record("list", kind.shape))),
-    Unsqueeze: lambda m, x, _: AtenCall("aten.unsqueeze.default", (x, m.dim)),
-    Squeeze: lambda m, x, _: AtenCall("aten.squeeze.dims", (x, _numbers(*m.dims))),
-    Slice: lambda m, x, _: AtenCall("aten.slice.Tensor", (x, m.dim, m.start, m.stop, m.step)),
-    Select: lambda m, x, _: AtenCall("aten.select.int", (x, m.dim, m.index)),
-    Flip: lambda m, x, _: AtenCall("aten.flip.default", (x, _numbers(*m.dims))),
-    DiagEmbed: lambda _, x, __: AtenCall("aten.diag_embed.default", (x,)),
-    Diagonal: lambda _, x, __: AtenCall("aten.diagonal.default", (x, 0, -2, -1)),
-}
 
 
 # --- Rules -------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from kernelwright.ir.calls import AtenCall, Record, Ref
 from kernelwright.ir.graph import (
     Concat,
     Contract,
@@ -32,6 +31,7 @@ from kernelwright.ir.plan import (
     Take,
     TorchCall,
 )
+from kernelwright.ir.view_calls import call_of_view
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import anchored_groups
 from kernelwright.schedule.channels_last import Formatted, with_channels_last
@@ -179,7 +179,9 @@ def _step(node: Node, reason: str | None) -> list[Step]:
                 )
             ]
         case Opaque() | View() | Pointwise() | Contract() | Gather() | Concat() | Pad():
-            call = node.origin or _call_of_view(node)
+            call = node.origin
+            if call is None and isinstance(node.kind, View):  # that a rewrite has moved
+                call = call_of_view(node.kind.map, node.inputs[0], node.tensor)
             assert call is not None, f"{node.name} has neither a kernel nor a call"
             return [
                 TorchCall(
@@ -193,17 +195,6 @@ def _step(node: Node, reason: str | None) -> list[Step]:
                 )
             ]
     return []
-
-
-def _call_of_view(node: Node) -> AtenCall | None:
-    """What PyTorch copies where a rewrite has moved it and no kernel took it."""
-    source = Ref(node.inputs[0]) if node.inputs else None
-    match node.kind:
-        case View(Flip(dims)):
-            return AtenCall("aten.flip.default", (source, Record("list", dims)))
-        case View(DiagEmbed()):
-            return AtenCall("aten.diag_embed.default", (source,))
-    return None
 
 
 def _channels_last(node: Node) -> ChannelsLast | None:
