@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from kernelwright.verify.tolerance import UNREPRESENTATIVE, ErrorMetrics, Oracle
-from kernelwright.verify.waiting import settle
+from kernelwright.verify.waiting import on_the_host, settle
 
 _CHUNK = 1 << 22
 """Elements looked at together: 32 MB in float64, so a comparison needs some 200 MB at most."""
@@ -64,15 +64,8 @@ def compare_together(tensors: Sequence[Small], device: torch.device) -> list[Err
     That is for what is wrong or large, and for what has no float64 run.
     """
     begun = [_begun(it, device) for it in tensors]
-    numbers = [numbers for _, numbers in filter(None, begun)]
-    if not numbers:
-        return [None] * len(tensors)
-    joined = torch.cat(numbers)
-    settle(joined.device)
-    left = iter(joined.tolist())
-    return [
-        None if it is None else it[0]([next(left) for _ in range(it[1].numel())]) for it in begun
-    ]
+    numbers = iter(on_the_host([found for _, found in filter(None, begun)]))
+    return [None if it is None else it[0](next(numbers).tolist()) for it in begun]
 
 
 _End = Callable[[Sequence[float]], ErrorMetrics | None]

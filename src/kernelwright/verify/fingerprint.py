@@ -8,7 +8,7 @@ from itertools import accumulate, islice
 import torch
 from torch import Tensor
 
-from kernelwright.verify.waiting import settle
+from kernelwright.verify.waiting import on_the_host
 
 _CHUNK_WORDS = 1 << 22
 _WORD_BYTES = 8
@@ -47,11 +47,12 @@ def fingerprints(tensors: Sequence[Tensor]) -> list[str]:
     """
     flats = [raw_bytes(tensor) for tensor in tensors]
     groups = _groups(flats)
-    numbers = _on_the_host([_numbers([flats[place] for place in group]) for group in groups])
+    parts = on_the_host([_numbers([flats[place] for place in group]) for group in groups])
     marks = [""] * len(flats)
-    for group, found in zip(groups, numbers, strict=True):
-        for place, mine in zip(group, _shared_out(found, [flats[it] for it in group]), strict=True):
-            marks[place] = _digest(tensors[place], mine)
+    for group, found in zip(groups, parts, strict=True):
+        own = [flats[place] for place in group]
+        for place, numbers in zip(group, _shared_out(found.tolist(), own), strict=True):
+            marks[place] = _digest(tensors[place], numbers)
     return marks
 
 
@@ -75,19 +76,6 @@ def _digest(tensor: Tensor, numbers: Sequence[int]) -> str:
     for number in numbers:
         digest.update(number.to_bytes(_WORD_BYTES, "little", signed=True))
     return digest.hexdigest()
-
-
-def _on_the_host(parts: Sequence[Tensor]) -> list[list[int]]:
-    """The numbers of each, with one wait for each device."""
-    numbers: list[list[int]] = [[] for _ in parts]
-    for device in {part.device for part in parts}:
-        here = [place for place, part in enumerate(parts) if part.device == device]
-        together = torch.cat([parts[place] for place in here])
-        settle(device)
-        joined = iter(together.tolist())
-        for place in here:
-            numbers[place] = [next(joined) for _ in range(parts[place].numel())]
-    return numbers
 
 
 def _numbers(flats: Sequence[Tensor]) -> Tensor:

@@ -5,12 +5,14 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from kernelwright.verify.fingerprint import raw_bytes
+from kernelwright.verify.waiting import on_the_host
 
 _DTYPES = {
     str(dtype): dtype
@@ -91,21 +93,10 @@ def write_tensors(
 
 
 def _small_ones_on_the_host(flats: Sequence[Tensor]) -> list[Tensor]:
-    """The same bytes; those of small tensors come together, as each wait takes longer than they."""
-    moved = list(flats)
-    devices = {flat.device for flat in flats if flat.device.type != "cpu"}
-    for device in devices:
-        small = [
-            place
-            for place, flat in enumerate(flats)
-            if flat.device == device and flat.numel() <= _SMALL
-        ]
-        if small:
-            sizes = [flats[place].numel() for place in small]
-            together = torch.cat([flats[place] for place in small]).cpu()
-            for place, part in zip(small, torch.split(together, sizes), strict=True):
-                moved[place] = part
-    return moved
+    """The same bytes; large ones are brought in pieces, each when it is written."""
+    is_small = [flat.numel() <= _SMALL for flat in flats]
+    brought = iter(on_the_host(list(compress(flats, is_small))))
+    return [next(brought) if small else flat for flat, small in zip(flats, is_small, strict=True)]
 
 
 def read_tensor(folder: Path, header: TensorHeader) -> Tensor:
