@@ -72,8 +72,8 @@ __device__ __forceinline__ T warp_total(T value) {
 
 // The total of everything before a part of a row. A sum of floats is kept in two numbers, so that
 // thousands of chunks lose no more than one does: Knuth, "The Art of Computer Programming", volume
-// 2, section 4.2.2, theorem B. A product of floats is kept in double but has a float's range: one
-// that became infinite or zero stays so, as it does element by element.
+// 2, section 4.2.2, theorem B. A product of floats is kept in double: one that became zero stays
+// so, as it does element by element, but one too large for a float may come back.
 template <Running OP, class T>
 struct RunningTotal {
   using Part = Partial<OP, T>;
@@ -86,10 +86,10 @@ struct RunningTotal {
     if constexpr (IS_PRODUCT) {
       high *= total;
       if constexpr (!std::is_same_v<T, Part>) {
-        // Exponents of 2^-126 up to below 2^128 need no rounding.
-        constexpr unsigned EXPONENT = 0x7ff00000, LEAST = 897u << 20, BEYOND = 1151u << 20;
+        // From 2^-126 on a product needs no rounding.
+        constexpr unsigned EXPONENT = 0x7ff00000, LEAST = 897u << 20;
         const unsigned exponent = static_cast<unsigned>(__double2hiint(high)) & EXPONENT;
-        if (exponent - LEAST >= BEYOND - LEAST) high = static_cast<T>(high);
+        if (exponent < LEAST) high = static_cast<T>(high);
       }
     } else {
       const T sum = combine<OP>(high, total);

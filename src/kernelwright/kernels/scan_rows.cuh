@@ -168,6 +168,22 @@ struct RowScan {
     }
   }
 
+  // Makes elements of a vector their running products after what comes `before` it.
+  __device__ __forceinline__ static void multiply(Value (&values)[WIDTH], Part before) {
+    Value products[WIDTH], product = static_cast<Value>(before);
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) products[i] = product *= values[i];
+    // What has left the range of a float stays outside, but a small element after it brings the
+    // exact product back. Converting from double is slow, so only where that may be.
+    if (!std::is_same_v<Value, Part> &&
+        !(std::fabs(product) <= std::numeric_limits<Value>::max())) {
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) products[i] = static_cast<Value>(before *= values[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) values[i] = products[i];
+  }
+
   // Writes the results of one vector: its running totals after what comes before it.
   template <bool WHOLE>
   __device__ __forceinline__ static void write(const Value (&inclusive)[WIDTH], Value before,
@@ -239,16 +255,15 @@ struct RowScan {
     for (int v = 0; v < VECTORS; ++v) {
       const Part offset = combine<RUNNING>(before_warp, before[v]);
       const Value first = start.with(offset);
-      Value product = first;
+      if constexpr (Total::IS_PRODUCT) {
+        multiply(values[v], start.high * offset);
+        start.add(together[v]);
+      } else {
 #pragma unroll
-      for (int i = 0; i < WIDTH; ++i) {
-        if constexpr (Total::IS_PRODUCT) {
-          values[v][i] = product *= values[v][i];
-        } else {
+        for (int i = 0; i < WIDTH; ++i) {
           values[v][i] = start.with(combine<RUNNING>(offset, values[v][i]));
         }
       }
-      if constexpr (Total::IS_PRODUCT) start.add(together[v]);
       const int64_t vector = vector_of(chunk, v, warp, lane);
       if (WHOLE || vector < end) write<WHOLE>(values[v], first, problem, row, vector);
     }

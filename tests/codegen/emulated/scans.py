@@ -133,6 +133,9 @@ def swinging(shape: tuple[int, ...]) -> torch.Tensor:
     x[6, 0::2], x[6, 1::2] = 1e-25, 1e25
     x[7], x[7, 7] = 1e20, torch.nan
     x[8] = torch.rand(shape[1:])
+    x[9:], x[9:, 0] = 1.0, 1e37
+    x[9, 4::4], x[9, 5::4] = 100.0, 0.01
+    x[10, 3::4], x[10, 4::4] = 100.0, 0.01
     return x
 
 
