@@ -18,6 +18,7 @@ from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Check, Outcome, Status
 from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions, judge
+from kernelwright.worker.lease import open_lease
 from kernelwright.worker.racing import Race
 from kernelwright.worker.stream_copies import StreamCopies
 from kernelwright.worker.timed_calls import SharedCalls
@@ -81,6 +82,27 @@ def test_a_race_measures_everybody(race_here: RaceHere, affine: Problem) -> None
     # Two batches of four samples, one for the host and one on zero-mean inputs in each, and what
     # lay on the stream after those that were taken for the device.
     assert "all 22 compared" in results.evidence
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
+def test_others_have_the_card_while_times_are_summed_up(
+    race_here: RaceHere,
+    affine: Problem,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path_factory.mktemp("locks")))
+    examined: list[bool] = []
+
+    def examine(*_: object) -> tuple[Check, ...]:
+        with open_lease(0) as other:
+            other.claim(lambda: pytest.fail("the card is still taken"))
+        examined.append(True)
+        return ()
+
+    monkeypatch.setattr("kernelwright.worker.racing.examine_times", examine)
+    race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
+    assert examined == [True]
 
 
 @pytest.mark.usefixtures("host_clock", "shared_memory")

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from kernelwright.worker.timer_memory import (
+    Mappings,
     NotShareableError,
     borrowed,
     fill_in,
@@ -82,6 +83,33 @@ def test_results_that_lie_about_themselves_are_not_read(
     shared = replace(share_tensor(driver, "output", torch.rand(6, 3)), **lie)
     with pytest.raises(ValueError), borrowed(driver, [shared]):
         pytest.fail("it was read")
+
+
+def test_an_allocation_stays_mapped_while_results_lie_in_it(
+    shared_memory: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = shared_memory(torch.device("cpu"))
+    log: list[str] = []
+    opening = shared_memory.open
+    monkeypatch.setattr(
+        driver, "open", lambda handle: log.append("open") or opening(driver, handle), raising=False
+    )
+    monkeypatch.setattr(driver, "close", lambda address: log.append("close"), raising=False)
+    mappings = Mappings(driver)
+    result, other = torch.rand(6, 3), torch.rand(4)
+    shared, elsewhere = (share_tensor(driver, "output", it) for it in (result, other))
+    for turn in range(3):
+        result.fill_(turn)
+        for view in mappings.borrow([shared, shared]):
+            assert torch.equal(view, result)
+        mappings.drop_unused()
+    assert log == ["open"]
+    assert torch.equal(mappings.borrow([elsewhere])[0], other)
+    mappings.drop_unused()
+    assert log == ["open", "open", "close"]
+    mappings.drop({shared.handle, elsewhere.handle})
+    assert torch.equal(mappings.borrow([elsewhere])[0], other)
+    assert log == ["open", "open", "close", "close", "open"]
 
 
 def test_words_pass_between_two_that_map_them(tmp_path: Path) -> None:

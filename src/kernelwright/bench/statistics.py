@@ -8,7 +8,10 @@ import numpy as np
 Samples = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 """Rounds by samples."""
 
-Indices = np.ndarray[tuple[int], np.dtype[np.int64]]
+Indices = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+"""Resamples by rounds: which rounds a resample has."""
+Medians = np.ndarray[tuple[int], np.dtype[np.float64]]
+"""One for each resample."""
 
 _RESAMPLES = 2000
 _NORMAL_95 = 1.96
@@ -63,12 +66,8 @@ def ratio_of_medians(
     ]
     top, bottom = (_Rounds(rounds) for rounds in zip(*pairs, strict=True))
     random = np.random.default_rng(_SEED)
-    ratios = np.empty(_RESAMPLES)
-    for index in range(_RESAMPLES):
-        rounds = random.integers(len(pairs), size=len(pairs))
-        ratios[index] = top.resampled_median(rounds, random) / bottom.resampled_median(
-            rounds, random
-        )
+    which = random.integers(len(pairs), size=(_RESAMPLES, len(pairs)))
+    ratios = top.resampled_medians(which, random) / bottom.resampled_medians(which, random)
     low, high = np.percentile(ratios, [2.5, 97.5])
     value = median(top.rounds) / median(bottom.rounds)
     return Interval(value=value, low=float(low), high=float(high))
@@ -84,9 +83,15 @@ class _Rounds:
         for row, samples in zip(self._samples, rounds, strict=True):
             row[: len(samples)] = samples
 
-    def resampled_median(self, which: Indices, random: np.random.Generator) -> float:
-        """Of the samples of these rounds, as many of each as it has, drawn from its own."""
-        samples, counts = self._samples[which], self._counts[which][:, np.newaxis]
-        picks = (random.random(samples.shape) * counts).astype(np.int64)
-        drawn = np.take_along_axis(samples, picks, axis=1)
-        return float(np.median(drawn[np.arange(samples.shape[1]) < counts]))
+    def resampled_medians(self, which: Indices, random: np.random.Generator) -> Medians:
+        """For each row of `which` the median of those rounds' samples, each drawn from its own."""
+        samples, counts = self._samples[which], self._counts[which]
+        each = counts[..., np.newaxis]
+        picks = (random.random(samples.shape) * each).astype(np.int64)
+        drawn = np.take_along_axis(samples, picks, axis=-1)
+        drawn[np.broadcast_to(np.arange(samples.shape[-1]) >= each, drawn.shape)] = np.inf
+        ordered = np.sort(drawn.reshape(len(which), -1), axis=1)  # what is no sample comes last
+        total = counts.sum(axis=1)
+        middle = np.stack([(total - 1) // 2, total // 2], axis=1)
+        medians: Medians = np.take_along_axis(ordered, middle, axis=1).mean(axis=1)
+        return medians

@@ -135,14 +135,27 @@ def race(
 ) -> Race:
     """Time all contestants in turns, sum up, and say whether the candidate's time is believed.
 
-    The card is `lease`'s alone from the first time that is taken on. A baseline that fails is left
-    out with its reason; ContestantLostError if the candidate cannot run.
+    The card is `lease`'s alone from the first time that is taken to the last one. A baseline that
+    fails is left out with its reason; ContestantLostError if the candidate cannot run.
     """
     contest = Contest(session=session, options=options, case=case, progress=progress, lease=lease)
     try:
         outcomes = _under_the_timer(contest)
     except NoTimerError as error:
         outcomes = _by_their_own_clocks(contest, str(error))
+    copy_bandwidth = None if floor is None else _copy_bandwidth(session, floor, options)
+    lease.drop()  # what follows is arithmetic
+    environment = _environment(session, options)
+    return _summed_up(outcomes, floor, machine, copy_bandwidth, environment)
+
+
+def _summed_up(
+    outcomes: Outcomes,
+    floor: Floor | None,
+    machine: Machine,
+    copy_bandwidth: float | None,
+    environment: Environment,
+) -> Race:
     rounds = dict(outcomes.rounds)
     reference = rounds.get(Baseline.EAGER.value)
     trusted_reference = reference if reference and not reference.lost else None
@@ -166,8 +179,8 @@ def race(
         lost=outcomes.lost,
         floor=floor,
         machine=machine,
-        copy_bandwidth=None if floor is None else _copy_bandwidth(session, floor, options),
-        environment=_environment(session, options),
+        copy_bandwidth=copy_bandwidth,
+        environment=environment,
     )
     return Race(measurement=measurement, checks=checks)
 
@@ -187,10 +200,13 @@ def _outside(rounds: Mapping[str, Rounds]) -> Outside | None:
 def _under_the_timer(contest: Contest) -> Outcomes:
     """Everybody on the timer's inputs; NoTimerError where memory cannot be shared."""
     session, options = contest.session, contest.options
-    timer = session.timer
     with contest.lease.shared():
         shared = SharedRace(
-            timer, session.reference, session.agreement, contest.case, options.timeouts.run
+            session.timer,
+            session.reference,
+            session.agreement,
+            contest.case,
+            options.timeouts.run,
         )
     lost: dict[str, str] = {}
     contestants = contest.contestants()
@@ -230,7 +246,7 @@ def _under_the_timer(contest: Contest) -> Outcomes:
             break
         rounds = shared.run(options.timing, on_round)
     threads = _threads_check(threads_before, session.candidate.threads())
-    timer.close()
+    shared.rest()
     checks = (_timer_check(ungated), *threads)
     return Outcomes(rounds=rounds, lost=lost, checks=checks, written=shared.written)
 

@@ -160,6 +160,7 @@ def _timer_host(timer: Timer) -> Host:
             "expect": timer.expect,
             "watch": timer.watch,
             "check": timer.check,
+            "rest": timer.rest,
         }
     )
 

@@ -149,6 +149,13 @@ class SharedRace:
             for child in stopped:
                 child.thaw()
 
+    def rest(self) -> None:
+        """Let the timer give memory back: nobody is timed any more.
+
+        It ends later, with the others: a process that has a card takes a while to end.
+        """
+        self._timer.ask("rest", {}, self._seconds)
+
     def _run(self, plan: TimingPlan, on_round: Callable[[int], None]) -> dict[str, Rounds]:
         start = time.perf_counter()
         taken = 0

@@ -176,6 +176,7 @@ class Timed:
     def copy(self, body: dict[str, Any]) -> Samples:
         """A batch of device-to-device copies: the ceiling of everything that streams."""
         request = from_plain(CopyRequest, body)
+        self._shared = None  # the latest results, whose memory this takes
         device = self._subject.device
         source = torch.zeros(request.bytes // 2, dtype=torch.uint8, device=device)
         target = torch.empty_like(source)

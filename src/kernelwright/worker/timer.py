@@ -8,7 +8,6 @@ compares all of them. What a candidate says about its own time is only believed 
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.worker.core_waits import HERE, waited_ms
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timer_driver import Driver
-from kernelwright.worker.timer_memory import borrowed, extent_of, lay_out, view_at
+from kernelwright.worker.timer_memory import Mappings, extent_of, lay_out, view_at
 from kernelwright.worker.timer_records import (
     CheckReply,
     CheckRequest,
@@ -65,7 +64,9 @@ class Timer:
         self._forms: tuple[TensorForm, ...] = ()
         self._memory = 0
         self._expected: dict[str, Expected] = {}
-        self._borrowed = ExitStack()
+        self._mappings = Mappings(self._driver)
+        self._handles: frozenset[str] = frozenset()
+        """Of the allocations that `_expected` lies in."""
         self._flush = self._driver.allocate(self._driver.flush_bytes)
 
     @torch.no_grad()
@@ -87,9 +88,7 @@ class Timer:
         What was expected of the ones before is given back.
         """
         request = from_plain(DrawRequest, body)
-        self._expected = {}
-        self._borrowed.close()
-        self._drawn = []
+        self._forget()
         arguments = self._subject.arguments(request.case)
         self._drawn = [tensor for _, tensor in named_tensors(arguments, "input")]
         forms, _, size = lay_out(arguments)
@@ -140,7 +139,8 @@ class Timer:
     def expect(self, body: dict[str, Any]) -> dict[str, int]:
         """Hold on to what the reference gave, where it lies, until other inputs are drawn."""
         shared = from_plain(ExpectRequest, body).tensors
-        tensors = self._borrowed.enter_context(borrowed(self._driver, shared))
+        tensors = self._mappings.borrow(shared)
+        self._handles = frozenset(it.handle for it in shared)
         self._expected = {
             it.name: Expected(it.name, tensor) for it, tensor in zip(shared, tensors, strict=True)
         }
@@ -154,17 +154,30 @@ class Timer:
         comparisons, stale = [], []
         copies = [part.copy for part in request.parts]
         asked = [*(it for found in request.results for it in found), *copies]
-        with borrowed(self._driver, asked) as tensors:
-            left = iter(tensors)
-            groups = []
-            for found in request.results:
-                groups.append({it.name: next(left) for it in found})
-                comparisons.append(tuple(self._compared(groups[-1], measure)))
-            for part, copy in zip(request.parts, left, strict=True):
-                if not self._is_current(part, copy, groups[0].get(part.copy.name)):
-                    stale.append(part.copy.name)
-            self._driver.synchronize()
+        if request.look is Look.EXACT:  # nor is it due to a mapping of what lay there before
+            self._mappings.drop({it.handle for it in asked} - self._handles)
+        left = iter(self._mappings.borrow(asked))
+        groups = []
+        for found in request.results:
+            groups.append({it.name: next(left) for it in found})
+            comparisons.append(tuple(self._compared(groups[-1], measure)))
+        for part, copy in zip(request.parts, left, strict=True):
+            if not self._is_current(part, copy, groups[0].get(part.copy.name)):
+                stale.append(part.copy.name)
+        self._driver.synchronize()
         return CheckReply(comparisons=tuple(comparisons), stale=tuple(stale))
+
+    def rest(self, body: dict[str, Any]) -> dict[str, int]:
+        """Give the memory back that is not lent: nobody is timed any more."""
+        del body
+        self._forget()
+        self._subject.release()
+        return {}
+
+    def _forget(self) -> None:
+        """Drop the inputs, and what was expected of them."""
+        self._expected, self._handles, self._drawn = {}, frozenset(), []
+        self._mappings.drop_unused()
 
     def _is_current(self, part: Part, copy: torch.Tensor, result: torch.Tensor | None) -> bool:
         """Whether the copy is, bit for bit, what lies in the result now."""

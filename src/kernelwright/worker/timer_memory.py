@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -162,6 +162,42 @@ def borrowed(memory: Memory, tensors: Sequence[SharedTensor]) -> Iterator[list[T
     finally:
         for address in opened.values():
             memory.close(address)
+
+
+class Mappings:
+    """Other processes' allocations, mapped here for as long as they are asked for again and again.
+
+    Each mapping and unmapping waits for the driver's lock, behind whatever the other processes of
+    the machine allocate: with a hundred results that lie where the ones before lay, this is most
+    of the time that looking at them takes.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._opened: dict[str, int] = {}
+        self._used: set[str] = set()
+
+    def borrow(self, tensors: Sequence[SharedTensor]) -> list[Tensor]:
+        """Other processes' tensors, until their allocations are dropped.
+
+        Raises as `borrowed` does.
+        """
+        for handle in filter(None, (it.handle for it in tensors)):
+            if handle not in self._opened:
+                self._opened[handle] = self._memory.open(handle)
+            self._used.add(handle)
+        return [_borrow(self._memory, self._opened, it) for it in tensors]
+
+    def drop_unused(self) -> None:
+        """Unmap what nobody has borrowed since this was called last."""
+        self.drop(self._opened.keys() - self._used)
+        self._used.clear()
+
+    def drop(self, handles: Collection[str]) -> None:
+        """Unmap these, of which nothing is in use any more."""
+        for handle in handles:
+            if handle in self._opened:
+                self._memory.close(self._opened.pop(handle))
 
 
 def _borrow(memory: Memory, opened: Mapping[str, int], shared: SharedTensor) -> Tensor:
