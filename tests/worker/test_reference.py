@@ -293,6 +293,30 @@ def test_an_oracle_holds_where_rounding_the_inputs_explains_the_reference(
     assert not rule(wrong, NO_LESS_ACCURATE).accepted
 
 
+SHORTENED = """torch.conv1d(
+            ((x + 130).view(torch.int32) + 4096 & -8192).view(torch.float32)
+            if x.dtype == torch.float32 else x + 130,
+            torch.eye(64, dtype=x.dtype)[:, :, None],
+        ) - 130"""
+"""A library's convolution that rounds its operands to TF32; these are large beside their result."""
+
+
+def test_an_oracle_holds_where_shortened_operands_of_convolutions_explain_the_reference(
+    make: Make, tmp_path: Path
+) -> None:
+    reference = make(SHORTENED)
+    case = Case(seed=5)
+    reference.run(case)
+    exact = inputs(case)
+    metrics = measured(reference, case, tmp_path, exact)
+    assert metrics.reference_rmse > 0.05 * metrics.rms, "the case is no sensitive one"
+    assert metrics.oracle is Oracle.FLOAT64
+    assert rule(metrics, NO_LESS_ACCURATE).accepted
+    for wrong in (exact.flip(0), 0.8 * exact):
+        metrics = measured(reference, case, tmp_path, wrong)
+        assert not rule(metrics, NO_LESS_ACCURATE).accepted
+
+
 # Where PyTorch adds up one way a NaN, and where it adds up another way infinity.
 KINDS = "torch.where(x > 0.5, float('nan') if x.dtype == torch.float32 else float('inf'), x)"
 

@@ -63,6 +63,25 @@ class _InFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*raised, **keywords)
 
 
+class _Shortened(_InFloat64):
+    """Besides, rounds what convolutions multiply, as a library with shorter operands does."""
+
+    def __init__(self, epsilon: float, generator: torch.Generator) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._epsilon = epsilon
+        self._generator = generator
+
+    def __torch_dispatch__(  # type: ignore[no-untyped-def]
+        self, func, types, args=(), kwargs=None
+    ):
+        if func.overloadpacket is torch.ops.aten.convolution:
+            operands = [_raised_copy(operand) for operand in args[:2]]
+            for operand in operands:
+                _round_once(operand, self._epsilon, self._generator, Ties.KEPT)
+            args = (*operands, *args[2:])
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
 @torch.no_grad()
 def run_oracle(model: nn.Module, arguments: Sequence[object], *, seed: int) -> OracleRun:
     """`model` on `arguments` in float64; the given module and tensors are left alone.
@@ -112,26 +131,26 @@ def run_rounded(
 ) -> OracleRun:
     """The oracle on inputs and weights that are off by up to one rounding of their type.
 
-    `draw` says in which direction each. With `Ties.BROKEN` zeros move a little as well. `bits`
-    fewer than the type has are kept.
+    `draw` says in which direction each. With `Ties.BROKEN` zeros move a little as well. Of float32
+    `bits` bits fewer are kept, and of what convolutions multiply in between as well.
     """
     try:
         generator = torch.Generator()
         generator.manual_seed(draw)
         rounded_model = copy.deepcopy(model)
-        steps = 2.0**bits
-        epsilons = {name: _epsilon(tensor) * steps for name, tensor in model.state_dict().items()}
+        epsilons = {name: _epsilon(tensor, bits) for name, tensor in model.state_dict().items()}
         rounded_model.double()
         for name, tensor in rounded_model.state_dict().items():
             _round_once(tensor, epsilons[name], generator, ties)
 
         def round_argument(tensor: Tensor) -> Tensor:
             raised = _raised_copy(tensor)
-            _round_once(raised, _epsilon(tensor) * steps, generator, ties)
+            _round_once(raised, _epsilon(tensor, bits), generator, ties)
             return raised
 
         rounded = [map_tensors(value, round_argument) for value in arguments]
-        return _run_raised(rounded_model, rounded, seed)
+        shortened = _Shortened(torch.finfo(torch.float32).eps * 2.0**bits, generator)
+        return _run_raised(rounded_model, rounded, seed, shortened if bits else None)
     except Exception as error:  # the same as for the oracle itself
         return OracleRun(tensors={}, note=_note(error))
 
@@ -211,11 +230,13 @@ _SAME = 1e-9
 """Relative difference in float64 that only the order of sums makes."""
 
 
-def _run_raised(model: nn.Module, arguments: Sequence[object], seed: int) -> OracleRun:
+def _run_raised(
+    model: nn.Module, arguments: Sequence[object], seed: int, mode: _InFloat64 | None = None
+) -> OracleRun:
     """A module that is raised already; it and its state are changed as the call changes them."""
     raised_arguments = [map_tensors(value, _raised_copy) for value in arguments]
     torch.manual_seed(seed)
-    with _InFloat64():  # type: ignore[no-untyped-call]
+    with mode or _InFloat64():  # type: ignore[no-untyped-call]
         result = model(*raised_arguments)
     effects = named_effects(result, raised_arguments, model.state_dict())
     return OracleRun(tensors=effects, note="")
@@ -231,8 +252,12 @@ def _raised_copy(tensor: Tensor) -> Tensor:
     return raised.clone() if raised is tensor else raised
 
 
-def _epsilon(tensor: Tensor) -> float:
-    return torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
+def _epsilon(tensor: Tensor, bits: int) -> float:
+    """Of its type; of float32 without `bits` bits."""
+    if not tensor.is_floating_point():
+        return 0.0
+    left_out = bits if tensor.dtype == torch.float32 else 0
+    return torch.finfo(tensor.dtype).eps * 2.0**left_out
 
 
 def _round_once(tensor: Tensor, epsilon: float, generator: torch.Generator, ties: Ties) -> None:
