@@ -171,6 +171,13 @@ def test_a_malformed_case_is_a_usage_error(run: Run) -> None:
     assert "seed=one" in err
 
 
+def test_a_malformed_demand_is_a_usage_error(run: Run) -> None:
+    words = ("judge", EXAMPLES / "matmul.py", EXAMPLES / "matmul.py", "--demand", "nan=maybe")
+    code, _, err = run(*words)
+    assert code == ExitCode.USAGE
+    assert "nan=reported" in err
+
+
 def test_strict_refuses_what_is_left_to_pytorch(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "sorting.py"
     path.write_text(

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -138,6 +138,13 @@ def judge(
     case: Annotated[
         list[str] | None, typer.Option(help="Run just this case, as a verdict printed it.")
     ] = None,
+    demand: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=HOW",
+            help="What is required, reported or skipped instead of the usual: 'nan=reported'.",
+        ),
+    ] = None,
     sanitize: Annotated[
         bool, typer.Option(help="Run compute-sanitizer's tools as well, at small sizes.")
     ] = False,
@@ -155,6 +162,7 @@ def judge(
 
         options = kw.JudgeOptions(
             seeds=seeds,
+            demands=_demands(demand or ()),
             cases=tuple(_case(text) for text in case or ()),
             sanitizers=Sanitizers.ON if sanitize else Sanitizers.OFF,
             timing=timing_plan(timing),
@@ -353,6 +361,16 @@ def _case(text: str) -> Any:
     except ValueError as error:
         step = "Copy the text between the quotes of a verdict's --case."
         raise UsageError(f"--case {text!r}: {error}", next_step=step) from None
+
+
+def _demands(words: Iterable[str]) -> Any:
+    from kernelwright.verify.cases import Demands
+
+    try:
+        return Demands().asking(words)
+    except ValueError as error:
+        step = "Write it as 'nan=reported'; NAME is a field of kernelwright.verify.Demands."
+        raise UsageError(f"--demand: {error}", next_step=step) from None
 
 
 def _target(name: str | None) -> Any:

@@ -42,6 +42,23 @@ def test_words_that_are_no_case(text: str) -> None:
         Case.parse(text)
 
 
+def test_demands_by_name() -> None:
+    asked = Demands().asking(["nan=reported", "layouts=required"])
+    assert asked == Demands(nan=Demand.REPORTED, layouts=Demand.REQUIRED)
+    assert asked.less_than(Demands()) == ("nan=reported",)
+    assert Demands().less_than(STRICT) == (
+        "infinite=reported",
+        "ragged_sizes=reported",
+        "layouts=reported",
+    )
+
+
+@pytest.mark.parametrize("word", ["inf=reported", "nan", "nan=maybe", ""])
+def test_words_that_are_no_demand(word: str) -> None:
+    with pytest.raises(ValueError):
+        Demands().asking([word])
+
+
 def test_the_plan_covers_what_is_asked() -> None:
     planned = plan_cases(
         seeds=5,

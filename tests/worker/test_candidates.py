@@ -113,6 +113,18 @@ def test_a_check_can_be_reproduced_by_its_case_alone(judge_here: Judge, affine: 
     assert warning.case in warning.reproduce
 
 
+def test_a_caller_can_ask_for_less_and_the_verdict_says_so(
+    judge_here: Judge, affine: Problem
+) -> None:
+    candidate = CANDIDATES / "drops_nan.py"
+    assert judge_here(affine, candidate).status is Status.WRONG_VALUES
+    lenient = judge_here(affine, candidate, demands=Demands().asking(["nan=reported"]))
+    assert lenient.status is Status.VERIFIED, lenient.summary
+    assert any("distribution=nan" in check.case for check in lenient.warnings)
+    said = [check.evidence for check in lenient.warnings if check.name == "demands"]
+    assert said == ["less is asked than of other files: nan=reported"]
+
+
 def test_the_state_demand_decides_about_other_names(judge_here: Judge, affine: Problem) -> None:
     candidate = CANDIDATES / "other_names.py"
     reported = judge_here(affine, candidate, demands=Demands(state=Demand.REPORTED))

@@ -137,12 +137,13 @@ def test_a_client_that_does_not_answer_is_killed() -> None:
 
 def test_ctrl_c_ends_the_children(tmp_path: Path) -> None:
     script = f"""
-import threading
+import signal
 from pathlib import Path
 from kernelwright.build.records import Target
 from kernelwright.problem import load_problem
 from kernelwright.worker import JudgeOptions, judge
 from kernelwright.worker.options import Watch
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 judge(load_problem(Path({str(HERE / "problems" / "affine.py")!r})),
       Path({str(CANDIDATES / "hangs.py")!r}), target=Target.CPU, floor=None,
       options=JudgeOptions(watch=Watch.NOTHING),

@@ -5,8 +5,8 @@ to travel: the problem's own `get_inputs` under the case's seed, then, for the o
 the floating-point values replaced in place. `str(case)` is what a user pastes to run it again.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 
 import torch
@@ -125,6 +125,25 @@ class Demands:
     """Right values on strided and misaligned inputs."""
     state: Demand = Demand.REQUIRED
     """The same parameters and buffers, in the same order, with the same values under one seed."""
+
+    def asking(self, words: Iterable[str]) -> "Demands":
+        """These with others in their place, each as `nan=reported`; ValueError if malformed."""
+        others = dict(word.partition("=")[::2] for word in words)
+        names = [it.name for it in fields(self)]
+        for name in others:
+            if name not in names:
+                raise ValueError(f"no demand is named {name!r}; there are {', '.join(names)}")
+        return replace(self, **{name: Demand(value) for name, value in others.items()})
+
+    def less_than(self, usual: "Demands") -> tuple[str, ...]:
+        """Where less is asked than `usual` does, each as `asking` takes it."""
+        order = list(Demand)
+        pairs = [(it.name, getattr(self, it.name), getattr(usual, it.name)) for it in fields(self)]
+        return tuple(
+            f"{name}={mine.value}"
+            for name, mine, theirs in pairs
+            if order.index(mine) > order.index(theirs)
+        )
 
 
 STRICT = Demands(layouts=Demand.REQUIRED, infinite=Demand.REQUIRED, ragged_sizes=Demand.REQUIRED)

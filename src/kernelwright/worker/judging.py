@@ -18,6 +18,7 @@ from kernelwright.verify.cases import (
     LARGE_SEEDS,
     Case,
     Demand,
+    Demands,
     PlannedCase,
     Sizes,
     plan_cases,
@@ -98,7 +99,7 @@ def plan(
         target=target.value,
         sizes=dict(sizes.own),
         reduced=sizes.others[0] if _is_large(sizes) else (),
-        static_checks=(*static_checks, *_coverage(sizes, options)),
+        static_checks=(*static_checks, *_coverage(sizes, options), *_leniency(options)),
         probes=0 if options.cases else _PROBES,
     )
 
@@ -124,6 +125,15 @@ def _coverage(sizes: SizesReply, options: JudgeOptions) -> tuple[Check, ...]:
             f"inputs and one of zero mean at full size, everything else at {reduced}",
         ),
     )
+
+
+def _leniency(options: JudgeOptions) -> tuple[Check, ...]:
+    """That less was asked of the candidate than of any other, so that nobody takes it for more."""
+    less = options.demands.less_than(Demands())
+    if not less:
+        return ()
+    evidence = f"less is asked than of other files: {', '.join(less)}"
+    return (Check(name="demands", outcome=Outcome.WARNING, evidence=evidence),)
 
 
 def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
