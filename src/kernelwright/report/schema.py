@@ -119,6 +119,10 @@ as `seed=1 distribution=normal layout=as-made weights=made`: the same line after
 again. Values of the four words, and `size:NAME=VALUE` for other sizes, are those of
 `Distribution`, `Layout` and `Weights` in the room `verify`.
 
+Which failures are the verdict and which a warning is `Demands` in the same room. To ask for less
+(a ReLU by `fmaxf` gives zero where PyTorch's gives NaN) give `--demand nan=reported`, for more
+`--demand layouts=required`; where less than usual was asked, a check named `demands` says so.
+
 ## JSON
 
 Numbers that JSON cannot write are the texts "nan", "inf" and "-inf".
