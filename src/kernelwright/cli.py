@@ -107,6 +107,7 @@ def optimize(
         from kernelwright.report.judgement import measurement_lines, verdict_lines
         from kernelwright.tune.effort import effort as profile
         from kernelwright.verify.cases import STRICT
+        from kernelwright.worker import Haste
 
         hard = profile(effort or env.EFFORT.get())
         options = kw.OptimizeOptions(
@@ -114,7 +115,9 @@ def optimize(
             rest=kw.Rest.REFUSED if strict else kw.Rest.LEFT,
             effort=hard,
             budget_seconds=budget if budget is not None else env.BUDGET.get(),
-            judge=kw.JudgeOptions(seeds=seeds, demands=STRICT, timing=hard.timing),
+            judge=kw.JudgeOptions(
+                seeds=seeds, demands=STRICT, timing=hard.timing, haste=Haste.AT_ONCE
+            ),
         )
         with _progress() as progress:
             done = kw.optimize(model, output, options=options, progress=progress.event)

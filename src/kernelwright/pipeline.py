@@ -30,7 +30,7 @@ from kernelwright.tune.effort import QUICK, Effort
 from kernelwright.verify.cases import STRICT, Demand, Demands
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Event
-from kernelwright.worker import JudgeOptions
+from kernelwright.worker import Haste, JudgeOptions, judgement
 from kernelwright.worker import judge as judge_in_workers
 from kernelwright.worker.errors import CandidateFileError
 
@@ -183,7 +183,9 @@ class OptimizeOptions:
     """How much is tuned: `kernelwright.tune.effort.effort("none" | "quick" | "full")`."""
     budget_seconds: float | None = None
     """Seconds of tuning for all kernels; None: what the effort says."""
-    judge: JudgeOptions = field(default_factory=lambda: JudgeOptions(demands=STRICT))
+    judge: JudgeOptions = field(
+        default_factory=lambda: JudgeOptions(demands=STRICT, haste=Haste.AT_ONCE)
+    )
     """How the file is verified and timed."""
 
     @property
@@ -232,41 +234,48 @@ def optimize(
     written = Path(output or path.with_name(f"{path.stem}_new.py"))
     if written.is_dir():  # Said before anything takes time.
         raise OutputError(f"{written} is a folder", location=str(written))
-    progress(Event(stage="capture", message=path.name, done=0, total=1))
-    compiled = compile_problem(load_problem(path), modelled_machine(), wanted.library_to_use())
-    if wanted.rest is Rest.REFUSED:
-        demand_nothing_left(compiled.plan)
-    return finish(compiled, written, wanted, progress)
+    return optimize_problem(load_problem(path), written, wanted, progress)
 
 
-def finish(
-    compiled: Compiled, path: Path, options: OptimizeOptions, progress: Progress
+def optimize_problem(
+    problem: Problem, path: Path, options: OptimizeOptions, progress: Progress
 ) -> Optimized:
-    """Tune where there is a GPU, write the file to `path`, verify it and time it."""
-    if options.target is Target.CUDA and options.effort.variants and compiled.plan.kernels:
-        compiled = tuned(compiled, options.effort, options.tuning_seconds, progress)
-    candidate = write_candidate(compiled, path)
-    asked = replace(options.judge, demands=_demands(options.judge.demands, compiled))
+    """Plan, tune where there is a GPU, write the file to `path`, verify it and time it.
+
+    The processes that judge it start first: by the time that there is a file they have a card.
+    """
+    progress(Event(stage="capture", message=problem.path.name, done=0, total=1))
     match options.target:
         case Target.CUDA:
-            verdict, measurement = judge_in_workers(
-                compiled.problem,
-                path,
-                target=options.target,
-                floor=compiled.floor,
-                options=asked,
-                progress=progress,
-            )
+            with judgement(problem, target=options.target, options=options.judge) as begun:
+                compiled = _compiled(problem, options)
+                if options.effort.variants and compiled.plan.kernels:
+                    begun.hasten(compiled.floor.bytes)
+                    compiled = tuned(compiled, options.effort, options.tuning_seconds, progress)
+                write_candidate(compiled, path)
+                demands = _demands(options.judge.demands, compiled)
+                verdict, measurement = begun.judge(
+                    path, floor=compiled.floor, demands=demands, progress=progress
+                )
         case Target.CPU:
+            compiled = _compiled(problem, options)
+            write_candidate(compiled, path)
+            asked = replace(options.judge, demands=_demands(options.judge.demands, compiled))
             verdict, measurement = _judge_shrunk(compiled, asked, progress)
-    candidate = write_candidate(compiled, path, headline(verdict, measurement))
     return Optimized(
         compiled=compiled,
         path=path,
-        candidate=candidate,
+        candidate=write_candidate(compiled, path, headline(verdict, measurement)),
         verdict=verdict,
         measurement=measurement,
     )
+
+
+def _compiled(problem: Problem, options: OptimizeOptions) -> Compiled:
+    compiled = compile_problem(problem, modelled_machine(), options.library_to_use())
+    if options.rest is Rest.REFUSED:
+        demand_nothing_left(compiled.plan)
+    return compiled
 
 
 def _judge_shrunk(
@@ -421,11 +430,11 @@ __all__ = [
     "compiled_if_it_captures",
     "default_target",
     "demand_nothing_left",
-    "finish",
     "judge",
     "load_problem",
     "modelled_machine",
     "optimize",
+    "optimize_problem",
     "shrunk_for_emulator",
     "tuned",
     "tuned_plan",

@@ -121,7 +121,8 @@ def judge_here(tmp_path: Path) -> Callable[..., Verdict]:
     def judge(problem: Problem, candidate: Path, **changes: Any) -> Verdict:
         options = JudgeOptions(watch=Watch.NOTHING, seeds=2, **changes)
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        with LocalSession(problem, candidate, Target.CPU, options, folder) as session:
+        with LocalSession(problem, Target.CPU, options, folder) as session:
+            session.admit(candidate)
             brief: Brief = plan(session, Target.CPU, options, ())
             return verify(session, brief, lambda event: None)
 
@@ -134,8 +135,9 @@ def race_here(tmp_path: Path) -> Callable[..., Race]:
 
     def run(problem: Problem, candidate: Path, floor: Floor, options: JudgeOptions) -> Race:
         options = replace(options, watch=Watch.NOTHING)
-        here = LocalSession(problem, candidate, Target.CPU, options, tmp_path)
+        here = LocalSession(problem, Target.CPU, options, tmp_path)
         with here as session, open_lease(0) as lease:
+            session.admit(candidate)
             return race(
                 session,
                 options,

@@ -1,10 +1,12 @@
 """A child that works on something while nobody waits for it."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from kernelwright.build.records import Target
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
@@ -12,8 +14,10 @@ from kernelwright.worker import timed
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Hung, Replied
 from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.options import Haste, JudgeOptions
 from kernelwright.worker.requests import CaseRequest, Role, StartRequest
 from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.session import ChildSession
 from kernelwright.worker.timed import Timed
 
 
@@ -79,3 +83,54 @@ def test_a_module_that_was_compiled_early_is_the_one_that_is_timed(
     module = contestant._module_for(case)
     assert contestant._module_for(case) is module
     assert contestant._module_for(Case(seed=1)) is not module
+
+
+class Named:
+    """A child that says when it is started, and what it begins."""
+
+    def __init__(self, role: Role, log: list[str]) -> None:
+        self._role = role
+        self._log = log
+
+    def launch(self) -> None:
+        self._log.append(self._role.value)
+
+    def begin(self, operation: str, body: Any, seconds: float) -> None:
+        self._log.append(f"{self._role.value}: {operation}")
+
+    def dismiss(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("haste", "before", "admitted"),
+    [
+        (Haste.AS_NEEDED, ["reference"], ["candidate"]),
+        (
+            Haste.AT_ONCE,
+            ["reference", "timer", "torch.compile", "torch.compile: compile"],
+            ["candidate", "candidate, watched"],
+        ),
+    ],
+)
+def test_who_starts_before_there_is_a_candidate(
+    affine: Problem,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    haste: Haste,
+    before: list[str],
+    admitted: list[str],
+) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(ChildSession, "spawn", lambda self, start: Named(start.role, log))
+    options = JudgeOptions(haste=haste)
+    with ChildSession(affine, Target.CUDA, options, tmp_path) as session:
+        session.compile_early(1 << 20)
+        session.compile_early(1 << 20)
+        assert log == before
+        log.clear()
+        session.admit(tmp_path / "candidate.py")
+        assert log == admitted

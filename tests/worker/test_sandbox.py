@@ -173,7 +173,8 @@ def test_a_warden_ends_as_its_child_and_leaves_nothing(script: str, code: int) -
 def test_a_frozen_child_stands_still_and_can_be_ended(affine: Problem, tmp_path: Path) -> None:
     options = JudgeOptions(watch=Watch.NOTHING)
     good = CANDIDATES / "correct.py"
-    with ChildSession(affine, good, Target.CPU, options, tmp_path) as session:
+    with ChildSession(affine, Target.CPU, options, tmp_path) as session:
+        session.admit(good)
         assert session.build().fault is None
         child = session.candidate
         assert child.started is not None
@@ -220,7 +221,8 @@ def test_a_fork_bomb_is_a_fault_and_leaves_nothing(affine: Problem, tmp_path: Pa
     # Below the judgement, whose look at the text finds the fork before it is run.
     options = JudgeOptions(watch=Watch.NOTHING, processes=20)
     bomb = CANDIDATES / "fork_bomb.py"
-    with ChildSession(affine, bomb, Target.CPU, options, tmp_path) as session:
+    with ChildSession(affine, Target.CPU, options, tmp_path) as session:
+        session.admit(bomb)
         assert session.build().fault is None
         observation = session.run(Case())
     assert isinstance(observation.candidate, Fault)

@@ -40,7 +40,12 @@ def prepare_extension_folder(candidate_path: Path) -> dict[str, str]:
     It is this process's own, with TORCH_EXTENSIONS_DIR, CUDA_HOME, PATH (ninja and nvcc found as
     `toolchain` finds them) and MAX_JOBS set.
     """
-    key = _key(candidate_path)
+    return extension_environment(candidate_path.read_bytes())
+
+
+def extension_environment(source: bytes) -> dict[str, str]:
+    """The same for a file with this text, wherever it is."""
+    key = _key_of(source)
     folder = extensions_folder(key)
     with locked("extensions", key):
         _remove_stale_batons(folder)
@@ -119,10 +124,14 @@ def _location(message: Message | None, candidate: Path) -> str | None:
 
 
 def _key(candidate: Path) -> str:
+    return _key_of(candidate.read_bytes())
+
+
+def _key_of(source: bytes) -> str:
     """What the build depends on; the host among it, since locks of another host are not seen."""
     nvcc = find_nvcc()
     return content_key(
-        candidate.read_bytes(),
+        source,
         importlib.metadata.version("torch"),
         platform.python_version(),
         nvcc.version if nvcc else "",

@@ -173,10 +173,8 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
             timeouts=Timeouts(compile=settings.timeout * _COMPILE_SHARE),
         ),
     )
-    compiled = pipeline.compile_problem(
-        pipeline.load_problem(problem), pipeline.modelled_machine(), options.library
-    )
-    done = pipeline.finish(compiled, output, options, reporter.event)
+    loaded = pipeline.load_problem(problem)
+    done = pipeline.optimize_problem(loaded, output, options, reporter.event)
     compiled = done.compiled
     plan = plan_json(compiled.rewritten, compiled.plan, compiled.machine)
     row = judged_row(

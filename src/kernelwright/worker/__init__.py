@@ -10,19 +10,32 @@ verdict, measurement = judge(
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelwright.worker.judging import judge
-    from kernelwright.worker.options import Baseline, JudgeOptions, Speed, Timeouts
+    from kernelwright.worker.judging import Judgement, judge, judgement
+    from kernelwright.worker.options import Baseline, Haste, JudgeOptions, Speed, Timeouts
     from kernelwright.worker.pool import LocalPool
 
-__all__ = ["Baseline", "JudgeOptions", "LocalPool", "Speed", "Timeouts", "judge"]
+__all__ = [
+    "Baseline",
+    "Haste",
+    "JudgeOptions",
+    "Judgement",
+    "LocalPool",
+    "Speed",
+    "Timeouts",
+    "judge",
+    "judgement",
+]
 
 _HOME = {
     "Baseline": "options",
+    "Haste": "options",
     "JudgeOptions": "options",
+    "Judgement": "judging",
     "LocalPool": "pool",
     "Speed": "options",
     "Timeouts": "options",
     "judge": "judging",
+    "judgement": "judging",
 }
 
 

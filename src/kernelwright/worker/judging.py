@@ -1,7 +1,8 @@
 """Judge a candidate from beginning to end: verify it, and if it is right, time it."""
 
 import shutil
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,7 +33,7 @@ from kernelwright.verify.verification import Brief, BuildFacts, Event, Progress,
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.ghost import gather
 from kernelwright.worker.lease import Lease, open_lease
-from kernelwright.worker.options import JudgeOptions, Sanitizers, Speed
+from kernelwright.worker.options import Haste, JudgeOptions, Sanitizers, Speed
 from kernelwright.worker.racing import race
 from kernelwright.worker.requests import LARGE, SizesReply
 from kernelwright.worker.seats import Seats, open_seats
@@ -55,21 +56,81 @@ def judge(
     the problem, for the shares of the ceilings. Children end with the call, also on Ctrl-C. Raises
     CandidateFileError, or ReferenceFailedError if the problem itself does not run.
     """
-    if not candidate_path.is_file():
-        raise CandidateFileError(f"{candidate_path} does not exist", location=str(candidate_path))
+    checks = _read(problem, candidate_path)
     chosen = target or (Target.CUDA if torch.cuda.is_available() else Target.CPU)
-    static_checks = read_candidate(candidate_path, problem.source)
-    if any(check.outcome is Outcome.FAILED for check in static_checks):
-        verdict = conclude(static_checks, target=chosen.value, sizes={}, build_seconds=0.0)
-        return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
+    if _refuses(checks):
+        return _refused(checks, chosen, floor)
+    with judgement(problem, target=chosen, options=options) as begun:
+        return begun.judge(candidate_path, floor=floor, demands=options.demands, progress=progress)
+
+
+class Judgement:
+    """Processes that know a problem and wait for a candidate."""
+
+    def __init__(self, session: ChildSession, target: Target, options: JudgeOptions) -> None:
+        self._session = session
+        self._target = target
+        self._options = options
+
+    def hasten(self, size: int) -> None:
+        """Let them do what needs no candidate, while nobody else needs the cores.
+
+        `size`: bytes of the arguments and results of one call. Raises ReferenceFailedError.
+        """
+        if self._target is not Target.CUDA or self._options.haste is not Haste.AT_ONCE:
+            return
+        self._session.look_for_sizes()
+        free, _ = torch.cuda.mem_get_info(self._options.device_index)
+        self._session.compile_early(size, free // _CALLS_AT_A_TIME)
+
+    def judge(
+        self, candidate_path: Path, *, floor: Floor | None, demands: Demands, progress: Progress
+    ) -> tuple[Verdict, Measurement]:
+        """As the function, with `demands` in place of those of the options."""
+        checks = _read(self._session.problem, candidate_path)
+        if _refuses(checks):
+            return _refused(checks, self._target, floor)
+        session, options = self._session, replace(self._options, demands=demands)
+        session.admit(candidate_path)
+        brief = plan(session, self._target, options, checks)
+        verdict, measurement = _judged(session, self._target, brief, floor, options, progress)
+        return replace(verdict, spent=session.ledger.entries()), measurement
+
+
+_CALLS_AT_A_TIME = 8
+"""Whose arguments and results a card has room for, if one more call is to be made beside others."""
+
+
+@contextmanager
+def judgement(problem: Problem, *, target: Target, options: JudgeOptions) -> Iterator[Judgement]:
+    """Begin with a problem whose candidate is still to be made; its processes end with the block.
+
+    A process takes a second to have a card: here it does so while there is nothing to judge.
+    """
     folder = make_exchange_folder()
     try:
-        with ChildSession(problem, candidate_path, chosen, options, folder) as session:
-            brief = plan(session, chosen, options, static_checks)
-            verdict, measurement = _judged(session, chosen, brief, floor, options, progress)
-            return replace(verdict, spent=session.ledger.entries()), measurement
+        with ChildSession(problem, target, options, folder) as session:
+            yield Judgement(session, target, options)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _read(problem: Problem, candidate_path: Path) -> tuple[Check, ...]:
+    """What the candidate's text says; CandidateFileError if there is none."""
+    if not candidate_path.is_file():
+        raise CandidateFileError(f"{candidate_path} does not exist", location=str(candidate_path))
+    return read_candidate(candidate_path, problem.source)
+
+
+def _refuses(checks: tuple[Check, ...]) -> bool:
+    return any(check.outcome is Outcome.FAILED for check in checks)
+
+
+def _refused(
+    checks: tuple[Check, ...], target: Target, floor: Floor | None
+) -> tuple[Verdict, Measurement]:
+    verdict = conclude(checks, target=target.value, sizes={}, build_seconds=0.0)
+    return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
 
 
 def _judged(

@@ -36,6 +36,15 @@ class Sanitizers(Enum):
     ON = "on"
 
 
+class Haste(Enum):
+    """When processes start that a candidate needs only once it has been right."""
+
+    AS_NEEDED = "as needed"
+    """With the second case: in a suite they would be in the way of other problems' ones."""
+    AT_ONCE = "at once"
+    """With the first: the cores have nothing else to do."""
+
+
 class Watch(Enum):
     """What a candidate's kernels run on where there is no GPU."""
 
@@ -75,6 +84,7 @@ class JudgeOptions:
     baselines: tuple[Baseline, ...] = (Baseline.EAGER, Baseline.COMPILED)
     timing: TimingPlan = field(default_factory=TimingPlan)
     timeouts: Timeouts = field(default_factory=Timeouts)
+    haste: Haste = Haste.AS_NEEDED
     evidence: Evidence = Evidence.GATHERED
     sanitizers: Sanitizers = Sanitizers.OFF
     processes: int = 512

@@ -10,7 +10,11 @@ from typing import Any, Self, TypeVar
 
 from kernelwright.build.emulator.compile import build_shared
 from kernelwright.build.emulator.headers import headers_of_candidate
-from kernelwright.build.extension import build_error, prepare_extension_folder
+from kernelwright.build.extension import (
+    build_error,
+    extension_environment,
+    prepare_extension_folder,
+)
 from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
 from kernelwright.env import usable_cores
@@ -37,7 +41,7 @@ from kernelwright.worker.client import Answer, Died, Hung, Raised, Replied
 from kernelwright.worker.errors import ReferenceFailedError
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
 from kernelwright.worker.ledger import Ledger
-from kernelwright.worker.options import Baseline, Evidence, JudgeOptions, Speed, Watch
+from kernelwright.worker.options import Baseline, Evidence, Haste, JudgeOptions, Speed, Watch
 from kernelwright.worker.reference import ReferenceRun
 from kernelwright.worker.requests import (
     CaseRequest,
@@ -83,25 +87,23 @@ def watches(options: JudgeOptions) -> bool:
 class ChildSession:
     """Runs reference and candidate in processes of their own; the Session that `verify` asks.
 
-    A context: leaving it ends every child.
+    A context: leaving it ends every child. Those that know the problem alone start with it; nothing
+    is asked before a candidate is admitted.
     """
 
+    candidate: ChildProcess
+
     def __init__(
-        self,
-        problem: Problem,
-        candidate_path: Path,
-        target: Target,
-        options: JudgeOptions,
-        folder: Path,
+        self, problem: Problem, target: Target, options: JudgeOptions, folder: Path
     ) -> None:
         self._options = options
-        self._problem = problem
-        self._candidate_path = candidate_path.resolve()
+        self.problem = problem
+        self._candidate_path = Path()
         self._target = target
         self._folder = folder
         self._emulated = target is Target.CPU and options.watch is Watch.EMULATOR
         self._stack = ExitStack()
-        self._environment = prepare_extension_folder(candidate_path)
+        self._environment = extension_environment(problem.source.encode())
         self._exchange = folder / "exchange"
         self._exchange.mkdir()
         self._words = make_words_folder(folder)
@@ -111,41 +113,53 @@ class ChildSession:
         self.agreement = Agreement()
         self.ledger = Ledger()
         self.reference = self.child(Role.REFERENCE)
-        self.candidate = self.child(Role.CANDIDATE)
         self.timer = self.child(Role.TIMER)
         self._own_sizes: Sizes = ()
         self.footprint = Footprint(bytes=0, largest=0, memory=0)
         """Of a call at the sizes under judgement, once those are known."""
         self._sizes_seen: set[Sizes] = set()
-        self._has_all = False
+        self._looks_for_sizes = False
+        self._times_soon = False
+        self._compiles = False
         self._runs = 0
 
     def __enter__(self) -> Self:
         self.reference.launch()
-        self.candidate.launch()
-        if self._options.cases:
-            self._launch_the_rest()
+        if self._options.haste is Haste.AT_ONCE:
+            self._launch_who_times()
         return self
+
+    def admit(self, candidate_path: Path) -> None:
+        """Start the process of the candidate, whose file is there now."""
+        self._candidate_path = candidate_path.resolve()
+        self.candidate = self.child(Role.CANDIDATE)
+        self.candidate.launch()
+        if self._options.cases or self._options.haste is Haste.AT_ONCE:
+            self._launch_the_rest()
 
     def _launch_the_rest(self) -> None:
         """Those that a candidate which is right will need, once.
 
         PyTorch takes seconds to start: all at once rather than each when it is its turn.
         """
-        if self._target is not Target.CUDA or self._has_all:
-            return
-        self._has_all = True
-        if self._options.speed is Speed.MEASURED:
-            self.timer.launch()
-            self.prelaunch(Role(it.value) for it in self._options.baselines if it in _PROCESSES)
-        if watches(self._options):
+        self._launch_who_times()
+        watched = self._target is Target.CUDA and watches(self._options)
+        if watched and Role.WITNESS not in self._prelaunched:
             self.prelaunch((Role.WITNESS,))
 
-    def _compile_early(self) -> None:
-        """Let torch.compile work while the candidate is verified, where memory is no matter."""
+    def _launch_who_times(self) -> None:
+        timed = self._target is Target.CUDA and self._options.speed is Speed.MEASURED
+        if timed and not self._times_soon:
+            self._times_soon = True
+            self.timer.launch()
+            self.prelaunch(Role(it.value) for it in self._options.baselines if it in _PROCESSES)
+
+    def compile_early(self, size: int, most: int = _ROOM_TO_COMPILE) -> None:
+        """Let torch.compile work meanwhile, if a call takes no more than `most` bytes."""
         child = self._prelaunched.get(Role.COMPILED)
-        if child is None or self.footprint.bytes + self.footprint.largest > _ROOM_TO_COMPILE:
+        if child is None or self._compiles or size > most:
             return
+        self._compiles = True
         request = to_plain(CaseRequest(case=Case()))
         with suppress(KernelwrightError):  # it is asked again when it is to be timed
             child.begin("compile", request, self._options.timeouts.compile)
@@ -182,9 +196,9 @@ class ChildSession:
         cuda = self._target is Target.CUDA or emulate
         return StartRequest(
             role=role,
-            problem_path=str(self._problem.path),
-            problem_source=self._problem.source,
-            candidate_path=str(self._candidate_path),
+            problem_path=str(self.problem.path),
+            problem_source=self.problem.source,
+            candidate_path=str(self._candidate_path) if role in _STRANGE else "",
             folder=str(self._exchange),
             device=f"cuda:{self._options.device_index}" if cuda else "cpu",
             emulate=emulate,
@@ -207,7 +221,7 @@ class ChildSession:
 
     def _quarters(self) -> Quarters:
         return prepare_quarters(
-            self._environment,
+            prepare_extension_folder(self._candidate_path),
             self._folder / "candidate",
             (self._exchange, self.words(Role.CANDIDATE)),
             self._options.processes,
@@ -253,15 +267,22 @@ class ChildSession:
         """Which protections the candidate's process was under."""
         return isolation_check(self.candidate.started)
 
-    def sizes(self) -> SizesReply:
-        """Sizes under judgement and further ones; remembers the former."""
+    def look_for_sizes(self) -> None:
+        """Let the reference find what `sizes` gives."""
         request = SizesRequest(
             bytes=self._options.variant_bytes,
             flops=self._options.variant_flops,
             shrink=self._target is Target.CPU,
         )
-        answer = self.reference.ask("sizes", to_plain(request), self._options.timeouts.build)
-        sizes = trusted(SizesReply, answer)
+        self.reference.post("sizes", to_plain(request))
+        self._looks_for_sizes = True
+
+    def sizes(self) -> SizesReply:
+        """Sizes under judgement and further ones; remembers the former."""
+        if not self._looks_for_sizes:
+            self.look_for_sizes()
+        self._looks_for_sizes = False
+        sizes = trusted(SizesReply, self.reference.wait(self._options.timeouts.build))
         self._own_sizes = sizes.own
         self.footprint = Footprint(bytes=sizes.bytes, largest=sizes.largest, memory=sizes.memory)
         return sizes
@@ -286,7 +307,7 @@ class ChildSession:
         if self._runs == 2:  # a second case is asked where the first was right
             self._launch_the_rest()
         if self._runs == _BY_NOW_STARTED:
-            self._compile_early()
+            self.compile_early(self.footprint.bytes + self.footprint.largest)
         request, seconds = to_plain(CaseRequest(case=case)), self._options.timeouts.run
         self.reference.post("run", request)
         self.candidate.post("run", request)
