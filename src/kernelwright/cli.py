@@ -64,8 +64,13 @@ def _children() -> Iterator[None]:
     """Children in the block are forks of this process, which saves each the seconds of its imports.
 
     What is forked has imported what they need and done no more: it has one thread and no card.
+    PyTorch's compiler is among it, which capturing imports in any case.
     """
     with env.present({env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}):
+        import torch._dynamo.callback
+        import torch.export
+        import torch.fx.experimental.symbolic_shapes  # noqa: F401
+
         from kernelwright import pipeline  # noqa: F401 - for the children
         from kernelwright.worker import roles  # noqa: F401
         from kernelwright.worker.nursery import Nursery, employed, may_fork
