@@ -10,6 +10,7 @@ from kernelwright.capture import capture_module
 from kernelwright.ir.plan import Extent, Launch, Plan, RowKernel, ScanKernel
 from kernelwright.machine import H200
 from kernelwright.schedule import Library, plan_graph
+from kernelwright.schedule.copies import with_cheap_copies
 
 
 class Function(nn.Module):
@@ -114,6 +115,12 @@ def test_training_statistics_are_results_of_the_norm() -> None:
 def test_a_cheap_step_with_two_readers_is_computed_twice() -> None:
     result = plan(lambda m, x, y: ((x * 2).sum(0), (x * 2).amax(1)), *ROWS)
     assert launches(result) == [("mul", "sum"), ("mul", "amax")]
+
+
+def test_a_step_on_totals_is_computed_once() -> None:
+    function = Function(lambda m, x: (x.mean(2, keepdim=True) + m.norm.weight[0]).softmax(1))
+    graph = capture_module(function, IMAGES)
+    assert with_cheap_copies(graph).nodes == graph.nodes
 
 
 def test_a_scan_takes_the_steps_around_it() -> None:

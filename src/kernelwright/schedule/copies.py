@@ -21,6 +21,8 @@ from kernelwright.ir.graph import (
 from kernelwright.ir.types import TensorType
 from kernelwright.schedule.naming import fresh_name
 
+_JOINED = Contract | Reduce | Scan | Window
+"""Steps on what these make, at its own size, are computed by the same kernel."""
 _CHEAP = 4
 """Operations of a step that is repeated."""
 _LONGEST_CHAIN = 16
@@ -31,8 +33,8 @@ def with_cheap_copies(graph: Graph) -> Graph:
     """The graph with such a step once for every reader; the values are the same."""
     nodes = list(graph.nodes)
     fixed = {*graph.results, *graph.readers_of_mutable()}
-    # What a product, a scan or a pooling makes, and steps on it: these join them as they are.
-    anchors = (node.name for node in nodes if isinstance(node.kind, Contract | Scan | Window))
+    # What these make, and steps on it: such steps join them as they are.
+    anchors = (node.name for node in nodes if isinstance(node.kind, _JOINED))
     fixed |= made_of(anchors, graph)
     lengths = _chain_lengths(graph)
     taken = {node.name for node in nodes}
