@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -30,7 +31,7 @@ from kernelwright.tune.effort import QUICK, Effort
 from kernelwright.verify.cases import STRICT, Demand, Demands
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Event
-from kernelwright.worker import Haste, JudgeOptions, judgement
+from kernelwright.worker import Haste, Judgement, JudgeOptions, judgement
 from kernelwright.worker import judge as judge_in_workers
 from kernelwright.worker.errors import CandidateFileError
 
@@ -250,8 +251,7 @@ def optimize_problem(
             with judgement(problem, target=options.target, options=options.judge) as begun:
                 compiled = _compiled(problem, options)
                 if options.effort.variants and compiled.plan.kernels:
-                    begun.hasten(compiled.floor.bytes)
-                    compiled = tuned(compiled, options.effort, options.tuning_seconds, progress)
+                    compiled = _tuned_meanwhile(compiled, options, begun, progress)
                 write_candidate(compiled, path)
                 demands = _demands(options.judge.demands, compiled)
                 verdict, measurement = begun.judge(
@@ -269,6 +269,17 @@ def optimize_problem(
         verdict=verdict,
         measurement=measurement,
     )
+
+
+def _tuned_meanwhile(
+    compiled: Compiled, options: OptimizeOptions, begun: Judgement, progress: Progress
+) -> Compiled:
+    """Tuned, while those who will judge the file do what needs none."""
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        hastened = beside.submit(begun.hasten, compiled.floor.bytes)
+        compiled = tuned(compiled, options.effort, options.tuning_seconds, progress)
+        hastened.result()
+    return compiled
 
 
 def _compiled(problem: Problem, options: OptimizeOptions) -> Compiled:

@@ -1,11 +1,14 @@
 """A child that works on something while nobody waits for it."""
 
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from kernelwright import pipeline
 from kernelwright.build.records import Target
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
@@ -83,6 +86,31 @@ def test_a_module_that_was_compiled_early_is_the_one_that_is_timed(
     module = contestant._module_for(case)
     assert contestant._module_for(case) is module
     assert contestant._module_for(Case(seed=1)) is not module
+
+
+def test_judges_do_what_needs_no_candidate_while_it_is_tuned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, tuning = threading.Event(), threading.Event()
+    sizes: list[int] = []
+
+    def hasten(size: int) -> None:
+        sizes.append(size)
+        asked.set()
+        assert tuning.wait(10)
+
+    def tuned(compiled: Any, *rest: Any) -> str:
+        assert asked.wait(10)
+        tuning.set()
+        return f"{compiled.name} tuned"
+
+    monkeypatch.setattr(pipeline, "tuned", tuned)
+    compiled: Any = SimpleNamespace(name="softmax", floor=SimpleNamespace(bytes=64))
+    begun: Any = SimpleNamespace(hasten=hasten)
+    options = pipeline.OptimizeOptions(target=Target.CUDA)
+    done: Any = pipeline._tuned_meanwhile(compiled, options, begun, lambda event: None)
+    assert done == "softmax tuned"
+    assert sizes == [64]
 
 
 class Named:
