@@ -27,6 +27,8 @@ from kernelwright.worker.timed import Timed
 class Scripted:
     """A client with its answers ready."""
 
+    has_spoken = False
+
     def __init__(self, *answers: Answer) -> None:
         self.said: list[str] = []
         self._answers = iter(answers)
@@ -86,6 +88,17 @@ def test_a_module_that_was_compiled_early_is_the_one_that_is_timed(
     module = contestant._module_for(case)
     assert contestant._module_for(case) is module
     assert contestant._module_for(Case(seed=1)) is not module
+
+
+def test_who_is_still_starting_can_be_told_from_who_is_ready(child: ChildProcess) -> None:
+    assert not child.has_started()
+    scripted = Scripted()
+    child._client, child._starting = scripted, True  # type: ignore[assignment]
+    assert not child.has_started()
+    scripted.has_spoken = True
+    assert child.has_started()
+    child._starting = scripted.has_spoken = False
+    assert child.has_started()
 
 
 def test_judges_do_what_needs_no_candidate_while_it_is_tuned(

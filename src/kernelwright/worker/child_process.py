@@ -47,6 +47,10 @@ class ChildProcess:
         self._client.post("start", to_plain(self._start))
         self._starting = True
 
+    def has_started(self) -> bool:
+        """Whether it could be asked something without waiting for its start."""
+        return self._client is not None and (not self._starting or self._client.has_spoken)
+
     def ready(self) -> None:
         """Wait until it has started; ChildStartError if it does not."""
         self._ready()

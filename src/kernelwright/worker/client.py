@@ -162,6 +162,11 @@ class Client:
         """Whether it can be asked more."""
         return self._process.poll() is None
 
+    @property
+    def has_spoken(self) -> bool:
+        """Whether `wait` would return at once: there is an answer, or nobody to give one."""
+        return not self.alive or self._channel.has_more()
+
     def post(self, operation: str, body: Any) -> None:
         """Send a request without waiting; each is followed by one `wait`."""
         self._last_id += 1

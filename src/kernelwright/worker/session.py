@@ -72,8 +72,6 @@ _PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
 """Baselines with a process of their own, which has the role of the same name."""
 
 
-_BY_NOW_STARTED = 4
-"""The case from which on those that were launched with the second have started."""
 _ROOM_TO_COMPILE = 2 << 30
 """Bytes of a call up to which it is made once more while others run."""
 
@@ -306,7 +304,8 @@ class ChildSession:
         self._runs += 1
         if self._runs == 2:  # a second case is asked where the first was right
             self._launch_the_rest()
-        if self._runs == _BY_NOW_STARTED:
+        child = self._prelaunched.get(Role.COMPILED)
+        if child is not None and child.has_started():  # nobody waits for it on a card that is taken
             self.compile_early(self.footprint.bytes + self.footprint.largest)
         request, seconds = to_plain(CaseRequest(case=case)), self._options.timeouts.run
         self.reference.post("run", request)
