@@ -24,28 +24,30 @@ _WIDEST = 8
 _BUSY = 512
 """Threads that a multiprocessor has at least, before any walks further."""
 _WALK_CHOICES = (
-    (1, 3, 64, 2, 0),
-    (1, 4, 32, 2, 0),
-    (1, 3, 64, 1, 0),
-    (1, 4, 64, 1, 1),
-    (1, 3, 64, 1, 1),
-    (1, 2, 64, 2, 1),
-    (1, 3, 64, 1, 2),
-    (1, 1, 64, 2, 0),
+    (1, 256, 3, 64, 2, 0),
+    (1, 256, 4, 32, 2, 0),
+    (1, 256, 3, 64, 1, 0),
+    (1, 256, 4, 64, 1, 1),
+    (1, 256, 3, 64, 1, 1),
+    (1, 256, 2, 64, 2, 1),
+    (1, 256, 3, 64, 1, 2),
+    (1, 256, 1, 64, 2, 0),
 )
-"""How many times the fewest columns that whole vectors allow; blocks of a multiprocessor, steps of
-a segment, planes in flight, steps asked for ahead."""
-_IMAGE_CHOICES = ((2, 3, 64, 2, 0), (2, 3, 32, 2, 0), *_WALK_CHOICES[:6])
+"""How many times the fewest columns that whole vectors allow; threads of a block, blocks of a
+multiprocessor, steps of a segment, planes in flight, steps asked for ahead."""
+_IMAGE_CHOICES = ((2, 128, 6, 64, 2, 1), (2, 256, 3, 64, 2, 0), *_WALK_CHOICES[:6])
 """The same of two dimensions: neighbouring windows share more of what is read than of three."""
-_MOST_OF_FOUR = 40
-"""Registers that a thread may need for a plane and a window where four blocks share them."""
+_MOST_NARROW = 40
+"""Registers that a thread may need for a plane and a window where it has 64 in all."""
+_WIDE_THREADS = 768
+"""Of a multiprocessor, where they need more."""
 _FLAT_CHOICES = (
-    (2, 4, 4, 1, 0),
-    (2, 3, 4, 1, 0),
-    (2, 1, 2, 1, 0),
-    (1, 5, 4, 1, 0),
-    (1, 1, 4, 1, 0),
-    (1, 4, 1, 1, 0),
+    (2, 128, 7, 4, 1, 0),
+    (2, 128, 8, 4, 1, 0),
+    (2, 256, 4, 4, 1, 0),
+    (1, 256, 5, 4, 1, 0),
+    (1, 256, 1, 4, 1, 0),
+    (1, 256, 4, 1, 1, 0),
 )
 """The same where there is no walk."""
 _CHOICES = {1: _FLAT_CHOICES, 2: _IMAGE_CHOICES, 3: _WALK_CHOICES}
@@ -118,7 +120,7 @@ def _walks(window: Window, line: _Line, groups: int) -> tuple[WindowConfig, ...]
     size, stride = (window.size[walk], window.stride[walk]) if dims > 1 else (1, 1)
     span = (size - 1) * window.dilation[walk] + 1 if dims > 1 else 1
     configs = []
-    for times, blocks, steps, planes, ahead in _CHOICES[dims]:
+    for times, threads, blocks, steps, planes, ahead in _CHOICES[dims]:
         outputs = times * line.multiple
         elements = line.elements(outputs)
         flight = elements * across * min(span, stride)
@@ -127,15 +129,15 @@ def _walks(window: Window, line: _Line, groups: int) -> tuple[WindowConfig, ...]
         columns = _WARP * outputs * (steps if dims == 1 else 1)
         if times > 1 and (outputs > _MOST_OUTPUTS or columns > line.width):
             continue
-        wide = dims > 1 and elements * across + span * outputs > _MOST_OF_FOUR
+        wide = dims > 1 and elements * across + span * outputs > _MOST_NARROW
         configs.append(
             WindowConfig(
                 way=WindowWay.WALK,
-                threads=256,
+                threads=threads,
                 vector=line.vector,
                 outputs=outputs,
                 steps=min(steps, max(1, groups // times)),
-                blocks=min(blocks, 3) if wide else blocks,
+                blocks=min(blocks, _WIDE_THREADS // threads) if wide else blocks,
                 planes=planes,
                 ahead=ahead,
             )
