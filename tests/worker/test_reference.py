@@ -317,6 +317,28 @@ def test_an_oracle_holds_where_shortened_operands_of_convolutions_explain_the_re
         assert not rule(metrics, NO_LESS_ACCURATE).accepted
 
 
+@pytest.mark.parametrize(
+    ("forward", "accepted"),
+    [
+        # Whole numbers, of which the reference alone has no rounding in between.
+        ("(x.mul(8).round() + 1024).mul(1.1).sub(1126.4)", True),
+        ("(x.mul(8).round().double() + 1024).mul(1.1).sub(1126.4).float()", False),
+    ],
+)
+def test_roundings_in_between_are_allowed_where_the_reference_makes_them(
+    make: Make, tmp_path: Path, forward: str, accepted: bool
+) -> None:
+    reference = make(forward)
+    case = Case(seed=5)
+    reference.run(case)
+    x = inputs(case).mul(8).round()
+    exact = (x.double() + 1024).mul(1.1).sub(1126.4)
+    # Each off by a rounding of what is subtracted from, in turn up and down.
+    rounding = torch.where(torch.arange(x.numel()).reshape(x.shape) % 2 == 0, 1.0, -1.0) * 2.0**-13
+    metrics = measured(reference, case, tmp_path, (exact + 2 * rounding).float())
+    assert rule(metrics, NO_LESS_ACCURATE).accepted == accepted, metrics
+
+
 # Where PyTorch adds up one way a NaN, and where it adds up another way infinity.
 KINDS = "torch.where(x > 0.5, float('nan') if x.dtype == torch.float32 else float('inf'), x)"
 

@@ -66,10 +66,9 @@ class _InFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
 class _Shortened(_InFloat64):
     """Besides, rounds what convolutions multiply, as a library with shorter operands does."""
 
-    def __init__(self, epsilon: float, generator: torch.Generator) -> None:
+    def __init__(self, noise: "_Noise") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._epsilon = epsilon
-        self._generator = generator
+        self._noise = noise
 
     def __torch_dispatch__(  # type: ignore[no-untyped-def]
         self, func, types, args=(), kwargs=None
@@ -77,9 +76,58 @@ class _Shortened(_InFloat64):
         if func.overloadpacket is torch.ops.aten.convolution:
             operands = [_raised_copy(operand) for operand in args[:2]]
             for operand in operands:
-                _round_once(operand, self._epsilon, self._generator, Ties.KEPT)
+                self._noise.add_to(operand, _TF32_EPSILON)
             args = (*operands, *args[2:])
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        return super().__torch_dispatch__(  # type: ignore[no-untyped-call]
+            func, types, args, kwargs
+        )
+
+
+class _RoundingAll(_InFloat64):
+    """Besides, rounds every result that has memory of its own."""
+
+    def __init__(self, noise: "_Noise", epsilon: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._noise = noise
+        self._epsilon = epsilon
+
+    def __torch_dispatch__(  # type: ignore[no-untyped-def]
+        self, func, types, args=(), kwargs=None
+    ):
+        result = super().__torch_dispatch__(  # type: ignore[no-untyped-call]
+            func, types, args, kwargs
+        )
+        returned = result if isinstance(result, list | tuple) else [result]
+        # Views of one result, or of an argument, say so in the operator's schema.
+        for tensor, described in zip(returned, func._schema.returns, strict=False):
+            if isinstance(tensor, Tensor) and described.alias_info is None:
+                self._noise.add_to(tensor, self._epsilon)
+        return result
+
+
+class _Finest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the smallest epsilon of what operators give."""
+
+    epsilon: float = 1.0
+
+    def __torch_dispatch__(  # type: ignore[no-untyped-def]
+        self, func, types, args=(), kwargs=None
+    ):
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, list | tuple) else [result]:
+            if isinstance(tensor, Tensor) and tensor.is_floating_point():
+                self.epsilon = min(self.epsilon, torch.finfo(tensor.dtype).eps)
+        return result
+
+
+def _finest(model: nn.Module, arguments: Sequence[object], seed: int) -> float:
+    """Epsilon of the finest type that the module computes in: it may ask for float64 in between."""
+    fresh = [map_tensors(value, Tensor.clone) for value in arguments]
+    torch.manual_seed(seed)
+    finest = _Finest()  # type: ignore[no-untyped-call]
+    with finest:
+        copy.deepcopy(model)(*fresh)
+    return float(finest.epsilon)
 
 
 @torch.no_grad()
@@ -115,8 +163,16 @@ class Ties(Enum):
     BROKEN = "broken"
 
 
-TF32_BITS = 13
-"""Bits of float32 that TF32 leaves out: PyTorch's convolutions round operands to it by default."""
+class Rounded(Enum):
+    """What is rounded once."""
+
+    GIVEN = "inputs and weights"
+    SHORTENED = "these to TF32, and so what convolutions multiply in between"
+    """As PyTorch's convolutions do with float32 by default."""
+    ALL = "inputs, weights and the result of every operator"
+
+
+_TF32_EPSILON = 2.0**-10
 
 
 @torch.no_grad()
@@ -127,30 +183,34 @@ def run_rounded(
     seed: int,
     draw: int,
     ties: Ties,
-    bits: int = 0,
+    what: Rounded = Rounded.GIVEN,
 ) -> OracleRun:
-    """The oracle on inputs and weights that are off by up to one rounding of their type.
+    """The oracle on values that are off by up to one rounding of their type.
 
-    `draw` says in which direction each. With `Ties.BROKEN` zeros move a little as well. Of float32
-    `bits` bits fewer are kept, and of what convolutions multiply in between as well.
+    `draw` says in which direction each. With `Ties.BROKEN` zeros move a little as well.
     """
     try:
-        generator = torch.Generator()
-        generator.manual_seed(draw)
+        noise = _Noise(draw, ties)
         rounded_model = copy.deepcopy(model)
-        epsilons = {name: _epsilon(tensor, bits) for name, tensor in model.state_dict().items()}
+        epsilons = {name: _epsilon(tensor, what) for name, tensor in model.state_dict().items()}
         rounded_model.double()
         for name, tensor in rounded_model.state_dict().items():
-            _round_once(tensor, epsilons[name], generator, ties)
+            noise.add_to(tensor, epsilons[name])
 
         def round_argument(tensor: Tensor) -> Tensor:
             raised = _raised_copy(tensor)
-            _round_once(raised, _epsilon(tensor, bits), generator, ties)
+            noise.add_to(raised, _epsilon(tensor, what))
             return raised
 
         rounded = [map_tensors(value, round_argument) for value in arguments]
-        shortened = _Shortened(torch.finfo(torch.float32).eps * 2.0**bits, generator)
-        return _run_raised(rounded_model, rounded, seed, shortened if bits else None)
+        match what:
+            case Rounded.GIVEN:
+                mode = _InFloat64()  # type: ignore[no-untyped-call]
+            case Rounded.SHORTENED:
+                mode = _Shortened(noise)
+            case Rounded.ALL:
+                mode = _RoundingAll(noise, _finest(model, arguments, seed))
+        return _run_raised(rounded_model, rounded, seed, mode)
     except Exception as error:  # the same as for the oracle itself
         return OracleRun(tensors={}, note=_note(error))
 
@@ -252,21 +312,29 @@ def _raised_copy(tensor: Tensor) -> Tensor:
     return raised.clone() if raised is tensor else raised
 
 
-def _epsilon(tensor: Tensor, bits: int) -> float:
-    """Of its type; of float32 without `bits` bits."""
-    if not tensor.is_floating_point():
-        return 0.0
-    left_out = bits if tensor.dtype == torch.float32 else 0
-    return torch.finfo(tensor.dtype).eps * 2.0**left_out
+def _epsilon(tensor: Tensor, what: Rounded) -> float:
+    if what is Rounded.SHORTENED and tensor.dtype == torch.float32:
+        return _TF32_EPSILON
+    return torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
 
 
-def _round_once(tensor: Tensor, epsilon: float, generator: torch.Generator, ties: Ties) -> None:
-    if epsilon == 0.0 or tensor.numel() == 0:
-        return
-    seed = int(torch.randint(1 << 30, (), generator=generator).item())
-    local = torch.Generator(device=tensor.device)
-    local.manual_seed(seed)
-    noise = torch.empty_like(tensor).uniform_(-epsilon / 2, epsilon / 2, generator=local)
-    if ties is Ties.BROKEN:
-        tensor.add_(noise * float(tensor[tensor.isfinite()].abs().mean().nan_to_num(1.0)))
-    tensor.add_(tensor * noise)
+class _Noise:
+    """Moves numbers by up to half the distance to the next one of their type."""
+
+    def __init__(self, draw: int, ties: Ties) -> None:
+        """`draw` says in which direction each; zeros move as well with `Ties.BROKEN`."""
+        self._ties = ties
+        self._generator = torch.Generator()
+        self._generator.manual_seed(draw)
+
+    def add_to(self, tensor: Tensor, epsilon: float) -> None:
+        """Change a floating-point tensor in place; all others stay."""
+        if epsilon == 0.0 or tensor.numel() == 0 or not tensor.is_floating_point():
+            return
+        seed = int(torch.randint(1 << 30, (), generator=self._generator).item())
+        local = torch.Generator(device=tensor.device)
+        local.manual_seed(seed)
+        noise = torch.empty_like(tensor).uniform_(-epsilon / 2, epsilon / 2, generator=local)
+        if self._ties is Ties.BROKEN:
+            tensor.add_(noise * float(tensor[tensor.isfinite()].abs().mean().nan_to_num(1.0)))
+        tensor.add_(tensor * noise)

@@ -14,10 +14,12 @@ by adding up parts: numbers of one sign lose some 0.17 * epsilon * sqrt(terms) t
 6.0e-7 for 1024 terms, where cuBLAS loses 1.6e-7). Twice that is allowed wherever it is more. TF32
 operands lose 3e-4 on zero-mean inputs, a hundred times as much, however many terms there are.
 
-Where that refuses a result, the oracle is run once more on inputs and weights that are off by up to
-one rounding, and a few times the difference is allowed as well: a sum that cancels loses so much in
-any order of its terms, and a reference that happens to be exact there is no better, only luckier.
-For a product that is a share of |A||B| times epsilon, far below what shorter operands would lose.
+Where that refuses a result, the oracle is run again with inputs, weights and what every operator
+gives off by up to one rounding of the reference's type (Monte Carlo arithmetic), and a few times
+the difference is allowed as well: a sum that cancels loses so much in any order of its terms, a
+deep network amplifies what it rounds in between, and a reference that happens to be exact there is
+no better, only luckier. For a product that is a share of |A||B| times epsilon, far below what
+shorter operands would lose.
 """
 
 import math
@@ -78,8 +80,8 @@ class ErrorMetrics:
     terms: float = 1.0
     """Terms that are added up for one element, as far as is known: what rounding grows with."""
     loss_rmse: float = 0.0
-    """RMSE of the oracle on inputs and weights that were rounded once: what any computation in
-    this precision can lose. Zero unless it was asked for."""
+    """RMSE of the oracle where inputs, weights and what operators give were rounded once: what any
+    computation in this precision can lose. Zero unless it was asked for."""
     loss_worst: float = 0.0
     """Its largest scaled error."""
 
@@ -97,7 +99,7 @@ class Tolerance:
     worst_floor: float
     """Times epsilon."""
     loss: float = 4.0
-    """Times what one rounding of the inputs loses, in the mean and in the worst element."""
+    """Times what such roundings lose, in the mean and in the worst element."""
     plain_sum: float = 0.35
     """Times epsilon of float32 * sqrt(terms) * rms."""
     worst_plain_sum: float = 2.8

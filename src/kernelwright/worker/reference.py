@@ -27,8 +27,8 @@ from kernelwright.verify.mutants import Mutant, mutants_of, run_mutant
 from kernelwright.verify.nesting import named_tensors
 from kernelwright.verify.observation import UNUSED, RunFacts, StateFacts
 from kernelwright.verify.oracle import (
-    TF32_BITS,
     OracleRun,
+    Rounded,
     RowOracle,
     Ties,
     rows_oracle,
@@ -48,6 +48,9 @@ _PIECE = 64 << 20
 """Bytes of arguments and results that it is then run on together."""
 _DRAWS = 12
 """Times that inputs are rounded to find the integers that a rounding decides about."""
+_DRAWS_OF_LOSSES = 4
+"""Times that every result is rounded to find what that loses: of deep networks now and then a
+hundred times as much, where a rounding decides between two numbers."""
 _SENSITIVE = 8
 """Times what rounded inputs lose that the reference may be from a float64 run that is its oracle:
 it rounds in between as well."""
@@ -94,7 +97,7 @@ class Reference:
         self._memory = memory
         self._resident: tuple[Case, Resident] | None = None
         self._expectation: _Expectation | None = None
-        self._rounded: dict[tuple[int, Ties, int], OracleRun] = {}
+        self._rounded: dict[tuple[int, Ties, Rounded], OracleRun] = {}
         self._undecided: tuple[Mutant, ...] | None = None
         self._ledger = Ledger()
         self._terms = 1.0
@@ -287,11 +290,24 @@ class Reference:
             metrics = self._with_terms(expected, name, tensor)
         if metrics.oracle is Oracle.REFERENCE:
             return metrics
-        rounded = self._run_rounded(expected.case, 0, Ties.KEPT).tensors.get(name)
-        if rounded is None or rounded.shape != tensor.shape:
+        for draw in range(_DRAWS_OF_LOSSES):
+            metrics = self._with_loss(expected, metrics, draw)
+            if rule(metrics, NO_LESS_ACCURATE).accepted:
+                break
+        return metrics
+
+    def _with_loss(self, expected: _Expectation, metrics: ErrorMetrics, draw: int) -> ErrorMetrics:
+        """With what one more draw of roundings loses, if that is more than the draws before."""
+        name = metrics.name
+        rounded = self._run_rounded(expected.case, draw, Ties.KEPT, Rounded.ALL).tensors.get(name)
+        if rounded is None or rounded.shape != expected.effects[name].shape:
             return metrics
         loss = self._measure(expected, name, rounded)
-        return replace(metrics, loss_rmse=loss.candidate_rmse, loss_worst=loss.candidate_worst)
+        return replace(
+            metrics,
+            loss_rmse=max(metrics.loss_rmse, loss.candidate_rmse),
+            loss_worst=max(metrics.loss_worst, loss.candidate_worst),
+        )
 
     def _measure(
         self,
@@ -330,8 +346,9 @@ class Reference:
     def _is_sensitive(self, expected: _Expectation, name: str, metrics: ErrorMetrics) -> bool:
         """Whether rounded inputs and weights take the float64 run as far as the reference is."""
         assert expected.oracle is not None
-        bits = TF32_BITS if expected.flops and torch.backends.cudnn.allow_tf32 else 0
-        rounded = self._run_rounded(expected.case, 0, Ties.KEPT, bits).tensors.get(name)
+        shortened = expected.flops and torch.backends.cudnn.allow_tf32
+        what = Rounded.SHORTENED if shortened else Rounded.GIVEN
+        rounded = self._run_rounded(expected.case, 0, Ties.KEPT, what).tensors.get(name)
         reference, oracle = expected.effects[name], expected.oracle.tensors[name]
         if rounded is None or rounded.shape != reference.shape:
             return False
@@ -375,13 +392,15 @@ class Reference:
                 undecided |= rounded != oracle
         return undecided.to(self._subject.device)
 
-    def _run_rounded(self, case: Case, draw: int, ties: Ties, bits: int = 0) -> OracleRun:
-        key = (draw, ties, bits)
+    def _run_rounded(
+        self, case: Case, draw: int, ties: Ties, what: Rounded = Rounded.GIVEN
+    ) -> OracleRun:
+        key = (draw, ties, what)
         if key not in self._rounded:
             module, arguments = self._resident_for(case).module, self._subject.arguments(case)
             with self._ledger.spending("oracle on rounded inputs"):
                 self._rounded[key] = run_rounded(
-                    module, arguments, seed=case.seed, draw=draw, ties=ties, bits=bits
+                    module, arguments, seed=case.seed, draw=draw, ties=ties, what=what
                 )
                 self._subject.synchronize()
         return self._rounded[key]
