@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from kernelwright.problem import Problem
@@ -19,7 +19,6 @@ from kernelwright.verify.compare import (
     is_rounding,
     note_unrepresentative,
     represents,
-    rms,
     vanishes,
     with_rounding,
 )
@@ -39,7 +38,8 @@ from kernelwright.verify.oracle import (
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
 from kernelwright.worker.handover import Handed, MemoryMaker, taken
 from kernelwright.worker.ledger import Ledger
-from kernelwright.worker.subject import Call, Resident, Subject, module_key
+from kernelwright.worker.magnitudes import bytes_of, scale_of, terms_of
+from kernelwright.worker.subject import Resident, Subject, module_key
 from kernelwright.worker.weights import load_other
 
 _LARGE = 512 << 20
@@ -119,7 +119,7 @@ class Reference:
             call = resident.call(self._subject, arguments, case)
         elements = sum(tensor.numel() for _, tensor in named_tensors(arguments, "input"))
         oracle = None
-        if _bytes(arguments, call) < _LARGE:
+        if bytes_of(arguments, call) < _LARGE:
             if any(name.startswith("input") for name in call.facts.changed):
                 arguments = self._subject.arguments(case)
             with self._ledger.spending("oracle"), self._counted(case):
@@ -340,7 +340,7 @@ class Reference:
             return 0.0
         if self._scale is None:
             arguments = self._subject.arguments(expected.case)
-            self._scale = _scale(self._resident_for(expected.case).module, arguments)
+            self._scale = scale_of(self._resident_for(expected.case).module, arguments)
         return self._scale
 
     def _is_sensitive(self, expected: _Expectation, name: str, metrics: ErrorMetrics) -> bool:
@@ -433,7 +433,7 @@ class Reference:
         return tuple(metrics[name] for name in found)
 
     def _count(self, expected: _Expectation, flops: int) -> None:
-        self._terms = _terms(flops, expected.elements, expected.effects)
+        self._terms = terms_of(flops, expected.elements, expected.effects)
 
     def _row_oracle(self, expected: _Expectation) -> tuple[RowOracle | None, int]:
         case = expected.case
@@ -472,34 +472,6 @@ def _pieces(
         with flops if start == 0 else nullcontext():
             tensors = oracle.run(start, stop, seed)
         yield start, stop, tensors
-
-
-_MOST_ADDED, _MOST_MULTIPLIED = 1 << 12, 1 << 20
-"""Terms of one sum: a sum over more numbers is added up in parts by anybody, one of products
-hardly ever."""
-
-
-def _terms(flops: int, inputs: int, effects: Mapping[str, Tensor]) -> float:
-    """Terms that are added up for one element of the results: of products, and of inputs."""
-    outputs = [tensor for name, tensor in effects.items() if name.startswith("output")]
-    elements = max(1, sum(tensor.numel() for tensor in outputs))
-    return min(inputs / elements, _MOST_ADDED) + min(flops / 2 / elements, _MOST_MULTIPLIED)
-
-
-def _bytes(arguments: Sequence[object], call: Call) -> int:
-    tensors = [tensor for _, tensor in named_tensors(list(arguments), "input")]
-    return sum(t.numel() * t.element_size() for t in (*tensors, *call.effects.values()))
-
-
-def _scale(module: nn.Module, arguments: Sequence[object]) -> float:
-    """The largest RMS of what a call computes from: arguments, parameters and buffers."""
-    given = [tensor for _, tensor in named_tensors(list(arguments), "input")]
-    sizes = [
-        rms(tensor)
-        for tensor in (*given, *module.state_dict().values())
-        if tensor.is_floating_point()
-    ]
-    return max(sizes, default=0.0)
 
 
 def _comparable(header: Handed, effects: Mapping[str, Tensor]) -> bool:
