@@ -376,10 +376,10 @@ def _read_columns(rows: _Rows, width: int) -> Iterator[ColumnRows]:
     """For rows of any length; each access of a block moves neighbours of some hundred bytes."""
     wide = min(width, 4, max(1, 8 // rows.folds))
     for lanes, split, vectors, resident in (
-        (256, 1, 16, 4),
         (128, 2, 16, 4),
+        (64, 4, 16, 4),
+        (256, 1, 16, 4),
         (256, 1, 8, 5),
-        (64, 4, 8, 4),
     ):
         registers = vectors * wide * sum(rows.inputs) // 4
         fitting = max(1, min(resident, 65536 // (256 * (40 + registers + 3 * wide * rows.folds))))

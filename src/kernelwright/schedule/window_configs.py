@@ -42,8 +42,8 @@ _MOST_NARROW = 40
 _WIDE_THREADS = 768
 """Of a multiprocessor, where they need more."""
 _FLAT_CHOICES = (
+    (2, 64, 14, 4, 1, 0),
     (2, 128, 7, 4, 1, 0),
-    (2, 128, 8, 4, 1, 0),
     (2, 256, 4, 4, 1, 0),
     (1, 256, 5, 4, 1, 0),
     (1, 256, 1, 4, 1, 0),
