@@ -250,9 +250,11 @@ def optimize_problem(
         case Target.CUDA:
             with judgement(problem, target=options.target, options=options.judge) as begun:
                 compiled = _compiled(problem, options)
+                write_candidate(compiled, path)
+                begun.admit(path)
                 if options.effort.variants and compiled.plan.kernels:
                     compiled = _tuned_meanwhile(compiled, options, begun, progress)
-                write_candidate(compiled, path)
+                    write_candidate(compiled, path)
                 demands = _demands(options.judge.demands, compiled)
                 verdict, measurement = begun.judge(
                     path, floor=compiled.floor, demands=demands, progress=progress

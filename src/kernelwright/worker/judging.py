@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from kernelwright.bench.measurement import NO_GPU, Measurement, not_measured
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError
 from kernelwright.bench.trust import lost_check
+from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
+from kernelwright.errors import KernelwrightError
 from kernelwright.machine import H200, detect
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import (
@@ -71,6 +73,12 @@ class Judgement:
         self._session = session
         self._target = target
         self._options = options
+        self._admitted: Path | None = None
+
+    def admit(self, candidate_path: Path) -> None:
+        """Start the process of a candidate whose text may still change."""
+        self._session.admit(candidate_path)
+        self._admitted = candidate_path
 
     def hasten(self, size: int) -> None:
         """Let them do what needs no candidate, while nobody else needs the cores.
@@ -79,6 +87,8 @@ class Judgement:
         """
         if self._target is not Target.CUDA or self._options.haste is not Haste.AT_ONCE:
             return
+        with suppress(KernelwrightError):  # no compiler for what counts kernels: said in time
+            launches_library()
         self._session.look_for_sizes()
         free, _ = torch.cuda.mem_get_info(self._options.device_index)
         self._session.compile_early(size, free // _CALLS_AT_A_TIME)
@@ -91,7 +101,10 @@ class Judgement:
         if _refuses(checks):
             return _refused(checks, self._target, floor)
         session, options = self._session, replace(self._options, demands=demands)
-        session.admit(candidate_path)
+        if self._admitted != candidate_path:
+            self.admit(candidate_path)
+        if options.haste is Haste.AT_ONCE:
+            session.launch_the_rest()
         brief = plan(session, self._target, options, checks)
         verdict, measurement = _judged(session, self._target, brief, floor, options, progress)
         return replace(verdict, spent=session.ledger.entries()), measurement

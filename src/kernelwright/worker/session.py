@@ -128,14 +128,14 @@ class ChildSession:
         return self
 
     def admit(self, candidate_path: Path) -> None:
-        """Start the process of the candidate, whose file is there now."""
+        """Start the process of the candidate, whose file is there now; `build` is what reads it."""
         self._candidate_path = candidate_path.resolve()
         self.candidate = self.child(Role.CANDIDATE)
         self.candidate.launch()
-        if self._options.cases or self._options.haste is Haste.AT_ONCE:
-            self._launch_the_rest()
+        if self._options.cases:
+            self.launch_the_rest()
 
-    def _launch_the_rest(self) -> None:
+    def launch_the_rest(self) -> None:
         """Those that a candidate which is right will need, once.
 
         PyTorch takes seconds to start: all at once rather than each when it is its turn.
@@ -303,7 +303,7 @@ class ChildSession:
         """Run both on `case` at the same time, then compare."""
         self._runs += 1
         if self._runs == 2:  # a second case is asked where the first was right
-            self._launch_the_rest()
+            self.launch_the_rest()
         child = self._prelaunched.get(Role.COMPILED)
         if child is not None and child.has_started():  # nobody waits for it on a card that is taken
             self.compile_early(self.footprint.bytes + self.footprint.largest)
