@@ -171,10 +171,27 @@ struct RingTeam {
             copy_async<BYTES>(reinterpret_cast<char*>(to) + i, from + i, true);
           }
         } else {
-          *to = run.template load<input, false>(v);
+          copy_edge<input>(run, v, to);
         }
       }
     });
+  }
+
+  // A vector of which some elements belong to the row: nobody waits for those, either.
+  template <int INPUT, class Slot>
+  __device__ __forceinline__ void copy_edge(const Run& run, int v, Slot* to) const {
+    using In = pack_item_t<INPUT, typename Program::Inputs>;
+    if constexpr (sizeof(In) < 4) {
+      *to = run.template load<INPUT, false>(v);
+    } else {
+      const unsigned mask = run.valid(v);
+      const int any = __ffs(static_cast<int>(mask)) - 1;
+      const In* from = reinterpret_cast<const In*>(run.template address<INPUT>(v));
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) {
+        copy_async<sizeof(In)>(&to->element[i], from + (is_valid(mask, i) ? i : any), true);
+      }
+    }
   }
 
   // The inputs in MASK of the thread's vector `u`: those that are held come from the ring.
