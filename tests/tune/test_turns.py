@@ -60,6 +60,36 @@ def test_the_card_is_alone_while_timing_and_free_while_compiling() -> None:
     assert others == ["compiling", "waits while timing", "timing"]
 
 
+def test_what_timing_needs_is_made_while_compilers_work() -> None:
+    made = threading.Event()
+    steps: list[str] = []
+
+    def compile_all(sources: Sequence[str], seconds: float) -> Compiled:
+        steps.append("compiling")
+        assert made.wait(10)
+        yield 0, Path("0")
+
+    def make() -> None:
+        while not steps:
+            time.sleep(0.01)
+        steps.append("made")
+        made.set()
+
+    def measure(variant: Variant, library: Path) -> Timing | Failure:
+        steps.append("timed")
+        return Timing(seconds=1.0, samples=1)
+
+    with Turns(0) as turns:
+        tune(
+            VARIANTS[:1],
+            turns.alone(measure),
+            budget_seconds=60,
+            compile_all=turns.while_compiling(compile_all, make),
+            clock=turns.clock,
+        )
+    assert steps == ["compiling", "made", "timed"]
+
+
 def test_waiting_for_the_card_is_not_taken_from_the_budget() -> None:
     def compile_all(sources: Sequence[str], seconds: float) -> Compiled:
         for index, source in enumerate(sources):

@@ -25,9 +25,16 @@ class KernelTimer:
     def __init__(self, kernel: AnyKernel, device: torch.device) -> None:
         self._function = f"launch_{kernel.name}"
         self._workspace_function = f"workspace_{kernel.name}"
-        self._stopwatch = Stopwatch(device)
-        self._operands = _operands(kernel, device)
+        self._kernel = kernel
         self._device = device
+
+    def prepare(self) -> None:
+        """Take the device, which may be new to this process, and make the operands; first of all.
+
+        It takes a second that compilers can have.
+        """
+        self._stopwatch = Stopwatch(self._device)
+        self._operands = _operands(self._kernel, self._device)
 
     def __call__(self, variant: Variant, library: Path) -> Timing | Failure:
         """The median of device spans with a flushed L2, or why the variant does not run."""

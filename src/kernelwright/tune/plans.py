@@ -79,7 +79,9 @@ def tune_plan(
                 turns.alone(timer),
                 budget_seconds=budget_seconds / len(unknown),
                 finalists=effort.finalists,
-                compile_all=turns.while_compiling(in_one_turn(compile_libraries, usable_cores())),
+                compile_all=turns.while_compiling(
+                    in_one_turn(compile_libraries, usable_cores()), timer.prepare
+                ),
                 clock=turns.clock,
             )
         del timer

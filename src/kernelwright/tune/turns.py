@@ -55,14 +55,20 @@ class Turns:
 
         return measure_alone
 
-    def while_compiling(self, compile_all: CompileAll) -> CompileAll:
-        """The same, and others have the card whenever nothing is ready to be timed."""
+    def while_compiling(
+        self, compile_all: CompileAll, meanwhile: Callable[[], None] = lambda: None
+    ) -> CompileAll:
+        """The same, and others have the card whenever nothing is ready to be timed.
+
+        `meanwhile` is called once when compiling has begun.
+        """
 
         def compile_and_share(
             sources: Sequence[str], seconds: float
         ) -> Generator[_Compiled, None, None]:
             ready = _Ready(lambda: compile_all(sources, seconds))
             try:
+                meanwhile()
                 while item := ready.next(before_waiting=self._drop):
                     yield item
             finally:
