@@ -1,6 +1,8 @@
 """The command line: what it prints, and the code it exits with."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,17 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return int(stop.value.code or 0), captured.out, captured.err
 
     return call
+
+
+@pytest.mark.parametrize(("words", "code"), [(["version"], 0), (["nonsense"], ExitCode.USAGE)])
+def test_the_script_ends_with_the_code_and_all_that_was_said(words: list[str], code: int) -> None:
+    program = "import atexit; atexit.register(print, 'late'); import kernelwright.cli as cli"
+    command = [sys.executable, "-c", f"{program}; cli.script()", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert said.strip()
+    assert "late" not in said
+    assert done.returncode == code
 
 
 def test_explain_says_what_is_fused_and_what_it_costs(run: Run) -> None:

@@ -1,9 +1,10 @@
 """The command line: parse, run the line, print, exit with the code that says how it went."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,6 +58,22 @@ def main() -> None:
         typer.echo("interrupted", err=True)
         sys.exit(130)
     sys.exit(int(code))
+
+
+def script() -> None:
+    """The `kernelwright` script: `main`, and an end at once.
+
+    Python takes a second to take PyTorch apart, for nobody: the system frees what a process has.
+    """
+    code: object = ExitCode.VERIFIED
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    with suppress(OSError):  # nobody reads any more
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else ExitCode.VERIFIED)
 
 
 @contextmanager

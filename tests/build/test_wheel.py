@@ -23,6 +23,6 @@ def test_package_data_is_in_the_wheel(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = set(archive.namelist())
         (entry_points,) = (name for name in packed if name.endswith("entry_points.txt"))
-        assert b"kernelwright = kernelwright.cli:main" in archive.read(entry_points)
+        assert b"kernelwright = kernelwright.cli:script" in archive.read(entry_points)
     assert wanted - packed == set()
     assert not any(name.startswith(("tests/", "examples/")) for name in packed)
