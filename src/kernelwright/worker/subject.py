@@ -145,7 +145,6 @@ class Subject:
         """
         if self.device.type != "cuda":
             return
-        self.release()
         unused = _unused_blocks(self.device)
         free, _ = torch.cuda.mem_get_info(self.device)
         missing = _missing((*_POISONED, most), unused)
