@@ -1,6 +1,7 @@
 """What is poisoned before a call."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,13 +19,17 @@ MIB = 1 << 20
 def test_free_memory_is_asked_for_as_it_is_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def segment(kind: str, *blocks: tuple[int, str]) -> dict[str, Any]:
         found = [{"size": size, "state": state} for size, state in blocks]
-        return {"device": 0, "segment_type": kind, "blocks": found}
+        stream = 7 if kind == "of another stream" else 0
+        return {"device": 0, "stream": stream, "segment_type": kind, "blocks": found}
 
     snapshot = [
         segment("small", (2 * MIB, "inactive")),
         segment("small", (MIB // 2, "active_allocated"), (MIB + MIB // 2, "inactive")),
         segment("large", (20 * MIB, "inactive"), (5 * MIB, "active_allocated")),
+        segment("of another stream", (40 * MIB, "inactive")),
     ]
+    here = SimpleNamespace(cuda_stream=0)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: here)
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: snapshot)
     unused = subject._unused_blocks(torch.device("cuda:0"))
     assert sorted(unused) == [MIB // 2, MIB, MIB, MIB, 20 * MIB]

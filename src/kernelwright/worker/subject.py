@@ -148,8 +148,7 @@ class Subject:
         unused = _unused_blocks(self.device)
         free, _ = torch.cuda.mem_get_info(self.device)
         missing = _missing((*_POISONED, most), unused)
-        # Another stream's block, which is not given out here, takes as much again.
-        sizes = [it for it in unused if it < free] + [it for it in missing if it < free // 4]
+        sizes = [*unused, *(size for size in missing if size < free // 4)]
         # From the largest down, so that none is cut from a block that a larger one would fill.
         blocks = [
             torch.empty(size, dtype=torch.uint8, device=self.device).fill_(_NAN_BYTE)
@@ -183,11 +182,15 @@ def _missing(wanted: Sequence[int], unused: Sequence[int]) -> list[int]:
 
 
 def _unused_blocks(device: torch.device) -> list[int]:
-    """Bytes of the free blocks in the allocator, as it gives them out: small ones in pieces."""
+    """Bytes of the free blocks in the allocator, as it gives them out: small ones in pieces.
+
+    Those of the current stream, which nobody else gets.
+    """
+    stream = torch.cuda.current_stream(device).cuda_stream
     return [
         size
         for segment in torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
-        if segment["device"] == device.index
+        if segment["device"] == device.index and segment["stream"] == stream
         for block in segment["blocks"]
         if block["state"] == "inactive"
         for size in _pieces(block["size"], segment["segment_type"])
