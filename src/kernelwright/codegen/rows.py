@@ -161,10 +161,18 @@ def write(kernel: RowKernel) -> KernelText:
         scalars=_names(members),
         multiprocessors=kernel.config.multiprocessors,
         tuned=tuned,
+        slices=tuned is not None and tuned.fold_function is not None and _has_slices(kernel),
         constants=[] if config is None else _constants(config),
     )
     sources = ("row_any.cuh", *(() if tuned is None else (tuned.source,)), "row_launch.cuh")
     return KernelText(section=section, sources=sources, has_workspace=True)
+
+
+def _has_slices(kernel: RowKernel) -> bool:
+    """Whether rows in parts may be finished in slices: elements that are found by address alone."""
+    results = kernel.program.results
+    located = any(map(has_coordinates, kernel.expressions))
+    return any(result.extent is Extent.ELEMENT for result in results) and not located
 
 
 def _names(members: Iterable[Member]) -> str:

@@ -5,7 +5,9 @@
 // combines them and writes the results. It begins where the one before ended: what that read last
 // is still in the L2 cache. Blocks next to each other take the same part of all rows: what rows
 // share, such as weights, they read together; where it is the same for all of a number of lines of
-// memory (row_lines.cuh), a block takes these lines together. A config has
+// memory (row_lines.cuh), a block takes these lines together. Of many elements and nothing shared
+// but within pieces of a row, two kernels do what the last one does: totals, and results in slices
+// (row_slices.cuh). A config has
 //   THREADS   of a block
 //   UNROLL    vectors of WIDTH elements that a thread has in flight
 //   RESIDENT  blocks on a multiprocessor at one time
@@ -14,6 +16,7 @@
 #include "row_exchange.cuh"
 #include "row_launch.cuh"
 #include "row_lines.cuh"
+#include "row_slices.cuh"
 #include "row_states.cuh"
 
 template <class Program, class Config_>
@@ -26,6 +29,7 @@ struct PartRows : VectorRows<Program, Config_::WIDTH> {
       TeamExchange<Config::THREADS / 32, 1, LargestState<typename Program::Folds>::BYTES>;
 
   char* workspace;
+  RowTotals<Program>* row_totals;     // where a kernel of its own combines the parts
   uint32_t parts;                     // of each row: states of its folds
   uint32_t slices;                    // parts of each of its runs
   int part_vectors;                   // vectors in each, but for the last of a run
@@ -174,6 +178,14 @@ struct PartBlock {
     return totals;
   }
 
+  // The states of a row's parts become its totals, and what the row has one of.
+  __device__ __forceinline__ void combine_row(int64_t row) const {
+    const auto totals = combine_parts<Program::LEVELS>(row);
+    if (threadIdx.x > 0) return;
+    rows.row_totals[row].totals = totals;
+    store_row_results(Run(rows, row, 0, 0, 0), totals);
+  }
+
   __device__ __forceinline__ void finish(int64_t row, uint32_t part,
                                          const typename Types::Totals& totals) const {
     constexpr unsigned READS = Program::READS[Program::LEVELS];
@@ -272,6 +284,17 @@ __device__ __forceinline__ void fold_parts(const Rows& rows) {
   block.template fold<LEVEL>(row, part, totals);
 }
 
+// Before rows are finished in slices: a block for each.
+template <class Rows>
+__device__ __forceinline__ void combine_parts(const Rows& rows) {
+  using Program = decltype(rows.program);
+  __shared__ __align__(16) char memory[Rows::Exchange::BYTES + 16];
+  typename Rows::Exchange exchange = {memory};
+  const PartBlock<Program, typename Rows::Config> block = {rows, exchange};
+  wait_for_previous_kernel();
+  block.combine_row(blockIdx.x);
+}
+
 template <class Rows>
 __device__ __forceinline__ void finish_parts(const Rows& rows) {
   using Program = decltype(rows.program);
@@ -299,21 +322,27 @@ __device__ __forceinline__ void finish_parts(const Rows& rows) {
 template <class Program, class Config>
 struct PartVariant {
   using Parameters = PartRows<Program, Config>;
+  using Slices = RowSlices<Program, Config::WIDTH>;
   using Kernel = void (*)(Parameters);
   Kernel folds[Program::LEVELS];
   Kernel finish;
+  // In place of that one, where rows are finished in slices; null for results without elements.
+  Kernel combine;
+  void (*finish_slice)(Slices);
   int multiprocessors;
 
   static bool takes(const typename Parameters::Space& space) { return Parameters::can_walk(space); }
 
   int64_t workspace(const RowCall<Program>& call) const {
     const Parameters rows = plan(call);
-    return state_bytes<Program, Parameters::Types::FOLDS>(call.space.kept.count * rows.parts);
+    return totals_bytes(call) +
+           state_bytes<Program, Parameters::Types::FOLDS>(call.space.kept.count * rows.parts);
   }
 
   cudaError_t launch(const RowCall<Program>& call, char* workspace, cudaStream_t stream) const {
     Parameters rows = plan(call);
-    rows.workspace = workspace;
+    rows.row_totals = reinterpret_cast<RowTotals<Program>*>(workspace);
+    rows.workspace = workspace + totals_bytes(call);
     const auto count = static_cast<unsigned>(call.space.kept.count);
     const unsigned blocks = count * rows.parts;
     bool early = false;
@@ -324,6 +353,9 @@ struct PartVariant {
       early = true;
     }
     if (rows.is_finished_early()) return cudaSuccess;
+    if (const Slices slices = slices_of(rows); slices.blocks > 0) {
+      return launch_slices(rows, slices, stream);
+    }
     unsigned last = count;
     if (rows.finish_lines.count > 0) {
       last = static_cast<unsigned>(rows.finish_lines.blocks());
@@ -334,7 +366,28 @@ struct PartVariant {
   }
 
  private:
+  // Of blocks on the card: each that finishes a part reads the states of all of its row.
   static constexpr int ROUNDS = 4;
+  // Where one for each row reads them, parts may be short: the card is idle for less of the last.
+  static constexpr int SLICED_ROUNDS = 32;
+
+  cudaError_t launch_slices(const Parameters& rows, Slices slices, cudaStream_t stream) const {
+    const auto count = static_cast<unsigned>(rows.space.kept.count);
+    const auto blocks = static_cast<unsigned>(slices.blocks);
+    slices.totals = rows.row_totals;
+    const cudaError_t status =
+        launch_dependent(combine, count, Config::THREADS, 0, 1, stream, rows, true);
+    if (status != cudaSuccess) return status;
+    return launch_dependent(finish_slice, blocks, Slices::THREADS, 0, 1, stream, slices, false);
+  }
+
+  Slices slices_of(const Parameters& rows) const {
+    return finish_slice == nullptr ? Slices{rows.program} : Slices::find(rows, multiprocessors);
+  }
+
+  static int64_t totals_bytes(const RowCall<Program>& call) {
+    return (call.space.kept.count * int64_t{sizeof(RowTotals<Program>)} + 15) / 16 * 16;
+  }
 
   // Parts of one size that keep the card busy for some rounds.
   Parameters plan(const RowCall<Program>& call) const {
@@ -346,7 +399,8 @@ struct PartVariant {
     const int64_t vectors = rows.run_vectors();
     // Never so long that 32 bits would not count a part's elements.
     const int64_t fewest = vectors / (int64_t{1} << 27) + 1;
-    const int64_t wanted = (ROUNDS * multiprocessors * Config::RESIDENT + runs - 1) / runs;
+    const int64_t rounds = slices_of(rows).blocks > 0 ? SLICED_ROUNDS : ROUNDS;
+    const int64_t wanted = (rounds * multiprocessors * Config::RESIDENT + runs - 1) / runs;
     const int64_t possible = (vectors + STEP - 1) / STEP;
     int64_t slices = wanted < possible ? wanted : possible;
     if (slices < fewest) slices = fewest;

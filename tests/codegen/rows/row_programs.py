@@ -1,7 +1,7 @@
 """Row kernels made by hand, with what PyTorch makes of the same inputs."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -23,7 +23,8 @@ class Case:
     folds: tuple[tuple[Reduction, Expr, tuple[DType, ...]], ...]
     results: tuple[tuple[Expr, Extent, DType], ...]
     operands: tuple[str, ...]
-    """How each tensor varies: "all", "row" (size 1 elsewhere), "kept", "i64 kept", or "last"."""
+    """How each tensor varies: "all", "row" (size 1 elsewhere), "kept", "i64 kept", "last", or
+    "inner" (all but the first and the last)."""
     reference: Callable[..., tuple[torch.Tensor, ...]]
     """Of the dims that are reduced, the inputs, and `scale`."""
     dtype: DType = DType.F32
@@ -65,6 +66,8 @@ def operand_shape(kind: str, shape: Sequence[T], dims: Sequence[int], one: T) ->
             return tuple(one if at in dims else size for at, size in enumerate(shape))
         case "last":
             return tuple(shape[-1:])
+        case "inner":
+            return (one, *shape[1:-1], one)
     return tuple(shape)
 
 
@@ -147,6 +150,11 @@ def layer_norm(dtype: DType = F32) -> Case:
         ),
         dtype=dtype,
     )
+
+
+def group_norm() -> Case:
+    """The same with weights as channels of images have them, which groups of channels share."""
+    return replace(layer_norm(), name="group_norm", operands=("all", "inner", "kept"))
 
 
 def hinge() -> Case:
@@ -245,6 +253,7 @@ CASES: dict[str, Callable[..., Case]] = {
     "layer_norm": layer_norm,
     "extremes": extremes,
     "sums": sums,
+    "group_norm": group_norm,
     "hinge": hinge,
     "cross_entropy": cross_entropy,
 }

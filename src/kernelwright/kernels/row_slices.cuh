@@ -1,0 +1,203 @@
+#pragma once
+// The results of long rows whose totals are known: blocks of few vectors each, in the order of
+// memory.
+//
+// What such a block begins with is paid for by few bytes, so its kernel has parameters of its own:
+// addresses and steps, and nothing to search for. It moves as many bytes in a second as a copy.
+// Memory is walked from the end: what the folds read last is still in the L2 cache.
+
+#include "row_lines.cuh"
+#include "row_states.cuh"
+
+// What the folds of a row come to, in whole words.
+template <class Program>
+struct alignas(8) RowTotals {
+  typename Program::Totals totals;
+};
+
+template <class Program_, int WIDTH_>
+struct RowSlices {
+  using Program = Program_;
+  using Types = RowTypes<Program>;
+  using Rows = VectorRows<Program, WIDTH_>;
+  using Vectors = typename PackOfVectors<typename Program::Inputs, WIDTH_>::type;
+  static constexpr int WIDTH = WIDTH_, OPERANDS = Types::OPERANDS, INPUTS = Types::INPUTS;
+  static constexpr unsigned READS = Program::READS[Program::LEVELS];
+  static constexpr unsigned WALKED = READS & streamed<Program>();
+  // Of more inputs fewer vectors are in flight.
+  static constexpr bool HAS_ONE = (WALKED & (WALKED - 1)) == 0;
+  static constexpr int THREADS = 128, UNROLL = HAS_ONE ? 4 : 2, RESIDENT = 8;
+  static constexpr int VECTORS = THREADS * UNROLL;  // of a block
+  // Of a multiprocessor: for fewer it is not worth a launch to combine the parts of rows before.
+  static constexpr int64_t FEWEST_BLOCKS = 32;
+
+  Program program;
+  const RowTotals<Program>* totals;
+  char* at[OPERANDS];                  // of the first row
+  int64_t group_steps[OPERANDS];       // bytes from a group of rows to the next,
+  int64_t run_steps[OPERANDS];         // from run to run of a row,
+  int64_t row_steps[OPERANDS];         // from row to row of a group,
+  int64_t piece_steps[OPERANDS];       // and from piece to piece of a run: in each, inputs that are
+                                       // not walked in vectors are the same
+  int piece_vectors;                   // of each
+  Divisor runs, rows, pieces, slices;  // of a row; of a group; of a run; of a piece
+  int64_t blocks = 0;                  // 0: not the way for these rows
+
+  static RowSlices find(const Rows& rows, int multiprocessors) {
+    RowSlices result = {rows.program};
+    const int64_t piece = piece_of(rows);
+    if (piece == 0) return result;
+    const auto& space = rows.space;
+    const int64_t vectors = piece / WIDTH, slices = (vectors + VECTORS - 1) / VECTORS;
+    const int64_t pieces = rows.run / piece;
+    const int64_t blocks = space.kept.count * rows.segments.count * pieces * slices;
+    // Most blocks are full; and 31 bits count them, and the vectors of a piece.
+    if (vectors < 4 * VECTORS || vectors > MOST || blocks > MOST) return result;
+    if (blocks < FEWEST_BLOCKS * multiprocessors) return result;
+    const int64_t group = space.kept.rank > 1 ? space.kept.sizes[1] : space.kept.count;
+    result.set_steps(rows, piece);
+    result.piece_vectors = static_cast<int>(vectors);
+    result.runs = Divisor(static_cast<uint32_t>(rows.segments.count));
+    result.rows = Divisor(static_cast<uint32_t>(group));
+    result.pieces = Divisor(static_cast<uint32_t>(pieces));
+    result.slices = Divisor(static_cast<uint32_t>(slices));
+    result.blocks = blocks;
+    return result;
+  }
+
+ private:
+  static constexpr int64_t MOST = (int64_t{1} << 30) - 1;
+
+  // Elements of a piece, which begins and ends where vectors do; 0 where rows have none.
+  static int64_t piece_of(const Rows& rows) {
+    const auto& space = rows.space;
+    // What rows share is better walked in lines (row_lines.cuh).
+    if (Program::LOCATED || (WALKED & Program::ALIKE) != 0) return 0;
+    if (!rows.is_even || space.kept.rank > 2 || rows.segments.rank > 1) return 0;
+    int64_t piece = rows.run;
+    bool fits = true;
+    repeat<INPUTS>([&](auto input) {
+      if constexpr ((READS & other_inputs<Program>() & 1u << input) != 0) {
+        fits = fits && space.reduced.inner_stride(input) == 0;
+        piece = space.reduced.sizes[space.reduced.rank - 1];
+      }
+    });
+    // At most one dimension between that of the runs and that of a piece.
+    const int most = rows.segments.rank + (piece < rows.run ? 2 : 1);
+    fits = fits && piece % WIDTH == 0 && rows.run % piece == 0 && space.reduced.rank <= most;
+    return fits ? piece : 0;
+  }
+
+  void set_steps(const Rows& rows, int64_t piece) {
+    const auto& kept = rows.space.kept;
+    const auto& reduced = rows.space.reduced;
+    repeat<OPERANDS>([&](auto o) {
+      constexpr int64_t BYTES = operand_bytes<Program>(o);
+      constexpr bool STREAMS = (streamed<Program>() >> o & 1) != 0;
+      at[o] = rows.space.data[o];
+      group_steps[o] = kept.rank > 1 ? kept.strides[0][o] * BYTES : 0;
+      row_steps[o] = kept.inner_stride(o) * BYTES;
+      run_steps[o] = rows.segments.inner_stride(o) * BYTES;
+      const bool is_one = piece == rows.run;
+      const int64_t outer = is_one ? 0 : reduced.strides[reduced.rank - 2][o];
+      piece_steps[o] = (STREAMS ? piece : outer) * BYTES;
+    });
+  }
+};
+
+// A block at work on a slice.
+template <class Slices>
+struct SliceBlock {
+  using Program = typename Slices::Program;
+  using Types = RowTypes<Program>;
+  static constexpr int WIDTH = Slices::WIDTH, THREADS = Slices::THREADS, UNROLL = Slices::UNROLL;
+
+  const Slices& slices;
+  uint32_t row;
+  int vectors;                 // from this thread's first one on
+  char* at[Slices::OPERANDS];  // its first vector
+
+  __device__ __forceinline__ SliceBlock(const Slices& slices, uint32_t block) : slices(slices) {
+    const uint32_t all_pieces = slices.slices.quotient(block);
+    const uint32_t all_runs = slices.pieces.quotient(all_pieces);
+    const uint32_t groups_runs = slices.rows.quotient(all_runs);
+    const uint32_t group = slices.runs.quotient(groups_runs);
+    const uint32_t slice = block - all_pieces * slices.slices.value();
+    const uint32_t piece = all_pieces - all_runs * slices.pieces.value();
+    const uint32_t place = all_runs - groups_runs * slices.rows.value();
+    const uint32_t run = groups_runs - group * slices.runs.value();
+    row = group * slices.rows.value() + place;
+    const int first = static_cast<int>(slice * Slices::VECTORS + threadIdx.x);
+    vectors = slices.piece_vectors - first;
+    repeat<Slices::OPERANDS>([&](auto o) {
+      constexpr bool STREAMS = (streamed<Program>() >> o & 1) != 0;
+      at[o] = slices.at[o] + group * slices.group_steps[o] + run * slices.run_steps[o] +
+              place * slices.row_steps[o] + piece * slices.piece_steps[o];
+      if (STREAMS) at[o] += int64_t{first} * (WIDTH * operand_bytes<Program>(o));
+    });
+  }
+
+  template <int OPERAND, class T>
+  __device__ __forceinline__ T* vector(int k) const {
+    return reinterpret_cast<T*>(at[OPERAND]) + k * (THREADS * WIDTH);
+  }
+
+  template <bool WHOLE>
+  __device__ __forceinline__ void finish() const {
+    typename Slices::Vectors loaded[UNROLL];
+#pragma unroll
+    for (int k = 0; k < UNROLL; ++k) {
+      if (!WHOLE && k * THREADS >= vectors) break;
+      repeat<Slices::INPUTS>([&](auto input) {
+        if constexpr ((Slices::WALKED >> input & 1) != 0) {
+          using In = pack_item_t<input, typename Program::Inputs>;
+          get<input>(loaded[k]) = load_vector<WIDTH>(vector<input, const In>(k));
+        }
+      });
+    }
+    typename Program::Inputs shared = {};
+    repeat<Slices::INPUTS>([&](auto input) {
+      if constexpr ((Slices::READS & ~Slices::WALKED & 1u << input) != 0) {
+        using In = pack_item_t<input, typename Program::Inputs>;
+        get<input>(shared) = *reinterpret_cast<const In*>(at[input]);
+      }
+    });
+    const auto totals = load_state(slices.totals + row).totals;
+#pragma unroll
+    for (int k = 0; k < UNROLL; ++k) {
+      if (!WHOLE && k * THREADS >= vectors) break;
+      store(k, totals, shared, loaded[k]);
+    }
+  }
+
+  __device__ __forceinline__ void store(int k, const typename Program::Totals& totals,
+                                        const typename Program::Inputs& shared,
+                                        const typename Slices::Vectors& loaded) const {
+    const RowCoordinates nowhere = {};
+    repeat<Types::RESULTS>([&](auto result) {
+      if constexpr (Program::IS_ELEMENT[result]) {
+        using Out = pack_item_t<result, typename Program::Results>;
+        Vector<Out, WIDTH> values;
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) {
+          typename Program::Inputs element = shared;
+          pick_element<Slices::WALKED>(loaded, i, element);
+          values.element[i] = narrow<Out>(
+              result_of_element<result>(slices.program, totals, RowPlace{nowhere, row, 0}, element,
+                                        typename Types::InputIndices()));
+        }
+        store_vector(vector<Slices::INPUTS + result, Out>(k), values);
+      }
+    });
+  }
+};
+
+template <class Slices>
+__device__ __forceinline__ void finish_slices(const Slices& slices) {
+  const SliceBlock<Slices> block(slices, gridDim.x - 1 - blockIdx.x);
+  if (block.vectors > (Slices::UNROLL - 1) * Slices::THREADS) {
+    block.template finish<true>();
+  } else {
+    block.template finish<false>();
+  }
+}
