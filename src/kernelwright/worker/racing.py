@@ -220,6 +220,8 @@ def _under_the_timer(contest: Contest) -> Outcomes:
         seconds = options.timeouts.compile
         with contest.preparing(role):
             failure = shared.attach(name, runner, options.timing.warm_up_seconds, seconds)
+            if role is Role.REFERENCE and not failure:
+                shared.rehearse()
         if failure:
             lost[name] = failure
             continue

@@ -9,7 +9,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -134,6 +134,20 @@ class SharedRace:
         self.runners[name] = runner
         return ""
 
+    def rehearse(self) -> None:
+        """Draw inputs, and compare what the reference gives with itself; nobody is timed.
+
+        What the timer needs for it is loaded then, and not while it has the card alone.
+        """
+        case = Case(seed=secrets.randbelow(1 << 31), sizes=self._case.sizes)
+        place = self._place()
+        drawn = self._told(self._timer, "draw", DrawRequest(case=case, place=place))
+        if drawn != {"same": True}:
+            return
+        with suppress(ContestantLostError):  # what fails now fails in the race
+            expected = self._expect(case.seed, place)
+            self._objections(case, [] if expected is None else [expected], Look.BOUNDED)
+
     def run(self, plan: TimingPlan, on_round: Callable[[int], None]) -> dict[str, Rounds]:
         """Rounds of samples until there are enough; one that fails falls out with its reason.
 
@@ -197,7 +211,7 @@ class SharedRace:
         )
         place = self._place()
         drawn = self._told(self._timer, "draw", DrawRequest(case=case, place=place))
-        if drawn != {"same": True} or not self._expect(case.seed, place):
+        if drawn != {"same": True} or self._expect(case.seed, place) is None:
             # The problem makes other shapes now, or does not take such inputs.
             if distribution is Distribution.OWN:
                 raise NoTimerError("the problem does not give the same form of inputs twice")
@@ -302,17 +316,17 @@ class SharedRace:
             found.append(next(filter(None, objections), ""))
         return found, reply.stale
 
-    def _expect(self, seed: int, place: int) -> bool:
-        """Let the reference compute what the inputs at `place` give; False if it refuses them."""
+    def _expect(self, seed: int, place: int) -> tuple[SharedTensor, ...] | None:
+        """What the inputs at `place` give, by the reference; None if it refuses them."""
         request = CallRequest(turn=0, take=Take.HOST, place=place, seed=seed)
         answer = self._reference.ask("expect", to_plain(request), self._seconds)
         if isinstance(answer, Raised):
-            return False
+            return None
         tensors = _read(CallReply, answer).tensors
         self._told(self._timer, "expect", ExpectRequest(tensors=tensors))
         self.written = sum(size_of(it) for it in tensors)
         self._tensors = len(tensors)
-        return True
+        return tensors
 
     def _lend(self) -> Lent:
         try:
