@@ -20,6 +20,7 @@ from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.options import Haste, JudgeOptions
 from kernelwright.worker.requests import CaseRequest, Role, StartRequest
 from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.seats import Footprint
 from kernelwright.worker.session import ChildSession
 from kernelwright.worker.timed import Timed
 
@@ -169,8 +170,9 @@ def test_who_starts_before_there_is_a_candidate(
     monkeypatch.setattr(ChildSession, "spawn", lambda self, start: Named(start.role, log))
     options = JudgeOptions(haste=haste)
     with ChildSession(affine, Target.CUDA, options, tmp_path) as session:
-        session.compile_early(1 << 20)
-        session.compile_early(1 << 20)
+        session.compile_early(1 << 20, 1 << 10)
+        session.compile_early(1 << 20, 1 << 20)
+        session.compile_early(1 << 20, 1 << 20)
         assert log == before
         log.clear()
         session.admit(tmp_path / "candidate.py")
@@ -179,3 +181,18 @@ def test_who_starts_before_there_is_a_candidate(
         session.launch_the_rest()
         session.launch_the_rest()
         assert log == [*later, "candidate, watched"]
+
+
+def test_large_calls_are_compiled_when_only_smaller_ones_are_left(
+    affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChildSession, "spawn", lambda self, start: Named(start.role, []))
+    card, large = 140 << 30, 12 << 30
+    with ChildSession(affine, Target.CUDA, JudgeOptions(), tmp_path) as session:
+        session.footprint = Footprint(bytes=large, largest=large, memory=card)
+        own, smaller = Case(), Case(sizes=(("batch", 2),))
+        session._sizes_seen.add(own.sizes)
+        assert session._room_to_compile(own) < large
+        assert session._room_to_compile(smaller) < large  # the memory of the one before is not back
+        session._sizes_seen.add(smaller.sizes)
+        assert session._room_to_compile(smaller) == card

@@ -65,13 +65,10 @@ from kernelwright.worker.timer_words import make_words_folder, words_of
 
 Record = TypeVar("Record")
 
-
 _STRANGE = (Role.CANDIDATE, Role.WITNESS)
 """Roles whose processes run a stranger's code."""
 _PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
 """Baselines with a process of their own, which has the role of the same name."""
-
-
 _ROOM_TO_COMPILE = 2 << 30
 """Bytes of a call up to which it is made once more while others run."""
 
@@ -152,7 +149,7 @@ class ChildSession:
             self.timer.launch()
             self.prelaunch(Role(it.value) for it in self._options.baselines if it in _PROCESSES)
 
-    def compile_early(self, size: int, most: int = _ROOM_TO_COMPILE) -> None:
+    def compile_early(self, size: int, most: int) -> None:
         """Let torch.compile work meanwhile, if a call takes no more than `most` bytes."""
         child = self._prelaunched.get(Role.COMPILED)
         if child is None or self._compiles or size > most:
@@ -161,6 +158,14 @@ class ChildSession:
         request = to_plain(CaseRequest(case=Case()))
         with suppress(KernelwrightError):  # it is asked again when it is to be timed
             child.begin("compile", request, self._options.timeouts.compile)
+
+    def _room_to_compile(self, case: Case) -> int:
+        """Bytes of a call that may be made beside `case`.
+
+        All that it has where only smaller ones are left: its share of the memory lies idle then.
+        """
+        went_on = case.sizes != self._own_sizes and case.sizes in self._sizes_seen
+        return self.footprint.memory if went_on else _ROOM_TO_COMPILE
 
     def __exit__(
         self,
@@ -306,7 +311,9 @@ class ChildSession:
             self.launch_the_rest()
         child = self._prelaunched.get(Role.COMPILED)
         if child is not None and child.has_started():  # nobody waits for it on a card that is taken
-            self.compile_early(self.footprint.bytes + self.footprint.largest)
+            self.compile_early(
+                self.footprint.bytes + self.footprint.largest, self._room_to_compile(case)
+            )
         request, seconds = to_plain(CaseRequest(case=case)), self._options.timeouts.run
         self.reference.post("run", request)
         self.candidate.post("run", request)
