@@ -16,8 +16,10 @@ from kernelwright.verify.records import to_plain
 from kernelwright.worker import timed
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Hung, Replied
+from kernelwright.worker.lease import open_lease
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.options import Haste, JudgeOptions
+from kernelwright.worker.racing import Contest
 from kernelwright.worker.requests import CaseRequest, Role, StartRequest
 from kernelwright.worker.sandbox import Confinement
 from kernelwright.worker.seats import Footprint
@@ -141,10 +143,10 @@ class Named:
         self._log.append(f"{self._role.value}: {operation}")
 
     def dismiss(self) -> None:
-        pass
+        self._log.append(f"{self._role.value}: told to end")
 
     def close(self) -> None:
-        pass
+        self._log.append(f"{self._role.value}: ended")
 
 
 @pytest.mark.parametrize(
@@ -196,3 +198,19 @@ def test_large_calls_are_compiled_when_only_smaller_ones_are_left(
         assert session._room_to_compile(smaller) < large  # the memory of the one before is not back
         session._sizes_seen.add(smaller.sizes)
         assert session._room_to_compile(smaller) == card
+
+
+def test_a_watched_candidate_has_ended_before_anybody_is_timed(
+    affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(ChildSession, "spawn", lambda self, start: Named(start.role, log))
+    with ChildSession(affine, Target.CUDA, JudgeOptions(), tmp_path) as session:
+        log.clear()
+        with session.witness():
+            assert log == []
+        assert log == ["candidate, watched: told to end"]
+        with open_lease(0) as lease:
+            contest: Any = SimpleNamespace(session=session, lease=lease)
+            Contest.claim(contest)
+        assert log[1:] == ["candidate, watched: ended"]

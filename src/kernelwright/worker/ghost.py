@@ -14,10 +14,11 @@ from kernelwright.verify.ran_checks import check_decoys, check_what_ran
 from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.tolerance import Tolerance, rule
 from kernelwright.verify.verdict import Check
+from kernelwright.worker.answers import candidate_run
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Replied
 from kernelwright.worker.requests import CaseRequest, LaunchesReply
-from kernelwright.worker.session import ChildSession, candidate_run
+from kernelwright.worker.session import ChildSession
 
 _NO_ANSWER = "the process in which kernels are watched gave no answer"
 

@@ -16,13 +16,14 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.verdict import Check, Outcome
 from kernelwright.verify.verification import Event, Progress
+from kernelwright.worker.answers import trusted
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Replied
 from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.lease import Lease
 from kernelwright.worker.options import Baseline, JudgeOptions
 from kernelwright.worker.requests import EnvironmentReply, Role
-from kernelwright.worker.session import ChildSession, trusted
+from kernelwright.worker.session import ChildSession
 from kernelwright.worker.shared_race import NoTimerError, Runner, SharedRace
 from kernelwright.worker.timed import CopyRequest, PrepareRequest, TakeRequest
 
@@ -96,6 +97,7 @@ class Contest:
 
     def claim(self) -> None:
         """Have the card alone from now on."""
+        self.session.see_them_end()
         self.lease.claim(lambda: self.tell("another process uses the card", 0, 1))
 
     def tell(self, message: str, done: int, total: int) -> None:

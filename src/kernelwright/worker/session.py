@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from kernelwright.build.emulator.compile import build_shared
 from kernelwright.build.emulator.headers import headers_of_candidate
@@ -35,10 +35,10 @@ from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Check
 from kernelwright.verify.verification import BuildFacts
+from kernelwright.worker.answers import as_fault, candidate_run, nonsense, trusted
 from kernelwright.worker.candidate import CandidateRun
 from kernelwright.worker.child_process import ChildProcess
-from kernelwright.worker.client import Answer, Died, Hung, Raised, Replied
-from kernelwright.worker.errors import ReferenceFailedError
+from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.options import Baseline, Evidence, Haste, JudgeOptions, Speed, Watch
@@ -62,8 +62,6 @@ from kernelwright.worker.seats import Footprint
 from kernelwright.worker.tensors import TensorHeader
 from kernelwright.worker.timer_records import SharedTensor
 from kernelwright.worker.timer_words import make_words_folder, words_of
-
-Record = TypeVar("Record")
 
 _STRANGE = (Role.CANDIDATE, Role.WITNESS)
 """Roles whose processes run a stranger's code."""
@@ -105,6 +103,7 @@ class ChildSession:
         self._stack.callback(shutil.rmtree, self._words, ignore_errors=True)
         self._prelaunched: dict[Role, ChildProcess] = {}
         self._children: list[ChildProcess] = []
+        self._dismissed: list[ChildProcess] = []
         self.agreement = Agreement()
         self.ledger = Ledger()
         self.reference = self.child(Role.REFERENCE)
@@ -256,7 +255,13 @@ class ChildSession:
         try:
             yield child
         finally:
-            child.close()
+            child.dismiss()
+            self._dismissed.append(child)
+
+    def see_them_end(self) -> None:
+        """Wait for processes that were told to end: before anybody is timed."""
+        while self._dismissed:
+            self._dismissed.pop().close()
 
     def source(self) -> str:
         """The candidate's text."""
@@ -299,9 +304,9 @@ class ChildSession:
                 try:
                     facts = from_plain(BuildFacts, body)
                 except RecordError as error:
-                    facts = BuildFacts(seconds=0.0, fault=_nonsense(error))
+                    facts = BuildFacts(seconds=0.0, fault=nonsense(error))
             case failed:
-                facts = BuildFacts(seconds=0.0, fault=_as_fault(failed, FaultKind.BUILD))
+                facts = BuildFacts(seconds=0.0, fault=as_fault(failed, FaultKind.BUILD))
         return replace(facts, fault=self._readable(facts.fault))
 
     def run(self, case: Case) -> Observation:
@@ -447,44 +452,6 @@ class ChildSession:
 
 _CUDA_ERROR = "CUDA error"
 """What PyTorch says when a kernel has faulted: the process is of no more use."""
-
-
-def trusted(record: type[Record], answer: Answer) -> Record:
-    """The record in an answer of the reference's child; ReferenceFailedError if there is none."""
-    match answer:
-        case Replied(body=body):
-            return from_plain(record, body)
-        case Raised(message=message, location=location, next_step=next_step):
-            raise ReferenceFailedError(message, location=location, next_step=next_step)
-        case Died(message=message) | Hung(message=message):
-            raise ReferenceFailedError(message)
-
-
-def candidate_run(answer: Answer) -> CandidateRun:
-    """The run in an answer of a stranger's child; a fault where there is none."""
-    match answer:
-        case Replied(body=body):
-            try:
-                return from_plain(CandidateRun, body)
-            except RecordError as error:
-                fault = _nonsense(error)
-        case failed:
-            fault = _as_fault(failed, FaultKind.REFUSED)
-    return CandidateRun(facts=fault, state=None, files=(), repeat_files=None, findings=())
-
-
-def _as_fault(answer: Raised | Died | Hung, raised: FaultKind) -> Fault:
-    match answer:
-        case Raised(message=message, location=location):
-            return Fault(kind=raised, message=message, location=location)
-        case Died(message=message):
-            return Fault(kind=FaultKind.CRASH, message=message)
-        case Hung(message=message):
-            return Fault(kind=FaultKind.HANG, message=message)
-
-
-def _nonsense(error: RecordError) -> Fault:
-    return Fault(kind=FaultKind.CRASH, message=f"the candidate process answered nonsense: {error}")
 
 
 def _kept(observation: Observation) -> tuple[str, ...]:

@@ -1,0 +1,51 @@
+"""What the answer of a child comes to: a record, an error, or a fault of a candidate's."""
+
+from typing import TypeVar
+
+from kernelwright.verify.observation import Fault, FaultKind
+from kernelwright.verify.records import RecordError, from_plain
+from kernelwright.worker.candidate import CandidateRun
+from kernelwright.worker.client import Answer, Died, Hung, Raised, Replied
+from kernelwright.worker.errors import ReferenceFailedError
+
+Record = TypeVar("Record")
+
+
+def trusted(record: type[Record], answer: Answer) -> Record:
+    """The record in an answer of the reference's child; ReferenceFailedError if there is none."""
+    match answer:
+        case Replied(body=body):
+            return from_plain(record, body)
+        case Raised(message=message, location=location, next_step=next_step):
+            raise ReferenceFailedError(message, location=location, next_step=next_step)
+        case Died(message=message) | Hung(message=message):
+            raise ReferenceFailedError(message)
+
+
+def candidate_run(answer: Answer) -> CandidateRun:
+    """The run in an answer of a stranger's child; a fault where there is none."""
+    match answer:
+        case Replied(body=body):
+            try:
+                return from_plain(CandidateRun, body)
+            except RecordError as error:
+                fault = nonsense(error)
+        case failed:
+            fault = as_fault(failed, FaultKind.REFUSED)
+    return CandidateRun(facts=fault, state=None, files=(), repeat_files=None, findings=())
+
+
+def as_fault(answer: Raised | Died | Hung, raised: FaultKind) -> Fault:
+    """What an answer without a body says of a candidate; `raised` is what an exception means."""
+    match answer:
+        case Raised(message=message, location=location):
+            return Fault(kind=raised, message=message, location=location)
+        case Died(message=message):
+            return Fault(kind=FaultKind.CRASH, message=message)
+        case Hung(message=message):
+            return Fault(kind=FaultKind.HANG, message=message)
+
+
+def nonsense(error: RecordError) -> Fault:
+    """A body that is no record."""
+    return Fault(kind=FaultKind.CRASH, message=f"the candidate process answered nonsense: {error}")
