@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,7 +41,7 @@ from kernelwright.machine import Machine
 from kernelwright.schedule import Library, least_cost, plan_graph
 from kernelwright.verify.compare import compare
 from kernelwright.verify.nesting import named_effects
-from kernelwright.verify.oracle import OracleRun, Ties, run_oracle, run_rounded
+from kernelwright.verify.oracle import OracleRun, Rounded, Ties, run_oracle, run_rounded
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
 
 Form = tuple[object, ...]
@@ -441,6 +442,11 @@ def _comparisons(
     outputs = sum(value.numel() for name, value in expected.items() if name.startswith("output"))
     terms = max(1.0, flops / 2 / max(1, outputs))
 
+    @cache
+    def rounded() -> Mapping[str, Tensor]:
+        run = run_rounded(theirs, values, seed=_SEED, draw=0, ties=Ties.KEPT, what=Rounded.ALL)
+        return run.tensors
+
     def measure(name: str, value: Tensor, oracle: OracleRun) -> ErrorMetrics:
         reference = expected[name]
         metrics = compare(name, value, reference, oracle.tensors.get(name), oracle.note)
@@ -448,13 +454,12 @@ def _comparisons(
 
     for name, value in found.items():
         metrics = measure(name, value, oracle)
-        if not rule(metrics, NO_LESS_ACCURATE).accepted and metrics.oracle is Oracle.FLOAT64:
-            rounded = run_rounded(theirs, values, seed=_SEED, draw=0, ties=Ties.KEPT)
-            if name in rounded.tensors:
-                loss = measure(name, rounded.tensors[name], oracle)
-                metrics = replace(
-                    metrics, loss_rmse=loss.candidate_rmse, loss_worst=loss.candidate_worst
-                )
+        refused = not rule(metrics, NO_LESS_ACCURATE).accepted
+        if refused and metrics.oracle is Oracle.FLOAT64 and name in rounded():
+            loss = measure(name, rounded()[name], oracle)
+            metrics = replace(
+                metrics, loss_rmse=loss.candidate_rmse, loss_worst=loss.candidate_worst
+            )
         yield metrics
 
 
