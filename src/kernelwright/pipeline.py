@@ -3,7 +3,6 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -31,7 +30,7 @@ from kernelwright.tune.effort import QUICK, Effort
 from kernelwright.verify.cases import STRICT, Demand, Demands
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Event
-from kernelwright.worker import Haste, Judgement, JudgeOptions, judgement
+from kernelwright.worker import Haste, JudgeOptions, judgement
 from kernelwright.worker import judge as judge_in_workers
 from kernelwright.worker.errors import CandidateFileError
 
@@ -253,7 +252,8 @@ def optimize_problem(
                 write_candidate(compiled, path)
                 begun.admit(path)
                 if options.effort.variants and compiled.plan.kernels:
-                    compiled = _tuned_meanwhile(compiled, options, begun, progress)
+                    begun.hasten(compiled.floor.bytes)
+                    compiled = tuned(compiled, options.effort, options.tuning_seconds, progress)
                     write_candidate(compiled, path)
                 demands = _demands(options.judge.demands, compiled)
                 verdict, measurement = begun.judge(
@@ -271,17 +271,6 @@ def optimize_problem(
         verdict=verdict,
         measurement=measurement,
     )
-
-
-def _tuned_meanwhile(
-    compiled: Compiled, options: OptimizeOptions, begun: Judgement, progress: Progress
-) -> Compiled:
-    """Tuned, while those who will judge the file do what needs none."""
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        hastened = beside.submit(begun.hasten, compiled.floor.bytes)
-        compiled = tuned(compiled, options.effort, options.tuning_seconds, progress)
-        hastened.result()
-    return compiled
 
 
 def _compiled(problem: Problem, options: OptimizeOptions) -> Compiled:

@@ -1,6 +1,7 @@
 """A child that works on something while nobody waits for it."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright import pipeline
 from kernelwright.build.records import Target
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
@@ -16,6 +16,7 @@ from kernelwright.verify.records import to_plain
 from kernelwright.worker import timed
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Hung, Replied
+from kernelwright.worker.judging import Judgement
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.options import Haste, JudgeOptions
@@ -107,26 +108,30 @@ def test_who_is_still_starting_can_be_told_from_who_is_ready(child: ChildProcess
 def test_judges_do_what_needs_no_candidate_while_it_is_tuned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked, tuning = threading.Event(), threading.Event()
-    sizes: list[int] = []
+    tuned = threading.Event()
+    steps: list[str] = []
 
-    def hasten(size: int) -> None:
-        sizes.append(size)
-        asked.set()
-        assert tuning.wait(10)
+    class Session:
+        def launch_the_rest(self) -> None:
+            assert tuned.wait(10)
+            steps.append("launched")
 
-    def tuned(compiled: Any, *rest: Any) -> str:
-        assert asked.wait(10)
-        tuning.set()
-        return f"{compiled.name} tuned"
+        def look_for_sizes(self) -> None:
+            steps.append("sizes")
 
-    monkeypatch.setattr(pipeline, "tuned", tuned)
-    compiled: Any = SimpleNamespace(name="softmax", floor=SimpleNamespace(bytes=64))
-    begun: Any = SimpleNamespace(hasten=hasten)
-    options = pipeline.OptimizeOptions(target=Target.CUDA)
-    done: Any = pipeline._tuned_meanwhile(compiled, options, begun, lambda event: None)
-    assert done == "softmax tuned"
-    assert sizes == [64]
+        def compile_early(self, size: int, most: int) -> None:
+            steps.append(f"compile {size} of {most}")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (800, 1000))
+    session: Any = Session()
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        for haste in (Haste.AS_NEEDED, Haste.AT_ONCE):
+            begun = Judgement(session, Target.CUDA, JudgeOptions(haste=haste), beside)
+            begun.hasten(64)
+        assert steps == []
+        tuned.set()
+        begun.wait()
+    assert steps == ["launched", "sizes", "compile 64 of 100"]
 
 
 class Named:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +13,7 @@ from kernelwright.bench.measurement import NO_GPU, Measurement, not_measured
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError
 from kernelwright.bench.trust import lost_check
-from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
-from kernelwright.errors import KernelwrightError
 from kernelwright.machine import H200, detect
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import (
@@ -69,10 +68,15 @@ def judge(
 class Judgement:
     """Processes that know a problem and wait for a candidate."""
 
-    def __init__(self, session: ChildSession, target: Target, options: JudgeOptions) -> None:
+    def __init__(
+        self, session: ChildSession, target: Target, options: JudgeOptions, beside: Executor
+    ) -> None:
+        """`beside` has a thread that ends after the session's processes do."""
         self._session = session
         self._target = target
         self._options = options
+        self._beside = beside
+        self._hastened: Future[None] | None = None
         self._admitted: Path | None = None
 
     def admit(self, candidate_path: Path) -> None:
@@ -81,17 +85,23 @@ class Judgement:
         self._admitted = candidate_path
 
     def hasten(self, size: int) -> None:
-        """Let them do what needs no candidate, while nobody else needs the cores.
+        """Let all do what needs no finished candidate, while nobody else needs the cores.
 
-        `size`: bytes of the arguments and results of one call. Raises ReferenceFailedError.
+        `size`: bytes of the arguments and results of one call. What fails, `judge` raises.
         """
-        if self._target is not Target.CUDA or self._options.haste is not Haste.AT_ONCE:
-            return
-        with suppress(KernelwrightError):  # no compiler for what counts kernels: said in time
-            launches_library()
+        if self._target is Target.CUDA and self._options.haste is Haste.AT_ONCE:
+            self._hastened = self._beside.submit(self._hasten, size)
+
+    def _hasten(self, size: int) -> None:
+        self._session.launch_the_rest()
         self._session.look_for_sizes()
         free, _ = torch.cuda.mem_get_info(self._options.device_index)
         self._session.compile_early(size, free // _CALLS_AT_A_TIME)
+
+    def wait(self) -> None:
+        """Until nobody is in a hurry any more."""
+        if self._hastened is not None:
+            self._hastened.result()
 
     def judge(
         self, candidate_path: Path, *, floor: Floor | None, demands: Demands, progress: Progress
@@ -101,8 +111,11 @@ class Judgement:
         if _refuses(checks):
             return _refused(checks, self._target, floor)
         session, options = self._session, replace(self._options, demands=demands)
+        self.wait()
         if self._admitted != candidate_path:
             self.admit(candidate_path)
+        if self._target is Target.CUDA:  # of the file's own sizes, whichever others there are
+            session.begin_build()
         if options.haste is Haste.AT_ONCE:
             session.launch_the_rest()
         brief = plan(session, self._target, options, checks)
@@ -122,8 +135,16 @@ def judgement(problem: Problem, *, target: Target, options: JudgeOptions) -> Ite
     """
     folder = make_exchange_folder()
     try:
-        with ChildSession(problem, target, options, folder) as session:
-            yield Judgement(session, target, options)
+        with (
+            ThreadPoolExecutor(max_workers=1) as beside,
+            ChildSession(problem, target, options, folder) as session,
+        ):
+            begun = Judgement(session, target, options, beside)
+            try:
+                yield begun
+            finally:
+                with suppress(Exception):  # it was raised where somebody asked
+                    begun.wait()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -115,6 +115,7 @@ class ChildSession:
         self._looks_for_sizes = False
         self._times_soon = False
         self._compiles = False
+        self._builds = False
         self._runs = 0
 
     def __enter__(self) -> Self:
@@ -295,11 +296,16 @@ class ChildSession:
         self.footprint = Footprint(bytes=sizes.bytes, largest=sizes.largest, memory=sizes.memory)
         return sizes
 
+    def begin_build(self) -> None:
+        """Let the candidate do what `build` waits for."""
+        self.candidate.post("build", to_plain(CaseRequest(case=Case(sizes=self._own_sizes))))
+        self._builds = True
+
     def build(self) -> BuildFacts:
         """Import the candidate and construct its module at the sizes under judgement."""
-        request = to_plain(CaseRequest(case=Case(sizes=self._own_sizes)))
-        answer = self.candidate.ask("build", request, self._options.timeouts.build)
-        match answer:
+        if not self._builds:
+            self.begin_build()
+        match self.candidate.wait(self._options.timeouts.build):
             case Replied(body=body):
                 try:
                     facts = from_plain(BuildFacts, body)
