@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.configs import BlockRows, PartRows
+from kernelwright.ir.configs import BlockRows, HeldRows, PartRows
 from kernelwright.ir.plan import RowKernel
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
@@ -44,3 +44,25 @@ def test_batch_norms_have_blocks_for_rows_of_short_runs(
         assert best.holds is holds
         assert (vectors <= best.threads * best.vectors) == holds
         assert vectors * 4 > best.threads * best.vectors
+
+
+class _ByMean(nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows / rows.abs().mean(1, keepdim=True)
+
+
+@pytest.mark.parametrize(("length", "threads"), [(65535, 640), (59999, 608), (65536, None)])
+def test_rows_that_begin_between_vectors_are_held_by_odd_blocks(
+    length: int, threads: int | None
+) -> None:
+    with torch.device("meta"):
+        rows = torch.empty(4096, length)
+    graph = rewrite(capture_module(_ByMean(), (rows,))).graph
+    plan = schedule(graph, H200, Library.NEVER, frozenset())
+    (kernel,) = (it for it in plan.kernels if isinstance(it, RowKernel))
+    best = row_configs(kernel.program, kernel.inputs, H200)[0].tuned
+    odd = best.threads if isinstance(best, HeldRows) and best.threads & best.threads - 1 else None
+    assert odd == threads
+    if isinstance(best, HeldRows) and odd is not None:
+        vectors = best.cluster * best.threads * best.vectors
+        assert vectors >= length // 4 + 2

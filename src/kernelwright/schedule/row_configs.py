@@ -40,6 +40,9 @@ _MANY_ROWS = 2**12
 _FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "xlogy"})
 _HOLDING_THREADS = 512
 """With more a thread has too few registers to hold a row and to compute with it."""
+_EDGE_VECTORS = 13
+_EDGE_THREADS = range(512, 641)
+"""Of a block whose rows begin between two vectors, and how many of them a thread holds."""
 _FEW_VECTORS = 8
 """Of a thread of a cluster."""
 _BUSY_THREADS = 1024
@@ -287,12 +290,38 @@ def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
     # A cluster with few vectors a thread waits for its exchange more than it computes.
     found.sort(key=lambda ring: ring.cluster > 1 and ring.vectors <= _FEW_VECTORS)
     rings = list(dict.fromkeys(found))
-    return [*(_held(ring) for ring in rings if _is_held(rows, ring)), *rings]
+    held = [_held(ring) for ring in rings if _is_held(rows, ring)]
+    return [*_held_with_edges(rows, rings), *held, *rings]
+
+
+def _held_with_edges(rows: _Rows, rings: list[RingRows]) -> list[HeldRows]:
+    """Where rows begin between two vectors, what to do with the edges takes registers: a team that
+    has rows of its size all the same, of blocks that are no power of two."""
+    vectors = -(-rows.length // rows.width) + 1
+    threads = -(-vectors // (2 * _EDGE_VECTORS * _WARP)) * _WARP
+    is_wanted = (
+        rows.length % rows.width != 0
+        and threads in _EDGE_THREADS
+        and bool(rows.results)
+        and rows.functions == 0
+        and rows.width * sum(rows.inputs) == _ACCESS_BYTES
+        and any(ring.cluster == 2 for ring in rings)
+    )
+    ring = RingRows(
+        threads=threads,
+        team=threads,
+        cluster=2,
+        width=rows.width,
+        vectors=_EDGE_VECTORS,
+        stages=1,
+        resident=1,
+    )
+    return [_held(ring)] if is_wanted else []
 
 
 def _is_held(rows: _Rows, ring: RingRows) -> bool:
     """Whether registers have room for a row, and the time of an exchange between blocks is worth
-    it. Where rows begin between two vectors, what to do with the edges takes too many more."""
+    it."""
     registers = ring.vectors * ring.width * sum(rows.inputs) // 4
     return (
         ring.cluster > 1
