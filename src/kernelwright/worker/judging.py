@@ -114,6 +114,7 @@ class Judgement:
         self.wait()
         if self._admitted != candidate_path:
             self.admit(candidate_path)
+        session.look_for_sizes()
         if self._target is Target.CUDA:  # of the file's own sizes, whichever others there are
             session.begin_build()
         if options.haste is Haste.AT_ONCE:

@@ -277,7 +277,9 @@ class ChildSession:
         return isolation_check(self.candidate.started)
 
     def look_for_sizes(self) -> None:
-        """Let the reference find what `sizes` gives."""
+        """Let the reference find what `sizes` gives, if it does not do so already."""
+        if self._looks_for_sizes:
+            return
         request = SizesRequest(
             bytes=self._options.variant_bytes,
             flops=self._options.variant_flops,
@@ -288,8 +290,7 @@ class ChildSession:
 
     def sizes(self) -> SizesReply:
         """Sizes under judgement and further ones; remembers the former."""
-        if not self._looks_for_sizes:
-            self.look_for_sizes()
+        self.look_for_sizes()
         self._looks_for_sizes = False
         sizes = trusted(SizesReply, self.reference.wait(self._options.timeouts.build))
         self._own_sizes = sizes.own
@@ -305,6 +306,7 @@ class ChildSession:
         """Import the candidate and construct its module at the sizes under judgement."""
         if not self._builds:
             self.begin_build()
+        self._builds = False
         match self.candidate.wait(self._options.timeouts.build):
             case Replied(body=body):
                 try:
