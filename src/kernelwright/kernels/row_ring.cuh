@@ -355,7 +355,7 @@ struct RingVariant {
     config.dynamicSmemBytes = Parameters::SHARED_BYTES;
     config.stream = stream;
     config.attrs = &shape;
-    config.numAttrs = 1;
+    config.numAttrs = Parameters::CLUSTER > 1 ? 1 : 0;
     int clusters = multiprocessors * Config::RESIDENT;
     if constexpr (Parameters::CLUSTER > 1) {
       // Not every multiprocessor has neighbours enough for a cluster.

@@ -7,9 +7,8 @@
 // Memory is walked from the end: what the folds read last is still in the L2 cache.
 
 #include "row_lines.cuh"
-#include "row_states.cuh"
 
-// What the folds of a row come to, in whole words.
+// What the folds of a row come to.
 template <class Program>
 struct alignas(8) RowTotals {
   typename Program::Totals totals;
@@ -162,7 +161,7 @@ struct SliceBlock {
         get<input>(shared) = *reinterpret_cast<const In*>(at[input]);
       }
     });
-    const auto totals = load_state(slices.totals + row).totals;
+    const auto totals = slices.totals[row].totals;
 #pragma unroll
     for (int k = 0; k < UNROLL; ++k) {
       if (!WHOLE && k * THREADS >= vectors) break;

@@ -191,7 +191,7 @@ def _parts(rows: _Rows) -> list[tuple[int, int, int]]:
 
 def _pieces(rows: _Rows) -> Iterator[PartRows]:
     """Rows in one piece, each for a block of few threads: nothing of them is wanted twice."""
-    for threads, unroll, resident in ((64, 8, 8), (64, 4, 16), (128, 4, 8)):
+    for threads, unroll, resident in ((64, 4, 16), (64, 8, 8), (128, 4, 8)):
         registers = unroll * rows.width * sum(rows.inputs) // 4
         if rows.length >= threads * unroll * rows.width and registers <= _HELD_REGISTERS // 2:
             yield PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
