@@ -1,5 +1,6 @@
 """The trusted child: large results row by row, what a rounding loses, wrong answers."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -421,3 +422,41 @@ def test_state_that_changes_by_a_rounding_may_stay(tmp_path: Path) -> None:
     kept = reference.compare(case, tmp_path, (), changed)
     accepted = {it.name: rule(it, NO_LESS_ACCURATE).accepted for it in kept}
     assert accepted == {"state.mean": True, "state.spread": False, "state.calls": False}
+
+
+LUCKY = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(32))
+        self.register_buffer("weight", torch.zeros(32))
+    def forward(self, x):
+        # As where TF32 makes two normalised numbers opposite to the last bit.
+        lost = 0.0 if x.dtype == torch.float32 else 1e-17
+        self.mean.lerp_(torch.full_like(self.mean, lost), 0.1)
+        return x + self.weight
+def get_inputs():
+    return [torch.rand(64, 32)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "compared"),
+    [("mean", 1e-8, (True,)), ("mean", 1e-4, (False,)), ("weight", 1e-8, ())],
+)
+def test_state_that_only_rounding_left_as_it_was_may_change_by_one(
+    tmp_path: Path, name: str, change: float, compared: tuple[bool, ...]
+) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(LUCKY)
+    reference = Reference(load_problem(path), torch.device("cpu"))
+    case = Case(seed=5)
+    assert reference.run(case).facts.changed == ()
+    header = write_tensor(tmp_path, "state.bin", f"state.{name}", torch.full((32,), change))
+    found = reference.compare(case, tmp_path, (header,))
+    assert tuple(rule(it, NO_LESS_ACCURATE).accepted for it in found) == compared
+    assert "Infinity" not in json.dumps(to_plain(found))

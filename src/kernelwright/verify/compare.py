@@ -101,18 +101,27 @@ _ROUNDINGS = 64
 
 
 def vanishes(metrics: ErrorMetrics) -> bool:
-    """Whether the oracle is zero beside the reference's error."""
-    return metrics.reference_rmse > 0.0 and metrics.rms <= _VANISHED * metrics.reference_rmse
+    """Whether the oracle is zero beside the reference's error, or the reference is zero."""
+    return metrics.reference_rmse > 0.0 and (
+        metrics.rms <= _VANISHED * metrics.reference_rmse or _is_zero(metrics)
+    )
+
+
+def _is_zero(metrics: ErrorMetrics) -> bool:
+    """Whether the reference's result is: all of the oracle's is then its error."""
+    return metrics.reference_rmse == metrics.rms
 
 
 def is_rounding(metrics: ErrorMetrics, scale: float) -> bool:
     """Whether the exact result is zero, and the reference gives what rounding leaves of it.
 
-    As the mean of what was normalised before. `scale` is the size of what the results were computed
-    from: a module that computes with the very errors of a type, as in quantisation, gives zero in
-    float64 as well, and these are larger.
+    As the mean of what was normalised before, where that may also be nothing, and only the float64
+    run has a rounding. `scale` is the size of what the results were computed from: a module that
+    computes with the very errors of a type, as in quantisation, gives zero in float64 as well, and
+    these are larger.
     """
-    return vanishes(metrics) and metrics.reference_rmse <= _ROUNDINGS * metrics.epsilon * scale
+    epsilon = torch.finfo(torch.float64).eps if _is_zero(metrics) else metrics.epsilon
+    return vanishes(metrics) and metrics.reference_rmse <= _ROUNDINGS * epsilon * scale
 
 
 def with_rounding(metrics: ErrorMetrics, scale: float) -> ErrorMetrics:
@@ -120,7 +129,10 @@ def with_rounding(metrics: ErrorMetrics, scale: float) -> ErrorMetrics:
     if metrics.oracle is not Oracle.FLOAT64 or not is_rounding(metrics, scale):
         return metrics
     loss = metrics.epsilon * scale
-    return replace(metrics, loss_rmse=loss, loss_worst=loss / metrics.reference_rmse)
+    # Of zeros there is no element that another could be compared with.
+    beyond = torch.finfo(torch.float64).max
+    worst = beyond if _is_zero(metrics) else loss / metrics.reference_rmse
+    return replace(metrics, loss_rmse=loss, loss_worst=worst)
 
 
 def note_unrepresentative(metrics: ErrorMetrics) -> str:
