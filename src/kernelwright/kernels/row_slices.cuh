@@ -25,10 +25,10 @@ struct RowSlices {
   static constexpr unsigned WALKED = READS & streamed<Program>();
   // Of more inputs fewer vectors are in flight.
   static constexpr bool HAS_ONE = (WALKED & (WALKED - 1)) == 0;
-  static constexpr int THREADS = 128, UNROLL = HAS_ONE ? 4 : 2, RESIDENT = 8;
+  static constexpr int THREADS = 64, UNROLL = HAS_ONE ? 4 : 2, RESIDENT = 16;
   static constexpr int VECTORS = THREADS * UNROLL;  // of a block
   // Of a multiprocessor: for fewer it is not worth a launch to combine the parts of rows before.
-  static constexpr int64_t FEWEST_BLOCKS = 32;
+  static constexpr int64_t FEWEST_BLOCKS = 64;
 
   Program program;
   const RowTotals<Program>* totals;
