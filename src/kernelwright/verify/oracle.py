@@ -6,7 +6,8 @@ to float64 as well, so modules that spell out float32 need no special case.
 """
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
 
@@ -241,6 +242,16 @@ class RowOracle:
         arguments = [map_tensors(value, cut) for value in self._arguments]
         run = _run_raised(self._model, arguments, seed)
         return {name: t for name, t in run.tensors.items() if name.startswith("output")}
+
+    def pieces(
+        self, piece: int, seed: int, first: AbstractContextManager[object]
+    ) -> Iterator[tuple[int, int, Mapping[str, Tensor]]]:
+        """First and last row, and results, of `piece` rows each; `first` is around the first."""
+        for start in range(0, self.rows, piece):
+            stop = min(start + piece, self.rows)
+            with first if start == 0 else nullcontext():
+                tensors = self.run(start, stop, seed)
+            yield start, stop, tensors
 
 
 def rows_oracle(
