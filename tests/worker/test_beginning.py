@@ -155,13 +155,25 @@ class Named:
 
 
 @pytest.mark.parametrize(
-    ("haste", "before", "later"),
+    ("haste", "before", "admitted", "later"),
     [
-        (Haste.AS_NEEDED, ["reference"], ["timer", "torch.compile"]),
+        (
+            Haste.AS_NEEDED,
+            ["reference"],
+            ["candidate"],
+            ["timer", "torch.compile", "candidate, watched"],
+        ),
+        (
+            Haste.WATCHED_FIRST,
+            ["reference"],
+            ["candidate", "candidate, watched"],
+            ["timer", "torch.compile"],
+        ),
         (
             Haste.AT_ONCE,
             ["reference", "timer", "torch.compile", "torch.compile: compile"],
-            [],
+            ["candidate"],
+            ["candidate, watched"],
         ),
     ],
 )
@@ -171,6 +183,7 @@ def test_who_starts_before_there_is_a_candidate(
     monkeypatch: pytest.MonkeyPatch,
     haste: Haste,
     before: list[str],
+    admitted: list[str],
     later: list[str],
 ) -> None:
     log: list[str] = []
@@ -183,11 +196,11 @@ def test_who_starts_before_there_is_a_candidate(
         assert log == before
         log.clear()
         session.admit(tmp_path / "candidate.py")
-        assert log == ["candidate"]
+        assert log == admitted
         log.clear()
         session.launch_the_rest()
         session.launch_the_rest()
-        assert log == [*later, "candidate, watched"]
+        assert log == later
 
 
 def test_large_calls_are_compiled_when_only_smaller_ones_are_left(

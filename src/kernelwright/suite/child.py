@@ -156,7 +156,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     from kernelwright.suite.task import Outcome
     from kernelwright.tune.effort import effort_among_many
     from kernelwright.verify.cases import STRICT
-    from kernelwright.worker import JudgeOptions, Timeouts
+    from kernelwright.worker import Haste, JudgeOptions, Timeouts
 
     settings = task.settings
     profile = effort_among_many(settings.effort)
@@ -171,6 +171,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
             baselines=settings.baselines,
             timing=profile.timing,
             timeouts=Timeouts(compile=settings.timeout * _COMPILE_SHARE),
+            haste=Haste.WATCHED_FIRST,
         ),
     )
     loaded = pipeline.load_problem(problem)

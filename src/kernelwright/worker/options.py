@@ -41,6 +41,9 @@ class Haste(Enum):
 
     AS_NEEDED = "as needed"
     """With the second case: in a suite they would be in the way of other problems' ones."""
+    WATCHED_FIRST = "watched first"
+    """As needed, but for the one whose kernels are watched: with the candidate, which is likely to
+    be right. It imports PyTorch by itself, which takes ten seconds where others do so as well."""
     AT_ONCE = "at once"
     """With the first: the cores have nothing else to do."""
 

@@ -131,6 +131,8 @@ class ChildSession:
         self.candidate.launch()
         if self._options.cases:
             self.launch_the_rest()
+        elif self._options.haste is Haste.WATCHED_FIRST:
+            self._launch_who_is_watched()
 
     def launch_the_rest(self) -> None:
         """Those that a candidate which is right will need, once.
@@ -138,6 +140,9 @@ class ChildSession:
         PyTorch takes seconds to start: all at once rather than each when it is its turn.
         """
         self._launch_who_times()
+        self._launch_who_is_watched()
+
+    def _launch_who_is_watched(self) -> None:
         watched = self._target is Target.CUDA and watches(self._options)
         if watched and Role.WITNESS not in self._prelaunched:
             self.prelaunch((Role.WITNESS,))
