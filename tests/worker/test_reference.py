@@ -294,6 +294,20 @@ def test_an_oracle_holds_where_rounding_the_inputs_explains_the_reference(
     assert not rule(wrong, NO_LESS_ACCURATE).accepted
 
 
+def test_where_rounding_leaves_nothing_of_the_result_it_is_at_least_as_large(
+    make: Make, tmp_path: Path
+) -> None:
+    reference = make("(x * 5e8).sin()")
+    case = Case(seed=5)
+    reference.run(case)
+    exact = (inputs(case).double() * 5e8).sin()
+    accepted = {
+        name: rule(measured(reference, case, tmp_path, result.float()), NO_LESS_ACCURATE).accepted
+        for name, result in (("exact", exact), ("zeros", 0 * exact), ("small", 0.2 * exact))
+    }
+    assert accepted == {"exact": True, "zeros": False, "small": False}
+
+
 SHORTENED = """torch.conv1d(
             ((x + 130).view(torch.int32) + 4096 & -8192).view(torch.float32)
             if x.dtype == torch.float32 else x + 130,

@@ -135,6 +135,21 @@ def with_rounding(metrics: ErrorMetrics, scale: float) -> ErrorMetrics:
     return replace(metrics, loss_rmse=loss, loss_worst=worst)
 
 
+_MANY = 256
+"""Elements whose root mean square no chance makes twice as large."""
+
+
+def is_as_large(tensor: Tensor, reference: Tensor) -> bool:
+    """Whether many numbers are, together, at most twice as large as others or as small.
+
+    All that is left to ask where roundings decide about each of them: zeros are no such result.
+    """
+    if reference.numel() < _MANY:
+        return True
+    mine, theirs = rms(tensor), rms(reference)
+    return theirs <= 2.0 * mine and mine <= 2.0 * theirs
+
+
 def note_unrepresentative(metrics: ErrorMetrics) -> str:
     """Why an oracle that is not `represents` was dropped."""
     share = metrics.reference_rmse / metrics.rms if metrics.rms else float("inf")

@@ -16,6 +16,7 @@ from kernelwright.verify.compare import (
     Small,
     compare,
     compare_together,
+    is_as_large,
     is_rounding,
     note_unrepresentative,
     represents,
@@ -305,8 +306,7 @@ class Reference:
         if metrics.oracle is Oracle.REFERENCE:
             return metrics
         draws = [(draw, Rounded.ALL) for draw in range(_DRAWS_OF_LOSSES)]
-        if is_rounding(metrics, self._scale_for(expected, metrics)):
-            # Nothing but what the reference's own arithmetic leaves, or by luck does not.
+        if is_rounding(metrics, self._scale_for(expected, metrics)):  # which luck may hide
             draws.append((0, _rounded_as_by(expected)))
         for draw, what in draws:
             metrics = self._with_loss(expected, metrics, draw, what)
@@ -340,8 +340,10 @@ class Reference:
         device = self._subject.device
 
         def is_explained(metrics: ErrorMetrics) -> bool:
-            rounding = is_rounding(metrics, self._scale_for(expected, metrics))
-            return rounding or self._is_sensitive(expected, name, metrics)
+            if is_rounding(metrics, self._scale_for(expected, metrics)):
+                return True
+            sensible = vanishes(metrics) or is_as_large(tensor, expected.effects[name])
+            return sensible and self._is_sensitive(expected, name, metrics)
 
         metrics = compare(
             name,
@@ -485,8 +487,8 @@ class Reference:
 
 def _rounded_as_by(expected: _Expectation) -> Rounded:
     """What the reference's operators round, as far as its settings tell."""
-    shortened = expected.flops and torch.backends.cudnn.allow_tf32
-    return Rounded.SHORTENED if shortened else Rounded.GIVEN
+    allowed = expected.flops and torch.backends.cudnn.allow_tf32
+    return Rounded.SHORTENED if allowed else Rounded.GIVEN
 
 
 def _comparable(header: Handed, effects: Mapping[str, Tensor]) -> bool:
