@@ -96,9 +96,11 @@ _BEFORE_SCHEMA = """
 Candidate and reference are both measured against the reference run in float64 on the very same
 values. The candidate's root mean square error may be twice the reference's, plus one rounding, plus
 what one sum of as many terms in float32 loses, plus (where that is not enough) four times what
-rounding every input once loses. The largest error of one element is held to the same. This is
-asked on the problem's own inputs and on others (zero mean, small, large, heavy-tailed, whole,
-cancelling), with several weights, layouts and sizes, twice on the same inputs, and where memory
+rounding every input and every result in between once loses. The largest error of one element is
+held to the same. Deep networks may amplify roundings until nothing of the exact result is left in
+the reference's own; there a result has to be as large as the reference's, and a warning says what
+else would do. This is asked on the problem's own inputs and on others (zero mean, small, large,
+heavy-tailed, whole, cancelling), with several weights, layouts and sizes, twice on the same inputs, and where memory
 that nothing wrote reads as NaN. Wrong answers (zeros, a constant, other weights, an ignored input,
 operands rounded to 16 bits or TF32) go through the same comparison: a warning says which of them
 the problem cannot tell from a right one.
