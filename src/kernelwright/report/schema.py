@@ -100,10 +100,10 @@ rounding every input and every result in between once loses. The largest error o
 held to the same. Deep networks may amplify roundings until nothing of the exact result is left in
 the reference's own; there a result has to be as large as the reference's, and a warning says what
 else would do. This is asked on the problem's own inputs and on others (zero mean, small, large,
-heavy-tailed, whole, cancelling), with several weights, layouts and sizes, twice on the same inputs, and where memory
-that nothing wrote reads as NaN. Wrong answers (zeros, a constant, other weights, an ignored input,
-operands rounded to 16 bits or TF32) go through the same comparison: a warning says which of them
-the problem cannot tell from a right one.
+heavy-tailed, whole, cancelling), with several weights, layouts and sizes, twice on the same inputs,
+and where memory that nothing wrote reads as NaN. Wrong answers (zeros, a constant, other weights,
+an ignored input, operands rounded to 16 bits or TF32) go through the same comparison: a warning
+says which of them the problem cannot tell from a right one.
 
 A file may rely on what the problem promises: sizes that powers of two up to 32 divide as they do in
 the problem are asked of every file, and so are all others of ours. Of files of others a wrong
