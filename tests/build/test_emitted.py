@@ -14,7 +14,7 @@ from kernelwright.build.cuda import compile_check
 from kernelwright.build.toolchain import find_nvcc
 from kernelwright.capture import capture, capture_module
 from kernelwright.codegen.cuda import cuda_source
-from kernelwright.ir.configs import TensorCoreConfig
+from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
@@ -74,7 +74,11 @@ def _variants(dtype: torch.dtype) -> list[TensorCoreConfig]:
     """One of each feed, side and width."""
     (kernel,) = _layer(dtype).kernels
     ranked = ranked_configs(kernel, H200)
-    return [c for c in ranked if isinstance(c, TensorCoreConfig) and c.cluster == 2]
+    return [
+        c
+        for c in ranked
+        if isinstance(c, TensorCoreConfig) and (c.cluster == 2 or c.feed is Feed.INSIDE)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_the_model_is_near_what_was_measured(
 
 def test_few_tiles_and_a_long_k_are_cut_into_slices() -> None:
     config = best(shape(256, 524288, 256))
-    assert isinstance(config, TensorCoreConfig) and config.slices == 33
+    assert isinstance(config, TensorCoreConfig) and config.slices == 30
     whole = best(shape(4096, 4096, 4096))
     assert isinstance(whole, TensorCoreConfig) and whole.slices == 1
 
@@ -148,5 +148,6 @@ def test_stages_fill_the_shared_memory() -> None:
         for config in tensor_core_configs(shape(4096, 4096, 4096, dtype=dtype), H200):
             planes = 1 if config.feed is Feed.DIRECT else 2
             stage = planes * (128 + config.block_n) * 64 * 2
+            outside = (34 if config.feed is Feed.INSIDE else 21) * 1024
             assert config.stages >= 3
-            assert config.stages * (stage + 16) + 21 * 1024 <= H200.shared_memory_per_block
+            assert config.stages * (stage + 16) + outside <= H200.shared_memory_per_block

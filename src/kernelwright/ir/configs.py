@@ -59,6 +59,9 @@ class Feed(StrEnum):
     CONVERT = "convert"
     """float32: a kernel before splits the right one; the left one is split tile by tile, by who
     multiplies."""
+    INSIDE = "inside"
+    """float32: no kernel before, and no memory: warps of the product split both, each block of a
+    cluster of four a half of what two of them share."""
     DIRECT = "direct"
     """float16 and bfloat16, as they are."""
 
@@ -73,7 +76,8 @@ class TensorCoreConfig:
     stages: int
     """Shared-memory buffers along K."""
     cluster: int
-    """Blocks, one below another, that share what they read of the right factor: 1 or 2."""
+    """Blocks, one below another, that share what they read of the right factor: 1 or 2. With
+    `Feed.INSIDE` 4: two rows of two."""
     slices: int = 1
     """Parts of K that different blocks sum."""
     transposed: bool = False
@@ -86,16 +90,24 @@ class TensorCoreConfig:
     BLOCK_M: ClassVar[int] = 128
     BLOCK_K: ClassVar[int] = 64
 
+    @property
+    def cluster_tile(self) -> tuple[int, int]:
+        """Rows and columns that the blocks of a cluster compute together, before changing sides."""
+        across = 2 if self.cluster == 4 else 1
+        return self.BLOCK_M * (self.cluster // across), self.block_n * across
+
     def __str__(self) -> str:
         converted = "right" if self.transposed else "left"
         scheme = {
             Feed.SPLIT: "three fp16 tensor-core products",
             Feed.AHEAD: "three fp16 tensor-core products, a part of a factor split meanwhile",
             Feed.CONVERT: f"three fp16 tensor-core products, the {converted} factor split in them",
+            Feed.INSIDE: "three fp16 tensor-core products, both factors split in them",
             Feed.DIRECT: "one tensor-core product",
         }[self.feed]
         rows, columns = (self.BLOCK_M, self.block_n)[:: -1 if self.transposed else 1]
-        shared = ", clusters of two blocks" if self.cluster == 2 else ""
+        blocks = {2: ", clusters of two blocks", 4: ", clusters of four blocks"}
+        shared = blocks.get(self.cluster, "")
         parts = f", K in {self.slices} parts" if self.slices > 1 else ""
         tile = f"tile {rows}x{columns}x{self.BLOCK_K}"
         return f"{scheme}; {tile}, {self.stages} stages{shared}{parts}"

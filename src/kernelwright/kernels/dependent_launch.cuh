@@ -18,6 +18,28 @@ __device__ __forceinline__ void let_next_kernel_start() {
 #endif
 }
 
+// Clusters of `cluster` blocks that the device runs at one time; 0 where it does not say.
+template <class Parameters>
+int most_clusters(void (*kernel)(Parameters), int threads, int shared_bytes, int cluster) {
+  cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                       cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+  attribute.val.clusterDim.y = 1;
+  attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(cluster));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  const cudaError_t status =
+      cudaOccupancyMaxActiveClusters(&clusters, reinterpret_cast<const void*>(kernel), &config);
+  return status == cudaSuccess ? clusters : 0;
+}
+
 // Starts `kernel` in clusters of `cluster` blocks; where `early`, as soon as the kernel before in
 // the stream lets it.
 template <class Parameters>

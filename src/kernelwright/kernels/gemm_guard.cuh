@@ -77,12 +77,14 @@ class Guard {
   // The numbers of one run, as they are and scaled. NaN compares as not small and not fitting.
   __device__ __forceinline__ void see(const float (&numbers)[RUN], const float (&scaled)[RUN]) {
     float smallest = 65504;
+    bool fits = true;
 #pragma unroll
     for (int i = 0; i < RUN; ++i) {
       const float magnitude = fabsf(scaled[i]);
-      fits_ = fits_ && magnitude <= 65504;
+      fits = fits && magnitude <= 65504;
       smallest = fminf(smallest, magnitude);
     }
+    if (!fits) word_ |= BAD;
     // Zeros come here too, and need no more than this.
     if (smallest < SMALL) count_small(numbers, scaled);
   }
@@ -90,7 +92,7 @@ class Guard {
   // The next run is the first of another block.
   __device__ __forceinline__ void end_block() { in_columns_ = 0; }
 
-  __device__ __forceinline__ uint32_t word() const { return fits_ && !met_ ? count_ : BAD; }
+  __device__ __forceinline__ uint32_t word() const { return (word_ & BAD) == 0 ? word_ : BAD; }
 
  private:
   // What is not zero may be when it is scaled.
@@ -101,15 +103,13 @@ class Guard {
     for (int i = 0; i < RUN; ++i) {
       if (numbers[i] != 0 && fabsf(scaled[i]) < SMALL) columns |= 1u << i;
     }
-    met_ = met_ || (columns & (columns - 1)) != 0 || (columns & in_columns_) != 0;
+    word_ += __popc(columns);
+    if ((columns & (columns - 1 | in_columns_)) != 0) word_ |= BAD;
     in_columns_ |= columns;
-    count_ += __popc(columns);
   }
 
-  bool fits_ = true;
-  bool met_ = false;
   uint32_t in_columns_ = 0;
-  uint32_t count_ = 0;
+  uint32_t word_ = 0;  // the count, and BAD as soon as it is so
 };
 
 // The words of a block's threads as one, in shared memory.

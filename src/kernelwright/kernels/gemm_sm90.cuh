@@ -28,6 +28,7 @@
 #include "gemm_epilogue.cuh"
 #include "gemm_guard.cuh"
 #include "gemm_simt.cuh"
+#include "gemm_sm90_inside.cuh"
 #include "gemm_sm90_producer.cuh"
 #include "gemm_sm90_products.cuh"
 #include "gemm_sm90_raw.cuh"
@@ -58,6 +59,25 @@ __device__ __forceinline__ int multiply_unit(const Sm90Parameters<Problem>& p,
   }
 }
 
+// Of warp number `warp` of those that multiply; `last` is the stage that it read last.
+template <class Tile>
+__device__ __forceinline__ RowBuffer* row_buffer(const Sm90Shared<Tile>& shared, int last,
+                                                 int warp) {
+  if constexpr (!Tile::SPLITS_INSIDE) {
+    return reinterpret_cast<RowBuffer*>(shared.buffers) + warp;
+  } else {
+    // Halves that came from other blocks: copies to them may still read those of this one.
+    constexpr int HALF = Tile::LHS_PLANE / 2;
+    const int rank = Sm90Place<Tile>::rank();
+    const int left = Tile::CLUSTER_COLUMNS == 2 ? 1 - rank % 2 : 0;
+    const int right = Tile::CLUSTER_ROWS == 2 ? 1 - rank / Tile::CLUSTER_COLUMNS : 0;
+    unsigned char* const half =
+        warp < 4 ? shared.lhs(last) + left * HALF : shared.rhs(last, 0) + right * HALF;
+    return reinterpret_cast<RowBuffer*>(half + warp % 4 / 2 * Tile::LHS_PLANE +
+                                        warp % 2 * (HALF / 2));
+  }
+}
+
 // A warpgroup that multiplies.
 template <class Config, class Tile, class Problem>
 __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
@@ -67,24 +87,33 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
   constexpr int TURNS = 1;  // barrier of the warps that multiply
   constexpr int CONSUMERS = Tile::CONSUMERS * Tile::WARPGROUP;
   Ring<Tile::STAGES> ring;
-  const Unscale unscale =
-      Unscale::of(Tile::FEED == Feed::DIRECT ? 0 : notes.exponents[0] + notes.exponents[1]);
-  const int warp = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
-  const int g = threadIdx.x % 32 / 4;
-  const int row = Tile::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g;
-  const bool takes_turns = !Tile::BUFFERED && p.steps_per_slice <= Tile::FEW_STEPS;
+  const bool takes_turns =
+      !Tile::BUFFERED && !Tile::SPLITS_INSIDE && p.steps_per_slice <= Tile::FEW_STEPS;
   if (takes_turns && warpgroup == 1) sync_warps(TURNS, CONSUMERS);
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.units, unit);
     float sums[Tile::REGISTERS];
     const int last = multiply_unit<Config>(p, shared, notes, warpgroup, work, ring, sums);
-    shared.release(last);
+    // Found here: before, their registers would be missing for sums.
+    int thread = threadIdx.x;
+    asm volatile("" : "+r"(thread));
+    const int warp = warpgroup * 4 + thread % Tile::WARPGROUP / 32;
+    const int g = thread % 32 / 4;
+    const int row = Tile::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g;
+    const Unscale unscale =
+        Unscale::of(Tile::FEED == Feed::DIRECT ? 0 : notes.exponents[0] + notes.exponents[1]);
+    if constexpr (Tile::SPLITS_INSIDE) {
+      sync_warps(TURNS, CONSUMERS);  // nobody reads the stage any more
+
+    } else {
+      shared.release(last);
+    }
     if (takes_turns && warpgroup == 0 && unit == Place::cluster()) sync_warps(TURNS, CONSUMERS);
     if constexpr (Tile::BUFFERED) {
       store_buffered<Config, Tile>(p, work, unscale, sums, warp, row, shared.buffers);
     } else {
       const int first_row = work.row + warp * RowBuffer::ROWS;
-      RowBuffer& buffer = reinterpret_cast<RowBuffer*>(shared.buffers)[warp];
+      RowBuffer& buffer = *row_buffer(shared, last, warp);
       if constexpr (Config::SLICES > 1) {
         store_partials(p, work, first_row, row, sums, buffer);
       } else {
@@ -93,6 +122,11 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
           for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);
         }
         store_results(p, work, first_row, row, sums, buffer);
+      }
+      if constexpr (Tile::SPLITS_INSIDE) {
+        fence_shared_for_async();
+        __syncwarp();
+        shared.release(last);
       }
     }
   }
@@ -145,6 +179,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   using Tile = Sm90Tile<Config, Problem>;
   extern __shared__ unsigned char dynamic_shared[];
   __shared__ Sm90Notes notes;
+  __shared__ RawCursor cursors[2];
   const Sm90Shared<Tile> shared(dynamic_shared);
   const int warpgroup = threadIdx.x / Tile::WARPGROUP;
   if (threadIdx.x == 0) {
@@ -153,7 +188,17 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     shared.init();
     notes.guard.clear();
   }
-  if constexpr (Tile::FEED != Feed::DIRECT) {
+  if constexpr (Tile::SPLITS_INSIDE) {
+    let_next_kernel_start();
+    if (warpgroup < Tile::FEEDERS) {
+      InsideSplitter<Config, Tile, Problem>(p, shared, cursors).start();
+      sample_exponents(p.factors[0], p.factors[1], notes.exponents,
+                       [] { sync_warps(2, SPLIT_THREADS); });
+      if (blockIdx.x == 0 && threadIdx.x < 2) {
+        p.header->exponents[threadIdx.x] = notes.exponents[threadIdx.x];
+      }
+    }
+  } else if constexpr (Tile::FEED != Feed::DIRECT) {
     wait_for_previous_kernel();
     let_next_kernel_start();
     if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
@@ -169,9 +214,13 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   } else {
     __syncthreads();
   }
-  if (warpgroup == 0) {
+  if (warpgroup < Tile::FEEDERS) {
     give_registers_back<Tile::PRODUCER_REGISTERS>();
-    if (threadIdx.x == 0) produce<Config>(p, shared);
+    if constexpr (Tile::SPLITS_INSIDE) {
+      InsideSplitter<Config, Tile, Problem>(p, shared, cursors).run(notes.exponents, notes.guard);
+    } else if (threadIdx.x == 0) {
+      produce<Config>(p, shared);
+    }
     if constexpr (Tile::SPLITS_AHEAD) {
       if (p.splits_ahead && threadIdx.x >= 32) {
         const int worker = blockIdx.x * Tile::SPLITTERS + threadIdx.x / 32 - 1;
@@ -181,9 +230,10 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     }
   } else {
     take_registers<Tile::CONSUMER_REGISTERS>();
-    consume<Config>(p, shared, notes, warpgroup - 1);
+    consume<Config>(p, shared, notes, warpgroup - Tile::FEEDERS);
   }
-  if (Tile::FEED == Feed::CONVERT || (Tile::SPLITS_AHEAD && p.splits_ahead)) {
+  if (Tile::FEED == Feed::CONVERT || Tile::SPLITS_INSIDE ||
+      (Tile::SPLITS_AHEAD && p.splits_ahead)) {
     __syncthreads();
     if (threadIdx.x == 0) p.header->guard[p.guard_word + blockIdx.x] = notes.guard.word();
   }

@@ -45,8 +45,11 @@ struct Sm90Variant {
                          static_cast<double>(problem.n / Tile::BLOCK_N + 1) *
                          static_cast<double>(problem.batches) * Config::SLICES;
     if (tiles > static_cast<double>(MAX_SIZE) || !DeviceLimits::current().has_wgmma) return false;
+    if (Tile::SPLITS_INSIDE && (problem.triangle != Triangle::NONE || problem.batch_rank > 1)) {
+      return false;
+    }
     return (Tile::HAS_PLANES || is_boxed(lhs_factor(problem))) &&
-           (Tile::FEED != Feed::DIRECT || is_boxed(rhs_factor(problem)));
+           ((Tile::FEED != Feed::DIRECT && !Tile::SPLITS_INSIDE) || is_boxed(rhs_factor(problem)));
   }
 
   static int64_t workspace_bytes(const Problem& given) {
@@ -73,7 +76,7 @@ struct Sm90Variant {
     constexpr int PARTS = Tile::PLANES == 2 ? 1 : Tile::CLUSTER;
     cudaError_t status = encode_lhs(&p.lhs_map, lhs, lhs_planes);
     if (status == cudaSuccess) {
-      status = Tile::FEED == Feed::DIRECT
+      status = Tile::FEED == Feed::DIRECT || Tile::SPLITS_INSIDE
                    ? encode_map(&p.rhs_map, const_cast<void*>(rhs.data),
                                 factor_box<Config::RHS, Tile::BLOCK_N / PARTS>(rhs))
                    : encode_map(&p.rhs_map, rhs_planes,
@@ -81,7 +84,7 @@ struct Sm90Variant {
     }
     if (status == cudaSuccess && Tile::BUFFERED) status = encode_result(p);
     if (status != cudaSuccess) return status;
-    const int at_once = device.multiprocessors / Tile::CLUSTER;
+    const int at_once = clusters_at_once(device);
     const Tiles all = all_tiles<Tile>(problem);
     Sm90Cut cut = {all, {}};
     if constexpr (Tile::SPLITS_AHEAD) cut = find_cut<Config, Tile>(problem, lhs, rhs, at_once);
@@ -94,14 +97,16 @@ struct Sm90Variant {
                       p.partials,
                       p.partial_pitch};
     int& words = p.problem.rest.guard_words;
-    if (IS_PAIRS) {
+    p.factors[0] = lhs;
+    p.factors[1] = rhs;
+    if (IS_PAIRS && !Tile::SPLITS_INSIDE) {
       const SplitParameters split = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.first);
       words = split_factors(split, device, stream);
       status = cudaGetLastError();
       if (status != cudaSuccess) return status;
     }
     p.guard_word = words;
-    if (Tile::FEED == Feed::CONVERT) words += blocks(p, at_once);
+    if (Tile::FEED == Feed::CONVERT || Tile::SPLITS_INSIDE) words += blocks(p, at_once);
     if (!cut.rest.is_empty()) {
       words += blocks(p, at_once);
       p.splits_ahead = true;
@@ -146,7 +151,9 @@ struct Sm90Variant {
   static int64_t lhs_plane_bytes(const Factor& lhs) {
     return Tile::HAS_PLANES ? plane_bytes(lhs) : 0;
   }
-  static int64_t rhs_plane_bytes(const Factor& rhs) { return IS_PAIRS ? plane_bytes(rhs) : 0; }
+  static int64_t rhs_plane_bytes(const Factor& rhs) {
+    return IS_PAIRS && !Tile::SPLITS_INSIDE ? plane_bytes(rhs) : 0;
+  }
   // Whole blocks of 32 columns, which boxes have.
   static int64_t partial_pitch(const Problem& problem) { return (problem.n + 31) / 32 * 32; }
   static int64_t partial_bytes(const Problem& problem) {
@@ -194,9 +201,9 @@ struct Sm90Variant {
     box.type = SIZE == 4                                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
                : std::is_same_v<typename Tile::Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                                 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
-    box.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
-    box.box[0] = Tile::ROW_BYTES / SIZE;
-    box.box[1] = MAJOR == Major::K ? COUNT : Tile::BLOCK_K;
+    box.swizzle = Tile::SPLITS_INSIDE ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
+    box.box[0] = Tile::SPLITS_INSIDE ? 64 : Tile::ROW_BYTES / SIZE;
+    box.box[1] = Tile::SPLITS_INSIDE ? 64 : MAJOR == Major::K ? COUNT : Tile::BLOCK_K;
     box.box[2] = 1;
     box.sizes[0] = factor.inner;
     box.sizes[1] = factor.outer;
@@ -248,13 +255,21 @@ struct Sm90Variant {
                                          factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
   }
 
+  // Clusters that run at one time: those of four do not fill every part of the card.
+  int clusters_at_once(const DeviceLimits& device) const {
+    const int most = device.multiprocessors / Tile::CLUSTER;
+    if (Tile::CLUSTER <= 2) return most;
+    static const int found = most_clusters(kernel, THREADS, Tile::SHARED_BYTES, Tile::CLUSTER);
+    return found > 0 && found < most ? found : most;
+  }
+
   static int blocks(const Parameters& p, int at_once) {
     return (p.units.count < at_once ? p.units.count : at_once) * Tile::CLUSTER;
   }
 
   cudaError_t launch_units(const Parameters& p, int at_once, cudaStream_t stream) const {
     return launch_dependent(kernel, blocks(p, at_once), THREADS, Tile::SHARED_BYTES, Tile::CLUSTER,
-                            stream, p, IS_PAIRS);
+                            stream, p, IS_PAIRS && !Tile::SPLITS_INSIDE);
   }
 
   // What `tiles` read of the factors, and no tiles above or on the left of them.

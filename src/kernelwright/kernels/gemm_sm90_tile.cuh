@@ -18,6 +18,7 @@ enum class Feed {
   SPLIT,    // a kernel before splits both
   AHEAD,    // the same, but for what a second launch reads: idle warps of the first split that
   CONVERT,  // a kernel before splits rhs; lhs lies in boxes, and is split on the way into registers
+  INSIDE,   // both lie in boxes; more warps of the product write their planes into its stages
   DIRECT,   // the factors have 16 bits, lie in boxes and are multiplied as they are
 };
 
@@ -34,7 +35,18 @@ struct Sm90Tile {
   static constexpr int CONSUMERS = 2;  // warpgroups
   static constexpr int CONSUMER_WARPS = CONSUMERS * 4;
   static constexpr int WARPGROUP = 128;
-  static constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
+  static constexpr bool SPLITS_INSIDE = FEED == Feed::INSIDE;
+  // Clusters of four have two rows of two blocks, which is for those that split inside alone.
+  static constexpr int CLUSTER_COLUMNS = CLUSTER == 4 ? 2 : 1;
+  static constexpr int CLUSTER_ROWS = CLUSTER / CLUSTER_COLUMNS;
+  static constexpr int FEEDERS = SPLITS_INSIDE ? 2 : 1;  // warpgroups that do not multiply
+  static constexpr int FEEDER_WARPS = FEEDERS * 4;
+  static constexpr int THREADS = (CONSUMERS + FEEDERS) * WARPGROUP;
+  static constexpr int RAW_BOX_BYTES = 64 * BLOCK_K * 4;  // of what splits inside: one of each side
+  static constexpr int RAW_BYTES = SPLITS_INSIDE ? 2 * (RAW_BOX_BYTES + 2 * 8) : 0;
+  // Arrivals that fill a stage, and blocks whose warps empty it.
+  static constexpr int FILLERS = SPLITS_INSIDE ? FEEDER_WARPS : 1;
+  static constexpr int SHARERS = CLUSTER == 4 ? 3 : CLUSTER;
   static constexpr int STEP_K = 16;  // of one instruction
   static constexpr int REGISTERS = Instruction::REGISTERS;
   static constexpr int PLANES = FEED == Feed::DIRECT ? 1 : 2;
@@ -44,22 +56,25 @@ struct Sm90Tile {
   static constexpr int LHS_PLANE = BLOCK_M * ROW_BYTES, RHS_PLANE = BLOCK_N * ROW_BYTES;
   static constexpr int STAGE_BYTES = LHS_BYTES + PLANES * RHS_PLANE;
   static constexpr int ALIGNMENT = 1024;  // of what is swizzled
-  static constexpr int RING_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8);
+  static constexpr int RING_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) + RAW_BYTES;
   // Room that the stages leave is for whole rows of results (or of this slice's sums): asynchronous
   // copies store them from there while the next unit is multiplied.
   static constexpr int STRIP_BYTES = 16 * BLOCK_N * 4;  // of a warp
-  static constexpr bool BUFFERED = PLANES == 2 &&
+  static constexpr bool BUFFERED = PLANES == 2 && !SPLITS_INSIDE &&
                                    (Config::SLICES > 1 || sizeof(typename Problem::Result) == 4) &&
                                    RING_BYTES + CONSUMER_WARPS * STRIP_BYTES <= MAX_SHARED_BYTES;
-  static constexpr int BUFFER_BYTES = BUFFERED ? STRIP_BYTES : ROW_BUFFER_BYTES;  // of a warp
+  // Who splits inside leaves no room: results leave through lhs in the stage that was read last.
+  static constexpr int BUFFER_BYTES = BUFFERED        ? STRIP_BYTES
+                                      : SPLITS_INSIDE ? 0
+                                                      : ROW_BUFFER_BYTES;  // of a warp
   static constexpr int SHARED_BYTES = RING_BYTES + CONSUMER_WARPS * BUFFER_BYTES;
   // Warps of the first warpgroup that split what the next launch reads, while the others multiply:
   // all but that of the thread that fetches.
   static constexpr bool SPLITS_AHEAD = FEED == Feed::AHEAD;
   static constexpr int SPLITTERS = WARPGROUP / 32 - 1;
-  // The registers of 384 threads at 168: whoever multiplies needs up to three sums.
-  static constexpr int PRODUCER_REGISTERS = SPLITS_AHEAD ? 72 : 24;
-  static constexpr int CONSUMER_REGISTERS = SPLITS_AHEAD ? 216 : 240;
+  // Of 384 threads at 168, or 512 at 128: whoever multiplies needs up to three sums.
+  static constexpr int PRODUCER_REGISTERS = SPLITS_INSIDE ? 48 : SPLITS_AHEAD ? 72 : 24;
+  static constexpr int CONSUMER_REGISTERS = SPLITS_INSIDE ? 208 : SPLITS_AHEAD ? 216 : 240;
   // The sum of the low parts may drift by 2^-23 with each instruction: after so many steps of
   // BLOCK_K that is still under one rounding of fp32.
   static constexpr int FOLD_STEPS = 128;
@@ -77,7 +92,8 @@ struct Sm90Tile {
   // tiles from one row of a cluster to the next.
   static constexpr bool SORTS = BLOCK_M * CLUSTER % BLOCK_N == 0;
 
-  static_assert(CLUSTER == 1 || CLUSTER == 2, "blocks of a cluster fetch a half of rhs each");
+  static_assert(SPLITS_INSIDE ? CLUSTER == 4 : CLUSTER == 1 || CLUSTER == 2,
+                "blocks of a cluster fetch a half of rhs each, or split halves of both");
   static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "a block has no more shared memory");
   static_assert(PLANES == 1 || BLOCK_N <= 128, "three sums of 64 x 256 do not fit registers");
 };
@@ -134,6 +150,7 @@ struct Sm90Parameters {
   float* partials;  // [slice][batch][m][partial_pitch]
   int64_t partial_pitch;
   GemmHeader* header;
+  Factor factors[2];            // of what splits inside, to find the scales
   int guard_word;               // of a kernel that splits: its first
   SplitParameters::Side ahead;  // what it splits for the next launch, if anything
   int ahead_side;               // 0 for lhs, 1 for rhs
@@ -173,7 +190,8 @@ Sides divide_tiles(const Problem& problem, int columns) {
 
 template <class Tile, class Problem>
 Tiles all_tiles(const Problem& problem) {
-  constexpr int64_t ROWS = Tile::BLOCK_M * Tile::CLUSTER, COLUMNS = Tile::BLOCK_N;
+  constexpr int64_t ROWS = Tile::BLOCK_M * Tile::CLUSTER_ROWS;
+  constexpr int64_t COLUMNS = Tile::BLOCK_N * Tile::CLUSTER_COLUMNS;
   return {0, 0, static_cast<int>((problem.m + ROWS - 1) / ROWS),
           static_cast<int>((problem.n + COLUMNS - 1) / COLUMNS)};
 }
@@ -242,7 +260,12 @@ __device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p
     cluster_row += units.tiles.first_row;
     column += units.tiles.first_column;
   }
-  work.row = (cluster_row * Tile::CLUSTER + Sm90Place<Tile>::rank()) * Tile::BLOCK_M;
+  const int rank = Sm90Place<Tile>::rank();
+  const int row_of_cluster = Tile::CLUSTER_COLUMNS > 1 ? rank / Tile::CLUSTER_COLUMNS : rank;
+  work.row = (cluster_row * Tile::CLUSTER_ROWS + row_of_cluster) * Tile::BLOCK_M;
+  if constexpr (Tile::CLUSTER_COLUMNS > 1) {
+    column = column * Tile::CLUSTER_COLUMNS + rank % Tile::CLUSTER_COLUMNS;
+  }
   work.column = column * Tile::BLOCK_N;
   work.first_step = work.slice * p.steps_per_slice;
   // At least one, which may lie outside the factors: they are zero there.
@@ -294,6 +317,9 @@ struct Sm90Shared {
   unsigned char* buffers;
   Barrier* full;   // the stage holds its boxes
   Barrier* empty;  // nobody reads the stage, in any block of the cluster
+  // Of what splits inside: a box of fp32 numbers of each side, which is there, or read by all.
+  unsigned char* raw;
+  Barrier *raw_full, *raw_empty;
 
   __device__ __forceinline__ explicit Sm90Shared(unsigned char* shared) {
     const uint32_t address = shared_address(shared);
@@ -301,12 +327,21 @@ struct Sm90Shared {
     buffers = stages + Tile::STAGES * Tile::STAGE_BYTES;
     full = reinterpret_cast<Barrier*>(buffers + Tile::CONSUMER_WARPS * Tile::BUFFER_BYTES);
     empty = full + Tile::STAGES;
+    raw = nullptr;
+    raw_full = raw_empty = nullptr;
+    if constexpr (Tile::SPLITS_INSIDE) {
+      raw = buffers;
+      full = reinterpret_cast<Barrier*>(raw + 2 * Tile::RAW_BOX_BYTES);
+      empty = full + Tile::STAGES;
+      raw_full = empty + Tile::STAGES;
+      raw_empty = raw_full + 2;
+    }
   }
 
   __device__ __forceinline__ void init() const {
     for (int s = 0; s < Tile::STAGES; ++s) {
-      init_barrier(full + s, 1);
-      init_barrier(empty + s, Tile::CONSUMER_WARPS * Tile::CLUSTER);
+      init_barrier(full + s, Tile::FILLERS);
+      init_barrier(empty + s, Tile::CONSUMER_WARPS * Tile::SHARERS);
     }
     fence_barrier_init();
   }
@@ -323,6 +358,9 @@ struct Sm90Shared {
     const int lane = threadIdx.x % 32;
     if constexpr (Tile::CLUSTER == 1) {
       if (lane == 0) arrive(empty + stage);
+    } else if constexpr (Tile::SPLITS_INSIDE) {
+      // The others of its row and its column.
+      if (lane < Tile::SHARERS) arrive_at_rank(empty + stage, Sm90Place<Tile>::rank() ^ lane);
     } else {
       if (lane < Tile::CLUSTER) arrive_at_rank(empty + stage, lane);
     }

@@ -37,9 +37,10 @@ __device__ __forceinline__ int64_t sample_offset(const Factor& factor, int i) {
 }
 
 // The exponents of both scales, from the largest finite |x| of SAMPLES elements each: the same in
-// every block. For all SPLIT_THREADS threads.
+// every block. For SPLIT_THREADS threads, all that sync() waits for.
+template <class Sync>
 __device__ __forceinline__ void sample_exponents(const Factor& lhs, const Factor& rhs,
-                                                 int (&shared)[2]) {
+                                                 int (&shared)[2], const Sync& sync) {
   constexpr int OF_THREAD = SAMPLES / SPLIT_THREADS;
   const int thread = threadIdx.x;
   float samples[2][OF_THREAD];  // all under way before one is waited for
@@ -50,7 +51,7 @@ __device__ __forceinline__ void sample_exponents(const Factor& lhs, const Factor
     samples[1][i] = __ldg(static_cast<const float*>(rhs.data) + sample_offset(rhs, sample));
   }
   if (thread < 2) shared[thread] = 0;
-  __syncthreads();
+  sync();
 #pragma unroll
   for (int side = 0; side < 2; ++side) {
     uint32_t largest = 0;
@@ -62,9 +63,9 @@ __device__ __forceinline__ void sample_exponents(const Factor& lhs, const Factor
     largest = __reduce_max_sync(0xffffffffu, largest);
     if (thread % 32 == 0) atomicMax(&shared[side], static_cast<int>(largest));
   }
-  __syncthreads();
+  sync();
   if (thread < 2) shared[thread] = scale_exponent(static_cast<uint32_t>(shared[thread]));
-  __syncthreads();
+  sync();
 }
 
 // A part of a factor's own dimension.
@@ -267,7 +268,8 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   const uint32_t tiles = parameters.sides[0].tiles + parameters.sides[1].tiles;
   SplitTile::Values values;
   SplitTile(parameters, tile).load(values, shared);
-  sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents);
+  sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents,
+                   [] { __syncthreads(); });
   if (tile == 0 && threadIdx.x < 2) {
     parameters.header->exponents[threadIdx.x] = exponents[threadIdx.x];
   }

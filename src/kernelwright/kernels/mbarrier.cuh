@@ -34,13 +34,17 @@ __device__ __forceinline__ void arrive_expecting(Barrier* barrier, int bytes) {
       : "memory");
 }
 
+// Of the same place in block `rank` of the cluster.
+__device__ __forceinline__ uint32_t address_at_rank(uint32_t address, int rank) {
+  uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
+}
+
 // Arrives at the barrier that lies at the same place in block `rank` of the cluster. Orders nothing
 // but this thread's reads of shared memory: enough to hand a buffer back.
 __device__ __forceinline__ void arrive_at_rank(Barrier* barrier, int rank) {
-  uint32_t remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-               : "=r"(remote)
-               : "r"(shared_address(barrier)), "r"(rank));
+  const uint32_t remote = address_at_rank(shared_address(barrier), rank);
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(remote) : "memory");
 }
 

@@ -35,6 +35,25 @@ __device__ __forceinline__ void copy_box_to_cluster(void* shared, const CUtensor
       : "memory");
 }
 
+// Brings the box of `map` to the L2.
+__device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int x, int y, int z) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map), "r"(x),
+               "r"(y), "r"(z)
+               : "memory");
+}
+
+// `bytes` of this block's shared memory, a multiple of 16, to the same place in block `rank` of the
+// cluster, and at its barrier.
+__device__ __forceinline__ void send_to_rank(const void* shared, int bytes, Barrier* barrier,
+                                             int rank) {
+  const uint32_t source = shared_address(shared);
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+      " [%0], [%1], %2, [%3];" ::"r"(address_at_rank(source, rank)),
+      "r"(source), "r"(bytes), "r"(address_at_rank(shared_address(barrier), rank))
+      : "memory");
+}
+
 // Orders this thread's ordinary writes to shared memory before asynchronous reads of it.
 __device__ __forceinline__ void fence_shared_for_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

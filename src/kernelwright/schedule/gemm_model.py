@@ -43,6 +43,10 @@ TOGETHER_CYCLES = 1200
 """Of a tile besides, when the blocks of a cluster wait for each other."""
 CONVERTING = 1.5
 """Times what a step takes when those who multiply split a factor, too."""
+INSIDE_STEP_CYCLES = 3200
+"""Of a step where other warps of the block split both factors meanwhile."""
+FOUR_AT_ONCE = 10 / 11
+"""Share of the multiprocessors that clusters of four blocks find."""
 TURNED = 1.5
 """Times what a tile takes besides when its rows are columns of the result."""
 SHARED_BYTES_OF_BARRIERS = 2 * 1024
@@ -171,7 +175,7 @@ def tensor_core_blocks(shape: ProductShape, config: TensorCoreConfig) -> int:
 
 
 def _cluster_tile(config: TensorCoreConfig) -> tuple[int, int]:
-    rows, columns = config.BLOCK_M * config.cluster, config.block_n
+    rows, columns = config.cluster_tile
     return (columns, rows) if config.transposed else (rows, columns)
 
 
@@ -193,7 +197,7 @@ def _empty_blocks(shape: ProductShape, config: TensorCoreConfig) -> int:
 
 def is_buffered(config: TensorCoreConfig, machine: Machine) -> bool:
     """Whether the stages leave room for whole tiles of results (fp32 products alone use it)."""
-    if config.feed is Feed.DIRECT:
+    if config.feed in (Feed.DIRECT, Feed.INSIDE):
         return False
     rows, columns = config.BLOCK_M, config.block_n
     stage = 2 * (rows + columns) * config.BLOCK_K * 2
@@ -206,6 +210,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     buffered = is_buffered(config, machine)
     steps = ceil(ceil(shape.k / config.BLOCK_K) / config.slices)
     step = STEP_CYCLES[1 if config.feed is Feed.DIRECT else 3, config.block_n]
+    step = INSIDE_STEP_CYCLES if config.feed is Feed.INSIDE else step
     step *= UNSHARED if config.cluster == 1 else 1.0
     step *= CONVERTING if config.feed is Feed.CONVERT else 1.0
     step *= SHALLOW if config.stages == 2 else 1.0
@@ -213,10 +218,10 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     around = end * config.block_n / 128 * (TURNED if config.transposed else 1.0)
     around += TOGETHER_CYCLES if config.cluster > 1 else 0
     # With few steps half of a block stores while the other half multiplies.
-    few = not buffered and steps <= min(config.stages, 4)
+    few = not buffered and config.feed is not Feed.INSIDE and steps <= min(config.stages, 4)
     tile = max(steps * step, around) if few else steps * step + around
     empty = _empty_blocks(shape, config)
-    waves = ceil((tensor_core_blocks(shape, config) - empty) / machine.sm_count)
+    waves = ceil((tensor_core_blocks(shape, config) - empty) / blocks_at_once(config, machine))
     cycles = waves * tile + empty / machine.sm_count * (step + around)
     result = shape.batches * shape.m * shape.n * shape.dtype.itemsize
     share = BUFFERED_STORE_BANDWIDTH if buffered else STORE_BANDWIDTH
@@ -225,6 +230,12 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     storing *= NARROW if config.block_n < 128 else 1.0
     moving = storing + (shape.bytes - result) / (TENSOR_CORE_BANDWIDTH * machine.copy_bandwidth)
     return max(cycles / CLOCK, moving) + _around(shape, config, machine) + LAUNCH_SECONDS
+
+
+def blocks_at_once(config: TensorCoreConfig, machine: Machine) -> int:
+    """One on each multiprocessor, but for those that whole clusters do not find together."""
+    share = FOUR_AT_ONCE if config.cluster == 4 else 1.0
+    return int(machine.sm_count * share) // config.cluster * config.cluster
 
 
 def elements_ahead(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> int:
@@ -263,11 +274,14 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
     lhs, rhs = shape.sides(config)
     split = rhs.elements + (lhs.elements if config.feed is not Feed.CONVERT else 0)
     seconds = NEXT_LAUNCH_SECONDS
+    if config.feed is Feed.INSIDE:
+        split = 0
+        seconds = 0.0
     if config.feed is Feed.AHEAD:
         split -= elements_ahead(shape, config, machine)
         seconds += NEXT_LAUNCH_SECONDS
     seconds += split * 8 / SPLIT_BANDWIDTH
-    if config.slices > 1 or config.feed is Feed.CONVERT:
+    if config.slices > 1 or config.feed in (Feed.CONVERT, Feed.INSIDE):
         seconds += NEXT_LAUNCH_SECONDS
     if config.slices > 1:
         partials = config.slices * shape.batches * shape.m * shape.n * 4

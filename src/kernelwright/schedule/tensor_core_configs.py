@@ -9,13 +9,14 @@ from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import (
     ProductShape,
+    blocks_at_once,
     elements_ahead,
     is_buffered,
     tensor_core_blocks,
 )
 
 FEEDS = {
-    DType.F32: (Feed.SPLIT, Feed.AHEAD, Feed.CONVERT),
+    DType.F32: (Feed.SPLIT, Feed.AHEAD, Feed.CONVERT, Feed.INSIDE),
     DType.F16: (Feed.DIRECT,),
     DType.BF16: (Feed.DIRECT,),
 }
@@ -23,11 +24,21 @@ COLUMNS = {
     Feed.SPLIT: (128, 64),
     Feed.AHEAD: (128,),
     Feed.CONVERT: (128, 64),
+    Feed.INSIDE: (128,),
     Feed.DIRECT: (256, 128, 64),
 }
 """Of a tile: three sums of 256 columns do not fit the registers."""
+CLUSTERS = {
+    Feed.SPLIT: (2, 1),
+    Feed.AHEAD: (2, 1),
+    Feed.CONVERT: (2, 1),
+    Feed.INSIDE: (4,),
+    Feed.DIRECT: (2, 1),
+}
 OUTSIDE_STAGES = 22 * 1024
 """Bytes of shared memory: a buffer of rows for each warp that multiplies, alignment, barriers."""
+RAW_BOXES = 34 * 1024
+"""Instead, where both factors are split inside: what becomes the next stage, and barriers."""
 LARGEST_BUFFERED_K = 512
 """Above it the missing stage costs more than storing."""
 LEAST_K = 256
@@ -41,7 +52,7 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
     """Those worth compiling; none on cards without the instructions."""
     feeds = FEEDS.get(shape.dtype, ()) if "fp16x3" in machine.flops else ()
     for feed in feeds:
-        for transposed, columns, cluster in product((False, True), COLUMNS[feed], (2, 1)):
+        for transposed, columns, cluster in product((False, True), COLUMNS[feed], CLUSTERS[feed]):
             config = TensorCoreConfig(
                 block_n=columns,
                 feed=feed,
@@ -62,7 +73,14 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
 def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
     """What is split before may lie as it will; all else is read in whole aligned rows."""
     lhs, rhs = shape.sides(config)
-    read = {Feed.SPLIT: (), Feed.CONVERT: (lhs,), Feed.DIRECT: (lhs, rhs)}[config.feed]
+    read = {
+        Feed.SPLIT: (),
+        Feed.CONVERT: (lhs,),
+        Feed.INSIDE: (lhs, rhs),
+        Feed.DIRECT: (lhs, rhs),
+    }[config.feed]
+    if config.feed is Feed.INSIDE and (config.transposed or shape.triangle is not None):
+        return False
     return all(factor.major is not Major.NONE and factor.is_aligned for factor in read)
 
 
@@ -76,7 +94,7 @@ def _sliced(
 ) -> Iterator[TensorCoreConfig]:
     """The same with as many slices as fill the card once; only pairs have a kernel to add them."""
     blocks = tensor_core_blocks(shape, config)
-    slices = min(machine.sm_count // max(1, blocks), shape.k // LEAST_K)
+    slices = min(blocks_at_once(config, machine) // max(1, blocks), shape.k // LEAST_K)
     if slices > 1 and config.feed is not Feed.DIRECT:
         yield replace(config, slices=slices)
 
@@ -96,4 +114,5 @@ def _stages(feed: Feed, columns: int, machine: Machine) -> int:
     """As many as fit the shared memory beside what is on its way to the result."""
     planes = 1 if feed is Feed.DIRECT else 2
     stage = planes * (TensorCoreConfig.BLOCK_M + columns) * TensorCoreConfig.BLOCK_K * 2
-    return (machine.shared_memory_per_block - OUTSIDE_STAGES) // stage
+    outside = RAW_BOXES if feed is Feed.INSIDE else OUTSIDE_STAGES
+    return (machine.shared_memory_per_block - outside) // stage

@@ -26,7 +26,7 @@ CLUSTER_INDEX_REGISTERS: Mapping[str, str] = MappingProxyType(
 """`%name.x` and its sisters."""
 
 _FAMILIES = (
-    *("mbarrier", "cp.async.bulk.tensor", "wgmma", "barrier.cluster", "fence.proxy", "mapa"),
+    *("mbarrier", "cp.async.bulk", "wgmma", "barrier.cluster", "fence.proxy", "mapa"),
     "st.shared::cluster",
 )
 _UNSAID = frozenset(
@@ -72,6 +72,7 @@ _PLAIN = {
     "wgmma.wait_group": "::kwemu::ptx::wait_products({0})",
     "setmaxnreg.inc": "::kwemu::ptx::setmaxnreg_inc({0})",
     "setmaxnreg.dec": "::kwemu::ptx::setmaxnreg_dec({0})",
+    "cp.async.bulk": "::kwemu::ptx::send_shared({all})",
     "cp.async.bulk.commit_group": "kwemu_commit_stores()",
     "cp.async.bulk.wait_group": "kwemu_wait_stores({0})",
     "cp.async.bulk.wait_group.read": "kwemu_wait_stores({0})",
@@ -90,6 +91,7 @@ def _box_copies() -> Iterator[tuple[str, str]]:
     """Operands: target, map, a place for each dimension, barrier; with multicast the blocks. Of
     stores: map, a place for each dimension, source."""
     for rank in range(1, 6):
+        yield f"cp.async.bulk.prefetch.tensor.{rank}d.L2", "::kwemu::ptx::prefetch_box({all})"
         stored = f"::kwemu::ptx::store_box<{rank}>({{all}})"
         yield f"cp.async.bulk.tensor.{rank}d.bulk_group", stored
         yield f"cp.async.bulk.tensor.{rank}d", f"::kwemu::ptx::copy_box<{rank}>({{all}})"

@@ -55,7 +55,7 @@ def build() -> Iterator[Callable[..., Unit]]:
     sessions: list[Session] = []
 
     def start(name: str, order_seed: int = 0, **macros: object) -> Unit:
-        sessions.append(Session(order_seed=order_seed, threads=1, multiprocessors=2))
+        sessions.append(Session(order_seed=order_seed, threads=1, multiprocessors=4))
         return Unit(name, sessions[-1].__enter__(), macros)
 
     yield start

@@ -24,6 +24,7 @@ _SPLIT: dict[str, object] = {
 _BUFFERED = _SPLIT | {"STAGES_OF_TEST": 2, "CLUSTER_OF_TEST": 1}
 _AHEAD = _SPLIT | {"FEED_OF_TEST": "AHEAD", "RHS_OF_TEST": "K"}
 _CONVERT = _SPLIT | {"FEED_OF_TEST": "CONVERT"}
+_INSIDE = _SPLIT | {"FEED_OF_TEST": "INSIDE", "CLUSTER_OF_TEST": 4}
 _DIRECT = _SPLIT | {"FEED_OF_TEST": "DIRECT", "STAGES_OF_TEST": 4}
 _DTYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 
@@ -76,6 +77,12 @@ def _multiply(unit: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
         ),
         pytest.param(_CONVERT, (130, 200, 152), id="convert"),
         pytest.param(_CONVERT | {"LHS_OF_TEST": "MN"}, (132, 72, 600), id="convert columns"),
+        pytest.param(_INSIDE, (260, 200, 152), id="inside"),
+        pytest.param(
+            _INSIDE | {"LHS_OF_TEST": "MN", "RHS_OF_TEST": "K", "SLICES_OF_TEST": 3},
+            (132, 70, 600),
+            id="inside, slices",
+        ),
         pytest.param(_DIRECT | {"ELEMENT": "__half"}, (130, 200, 152), id="half"),
         pytest.param(
             _DIRECT | {"ELEMENT": "__nv_bfloat16", "INSTRUCTION": "Wgmma128Bf16"},
@@ -105,17 +112,29 @@ def test_triangles(build: Build, config: dict[str, object]) -> None:
             out = _multiply(unit, lhs, rhs)
             assert not out.isnan().any()  # what is not kept is written, too
             assert torch.allclose(cut(out, diagonal), cut(exact, diagonal), rtol=1e-5, atol=1e-5)
+    unit.run("keep", 0, ctypes.c_int64(0))
     assert unit.session.findings == ()
 
 
-def test_factors_that_no_pairs_carry(build: Build) -> None:
-    unit = build("gemm", **_SPLIT)
-    lhs, rhs = _factors(_SPLIT, 70, 40, 90)
+@pytest.mark.parametrize("config", [_SPLIT, _INSIDE], ids=["split", "inside"])
+def test_factors_that_no_pairs_carry(build: Build, config: dict[str, object]) -> None:
+    unit = build("gemm", **config)
+    lhs, rhs = _factors(config, 70, 40, 92)
     lhs[3, 5], lhs[60, 0] = float("inf"), 1e30
     out = _multiply(unit, lhs, rhs)
     assert unit.session.findings == ()
     assert out[3].isinf().all()
     assert torch.allclose(out[4:], lhs[4:] @ rhs, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_split_for_many_tiles_is_looked_at_once(build: Build) -> None:
+    """30 small elements are few enough, 90 would not be; the sums are those of planes in memory."""
+    inside, before = build("gemm", **_INSIDE), build("gemm", **_SPLIT)
+    lhs, rhs = _factors(_INSIDE, 40, 300, 212)
+    for row in range(30):
+        lhs[row, 7 * row] = 2.0**-26
+    assert torch.equal(_multiply(inside, lhs, rhs), _multiply(before, lhs, rhs))
+    assert inside.session.findings == before.session.findings == ()
 
 
 def test_idle_warps_split_what_a_second_launch_reads(build: Build) -> None:

@@ -95,6 +95,16 @@ def test_multicast_in_a_cluster(build: Build, seed: int) -> None:
     assert unit.session.findings == ()
 
 
+def test_blocks_send_each_other_their_shared_memory(build: Build) -> None:
+    unit = build("primitives")
+    out = torch.zeros(4, 64)
+    assert unit.run("run_send_rows", 1, out) == 0
+    assert out.tolist() == [[(1 - block % 2) * 100 + i for i in range(64)] for block in range(4)]
+    assert unit.session.findings == ()
+    unit.run("run_send_rows", 0, out)
+    assert "fence" in unit.session.findings[0].message
+
+
 def test_places_in_clusters(build: Build) -> None:
     unit = build("primitives")
     out = torch.zeros(12, 3, dtype=torch.int32)

@@ -95,6 +95,10 @@ void check_source(Block& actor, const BulkCopy& copy) {
   });
 }
 
+void check_shared_source(Block& block, size_t offset, size_t bytes, const void* caller) {
+  for (size_t i = 0; i < bytes; i += kChunkBytes) check_bulk_read(block, offset + i, caller);
+}
+
 void ask_for(Block& actor, const BulkCopy& copy) {
   Block& home = *copy.home;
   if (home.is_done()) {

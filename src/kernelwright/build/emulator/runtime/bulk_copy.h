@@ -31,6 +31,9 @@ void report_unfinished(const BulkCopy& copy);
 // Reads the tensor's memory as the asking thread, for the checks.
 void check_source(Block& actor, const BulkCopy& copy);
 
+// The same of `bytes` of this block's shared memory.
+void check_shared_source(Block& block, size_t offset, size_t bytes, const void* caller);
+
 // The stores of one thread, in groups that read shared memory in order, when they are waited for.
 class BulkStores {
  public:

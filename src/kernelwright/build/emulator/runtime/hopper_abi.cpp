@@ -162,6 +162,33 @@ KWEMU_EXPORT void kwemu_copy_box(const kwemu::BoxCopy* order, void* caller) {
   }
 }
 
+// As a box of a tensor that lies in shared memory.
+KWEMU_EXPORT void kwemu_send_shared(unsigned to, unsigned from, unsigned bytes, unsigned barrier,
+                                    void* caller) {
+  Block& block = *current_block;
+  const SharedPlace target = place_of(to), source = place_of(from), arrival = place_of(barrier);
+  if (bytes % 16 != 0 || source.offset % 16 != 0 || target.offset % 16 != 0) {
+    fail("a bulk copy of shared memory that is not in units of 16 bytes", caller);
+  }
+  if (source.home != &block || arrival.home != target.home) {
+    fail("a bulk copy from another block, or with a barrier of a third", caller);
+  }
+  kwemu::check_shared_source(block, source.offset, bytes, caller);
+  kwemu::BulkCopy copy = {};
+  copy.map.magic = kwemu::TensorMap::kMagic;
+  copy.map.rank = 1;
+  copy.map.element_bytes = 16;
+  copy.map.span_bytes = 16;
+  copy.map.address = block.shared_low + source.offset;
+  copy.map.sizes[0] = bytes / 16;
+  copy.map.box[0] = static_cast<uint16_t>(bytes / 16);
+  copy.home = target.home;
+  copy.offset = target.offset;
+  copy.barrier = arrival.offset;
+  copy.caller = caller;
+  kwemu::ask_for(block, copy);
+}
+
 KWEMU_EXPORT void kwemu_store_box(const kwemu::BoxCopy* order, void* caller) {
   Block& block = *current_block;
   block.current->stores.ask(block, ordered(*order, caller));

@@ -95,6 +95,29 @@ __global__ void share_rows(const __grid_constant__ BoxArguments a, float* out) {
   sync_cluster();
 }
 
+// Each of two blocks sends 64 numbers to the other; out[block][64]. Without `fenced` the copy may
+// read what was there before.
+__global__ void send_rows(int fenced, float* out) {
+  __shared__ alignas(128) float rows[2][64];
+  __shared__ Barrier full;
+  const int rank = cluster_rank();
+  if (threadIdx.x == 0) {
+    init_barrier(&full, 1);
+    fence_barrier_init();
+  }
+  sync_cluster();
+  rows[rank][threadIdx.x] = rank * 100 + threadIdx.x;
+  if (fenced) fence_shared_for_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    arrive_expecting(&full, sizeof rows[0]);
+    send_to_rank(rows[rank], sizeof rows[rank], &full, rank ^ 1);
+  }
+  wait(&full, 0);
+  out[blockIdx.x * 64 + threadIdx.x] = rows[rank ^ 1][threadIdx.x];
+  sync_cluster();
+}
+
 template <class... Parameters, class... Arguments>
 static int launch_clusters(void (*kernel)(Parameters...), int blocks, int threads, int cluster,
                            const Arguments&... arguments) {
@@ -119,6 +142,10 @@ extern "C" int run_share_rows(void* data, int rows, int blocks, float* out) {
   const int error = encode_dense(&a.map, data, 4, sizes, box, CU_TENSOR_MAP_SWIZZLE_NONE);
   if (error != 0) return error;
   return launch_clusters(share_rows, blocks, 64, 2, a, out);
+}
+
+extern "C" int run_send_rows(int fenced, float* out) {
+  return launch_clusters(send_rows, 4, 64, 2, fenced, out);
 }
 
 // out[block] = {rank, blocks of the cluster, cluster}

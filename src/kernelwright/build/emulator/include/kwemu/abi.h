@@ -164,6 +164,8 @@ int kwemu_mbarrier_wait(unsigned barrier, unsigned parity, void* caller);
 void kwemu_proxy_fence();
 
 void kwemu_copy_box(const kwemu::BoxCopy* copy, void* caller);
+// From this block's shared memory to where the handle and its barrier are.
+void kwemu_send_shared(unsigned to, unsigned from, unsigned bytes, unsigned barrier, void* caller);
 void kwemu_store_box(const kwemu::BoxCopy* order, void* caller);
 void kwemu_commit_stores();
 // Until at most so many of the thread's groups still read shared memory.

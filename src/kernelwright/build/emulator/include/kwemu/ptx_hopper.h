@@ -99,6 +99,16 @@ KWEMU_DEVICE void store_box(Map map, Values... values) {
   kwemu_store_box(&copy, KWEMU_CALLER);
 }
 
+// To a cache, which the emulator has none of.
+template <class Map, class... Values>
+KWEMU_DEVICE void prefetch_box(Map, Values...) {}
+
+// From this block's shared memory to a block's of the cluster.
+template <class Bytes>
+KWEMU_DEVICE void send_shared(unsigned to, unsigned from, Bytes bytes, unsigned barrier) {
+  kwemu_send_shared(to, from, static_cast<unsigned>(bytes), barrier, KWEMU_CALLER);
+}
+
 // Products of warpgroups: descriptors, whether to accumulate, signs, transpositions; the registers.
 
 template <unsigned N, bool IS_BFLOAT16, class... Registers>
