@@ -69,6 +69,7 @@ def test_the_model_is_near_what_was_measured(
 def test_few_tiles_and_a_long_k_are_cut_into_slices() -> None:
     config = best(shape(256, 524288, 256))
     assert isinstance(config, TensorCoreConfig) and config.slices == 30
+    assert config.feed is Feed.INSIDE
     whole = best(shape(4096, 4096, 4096))
     assert isinstance(whole, TensorCoreConfig) and whole.slices == 1
 
@@ -127,6 +128,14 @@ def test_idle_warps_split_what_a_first_launch_leaves_time_for() -> None:
         assert Feed.AHEAD not in feeds
     config = best(half)
     assert isinstance(config, TensorCoreConfig) and config.feed is Feed.AHEAD
+
+
+def test_both_factors_are_split_inside_where_one_guard_sees_all_of_them() -> None:
+    whole = shape(256, 524288, 256)
+    triangular = replace(whole, triangle=Triangle(kept=Side.UPPER, diagonal=0))
+    for other in (triangular, shape(256, 524288, 256, batches=2), shape(256, 524289, 256)):
+        assert Feed.INSIDE not in {config.feed for config in tensor_core_configs(other, H200)}
+    assert Feed.INSIDE in {config.feed for config in tensor_core_configs(whole, H200)}
 
 
 def test_a_few_rows_are_read_once() -> None:

@@ -79,7 +79,9 @@ def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
         Feed.INSIDE: (lhs, rhs),
         Feed.DIRECT: (lhs, rhs),
     }[config.feed]
-    if config.feed is Feed.INSIDE and (config.transposed or shape.triangle is not None):
+    # Its launcher takes no triangles, and the guard counts each element in one tile only.
+    is_plain = shape.batches == 1 and shape.triangle is None and not config.transposed
+    if config.feed is Feed.INSIDE and not is_plain:
         return False
     return all(factor.major is not Major.NONE and factor.is_aligned for factor in read)
 
