@@ -62,7 +62,6 @@ PRODUCTS = [
         ),
         "float32",
     ),
-    (TensorCoreConfig(block_n=128, feed=Feed.INSIDE, stages=3, cluster=4, slices=2), "float32"),
     (TensorCoreConfig(block_n=256, feed=Feed.DIRECT, stages=4, cluster=2), "float16"),
     (TensorCoreConfig(block_n=64, feed=Feed.DIRECT, stages=8, cluster=1), "bfloat16"),
     (

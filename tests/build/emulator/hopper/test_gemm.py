@@ -77,7 +77,6 @@ def _multiply(unit: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
         ),
         pytest.param(_CONVERT, (130, 200, 152), id="convert"),
         pytest.param(_CONVERT | {"LHS_OF_TEST": "MN"}, (132, 72, 600), id="convert columns"),
-        pytest.param(_INSIDE, (260, 200, 152), id="inside"),
         pytest.param(
             _INSIDE | {"LHS_OF_TEST": "MN", "RHS_OF_TEST": "K", "SLICES_OF_TEST": 3},
             (132, 70, 600),
