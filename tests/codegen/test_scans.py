@@ -13,6 +13,7 @@ _ALLOWED = {
     "exclusive in blocks": 3e-7,
     "product of doubles in blocks": 1e-14,
     "product of floats in blocks": 2e-6,
+    "product of floats in warps": 2e-6,
     "product of floats in columns": 2e-6,
     "half in warps": 6e-4,
     "integers in columns": 0.0,

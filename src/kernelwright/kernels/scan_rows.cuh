@@ -205,12 +205,82 @@ struct RowScan {
                                             typename Problem::AfterIndices()));
   }
 
+  // Whether that holds in any of the threads that share the row.
+  __device__ __forceinline__ static bool holds_somewhere(bool mine) {
+    return ROW_WARPS > 1 ? __syncthreads_or(mine) != 0 : __any_sync(0xffffffff, mine) != 0;
+  }
+
+  // With the sign of a product of so many negative numbers.
+  __device__ __forceinline__ static Part signed_as(int negatives, Part value) {
+    return negatives % 2 != 0 ? -value : value;
+  }
+
+  // A chunk of finite elements after a product that is zero: zeros follow, whose signs alone are
+  // left to find. False, and nothing written, where an infinity or a NaN is among the elements.
+  // Products of many numbers vanish soon, so that most of a long row is like this.
+  template <bool WHOLE>
+  __device__ __forceinline__ static bool add_to_zero(const Inputs (&inputs)[VECTORS], Total& carry,
+                                                     Part (&warp_totals)[WARPS],
+                                                     const Problem& problem, const Row& row,
+                                                     int64_t chunk, int64_t end, int warp,
+                                                     int lane) {
+    bool is_finite = true;
+    unsigned lanes[VECTORS], odd = 0;
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+      Value values[WIDTH];
+      read<WHOLE>(values, problem, row, vector_of(chunk, v, warp, lane), end, inputs[v]);
+      bool is_odd = false;
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) {
+        is_odd ^= std::signbit(values[i]);
+        is_finite = is_finite && std::fabs(values[i]) <= std::numeric_limits<Value>::max();
+      }
+      lanes[v] = __ballot_sync(0xffffffff, is_odd);
+      odd ^= lanes[v];
+    }
+    if (ROW_WARPS > 1 && lane == 0) warp_totals[warp] = signed_as(__popc(odd), Part(1));
+    if (holds_somewhere(!is_finite)) return false;
+    Part before = carry.high;
+    if constexpr (ROW_WARPS > 1) {
+      Part total = before;
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) {
+        if (w == warp) before = total;
+        total *= warp_totals[w];
+      }
+      carry.high = total;
+    } else {
+      carry.high = signed_as(__popc(odd), before);
+    }
+    odd = 0;
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v) {
+      const int below = __popc(odd) + __popc(lanes[v] & ((1u << lane) - 1));
+      const Value first = static_cast<Value>(signed_as(below, before));
+      const int64_t vector = vector_of(chunk, v, warp, lane);
+      Value values[WIDTH], product = first;
+      read<WHOLE>(values, problem, row, vector, end, inputs[v]);
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) values[i] = product *= values[i];
+      if (WHOLE || vector < end) write<WHOLE>(values, first, problem, row, vector);
+      odd ^= lanes[v];
+    }
+    return true;
+  }
+
   // One chunk, whose inputs are there: `carry` grows by its total.
   template <bool WHOLE>
   __device__ __forceinline__ static void add_chunk(const Inputs (&inputs)[VECTORS], Total& carry,
                                                    Part (&warp_totals)[WARPS],
                                                    const Problem& problem, const Row& row,
                                                    int64_t chunk, int64_t end, int warp, int lane) {
+    if constexpr (Total::IS_PRODUCT) {
+      if (carry.high == 0 &&
+          add_to_zero<WHOLE>(inputs, carry, warp_totals, problem, row, chunk, end, warp, lane)) {
+        return;
+      }
+    }
     const Part nothing = neutral_total<RUNNING, Part>();
     // Of a sum running totals of each vector, and what comes before it in the warp; of a product
     // its elements, what comes before it in the neighbours of the other lanes, and these together.

@@ -12,6 +12,12 @@ _BLOCKS_OF_MULTIPROCESSOR = 4
 _COLUMNS = {Accumulation.SUM: 8, Accumulation.PRODUCT: 4}
 """Neighbouring columns of a lane at most: a block's totals of two chunks have 48 KB of shared
 memory, and those of products of floats are doubles."""
+_SHARES = {
+    Accumulation.SUM: ((8, 4), (16, 2), (8, 2), (4, 4)),
+    Accumulation.PRODUCT: ((8, 2), (8, 1), (4, 2), (4, 4)),
+}
+"""Warps that share a row, and vectors of a chunk in each of their threads; those of products, whose
+parts are doubles, take twice as many registers."""
 _ROW_OF_WARP = 1024
 """Up to so many elements a warp scans a row as fast as a block does, without a barrier."""
 
@@ -37,7 +43,7 @@ def scan_configs(
         ScanConfig(
             way=ScanWay.ROW_PER_BLOCK, width=width, items=items, warps=warps, min_blocks=blocks
         )
-        for warps, items in ((8, 4), (16, 2), (8, 2), (4, 4))
+        for warps, items in _SHARES[scan.op]
     )
 
 
