@@ -354,6 +354,32 @@ def test_roundings_in_between_are_allowed_where_the_reference_makes_them(
     assert rule(metrics, NO_LESS_ACCURATE).accepted == accepted, metrics
 
 
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "torch.native_dropout(x, 0.25, True)[0] / 3",
+        "x * torch.rand_like(x) / 3",
+        "x * torch.empty_like(x).uniform_(0.5, 2.0) / 3",
+        "x * torch.randn(64, 32, dtype=x.dtype) / 3",
+    ],
+)
+def test_the_oracle_draws_the_random_numbers_of_the_reference(
+    make: Make, tmp_path: Path, forward: str
+) -> None:
+    reference = make(forward)
+    case = Case(seed=5)
+    reference.run(case)
+    x = inputs(case)
+    torch.manual_seed(case.seed)
+    right = eval(forward, {"x": x, "torch": torch})
+    metrics = measured(reference, case, tmp_path, right)
+    assert metrics.oracle is Oracle.FLOAT64
+    assert rule(metrics, NO_LESS_ACCURATE).accepted
+    # Ten bits, as TF32 has, are too few where numbers and not the reference are compared.
+    short = measured(reference, case, tmp_path, right.half().float())
+    assert not rule(short, NO_LESS_ACCURATE).accepted
+
+
 # Where PyTorch adds up one way a NaN, and where it adds up another way infinity.
 KINDS = "torch.where(x > 0.5, float('nan') if x.dtype == torch.float32 else float('inf'), x)"
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,9 +60,54 @@ class _InFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 case _:
                     return value
 
+        if func.overloadpacket in _DRAW:
+            return map_tensors(_drawn(func, args, kwargs or {}), upcast)
         raised = [raise_value(argument) for argument in args]
         keywords = {name: raise_value(value) for name, value in (kwargs or {}).items()}
         return func(*raised, **keywords)
+
+
+_DRAW = frozenset(
+    getattr(torch.ops.aten, name)
+    for name in (
+        *("native_dropout", "bernoulli", "bernoulli_", "rand", "rand_like", "uniform_"),
+        *("randn", "randn_like", "normal", "normal_", "exponential_", "log_normal_"),
+    )
+)
+"""Not attention and recurrent cells: these may drop numbers, and compute."""
+
+
+def _drawn(
+    func: torch._ops.OpOverload, args: Sequence[Any], keywords: Mapping[str, object]
+) -> object:
+    """What an operator draws for float32: a generator's numbers are others in float64.
+
+    A module that is float64 itself has others then; its results are compared with each other.
+    """
+    if func is torch.ops.aten.native_dropout.default:
+        return _dropped(*args)
+    drawn = [_lowered(argument) for argument in args]
+    result = func(*drawn, **{name: _lowered(value) for name, value in keywords.items()})
+    return args[0].copy_(drawn[0]) if func._schema.is_mutable else result
+
+
+def _lowered(value: object) -> object:
+    match value:
+        case torch.float64:
+            return torch.float32
+        case Tensor() if value.dtype == torch.float64:
+            return value.to(torch.float32)
+    return value
+
+
+def _dropped(x: Tensor, share: float, *trains: bool | None) -> tuple[Tensor, Tensor]:
+    """Of dropout only the choice is drawn: values stay as exact as they are."""
+    ones = torch.ones_like(x, dtype=torch.float32)
+    _, kept = torch.native_dropout(ones, share, *trains)
+    raised = upcast(x)
+    if trains == (False,):
+        return raised, kept
+    return raised * kept * (1.0 / (1.0 - share) if share < 1.0 else 0.0), kept
 
 
 class _Shortened(_InFloat64):
