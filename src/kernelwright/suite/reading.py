@@ -17,10 +17,12 @@ def read_run(folder: Path) -> RunData:
         step = "Name the folder of a run: the suite prints it, and runs/latest is the last one."
         raise JournalError(f"there is no run in {folder}", next_step=step)
     latest = record.headers[-1]
+    # What was continued after a change has results of all of them.
+    commits = dict.fromkeys(header["provenance"].get("commit") for header in record.headers)
     places = {row.problem: folder / PROBLEMS / row.problem for row in record.rows}
     return RunData(
         name=folder.resolve().name,
-        facts=latest["provenance"],
+        facts={**latest["provenance"], "commit": ", ".join(filter(None, commits)) or None},
         settings=latest["settings"],
         rows=record.rows,
         details={problem: _details(place) for problem, place in places.items()},
