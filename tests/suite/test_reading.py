@@ -10,10 +10,10 @@ from kernelwright.suite.reading import read_run
 
 def test_a_run_that_was_continued_names_every_commit(tmp_path: Path) -> None:
     with Journal(tmp_path) as journal:
-        for date, commit in (("1", "abc1234"), ("2", "abc1234"), ("3", "def5678")):
-            facts = {"date": date, "commit": commit}
+        for problems, commit in ((7, "abc1234"), (9, "abc1234"), (3, "def5678")):
+            facts = {"problems": problems, "commit": commit}
             journal.append(Event.RUN, version=VERSION, settings={}, provenance=facts)
-    assert read_run(tmp_path).facts == {"date": "3", "commit": "abc1234, def5678"}
+    assert read_run(tmp_path).facts == {"problems": 9, "commit": "abc1234, def5678"}
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:

@@ -16,14 +16,15 @@ def read_run(folder: Path) -> RunData:
     if not record.headers:
         step = "Name the folder of a run: the suite prints it, and runs/latest is the last one."
         raise JournalError(f"there is no run in {folder}", next_step=step)
-    latest = record.headers[-1]
-    # What was continued after a change has results of all of them.
-    commits = dict.fromkeys(header["provenance"].get("commit") for header in record.headers)
+    # What was continued has results of all commits, and maybe of fewer problems at the end.
+    starts = [header["provenance"] for header in record.headers]
+    largest = max(starts, key=lambda facts: facts.get("problems", 0))
+    commits = dict.fromkeys(facts.get("commit") for facts in starts)
     places = {row.problem: folder / PROBLEMS / row.problem for row in record.rows}
     return RunData(
         name=folder.resolve().name,
-        facts={**latest["provenance"], "commit": ", ".join(filter(None, commits)) or None},
-        settings=latest["settings"],
+        facts={**largest, "commit": ", ".join(filter(None, commits)) or None},
+        settings=record.headers[-1]["settings"],
         rows=record.rows,
         details={problem: _details(place) for problem, place in places.items()},
     )
