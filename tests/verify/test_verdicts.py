@@ -73,6 +73,7 @@ GOOD = Observation(
     findings=(),
 )
 WRONG = replace(METRICS, candidate_rmse=1e-3)
+UNWRITTEN = replace(METRICS, mismatches=7, mismatch_index=(0, 0))
 
 
 def finding(kind: FindingKind) -> KernelFinding:
@@ -90,6 +91,9 @@ def state(*names: str, mark: str = "a") -> StateFacts:
         ({"comparisons": (WRONG,)}, Status.WRONG_VALUES),
         ({"repeats": (WRONG,)}, Status.NOT_DETERMINISTIC),
         ({"repeats": (METRICS,)}, Status.VERIFIED),
+        # What nothing wrote is not what changes from run to run, but what lay there.
+        ({"comparisons": (UNWRITTEN,), "repeats": (UNWRITTEN,)}, Status.WRONG_VALUES),
+        ({"comparisons": (UNWRITTEN,), "repeats": (WRONG,)}, Status.NOT_DETERMINISTIC),
         ({"candidate": replace(RUN, changed=("input[0]",))}, Status.INPUT_CHANGED),
         ({"reference": replace(RUN, changed=("state.mean",))}, Status.INPUT_CHANGED),
         # What a rounding left in the reference alone may change by one.

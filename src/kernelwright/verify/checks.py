@@ -327,6 +327,10 @@ def check_repeat(observation: Observation, tolerance: Tolerance) -> Iterator[Che
         return
     first = _value_problems(observation.comparisons, tolerance)
     second = _value_problems(observation.repeats, tolerance)
+    if unwritten := _unwritten(observation):
+        text = f"{first[0]}, and a second run differs: {unwritten} has memory that nothing wrote"
+        yield _check("repeat", observation, [text], Status.WRONG_VALUES, "")
+        return
     if first or second:
         text = f"two runs on the same inputs differ: {(first + second)[-1]}"
         if not second:
@@ -343,6 +347,13 @@ def check_repeat(observation: Observation, tolerance: Tolerance) -> Iterator[Che
         "the tolerance",
         case=str(observation.case),
     )
+
+
+def _unwritten(observation: Observation) -> str:
+    """Names of results that have the NaN in both runs that memory is filled with before a call."""
+    runs = (observation.comparisons, observation.repeats or ())
+    strange = [{it.name for it in run if it.epsilon and it.mismatches} for run in runs]
+    return ", ".join(sorted(set.intersection(*strange)))
 
 
 def check_memory(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
