@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from kernelwright.capture.making import ONE, ItemRule, Maker, NotMadeError, Part, Rule, numel
+from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rule
 from kernelwright.capture.scope import op
 from kernelwright.ir.expr import Expr
+from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType
 
 
@@ -47,7 +48,7 @@ def _repeat_interleave(m: Maker) -> Part:
     """Every element so many times in a row; of the flattened tensor if no dimension is given."""
     value, count, dim = m.tensor(), m.call.arguments["repeats"], m.call.arguments["dim"]
     if dim is None:
-        value, dim = m.reshape(value, (numel(value.shape),)), 0
+        value, dim = m.reshape(value, (product(value.shape),)), 0
     rank = len(value.shape)
     counts: list[Any] = [count if at == dim % rank else 1 for at in range(rank)]
     return _copies(m, value, counts, _EACH)
@@ -113,7 +114,7 @@ def _meshgrid(m: Maker, used: frozenset[int]) -> dict[int, Part]:
     for at in sorted(used):
         value = m.part(m.call.arguments["tensors"][at])
         own = [ONE] * len(shape)
-        own[places[at]] = numel(value.shape)
+        own[places[at]] = product(value.shape)
         made[at] = m.expand(m.reshape(value, tuple(own)), shape)
     return made
 

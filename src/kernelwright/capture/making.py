@@ -32,9 +32,8 @@ from kernelwright.ir.graph import (
     Unsqueeze,
     ViewMap,
 )
+from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType, ValueType, broadcast
-
-ONE = Dim.static(1)
 
 
 class NotMadeError(Exception):
@@ -276,7 +275,7 @@ class Maker:
 
     def count(self, rows: Rows) -> Size:
         """How many elements a row has, in the type of the computation."""
-        return Size(numel([rows.value.shape[dim] for dim in rows.dims]), self.compute)
+        return Size(product([rows.value.shape[dim] for dim in rows.dims]), self.compute)
 
     def coordinate(self, shape: Sequence[Dim], dim: int) -> Expr:
         """Where an element of a result of this shape stands along dimension `dim`."""
@@ -301,20 +300,6 @@ def counted(dims: Any, rank: int) -> tuple[int, ...]:
             return (dims % rank,)
         case _:
             return tuple(sorted({int(dim) % rank for dim in dims}))
-
-
-def numel(sizes: Sequence[Dim]) -> Dim:
-    """The product of sizes."""
-    static, texts, hint = 1, [], 1
-    for size in sizes:
-        hint *= size.hint
-        if size.is_static:
-            static *= size.hint
-        else:
-            texts.append(size.text if size.text.isidentifier() else f"({size.text})")
-    if not texts:
-        return Dim.static(static)
-    return Dim("*".join([str(static), *texts] if static != 1 else texts).strip(), hint)
 
 
 Rule = Callable[[Maker], Part]

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import torch
 
 from kernelwright.capture.making import (
-    ONE,
     ItemRule,
     Maker,
     NotMadeError,
@@ -19,6 +18,7 @@ from kernelwright.capture.scope import op
 from kernelwright.capture.types import dtype_of
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import Parameter, Reduction, Update
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType
 
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from kernelwright.capture.making import ONE, ItemRule, Maker, NotMadeError, Part, Rows, Rule
+from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rows, Rule
 from kernelwright.capture.reductions import mean_of
 from kernelwright.capture.scope import cast, op
 from kernelwright.ir.expr import Expr, Literal, Size
 from kernelwright.ir.graph import Pooling, Reduction, Window
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType, TensorType
 
 

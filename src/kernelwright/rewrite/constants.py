@@ -15,9 +15,9 @@ from kernelwright.ir.graph import (
     Reshape,
     View,
 )
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType, TupleType
 from kernelwright.rewrite.driver import Rule, Surroundings
-from kernelwright.rewrite.sizes import ONE
 
 
 def _one_element(around: Surroundings, node: Node) -> tuple[Node, ...] | None:

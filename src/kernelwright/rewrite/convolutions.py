@@ -5,9 +5,9 @@ from dataclasses import replace
 from kernelwright.ir.calls import AtenCall, Ref
 from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.graph import Node, Opaque, Pointwise, Reshape, View
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType
 from kernelwright.rewrite.driver import Rule, Surroundings
-from kernelwright.rewrite.sizes import ONE
 
 _SPATIAL = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
 _SPATIAL |= {f"conv_transpose{n}d": n for n in (1, 2, 3)}

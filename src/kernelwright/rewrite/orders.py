@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kernelwright.ir.graph import Contract, Node, Permute, Reshape, View, ViewMap
+from kernelwright.ir.sizes import product
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.rewrite.driver import Rule, Surroundings
-from kernelwright.rewrite.sizes import product
 
 
 @dataclass(frozen=True, slots=True)

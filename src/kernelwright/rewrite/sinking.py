@@ -21,9 +21,9 @@ from kernelwright.ir.graph import (
     View,
     ViewMap,
 )
+from kernelwright.ir.sizes import ONE, regroup
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.rewrite.driver import Rule, Surroundings
-from kernelwright.rewrite.sizes import ONE, regroup
 from kernelwright.rewrite.tensors import align
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

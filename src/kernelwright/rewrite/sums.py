@@ -13,9 +13,9 @@ from kernelwright.ir.graph import (
     Reshape,
     View,
 )
+from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.rewrite.driver import Rule, Surroundings
-from kernelwright.rewrite.sizes import ONE, product
 
 
 def _sum_of_product(around: Surroundings, node: Node) -> tuple[Node, ...] | None:

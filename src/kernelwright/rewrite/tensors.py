@@ -17,10 +17,10 @@ from kernelwright.ir.graph import (
     Unsqueeze,
     View,
 )
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType, TensorType, broadcast
 from kernelwright.rewrite.driver import Rule, Surroundings
 from kernelwright.rewrite.expressions import simplify
-from kernelwright.rewrite.sizes import ONE
 
 # --- Index maps --------------------------------------------------------------------------------
 

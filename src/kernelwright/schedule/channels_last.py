@@ -27,9 +27,9 @@ from kernelwright.ir.graph import (
     Window,
     rename_inputs,
 )
+from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.rewrite.driver import drop_unread
-from kernelwright.rewrite.sizes import ONE, product
 from kernelwright.schedule.hoisting import Hoisted, hoisted
 from kernelwright.schedule.naming import fresh_name
 from kernelwright.schedule.placed import by_place, from_last, is_dear, placed, to_last

@@ -22,9 +22,9 @@ from kernelwright.ir.graph import (
     Window,
     rename_inputs,
 )
+from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.rewrite.driver import drop_unread
-from kernelwright.rewrite.sizes import ONE, product
 from kernelwright.schedule.naming import fresh_name
 
 _READERS = (Window,)

@@ -15,8 +15,8 @@ from kernelwright.ir.expr import (
     walk,
 )
 from kernelwright.ir.graph import Node, Pointwise
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, TensorType, ValueType, broadcast
-from kernelwright.rewrite.sizes import ONE
 
 _SMALLER = 16
 """Times that all elements are more than those that the part is computed for."""

@@ -16,8 +16,8 @@ from kernelwright.ir.graph import (
     View,
     Window,
 )
+from kernelwright.ir.sizes import product
 from kernelwright.ir.types import TensorType
-from kernelwright.rewrite.sizes import product
 
 _MOST_HELD = 128
 """Elements of a row that threads along its neighbours keep in registers."""

@@ -19,8 +19,8 @@ from kernelwright.ir.graph import (
     Reduction,
     rename_inputs,
 )
+from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
-from kernelwright.rewrite.sizes import ONE, product
 from kernelwright.schedule.hoisting import hoisted
 from kernelwright.schedule.naming import fresh_name
 

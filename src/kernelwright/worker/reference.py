@@ -135,7 +135,7 @@ class Reference:
             elements=elements,
             flops=0 if oracle is None else self._flops[case.sizes],
         )
-        self._count(self._expectation, self._expectation.flops)
+        self._terms = terms_of(self._expectation.flops, elements, call.effects)
         del arguments
         self._subject.release()
         return ReferenceRun(facts=call.facts, state=resident.facts)
@@ -450,11 +450,9 @@ class Reference:
             elif not represents(metrics[name]):
                 note = note_unrepresentative(metrics[name])
                 metrics[name] = compare(name, tensor, expected.effects[name], None, note)
-        self._count(expected, flops.get_total_flops() * oracle.rows // piece)
+        counted = flops.get_total_flops() * oracle.rows // piece
+        self._terms = terms_of(counted, expected.elements, expected.effects)
         return tuple(metrics[name] for name in found)
-
-    def _count(self, expected: _Expectation, flops: int) -> None:
-        self._terms = terms_of(flops, expected.elements, expected.effects)
 
     def _row_oracle(self, expected: _Expectation) -> tuple[RowOracle | None, int]:
         case = expected.case
@@ -479,7 +477,7 @@ class Reference:
             oracle = run_oracle(module, arguments, seed=case.seed)
             self._subject.synchronize()
         whole = replace(expected, oracle=oracle, flops=flops.get_total_flops())
-        self._count(expected, whole.flops)
+        self._terms = terms_of(whole.flops, expected.elements, expected.effects)
         metrics = tuple(self._compare_one(whole, name, tensor) for name, tensor in found.items())
         self._subject.release()
         return metrics
@@ -493,9 +491,8 @@ def _rounded_as_by(expected: _Expectation) -> Rounded:
 
 def _comparable(header: Handed, effects: Mapping[str, Tensor]) -> bool:
     tensor = effects.get(header.name)
-    if tensor is None:
-        return False
-    return header.dtype == str(tensor.dtype) and header.shape == tuple(tensor.shape)
+    form = tensor is not None and (str(tensor.dtype), tuple(tensor.shape))
+    return form == (header.dtype, header.shape)
 
 
 def _on(tensor: Tensor | None, device: torch.device) -> Tensor | None:

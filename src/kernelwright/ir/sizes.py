@@ -13,9 +13,12 @@ ONE = Dim.static(1)
 def product(dims: Sequence[Dim]) -> Dim:
     """The size of several dimensions taken as one."""
     hint = prod(dim.hint for dim in dims)
-    if all(dim.is_static for dim in dims):
+    constant = prod(dim.hint for dim in dims if dim.is_static)
+    texts = [dim.text for dim in dims if not dim.is_static]
+    if not texts:
         return Dim.static(hint)
-    texts = [dim.text for dim in dims if dim != ONE]
+    if constant != 1:
+        texts.insert(0, str(constant))
     return Dim("*".join(text if _is_atom(text) else f"({text})" for text in texts), hint)
 
 
