@@ -62,7 +62,9 @@ def judge(
     if _refuses(checks):
         return _refused(checks, chosen, floor)
     with judgement(problem, target=chosen, options=options) as begun:
-        return begun.judge(candidate_path, floor=floor, demands=options.demands, progress=progress)
+        return begun.judge_read(
+            candidate_path, checks, floor=floor, demands=options.demands, progress=progress
+        )
 
 
 class Judgement:
@@ -110,6 +112,20 @@ class Judgement:
         checks = _read(self._session.problem, candidate_path)
         if _refuses(checks):
             return _refused(checks, self._target, floor)
+        return self.judge_read(
+            candidate_path, checks, floor=floor, demands=demands, progress=progress
+        )
+
+    def judge_read(
+        self,
+        candidate_path: Path,
+        checks: tuple[Check, ...],
+        *,
+        floor: Floor | None,
+        demands: Demands,
+        progress: Progress,
+    ) -> tuple[Verdict, Measurement]:
+        """The same of a file whose text has been read, with `checks` that refuse nothing."""
         session, options = self._session, replace(self._options, demands=demands)
         self.wait()
         if self._admitted != candidate_path:
