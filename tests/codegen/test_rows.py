@@ -140,13 +140,6 @@ _TUNED: dict[str, dict[str, Any]] = {
         "layouts": ["plain"],
         "config": _PARTS,
     },
-    "relay": {
-        "case": "softmax",
-        "dims": [1],
-        "special": "-inf",
-        "shapes": [[3, 117], [9, 3801], [2, 8000]],
-        "config": _PARTS | {"part": 256, "resident": 2},
-    },
     "short rows": {
         "case": "two_level_softmax",
         "dims": [1],

@@ -18,7 +18,6 @@ from kernelwright.ir.configs import (
     ColumnRows,
     HeldRows,
     PartRows,
-    RelayRows,
     RingRows,
     ShortRows,
 )
@@ -42,7 +41,7 @@ _FOLDS: dict[Reduction, str] = {
 
 _CPP = {True: "true", False: "false"}
 
-_Config = RingRows | PartRows | RelayRows | ColumnRows | ShortRows | BlockRows
+_Config = RingRows | PartRows | ColumnRows | ShortRows | BlockRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +95,6 @@ _TUNED: Mapping[type[_Config], Tuned] = {
         family="Part",
         function="finish_parts",
         fold_function="fold_parts",
-    ),
-    RelayRows: Tuned(
-        purpose="Parts of long rows: folded, and finished from the L2 cache.",
-        source="row_relay.cuh",
-        family="Relay",
-        function="relay_parts",
     ),
     ColumnRows: Tuned(
         purpose="Rows side by side: lanes along neighbours.",

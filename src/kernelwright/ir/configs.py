@@ -209,28 +209,6 @@ class PartRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RelayRows:
-    """Long rows that fit the L2 cache: folded in parts, and finished while they are there."""
-
-    threads: int
-    """Threads of a block."""
-    width: int
-    """Neighbouring elements that a thread moves and computes together."""
-    unroll: int
-    """Vectors of that width that a thread has in flight."""
-    part: int
-    """Vectors of a part."""
-    resident: int
-    """Blocks on a multiprocessor at one time."""
-
-    def __str__(self) -> str:
-        return (
-            f"rows in parts of {self.part} vectors of {self.width} elements, finished while they "
-            f"are in the L2 cache; {self.threads} threads a part"
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRows:
     """Rows whose elements lie apart, beside their neighbours': threads stand at different rows."""
 
@@ -307,7 +285,7 @@ class RowConfig:
 
     multiprocessors: int
     """Of the card."""
-    tuned: RingRows | PartRows | RelayRows | ColumnRows | ShortRows | BlockRows | None = None
+    tuned: RingRows | PartRows | ColumnRows | ShortRows | BlockRows | None = None
     """The variant for the captured sizes and layouts, beside the one for any."""
 
     def __str__(self) -> str:

@@ -10,7 +10,6 @@ from kernelwright.ir.configs import (
     ColumnRows,
     HeldRows,
     PartRows,
-    RelayRows,
     RingRows,
     RowConfig,
     ShortRows,
@@ -30,9 +29,6 @@ _HELD_REGISTERS = 64
 """Most 32-bit registers of a thread that hold elements of columns."""
 _LEAST_BLOCK_BYTES = 8 * 1024
 """Of a row that is worth a block of its own."""
-_RELAY_BYTES = 18e6
-"""Of a row that is read again from the L2 cache: with what is read and written meanwhile, three of
-them are there."""
 _SHORT_ROWS = 2**15
 """Rows that keep the card busy with some on each warp."""
 _MANY_ROWS = 2**12
@@ -60,7 +56,7 @@ def row_configs(
 ) -> tuple[RowConfig, ...]:
     """What the tuner tries for a row program, in this order; at least one."""
     rows = _describe(program, inputs)
-    tuned: list[RingRows | PartRows | RelayRows | ColumnRows | ShortRows | BlockRows] = []
+    tuned: list[RingRows | PartRows | ColumnRows | ShortRows | BlockRows] = []
     if rows.length > 1 and rows.count > 0 and rows.inputs:
         tuned += _along(rows, machine) if rows.is_along else _columns(rows)
     return (
@@ -156,9 +152,7 @@ def _varies_along(program: RowProgram, kind: TensorType) -> bool:
 # --- Rows of neighbours ------------------------------------------------------------------------
 
 
-def _along(
-    rows: _Rows, machine: Machine
-) -> list[RingRows | PartRows | RelayRows | ShortRows | BlockRows]:
+def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | ShortRows | BlockRows]:
     if rows.runs == 1 and (short := list(_short(rows))):
         return [*short, *_rings(rows, machine)[:4]]
     parts = [
@@ -166,13 +160,10 @@ def _along(
         for threads, unroll, resident in _parts(rows)
     ]
     rings = _rings(rows, machine)[:12] if rows.runs == 1 else []
-    is_read_twice = rows.levels == 1 and bool(rows.results)
-    fits_cache = rows.row_bytes <= _RELAY_BYTES and rows.count > 1
-    relays = list(_relays(rows)) if is_read_twice and fits_cache else []
     if not rings:
         blocks = _blocks(rows, machine) if rows.runs > 1 else []
         # A block for a row of few bytes is idle: the general kernel puts many rows on one.
-        return [*blocks, *(parts + relays if rows.row_bytes >= _LEAST_BLOCK_BYTES else [])]
+        return [*blocks, *(parts if rows.row_bytes >= _LEAST_BLOCK_BYTES else [])]
     # Few rows, and a card that would be idle.
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
     if busy < machine.sm_count and rows.row_bytes > 2**16:
@@ -233,19 +224,6 @@ def _block(threads: int, width: int, vectors: int, registers: int, *, holds: boo
         holds=holds,
         resident=max(1, min(65536 // each, 2048 // threads, 16)),
     )
-
-
-def _relays(rows: _Rows) -> Iterator[RelayRows]:
-    # Parts of 32 KB, or of 16 KB on more blocks.
-    for threads, unroll, resident, part in (
-        (512, 4, 2, 2048),
-        (256, 4, 4, 1024),
-        (512, 4, 2, 4096),
-        (512, 2, 2, 1024),
-    ):
-        yield RelayRows(
-            threads=threads, width=rows.width, unroll=unroll, part=part, resident=resident
-        )
 
 
 def _short(rows: _Rows) -> Iterator[ShortRows]:

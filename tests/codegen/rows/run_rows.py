@@ -25,7 +25,6 @@ from kernelwright.ir.configs import (
     ColumnRows,
     HeldRows,
     PartRows,
-    RelayRows,
     RingRows,
     RowConfig,
     ShortRows,
@@ -70,7 +69,6 @@ def row_config(fields: dict[str, Any]) -> RowConfig:
         "stages": RingRows,
         "split": ColumnRows,
         "lanes": ShortRows,
-        "part": RelayRows,
         "holds": BlockRows,
         "resident": PartRows,
     }
