@@ -34,7 +34,7 @@ from kernelwright.worker.session import ChildSession
 HERE = Path(__file__).parent
 
 
-_ALONE = frozenset({"build", "run", "compare", "probe", "sizes"})
+_ALONE = frozenset({"build", "make", "run", "compare", "probe", "sizes"})
 """Operations that draw random numbers, of which a process has one generator."""
 _TURN = threading.Lock()
 

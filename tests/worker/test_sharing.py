@@ -1,18 +1,28 @@
 """Leases of a card and the pool of cards."""
 
+import os
 import threading
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kernelwright.build.records import Target
+from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
-from kernelwright.verify.observation import Observation
+from kernelwright.verify.observation import Observation, RunFacts
 from kernelwright.verify.verification import BuildFacts
+from kernelwright.worker.client import Answer, Raised, Replied
+from kernelwright.worker.errors import ReferenceFailedError
 from kernelwright.worker.judging import Sharing
-from kernelwright.worker.lease import Lease, open_lease
+from kernelwright.worker.lease import Lease, is_locked_by_us, lock_file, open_lease
 from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.options import JudgeOptions
 from kernelwright.worker.pool import LocalPool
+from kernelwright.worker.requests import StartRequest
 from kernelwright.worker.seats import FEW, SEATS, Footprint, open_seats
+from kernelwright.worker.session import ChildSession
 
 
 @pytest.fixture(autouse=True)
@@ -181,41 +191,131 @@ def test_who_waited_long_is_not_overtaken_by_more_who_time(
     assert order == ["waits", "verifies", "times"]
 
 
-class WatchedSession:
-    """Says who could time while it works."""
+class WatchedChild:
+    """Says who could time while it works, and fails at everything but making its module."""
 
-    def __init__(self) -> None:
-        self.free: dict[str, bool] = {}
+    def __init__(self, start: StartRequest, free: dict[str, bool]) -> None:
+        self._name = start.role.value
+        self._free = free
+        self._asked = ""
 
-    def build(self) -> BuildFacts:
-        self._look("build")
-        return BuildFacts(seconds=0.0, fault=None)
+    def launch(self) -> None:
+        """It is there."""
 
-    def run(self, case: Case) -> Observation:
-        self._look("run")
-        raise NotImplementedError
+    def post(self, operation: str, body: Any) -> None:
+        self._asked = operation
 
-    def probe(self, case: Case) -> tuple[str, ...]:
-        self._look("probe")
-        return ()
-
-    def _look(self, when: str) -> None:
+    def wait(self, seconds: float) -> Answer:
         waited = threading.Event()
         other = Lease(0)
         claim = threading.Thread(target=lambda: (other.claim(waited.set), other.release()))
         claim.start()
-        self.free[when] = not waited.wait(0.1)
+        self._free[f"{self._name}: {self._asked}"] = not waited.wait(0.05)
+        if self._asked == "make":
+            return Replied(body=None)
+        return Raised(message="fails", location=None, next_step=None)
+
+    def ask(self, operation: str, body: Any, seconds: float) -> Answer:
+        self.post(operation, body)
+        return self.wait(seconds)
+
+    def freeze(self) -> None:
+        """It runs only when it is asked."""
+
+    thaw = dismiss = close = freeze
 
 
-def test_the_card_is_shared_only_while_it_is_used() -> None:
-    session = WatchedSession()
-    with open_lease(0) as lease, open_seats(0, 1, Ledger()) as seats:
-        sharing = Sharing(session, lease, seats)
-        sharing.build()
-        sharing.probe(Case())
-        with pytest.raises(NotImplementedError):
-            sharing.run(Case())
-    assert session.free == {"build": True, "probe": False, "run": False}
+def test_the_card_is_shared_only_while_it_is_used(
+    affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free: dict[str, bool] = {}
+    monkeypatch.setattr(ChildSession, "spawn", lambda _, start: WatchedChild(start, free))
+    case = Case()
+    with (
+        open_lease(0) as lease,
+        ChildSession(affine, Target.CUDA, JudgeOptions(), tmp_path) as session,
+    ):
+        session.admit(tmp_path / "candidate.py")
+        session.using_card = lease.shared
+        session.build()
+        for ask in (
+            lambda: session.run(case),
+            lambda: session.compare(case, (), session.candidate),
+            lambda: session.probe(case),
+        ):
+            with pytest.raises(ReferenceFailedError):
+                ask()
+    alone = {"candidate: build", "candidate: make", "reference: make"}
+    shared = {"reference: run", "candidate: run", "reference: compare", "reference: probe"}
+    assert free == dict.fromkeys(alone, True) | dict.fromkeys(shared, False)
+
+
+class RightSession:
+    """Says how many seats of the card were free while it ran a case."""
+
+    def __init__(self) -> None:
+        self.free: list[int] = []
+
+    def build(self) -> BuildFacts:
+        raise NotImplementedError
+
+    def probe(self, case: Case) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def run(self, case: Case) -> Observation:
+        self.free.append(free_seats())
+        facts = RunFacts(structure="T", outputs=(), inputs=(), changed=(), aliases=(), seconds=0.0)
+        return Observation(
+            case=case,
+            reference=facts,
+            candidate=facts,
+            reference_state=None,
+            candidate_state=None,
+            comparisons=(),
+            repeats=None,
+            findings=(),
+        )
+
+
+def free_seats() -> int:
+    files = [lock_file(0, f"many-{place}.lock") for place in range(SEATS)]
+    free = sum(is_locked_by_us(file) for file in files)
+    for file in files:
+        os.close(file)
+    return free
+
+
+def test_a_large_problem_gives_memory_back_while_it_is_asked_at_reduced_sizes() -> None:
+    session, reduced = RightSession(), (("batch", 2),)
+    with open_seats(0, 11, Ledger()) as seats:
+        sharing = Sharing(session, seats, reduced)
+        for sizes in ((), (), reduced, reduced, (("batch", 3),), ()):
+            sharing.run(Case(sizes=sizes))
+        assert session.free == [SEATS - 11] * 3 + [SEATS - 6] * 2 + [SEATS - 11]
+
+
+def test_who_waits_for_more_memory_has_none_meanwhile() -> None:
+    with open_seats(0, 11, Ledger()) as seats:
+        seats.take()
+        seats.halve()
+        turn = lock_file(0, "many-seats.lock")
+        assert is_locked_by_us(turn)
+        again = threading.Thread(target=seats.take)
+        again.start()
+        time.sleep(0.1)
+        assert free_seats() == SEATS
+        os.close(turn)
+        again.join(10)
+        assert seats.has_all
+
+
+def test_a_problem_that_is_not_large_keeps_its_share_of_the_memory() -> None:
+    session = RightSession()
+    with open_seats(0, 5, Ledger()) as seats:
+        sharing = Sharing(session, seats, ())
+        for sizes in ((), (("batch", 3),)):
+            sharing.run(Case(sizes=sizes))
+        assert session.free == [SEATS - 5] * 2
 
 
 def test_the_pool_runs_one_job_on_each_device() -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from kernelwright.problem import load_problem
-from kernelwright.verify.cases import Case
+from kernelwright.verify.cases import Case, Weights
 from kernelwright.worker import subject
 from kernelwright.worker.candidate import Candidate
 from kernelwright.worker.kernel_checks import Unwatched
@@ -56,6 +57,51 @@ def test_a_block_as_large_as_the_last_result_is_poisoned(
     found = Candidate(load_problem(problem), candidate_file, torch.device("cpu"), Unwatched())
     found.run(Case(), tmp_path)
     assert asked == [4 * 5, 4 * 5 * 7]
+
+
+@pytest.mark.parametrize("on_device", [False, True])
+def test_a_module_is_made_ahead_where_that_needs_no_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_device: bool
+) -> None:
+    path = tmp_path / "grows.py"
+    path.write_text(PROBLEM)
+    here = subject.Subject(load_problem(path), torch.device("cpu"))
+    made: list[nn.Module] = []
+
+    def make(args: object, keywords: object) -> nn.Module:
+        if made:
+            raise ValueError("only one")
+        made.append(nn.Identity())
+        return made[0]
+
+    monkeypatch.setattr(subject.Subject, "_allocations", lambda _: len(made) * on_device)
+    here.construct(Case(), make)
+    made.clear()
+    case = Case(weights=Weights.OTHER)
+    here.make(case, make)
+    assert len(made) == (0 if on_device else 1)
+    assert here.construct(case, make).module is made[0]
+    here.make(Case(), make)  # which raises nothing: `construct` does
+    with pytest.raises(ValueError, match="only one"):
+        here.construct(Case(), make)
+
+
+def test_memory_is_kept_as_far_as_was_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "grows.py"
+    path.write_text(PROBLEM)
+    given_back: list[int] = []
+    card = SimpleNamespace(total_memory=9600 * MIB)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 600 * MIB)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 100 * MIB)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append(allowed))
+    here = subject.Subject(load_problem(path), torch.device("cuda:0"))
+    for allowed in (0, 400 * MIB, 500 * MIB, 0):
+        here.allow(allowed)
+        here.release()
+    assert given_back == [0, 400 * MIB, 0]
 
 
 PROBLEM = """

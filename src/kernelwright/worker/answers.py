@@ -1,7 +1,9 @@
 """What the answer of a child comes to: a record, an error, or a fault of a candidate's."""
 
+from pathlib import Path
 from typing import TypeVar
 
+from kernelwright.build.extension import build_error
 from kernelwright.verify.observation import Fault, FaultKind
 from kernelwright.verify.records import RecordError, from_plain
 from kernelwright.worker.candidate import CandidateRun
@@ -44,6 +46,15 @@ def as_fault(answer: Raised | Died | Hung, raised: FaultKind) -> Fault:
             return Fault(kind=FaultKind.CRASH, message=message)
         case Hung(message=message):
             return Fault(kind=FaultKind.HANG, message=message)
+
+
+def readable(fault: Fault | None, candidate_path: Path) -> Fault | None:
+    """The fault with a compiler's pages of output reduced to its first message."""
+    if fault is None or "building extension" not in fault.message:
+        return fault
+    _, _, output = fault.message.partition(": ")
+    error = build_error(output, candidate_path)
+    return Fault(kind=fault.kind, message=error.message, location=error.location)
 
 
 def nonsense(error: RecordError) -> Fault:

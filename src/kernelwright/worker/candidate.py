@@ -4,14 +4,14 @@ import importlib.util
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from kernelwright.errors import KernelwrightError
 from kernelwright.problem import Problem
@@ -30,6 +30,7 @@ from kernelwright.verify.ran import Ran
 from kernelwright.verify.verification import BuildFacts
 from kernelwright.worker.handover import Handed, MemoryMaker, Outbox, WriteReply, WriteRequest
 from kernelwright.worker.kernel_checks import KernelChecks
+from kernelwright.worker.requests import CaseRequest
 from kernelwright.worker.settings import changes, snapshot
 from kernelwright.worker.subject import (
     Call,
@@ -99,6 +100,12 @@ class Candidate:
         except (Exception, SystemExit) as error:
             fault = describe_error(error, self._path, kind)
         return BuildFacts(seconds=time.perf_counter() - start, fault=fault)
+
+    def make(self, request: CaseRequest) -> None:
+        """Construct the module that `run` will need, if it is another, without the device."""
+        self._subject.allow(request.kept)
+        if self._resident is None or self._resident[0] != module_key(request.case):
+            self._subject.make(request.case, self._construct)
 
     def run(self, case: Case, folder: Path) -> CandidateRun:
         """Run `case` twice, write what it gave into `folder`, and say what else it did."""
@@ -207,10 +214,12 @@ class Candidate:
         key = module_key(case)
         if self._resident is None or self._resident[0] != key:
             self._resident = None
-            model_class = self._imported().ModelNew
-            resident = self._subject.construct(case, lambda args, kw: model_class(*args, **kw))
-            self._resident = key, resident
+            self._resident = key, self._subject.construct(case, self._construct)
         return self._resident[1]
+
+    def _construct(self, args: tuple[object, ...], keywords: Mapping[str, object]) -> nn.Module:
+        module: nn.Module = self._imported().ModelNew(*args, **keywords)
+        return module
 
     def _imported(self) -> ModuleType:
         if self._module is None:

@@ -60,10 +60,7 @@ class ChildProcess:
 
         What was begun ends first. If that took too long, it is the answer.
         """
-        if self._begun:
-            seconds, self._begun = self._begun, 0.0
-            answer = self.wait(seconds)
-            self._late = answer if isinstance(answer, Hung) else None
+        self.finish()
         if self._late is None:
             self._ready().post(operation, body)
             self._asked = operation
@@ -72,6 +69,13 @@ class ChildProcess:
         """Ask for what takes up to `seconds` and has no answer of interest, and let it work."""
         self.post(operation, body)
         self._begun = seconds
+
+    def finish(self) -> None:
+        """Wait for what was begun."""
+        if self._begun:
+            seconds, self._begun = self._begun, 0.0
+            answer = self.wait(seconds)
+            self._late = answer if isinstance(answer, Hung) else None
 
     def wait(self, seconds: float) -> Answer:
         """The answer to the last `post`."""

@@ -50,7 +50,7 @@ def gather(
         Case(distribution=Distribution.NORMAL, sizes=silent_sizes),
     )
     decoys = _look_for_decoys(session, child, cases, tolerance, seconds)
-    ran = _trace(child, Case(sizes=sizes), seconds)
+    ran = _trace(session, child, Case(sizes=sizes), seconds)
     return Gathered(checks=(check_what_ran(ran, source), decoys), ran=ran)
 
 
@@ -90,10 +90,8 @@ def _is_right(
     session: ChildSession, child: ChildProcess, case: Case, tolerance: Tolerance, seconds: float
 ) -> bool:
     """Whether the child, as it is, gives what the reference gives."""
-    request = to_plain(CaseRequest(case=case))
-    session.reference.post("run", request)
-    child.post("run", request)
-    expected, found = session.reference.wait(seconds), candidate_run(child.wait(seconds))
+    reference, answer = session.call(case, child)
+    expected, found = reference, candidate_run(answer)
     if isinstance(found.facts, Fault) or not isinstance(expected, Replied):
         return False
     compared = session.compare(case, found.files, child)
@@ -102,8 +100,12 @@ def _is_right(
     )
 
 
-def _trace(child: ChildProcess, case: Case, seconds: float) -> Ran:
-    answer = child.ask("trace", to_plain(CaseRequest(case=case)), seconds)
+def _trace(session: ChildSession, child: ChildProcess, case: Case, seconds: float) -> Ran:
+    request = to_plain(CaseRequest(case=case))
+    answer = child.ask("make", request, seconds)
+    if isinstance(answer, Replied):
+        with session.using_card():
+            answer = child.ask("trace", request, seconds)
     if not isinstance(answer, Replied):
         return Ran(kernels=(), note=answer.message)
     try:

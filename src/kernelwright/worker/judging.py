@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,14 +26,14 @@ from kernelwright.verify.cases import (
     plan_cases,
     plan_large,
 )
-from kernelwright.verify.observation import Observation
+from kernelwright.verify.observation import Observation, RunFacts
 from kernelwright.verify.static import read_candidate
 from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE
 from kernelwright.verify.verdict import VALUES, Check, Outcome, Status, Verdict, conclude
 from kernelwright.verify.verification import Brief, BuildFacts, Event, Progress, Session, verify
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.ghost import gather
-from kernelwright.worker.lease import Lease, open_lease
+from kernelwright.worker.lease import open_lease
 from kernelwright.worker.options import Haste, JudgeOptions, Sanitizers, Speed
 from kernelwright.worker.racing import race
 from kernelwright.worker.requests import LARGE, SizesReply
@@ -273,29 +273,33 @@ def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """A session that has a share of the card only while it uses it: not while it compiles.
-
-    Of the card's memory it has its share from the first case on.
-    """
+    """A session that has its share of the card's memory while it needs it."""
 
     session: Session
-    lease: Lease
     seats: Seats
+    reduced: Sizes
+    """Those at which most is asked of a problem of gigabytes; empty for any other."""
 
     def build(self) -> BuildFacts:
-        """Without the card: compilers take long, and constructing a module is soon done."""
+        """One module needs no share."""
         return self.session.build()
 
     def run(self, case: Case) -> Observation:
-        """While nobody times."""
-        self.seats.take()
-        with self.lease.shared():
-            return self.session.run(case)
+        """With all of it, but for cases at the reduced sizes of a large problem.
+
+        The first of these gives the memory of those before back to the card.
+        """
+        if not self.reduced or not case.sizes:
+            self.seats.take()
+        observation = self.session.run(case)
+        went_on = isinstance(observation.candidate, RunFacts)
+        if self.reduced and case.sizes == self.reduced and went_on:
+            self.seats.halve()
+        return observation
 
     def probe(self, case: Case) -> tuple[str, ...] | None:
-        """While nobody times."""
-        with self.lease.shared():
-            return self.session.probe(case)
+        """As small as the case before it."""
+        return self.session.probe(case)
 
 
 def _verify(
@@ -303,31 +307,30 @@ def _verify(
     brief: Brief,
     options: JudgeOptions,
     progress: Progress,
-    sharing: Sharing | None = None,
+    seats: Seats | None = None,
 ) -> Verdict:
     """The verdict of all cases and, where they hold, of what the candidate's kernels do."""
-    verdict = verify(sharing or session, brief, progress)
+    asked = session if seats is None else Sharing(session, seats, brief.reduced)
+    verdict = verify(asked, brief, progress)
     verdict = replace(verdict, checks=(*verdict.checks, session.isolation()))
     if options.sanitizers is Sanitizers.ON and verdict.status not in _NOT_RUN:
         progress(Event(stage="verify", message="compute-sanitizer", done=0, total=1))
-        with nullcontext() if sharing is None else sharing.lease.shared():
-            verdict = _explained(verdict, session.sanitize())
+        verdict = _explained(verdict, session.sanitize())
     if not verdict.status.verified or not watches(options):
         return verdict
     progress(Event(stage="verify", message="silencing its own kernels", done=0, total=1))
     sizes = tuple(sorted(brief.sizes.items()))
     with session.witness() as child:
         child.ready()
-        with nullcontext() if sharing is None else sharing.lease.shared():
-            found = gather(
-                session,
-                child,
-                sizes,
-                _silent_sizes(verdict, brief),
-                brief.tolerance,
-                session.source(),
-                options.timeouts.run,
-            )
+        found = gather(
+            session,
+            child,
+            sizes,
+            _silent_sizes(verdict, brief),
+            brief.tolerance,
+            session.source(),
+            options.timeouts.run,
+        )
     return replace(_with_checks(verdict, found.checks), ran=found.ran)
 
 
@@ -370,11 +373,15 @@ def _verify_and_race(
     machine = detect() or H200
     ledger, card, count = session.ledger, options.device_index, session.footprint.seats
     with open_lease(card, ledger) as lease, open_seats(card, count, ledger) as seats:
-        verdict = _verify(session, brief, options, progress, Sharing(session, lease, seats))
+        session.using_card = lease.shared
+        verdict = _verify(session, brief, options, progress, seats)
         if not verdict.status.verified:
             return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
         if options.speed is Speed.SKIPPED:
             return verdict, _untimed("not measured: not asked for", floor)
+        if not seats.has_all:
+            session.see_them_compile()
+            seats.take()
         try:
             raced = race(
                 session,

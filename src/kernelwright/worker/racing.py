@@ -22,7 +22,7 @@ from kernelwright.worker.client import Replied
 from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.lease import Lease
 from kernelwright.worker.options import Baseline, JudgeOptions
-from kernelwright.worker.requests import EnvironmentReply, Role
+from kernelwright.worker.requests import CaseRequest, EnvironmentReply, Role
 from kernelwright.worker.session import ChildSession
 from kernelwright.worker.shared_race import NoTimerError, Runner, SharedRace
 from kernelwright.worker.timed import CopyRequest, PrepareRequest, TakeRequest
@@ -90,6 +90,20 @@ class Contest:
             case Role.REFERENCE:
                 return self.session.reference
         return self.session.child(role)
+
+    def make(self, role: Role) -> str:
+        """Let a contestant make its module without the card; why that failed, or nothing.
+
+        Those that have the card as they need it make it by themselves.
+        """
+        if role in _COMPILED:
+            return ""
+        request = to_plain(CaseRequest(case=self.case))
+        try:
+            answer = self.child_of(role).ask("make", request, self.options.timeouts.compile)
+        except ChildStartError as error:
+            return error.message
+        return "" if isinstance(answer, Replied) else answer.message
 
     def preparing(self, role: Role) -> AbstractContextManager[None]:
         """Share the card, but for those that do so by themselves: their compilers take long."""
@@ -220,6 +234,9 @@ def _under_the_timer(contest: Contest) -> Outcomes:
         contest.tell(f"preparing {name}", done, len(contestants))
         runner = Runner(child=contest.child_of(role), words=session.words(role))
         seconds = options.timeouts.compile
+        if failure := contest.make(role):
+            lost[name] = failure
+            continue
         with contest.preparing(role):
             failure = shared.attach(name, runner, options.timing.warm_up_seconds, seconds)
             if role is Role.REFERENCE and not failure:
@@ -289,6 +306,9 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
     for done, (name, role) in enumerate(contestants.items()):
         contest.tell(f"preparing {name}", done, len(contestants))
         child = contest.child_of(role)
+        if failure := contest.make(role):
+            lost[name] = failure
+            continue
         with contest.preparing(role):
             failure = _prepare(child, contest.case, options)
         if failure:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from kernelwright.problem import Problem
@@ -25,7 +25,7 @@ from kernelwright.verify.compare import (
 )
 from kernelwright.verify.mutants import Mutant, mutants_of, run_mutant
 from kernelwright.verify.nesting import named_tensors
-from kernelwright.verify.observation import UNUSED, RunFacts, StateFacts
+from kernelwright.verify.observation import UNUSED
 from kernelwright.verify.oracle import (
     OracleRun,
     Rounded,
@@ -38,10 +38,13 @@ from kernelwright.verify.oracle import (
     upcast,
 )
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
+from kernelwright.worker.expectation import Expectation, is_comparable, rounded_as_by
 from kernelwright.worker.handover import Handed, MemoryMaker, taken
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.magnitudes import bytes_of, scale_of, terms_of
+from kernelwright.worker.requests import CaseRequest, ReferenceRun
 from kernelwright.worker.subject import Resident, Subject, module_key
+from kernelwright.worker.timed import Timed
 from kernelwright.worker.weights import load_other
 
 _LARGE = 512 << 20
@@ -62,32 +65,6 @@ _ELSEWHERE = 100_000
 """Added to a case's seed for inputs that no case has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceRun:
-    """Reply to "run"."""
-
-    facts: RunFacts
-    state: StateFacts
-    spent: Mapping[str, float] = field(default_factory=dict)
-    """Seconds by what they went to."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Expectation:
-    """What the latest case should give."""
-
-    case: Case
-    effects: Mapping[str, Tensor]
-    oracle: OracleRun | None
-    """None where it is too large to be kept: then it is run piece by piece."""
-    random: str
-    """As in `RunFacts`."""
-    elements: int
-    """Of all arguments."""
-    flops: int
-    """Multiply-adds of the oracle, twice; 0 where it is None."""
-
-
 class Reference:
     """The problem's own module. Holds the results of one case at a time."""
 
@@ -98,7 +75,7 @@ class Reference:
         self._subject = Subject(problem, device)
         self._memory = memory
         self._resident: tuple[Case, Resident] | None = None
-        self._expectation: _Expectation | None = None
+        self._expectation: Expectation | None = None
         self._rounded: dict[tuple[int, Ties, Rounded], OracleRun] = {}
         self._undecided: tuple[Mutant, ...] | None = None
         self._ledger = Ledger()
@@ -106,6 +83,16 @@ class Reference:
         self._flops: dict[Sizes, int] = {}
         """Of the oracle, by sizes."""
         self._scale: float | None = None
+
+    def make(self, request: CaseRequest) -> None:
+        """Construct the module that comes next, if it is another, without the device."""
+        self._subject.allow(request.kept)
+        if self._resident is None or self._resident[0] != module_key(request.case):
+            self._subject.make(request.case, self._subject.definition(request.case.sizes).build)
+
+    def timed(self) -> Timed:
+        """The timing of a module, after `forget`."""
+        return Timed(self._subject, self._given_away)
 
     @torch.no_grad()
     def run(self, case: Case) -> ReferenceRun:
@@ -127,7 +114,7 @@ class Reference:
             with self._ledger.spending("oracle"), self._counted(case):
                 oracle = run_oracle(resident.module, arguments, seed=case.seed)
                 self._subject.synchronize()
-        self._expectation = _Expectation(
+        self._expectation = Expectation(
             case=case,
             effects=call.effects,
             oracle=oracle,
@@ -163,14 +150,14 @@ class Reference:
         `kept` state the candidate has what it was before the call, which is the same here.
         """
         expected = self._with_left(self._expected(case), handed)
-        alike = [it for it in handed if _comparable(it, expected.effects)]
+        alike = [it for it in handed if is_comparable(it, expected.effects)]
         as_before = self._resident_for(case).before(kept)
         with taken(self._memory, folder, alike) as found:
             metrics = self._compare(expected, {**as_before, **found})
             self._subject.synchronize()
         return metrics
 
-    def _with_left(self, expected: _Expectation, handed: tuple[Handed, ...]) -> _Expectation:
+    def _with_left(self, expected: Expectation, handed: tuple[Handed, ...]) -> Expectation:
         """With state that only a rounding left as it was: the float64 run did not."""
         if expected.oracle is None:
             return expected
@@ -184,7 +171,7 @@ class Reference:
         return replace(expected, effects={**expected.effects, **left})
 
     def _compare(
-        self, expected: _Expectation, found: Mapping[str, Tensor]
+        self, expected: Expectation, found: Mapping[str, Tensor]
     ) -> tuple[ErrorMetrics, ...]:
         if expected.oracle is None:
             metrics = self._compare_large(expected, found)
@@ -223,8 +210,7 @@ class Reference:
         return ledger.seconds
 
     def forget(self) -> None:
-        """Drop module and results, and their memory."""
-        self._resident = None
+        """Drop results, and their memory."""
         self._forget_case()
         self._subject.release()
 
@@ -233,10 +219,18 @@ class Reference:
         self._rounded = {}
         self._scale = None
 
-    def _expected(self, case: Case) -> _Expectation:
+    def _expected(self, case: Case) -> Expectation:
         if self._expectation is None or self._expectation.case != case:
             raise LookupError(f"the latest case is not {case}")
         return self._expectation
+
+    def _given_away(self, case: Case) -> nn.Module:
+        """A module for somebody else, without what is needed to put its state back."""
+        resident, self._resident = self._resident, None
+        if resident is not None and resident[0] == module_key(case):
+            return resident[1].module
+        del resident
+        return self._subject.reference(case)
 
     def _resident_for(self, case: Case) -> Resident:
         key = module_key(case)
@@ -249,7 +243,7 @@ class Reference:
     def _given(
         self,
         mutant: Mutant,
-        expected: _Expectation,
+        expected: Expectation,
         arguments: Sequence[object],
         others: Sequence[object],
     ) -> Mapping[str, Tensor]:
@@ -262,7 +256,7 @@ class Reference:
         except Exception:  # a module that cannot be copied, or takes other values only
             return {}
 
-    def _accepts(self, expected: _Expectation, given: Mapping[str, Tensor]) -> bool:
+    def _accepts(self, expected: Expectation, given: Mapping[str, Tensor]) -> bool:
         """Whether a mutant's results would be taken for right ones."""
         if not given:
             return False
@@ -273,11 +267,11 @@ class Reference:
         ]
         return all(rulings)
 
-    def _with_terms(self, expected: _Expectation, name: str, tensor: Tensor) -> ErrorMetrics:
+    def _with_terms(self, expected: Expectation, name: str, tensor: Tensor) -> ErrorMetrics:
         return replace(self._measure(expected, name, tensor), terms=self._terms)
 
     def _compare_small(
-        self, expected: _Expectation, found: Mapping[str, Tensor]
+        self, expected: Expectation, found: Mapping[str, Tensor]
     ) -> Mapping[str, ErrorMetrics]:
         """Those that are right at first sight: a model has hundreds of small statistics."""
         assert expected.oracle is not None
@@ -292,7 +286,7 @@ class Reference:
             return False
         return rule(replace(metrics, terms=self._terms), NO_LESS_ACCURATE).accepted
 
-    def _compare_one(self, expected: _Expectation, name: str, tensor: Tensor) -> ErrorMetrics:
+    def _compare_one(self, expected: Expectation, name: str, tensor: Tensor) -> ErrorMetrics:
         """The errors of one tensor, with what a rounding can lose where they are not small."""
         metrics = self._with_terms(expected, name, tensor)
         if rule(metrics, NO_LESS_ACCURATE).accepted:
@@ -307,7 +301,7 @@ class Reference:
             return metrics
         draws = [(draw, Rounded.ALL) for draw in range(_DRAWS_OF_LOSSES)]
         if is_rounding(metrics, self._scale_for(expected, metrics)):  # which luck may hide
-            draws.append((0, _rounded_as_by(expected)))
+            draws.append((0, rounded_as_by(expected)))
         for draw, what in draws:
             metrics = self._with_loss(expected, metrics, draw, what)
             if rule(metrics, NO_LESS_ACCURATE).accepted:
@@ -315,7 +309,7 @@ class Reference:
         return metrics
 
     def _with_loss(
-        self, expected: _Expectation, metrics: ErrorMetrics, draw: int, what: Rounded
+        self, expected: Expectation, metrics: ErrorMetrics, draw: int, what: Rounded
     ) -> ErrorMetrics:
         """With what one more draw of roundings loses, if that is more than the draws before."""
         name = metrics.name
@@ -331,7 +325,7 @@ class Reference:
 
     def _measure(
         self,
-        expected: _Expectation,
+        expected: Expectation,
         name: str,
         tensor: Tensor,
         undecided: Tensor | None = None,
@@ -356,7 +350,7 @@ class Reference:
         )
         return with_rounding(metrics, self._scale_for(expected, metrics))
 
-    def _scale_for(self, expected: _Expectation, metrics: ErrorMetrics) -> float:
+    def _scale_for(self, expected: Expectation, metrics: ErrorMetrics) -> float:
         """The largest RMS of what the call computes from; 0 where no vanishing result asks."""
         if not vanishes(metrics):
             return 0.0
@@ -365,10 +359,10 @@ class Reference:
             self._scale = scale_of(self._resident_for(expected.case).module, arguments)
         return self._scale
 
-    def _is_sensitive(self, expected: _Expectation, name: str, metrics: ErrorMetrics) -> bool:
+    def _is_sensitive(self, expected: Expectation, name: str, metrics: ErrorMetrics) -> bool:
         """Whether rounded inputs and weights take the float64 run as far as the reference is."""
         assert expected.oracle is not None
-        what = _rounded_as_by(expected)
+        what = rounded_as_by(expected)
         rounded = self._run_rounded(expected.case, 0, Ties.KEPT, what).tensors.get(name)
         reference, oracle = expected.effects[name], expected.oracle.tensors[name]
         if rounded is None or rounded.shape != reference.shape:
@@ -379,7 +373,7 @@ class Reference:
         )
         return metrics.reference_rmse <= _SENSITIVE * lost.candidate_rmse
 
-    def _without_kinds(self, expected: _Expectation, name: str, tensor: Tensor) -> Tensor:
+    def _without_kinds(self, expected: Expectation, name: str, tensor: Tensor) -> Tensor:
         """The tensor with the reference's NaN or infinity wherever it has either.
 
         Of statistics that a module keeps neither is of use. Results are unchanged where PyTorch
@@ -400,7 +394,7 @@ class Reference:
         differs = reference.isnan() & other.isinf() | reference.isinf() & other.isnan()
         return torch.where(either, reference, tensor) if differs.any() else tensor
 
-    def _undecided_integers(self, expected: _Expectation, name: str) -> Tensor | None:
+    def _undecided_integers(self, expected: Expectation, name: str) -> Tensor | None:
         """Where integers depend on a rounding of the inputs; None where no oracle says."""
         assert expected.oracle is not None
         reference, oracle = expected.effects[name], expected.oracle.tensors.get(name)
@@ -429,7 +423,7 @@ class Reference:
     # --- Results of gigabytes -----------------------------------------------------------------
 
     def _compare_large(
-        self, expected: _Expectation, found: Mapping[str, Tensor]
+        self, expected: Expectation, found: Mapping[str, Tensor]
     ) -> tuple[ErrorMetrics, ...]:
         """The oracle on some rows at a time, compared and dropped."""
         oracle, piece = self._row_oracle(expected)
@@ -454,7 +448,7 @@ class Reference:
         self._terms = terms_of(counted, expected.elements, expected.effects)
         return tuple(metrics[name] for name in found)
 
-    def _row_oracle(self, expected: _Expectation) -> tuple[RowOracle | None, int]:
+    def _row_oracle(self, expected: Expectation) -> tuple[RowOracle | None, int]:
         case = expected.case
         module, arguments = self._resident_for(case).module, self._subject.arguments(case)
         outputs = expected.effects
@@ -468,7 +462,7 @@ class Reference:
         return rows_oracle(module, arguments, outputs, piece), piece
 
     def _compare_whole(
-        self, expected: _Expectation, found: Mapping[str, Tensor]
+        self, expected: Expectation, found: Mapping[str, Tensor]
     ) -> tuple[ErrorMetrics, ...]:
         """The oracle in one piece; where it does not fit, its note says so."""
         case = expected.case
@@ -481,18 +475,6 @@ class Reference:
         metrics = tuple(self._compare_one(whole, name, tensor) for name, tensor in found.items())
         self._subject.release()
         return metrics
-
-
-def _rounded_as_by(expected: _Expectation) -> Rounded:
-    """What the reference's operators round, as far as its settings tell."""
-    allowed = expected.flops and torch.backends.cudnn.allow_tf32
-    return Rounded.SHORTENED if allowed else Rounded.GIVEN
-
-
-def _comparable(header: Handed, effects: Mapping[str, Tensor]) -> bool:
-    tensor = effects.get(header.name)
-    form = tensor is not None and (str(tensor.dtype), tuple(tensor.shape))
-    return form == (header.dtype, header.shape)
 
 
 def _on(tensor: Tensor | None, device: torch.device) -> Tensor | None:

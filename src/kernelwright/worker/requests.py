@@ -1,10 +1,11 @@
 """The bodies of requests and replies: what parent and child agree on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from kernelwright.verify.cases import Case, Sizes
+from kernelwright.verify.observation import RunFacts, StateFacts
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.worker.handover import Handed
 
@@ -45,9 +46,21 @@ class StartRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Body of "build" and "run"."""
+    """Body of "build", "make" and "run"."""
 
     case: Case
+    kept: int = 0
+    """Bytes of the device that the process may keep after "run" without using them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRun:
+    """The reference's reply to "run"."""
+
+    facts: RunFacts
+    state: StateFacts
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """Seconds by what they went to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ def make_host(body: dict[str, Any]) -> Host:
 
 def _reference_host(start: StartRequest, problem: Problem, device: torch.device) -> Host:
     reference = Reference(problem, device, _memory(device))
-    timed = Timed.eager(problem, device)
+    timed = reference.timed()
 
     def run(body: dict[str, Any]) -> object:
         found = reference.run(from_plain(CaseRequest, body).case)
@@ -97,6 +97,7 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "environment": lambda _: environment_here(device),
+        "make": lambda body: reference.make(from_plain(CaseRequest, body)),
         "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body), device),
         "run": run,
         "compare": compare,
@@ -133,6 +134,7 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "build": lambda body: candidate.build(from_plain(CaseRequest, body).case),
+        "make": lambda body: candidate.make(from_plain(CaseRequest, body)),
         "run": run,
         "write": write,
         "silence": lambda _: switch(lambda kernels: kernels.silence()),

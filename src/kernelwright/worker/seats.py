@@ -46,44 +46,63 @@ class Footprint:
         held = _COPIES * self.bytes + _BETWEEN * between
         return min(SEATS, round(held / self.memory * _PARTS))
 
+    @property
+    def kept(self) -> int:
+        """Bytes that each of the two who run a case may keep unused: their seats are for that."""
+        return self.seats * self.memory // _PARTS // 2
+
 
 class Seats:
-    """A judgement's share of the memory of a card: taken when it is first needed, kept to the end.
+    """A judgement's share of the memory of a card: taken when it is needed, kept to the end.
 
-    As with a lease, the kernel gives them back when the process ends. Of those who need many one
-    alone takes what becomes free, and of those who need few: nobody is overtaken.
+    It may give some back in between. As with a lease, the kernel gives them back when the process
+    ends. Of those who need many one alone takes what becomes free, and of those who need few:
+    nobody is overtaken.
     """
 
     def __init__(self, device_index: int, count: int, ledger: Ledger) -> None:
         """`ledger` gets what is waited."""
-        self._left = count
+        self._count = count
+        self._taken: list[int] = []
         self._ledger = ledger
         kind, places = ("few", FEW_SEATS) if count <= FEW else ("many", SEATS)
         self._turn = lock_file(device_index, f"{kind}-seats.lock")
-        self._free = [lock_file(device_index, f"{kind}-{place}.lock") for place in range(places)]
-        self._open = (self._turn, *self._free)
+        self._all = [lock_file(device_index, f"{kind}-{place}.lock") for place in range(places)]
+
+    @property
+    def has_all(self) -> bool:
+        """Whether none is left to be taken."""
+        return len(self._taken) == self._count
 
     def take(self) -> None:
-        """Wait for as many as were asked for; nothing the second time."""
-        if not self._left:
+        """Wait for as many as were asked for; nothing where they are here."""
+        if self.has_all:
             return
+        self._keep(0)  # who waits has none: two that have some would wait for each other
         with self._ledger.spending(_WORD):
             fcntl.flock(self._turn, fcntl.LOCK_EX)
             while not self._took_all():
                 time.sleep(_POLL)
             fcntl.flock(self._turn, fcntl.LOCK_UN)
 
+    def halve(self) -> None:
+        """Give back what is not needed for one call at a time."""
+        self._keep((self._count + 1) // 2)
+
     def close(self) -> None:
         """Give them back."""
-        for descriptor in self._open:
+        for descriptor in (self._turn, *self._all):
             os.close(descriptor)
 
+    def _keep(self, count: int) -> None:
+        while len(self._taken) > count:
+            fcntl.flock(self._taken.pop(), fcntl.LOCK_UN)
+
     def _took_all(self) -> bool:
-        for seat in tuple(self._free):
-            if self._left and is_locked_by_us(seat):
-                self._free.remove(seat)
-                self._left -= 1
-        return not self._left
+        for seat in self._all:
+            if not self.has_all and seat not in self._taken and is_locked_by_us(seat):
+                self._taken.append(seat)
+        return self.has_all
 
 
 @contextmanager

@@ -1,8 +1,8 @@
 """The children of one judgement: started together, asked in parallel, replaced when they die."""
 
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -10,11 +10,7 @@ from typing import Any, Self
 
 from kernelwright.build.emulator.compile import build_shared
 from kernelwright.build.emulator.headers import headers_of_candidate
-from kernelwright.build.extension import (
-    build_error,
-    extension_environment,
-    prepare_extension_folder,
-)
+from kernelwright.build.extension import extension_environment, prepare_extension_folder
 from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
 from kernelwright.env import usable_cores
@@ -35,19 +31,19 @@ from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Check
 from kernelwright.verify.verification import BuildFacts
-from kernelwright.worker.answers import as_fault, candidate_run, nonsense, trusted
+from kernelwright.worker.answers import as_fault, candidate_run, nonsense, readable, trusted
 from kernelwright.worker.candidate import CandidateRun
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.options import Baseline, Evidence, Haste, JudgeOptions, Speed, Watch
-from kernelwright.worker.reference import ReferenceRun
 from kernelwright.worker.requests import (
     CaseRequest,
     CompareRequest,
     ComparisonReply,
     ProbeReply,
+    ReferenceRun,
     Role,
     SizesReply,
     SizesRequest,
@@ -104,6 +100,8 @@ class ChildSession:
         self._prelaunched: dict[Role, ChildProcess] = {}
         self._children: list[ChildProcess] = []
         self._dismissed: list[ChildProcess] = []
+        self.using_card: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Around whatever is asked that uses the card, and not around the rest."""
         self.agreement = Agreement()
         self.ledger = Ledger()
         self.reference = self.child(Role.REFERENCE)
@@ -171,6 +169,11 @@ class ChildSession:
         """
         went_on = case.sizes != self._own_sizes and case.sizes in self._sizes_seen
         return self.footprint.memory if went_on else _ROOM_TO_COMPILE
+
+    def see_them_compile(self) -> None:
+        """Wait for what `compile_early` has begun."""
+        if child := self._prelaunched.get(Role.COMPILED):
+            child.finish()
 
     def __exit__(
         self,
@@ -249,7 +252,8 @@ class ChildSession:
             case=Case(sizes=trusted(SizesReply, answer).own),
             confinement=quarters.confinement,
         )
-        return sanitize(sanitized, quarters.environment, self._options.timeouts.run)
+        with self.using_card():
+            return sanitize(sanitized, quarters.environment, self._options.timeouts.run)
 
     @contextmanager
     def witness(self) -> Iterator[ChildProcess]:
@@ -320,7 +324,7 @@ class ChildSession:
                     facts = BuildFacts(seconds=0.0, fault=nonsense(error))
             case failed:
                 facts = BuildFacts(seconds=0.0, fault=as_fault(failed, FaultKind.BUILD))
-        return replace(facts, fault=self._readable(facts.fault))
+        return replace(facts, fault=readable(facts.fault, self._candidate_path))
 
     def run(self, case: Case) -> Observation:
         """Run both on `case` at the same time, then compare."""
@@ -332,10 +336,7 @@ class ChildSession:
             self.compile_early(
                 self.footprint.bytes + self.footprint.largest, self._room_to_compile(case)
             )
-        request, seconds = to_plain(CaseRequest(case=case)), self._options.timeouts.run
-        self.reference.post("run", request)
-        self.candidate.post("run", request)
-        reference, candidate = self.reference.wait(seconds), self.candidate.wait(seconds)
+        reference, candidate = self.call(case, self.candidate)
         expected = self._reference_run(case, reference)
         found = candidate_run(candidate)
         if isinstance(found.facts, Fault) and found.facts.kind in DEVICE_LOST:
@@ -358,13 +359,32 @@ class ChildSession:
         is_first_case = len(self._sizes_seen) == 1 and first
         return self._reordered(observation) if is_first_case else observation
 
+    def call(self, case: Case, child: ChildProcess) -> tuple[Answer, Answer]:
+        """What the reference and `child` answer to a case, which they run at the same time.
+
+        Their modules are made before they use the card: that takes seconds of the CPU where there
+        are many weights.
+        """
+        kept = self.footprint.kept if case.sizes == self._own_sizes else 0
+        request, seconds = to_plain(CaseRequest(case=case, kept=kept)), self._options.timeouts.run
+        self.reference.post("make", request)
+        made = child.ask("make", request, seconds)
+        self.reference.wait(seconds)
+        with self.using_card():
+            self.reference.post("run", request)
+            if not isinstance(made, Replied):
+                return self.reference.wait(seconds), made
+            child.post("run", request)
+            return self.reference.wait(seconds), child.wait(seconds)
+
     def probe(self, case: Case) -> tuple[str, ...] | None:
         """Wrong answers that neither this case, the latest one, nor one before it refuses.
 
         None where the case is too large for trying any.
         """
         request = to_plain(CaseRequest(case=case))
-        answer = self.reference.ask("probe", request, self._options.timeouts.run)
+        with self.using_card():
+            answer = self.reference.ask("probe", request, self._options.timeouts.run)
         reply = trusted(ProbeReply, answer)
         self.ledger.include("reference: probe", reply.spent)
         return reply.undecided
@@ -428,7 +448,8 @@ class ChildSession:
         request = to_plain(CompareRequest(case=case, files=handed, kept=kept))
         owner.freeze()
         try:
-            return self.reference.ask("compare", request, self._options.timeouts.run)
+            with self.using_card():
+                return self.reference.ask("compare", request, self._options.timeouts.run)
         finally:
             owner.thaw()
 
@@ -453,14 +474,6 @@ class ChildSession:
             # PyTorch's own kernels fault, too: on memory that is not aligned, for one.
             self.reference.close()
         return Refusal(message=answer.message)
-
-    def _readable(self, fault: Fault | None) -> Fault | None:
-        """The fault with a compiler's pages of output reduced to its first message."""
-        if fault is None or "building extension" not in fault.message:
-            return fault
-        _, _, output = fault.message.partition(": ")
-        error = build_error(output, self._candidate_path)
-        return Fault(kind=fault.kind, message=error.message, location=error.location)
 
 
 _CUDA_ERROR = "CUDA error"

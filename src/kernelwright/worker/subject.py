@@ -64,6 +64,9 @@ class Subject:
         self.device = device
         self._problem = problem
         self._definitions: dict[Sizes, Definition] = {}
+        self._ahead: tuple[Case, nn.Module | BaseException] | None = None
+        self._makes_on_device = False
+        self._kept = 0
 
     def definition(self, sizes: Sizes) -> Definition:
         """The executed problem file with those constants; executed once for each sizes."""
@@ -79,11 +82,48 @@ class Subject:
         torch.manual_seed(WEIGHT_SEED if case.weights in made else WEIGHT_SEED + 1 + case.seed)
         return self.definition(case.sizes).make_init_inputs()
 
-    def construct(self, case: Case, make: ModuleMaker) -> "Resident":
-        """The module of `make` with the case's weights."""
+    def make(self, case: Case, make: ModuleMaker) -> None:
+        """Make what `construct` or `placed` is asked for next, without the device.
+
+        What that raises is raised there. Nothing where `make` has used the device before.
+        """
+        if self._makes_on_device:
+            return
+        try:
+            self._ahead = module_key(case), self._make(case, make)
+        except (Exception, SystemExit) as error:
+            self._ahead = module_key(case), error
+
+    def placed(self, case: Case, make: ModuleMaker) -> nn.Module:
+        """The module of `make` with the case's weights, on the device."""
+        made, self._ahead = self._ahead, None
+        if made is None or made[0] != module_key(case):
+            return self._make(case, make).to(self.device)
+        if isinstance(made[1], BaseException):
+            raise made[1]
+        return made[1].to(self.device)
+
+    def reference(self, case: Case) -> nn.Module:
+        """The problem's own module, on the device."""
+        return self.placed(case, self.definition(case.sizes).build)
+
+    def _make(self, case: Case, make: ModuleMaker) -> nn.Module:
+        before = self._allocations()
         args, kwargs = self.init_inputs(case)
         with drawn_constants() if case.weights is Weights.DRAWN else nullcontext():
-            resident = Resident(make(args, kwargs), self.device)
+            module = make(args, kwargs)
+        self._makes_on_device = self._makes_on_device or self._allocations() != before
+        return module
+
+    def _allocations(self) -> int:
+        """How often this process has taken memory of the device for something."""
+        if self.device.type != "cuda":
+            return 0
+        return int(torch.cuda.memory_stats(self.device).get("allocation.all.allocated", 0))
+
+    def construct(self, case: Case, make: ModuleMaker) -> "Resident":
+        """The same, and what its state is before the first call."""
+        resident = Resident(self.placed(case, make), self.device)
         if case.weights is Weights.LOADED:
             # After a call, so that what a module prepares once is prepared from the old ones.
             own = replace(case, distribution=Distribution.OWN)
@@ -119,17 +159,21 @@ class Subject:
     def release(self) -> None:
         """Give memory that is kept for later back to the device, which other processes share.
 
-        A little may stay.
+        A little may stay, or what `allow` has said.
         """
         if self.device.type != "cuda":
             return
         if self._has_much_unused():
             torch.cuda.empty_cache()
 
+    def allow(self, kept: int) -> None:
+        """Let so many bytes be kept from now on that are not used: nobody else counts on them."""
+        self._kept = kept
+
     def _has_much_unused(self) -> bool:
         unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         memory: int = torch.cuda.get_device_properties(self.device).total_memory
-        return unused > memory // _KEPT_SHARE
+        return unused > max(memory // _KEPT_SHARE, self._kept)
 
     def random_state(self) -> str:
         """A checksum of the state of torch's random generators."""
@@ -146,8 +190,9 @@ class Subject:
         if self.device.type != "cuda":
             return
         unused = _unused_blocks(self.device)
-        free, _ = torch.cuda.mem_get_info(self.device)
         missing = _missing((*_POISONED, most), unused)
+        # The driver is asked only where that matters: it has one lock for all processes.
+        free = torch.cuda.mem_get_info(self.device)[0] if missing else 0
         sizes = [*unused, *(size for size in missing if size < free // 4)]
         # From the largest down, so that none is cut from a block that a larger one would fill.
         blocks = [

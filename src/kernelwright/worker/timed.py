@@ -70,20 +70,17 @@ class Timed:
         subject: Subject,
         make_module: Callable[[Case], nn.Module],
         preparing: Preparing = _unshared,
+        beforehand: Callable[[Case], None] = lambda case: None,
     ) -> None:
+        """`beforehand` does what of making a module needs no card."""
         self._subject = subject
         self._make_module = make_module
         self._preparing = preparing
+        self._beforehand = beforehand
         self._stopwatch: Stopwatch | None = None
         self._call: Callable[[int], object] | None = None
         self._shared: SharedCalls | None = None
         self._compiled: tuple[Case, nn.Module] | None = None
-
-    @classmethod
-    def eager(cls, problem: Problem, device: torch.device) -> "Timed":
-        """The reference as PyTorch runs it."""
-        subject = Subject(problem, device)
-        return cls(subject, lambda case: _reference_module(subject, case))
 
     @classmethod
     def compiled(cls, problem: Problem, device: torch.device, mode: str) -> "Timed":
@@ -93,8 +90,9 @@ class Timed:
         take = sharing_but_for_compilers if mode == "default" else alone
         return cls(
             subject,
-            lambda case: _compile(_reference_module(subject, case), mode),
+            lambda case: _compile(subject.reference(case), mode),
             preparing=partial(take, device.index or 0),
+            beforehand=lambda case: subject.make(case, subject.definition(case.sizes).build),
         )
 
     @property
@@ -114,6 +112,7 @@ class Timed:
     def compile(self, body: dict[str, Any]) -> dict[str, int]:
         """Make the module for "attach", and call it once on inputs of its own."""
         case = from_plain(CaseRequest, body).case
+        self._beforehand(case)
         with self._preparing(Ledger()):
             module = self._make_module(case)
             module(*self._subject.arguments(case))
@@ -122,8 +121,11 @@ class Timed:
             self._subject.release()
         return {}
 
+    def _is_compiled(self, case: Case) -> bool:
+        return self._compiled is not None and self._compiled[0] == case
+
     def _module_for(self, case: Case) -> nn.Module:
-        if self._compiled is None or self._compiled[0] != case:
+        if self._compiled is None or not self._is_compiled(case):
             return self._make_module(case)
         return self._compiled[1]
 
@@ -131,9 +133,13 @@ class Timed:
     def attach(self, body: dict[str, Any]) -> AttachReply:
         """Make the module, take the timer's inputs and words, and warm up."""
         request = from_plain(AttachRequest, body)
+        self._subject.allow(0)
         self._subject.release()  # what the calls before have left
         shared = SharedCalls(self._subject.device, request.lent, Path(request.words))
         ledger = Ledger()
+        if not self._is_compiled(request.case):
+            with ledger.spending("module"):
+                self._beforehand(request.case)
         with self._preparing(ledger):
             with ledger.spending("module"):
                 module = self._module_for(request.case)
@@ -156,6 +162,7 @@ class Timed:
         """Make module and inputs, and warm up."""
         request = from_plain(PrepareRequest, body)
         seeds = range(_FIRST_TIMING_SEED, _FIRST_TIMING_SEED + request.plan.input_sets)
+        self._beforehand(request.case)
         with self._preparing(Ledger()):
             module = self._make_module(request.case)
             sets = [
@@ -192,11 +199,6 @@ class Timed:
         if self._stopwatch is None:
             self._stopwatch = Stopwatch(self._subject.device)
         return self._stopwatch
-
-
-def _reference_module(subject: Subject, case: Case) -> nn.Module:
-    args, kwargs = subject.init_inputs(case)
-    return subject.definition(case.sizes).build(args, kwargs).to(subject.device)
 
 
 def _compile(module: nn.Module, mode: str) -> nn.Module:
