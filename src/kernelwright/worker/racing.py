@@ -216,14 +216,7 @@ def _outside(rounds: Mapping[str, Rounds]) -> Outside | None:
 def _under_the_timer(contest: Contest) -> Outcomes:
     """Everybody on the timer's inputs; NoTimerError where memory cannot be shared."""
     session, options = contest.session, contest.options
-    with contest.lease.shared():
-        shared = SharedRace(
-            session.timer,
-            session.reference,
-            session.agreement,
-            contest.case,
-            options.timeouts.run,
-        )
+    shared = _begun(contest)
     lost: dict[str, str] = {}
     contestants = contest.contestants()
     if Role.REFERENCE not in contestants.values():
@@ -270,6 +263,23 @@ def _under_the_timer(contest: Contest) -> Outcomes:
     shared.rest()
     checks = (_timer_check(ungated), *threads)
     return Outcomes(rounds=rounds, lost=lost, checks=checks, written=shared.written)
+
+
+def _begun(contest: Contest) -> SharedRace:
+    """A race with the timer's inputs, and nobody in it yet."""
+    session = contest.session
+    try:
+        session.timer.ready()  # which may take seconds, and needs no share of the card
+    except ChildStartError as error:
+        raise NoTimerError(error.message) from error
+    with contest.lease.shared():
+        return SharedRace(
+            session.timer,
+            session.reference,
+            session.agreement,
+            contest.case,
+            contest.options.timeouts.run,
+        )
 
 
 def _threads_check(before: int, after: int) -> tuple[Check, ...]:
