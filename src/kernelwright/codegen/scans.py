@@ -56,11 +56,12 @@ def _tuned(kernel: ScanKernel) -> Variant:
         template="RowScanVariant",
         members=(
             f"int WIDTH = {config.width}, VECTORS = {config.items}",
-            f"int WARPS = {config.warps}, ROW_WARPS = {config.row_warps}",
+            f"int WARPS = {config.warps}, ROW_WARPS = {config.row_warps}, STAGES = {config.stages}",
             f"int64_t MIN_BLOCKS = {config.min_blocks}",
         ),
         kernels=(Device(name=f"{name}_kernel", function="scan_rows"), *totals),
         pointers=pointers,
+        blocks=config.resident,
     )
 
 

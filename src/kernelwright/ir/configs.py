@@ -314,6 +314,10 @@ class ScanConfig:
     """Warps of a block."""
     min_blocks: int = 0
     """With fewer rows than this, blocks share long rows."""
+    stages: int = 0
+    """Chunks of a row on their way to shared memory; 0: one, to registers."""
+    resident: int | None = None
+    """Blocks of a multiprocessor, where the registers are to be limited to what that leaves."""
 
     @property
     def threads(self) -> int:
@@ -327,7 +331,8 @@ class ScanConfig:
 
     def __str__(self) -> str:
         each = f"{self.width} elements each" if self.width > 1 else "one element each"
-        return f"{self.way}, {self.items} accesses of {each}, {self.threads} threads"
+        ahead = f", {self.stages} chunks ahead" if self.stages > 0 else ""
+        return f"{self.way}, {self.items} accesses of {each}, {self.threads} threads{ahead}"
 
 
 class WindowWay(StrEnum):

@@ -8,100 +8,21 @@
 //   VECTORS    vectors of a chunk in each thread
 //   WARPS      warps of a block
 //   ROW_WARPS  warps that share a row: 1 or all
+//   STAGES     chunks that are on their way to shared memory while one is added up; where there is
+//              no room, or 0 is wanted, one is on its way to registers
 
 #include "scan.cuh"
+#include "scan_row.cuh"
 
-// One row as the vectors of WIDTH elements that hold it; all methods count vectors in memory.
-template <class Problem, int WIDTH>
-struct ScanRow {
-  static constexpr int OPERANDS = Problem::OPERANDS;
+// As many stages as fit the shared memory that a kernel has without asking for more.
+constexpr int scan_stages(int wanted, size_t bytes) {
+  constexpr size_t ROOM = 44 * 1024;
+  const int fitting = static_cast<int>(ROOM / bytes);
+  return fitting < wanted ? fitting : wanted;
+}
 
-  // Addresses of what would be the first element of vector 0.
-  char* data[OPERANDS];
-  bool is_aligned[OPERANDS];
-  bool is_repeated[OPERANDS];
-  // The first vector begins that many elements before the row.
-  int shift;
-  int64_t length;
-  int64_t vectors;
-  // Of the first element of vector 0 in the result.
-  int64_t element;
-
-  __device__ __forceinline__ ScanRow(const Problem& problem, int64_t row) {
-    int64_t offsets[OPERANDS];
-    problem.locate(row, offsets);
-    length = problem.length;
-    const auto first = reinterpret_cast<uintptr_t>(problem.data[0]) / Problem::element_bytes(0);
-    shift = static_cast<int>((first + offsets[0]) % WIDTH);
-    vectors = (shift + length + WIDTH - 1) / WIDTH;
-    element = offsets[0] - shift;
-#pragma unroll
-    for (int o = 0; o < OPERANDS; ++o) {
-      constexpr int64_t NOWHERE = 0;
-      is_repeated[o] = o > 0 && problem.steps[o] == 0;
-      const int64_t before = is_repeated[o] ? NOWHERE : shift;
-      data[o] = problem.data[o] + (offsets[o] - before) * Problem::element_bytes(o);
-      const auto alignment = access_bytes(WIDTH * static_cast<int>(Problem::element_bytes(o)));
-      is_aligned[o] = reinterpret_cast<uintptr_t>(data[o]) % alignment == 0;
-    }
-  }
-
-  __device__ __forceinline__ bool holds(int64_t vector, int i) const {
-    const int64_t at = vector * WIDTH + i - shift;
-    return at >= 0 && at < length;
-  }
-  __device__ __forceinline__ bool holds_all(int64_t vector) const {
-    return holds(vector, 0) && holds(vector, WIDTH - 1);
-  }
-
-  // Whether every operand begins its vectors where whole accesses may.
-  __device__ __forceinline__ bool is_all_aligned() const {
-    bool all = true;
-#pragma unroll
-    for (int o = 0; o < OPERANDS; ++o) all = all && (is_aligned[o] || is_repeated[o]);
-    return all;
-  }
-
-  // WHOLE: the vector is inside of the row, and aligned in every operand.
-  template <bool WHOLE, class T, int OPERAND>
-  __device__ __forceinline__ Vector<T, WIDTH> load(int64_t vector) const {
-    const T* address = reinterpret_cast<const T*>(data[OPERAND]);
-    Vector<T, WIDTH> result;
-    if (is_repeated[OPERAND]) {
-      const T value = load_constant(address);
-#pragma unroll
-      for (int i = 0; i < WIDTH; ++i) result.element[i] = value;
-      return result;
-    }
-    address += vector * WIDTH;
-    if constexpr (WHOLE) return load_constant_vector<WIDTH>(address);
-    if (is_aligned[OPERAND] && holds_all(vector)) return load_constant_vector<WIDTH>(address);
-#pragma unroll
-    for (int i = 0; i < WIDTH; ++i) {
-      result.element[i] = holds(vector, i) ? load_constant(address + i) : T();
-    }
-    return result;
-  }
-
-  template <bool WHOLE, int FIRST, class... Ts, size_t... AT>
-  __device__ __forceinline__ void load_all(Pack<Vector<Ts, WIDTH>...>& inputs, int64_t vector,
-                                           std::index_sequence<AT...>) const {
-    ((get<AT>(inputs) = load<WHOLE, Ts, FIRST + static_cast<int>(AT)>(vector)), ...);
-  }
-
-  template <bool WHOLE, class Out>
-  __device__ __forceinline__ void store(int64_t vector, const Vector<Out, WIDTH>& result) const {
-    Out* address = reinterpret_cast<Out*>(data[0]) + vector * WIDTH;
-    if (WHOLE || holds_all(vector)) {
-      store_vector(address, result);
-      return;
-    }
-#pragma unroll
-    for (int i = 0; i < WIDTH; ++i) {
-      if (holds(vector, i)) address[i] = result.element[i];
-    }
-  }
-};
+// What elements make of a product that is zero: it stays, changes its sign, or may become NaN.
+enum class ZeroKind { STAYS, TURNS, ENDS };
 
 // What the threads that share a row do.
 template <class Config, class Problem>
@@ -120,8 +41,21 @@ struct RowScan {
 
   using Row = ScanRow<Problem, WIDTH>;
   using Inputs = typename Problem::template BeforeVectors<WIDTH>;
-  // Totals of the warps, of two chunks, so that a barrier for each chunk is enough.
-  using Shared = Part[2][WARPS];
+  static constexpr int STAGES = scan_stages(Config::STAGES, sizeof(Inputs[VECTORS][THREADS]));
+  // What the warps of a block have found in a chunk.
+  struct Turn {
+    Part totals[WARPS];
+    ZeroKind kinds[WARPS];
+  };
+  // Those of two chunks, so that a barrier for each chunk is enough.
+  struct Turns {
+    Turn turns[2];
+  };
+  struct Ring : Turns {
+    // A thread reads what it has copied itself, which takes no barrier.
+    Inputs places[STAGES][VECTORS][THREADS];
+  };
+  using Shared = std::conditional_t<(STAGES > 0), Ring, Turns>;
 
   // Element i of a vector in the order of the scan.
   __device__ __forceinline__ static constexpr int in_order(int i) {
@@ -205,11 +139,6 @@ struct RowScan {
                                             typename Problem::AfterIndices()));
   }
 
-  // Whether that holds in any of the threads that share the row.
-  __device__ __forceinline__ static bool holds_somewhere(bool mine) {
-    return ROW_WARPS > 1 ? __syncthreads_or(mine) != 0 : __any_sync(0xffffffff, mine) != 0;
-  }
-
   // With the sign of a product of so many negative numbers.
   __device__ __forceinline__ static Part signed_as(int negatives, Part value) {
     return negatives % 2 != 0 ? -value : value;
@@ -220,10 +149,9 @@ struct RowScan {
   // Products of many numbers vanish soon, so that most of a long row is like this.
   template <bool WHOLE>
   __device__ __forceinline__ static bool add_to_zero(const Inputs (&inputs)[VECTORS], Total& carry,
-                                                     Part (&warp_totals)[WARPS],
-                                                     const Problem& problem, const Row& row,
-                                                     int64_t chunk, int64_t end, int warp,
-                                                     int lane) {
+                                                     Turn& turn, const Problem& problem,
+                                                     const Row& row, int64_t chunk, int64_t end,
+                                                     int warp, int lane) {
     bool is_finite = true;
     unsigned lanes[VECTORS], odd = 0;
 #pragma unroll
@@ -239,20 +167,20 @@ struct RowScan {
       lanes[v] = __ballot_sync(0xffffffff, is_odd);
       odd ^= lanes[v];
     }
-    if (ROW_WARPS > 1 && lane == 0) warp_totals[warp] = signed_as(__popc(odd), Part(1));
-    if (holds_somewhere(!is_finite)) return false;
-    Part before = carry.high;
+    constexpr unsigned ALL = 0xffffffff;
+    bool is_all_finite = __all_sync(ALL, is_finite);
+    unsigned warps = static_cast<unsigned>(__popc(odd)) & 1;
     if constexpr (ROW_WARPS > 1) {
-      Part total = before;
-#pragma unroll
-      for (int w = 0; w < WARPS; ++w) {
-        if (w == warp) before = total;
-        total *= warp_totals[w];
-      }
-      carry.high = total;
-    } else {
-      carry.high = signed_as(__popc(odd), before);
+      const ZeroKind own = warps != 0 ? ZeroKind::TURNS : ZeroKind::STAYS;
+      if (lane == 0) turn.kinds[warp] = is_all_finite ? own : ZeroKind::ENDS;
+      __syncthreads();
+      const ZeroKind kind = lane < WARPS ? turn.kinds[lane] : ZeroKind::STAYS;
+      is_all_finite = __all_sync(ALL, kind != ZeroKind::ENDS);
+      warps = __ballot_sync(ALL, kind == ZeroKind::TURNS);
     }
+    if (!is_all_finite) return false;
+    const Part before = signed_as(__popc(warps & ((1u << warp) - 1)), carry.high);
+    carry.high = signed_as(__popc(warps), carry.high);
     odd = 0;
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
@@ -272,12 +200,12 @@ struct RowScan {
   // One chunk, whose inputs are there: `carry` grows by its total.
   template <bool WHOLE>
   __device__ __forceinline__ static void add_chunk(const Inputs (&inputs)[VECTORS], Total& carry,
-                                                   Part (&warp_totals)[WARPS],
-                                                   const Problem& problem, const Row& row,
-                                                   int64_t chunk, int64_t end, int warp, int lane) {
+                                                   Turn& turn, const Problem& problem,
+                                                   const Row& row, int64_t chunk, int64_t end,
+                                                   int warp, int lane) {
     if constexpr (Total::IS_PRODUCT) {
       if (carry.high == 0 &&
-          add_to_zero<WHOLE>(inputs, carry, warp_totals, problem, row, chunk, end, warp, lane)) {
+          add_to_zero<WHOLE>(inputs, carry, turn, problem, row, chunk, end, warp, lane)) {
         return;
       }
     }
@@ -305,17 +233,17 @@ struct RowScan {
     Total start = carry;
     Part before_warp = nothing, total = warp_sum;
     if constexpr (ROW_WARPS > 1) {
-      if (lane == 0) warp_totals[warp] = warp_sum;
+      if (lane == 0) turn.totals[warp] = warp_sum;
       __syncthreads();
       total = nothing;
 #pragma unroll
       for (int w = 0; w < WARPS; ++w) {
         if constexpr (Total::IS_PRODUCT) {
           if (w == warp) start = carry;
-          carry.add(warp_totals[w]);
+          carry.add(turn.totals[w]);
         } else {
           if (w == warp) before_warp = total;
-          total = combine<RUNNING>(total, warp_totals[w]);
+          total = combine<RUNNING>(total, turn.totals[w]);
         }
       }
     } else if constexpr (Total::IS_PRODUCT) {
@@ -341,6 +269,54 @@ struct RowScan {
     if constexpr (!Total::IS_PRODUCT) carry.add(total);
   }
 
+  // Begins to copy a whole chunk, if there is one before `end`.
+  __device__ __forceinline__ static void fetch(Inputs (&places)[VECTORS][THREADS], const Row& row,
+                                               int64_t chunk, int64_t end, int warp, int lane) {
+    if (chunk < end) {
+#pragma unroll
+      for (int v = 0; v < VECTORS; ++v) {
+        row.template fetch_all<1>(places[v][threadIdx.x],
+                                  in_memory(row, vector_of(chunk, v, warp, lane)),
+                                  typename Problem::BeforeIndices());
+      }
+    }
+    commit_copies();
+  }
+
+  // The whole chunks from `at` to `end`.
+  __device__ __forceinline__ static void run_whole(const Problem& problem, const Row& row,
+                                                   int64_t at, int64_t end, Total& carry,
+                                                   Shared& shared, int& turn, int warp, int lane) {
+    const auto add = [&](const Inputs(&inputs)[VECTORS]) {
+      add_chunk<true>(inputs, carry, shared.turns[turn], problem, row, at, end, warp, lane);
+      turn ^= 1;
+    };
+    if constexpr (STAGES > 0) {
+#pragma unroll
+      for (int s = 0; s < STAGES; ++s) {
+        fetch(shared.places[s], row, at + s * CHUNK, end, warp, lane);
+      }
+      for (int stage = 0; at < end; at += CHUNK) {
+        wait_copies<STAGES - 1>();
+        Inputs inputs[VECTORS];
+#pragma unroll
+        for (int v = 0; v < VECTORS; ++v) inputs[v] = shared.places[stage][v][threadIdx.x];
+        fetch(shared.places[stage], row, at + STAGES * CHUNK, end, warp, lane);
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        add(inputs);
+      }
+    } else {
+      Inputs now[VECTORS], next[VECTORS];
+      load<true>(now, row, at, end, warp, lane);
+      for (; at < end; at += CHUNK) {
+        if (at + CHUNK < end) load<true>(next, row, at + CHUNK, end, warp, lane);
+        add(now);
+#pragma unroll
+        for (int v = 0; v < VECTORS; ++v) now[v] = next[v];
+      }
+    }
+  }
+
   // The vectors [begin, end) of a row, after what sums to `carry`.
   __device__ __forceinline__ static void run(const Problem& problem, const Row& row, int64_t begin,
                                              int64_t end, Total carry, Shared& shared, int& turn,
@@ -349,20 +325,12 @@ struct RowScan {
     while (at < end) {
       const int64_t whole = whole_until(row, at, end);
       if (whole > at) {
-        // One chunk is on its way while another is added up.
-        Inputs now[VECTORS], next[VECTORS];
-        load<true>(now, row, at, end, warp, lane);
-        for (; at < whole; at += CHUNK) {
-          if (at + CHUNK < whole) load<true>(next, row, at + CHUNK, end, warp, lane);
-          add_chunk<true>(now, carry, shared[turn], problem, row, at, end, warp, lane);
-          turn ^= 1;
-#pragma unroll
-          for (int v = 0; v < VECTORS; ++v) now[v] = next[v];
-        }
+        run_whole(problem, row, at, whole, carry, shared, turn, warp, lane);
+        at = whole;
       } else {
         Inputs inputs[VECTORS];
         load<false>(inputs, row, at, end, warp, lane);
-        add_chunk<false>(inputs, carry, shared[turn], problem, row, at, end, warp, lane);
+        add_chunk<false>(inputs, carry, shared.turns[turn], problem, row, at, end, warp, lane);
         turn ^= 1;
         at += CHUNK;
       }

@@ -12,12 +12,14 @@ _BLOCKS_OF_MULTIPROCESSOR = 4
 _COLUMNS = {Accumulation.SUM: 8, Accumulation.PRODUCT: 4}
 """Neighbouring columns of a lane at most: a block's totals of two chunks have 48 KB of shared
 memory, and those of products of floats are doubles."""
-_SHARES = {
-    Accumulation.SUM: ((8, 4), (16, 2), (8, 2), (4, 4)),
-    Accumulation.PRODUCT: ((8, 2), (8, 1), (4, 2), (4, 4)),
-}
-"""Warps that share a row, and vectors of a chunk in each of their threads; those of products, whose
-parts are doubles, take twice as many registers."""
+_SUMS = ((8, 4), (16, 2), (8, 2), (4, 4))
+"""Warps that share a row, and vectors of a chunk in each of their threads."""
+_PRODUCTS = ((4, 2, 8, 6), (8, 2, 4, 3), (8, 1, 8, 4))
+"""The same of products, whose parts are doubles and take twice as many registers: chunks on their
+way are in shared memory. How many there are, and blocks of a multiprocessor."""
+_LEAN_WIDTH = 4
+"""Elements of a vector up to which registers are enough for so many blocks, where one input is
+read: else for two thirds of them."""
 _ROW_OF_WARP = 1024
 """Up to so many elements a warp scans a row as fast as a block does, without a barrier."""
 
@@ -39,11 +41,25 @@ def scan_configs(
             for items in (2, 4)
         )
     blocks = machine.sm_count * _BLOCKS_OF_MULTIPROCESSOR
+    if scan.op is Accumulation.PRODUCT:
+        is_lean = len(inputs) == 1 and width <= _LEAN_WIDTH
+        return tuple(
+            ScanConfig(
+                way=ScanWay.ROW_PER_BLOCK,
+                width=width,
+                items=items,
+                warps=warps,
+                min_blocks=blocks,
+                stages=stages,
+                resident=resident if is_lean else resident * 2 // 3,
+            )
+            for warps, items, stages, resident in _PRODUCTS
+        )
     return tuple(
         ScanConfig(
             way=ScanWay.ROW_PER_BLOCK, width=width, items=items, warps=warps, min_blocks=blocks
         )
-        for warps, items in _SHARES[scan.op]
+        for warps, items in _SUMS
     )
 
 

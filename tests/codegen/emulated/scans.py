@@ -27,6 +27,7 @@ TORCH = {
     DType.BOOL: torch.bool,
 }
 BLOCK = ScanConfig(way=ScanWay.ROW_PER_BLOCK, width=4, items=1, warps=2, min_blocks=9)
+RING = replace(BLOCK, stages=3, resident=4)
 WARP = ScanConfig(way=ScanWay.ROW_PER_WARP, width=4, items=2, warps=3)
 COLUMNS = ScanConfig(way=ScanWay.COLUMNS, width=2, items=2, warps=3)
 # Empty and single ones; less than a vector, and one more; rows that begin anywhere; several chunks
@@ -52,13 +53,15 @@ class Case:
 
 CASES = {
     "exclusive in blocks": Case(
-        config=BLOCK, shapes=ROWS, reverse=True, exclusive=True, masked=True
+        config=replace(BLOCK, stages=2), shapes=ROWS, reverse=True, exclusive=True, masked=True
     ),
     "product of doubles in blocks": Case(
         config=replace(BLOCK, width=2), shapes=ROWS, op=Accumulation.PRODUCT, dtype=DType.F64
     ),
-    "product of floats in blocks": Case(config=BLOCK, shapes=ROWS, op=Accumulation.PRODUCT),
-    "product of floats in warps": Case(config=WARP, shapes=[(11, 516)], op=Accumulation.PRODUCT),
+    "product of floats in blocks": Case(config=RING, shapes=ROWS, op=Accumulation.PRODUCT),
+    "product of floats in warps": Case(
+        config=replace(WARP, stages=2), shapes=[(11, 516)], op=Accumulation.PRODUCT
+    ),
     "product of floats in columns": Case(
         config=COLUMNS, shapes=[(11, 516, 2)], op=Accumulation.PRODUCT, exclusive=True
     ),
@@ -126,8 +129,8 @@ def swinging(shape: tuple[int, ...]) -> torch.Tensor:
     with what comes before."""
     x = 40.0 * torch.randn(shape)
     x[1, :3] = 1e-9
-    x[2, 1:] = 1e3
-    x[2, 0] = 0.0
+    x[2, 1:], x[2, 0] = -1e3, 0.0
+    x[2, 450] = -torch.inf
     x[3], x[3, 0] = 1e-3, torch.inf
     x[4], x[4, 400] = 1e-3, torch.inf
     x[5, 0::4], x[5, 1::4], x[5, 2::4], x[5, 3::4] = 1e-30, 1e30, 1e30, 1e-30
