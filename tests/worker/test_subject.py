@@ -86,22 +86,24 @@ def test_a_module_is_made_ahead_where_that_needs_no_device(
         here.construct(Case(), make)
 
 
-def test_memory_is_kept_as_far_as_was_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("unused", "free", "given_back"),
+    [(90, 0, False), (900, 4000, False), (900, 2000, True)],
+)
+def test_memory_is_kept_while_others_have_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unused: int, free: int, given_back: bool
 ) -> None:
     path = tmp_path / "grows.py"
     path.write_text(PROBLEM)
-    given_back: list[int] = []
+    empties: list[bool] = []
     card = SimpleNamespace(total_memory=9600 * MIB)
-    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 600 * MIB)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: (100 + unused) * MIB)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 100 * MIB)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: card)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append(allowed))
-    here = subject.Subject(load_problem(path), torch.device("cuda:0"))
-    for allowed in (0, 400 * MIB, 500 * MIB, 0):
-        here.allow(allowed)
-        here.release()
-    assert given_back == [0, 400 * MIB, 0]
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free * MIB, 9600 * MIB))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: empties.append(True))
+    subject.Subject(load_problem(path), torch.device("cuda:0")).release()
+    assert bool(empties) is given_back
 
 
 PROBLEM = """

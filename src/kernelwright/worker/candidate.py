@@ -30,7 +30,6 @@ from kernelwright.verify.ran import Ran
 from kernelwright.verify.verification import BuildFacts
 from kernelwright.worker.handover import Handed, MemoryMaker, Outbox, WriteReply, WriteRequest
 from kernelwright.worker.kernel_checks import KernelChecks
-from kernelwright.worker.requests import CaseRequest
 from kernelwright.worker.settings import changes, snapshot
 from kernelwright.worker.subject import (
     Call,
@@ -101,11 +100,10 @@ class Candidate:
             fault = describe_error(error, self._path, kind)
         return BuildFacts(seconds=time.perf_counter() - start, fault=fault)
 
-    def make(self, request: CaseRequest) -> None:
+    def make(self, case: Case) -> None:
         """Construct the module that `run` will need, if it is another, without the device."""
-        self._subject.allow(request.kept)
-        if self._resident is None or self._resident[0] != module_key(request.case):
-            self._subject.make(request.case, self._construct)
+        if self._resident is None or self._resident[0] != module_key(case):
+            self._subject.make(case, self._construct)
 
     def run(self, case: Case, folder: Path) -> CandidateRun:
         """Run `case` twice, write what it gave into `folder`, and say what else it did."""

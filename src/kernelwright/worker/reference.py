@@ -42,7 +42,7 @@ from kernelwright.worker.expectation import Expectation, is_comparable, rounded_
 from kernelwright.worker.handover import Handed, MemoryMaker, taken
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.magnitudes import bytes_of, scale_of, terms_of
-from kernelwright.worker.requests import CaseRequest, ReferenceRun
+from kernelwright.worker.requests import ReferenceRun
 from kernelwright.worker.subject import Resident, Subject, module_key
 from kernelwright.worker.timed import Timed
 from kernelwright.worker.weights import load_other
@@ -84,11 +84,10 @@ class Reference:
         """Of the oracle, by sizes."""
         self._scale: float | None = None
 
-    def make(self, request: CaseRequest) -> None:
+    def make(self, case: Case) -> None:
         """Construct the module that comes next, if it is another, without the device."""
-        self._subject.allow(request.kept)
-        if self._resident is None or self._resident[0] != module_key(request.case):
-            self._subject.make(request.case, self._subject.definition(request.case.sizes).build)
+        if self._resident is None or self._resident[0] != module_key(case):
+            self._subject.make(case, self._subject.definition(case.sizes).build)
 
     def timed(self) -> Timed:
         """The timing of a module, after `forget`."""

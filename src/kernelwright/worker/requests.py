@@ -49,8 +49,6 @@ class CaseRequest:
     """Body of "build", "make" and "run"."""
 
     case: Case
-    kept: int = 0
-    """Bytes of the device that the process may keep after "run" without using them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "environment": lambda _: environment_here(device),
-        "make": lambda body: reference.make(from_plain(CaseRequest, body)),
+        "make": lambda body: reference.make(from_plain(CaseRequest, body).case),
         "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body), device),
         "run": run,
         "compare": compare,
@@ -134,7 +134,7 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "build": lambda body: candidate.build(from_plain(CaseRequest, body).case),
-        "make": lambda body: candidate.make(from_plain(CaseRequest, body)),
+        "make": lambda body: candidate.make(from_plain(CaseRequest, body).case),
         "run": run,
         "write": write,
         "silence": lambda _: switch(lambda kernels: kernels.silence()),

@@ -12,7 +12,7 @@ from kernelwright.worker.ledger import Ledger
 
 SEATS = 18
 """For those who need many."""
-FEW_SEATS = 7
+FEW_SEATS = 9
 """For those who need few, who do not wait for the others."""
 FEW = 3
 _PARTS = 34
@@ -45,11 +45,6 @@ class Footprint:
         between = max(0, self.largest - self.bytes // 2)
         held = _COPIES * self.bytes + _BETWEEN * between
         return min(SEATS, round(held / self.memory * _PARTS))
-
-    @property
-    def kept(self) -> int:
-        """Bytes that each of the two who run a case may keep unused: their seats are for that."""
-        return self.seats * self.memory // _PARTS // 2
 
 
 class Seats:

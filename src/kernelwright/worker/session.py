@@ -365,8 +365,7 @@ class ChildSession:
         Their modules are made before they use the card: that takes seconds of the CPU where there
         are many weights.
         """
-        kept = self.footprint.kept if case.sizes == self._own_sizes else 0
-        request, seconds = to_plain(CaseRequest(case=case, kept=kept)), self._options.timeouts.run
+        request, seconds = to_plain(CaseRequest(case=case)), self._options.timeouts.run
         self.reference.post("make", request)
         made = child.ask("make", request, seconds)
         self.reference.wait(seconds)

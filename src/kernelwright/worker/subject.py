@@ -37,6 +37,9 @@ _KEPT_SHARE = 96
 """Of so many parts of the device's memory a process keeps one at most that it does not use. With
 twelve judgements on an H200 giving memory back took 90 ms each time, which was a third of all that
 candidates took, and taking it again as long: the driver has one lock for all."""
+_FREE_SHARE = 3
+"""Of so many parts one has to be free for anybody to keep more than that: what the largest of calls
+needs, which may come at any time."""
 _SMALL = 1 << 20
 """Bytes up to which PyTorch's allocator takes a block from segments for small ones."""
 _SLACK = 4 << 20
@@ -66,7 +69,6 @@ class Subject:
         self._definitions: dict[Sizes, Definition] = {}
         self._ahead: tuple[Case, nn.Module | BaseException] | None = None
         self._makes_on_device = False
-        self._kept = 0
 
     def definition(self, sizes: Sizes) -> Definition:
         """The executed problem file with those constants; executed once for each sizes."""
@@ -159,21 +161,17 @@ class Subject:
     def release(self) -> None:
         """Give memory that is kept for later back to the device, which other processes share.
 
-        A little may stay, or what `allow` has said.
+        A little may stay, and all of it while there is much that nobody has taken.
         """
         if self.device.type != "cuda":
             return
-        if self._has_much_unused():
-            torch.cuda.empty_cache()
-
-    def allow(self, kept: int) -> None:
-        """Let so many bytes be kept from now on that are not used: nobody else counts on them."""
-        self._kept = kept
-
-    def _has_much_unused(self) -> bool:
         unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
         memory: int = torch.cuda.get_device_properties(self.device).total_memory
-        return unused > max(memory // _KEPT_SHARE, self._kept)
+        if unused <= memory // _KEPT_SHARE:
+            return
+        free, _ = torch.cuda.mem_get_info(self.device)
+        if free < memory // _FREE_SHARE:
+            torch.cuda.empty_cache()
 
     def random_state(self) -> str:
         """A checksum of the state of torch's random generators."""

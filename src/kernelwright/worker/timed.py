@@ -133,7 +133,6 @@ class Timed:
     def attach(self, body: dict[str, Any]) -> AttachReply:
         """Make the module, take the timer's inputs and words, and warm up."""
         request = from_plain(AttachRequest, body)
-        self._subject.allow(0)
         self._subject.release()  # what the calls before have left
         shared = SharedCalls(self._subject.device, request.lent, Path(request.words))
         ledger = Ledger()
