@@ -55,14 +55,30 @@ class _ByMean(nn.Module):
 def test_rows_that_begin_between_vectors_are_held_by_odd_blocks(
     length: int, threads: int | None
 ) -> None:
-    with torch.device("meta"):
-        rows = torch.empty(4096, length)
-    graph = rewrite(capture_module(_ByMean(), (rows,))).graph
-    plan = schedule(graph, H200, Library.NEVER, frozenset())
-    (kernel,) = (it for it in plan.kernels if isinstance(it, RowKernel))
-    best = row_configs(kernel.program, kernel.inputs, H200)[0].tuned
+    best = _best(_ByMean(), length)
     odd = best.threads if isinstance(best, HeldRows) and best.threads & best.threads - 1 else None
     assert odd == threads
     if isinstance(best, HeldRows) and odd is not None:
         vectors = best.cluster * best.threads * best.vectors
         assert vectors >= length // 4 + 2
+
+
+class _Largest(nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.logsumexp(1)
+
+
+def test_many_rows_without_results_have_a_warp_each() -> None:
+    best = _best(_Largest(), 2048)
+    assert isinstance(best, PartRows)
+    assert best.threads == best.resident == 32
+
+
+def _best(module: nn.Module, length: int) -> object:
+    """The first configuration for 4096 rows."""
+    with torch.device("meta"):
+        rows = torch.empty(4096, length)
+    graph = rewrite(capture_module(module, (rows,))).graph
+    plan = schedule(graph, H200, Library.NEVER, frozenset())
+    (kernel,) = (it for it in plan.kernels if isinstance(it, RowKernel))
+    return row_configs(kernel.program, kernel.inputs, H200)[0].tuned

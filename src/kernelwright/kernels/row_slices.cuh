@@ -1,6 +1,6 @@
 #pragma once
-// The results of long rows whose totals are known: blocks of few vectors each, in the order of
-// memory.
+// The results of long rows whose totals are known: blocks of a vector for each thread, in the order
+// of memory.
 //
 // What such a block begins with is paid for by few bytes, so its kernel has parameters of its own:
 // addresses and steps, and nothing to search for. It moves as many bytes in a second as a copy.
@@ -23,12 +23,11 @@ struct RowSlices {
   static constexpr int WIDTH = WIDTH_, OPERANDS = Types::OPERANDS, INPUTS = Types::INPUTS;
   static constexpr unsigned READS = Program::READS[Program::LEVELS];
   static constexpr unsigned WALKED = READS & streamed<Program>();
-  // Of more inputs fewer vectors are in flight.
-  static constexpr bool HAS_ONE = (WALKED & (WALKED - 1)) == 0;
-  static constexpr int THREADS = 64, UNROLL = HAS_ONE ? 4 : 2, RESIDENT = 16;
-  static constexpr int VECTORS = THREADS * UNROLL;  // of a block
+  static constexpr int THREADS = 128, RESIDENT = 16;
   // Of a multiprocessor: for fewer it is not worth a launch to combine the parts of rows before.
-  static constexpr int64_t FEWEST_BLOCKS = 64;
+  static constexpr int64_t FEWEST_BLOCKS = 128;
+  // Of a piece: nearly all of them are full.
+  static constexpr int64_t FEWEST_SLICES = 8;
 
   Program program;
   const RowTotals<Program>* totals;
@@ -47,11 +46,11 @@ struct RowSlices {
     const int64_t piece = piece_of(rows);
     if (piece == 0) return result;
     const auto& space = rows.space;
-    const int64_t vectors = piece / WIDTH, slices = (vectors + VECTORS - 1) / VECTORS;
+    const int64_t vectors = piece / WIDTH, slices = (vectors + THREADS - 1) / THREADS;
     const int64_t pieces = rows.run / piece;
     const int64_t blocks = space.kept.count * rows.segments.count * pieces * slices;
-    // Most blocks are full; and 31 bits count them, and the vectors of a piece.
-    if (vectors < 4 * VECTORS || vectors > MOST || blocks > MOST) return result;
+    // 31 bits count the blocks, and the vectors of a piece.
+    if (vectors < FEWEST_SLICES * THREADS || vectors > MOST || blocks > MOST) return result;
     if (blocks < FEWEST_BLOCKS * multiprocessors) return result;
     const int64_t group = space.kept.rank > 1 ? space.kept.sizes[1] : space.kept.count;
     result.set_steps(rows, piece);
@@ -109,12 +108,12 @@ template <class Slices>
 struct SliceBlock {
   using Program = typename Slices::Program;
   using Types = RowTypes<Program>;
-  static constexpr int WIDTH = Slices::WIDTH, THREADS = Slices::THREADS, UNROLL = Slices::UNROLL;
+  static constexpr int WIDTH = Slices::WIDTH, THREADS = Slices::THREADS;
 
   const Slices& slices;
   uint32_t row;
-  int vectors;                 // from this thread's first one on
-  char* at[Slices::OPERANDS];  // its first vector
+  bool is_inside;              // this thread's vector
+  char* at[Slices::OPERANDS];  // where it is
 
   __device__ __forceinline__ SliceBlock(const Slices& slices, uint32_t block) : slices(slices) {
     const uint32_t all_pieces = slices.slices.quotient(block);
@@ -126,52 +125,29 @@ struct SliceBlock {
     const uint32_t place = all_runs - groups_runs * slices.rows.value();
     const uint32_t run = groups_runs - group * slices.runs.value();
     row = group * slices.rows.value() + place;
-    const int first = static_cast<int>(slice * Slices::VECTORS + threadIdx.x);
-    vectors = slices.piece_vectors - first;
+    const int vector = static_cast<int>(slice * THREADS + threadIdx.x);
+    is_inside = vector < slices.piece_vectors;
     repeat<Slices::OPERANDS>([&](auto o) {
       constexpr bool STREAMS = (streamed<Program>() >> o & 1) != 0;
       at[o] = slices.at[o] + group * slices.group_steps[o] + run * slices.run_steps[o] +
               place * slices.row_steps[o] + piece * slices.piece_steps[o];
-      if (STREAMS) at[o] += int64_t{first} * (WIDTH * operand_bytes<Program>(o));
+      if (STREAMS) at[o] += int64_t{vector} * (WIDTH * operand_bytes<Program>(o));
     });
   }
 
-  template <int OPERAND, class T>
-  __device__ __forceinline__ T* vector(int k) const {
-    return reinterpret_cast<T*>(at[OPERAND]) + k * (THREADS * WIDTH);
-  }
-
-  template <bool WHOLE>
   __device__ __forceinline__ void finish() const {
-    typename Slices::Vectors loaded[UNROLL];
-#pragma unroll
-    for (int k = 0; k < UNROLL; ++k) {
-      if (!WHOLE && k * THREADS >= vectors) break;
-      repeat<Slices::INPUTS>([&](auto input) {
-        if constexpr ((Slices::WALKED >> input & 1) != 0) {
-          using In = pack_item_t<input, typename Program::Inputs>;
-          get<input>(loaded[k]) = load_vector<WIDTH>(vector<input, const In>(k));
-        }
-      });
-    }
+    typename Slices::Vectors loaded;
     typename Program::Inputs shared = {};
     repeat<Slices::INPUTS>([&](auto input) {
-      if constexpr ((Slices::READS & ~Slices::WALKED & 1u << input) != 0) {
-        using In = pack_item_t<input, typename Program::Inputs>;
-        get<input>(shared) = *reinterpret_cast<const In*>(at[input]);
+      using In = pack_item_t<input, typename Program::Inputs>;
+      const In* address = reinterpret_cast<const In*>(at[input]);
+      if constexpr ((Slices::WALKED >> input & 1) != 0) {
+        get<input>(loaded) = load_vector<WIDTH>(address);
+      } else if constexpr ((Slices::READS >> input & 1) != 0) {
+        get<input>(shared) = *address;
       }
     });
     const auto totals = slices.totals[row].totals;
-#pragma unroll
-    for (int k = 0; k < UNROLL; ++k) {
-      if (!WHOLE && k * THREADS >= vectors) break;
-      store(k, totals, shared, loaded[k]);
-    }
-  }
-
-  __device__ __forceinline__ void store(int k, const typename Program::Totals& totals,
-                                        const typename Program::Inputs& shared,
-                                        const typename Slices::Vectors& loaded) const {
     const RowCoordinates nowhere = {};
     repeat<Types::RESULTS>([&](auto result) {
       if constexpr (Program::IS_ELEMENT[result]) {
@@ -185,7 +161,7 @@ struct SliceBlock {
               result_of_element<result>(slices.program, totals, RowPlace{nowhere, row, 0}, element,
                                         typename Types::InputIndices()));
         }
-        store_vector(vector<Slices::INPUTS + result, Out>(k), values);
+        store_vector(reinterpret_cast<Out*>(at[Slices::INPUTS + result]), values);
       }
     });
   }
@@ -194,9 +170,5 @@ struct SliceBlock {
 template <class Slices>
 __device__ __forceinline__ void finish_slices(const Slices& slices) {
   const SliceBlock<Slices> block(slices, gridDim.x - 1 - blockIdx.x);
-  if (block.vectors > (Slices::UNROLL - 1) * Slices::THREADS) {
-    block.template finish<true>();
-  } else {
-    block.template finish<false>();
-  }
+  if (block.is_inside) block.finish();
 }

@@ -32,7 +32,7 @@ _LEAST_BLOCK_BYTES = 8 * 1024
 _SHORT_ROWS = 2**15
 """Rows that keep the card busy with some on each warp."""
 _MANY_ROWS = 2**12
-"""That keep the card busy with one for each block of two warps."""
+"""That keep the card busy with one for each warp."""
 _FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "xlogy"})
 _HOLDING_THREADS = 512
 """With more a thread has too few registers to hold a row and to compute with it."""
@@ -182,7 +182,7 @@ def _parts(rows: _Rows) -> list[tuple[int, int, int]]:
 
 def _pieces(rows: _Rows) -> Iterator[PartRows]:
     """Rows in one piece, each for a block of few threads: nothing of them is wanted twice."""
-    for threads, unroll, resident in ((64, 4, 16), (64, 8, 8), (128, 4, 8)):
+    for threads, unroll, resident in ((32, 4, 32), (64, 4, 16), (64, 8, 8)):
         registers = unroll * rows.width * sum(rows.inputs) // 4
         if rows.length >= threads * unroll * rows.width and registers <= _HELD_REGISTERS // 2:
             yield PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
