@@ -101,6 +101,25 @@ def test_large_results_are_compared_row_by_row(
     assert sum(stop - start == 8 for start, stop in calls) - 2 == 2 * pieces or pieces == 0
 
 
+def test_large_results_are_compared_in_few_pieces(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("_LARGE", 1), ("_PIECE", 1), ("_MOST_PIECES", 4)):
+        monkeypatch.setattr(subject, name, value)
+    rows: list[int] = []
+    run = subject.RowOracle.run
+
+    def count(self: subject.RowOracle, start: int, stop: int, seed: int) -> object:
+        rows.append(stop - start)
+        return run(self, start, stop, seed)
+
+    monkeypatch.setattr(subject.RowOracle, "run", count)
+    large = make("x + 1.0")
+    large.run(Case())
+    assert measured(large, Case(), tmp_path, inputs(Case()) + 1.0).oracle is Oracle.FLOAT64
+    assert rows[-4:] == [16, 16, 16, 16]
+
+
 def test_large_results_that_are_integers_have_to_be_equal(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,8 +49,10 @@ from kernelwright.worker.weights import load_other
 
 _LARGE = 512 << 20
 """Bytes of arguments and results from which on the oracle is run on some rows at a time."""
-_PIECE = 64 << 20
-"""Bytes of arguments and results that it is then run on together."""
+_PIECE = 128 << 20
+"""Bytes of arguments and results that it is then run on together, at least."""
+_MOST_PIECES = 32
+"""Where there would be more, each is larger: the device is waited for after each."""
 _DRAWS = 12
 """Times that inputs are rounded to find the integers that a rounding decides about."""
 _DRAWS_OF_LOSSES = 4
@@ -457,7 +459,8 @@ class Reference:
             return None, 0
         total = sum(t.numel() * t.element_size() for t in outputs.values())
         total += sum(t.numel() * t.element_size() for _, t in named_tensors(arguments, "input"))
-        piece = max(2, first.shape[0] * _PIECE // total // 2 * 2)
+        size = max(_PIECE, total // _MOST_PIECES)
+        piece = max(2, first.shape[0] * size // total // 2 * 2)
         return rows_oracle(module, arguments, outputs, piece), piece
 
     def _compare_whole(

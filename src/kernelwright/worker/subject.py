@@ -284,11 +284,12 @@ class Resident:
         random_after = subject.random_state()
         outputs = dict(named_results(result, "output"))
         state = self.module.state_dict()
-        changed = self._changed(inputs, before, state)
+        described, now = describe_beside(outputs, self._there(before, state), self._home)
+        changed = self._changed(inputs, now)
         everything = named_effects(result, arguments, state)
         facts = RunFacts(
             structure=structure(result),
-            outputs=describe(outputs, self._home),
+            outputs=described,
             inputs=inputs,
             changed=changed,
             aliases=_aliases(outputs, {**before, **named_effects(None, [], state)}),
@@ -307,20 +308,17 @@ class Resident:
         state = {f"state.{name}": tensor for name, tensor in self._initial.items()}
         return {name: state[name] for name in names if name in state}
 
-    def _changed(
-        self,
-        inputs: tuple[TensorFacts, ...],
-        tensors: Mapping[str, Tensor],
-        state: Mapping[str, Tensor],
-    ) -> tuple[str, ...]:
+    def _there(
+        self, tensors: Mapping[str, Tensor], state: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        """What a call may have changed: its arguments, and the module's state."""
+        own = {f"state.{name}": state[name] for name in self._marks if name in state}
+        return {**tensors, **own}
+
+    def _changed(self, inputs: tuple[TensorFacts, ...], now: Mapping[str, str]) -> tuple[str, ...]:
         """Names of the inputs and of the state that are no longer what they were."""
         marks = {facts.name: facts.fingerprint for facts in inputs}
         marks |= {f"state.{name}": mark for name, mark in self._marks.items()}
-        there = {
-            **tensors,
-            **{f"state.{name}": state[name] for name in self._marks if name in state},
-        }
-        now = dict(zip(there, fingerprints(list(there.values())), strict=True))
         return tuple(name for name, mark in marks.items() if now.get(name) != mark)
 
     def _restore(self, changed: tuple[str, ...]) -> None:
@@ -344,12 +342,20 @@ def _is_stored(tensor: Tensor) -> bool:
 
 def describe(tensors: Mapping[str, Tensor], home: torch.device) -> tuple[TensorFacts, ...]:
     """The facts of tensors in a child that runs on `home`."""
+    return describe_beside(tensors, {}, home)[0]
+
+
+def describe_beside(
+    tensors: Mapping[str, Tensor], others: Mapping[str, Tensor], home: torch.device
+) -> tuple[tuple[TensorFacts, ...], dict[str, str]]:
+    """The facts of tensors, and the checksums of others: the device is waited for once."""
     # Asked of a tensor and not of `home`: the emulator's device is the host's memory.
     here = torch.empty(0, device=home).device
     kinds = {name: kind_of(tensor) for name, tensor in tensors.items()}
     stored = {n: t for n, t in tensors.items() if kinds[n] == PLAIN and _is_stored(t)}
-    marks = dict(zip(stored, fingerprints(list(stored.values())), strict=True))
-    return tuple(
+    found = fingerprints([*stored.values(), *others.values()])
+    marks = dict(zip(stored, found, strict=False))
+    facts = tuple(
         TensorFacts(
             name=name,
             dtype=str(tensor.dtype),
@@ -362,6 +368,7 @@ def describe(tensors: Mapping[str, Tensor], home: torch.device) -> tuple[TensorF
         )
         for name, tensor in tensors.items()
     )
+    return facts, dict(zip(others, found[len(stored) :], strict=True))
 
 
 def _aliases(
