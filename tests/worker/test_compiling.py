@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from kernelwright.problem import Problem
+from kernelwright.verify.cases import Case
+from kernelwright.verify.records import to_plain
+from kernelwright.worker import timed
 from kernelwright.worker.compiling import alone, sharing_but_for_compilers
 from kernelwright.worker.lease import Lease
 from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.requests import CaseRequest
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +71,18 @@ def test_alone() -> None:
     with alone(0, Ledger()):
         assert not is_free()
     assert is_free()
+
+
+def test_the_compiler_is_imported_before_the_card_is_shared(
+    affine: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, bool]] = []
+
+    def compiled(module: nn.Module, mode: str) -> nn.Module:
+        seen.append((type(module).__name__, is_free()))
+        return module
+
+    monkeypatch.setattr(timed, "_compile", compiled)
+    contestant = timed.Timed.compiled(affine, torch.device("cpu"), "default")
+    contestant.compile(to_plain(CaseRequest(case=Case())))
+    assert seen == [("Identity", True), ("Model", False)]

@@ -88,11 +88,16 @@ class Timed:
         subject = Subject(problem, device)
         # Only the other mode measures kernels while it compiles.
         take = sharing_but_for_compilers if mode == "default" else alone
+
+        def beforehand(case: Case) -> None:
+            subject.make(case, subject.definition(case.sizes).build)
+            _compile(nn.Identity(), mode)  # which imports the compiler, for two seconds
+
         return cls(
             subject,
             lambda case: _compile(subject.reference(case), mode),
             preparing=partial(take, device.index or 0),
-            beforehand=lambda case: subject.make(case, subject.definition(case.sizes).build),
+            beforehand=beforehand,
         )
 
     @property
