@@ -6,10 +6,11 @@ import io
 import logging
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -31,6 +32,8 @@ _LOGGERS = (
     *("torch.fx.experimental.symbolic_shapes", "torch._export.non_strict_utils"),
     *("torch._subclasses.fake_tensor", "torch.export", "torch._export"),
 )
+_ENTER_OPERATORS = "_materialize_cpp_cia_ops"
+"""In torch._export.utils of releases that have it: gives torch.ops all operators that C++ has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,20 +241,30 @@ def _swift(mode: FakeTensorMode | None) -> Iterator[None]:
     """Trace without what costs more than it saves.
 
     To look for cyclic garbage is a fifth of the time, to look symbolic shapes up that were found
-    before, in `mode` or in one that tracing makes, a tenth.
+    before, in `mode` or in one that tracing makes, a tenth. An eighth is to enter all operators
+    that C++ has registered into torch.ops, which is done for each namespace of torch.ops again.
     """
     from torch._dynamo import config as dynamo_config  # most of a second
+    from torch._export import utils as export_utils
 
     if mode is not None:
         mode.cache_enabled = False
     enabled = gc.isenabled()
     gc.disable()
     try:
-        with dynamo_config.patch(fake_tensor_cache_enabled=False):
+        with dynamo_config.patch(fake_tensor_cache_enabled=False), ExitStack() as stack:
+            enter_operators = getattr(export_utils, _ENTER_OPERATORS, None)
+            if enter_operators is not None:
+                enter_operators()
+                stack.enter_context(patch.object(export_utils, _ENTER_OPERATORS, _nothing))
             yield
     finally:
         if enabled:
             gc.enable()
+
+
+def _nothing() -> None:
+    """What was done before."""
 
 
 @contextmanager
