@@ -91,19 +91,28 @@ class Contest:
                 return self.session.reference
         return self.session.child(role)
 
-    def make(self, role: Role) -> str:
-        """Let a contestant make its module without the card; why that failed, or nothing.
+    def make(self, contestants: Mapping[str, Role]) -> dict[str, str]:
+        """Let all make their modules at the same time, without the card; why those failed that did.
 
-        Those that have the card as they need it make it by themselves.
+        Those that have the card as they need it make theirs by themselves.
         """
-        if role in _COMPILED:
-            return ""
         request = to_plain(CaseRequest(case=self.case))
-        try:
-            answer = self.child_of(role).ask("make", request, self.options.timeouts.compile)
-        except ChildStartError as error:
-            return error.message
-        return "" if isinstance(answer, Replied) else answer.message
+        asked: dict[str, ChildProcess] = {}
+        lost: dict[str, str] = {}
+        for name, role in contestants.items():
+            if role in _COMPILED:
+                continue
+            child = self.child_of(role)
+            try:
+                child.post("make", request)
+                asked[name] = child
+            except ChildStartError as error:
+                lost[name] = error.message
+        for name, child in asked.items():
+            answer = child.wait(self.options.timeouts.compile)
+            if not isinstance(answer, Replied):
+                lost[name] = answer.message
+        return lost
 
     def preparing(self, role: Role) -> AbstractContextManager[None]:
         """Share the card, but for those that do so by themselves: their compilers take long."""
@@ -217,18 +226,17 @@ def _under_the_timer(contest: Contest) -> Outcomes:
     """Everybody on the timer's inputs; NoTimerError where memory cannot be shared."""
     session, options = contest.session, contest.options
     shared = _begun(contest)
-    lost: dict[str, str] = {}
     contestants = contest.contestants()
     if Role.REFERENCE not in contestants.values():
         # It computes what is expected, whether it is timed or not.
         contestants[Baseline.EAGER.value] = Role.REFERENCE
+    lost = contest.make(contestants)
     ungated = []
     for done, (name, role) in enumerate(contestants.items()):
         contest.tell(f"preparing {name}", done, len(contestants))
         runner = Runner(child=contest.child_of(role), words=session.words(role))
         seconds = options.timeouts.compile
-        if failure := contest.make(role):
-            lost[name] = failure
+        if name in lost:
             continue
         with contest.preparing(role):
             failure = shared.attach(name, runner, options.timing.warm_up_seconds, seconds)
@@ -311,13 +319,12 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
     """Every child times itself: what is left where processes cannot share memory."""
     options = contest.options
     ready: dict[str, ChildContestant] = {}
-    lost: dict[str, str] = {}
     contestants = contest.contestants()
+    lost = contest.make(contestants)
     for done, (name, role) in enumerate(contestants.items()):
         contest.tell(f"preparing {name}", done, len(contestants))
         child = contest.child_of(role)
-        if failure := contest.make(role):
-            lost[name] = failure
+        if name in lost:
             continue
         with contest.preparing(role):
             failure = _prepare(child, contest.case, options)
