@@ -120,6 +120,22 @@ def test_large_results_are_compared_in_few_pieces(
     assert rows[-4:] == [16, 16, 16, 16]
 
 
+def test_memory_is_given_back_once_in_a_case(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released: list[str] = []
+    at = ""
+    monkeypatch.setattr(Subject, "release", lambda _: released.append(at))
+    reference, case = make("x + 1.0"), Case()
+    at = "run"
+    reference.run(case)
+    at = "compare"
+    measured(reference, case, tmp_path, inputs(case) + 1.0)
+    at = "probe"
+    reference.probe(case)
+    assert released == ["compare"]
+
+
 def test_large_results_that_are_integers_have_to_be_equal(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

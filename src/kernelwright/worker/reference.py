@@ -124,8 +124,6 @@ class Reference:
             flops=0 if oracle is None else self._flops[case.sizes],
         )
         self._terms = terms_of(self._expectation.flops, elements, call.effects)
-        del arguments
-        self._subject.release()
         return ReferenceRun(facts=call.facts, state=resident.facts)
 
     @contextmanager
@@ -156,6 +154,7 @@ class Reference:
         with taken(self._memory, folder, alike) as found:
             metrics = self._compare(expected, {**as_before, **found})
             self._subject.synchronize()
+        self._subject.release()  # once in a case: what is given back has to be taken again
         return metrics
 
     def _with_left(self, expected: Expectation, handed: tuple[Handed, ...]) -> Expectation:
@@ -202,7 +201,6 @@ class Reference:
             for mutant in self._undecided
             if self._accepts(expected, self._given(mutant, expected, arguments, others))
         )
-        self._subject.release()
         return tuple(str(mutant) for mutant in self._undecided)
 
     def take_spent(self) -> Mapping[str, float]:
@@ -474,9 +472,7 @@ class Reference:
             self._subject.synchronize()
         whole = replace(expected, oracle=oracle, flops=flops.get_total_flops())
         self._terms = terms_of(whole.flops, expected.elements, expected.effects)
-        metrics = tuple(self._compare_one(whole, name, tensor) for name, tensor in found.items())
-        self._subject.release()
-        return metrics
+        return tuple(self._compare_one(whole, name, tensor) for name, tensor in found.items())
 
 
 def _on(tensor: Tensor | None, device: torch.device) -> Tensor | None:

@@ -37,9 +37,11 @@ _KEPT_SHARE = 96
 """Of so many parts of the device's memory a process keeps one at most that it does not use. With
 twelve judgements on an H200 giving memory back took 90 ms each time, which was a third of all that
 candidates took, and taking it again as long: the driver has one lock for all."""
-_FREE_SHARE = 3
-"""Of so many parts one has to be free for anybody to keep more than that: what the largest of calls
-needs, which may come at any time."""
+_FREE_SHARE = 4
+"""Of so many parts one has to be free for anybody to keep more than that: others may need it at any
+time."""
+_CERTAIN = 64 << 20
+"""Bytes that nobody asks for in vain."""
 _SMALL = 1 << 20
 """Bytes up to which PyTorch's allocator takes a block from segments for small ones."""
 _SLACK = 4 << 20
@@ -190,8 +192,9 @@ class Subject:
         unused = _unused_blocks(self.device)
         missing = _missing((*_POISONED, most), unused)
         # The driver is asked only where that matters: it has one lock for all processes.
-        free = torch.cuda.mem_get_info(self.device)[0] if missing else 0
-        sizes = [*unused, *(size for size in missing if size < free // 4)]
+        large = max(missing, default=0) > _CERTAIN
+        free = torch.cuda.mem_get_info(self.device)[0] if large else 0
+        sizes = [*unused, *(size for size in missing if size <= max(_CERTAIN, free // 4))]
         # From the largest down, so that none is cut from a block that a larger one would fill.
         blocks = [
             torch.empty(size, dtype=torch.uint8, device=self.device).fill_(_NAN_BYTE)
