@@ -14,7 +14,7 @@ _COLUMNS = {Accumulation.SUM: 8, Accumulation.PRODUCT: 4}
 memory, and those of products of floats are doubles."""
 _SUMS = ((8, 4), (16, 2), (8, 2), (4, 4))
 """Warps that share a row, and vectors of a chunk in each of their threads."""
-_PRODUCTS = ((4, 2, 8, 6), (8, 2, 4, 3), (8, 1, 8, 4))
+_PRODUCTS = ((4, 2, 4, 6), (8, 1, 8, 4), (4, 1, 8, 8))
 """The same of products, whose parts are doubles and take twice as many registers: chunks on their
 way are in shared memory. How many there are, and blocks of a multiprocessor."""
 _LEAN_WIDTH = 4
