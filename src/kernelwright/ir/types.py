@@ -1,5 +1,6 @@
 """Element types, symbolic sizes and the types of values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -142,3 +143,19 @@ class NoneType:
 
 
 ValueType = TensorType | ScalarType | TupleType | NoneType
+
+
+def one_for_each_line(inputs: Sequence[ValueType], output: TensorType) -> int:
+    """A bit for each tensor among `inputs`: one element of it belongs to a line of the output.
+
+    A line is what lies along the last dimension. 0 where there is no such tensor, or where one is
+    neither that nor as large as the output.
+    """
+    lines = (*output.shape[:-1], Dim.static(1))
+    shapes = [kind.shape for kind in inputs if isinstance(kind, TensorType)]
+    ones = [shape == lines or all(size == lines[-1] for size in shape) for shape in shapes]
+    if output.shape in ((), lines) or not all(
+        one or shape == output.shape for one, shape in zip(ones, shapes, strict=True)
+    ):
+        return 0
+    return sum(one << at for at, one in enumerate(ones))

@@ -248,8 +248,7 @@ struct Pointwise {
     const Tensor operands[OPERANDS] = {out, in...};
     const Space space = make_index_space(operands);
     if (space.count() == 0) return cudaSuccess;
-    const Matrices matrices = {out.data, out.rank < 2 ? 1 : out.sizes[out.rank - 2],
-                               out.rank < 1 ? 1 : out.sizes[out.rank - 1]};
+    const Matrices matrices = matrices_of(out);
     if (is_contiguous(space)) {
       launch_contiguous(kernels, operation, matrices, stream, space, InputIndices());
     } else if (has_vector_rows(space)) {
@@ -260,7 +259,12 @@ struct Pointwise {
     return cudaGetLastError();
   }
 
- private:
+ protected:
+  static Matrices matrices_of(const Tensor& out) {
+    return {out.data, out.rank < 2 ? 1 : out.sizes[out.rank - 2],
+            out.rank < 1 ? 1 : out.sizes[out.rank - 1]};
+  }
+
   static constexpr int64_t ELEMENT_BYTES[OPERANDS] = {sizeof(Out), sizeof(In)...};
   static constexpr int64_t MAX_STEPS = (int64_t{1} << 31) - 1;  // what Divisor can divide
 
@@ -296,6 +300,12 @@ struct Pointwise {
     return static_cast<unsigned>((steps + STEPS_PER_BLOCK - 1) / STEPS_PER_BLOCK);
   }
 
+  // Whether blocks that each stay on a line of so many steps have work for nearly all threads.
+  static bool fills_lines(int64_t line_steps) {
+    return int64_t{blocks_for(line_steps)} * (THREADS * UNROLL) <= line_steps / 8 * 9;
+  }
+
+ private:
   template <size_t... INPUT>
   static void launch_contiguous(const Kernels& kernels, const Operation& operation,
                                 const Matrices& matrices, cudaStream_t stream, const Space& space,
@@ -330,11 +340,10 @@ struct Pointwise {
       parameters.inner_strides[o] = space.inner_stride(o);
     }
     unsigned blocks = blocks_for(steps);
-    // Where that leaves few threads without work.
     const uint32_t line_steps = parameters.inner_steps.value();
-    const uint32_t line_blocks = blocks_for(line_steps);
-    parameters.stays_on_line = N > 1 && line_blocks * (THREADS * UNROLL) <= line_steps / 8 * 9;
+    parameters.stays_on_line = N > 1 && fills_lines(line_steps);
     if (parameters.stays_on_line) {
+      const uint32_t line_blocks = blocks_for(line_steps);
       parameters.line_blocks = Divisor(line_blocks);
       blocks = static_cast<unsigned>(steps / line_steps) * line_blocks;
     }

@@ -242,9 +242,7 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     const Space space = make_index_space(operands);
     const int rows = row_dimension(space);
     if (rows < 0) return Base::launch(kernels, operation, stream, out, in...);
-    Tiled parameters{operation,
-                     {out.data, out.rank < 2 ? 1 : out.sizes[out.rank - 2],
-                      out.rank < 1 ? 1 : out.sizes[out.rank - 1]}};
+    Tiled parameters{operation, Base::matrices_of(out)};
     const int64_t blocks = set_tiles(space, rows, parameters);
     const int bytes = set_turned(space, rows, parameters);
     if (bytes == 0 || blocks > MAX_COUNT) {

@@ -7,7 +7,7 @@ from itertools import product
 from kernelwright.ir.configs import Config, GemmConfig, PointwiseConfig, ProductConfig
 from kernelwright.ir.graph import Contract
 from kernelwright.ir.plan import AnyKernel, Kernel, RowKernel, ScanKernel, Triangle, WindowKernel
-from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.ir.types import TensorType, ValueType, one_for_each_line
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import (
     ProductShape,
@@ -50,7 +50,8 @@ def elementwise_configs(
     product's result that is kept."""
     sizes = [kind.dtype.itemsize for kind in (output, *inputs) if isinstance(kind, TensorType)]
     if anchor is None:
-        return tuple(pointwise_configs(min(sizes)))
+        unrolls = _UNROLLS_OF_LINES if one_for_each_line(inputs, output) else _UNROLLS
+        return tuple(pointwise_configs(min(sizes), unrolls))
     shape = product_shape(anchor, inputs, output, triangle)
     return tuple(config for _, config in ranked_products(shape, max(sizes), machine))
 
@@ -77,11 +78,16 @@ def ranked_products(
 # --- Pointwise ---------------------------------------------------------------------------------
 
 
-def pointwise_configs(narrowest: int) -> Iterator[PointwiseConfig]:
+_UNROLLS = (1, 2, 4)
+_UNROLLS_OF_LINES = (2, 1, 4)
+"""Where a block begins with finding its line."""
+
+
+def pointwise_configs(narrowest: int, unrolls: Sequence[int]) -> Iterator[PointwiseConfig]:
     """Best first as measured on an H200; `narrowest`: bytes of the smallest element moved."""
     # One access moves 16 bytes of the narrowest type; more than 8 elements cost registers.
     width = min(8, 16 // narrowest)
-    for unroll, threads in product((1, 2, 4), (128, 256, 512)):
+    for unroll, threads in product(unrolls, (128, 256, 512)):
         yield PointwiseConfig(threads=threads, width=width, unroll=unroll)
 
 
