@@ -84,5 +84,6 @@ def test_the_compiler_is_imported_before_the_card_is_shared(
 
     monkeypatch.setattr(timed, "_compile", compiled)
     contestant = timed.Timed.compiled(affine, torch.device("cpu"), "default")
+    assert seen == [("Identity", True)]
     contestant.compile(to_plain(CaseRequest(case=Case())))
     assert seen == [("Identity", True), ("Model", False)]

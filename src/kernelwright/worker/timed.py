@@ -84,20 +84,19 @@ class Timed:
 
     @classmethod
     def compiled(cls, problem: Problem, device: torch.device, mode: str) -> "Timed":
-        """The reference under torch.compile; while it is prepared it takes the card as it needs."""
+        """The reference under torch.compile; while it is prepared it takes the card as it needs.
+
+        What the compiler needs is imported here, before anybody waits for it.
+        """
         subject = Subject(problem, device)
         # Only the other mode measures kernels while it compiles.
         take = sharing_but_for_compilers if mode == "default" else alone
-
-        def beforehand(case: Case) -> None:
-            subject.make(case, subject.definition(case.sizes).build)
-            _compile(nn.Identity(), mode)  # which imports the compiler, for two seconds
-
+        _compile(nn.Identity(), mode)  # which imports the compiler, for two seconds
         return cls(
             subject,
             lambda case: _compile(subject.reference(case), mode),
             preparing=partial(take, device.index or 0),
-            beforehand=beforehand,
+            beforehand=lambda case: subject.make(case, subject.definition(case.sizes).build),
         )
 
     @property
