@@ -1,7 +1,7 @@
 #pragma once
-// A pointwise kernel over lines of neighbours in memory, where some inputs have one element for each
-// line. Which ones is known when it is compiled, so that it is short: code comes from memory, too,
-// and the first blocks of 134 MB wait for it as long as 2 % of the rest take.
+// A pointwise kernel over lines of neighbours in memory, where some inputs have one element for
+// each line. Which ones is known when it is compiled, so that it is short: code comes from memory,
+// too, and the first blocks of 134 MB wait for it as long as 2 % of the rest take.
 
 #include "pointwise.cuh"
 
