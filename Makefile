@@ -24,7 +24,7 @@ export PYTHONPATH := $(if $(VENV),,src)
 DEVICE_CODE := $(shell find src -name '*.cuh' -o -name '*.cu' -o -name '*.cpp' -o -name '*.h')
 EXAMPLES := $(wildcard examples/*.py)
 
-.PHONY: demo test lint pytest random test-gpu docs dist format clean
+.PHONY: demo test lint style types pytest random test-gpu docs dist format clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -35,14 +35,20 @@ demo: $(INSTALLED)
 	    $(BIN)kernelwright optimize $$problem -o build/demo/$${name}_new.py; \
 	done; echo; ls -l build/demo/*_new.py
 
-test: lint pytest
+# mypy takes one core for twenty seconds: the tests have the other meanwhile.
+test: style
+	$(MAKE) --no-print-directory --jobs=2 types pytest
 
-lint: $(INSTALLED)
+lint: style types
+
+style: $(INSTALLED)
 	$(BIN)ruff check
 	$(BIN)ruff format --check
-	$(BIN)mypy
 	$(BIN)lint-imports
 	$(BIN)clang-format --style=file --dry-run --Werror $(DEVICE_CODE)
+
+types: $(INSTALLED)
+	$(BIN)mypy
 
 # Tests of one file mostly go to one worker: what they share is made once.
 pytest: $(INSTALLED)
