@@ -10,7 +10,7 @@ A preprocessor line is a DIRECTIVE token `#` and the tokens of its content, ende
 whoever has read it folds it into one token, which is blank as far as statements go.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -38,6 +38,7 @@ _BLANK = frozenset({TokenKind.SPACE, TokenKind.COMMENT, TokenKind.LINE_END, Toke
 _OPENERS = {"(": ")", "[": "]", "{": "}"}
 _CLOSERS = {closer: opener for opener, closer in _OPENERS.items()}
 _STRING_PREFIXES = frozenset({"", "L", "u", "U", "u8", "R", "LR", "uR", "UR", "u8R"})
+_LITERAL_BEGINNINGS = frozenset("\"'LuUR")
 _LONG_PUNCTUATION = ("...", "->*", "::", "->", "##", "&&", "||", "+=", "-=", "*=", "/=", "==", "!=")
 
 
@@ -97,11 +98,11 @@ def _next(text: str, at: int, *, fresh_line: bool) -> tuple[TokenKind, int]:
         return TokenKind.NUMBER, _number(text, at)
     if character == "<" and _is_include(text, at):
         return TokenKind.STRING, text.index(">", at) + 1
-    literal = _literal(text, at)
+    literal = _literal(text, at) if character in _LITERAL_BEGINNINGS else None
     if literal is not None:
         return literal
     if _starts_name(character):
-        return TokenKind.NAME, _while(text, at, lambda c: _starts_name(c) or c.isdigit())
+        return TokenKind.NAME, _name(text, at)
     if character == "#" and fresh_line and not text.startswith("##", at):
         return TokenKind.DIRECTIVE, at + 1
     for mark in _LONG_PUNCTUATION:
@@ -121,14 +122,16 @@ def _starts_name(character: str) -> bool:
     return character.isalpha() or character in "_$"
 
 
-def _while(text: str, at: int, condition: Callable[[str], bool]) -> int:
-    while at < len(text) and condition(text[at]):
+def _name(text: str, at: int) -> int:
+    while at < len(text) and (_starts_name(text[at]) or text[at].isdigit()):
         at += 1
     return at
 
 
 def _splice(text: str, at: int) -> int:
     """Length of the backslash and line break at `at`, 0 if there is none."""
+    if text[at : at + 1] != "\\":
+        return 0
     return next((len(s) for s in ("\\\n", "\\\r\n") if text.startswith(s, at)), 0)
 
 
@@ -142,9 +145,10 @@ def _blanks(text: str, at: int) -> int:
 
 
 def _line_comment(text: str, at: int) -> int:
-    while at < len(text) and text[at] != "\n":
-        at += _splice(text, at) or 1
-    return at
+    end = text.find("\n", at)
+    while end > 0 and text[at:end].removesuffix("\r").endswith("\\"):
+        end = text.find("\n", end + 1)
+    return len(text) if end < 0 else end
 
 
 def _number(text: str, at: int) -> int:
@@ -163,7 +167,9 @@ def _number(text: str, at: int) -> int:
 
 
 def _literal(text: str, at: int) -> tuple[TokenKind, int] | None:
-    quote = _while(text, at, str.isalnum)
+    quote = at
+    while quote < len(text) and text[quote].isalnum():
+        quote += 1
     prefix, mark = text[at:quote], text[quote : quote + 1]
     if prefix not in _STRING_PREFIXES or mark not in ('"', "'") or (mark == "'" and "R" in prefix):
         return None

@@ -13,6 +13,7 @@ what the compiler and the checks say about line 12 is about line 12 of the user'
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from functools import lru_cache
 
 from kernelwright.build.emulator.declarations import (
     declarator,
@@ -47,6 +48,7 @@ class UnsupportedCudaError(KernelwrightError):
     next_step = "Write it in the usual form, or build this file on a machine with a GPU."
 
 
+@lru_cache(maxsize=128)  # a header is translated for every unit that includes it
 def translate(source: str, name: str) -> str:
     """The text as C++20: one line `#line 1 "name"`, then a line for each line of `source`.
 
