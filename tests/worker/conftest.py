@@ -2,10 +2,11 @@
 
 import ctypes
 import json
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -130,7 +131,21 @@ def judge_here(tmp_path: Path) -> Callable[..., Verdict]:
 
 
 @pytest.fixture
-def race_here(tmp_path: Path) -> Callable[..., Race]:
+def quick_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Children that are threads have the interpreter as soon as another one only waits.
+
+    They wait for each other by spinning, and each keeps the interpreter for 5 ms otherwise. The
+    timer waits for a call to be launched, which cannot be where nothing holds the device.
+    """
+    monkeypatch.setattr("kernelwright.worker.timer._PATIENCE", 0.001)
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(5e-5)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.fixture
+def race_here(tmp_path: Path, quick_turns: None) -> Callable[..., Race]:
     """Times a candidate in this process."""
 
     def run(problem: Problem, candidate: Path, floor: Floor, options: JudgeOptions) -> Race:
