@@ -1,6 +1,7 @@
 """Candidates with CUDA kernels, judged where there is no GPU; mutants must be caught as such."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,18 @@ from kernelwright.problem import load_problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status, Verdict
 from kernelwright.worker import JudgeOptions, judge
+from kernelwright.worker.nursery import Nursery, employed
 
 HERE = Path(__file__).parent
 Mutate = Callable[[str], str]
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[None]:
+    """Children are forked, as in suites, from a process that has imported PyTorch."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with employed(Nursery.started(["kernelwright.worker.roles"], environment)):
+        yield
 
 
 def emulated(name: str, folder: Path, mutate: Mutate, options: JudgeOptions) -> Verdict:
@@ -47,6 +57,7 @@ def replacing(old: str, new: str) -> Mutate:
     return mutate
 
 
+@pytest.mark.usefixtures("nursery")
 @pytest.mark.parametrize(
     ("name", "mutate", "status", "evidence"),
     [
