@@ -68,15 +68,24 @@ def test_a_run_is_continued_with_its_own_settings_only(
         Run(tmp_path / "run", replace(SETTINGS, effort="full"))
 
 
+@pytest.mark.parametrize(
+    ("status", "summary"),
+    [
+        ("out of memory", "CUDA out of memory"),
+        ("crashed", "while it was timed: DriverError: cuMemAlloc_v2 failed with CUDA error 2"),
+        ("crashed", "RuntimeError: cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"),
+        ("crashed", "CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+)
 def test_what_lacked_memory_beside_others_is_tried_alone(
-    tmp_path: Path, make_task: MakeTask, audience: Audience
+    tmp_path: Path, make_task: MakeTask, audience: Audience, status: str, summary: str
 ) -> None:
-    lacking = {"status": "out of memory", "verified": False, "summary": "CUDA out of memory"}
+    lacking = {"status": status, "verified": False, "summary": summary}
     tasks = [make_task("answer", problem="a"), make_task("answer", problem="b", row=lacking)]
     run = work(tmp_path / "run", tasks, audience)
     assert sorted(begun(tmp_path)) == ["a", "b", "b", "b"]
     assert sorted(row.problem for row in audience.rows) == ["a", "b"]
-    assert [row.status for row in run.rows(tasks)][1] == "out of memory"
+    assert [row.status for row in run.rows(tasks)][1] == status
 
 
 def test_what_lacked_memory_beside_many_is_tried_beside_fewer(

@@ -88,7 +88,7 @@ def test_a_module_is_made_ahead_where_that_needs_no_device(
 
 @pytest.mark.parametrize(
     ("unused", "free", "given_back"),
-    [(90, 0, False), (900, 4000, False), (900, 2000, True)],
+    [(90, 0, False), (900, 5000, False), (900, 4000, True)],
 )
 def test_memory_is_kept_while_others_have_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unused: int, free: int, given_back: bool

@@ -37,8 +37,12 @@ _FEW_CORES = 5
 """Cores of a card up to which none are kept for timing."""
 _TIMING_CORES = 2
 """Those who are timed take turns; beside the one that launches there is one that keeps time."""
-_MOST_SLOTS = 14
-"""Problems on one card at a time: each has five processes there, of half a gigabyte."""
+_PROBLEMS, _ON_CORES = 3, 4
+"""So many problems for so many cores: each has a thread or two, which wait for the card or for each
+other a third of the time."""
+_MOST_SLOTS = 12
+"""Problems on one card at a time: each has five processes there, of half a gigabyte. With fourteen
+a card of 140 GB was full at times, and nothing went faster."""
 _LOCAL = "local"
 _RAY_RETRIES = 3
 """Times that a problem is begun again whose worker or machine was lost; then it has no result."""
@@ -72,11 +76,9 @@ class Pool(Protocol):
 
 
 def slots_per_card(cards: int) -> int:
-    """How many problems a card should have in flight: one for each core.
-
-    Each keeps half a core or more busy: it waits for the card, or for one of its processes.
-    """
-    return max(1, min(_MOST_SLOTS, env.usable_cores() // max(1, cards)))
+    """How many problems a card should have in flight: their compilers share the cores."""
+    cores = env.usable_cores() // max(1, cards)
+    return max(1, min(_MOST_SLOTS, cores * _PROBLEMS // _ON_CORES))
 
 
 def places_of(cards: Sequence[str], threads: int) -> dict[str, Place]:

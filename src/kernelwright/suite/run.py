@@ -30,7 +30,15 @@ PROBLEMS = "problems"
 RUNS = "runs"
 LATEST = "latest"
 _LOCK_SECONDS = 2.0
-_NO_MEMORY = "out of memory"
+_NO_MEMORY = (
+    "out of memory",
+    "cumemalloc_v2 failed with cuda error 2",
+    "cudnn_status_internal_error",
+    "cudnn_status_alloc_failed",
+    "cublas_status_alloc_failed",
+)
+"""What is said, in small letters, where others may have had the memory: the driver by a number, and
+the libraries by words that may mean other things as well, which shows when it is tried alone."""
 
 
 class Audience(Watcher, Protocol):
@@ -171,9 +179,9 @@ def _in_turn(tasks: Sequence[Task]) -> Iterator[Task]:
 
 
 def _lacked_memory(row: Row) -> bool:
-    words = f"{row.summary} {row.trouble.message if row.trouble else ''} {row.note}"
-    lost = any(_NO_MEMORY in reason.lower() for reason in row.lost.values())
-    return row.status == Status.OUT_OF_MEMORY.value or _NO_MEMORY in words.lower() or lost
+    said = (row.summary, row.trouble.message if row.trouble else "", row.note, *row.lost.values())
+    words = " ".join(said).lower()
+    return row.status == Status.OUT_OF_MEMORY.value or any(it in words for it in _NO_MEMORY)
 
 
 def _write(path: Path, text: str) -> None:

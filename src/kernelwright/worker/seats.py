@@ -12,7 +12,7 @@ from kernelwright.worker.ledger import Ledger
 
 SEATS = 18
 """For those who need many."""
-FEW_SEATS = 9
+FEW_SEATS = 7
 """For those who need few, who do not wait for the others."""
 FEW = 3
 _PARTS = 34

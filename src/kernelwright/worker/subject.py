@@ -37,7 +37,7 @@ _KEPT_SHARE = 96
 """Of so many parts of the device's memory a process keeps one at most that it does not use. With
 twelve judgements on an H200 giving memory back took 90 ms each time, which was a third of all that
 candidates took, and taking it again as long: the driver has one lock for all."""
-_FREE_SHARE = 4
+_FREE_SHARE = 2
 """Of so many parts one has to be free for anybody to keep more than that: others may need it at any
 time."""
 _CERTAIN = 64 << 20
