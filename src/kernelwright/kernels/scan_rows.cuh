@@ -45,7 +45,7 @@ struct RowScan {
   // What the warps of a block have found in a chunk.
   struct Turn {
     Part totals[WARPS];
-    ZeroKind kinds[WARPS];
+    ZeroKind kinds[Total::IS_PRODUCT ? WARPS : 1];  // of a product that is zero
   };
   // Those of two chunks, so that a barrier for each chunk is enough.
   struct Turns {
