@@ -52,7 +52,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--cases", default="*", help="pattern of case names: '*x1024 N?'")
     parser.add_argument("--count", type=int, default=200, help="random shapes")
     parser.add_argument("--build-only", action="store_true")
-    parser.add_argument("--library", choices=[it.name for it in Library], default="WHERE_FASTER")
+    parser.add_argument(
+        "--library", dest="leave", choices=[it.name for it in Library], default="WHERE_FASTER"
+    )
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--patience", type=float, default=30.0, help="seconds for one case")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after so many")
@@ -109,7 +111,7 @@ def _build(
     problems = write_problems([(case.name, case.source) for case in selected], work)
     workshop = Workshop(work, min(arguments.jobs, max(len(selected), 1)))
     try:
-        library = Library[arguments.library]
+        library = Library[arguments.leave]
         files = workshop.emit_all(problems.values(), library, part.naming)
         files = workshop.build(files)
     finally:

@@ -58,8 +58,8 @@ class Library:
         command = ["nvcc", "-std=c++17", "-O3", f"-gencode=arch=compute_{arch},code=sm_{arch}"]
         command += ["-Xcompiler", "-fPIC", "-shared", f"-I{SOURCES}", "-o", str(target)]
         subprocess.run([*command, str(HERE / "kernels.cu")], check=True)
-        self.library = ctypes.CDLL(str(target))
-        self.library.error_name.restype = ctypes.c_char_p
+        self._entries = ctypes.CDLL(str(target))
+        self._entries.error_name.restype = ctypes.c_char_p
 
     def __call__(self, name: str, *arguments: torch.Tensor | float | int) -> None:
         """Launch `name`; raise RuntimeError on a CUDA error."""
@@ -72,9 +72,9 @@ class Library:
                 words += struct.unpack("q", struct.pack("d", value))
             else:
                 words.append(value)
-        status = getattr(self.library, name)(struct.pack(f"{len(words)}q", *words))
+        status = getattr(self._entries, name)(struct.pack(f"{len(words)}q", *words))
         if status:
-            raise RuntimeError(f"{name}: {self.library.error_name(status).decode()}")
+            raise RuntimeError(f"{name}: {self._entries.error_name(status).decode()}")
 
 
 def factors(layout: int, m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:

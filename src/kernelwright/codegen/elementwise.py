@@ -13,7 +13,7 @@ from kernelwright.ir.types import TensorType, one_for_each_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Way:
-    """The ways to walk the operands of a pointwise kernel."""
+    """How a pointwise kernel walks its operands."""
 
     template: str = "Pointwise"
     source: str = "pointwise.cuh"
