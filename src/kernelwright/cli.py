@@ -233,6 +233,12 @@ def suite(
     select: Select = None,
     candidates: Candidates = None,
     run: RunFolder = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            help="An earlier run, or its results as JSON: what took longest there begins first."
+        ),
+    ] = None,
     gpus: Annotated[str, typer.Option(help="How many cards of this machine, or all.")] = "all",
     slots: Annotated[
         int | None, typer.Option(help="Problems in flight on each card.", min=1)
@@ -261,6 +267,7 @@ def suite(
         select=tuple(select or ()),
         candidates=candidates,
         folder=run,
+        like=like,
         gpus=gpus,
         slots=slots,
         target=_target(target).value,

@@ -98,6 +98,20 @@ def test_a_suite_as_json_has_a_line_for_each_problem(run: Run, problems: Path) -
     assert "level1" not in err  # they were done already
 
 
+def test_a_suite_begins_with_what_took_longest_in_the_one_before(
+    run: Run, problems: Path, tmp_path: Path
+) -> None:
+    seconds = {"level1/1_a": {"verify": 1.0}, "level1/2_b": {"verify": 2.0}}
+    rows = [{"problem": name, "seconds": taken} for name, taken in seconds.items()]
+    (tmp_path / "old.json").write_text(json.dumps({"rows": rows}))
+    words = ("suite", problems, "--target", "cpu", "--slots", 1, "--select", "level1/*")
+    for like, names in (("old.json", ["level1/2_b", "level1/1_a"]), ("nowhere", [])):
+        code, _, err = run(*words, "--like", like, "--run", f"like-{like}")
+        begun = [word for line in err.splitlines() for word in line.split() if word in seconds]
+        assert begun == names
+        assert code == (ExitCode.VERIFIED if names else ExitCode.USAGE)
+
+
 def test_what_cannot_be_begun_is_a_usage_error(run: Run, problems: Path, tmp_path: Path) -> None:
     base = ("suite", problems, "--target", "cpu")
     for words, message in (

@@ -11,6 +11,7 @@ from kernelwright.build.emulator.compile import build_shared
 from kernelwright.errors import UsageError
 from kernelwright.report.row import Row
 from kernelwright.report.summary import Summary, summarise
+from kernelwright.suite.earlier import seconds_before
 from kernelwright.suite.pool import LocalPool, Pool, RayPool, Watcher, slots_per_card
 from kernelwright.suite.problems import Shard, find_problems, tasks_of
 from kernelwright.suite.progress import Progress
@@ -41,6 +42,8 @@ class Request:
     candidates: Path | None = None
     folder: Path | None = None
     """Of the run; None for a new one."""
+    like: Path | None = None
+    """An earlier run or its results: what took longest there is begun first."""
     gpus: str = _ALL
     slots: int | None = None
     """Problems in flight on each card; None: as many as the cores can feed."""
@@ -89,6 +92,8 @@ def run_suite(request: Request, console: Console, say: Callable[[str], None]) ->
         raise UsageError(f"{request.candidates} is no folder", next_step="Check --candidates.")
     found = find_problems(request.places, request.select, shard)
     tasks = tasks_of(found, settings, request.candidates)
+    names = [task.problem for task in tasks]
+    seconds = seconds_before(request.like, names) if request.like else {}
     folder = request.folder or new_folder()
     run = Run(folder, settings)
     before = run.rows(tasks)
@@ -119,7 +124,13 @@ def run_suite(request: Request, console: Console, say: Callable[[str], None]) ->
         facts = {**provenance(request.commit), **counts}
         with audience.shown():
             run.work(
-                tasks, make_pool, slots=slots, facts=facts, audience=audience, shard=request.shard
+                tasks,
+                make_pool,
+                slots=slots,
+                facts=facts,
+                audience=audience,
+                shard=request.shard,
+                seconds=seconds,
             )
     return _finished(folder, run, tasks, say)
 

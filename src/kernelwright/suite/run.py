@@ -41,6 +41,9 @@ _NO_MEMORY = (
 the libraries by words that may mean other things as well, which shows when it is tried alone."""
 
 
+_NOTHING: Mapping[str, float] = {}
+
+
 class Audience(Watcher, Protocol):
     """Hears what happens while a run goes on."""
 
@@ -91,8 +94,12 @@ class Run:
         facts: Mapping[str, Any],
         audience: Audience,
         shard: str = "0/1",
+        seconds: Mapping[str, float] = _NOTHING,
     ) -> None:
         """Do what is left of `tasks`; every result is on disk before the next is looked at.
+
+        `seconds` is what problems took before: the longest come first, and before them those that
+        it does not have.
 
         What ran out of memory twice beside others is tried beside fewer, then alone. Raises
         UsageError if another process works on the same shard in this folder.
@@ -105,7 +112,7 @@ class Run:
             journal.append(Event.RUN, version=VERSION, shard=shard, **fields)
             crowded: list[Task] = []
             for count in dict.fromkeys((slots, max(1, slots // 2), 1)):
-                todo = crowded if count < slots else self.left(tasks)
+                todo = in_turn(crowded if count < slots else self.left(tasks), seconds)
                 make = partial(make_pool, count, _Recorder(journal, audience))
                 crowded = self._together(todo, make, count, journal, audience)
 
@@ -117,7 +124,7 @@ class Run:
         journal: Journal,
         audience: Audience,
     ) -> list[Task]:
-        """Do the tasks, so many on a card at a time; those that had too little memory beside.
+        """Do the tasks in turn, so many on a card at a time; those that had too little memory.
 
         Such a one is tried once more behind all others, where it is likely to have more room.
         """
@@ -126,7 +133,7 @@ class Run:
             return crowded
         tried: set[str] = set()
         with make_pool() as pool:
-            futures = {pool.submit(task): task for task in _in_turn(tasks)}
+            futures = {pool.submit(task): task for task in tasks}
             for task, outcome in _as_they_end(futures):
                 if slots == 1 or not _lacked_memory(outcome.row):
                     self._keep(task, outcome)
@@ -165,17 +172,24 @@ _LONG = 2048
 """Characters of a problem that is a whole model rather than a few calls."""
 
 
-def _in_turn(tasks: Sequence[Task]) -> Iterator[Task]:
-    """Long texts first, models of many layers, which nothing should have to wait for at last.
+def in_turn(tasks: Sequence[Task], seconds: Mapping[str, float]) -> list[Task]:
+    """The order to begin in: what took longest before, which nothing should wait for at last.
 
-    Every other one is a short one, for the cards to do something while models are traced. Those are
-    mixed: neighbours in a folder are alike, and would all want the same at a time.
+    What is not known goes first, since it may be the longest. Of that, long texts are the first,
+    models of many layers, and every other one is a short one, for the cards to do something while
+    models are traced. Those are mixed: neighbours in a folder are alike, and would all want the
+    same at a time.
     """
-    longest_first = sorted(tasks, key=lambda task: -len(task.source))
-    long = [task for task in longest_first if len(task.source) >= _LONG]
-    short = sorted((task for task in tasks if task not in long), key=lambda task: task.key)
-    for pair in zip_longest(long, short):
-        yield from (task for task in pair if task is not None)
+    unknown = sorted(
+        (task for task in tasks if task.problem not in seconds), key=lambda task: -len(task.source)
+    )
+    long = [task for task in unknown if len(task.source) >= _LONG]
+    short = sorted((task for task in unknown if task not in long), key=lambda task: task.key)
+    known = sorted(
+        (task for task in tasks if task.problem in seconds), key=lambda task: -seconds[task.problem]
+    )
+    mixed = [task for pair in zip_longest(long, short) for task in pair if task is not None]
+    return [*mixed, *known]
 
 
 def _lacked_memory(row: Row) -> bool:
