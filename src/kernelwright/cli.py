@@ -36,6 +36,12 @@ Select = Annotated[
 Candidates = Annotated[
     Path | None, typer.Option(help="Judge the files of this folder instead of making any.")
 ]
+Like = Annotated[
+    Path | None,
+    typer.Option(
+        help="An earlier run, or its results as JSON: what took longest there begins first."
+    ),
+]
 RunFolder = Annotated[
     Path | None, typer.Option("--run", help="Folder of the run: new in runs/, or one to continue.")
 ]
@@ -233,12 +239,7 @@ def suite(
     select: Select = None,
     candidates: Candidates = None,
     run: RunFolder = None,
-    like: Annotated[
-        Path | None,
-        typer.Option(
-            help="An earlier run, or its results as JSON: what took longest there begins first."
-        ),
-    ] = None,
+    like: Like = None,
     gpus: Annotated[str, typer.Option(help="How many cards of this machine, or all.")] = "all",
     slots: Annotated[
         int | None, typer.Option(help="Problems in flight on each card.", min=1)
