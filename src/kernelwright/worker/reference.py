@@ -89,7 +89,7 @@ class Reference:
     def make(self, case: Case) -> None:
         """Construct the module that comes next, if it is another, without the device."""
         if self._resident is None or self._resident[0] != module_key(case):
-            self._subject.make(case, self._subject.definition(case.sizes).build)
+            self._subject.make_reference(case)
 
     def timed(self) -> Timed:
         """The timing of a module, after `forget`."""

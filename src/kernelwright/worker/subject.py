@@ -107,6 +107,10 @@ class Subject:
             raise made[1]
         return made[1].to(self.device)
 
+    def make_reference(self, case: Case) -> None:
+        """Make what `reference` is asked for next, as `make` does."""
+        self.make(case, self.definition(case.sizes).build)
+
     def reference(self, case: Case) -> nn.Module:
         """The problem's own module, on the device."""
         return self.placed(case, self.definition(case.sizes).build)

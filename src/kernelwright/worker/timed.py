@@ -96,7 +96,7 @@ class Timed:
             subject,
             lambda case: _compile(subject.reference(case), mode),
             preparing=partial(take, device.index or 0),
-            beforehand=lambda case: subject.make(case, subject.definition(case.sizes).build),
+            beforehand=subject.make_reference,
         )
 
     @property
