@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.build.launches import launches_library
 from kernelwright.report.row import Ending
 from kernelwright.suite import pool, process
 from kernelwright.suite.child import Reporter, keep_to
-from kernelwright.suite.process import Running, run_task
+from kernelwright.suite.process import Running, nursery_environment, run_task
 from kernelwright.suite.task import Outcome, Place, Task
 from kernelwright.verify.verification import Event
-from kernelwright.worker.nursery import Nursery
+from kernelwright.worker.nursery import LOADED_FIRST, Nursery
 
 from .conftest import STAND_IN, MakeTask
 
@@ -142,3 +143,13 @@ def test_every_card_has_its_own_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert places["1"].cores == tuple(range(110, 116))
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
     assert pool.places_of([""], threads=1)[""].cores == ()
+
+
+def test_processes_that_count_launches_come_from_one_that_has_the_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(LOADED_FIRST, "/of/the/user.so")
+    assert nursery_environment(watches=False)[LOADED_FIRST] == "/of/the/user.so"
+    first, second = nursery_environment(watches=True)[LOADED_FIRST].split()
+    assert first == str(launches_library())
+    assert second == "/of/the/user.so"

@@ -6,22 +6,30 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status
 from kernelwright.verify.verification import Event
 from kernelwright.worker import JudgeOptions, judge
-from kernelwright.worker.nursery import CONVERSATION, Birth, Forked, Nursery, employed
+from kernelwright.worker.nursery import (
+    CONVERSATION,
+    LOADED_FIRST,
+    Birth,
+    Forked,
+    Nursery,
+    employed,
+)
 from kernelwright.worker.options import Watch
 
 CHILD = """
-import json, os, signal, sys, time
+import ctypes, json, os, signal, sys, time
 
 BEFORE = os.getpid()
 
@@ -36,6 +44,7 @@ def main(arguments):
         "environment": dict(os.environ),
         "open": sorted(int(it) for it in os.listdir("/proc/self/fd")),
         "read": sys.stdin.read(),
+        "watches": hasattr(ctypes.CDLL(None), "kw_launches_know"),
     }
     print("printed")
     match arguments[0]:
@@ -50,6 +59,9 @@ def main(arguments):
         case "sleep":
             os.write(3, b"asleep")
             time.sleep(60)
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
 """
 ENVIRONMENT = {"PATH": os.defpath, "ONLY": "this"}
 
@@ -68,10 +80,15 @@ def nursery(environment: dict[str, str]) -> Iterator[Nursery]:
     started.close()
 
 
-def start(nursery: Nursery, *arguments: str, folder: str = "") -> tuple[Forked, socket.socket]:
+def start(
+    nursery: Nursery,
+    *arguments: str,
+    folder: str = "",
+    environment: Mapping[str, str] = ENVIRONMENT,
+) -> tuple[Forked, socket.socket]:
     ours, theirs = socket.socketpair()
     birth = Birth(
-        module="nursery_child", arguments=arguments, environment=ENVIRONMENT, folder=folder
+        module="nursery_child", arguments=arguments, environment=environment, folder=folder
     )
     with theirs:
         child = nursery.start(birth, theirs.fileno())
@@ -115,6 +132,20 @@ def test_a_child_whose_cuda_is_lost_starts_anew(nursery: Nursery, tmp_path: Path
     assert ours.recv(100).decode() == f"{child.pid} again"
     assert child.wait(10) == 0
     poisoned.close()
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_what_is_loaded_first_is_loaded_in_the_nursery_or_the_child_starts_anew(
+    environment: dict[str, str], has_it: bool
+) -> None:
+    preload = {LOADED_FIRST: str(launches_library())}
+    nursery = Nursery.started(["nursery_child"], {**environment, **(preload if has_it else {})})
+    child, conversation = start(nursery, "tell", environment={**environment, **preload})
+    facts = json.loads(conversation.recv(1 << 16))
+    assert child.wait(10) == 0
+    assert facts["watches"]
+    assert (facts["imported by"] != facts["pid"]) == has_it
+    nursery.close()
 
 
 @pytest.mark.parametrize(

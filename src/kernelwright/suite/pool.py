@@ -24,8 +24,8 @@ from kernelwright.suite.process import (
     Lost,
     Running,
     Source,
-    environment_of,
     lost_row,
+    nursery_environment,
     run_task,
 )
 from kernelwright.suite.task import Outcome, Place, Task
@@ -113,7 +113,8 @@ class LocalPool:
         self._watcher = watcher
         self._nursery: Nursery | None = None
         if command == CHILD:
-            self._nursery = Nursery.started(IMPORTED, environment_of())
+            environment = nursery_environment(watches=any(cards))
+            self._nursery = Nursery.started(IMPORTED, environment)
         self._source: Source = self._nursery or command
         self._running = Running()
         self._free: SimpleQueue[str] = SimpleQueue()

@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright import env
+from kernelwright.build.launches import launches_library
+from kernelwright.errors import KernelwrightError
 from kernelwright.report.row import Ending, Row, Trouble
 from kernelwright.suite.child import READY, STACK_FILE
 from kernelwright.suite.task import Outcome, Place, Task
 from kernelwright.verify.records import from_plain, to_plain
 from kernelwright.worker.client import BoundedLog
-from kernelwright.worker.nursery import CONVERSATION, Birth, Nursery, Process
+from kernelwright.worker.nursery import CONVERSATION, LOADED_FIRST, Birth, Nursery, Process
 
 OnStage = Callable[[str, str], None]
 """Hears of a stage's name and what goes on in it."""
@@ -35,7 +37,8 @@ CHILD = (sys.executable, "-P", "-m", _MODULE)
 IMPORTED = (
     *(_MODULE, "kernelwright.pipeline", "kernelwright.worker.roles", "kernelwright.tune.plans"),
     *("kernelwright.report.plan", "kernelwright.report.row", "kernelwright.verify.cases"),
-    *("torch.export", "torch._dynamo.callback", "torch.fx.experimental.symbolic_shapes"),
+    *("torch.export._trace", "torch._dynamo.callback", "torch.fx.experimental.symbolic_shapes"),
+    "torch._inductor.compile_fx",
 )
 """What a nursery of such processes, and of their children, imports before it forks any."""
 Source = Sequence[str] | Nursery
@@ -160,6 +163,19 @@ def environment_of(place: Place | None = None) -> dict[str, str]:
     if place is not None and place.card:
         overrides[env.CUDA_VISIBLE_DEVICES.name] = place.card
     return env.child_environment(overrides)
+
+
+def nursery_environment(*, watches: bool) -> dict[str, str]:
+    """That of where the processes come from; `watches`: some of them are to count launches.
+
+    A library that does so has to be loaded before PyTorch is. It is idle in all the others.
+    """
+    environment = environment_of()
+    if watches:
+        with suppress(KernelwrightError):  # no compiler: whoever needs it will say so
+            before = environment.get(LOADED_FIRST, "").split()
+            environment[LOADED_FIRST] = " ".join([str(launches_library()), *before])
+    return environment
 
 
 def _start(source: Source, place: Place, folder: Path) -> tuple[Process, int]:

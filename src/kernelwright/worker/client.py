@@ -36,7 +36,6 @@ _CLOSE_GRACE = 15.0
 
 
 _CHILD = "kernelwright.worker.child"
-_LOADED_FIRST = "LD_PRELOAD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +103,9 @@ class BoundedLog:
 
 
 def _forked(limits: str, environment: Mapping[str, str], theirs: socket.socket) -> Process | None:
-    """A child from the nursery; None without one, and where something has to be loaded before."""
+    """A child from the nursery; None without one."""
     nursery = current()
-    if nursery is None or _LOADED_FIRST in environment:
+    if nursery is None:
         return None
     birth = Birth(module=_CHILD, arguments=(str(CONVERSATION), limits), environment=environment)
     try:

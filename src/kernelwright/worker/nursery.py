@@ -6,7 +6,8 @@
 
 Importing PyTorch takes seconds of a core, and a judgement has half a dozen children. A fork of a
 process that only imports is as fresh as one that was started: it has its own memory, environment
-and descriptors, leads a session of its own, and is the child of whoever asked for it.
+and descriptors, leads a session of its own, and is the child of whoever asked for it. One that has
+LD_PRELOAD in its environment is started anew where the nursery has not loaded the same.
 
     asker ── nursery ── (a process that ends at once) ── child, which becomes the asker's
 """
@@ -35,6 +36,9 @@ from kernelwright import env
 
 CONVERSATION = 3
 """Descriptor under which a forked child finds what it talks through."""
+
+LOADED_FIRST = "LD_PRELOAD"
+"""Variable with the libraries that a process loads before all others."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -300,7 +304,7 @@ def _become(request: Mapping[str, object], descriptors: Sequence[int]) -> NoRetu
         signal.signal(signal.SIGINT, signal.default_int_handler)
         words, module = request["arguments"], str(request["module"])
         assert isinstance(words, list)
-        if _has_lost_cuda():
+        if _has_lost_cuda() or not _has_loaded(_texts(request["environment"])):
             os.execv(sys.executable, [sys.executable, "-P", "-m", module, *map(str, words)])
         importlib.import_module(module).main([str(word) for word in words])
         code = 0
@@ -322,6 +326,16 @@ def _has_lost_cuda() -> bool:
     """
     cuda = sys.modules.get("torch.cuda")
     return cuda is not None and bool(cuda._is_in_bad_fork())
+
+
+def _has_loaded(environment: Mapping[str, str]) -> bool:
+    """Whether what the child is to load before all else is here: the nursery had to load it so."""
+    try:
+        for library in environment.get(LOADED_FIRST, "").replace(":", " ").split():
+            ctypes.CDLL(library, mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return False
+    return True
 
 
 def _place(descriptors: Sequence[int]) -> None:

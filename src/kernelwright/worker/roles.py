@@ -24,6 +24,7 @@ from kernelwright.verify.records import from_plain
 from kernelwright.worker.candidate import Candidate
 from kernelwright.worker.handover import MemoryMaker, WriteRequest
 from kernelwright.worker.kernel_checks import Emulated, KernelChecks, Unwatched
+from kernelwright.worker.nursery import LOADED_FIRST
 from kernelwright.worker.reference import Reference
 from kernelwright.worker.requests import (
     CaseRequest,
@@ -113,7 +114,7 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
     checks: KernelChecks = (
         Emulated(start.order_seed, start.threads) if start.emulate else Unwatched()
     )
-    env.forget("LD_PRELOAD")  # what is loaded stays; compilers need not have it
+    env.forget(LOADED_FIRST)  # what is loaded stays; compilers need not have it
     checks.__enter__()  # left only when the process ends: everything of the candidate is inside
     if start.role is Role.WITNESS and device.type == "cuda" and not start.emulate:
         start_profiler(device)

@@ -37,6 +37,7 @@ from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
 from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.nursery import LOADED_FIRST
 from kernelwright.worker.options import Baseline, Evidence, Haste, JudgeOptions, Speed, Watch
 from kernelwright.worker.requests import (
     CaseRequest,
@@ -227,7 +228,7 @@ class ChildSession:
         quarters = self._quarters()
         environment = dict(quarters.environment)
         if start.role is Role.WITNESS:
-            environment["LD_PRELOAD"] = str(launches_library())
+            environment[LOADED_FIRST] = str(launches_library())
         return ChildProcess(start, environment, quarters.confinement, seconds, self.ledger)
 
     def _quarters(self) -> Quarters:

@@ -5,6 +5,9 @@
 // their own and never come by here. What a process does to launch by another way, loading the
 // driver by hand or linking the runtime into itself, is not seen either: who needs to know compares
 // the names counted here with those that a profiler saw.
+//
+// Until a process says what it knows, it passes every launch on and costs a jump: processes may be
+// forked from one that has it, to watch or not.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -34,6 +37,8 @@ struct State {
   std::map<std::string, unsigned long long> launches;
   std::atomic<bool> is_silent{false};
 };
+
+std::atomic<bool> is_watching{false};
 
 State& state() {
   static State* const only = new State;  // outlives whatever launches at exit
@@ -101,6 +106,7 @@ std::string name_of(const char* name_function, const void* kernel) {
 
 // Counts the launch if it is a stranger's; whether it must not happen.
 bool observe(const void* caller, const char* name_function, const void* kernel) {
+  if (!is_watching.load(std::memory_order_relaxed)) return false;
   const std::lock_guard lock(state().mutex);
   if (!is_counted(caller)) return false;
   ++state().launches[name_of(name_function, kernel)];
@@ -109,18 +115,35 @@ bool observe(const void* caller, const char* name_function, const void* kernel) 
 
 constexpr int kNotFound = 500;  // cudaErrorSymbolNotFound
 
-template <typename... Arguments>
-int pass_on(const char* name, Arguments... arguments) {
-  const auto real = find<int (*)(Arguments...)>(name);
+// Found once: `find` keeps the library from being unloaded, or it is there for good.
+template <const char* Name, typename... Arguments>
+int pass_on(Arguments... arguments) {
+  using Function = int (*)(Arguments...);
+  static std::atomic<Function> known{nullptr};
+  Function real = known.load(std::memory_order_relaxed);
+  if (real == nullptr) {
+    real = find<Function>(Name);
+    known.store(real, std::memory_order_relaxed);
+  }
   return real == nullptr ? kNotFound : real(arguments...);
 }
 
 constexpr const char* kRuntimeName = "cudaFuncGetName";
 constexpr const char* kDriverName = "cuFuncGetName";
 
+constexpr char kCudaLaunchKernel[] = "cudaLaunchKernel";
+constexpr char kCudaLaunchKernelPerThread[] = "cudaLaunchKernel_ptsz";
+constexpr char kHandleCudaLaunchKernel[] = "__cudaLaunchKernel";
+constexpr char kHandleCudaLaunchKernelPerThread[] = "__cudaLaunchKernel_ptsz";
+constexpr char kCudaLaunchKernelExC[] = "cudaLaunchKernelExC";
+constexpr char kCudaLaunchKernelExCPerThread[] = "cudaLaunchKernelExC_ptsz";
+constexpr char kCudaLaunchCooperativeKernel[] = "cudaLaunchCooperativeKernel";
+constexpr char kCuLaunchKernel[] = "cuLaunchKernel";
+constexpr char kCuLaunchKernelEx[] = "cuLaunchKernelEx";
+
 }  // namespace
 
-// The folders of libraries whose launches do not count, one to a line.
+// The folders of libraries whose launches do not count, one to a line; from now on others do.
 EXPORT void kw_launches_know(const char* lines) {
   const std::lock_guard lock(state().mutex);
   state().is_counted.clear();
@@ -130,6 +153,7 @@ EXPORT void kw_launches_know(const char* lines) {
     if (end > at) state().homes.push_back(text.substr(at, end - at));
     at = end + 1;
   }
+  is_watching = true;
 }
 
 // Whether counted launches do nothing from now on.
@@ -159,41 +183,41 @@ EXPORT void kw_launches_forget() {
 EXPORT int cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                             size_t shared, void* stream) {
   if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on("cudaLaunchKernel", kernel, grid, block, arguments, shared, stream);
+  return pass_on<kCudaLaunchKernel>(kernel, grid, block, arguments, shared, stream);
 }
 
 EXPORT int cudaLaunchKernel_ptsz(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                                  size_t shared, void* stream) {
   if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on("cudaLaunchKernel_ptsz", kernel, grid, block, arguments, shared, stream);
+  return pass_on<kCudaLaunchKernelPerThread>(kernel, grid, block, arguments, shared, stream);
 }
 
 EXPORT int __cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                               size_t shared, void* stream) {
   if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on("__cudaLaunchKernel", kernel, grid, block, arguments, shared, stream);
+  return pass_on<kHandleCudaLaunchKernel>(kernel, grid, block, arguments, shared, stream);
 }
 
 EXPORT int __cudaLaunchKernel_ptsz(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                                    size_t shared, void* stream) {
   if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on("__cudaLaunchKernel_ptsz", kernel, grid, block, arguments, shared, stream);
+  return pass_on<kHandleCudaLaunchKernelPerThread>(kernel, grid, block, arguments, shared, stream);
 }
 
 EXPORT int cudaLaunchKernelExC(const void* config, const void* kernel, void** arguments) {
   if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on("cudaLaunchKernelExC", config, kernel, arguments);
+  return pass_on<kCudaLaunchKernelExC>(config, kernel, arguments);
 }
 
 EXPORT int cudaLaunchKernelExC_ptsz(const void* config, const void* kernel, void** arguments) {
   if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on("cudaLaunchKernelExC_ptsz", config, kernel, arguments);
+  return pass_on<kCudaLaunchKernelExCPerThread>(config, kernel, arguments);
 }
 
 EXPORT int cudaLaunchCooperativeKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                                        size_t shared, void* stream) {
   if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on("cudaLaunchCooperativeKernel", kernel, grid, block, arguments, shared, stream);
+  return pass_on<kCudaLaunchCooperativeKernel>(kernel, grid, block, arguments, shared, stream);
 }
 
 // The driver's own, for those that link it.
@@ -201,11 +225,11 @@ EXPORT int cuLaunchKernel(void* kernel, unsigned grid_x, unsigned grid_y, unsign
                           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                           void* stream, void** arguments, void** extra) {
   if (observe(__builtin_return_address(0), kDriverName, kernel)) return 0;
-  return pass_on("cuLaunchKernel", kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-                 shared, stream, arguments, extra);
+  return pass_on<kCuLaunchKernel>(kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
+                                  stream, arguments, extra);
 }
 
 EXPORT int cuLaunchKernelEx(const void* config, void* kernel, void** arguments, void** extra) {
   if (observe(__builtin_return_address(0), kDriverName, kernel)) return 0;
-  return pass_on("cuLaunchKernelEx", config, kernel, arguments, extra);
+  return pass_on<kCuLaunchKernelEx>(config, kernel, arguments, extra);
 }
