@@ -24,45 +24,47 @@ struct SplitParameters {
   GemmHeader* header;
 };
 
-// Where sample number i lies: hashes (Knuth, TAOCP 3, 6.4), for a regular step would meet the same
-// few columns where it divides a row's length, and divisions take longer than the samples.
-__device__ __forceinline__ int64_t sample_offset(const Factor& factor, int i) {
-  const uint32_t hash = (i + 1) * 2654435769u;
-  const uint32_t inner = __umulhi(hash, static_cast<uint32_t>(factor.inner));
+constexpr int NEIGHBOURS = 4;  // samples in one place, which memory gives as quickly as one of them
+
+// Those of place number `place`: hashes (Knuth, TAOCP 3, 6.4), for a regular step would meet the
+// same few columns where it divides a row's length, and divisions take longer than the samples.
+__device__ __forceinline__ void load_samples(const Factor& factor, int place,
+                                             float (&samples)[NEIGHBOURS]) {
+  const auto size = static_cast<uint32_t>(factor.inner);
+  const uint32_t hash = (place + 1) * 2654435769u;
+  const uint32_t inner = __umulhi(hash, size) / NEIGHBOURS * NEIGHBOURS;
   const uint32_t outer = __umulhi(hash * 2654435769u, static_cast<uint32_t>(factor.outer));
-  const int64_t in_batch = outer * factor.outer_stride + inner * factor.inner_stride;
-  if (factor.batch_rank == 0) return in_batch;
-  return in_batch +
-         factor.batch_offset(__umulhi(hash * 0x85ebca6bu, static_cast<uint32_t>(factor.batches)));
+  const float* from = static_cast<const float*>(factor.data) + outer * factor.outer_stride;
+  if (factor.batch_rank > 0) {
+    from +=
+        factor.batch_offset(__umulhi(hash * 0x85ebca6bu, static_cast<uint32_t>(factor.batches)));
+  }
+#pragma unroll
+  for (uint32_t i = 0; i < NEIGHBOURS; ++i) {
+    samples[i] = __ldg(from + min(inner + i, size - 1) * factor.inner_stride);
+  }
 }
 
 // The exponents of both scales, from the largest finite |x| of SAMPLES elements each: the same in
-// every block. For SPLIT_THREADS threads, all that sync() waits for.
+// every block. For SPLIT_THREADS threads, all that sync() waits for; a half of them samples a side.
 template <class Sync>
 __device__ __forceinline__ void sample_exponents(const Factor& lhs, const Factor& rhs,
                                                  int (&shared)[2], const Sync& sync) {
-  constexpr int OF_THREAD = SAMPLES / SPLIT_THREADS;
-  const int thread = threadIdx.x;
-  float samples[2][OF_THREAD];  // all under way before one is waited for
-#pragma unroll
-  for (int i = 0; i < OF_THREAD; ++i) {
-    const int sample = thread + i * SPLIT_THREADS;
-    samples[0][i] = __ldg(static_cast<const float*>(lhs.data) + sample_offset(lhs, sample));
-    samples[1][i] = __ldg(static_cast<const float*>(rhs.data) + sample_offset(rhs, sample));
-  }
+  constexpr int OF_SIDE = SPLIT_THREADS / 2;
+  static_assert(OF_SIDE * NEIGHBOURS == SAMPLES, "each thread samples one place");
+  const int thread = threadIdx.x, side = thread / OF_SIDE;
+  float samples[NEIGHBOURS];
+  load_samples(side == 0 ? lhs : rhs, thread % OF_SIDE, samples);
   if (thread < 2) shared[thread] = 0;
   sync();
+  uint32_t largest = 0;
 #pragma unroll
-  for (int side = 0; side < 2; ++side) {
-    uint32_t largest = 0;
-#pragma unroll
-    for (int i = 0; i < OF_THREAD; ++i) {
-      const uint32_t bits = __float_as_uint(samples[side][i]) & 0x7fffffffu;
-      if (bits < 0x7f800000u) largest = max(largest, bits);
-    }
-    largest = __reduce_max_sync(0xffffffffu, largest);
-    if (thread % 32 == 0) atomicMax(&shared[side], static_cast<int>(largest));
+  for (const float sample : samples) {
+    const uint32_t bits = __float_as_uint(sample) & 0x7fffffffu;
+    if (bits < 0x7f800000u) largest = max(largest, bits);
   }
+  largest = __reduce_max_sync(0xffffffffu, largest);
+  if (thread % 32 == 0) atomicMax(&shared[side], static_cast<int>(largest));
   sync();
   if (thread < 2) shared[thread] = scale_exponent(static_cast<uint32_t>(shared[thread]));
   sync();
@@ -261,7 +263,6 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   __shared__ float shared[SplitTile::INNER * SplitTile::PITCH];
   __shared__ int exponents[2];
   __shared__ GuardWord block_word;
-  let_next_kernel_start();
   if (threadIdx.x == 0) block_word.clear();
   // The first tile is on its way while the exponents are found.
   uint32_t tile = blockIdx.x;
@@ -284,6 +285,8 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   block_word.add(guard.word());
   __syncthreads();
   if (threadIdx.x == 0) parameters.header->guard[blockIdx.x] = block_word.word();
+  // Not before: a product that waits in its blocks begins 2 us later.
+  let_next_kernel_start();
 }
 
 // The same for warp number `worker` of `workers` of other kernels, for one factor without batches
