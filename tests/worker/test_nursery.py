@@ -29,7 +29,7 @@ from kernelwright.worker.nursery import (
 from kernelwright.worker.options import Watch
 
 CHILD = """
-import ctypes, json, os, signal, sys, time
+import ctypes, gc, json, os, signal, sys, time
 
 BEFORE = os.getpid()
 
@@ -44,6 +44,7 @@ def main(arguments):
         "environment": dict(os.environ),
         "open": sorted(int(it) for it in os.listdir("/proc/self/fd")),
         "read": sys.stdin.read(),
+        "left to look at": len(gc.get_objects()),
         "watches": hasattr(ctypes.CDLL(None), "kw_launches_know"),
     }
     print("printed")
@@ -132,6 +133,16 @@ def test_a_child_whose_cuda_is_lost_starts_anew(nursery: Nursery, tmp_path: Path
     assert ours.recv(100).decode() == f"{child.pid} again"
     assert child.wait(10) == 0
     poisoned.close()
+
+
+def test_a_child_does_not_look_for_garbage_among_what_was_imported(
+    environment: dict[str, str],
+) -> None:
+    nursery = Nursery.started(["nursery_child", "torch"], environment)
+    child, conversation = start(nursery, "tell")
+    assert json.loads(conversation.recv(1 << 16))["left to look at"] < 10_000
+    assert child.wait(10) == 0
+    nursery.close()
 
 
 @pytest.mark.parametrize("has_it", [True, False])

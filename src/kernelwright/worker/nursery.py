@@ -15,6 +15,7 @@ LD_PRELOAD in its environment is started anew where the nursery has not loaded t
 import array
 import ctypes
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -263,6 +264,8 @@ def main(arguments: list[str]) -> NoReturn:
 
 def _run_to_the_end(connection: socket.socket) -> NoReturn:
     """Fork children as long as somebody asks."""
+    gc.collect()
+    gc.freeze()  # else a child that collects its garbage looks at, and copies, all that is here
     kept = connection.fileno()
     os.closerange(CONVERSATION, kept)
     os.closerange(kept + 1, _MOST_DESCRIPTORS)
