@@ -46,6 +46,8 @@ def hopper_key(mnemonic: str) -> str:
         return mnemonic
     head, *rest = mnemonic.split(".")
     kept = [part for part in rest if part not in _UNSAID and not part.startswith("L2::")]
+    if kept == ["async", "bulk"] and rest[3] == "global":
+        kept.append("global")  # from there to shared memory, and not between blocks
     # Barriers of clusters, stores and fence.proxy are named by what is unsaid elsewhere.
     family = ["cluster"] if head in ("barrier", "st") else []
     return ".".join([head, *family, *kept])
@@ -73,6 +75,8 @@ _PLAIN = {
     "setmaxnreg.inc": "::kwemu::ptx::setmaxnreg_inc({0})",
     "setmaxnreg.dec": "::kwemu::ptx::setmaxnreg_dec({0})",
     "cp.async.bulk": "::kwemu::ptx::send_shared({all})",
+    "cp.async.bulk.global": "::kwemu::ptx::copy_bulk({all})",
+    "cp.async.bulk.bulk_group": "::kwemu::ptx::store_bulk({all})",
     "cp.async.bulk.commit_group": "kwemu_commit_stores()",
     "cp.async.bulk.wait_group": "kwemu_wait_stores({0})",
     "cp.async.bulk.wait_group.read": "kwemu_wait_stores({0})",
@@ -84,6 +88,8 @@ _PLAIN = {
     "ld.acquire.global": "::kwemu::ptx::load_acquire({all})",
     "st.release": "::kwemu::ptx::store_release({all})",
     "st.release.global": "::kwemu::ptx::store_release({all})",
+    "ld.relaxed.gpu.global.b64": "::kwemu::ptx::load_relaxed({all})",
+    "st.relaxed.gpu.global.b64": "::kwemu::ptx::store_relaxed({all})",
 }
 
 

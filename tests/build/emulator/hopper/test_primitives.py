@@ -105,6 +105,32 @@ def test_blocks_send_each_other_their_shared_memory(build: Build) -> None:
     assert "fence" in unit.session.findings[0].message
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_runs_of_memory_and_words_between_blocks(build: Build, seed: int) -> None:
+    unit = build("primitives", order_seed=seed)
+    data = torch.randn(3 * 64)
+    exact = data + torch.tensor([2.0, 3.0, 1.0]).repeat_interleave(64)
+    assert unit.run("run_add_next", 3, 1, 0, data, torch.zeros(3, dtype=torch.int64)) == 0
+    assert torch.equal(data, exact)
+    assert unit.session.findings == ()
+
+
+@pytest.mark.parametrize(("fenced", "shift", "message"), [(0, 0, "fence"), (1, 1, "16 bytes")])
+def test_runs_of_memory_that_a_device_may_not_move(
+    build: Build, fenced: int, shift: int, message: str
+) -> None:
+    unit = build("primitives")
+    data = torch.zeros(3 * 64)
+    unit.run("run_add_next", 2, fenced, shift, data, torch.zeros(2, dtype=torch.int64))
+    assert message in unit.session.findings[0].message
+
+
+def test_blocks_that_do_not_run_at_the_same_time(build: Build) -> None:
+    unit = build("primitives")
+    words = torch.zeros(2**14, dtype=torch.int64)
+    assert unit.run("run_add_next", 2**14, 1, 0, torch.zeros(2**20), words) == 720
+
+
 def test_places_in_clusters(build: Build) -> None:
     unit = build("primitives")
     out = torch.zeros(12, 3, dtype=torch.int32)

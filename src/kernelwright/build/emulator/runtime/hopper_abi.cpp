@@ -60,6 +60,25 @@ kwemu::BulkCopy ordered(const kwemu::BoxCopy& order, void* caller) {
   return copy;
 }
 
+// A run of memory as a box of a tensor of one dimension.
+kwemu::BulkCopy run_of(const void* global, unsigned bytes, size_t offset, void* caller) {
+  if (reinterpret_cast<uintptr_t>(global) % 16 != 0 || offset % 16 != 0 || bytes % 16 != 0) {
+    fail("a bulk copy that is not in units of 16 bytes", caller);
+  }
+  kwemu::BulkCopy copy = {};
+  copy.map.magic = kwemu::TensorMap::kMagic;
+  copy.map.rank = 1;
+  copy.map.element_bytes = 16;
+  copy.map.span_bytes = 16;
+  copy.map.address = reinterpret_cast<uintptr_t>(global);
+  copy.map.sizes[0] = bytes / 16;
+  copy.map.box[0] = static_cast<uint16_t>(bytes / 16);
+  copy.home = current_block;
+  copy.offset = offset;
+  copy.caller = caller;
+  return copy;
+}
+
 }  // namespace
 
 extern "C" {
@@ -167,31 +186,36 @@ KWEMU_EXPORT void kwemu_send_shared(unsigned to, unsigned from, unsigned bytes, 
                                     void* caller) {
   Block& block = *current_block;
   const SharedPlace target = place_of(to), source = place_of(from), arrival = place_of(barrier);
-  if (bytes % 16 != 0 || source.offset % 16 != 0 || target.offset % 16 != 0) {
-    fail("a bulk copy of shared memory that is not in units of 16 bytes", caller);
-  }
   if (source.home != &block || arrival.home != target.home) {
     fail("a bulk copy from another block, or with a barrier of a third", caller);
   }
   kwemu::check_shared_source(block, source.offset, bytes, caller);
-  kwemu::BulkCopy copy = {};
-  copy.map.magic = kwemu::TensorMap::kMagic;
-  copy.map.rank = 1;
-  copy.map.element_bytes = 16;
-  copy.map.span_bytes = 16;
-  copy.map.address = block.shared_low + source.offset;
-  copy.map.sizes[0] = bytes / 16;
-  copy.map.box[0] = static_cast<uint16_t>(bytes / 16);
+  const auto* here = reinterpret_cast<const void*>(block.shared_low + source.offset);
+  kwemu::BulkCopy copy = run_of(here, bytes, target.offset, caller);
   copy.home = target.home;
-  copy.offset = target.offset;
   copy.barrier = arrival.offset;
-  copy.caller = caller;
   kwemu::ask_for(block, copy);
 }
 
 KWEMU_EXPORT void kwemu_store_box(const kwemu::BoxCopy* order, void* caller) {
   Block& block = *current_block;
   block.current->stores.ask(block, ordered(*order, caller));
+}
+
+KWEMU_EXPORT void kwemu_copy_bulk(unsigned to, const void* from, unsigned bytes, unsigned barrier,
+                                  void* caller) {
+  Block& block = *current_block;
+  const SharedPlace target = place_of(to), arrival = place_of(barrier);
+  if (target.home != &block || arrival.home != &block) fail("a bulk copy to another block", caller);
+  kwemu::BulkCopy copy = run_of(from, bytes, target.offset, caller);
+  copy.barrier = arrival.offset;
+  kwemu::check_source(block, copy);
+  kwemu::ask_for(block, copy);
+}
+
+KWEMU_EXPORT void kwemu_store_bulk(const void* to, unsigned from, unsigned bytes, void* caller) {
+  Block& block = *current_block;
+  block.current->stores.ask(block, run_of(to, bytes, place_of(from).offset, caller));
 }
 
 KWEMU_EXPORT void kwemu_commit_stores() { current_block->current->stores.commit(); }

@@ -137,7 +137,7 @@ cudaError_t kwemu_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, i
       {cudaDevAttrComputeCapabilityMinor, kwemu::kMinor},
       {cudaDevAttrMaxSharedMemoryPerMultiprocessor, kwemu::kSharedBytesPerMultiprocessor},
       {cudaDevAttrMaxRegistersPerMultiprocessor, kwemu::kRegisters},
-      {cudaDevAttrCooperativeLaunch, 0},
+      {cudaDevAttrCooperativeLaunch, 1},
       {cudaDevAttrMaxSharedMemoryPerBlockOptin, kwemu::kSharedBytesOptIn},
       {cudaDevAttrClusterLaunch, 1},
   };

@@ -128,6 +128,10 @@ void slow_shared_read_record(Block& block, Cell& cell, Access access, const void
   report_shared_race(block, offset, read, "read", access, caller);
 }
 
+bool comes_after(const Block& block, Record earlier) {
+  return block.cluster().has_clocks() && is_ordered(block, earlier);
+}
+
 void slow_shared_write_under_readers(Block& block, size_t offset, const void* caller) {
   if (block.check_races) check_write_under_readers(block, offset, caller);
 }

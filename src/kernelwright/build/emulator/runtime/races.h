@@ -27,6 +27,9 @@ inline Record shared_record(const Block& block, Access access, const void* calle
 // `offset` is of the word's first byte. Reports what there is to report.
 void slow_shared_write_record(Block& block, size_t offset, Access access, const void* caller);
 void slow_shared_read_record(Block& block, Cell& cell, Access access, const void* caller);
+// Whether barriers in shared memory order another thread's access before the running thread's: who
+// comes after that comes after both.
+bool comes_after(const Block& block, Record earlier);
 // A write where products of a warpgroup may read.
 void slow_shared_write_under_readers(Block& block, size_t offset, const void* caller);
 // One access to a word in the parts that `mask` names, a bit for each byte.
@@ -39,7 +42,8 @@ inline void note_shared_cell(Block& block, Cell& cell, size_t offset, Access acc
   const bool own = same_thread(read, me);
   const bool before = before_barrier(block, read);
   if (access == Access::kRead) {
-    const Record many = before ? 0 : own ? read & kMany : kMany;
+    const bool is_alone = own || ((read & kMany) == 0 && !before && comes_after(block, read));
+    const Record many = before ? 0 : is_alone ? read & kMany : kMany;
     cell.read = me | many;
   } else {
     if (block.async_shadow.has_readers()) slow_shared_write_under_readers(block, offset, caller);

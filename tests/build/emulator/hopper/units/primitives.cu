@@ -1,4 +1,5 @@
 // Each instruction of compute capability 9.0 by itself, through the kernels' own primitives.
+#include "bulk_copy.cuh"
 #include "dependent_launch.cuh"
 #include "mbarrier.cuh"
 #include "tma.cuh"
@@ -148,6 +149,51 @@ extern "C" int run_send_rows(int fenced, float* out) {
   return launch_clusters(send_rows, 4, 64, 2, fenced, out);
 }
 
+// data += what the next block, which has to run at the same time, says with its word; in the place
+// where bulk copies bring them and take them from. Without `fenced` the store may take what was
+// there before.
+__global__ void add_next(int fenced, int shift, float* data, unsigned long long* words) {
+  __shared__ alignas(128) float row[64];
+  __shared__ Barrier full;
+  float* const own = data + blockIdx.x * 64 + shift;
+  if (threadIdx.x == 0) {
+    init_barrier(&full, 1);
+    fence_barrier_init();
+    arrive_expecting(&full, sizeof row);
+    copy_bulk(row, own, sizeof row, &full);
+    const unsigned long long word = 1ull << 32 | (blockIdx.x + 1);
+    asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(words + blockIdx.x), "l"(word));
+  }
+  __syncthreads();
+  unsigned long long next;
+  do {
+    const unsigned long long* const from = words + (blockIdx.x + 1) % gridDim.x;
+    asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(next) : "l"(from));
+  } while (next >> 32 != 1);
+  wait(&full, 0);
+  row[threadIdx.x] += static_cast<unsigned>(next);
+  if (fenced) fence_shared_for_async();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_bulk(own, row, sizeof row);
+    commit_bulk_stores();
+    wait_bulk_stores_read<0>();
+  }
+}
+
+extern "C" int run_add_next(int blocks, int fenced, int shift, float* data,
+                            unsigned long long* words) {
+  cudaLaunchAttribute together = {};
+  together.id = cudaLaunchAttributeCooperative;
+  together.val.cooperative = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = blocks;
+  config.blockDim = 64;
+  config.attrs = &together;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, add_next, fenced, shift, data, words);
+}
+
 // out[block] = {rank, blocks of the cluster, cluster}
 __global__ void tell_place(int* out) {
   uint32_t rank, count, cluster;
@@ -195,7 +241,7 @@ __global__ void multiply_once(const uint16_t* lhs, const uint16_t* rhs, const fl
     sums[i] = before[(first + i / 2 % 2 * 8) * N + i / 4 * 8 + lane % 4 * 2 + i % 2];
   }
   const MatrixDescriptor lhs_matrix = describe_matrix(a, 64 * 128),
-                 rhs_matrix = describe_matrix(b, 64 * 128);
+                         rhs_matrix = describe_matrix(b, 64 * 128);
   fence_products();
   for (int k = 0; k < depth; k += 16) {
     Instruction::template multiply<TRANSPOSE_LHS, TRANSPOSE_RHS>(

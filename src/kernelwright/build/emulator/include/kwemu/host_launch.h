@@ -96,6 +96,23 @@ inline bool is_cooperative(const cudaLaunchConfig_t& given) {
   return false;
 }
 
+// Blocks of a multiprocessor, by shared memory and threads alone.
+inline int resident_blocks(const cudaLaunchConfig_t& given) {
+  const dim3& block = given.blockDim;
+  const int by_threads = 2048 / static_cast<int>(block.x * block.y * block.z);
+  const int by_memory = static_cast<int>((228 << 10) / (given.dynamicSmemBytes + 1024));
+  return by_threads < by_memory ? by_threads : by_memory;
+}
+
+// Whether all blocks run at the same time. Those that wait give way to others in any launch.
+inline bool runs_at_once(const cudaLaunchConfig_t& given) {
+  int multiprocessors = 0;
+  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
+  const dim3& grid = given.gridDim;
+  const auto blocks = uint64_t{grid.x} * grid.y * grid.z;
+  return blocks <= static_cast<uint64_t>(multiprocessors * resident_blocks(given));
+}
+
 template <class... Parameters, size_t... kIndices>
 cudaError_t launch_packed(void (*kernel)(Parameters...), const cudaLaunchConfig_t& given,
                           void** arguments, std::index_sequence<kIndices...>, const char* file,
@@ -110,8 +127,8 @@ cudaError_t launch_packed(void (*kernel)(Parameters...), const cudaLaunchConfig_
 template <class... Parameters>
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                 void** arguments, KWEMU_HERE) {
-  if (::kwemu::is_cooperative(*config)) {
-    return static_cast<cudaError_t>(kwemu_unsupported_launch("a cooperative launch", file, line));
+  if (::kwemu::is_cooperative(*config) && !::kwemu::runs_at_once(*config)) {
+    return static_cast<cudaError_t>(720 /* cudaErrorCooperativeLaunchTooLarge */);
   }
   return ::kwemu::launch_packed(kernel, *config, arguments,
                                 std::index_sequence_for<Parameters...>{}, file, line);
@@ -138,13 +155,10 @@ template <class Kernel>
 inline cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, Kernel,
                                                   const cudaLaunchConfig_t* config) {
   const dim3& shape = ::kwemu::config(*config).cluster;
-  const dim3& block = config->blockDim;
   int multiprocessors = 0;
   const cudaError_t error =
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
-  const int by_threads = 2048 / static_cast<int>(block.x * block.y * block.z);
-  const int by_memory = static_cast<int>((228 << 10) / (config->dynamicSmemBytes + 1024));
-  const int blocks = by_threads < by_memory ? by_threads : by_memory;
+  const int blocks = ::kwemu::resident_blocks(*config);
   *clusters = multiprocessors * blocks / static_cast<int>(shape.x * shape.y * shape.z);
   return error;
 }

@@ -109,6 +109,16 @@ KWEMU_DEVICE void send_shared(unsigned to, unsigned from, Bytes bytes, unsigned 
   kwemu_send_shared(to, from, static_cast<unsigned>(bytes), barrier, KWEMU_CALLER);
 }
 
+// From memory to this block's shared memory, and back.
+template <class Address, class Bytes>
+KWEMU_DEVICE void copy_bulk(unsigned to, Address from, Bytes bytes, unsigned barrier) {
+  kwemu_copy_bulk(to, global_address(from), static_cast<unsigned>(bytes), barrier, KWEMU_CALLER);
+}
+template <class Address, class Bytes>
+KWEMU_DEVICE void store_bulk(Address to, unsigned from, Bytes bytes) {
+  kwemu_store_bulk(global_address(to), from, static_cast<unsigned>(bytes), KWEMU_CALLER);
+}
+
 // Products of warpgroups: descriptors, whether to accumulate, signs, transpositions; the registers.
 
 template <unsigned N, bool IS_BFLOAT16, class... Registers>
@@ -171,6 +181,15 @@ KWEMU_DEVICE void store_release(Address address, T value) {
   auto* to = static_cast<T*>(const_cast<void*>(global_address(address)));
   kwemu_atomic(to, sizeof(T), KWEMU_CALLER);
   __atomic_store_n(to, value, __ATOMIC_SEQ_CST);
+}
+// Words that say themselves whether they have come.
+template <class T, class Address>
+KWEMU_DEVICE void load_relaxed(T& value, Address address) {
+  load_acquire(value, address);
+}
+template <class Address, class T>
+KWEMU_DEVICE void store_relaxed(Address address, T value) {
+  store_release(address, value);
 }
 
 }  // namespace kwemu::ptx
