@@ -10,7 +10,7 @@ import pytest
 
 from kernelwright.build.cuda import compile_check
 from kernelwright.build.toolchain import find_nvcc
-from kernelwright.ir.configs import RowConfig
+from kernelwright.ir.configs import GridRows, RowConfig
 from kernelwright.ir.types import DType
 
 _FOLDER = Path(__file__).parent / "rows"
@@ -41,6 +41,7 @@ _RING = {"threads": 64, "team": 64, "cluster": 1, "width": 4, "vectors": 2, "sta
 _PARTS = {"threads": 64, "width": 4, "unroll": 2, "resident": 1}
 _SHORT = {"threads": 64, "width": 4, "resident": 1}
 _BLOCKS = {"threads": 64, "width": 4, "vectors": 2, "holds": True, "resident": 1}
+_GRID = {"fold_warps": 2, "finish_warps": 1, "width": 4, "vectors": 2, "ring": 8192}
 _COLUMNS = {"lanes": 32, "split": 2, "width": 4, "vectors": 4, "resident": 1}
 # What the tuner chooses from: rows that begin and end between vectors, that are shorter than the
 # room for them, that are more than the teams; what does not fit is left to the other kernels.
@@ -140,6 +141,30 @@ _TUNED: dict[str, dict[str, Any]] = {
         "layouts": ["plain"],
         "config": _PARTS,
     },
+    # Rows that all blocks hold: chunks that go round the ring, a shorter last one, more rows
+    # than flags; what does not fit is left to the other kernel.
+    "rows of the grid": {
+        "case": "group_norm",
+        "dims": [2, 3],
+        "shapes": [[2, 10, 2, 712], [1, 5, 3, 300], [2, 2, 1, 8], [1, 3, 4, 1501]],
+        "layouts": ["plain", "misaligned"],
+        "config": _GRID,
+    },
+    "halves of the grid": {
+        "case": "softmax",
+        "dtype": "F16",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[7, 2056], [20, 1000], [3, 40]],
+        "config": _GRID | {"width": 8, "fold_warps": 1, "finish_warps": 2, "vectors": 1},
+    },
+    "rows of the grid with weights": {
+        "case": "layer_norm",
+        "dims": [1],
+        "shapes": [[9, 1500], [33, 136]],
+        "layouts": ["plain"],
+        "config": _GRID,
+    },
     "short rows": {
         "case": "two_level_softmax",
         "dims": [1],
@@ -215,6 +240,27 @@ def test_rows_spill_nothing(
     kernel = CASES[name](*dtype).kernel(rank, dims, RowConfig(multiprocessors=132))
     report = compile_check(text_of(kernel))
     assert len(report.kernels) == 2 + len(kernel.program.levels)
+    assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+@pytest.mark.parametrize(
+    ("name", "dtype", "rank", "dims", "fold_warps"),
+    [
+        ("group_norm", [], 4, (2, 3), 8),
+        ("layer_norm", [DType.BF16], 2, (1,), 12),
+        ("softmax", [DType.F16], 2, (1,), 12),
+        ("extremes", [], 3, (1, 2), 12),
+    ],
+)
+def test_rows_of_the_grid_spill_nothing(
+    name: str, dtype: list[DType], rank: int, dims: tuple[int, ...], fold_warps: int
+) -> None:
+    width = 8 if dtype else 4
+    tuned = GridRows(fold_warps=fold_warps, finish_warps=8, width=width, vectors=4, ring=223 * 1024)
+    config = RowConfig(multiprocessors=132, tuned=tuned)
+    report = compile_check(text_of(CASES[name](*dtype).kernel(rank, dims, config)))
+    assert f"{name}_kernel" in [kernel.name for kernel in report.kernels]
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.configs import BlockRows, HeldRows, PartRows
+from kernelwright.ir.configs import BlockRows, GridRows, HeldRows, PartRows
 from kernelwright.ir.plan import RowKernel
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
@@ -63,6 +63,34 @@ def test_rows_that_begin_between_vectors_are_held_by_odd_blocks(
         assert vectors >= length // 4 + 2
 
 
+@pytest.mark.parametrize(
+    ("module", "shape", "family", "fold_warps"),
+    [
+        # Rows of 8.4 MB, of which the card holds more than two; of 16.8 MB.
+        (nn.GroupNorm(8, 64), (112, 64, 512, 512), GridRows, 8),
+        (nn.GroupNorm(1, 64), (16, 64, 256, 256), GridRows, 12),
+        # A cluster holds rows of 2.1 MB, nobody those of 33.5 MB.
+        (nn.GroupNorm(8, 64), (112, 64, 256, 256), HeldRows, None),
+        (nn.GroupNorm(1, 64), (16, 64, 512, 256), PartRows, None),
+        # Weights of a row's size; too few rows; what is in the cache anyway.
+        (nn.LayerNorm((64, 256, 256)), (16, 64, 256, 256), PartRows, None),
+        (nn.GroupNorm(1, 64), (7, 64, 256, 256), PartRows, None),
+        (nn.GroupNorm(1, 64), (16, 64, 128, 144), PartRows, None),
+        # Rows that end between two vectors; exponentials and their sum in one fold.
+        (nn.GroupNorm(1, 1), (64, 1, 1001, 2001), PartRows, None),
+        (nn.Softmax(1), (64, 2_000_000), GridRows, 8),
+    ],
+)
+def test_rows_beyond_a_cluster_are_held_by_the_whole_card(
+    module: nn.Module, shape: tuple[int, ...], family: type, fold_warps: int | None
+) -> None:
+    best = _best_of(module.to("meta"), shape)
+    assert isinstance(best, family)
+    if isinstance(best, GridRows):
+        assert best.fold_warps == fold_warps
+        assert best.ring < H200.shared_memory_per_block
+
+
 class _Largest(nn.Module):
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         return rows.logsumexp(1)
@@ -76,8 +104,13 @@ def test_many_rows_without_results_have_a_warp_each() -> None:
 
 def _best(module: nn.Module, length: int) -> object:
     """The first configuration for 4096 rows."""
+    return _best_of(module, (4096, length))
+
+
+def _best_of(module: nn.Module, shape: tuple[int, ...]) -> object:
+    """The first configuration for rows of this shape."""
     with torch.device("meta"):
-        rows = torch.empty(4096, length)
+        rows = torch.empty(shape)
     graph = rewrite(capture_module(module, (rows,))).graph
     plan = schedule(graph, H200, Library.NEVER, frozenset())
     (kernel,) = (it for it in plan.kernels if isinstance(it, RowKernel))

@@ -16,6 +16,7 @@ from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, 
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,
+    GridRows,
     HeldRows,
     PartRows,
     RingRows,
@@ -41,7 +42,7 @@ _FOLDS: dict[Reduction, str] = {
 
 _CPP = {True: "true", False: "false"}
 
-_Config = RingRows | PartRows | ColumnRows | ShortRows | BlockRows
+_Config = RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,12 @@ _TUNED: Mapping[type[_Config], Tuned] = {
         function="finish_parts",
         fold_function="fold_parts",
     ),
+    GridRows: Tuned(
+        purpose="Rows that all of the card holds: read once, written once.",
+        source="row_grid.cuh",
+        family="Grid",
+        function="grid_rows",
+    ),
     ColumnRows: Tuned(
         purpose="Rows side by side: lanes along neighbours.",
         source="row_columns.cuh",
@@ -122,6 +129,8 @@ def _constants(config: _Config) -> list[str]:
     values = {field.name: getattr(config, field.name) for field in fields(config)}
     if isinstance(config, ColumnRows):
         values["threads"] = config.lanes * config.split
+    if isinstance(config, GridRows):
+        values |= {"threads": config.threads, "resident": 1}
     return [
         f"static constexpr bool {name.upper()} = {_CPP[value]};"
         if isinstance(value, bool)

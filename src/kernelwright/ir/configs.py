@@ -209,6 +209,34 @@ class PartRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GridRows:
+    """Rows of neighbours in memory that all blocks of the card hold on chip, chunk by chunk."""
+
+    fold_warps: int
+    """Warps of a block that fold."""
+    finish_warps: int
+    """Warps of a block that write results."""
+    width: int
+    """Neighbouring elements that a thread moves and computes together."""
+    vectors: int
+    """Of that width, that a thread finishes of a chunk at most."""
+    ring: int
+    """Bytes of chunks that a block holds."""
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block: of these warps, of one that copies and of one that exchanges."""
+        return 32 * (2 + self.fold_warps + self.finish_warps)
+
+    def __str__(self) -> str:
+        return (
+            f"rows on chip, all blocks of the card for each; {self.ring // 1024} KB of each in "
+            f"chunks of {32 * self.finish_warps * self.vectors} vectors of {self.width} elements, "
+            f"{self.fold_warps} warps that fold and {self.finish_warps} that finish"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRows:
     """Rows whose elements lie apart, beside their neighbours': threads stand at different rows."""
 
@@ -285,7 +313,7 @@ class RowConfig:
 
     multiprocessors: int
     """Of the card."""
-    tuned: RingRows | PartRows | ColumnRows | ShortRows | BlockRows | None = None
+    tuned: RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows | None = None
     """The variant for the captured sizes and layouts, beside the one for any."""
 
     def __str__(self) -> str:

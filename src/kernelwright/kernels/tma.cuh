@@ -6,8 +6,7 @@
 
 #include <cstdint>
 
-#include "mbarrier.cuh"
-#include "shared_address.cuh"
+#include "bulk_copy.cuh"
 
 __device__ __forceinline__ void prefetch_map(const CUtensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
@@ -52,11 +51,6 @@ __device__ __forceinline__ void send_to_rank(const void* shared, int bytes, Barr
       " [%0], [%1], %2, [%3];" ::"r"(address_at_rank(source, rank)),
       "r"(source), "r"(bytes), "r"(address_at_rank(shared_address(barrier), rank))
       : "memory");
-}
-
-// Orders this thread's ordinary writes to shared memory before asynchronous reads of it.
-__device__ __forceinline__ void fence_shared_for_async() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // The box from `shared` to the 4-D tensor of `map`; what lies outside the tensor goes nowhere. The

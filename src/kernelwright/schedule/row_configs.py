@@ -8,6 +8,7 @@ from math import prod
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,
+    GridRows,
     HeldRows,
     PartRows,
     RingRows,
@@ -49,6 +50,13 @@ _ROW_OF_FEW = 2**16
 """Bytes of one that a block walks twice even where there are few of them."""
 _EXCHANGE_BYTES = 12 * 1024
 """Shared memory that is left for the exchange of states."""
+_GRID_BYTES = 4 * 1024
+"""The same where all blocks of the card hold a row."""
+_GRID_ROOM = 1.3
+"""Rows that those hold at least: one is on its way while totals of another are exchanged."""
+_GRID_ROWS = 8
+"""Of such rows that are worth it: nothing is written before the first one is there, and nothing
+read while the last one is written."""
 
 
 def row_configs(
@@ -56,7 +64,7 @@ def row_configs(
 ) -> tuple[RowConfig, ...]:
     """What the tuner tries for a row program, in this order; at least one."""
     rows = _describe(program, inputs)
-    tuned: list[RingRows | PartRows | ColumnRows | ShortRows | BlockRows] = []
+    tuned: list[RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows] = []
     if rows.length > 1 and rows.count > 0 and rows.inputs:
         tuned += _along(rows, machine) if rows.is_along else _columns(rows)
     return (
@@ -83,6 +91,8 @@ class _Rows:
     """Bytes of an element of each input with as many elements as the program."""
     others: int
     """Inputs with fewer elements that are not one for each row."""
+    differ: int
+    """Of them those that differ among neighbours."""
     results: tuple[int, ...]
     """Bytes of an element of each result with as many elements as the program."""
     folds: int
@@ -125,6 +135,9 @@ def _describe(program: RowProgram, inputs: Sequence[ValueType]) -> _Rows:
         levels=len(program.levels),
         inputs=tuple(kind.dtype.itemsize for kind in whole),
         others=sum(_varies_along(program, kind) for kind in tensors if kind not in whole),
+        differ=sum(_size_at(program, kind, walked[-1]) > 1 for kind in tensors if kind not in whole)
+        if walked
+        else 0,
         results=tuple(
             result.value.dtype.itemsize
             for result in program.results
@@ -145,14 +158,21 @@ def _operands(value: object) -> int:
 
 
 def _varies_along(program: RowProgram, kind: TensorType) -> bool:
-    own = [at - len(program.shape) + kind.rank for at in program.dims]
-    return any(at >= 0 and kind.shape[at].hint > 1 for at in own)
+    return any(_size_at(program, kind, at) > 1 for at in program.dims)
+
+
+def _size_at(program: RowProgram, kind: TensorType, at: int) -> int:
+    """Along a dimension of the program; 1 where the tensor does not have that."""
+    own = at - len(program.shape) + kind.rank
+    return kind.shape[own].hint if own >= 0 else 1
 
 
 # --- Rows of neighbours ------------------------------------------------------------------------
 
 
-def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | ShortRows | BlockRows]:
+def _along(
+    rows: _Rows, machine: Machine
+) -> list[RingRows | PartRows | GridRows | ShortRows | BlockRows]:
     if rows.runs == 1 and (short := list(_short(rows))):
         return [*short, *_rings(rows, machine)[:4]]
     parts = [
@@ -163,7 +183,9 @@ def _along(rows: _Rows, machine: Machine) -> list[RingRows | PartRows | ShortRow
     if not rings:
         blocks = _blocks(rows, machine) if rows.runs > 1 else []
         # A block for a row of few bytes is idle: the general kernel puts many rows on one.
-        return [*blocks, *(parts if rows.row_bytes >= _LEAST_BLOCK_BYTES else [])]
+        if rows.row_bytes < _LEAST_BLOCK_BYTES:
+            return [*blocks]
+        return [*blocks, *_grid(rows, machine), *parts]
     # Few rows, and a card that would be idle.
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
     if busy < machine.sm_count and rows.row_bytes > 2**16:
@@ -178,6 +200,38 @@ def _parts(rows: _Rows) -> list[tuple[int, int, int]]:
     # What takes longer to compute than to read wants more threads with less in flight.
     choices = [(512, 2, 3), (512, 4, 2), (256, 4, 4), (512, 8, 1), (512, 2, 2)]
     return choices if rows.functions > 1 else [*choices[1:3], choices[0], *choices[3:]]
+
+
+def _grid(rows: _Rows, machine: Machine) -> Iterator[GridRows]:
+    """For many rows that not even a cluster holds, but all blocks together."""
+    ring = machine.shared_memory_per_block - _GRID_BYTES
+    vector = rows.width * sum(rows.inputs)
+    is_wanted = (
+        rows.runs == rows.levels == 1
+        and bool(rows.results)
+        # What differs along a row is read again for each, from the cache: as slow as memory.
+        and rows.differ == 0
+        and rows.length % rows.width == 0
+        and all(rows.width * size % _ACCESS_BYTES == 0 for size in rows.inputs)
+        and rows.row_bytes * _GRID_ROOM <= ring * machine.sm_count
+        and rows.count >= _GRID_ROWS
+        # Of fewer bytes many are still in the cache when parts of rows are read again.
+        and rows.count * rows.row_bytes > 2 * machine.l2_bytes
+    )
+    # Where less than a second row fits, totals have to be there soon after a row's last chunk.
+    choices = [(8, 4), (12, 2)]
+    if 2 * rows.row_bytes > ring * machine.sm_count:
+        choices.reverse()
+    for fold_warps, accesses in choices:
+        vectors = accesses * _ACCESS_BYTES // vector
+        if is_wanted and vectors > 0:
+            yield GridRows(
+                fold_warps=fold_warps,
+                finish_warps=8,
+                width=rows.width,
+                vectors=vectors,
+                ring=ring,
+            )
 
 
 def _pieces(rows: _Rows) -> Iterator[PartRows]:

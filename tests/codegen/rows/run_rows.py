@@ -23,6 +23,7 @@ from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,
+    GridRows,
     HeldRows,
     PartRows,
     RingRows,
@@ -66,6 +67,7 @@ def row_config(fields: dict[str, Any]) -> RowConfig:
     """Two multiprocessors, and the tuned variant of these fields, if any."""
     families = {
         "in_registers": HeldRows,
+        "ring": GridRows,
         "stages": RingRows,
         "split": ColumnRows,
         "lanes": ShortRows,
