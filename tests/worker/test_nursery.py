@@ -135,10 +135,25 @@ def test_a_child_whose_cuda_is_lost_starts_anew(nursery: Nursery, tmp_path: Path
     poisoned.close()
 
 
+def test_nothing_is_forked_where_importing_started_a_thread(
+    environment: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "threaded.py").write_text(
+        "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    path = os.pathsep.join([str(tmp_path), environment["PYTHONPATH"]])
+    nursery = Nursery.started(["threaded"], {**environment, "PYTHONPATH": path})
+    with pytest.raises((OSError, ValueError)):
+        start(nursery, "tell")
+    nursery.close()
+    assert "importing threaded started a thread" in capfd.readouterr().err
+
+
 def test_a_child_does_not_look_for_garbage_among_what_was_imported(
     environment: dict[str, str],
 ) -> None:
-    nursery = Nursery.started(["nursery_child", "torch"], environment)
+    alone = {**environment, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    nursery = Nursery.started(["nursery_child", "torch"], alone)
     child, conversation = start(nursery, "tell")
     assert json.loads(conversation.recv(1 << 16))["left to look at"] < 10_000
     assert child.wait(10) == 0

@@ -38,9 +38,10 @@ IMPORTED = (
     *(_MODULE, "kernelwright.pipeline", "kernelwright.worker.roles", "kernelwright.tune.plans"),
     *("kernelwright.report.plan", "kernelwright.report.row", "kernelwright.verify.cases"),
     *("torch.export._trace", "torch._dynamo.callback", "torch.fx.experimental.symbolic_shapes"),
-    "torch._inductor.compile_fx",
 )
-"""What a nursery of such processes, and of their children, imports before it forks any."""
+"""What a nursery of such processes, and of their children, imports before it forks any.
+
+Not torch._inductor.compile_fx, which starts a thread and asks the driver where there is a card."""
 Source = Sequence[str] | Nursery
 """Where processes come from: a command, or a nursery."""
 STARTING = "starting"

@@ -259,6 +259,8 @@ def main(arguments: list[str]) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
     for name in arguments[2:]:
         importlib.import_module(name)
+    if not may_fork():
+        sys.exit(f"importing {', '.join(arguments[2:])} started a thread: nothing is forked")
     _run_to_the_end(connection)
 
 
