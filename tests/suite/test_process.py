@@ -13,10 +13,10 @@ from kernelwright.build.launches import launches_library
 from kernelwright.report.row import Ending
 from kernelwright.suite import pool, process
 from kernelwright.suite.child import Reporter, keep_to
-from kernelwright.suite.process import Running, nursery_environment, run_task
+from kernelwright.suite.process import IMPORTED, Running, nursery_environment, run_task
 from kernelwright.suite.task import Outcome, Place, Task
 from kernelwright.verify.verification import Event
-from kernelwright.worker.nursery import LOADED_FIRST, Nursery
+from kernelwright.worker.nursery import LOADED_FIRST, Birth, Nursery
 
 from .conftest import STAND_IN, MakeTask
 
@@ -51,6 +51,15 @@ def test_without_its_nursery_a_process_is_started(
     nursery.close()
     outcome = run_task(make_task("answer"), Place(threads=1), source=nursery)
     assert outcome.row.verified
+
+
+def test_what_a_suite_imports_beforehand_starts_no_thread() -> None:
+    """Else its nursery forks nothing, and every process imports PyTorch by itself."""
+    nursery = Nursery.started(IMPORTED, nursery_environment(watches=False))
+    _, theirs = os.pipe()
+    birth = Birth(module="this", arguments=(), environment={"PATH": os.defpath})
+    assert nursery.start(birth, theirs).wait(60) == 0
+    nursery.close()
 
 
 def test_a_flood_of_text_does_no_harm(make_task: MakeTask) -> None:

@@ -157,8 +157,8 @@ def environment_of(place: Place | None = None) -> dict[str, str]:
     Threads that wait for each other on cores that are taken spin for longer than they work, and a
     pool of compilers costs more to start than most problems have to compile.
     """
-    overrides = dict.fromkeys((env.OMP_THREADS.name, env.COMPILE_THREADS.name), _ALONE_ON_A_CORE)
-    overrides |= {env.CUDA_CHECK.name: "1"}
+    threads = (env.OMP_THREADS.name, env.BLAS_THREADS.name, env.COMPILE_THREADS.name)
+    overrides = {**dict.fromkeys(threads, _ALONE_ON_A_CORE), env.CUDA_CHECK.name: "1"}
     if place is not None:
         overrides[env.THREADS.name] = str(place.threads)
     if place is not None and place.card:
