@@ -1,11 +1,15 @@
 """The machine record: measured and modelled cards, and the floor."""
 
+import os
 from dataclasses import FrozenInstanceError, asdict, dataclass, replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 
+from kernelwright.build.records import Target
 from kernelwright.machine import H200, Origin, detect, machine_of, modelled
+from kernelwright.pipeline import default_target
 
 
 @dataclass(frozen=True)
@@ -87,3 +91,9 @@ def test_detect_on_a_gpu() -> None:
 def test_detect_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert detect() is None
+
+
+def test_only_marked_tests_see_a_card() -> None:
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    assert torch.cuda.device_count() == 0
+    assert default_target() is Target.CPU
