@@ -50,9 +50,10 @@ style: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)mypy
 
-# Tests of one file mostly go to one worker: what they share is made once.
+# Tests of one file mostly go to one worker: what they share is made once. So is bytecode, whatever the
+# shell says of it: dozens of tests start processes that import all of the package.
 pytest: $(INSTALLED)
-	$(BIN)python -m pytest -q -n 2 --dist worksteal -m "not gpu"
+	PYTHONDONTWRITEBYTECODE= $(BIN)python -m pytest -q -n 2 --dist worksteal -m "not gpu"
 
 random: $(INSTALLED)
 	$(BIN)python -m pytest -q -n 2 tests/test_random_graphs.py --random-graphs 5000
