@@ -55,7 +55,7 @@ def _call(entry: Callable[..., int], *arguments: torch.Tensor | int) -> Iterator
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(1, 2**31 - 1))
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 def test_quotient(host: ctypes.CDLL, value: int, divisor: int) -> None:
     host.quotient.restype = ctypes.c_uint32
     for near in {value, value // divisor * divisor, max(0, value // divisor * divisor - 1)}:
@@ -63,7 +63,7 @@ def test_quotient(host: ctypes.CDLL, value: int, divisor: int) -> None:
 
 
 @given(st.integers(0, 2**63 - 1), st.integers(1, 2**62 - 1) | st.integers(1, 2**20))
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 def test_long_quotient(host: ctypes.CDLL, value: int, divisor: int) -> None:
     host.long_quotient.restype = ctypes.c_int64
     for near in {value, value // divisor * divisor, max(0, value // divisor * divisor - 1)}:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelwright.verify.cases import (
@@ -32,6 +32,7 @@ CASES = st.builds(
 
 
 @given(CASES)
+@settings(deadline=None)
 def test_a_case_survives_its_words(case: Case) -> None:
     assert Case.parse(str(case)) == case
 
@@ -200,6 +201,7 @@ def test_layouts_keep_the_values() -> None:
 
 
 @given(st.integers(0, 40), st.sampled_from([torch.float32, torch.uint8, torch.float16]))
+@settings(deadline=None)
 def test_a_fingerprint_sees_values_and_not_their_layout(size: int, dtype: torch.dtype) -> None:
     tensor = torch.arange(size).to(dtype)
     spread = torch.zeros(size * 2 + 1, dtype=dtype)[1::2]
@@ -219,6 +221,7 @@ def test_not_too_many_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @given(st.lists(st.integers(0, 40), max_size=6), st.sampled_from([torch.float32, torch.uint8]))
+@settings(deadline=None)
 def test_fingerprints_of_many_are_those_of_each(sizes: list[int], dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(len(sizes))
     tensors = [torch.randint(200, (size,), generator=generator).to(dtype) for size in sizes]

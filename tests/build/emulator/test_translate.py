@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelwright.build.emulator.compile import INCLUDE
@@ -272,6 +272,7 @@ _FRAGMENTS = [
 
 
 @given(st.lists(st.sampled_from(_FRAGMENTS), max_size=6).map("\n".join))
+@settings(deadline=None)
 def test_lines_are_kept(source: str) -> None:
     translated = _body(source)
     assert translated.count("\n") == source.count("\n")
