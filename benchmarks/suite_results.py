@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -49,11 +49,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--name", default="kernelbench")
     asked = parser.parse_args(arguments)
     run = published(read_run(asked.run), asked.name)
-    summary, seconds = summarise(run.rows), wall_seconds(asked.run / FILE)
-    table = [*headline(run, summary, seconds), "", *level_table(summary)]
+    summary, walls = summarise(run.rows), wall_seconds(asked.run / FILE)
+    table = [*headline(run, summary, walls), "", *level_table(summary)]
     texts = {
         _REPORT: render_page(run),
-        ".json": json.dumps(as_json(run, summary, seconds), indent=1) + "\n",
+        ".json": json.dumps(as_json(run, summary, walls), indent=1) + "\n",
         ".md": page(run, table, asked.name),
     }
     for ending, text in texts.items():
@@ -119,29 +119,37 @@ def _known(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def wall_seconds(journal: Path) -> float:
-    """From each start of the suite to its last result, together."""
-    starts: list[list[datetime]] = []
+def wall_seconds(journal: Path) -> dict[str, float]:
+    """From each start of the suite to its last result: the sum for each machine that it ran on."""
+    starts: list[tuple[str, list[datetime]]] = []
     for line in journal.read_text(encoding="utf-8").splitlines():
         match json.loads(line):
-            case {"event": "run", "provenance": {"date": date}}:
-                starts.append([datetime.fromisoformat(date)])
+            case {"event": "run", "provenance": {"date": date, **facts}}:
+                starts.append((_machine(facts), [datetime.fromisoformat(date)]))
             case {"event": "done", "date": date}:
-                starts[-1].append(datetime.fromisoformat(date))
-    return sum((max(dates) - dates[0]).total_seconds() for dates in starts)
+                starts[-1][1].append(datetime.fromisoformat(date))
+    walls: dict[str, float] = {}
+    for machine, dates in starts:
+        seconds = (max(dates) - dates[0]).total_seconds()
+        walls[machine] = walls.get(machine, 0.0) + seconds
+    return walls
 
 
-def headline(run: RunData, summary: Summary, seconds: float) -> Iterator[str]:
+def _machine(facts: Mapping[str, Any]) -> str:
+    cards = facts.get("cards") or ["no GPU"]
+    return f"{len(cards)} x {cards[0]} and {facts.get('cores')} cores"
+
+
+def headline(run: RunData, summary: Summary, walls: Mapping[str, float]) -> Iterator[str]:
     """What ran, where, and how much of it was right."""
     facts, settings, everything = run.facts, run.settings, summary.all
-    cards = facts.get("cards") or ["no GPU"]
+    spent = " and ".join(f"{seconds:.0f} s on {machine}" for machine, seconds in walls.items())
     asked = facts.get("problems", everything.problems)
     count = "all" if asked == everything.problems else f"{everything.problems} of"
     yield (
         f"{_title(run)}, `--effort {settings['effort']} "
         f"--seeds {settings.get('seeds')}`, "
-        f"{count} {asked} problems in {seconds:.0f} s on {len(cards)} x {cards[0]} and "
-        f"{facts.get('cores')} cores: {everything.verified} verified, of them "
+        f"{count} {asked} problems in {spent}: {everything.verified} verified, of them "
         f"{everything.algebraic} with an algebraic rewrite and {everything.left_to_pytorch} "
         f"that leave calls to PyTorch. torch {facts.get('torch')}, CUDA {facts.get('cuda')}, "
         f"driver {facts.get('driver')}, commit {facts.get('commit')}, {facts.get('date')}."
@@ -252,10 +260,10 @@ def _links(name: str, folder: str) -> Iterator[str]:
     yield f"{words[:1]}{words[1:2].upper()}{words[2:]}."
 
 
-def as_json(run: RunData, summary: Summary, seconds: float) -> dict[str, Any]:
+def as_json(run: RunData, summary: Summary, walls: Mapping[str, float]) -> dict[str, Any]:
     """Provenance, settings, summary, rows."""
     return {
-        "provenance": {**run.facts, "wall_seconds": seconds},
+        "provenance": {**run.facts, "wall_seconds": walls},
         "settings": run.settings,
         "summary": to_plain(summary),
         "rows": [row.to_json() for row in run.rows],

@@ -55,6 +55,22 @@ def test_everything_is_written_once(written: Path) -> None:
     assert (here / "results" / "kernelbench_report.html").read_text().startswith("<!doctype html>")
 
 
+def test_a_run_that_went_on_elsewhere_tells_the_seconds_of_each_machine(tmp_path: Path) -> None:
+    def begun(minute: int, cards: int) -> dict[str, object]:
+        facts = {"cards": ["NVIDIA H200"] * cards, "cores": 16 * cards}
+        return {"event": "run", "provenance": {"date": f"2026-01-01T00:{minute:02}:00", **facts}}
+
+    def done(minute: int) -> dict[str, object]:
+        return {"event": "done", "date": f"2026-01-01T00:{minute:02}:00"}
+
+    lines = [begun(0, 2), done(2), begun(10, 4), done(11), begun(20, 2), done(21), done(23)]
+    (tmp_path / FILE).write_text("\n".join(map(json.dumps, lines)))
+    assert suite_results.wall_seconds(tmp_path / FILE) == {
+        "2 x NVIDIA H200 and 32 cores": 5 * 60.0,
+        "4 x NVIDIA H200 and 64 cores": 60.0,
+    }
+
+
 def test_baselines_that_do_not_count_are_named_with_the_reason(written: Path) -> None:
     run = read_run(written)
     problem, *others = run.rows
