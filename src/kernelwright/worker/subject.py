@@ -191,7 +191,8 @@ class Subject:
 
         Memory that a kernel allocates and does not write then gives itself away.
         """
-        if self.device.type != "cuda":
+        # The emulator's device is the host's memory, all of which it fills by itself.
+        if torch.empty(0, device=self.device).device.type != "cuda":
             return
         unused = _unused_blocks(self.device)
         missing = _missing((*_POISONED, most), unused)
