@@ -15,6 +15,7 @@ from .synthetic import write_run
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+import kernelbench_newest
 import suite_results
 
 README = f"# Title\n\n{suite_results.BEGIN}\nold\n{suite_results.END}\n\nRest\n"
@@ -69,6 +70,19 @@ def test_a_run_that_went_on_elsewhere_tells_the_seconds_of_each_machine(tmp_path
         "2 x NVIDIA H200 and 32 cores": 5 * 60.0,
         "4 x NVIDIA H200 and 64 cores": 60.0,
     }
+
+
+def test_what_problems_come_to_is_that_of_the_newest_run_with_each(written: Path) -> None:
+    assert publish(written) == 0
+    newer = written.parent / "results" / "kernelbench.json"
+    facts = json.loads(newer.read_text())
+    older = written.parent / "older.json"
+    older.write_text(json.dumps(facts))
+    left_out, *kept = facts["rows"]
+    newer.write_text(json.dumps({**facts, "rows": kept}))
+    newest = kernelbench_newest.merged([newer, older])
+    assert newest.pop(left_out["problem"]) == (left_out, "older.json")
+    assert newest == {row["problem"]: (row, "kernelbench.json") for row in kept}
 
 
 def test_baselines_that_do_not_count_are_named_with_the_reason(written: Path) -> None:
