@@ -196,6 +196,35 @@ def test_less_than_the_resolution_is_not_faster() -> None:
     assert measured(0.002, eager=0.003).faster
 
 
+def test_a_card_that_others_use_in_between_makes_nobody_faster() -> None:
+    """They make calls slower and none quicker: the quickest tenth of both is left alone."""
+
+    def between(share: float, seed: int, quick: float = 1.0) -> Rounds:
+        rounds = noisy(quick, seed)
+        hit = np.random.default_rng(seed + 10)
+        rounds.device_ms = [
+            tuple(it + 0.5 * (hit.random() < share) for it in batch) for batch in rounds.device_ms
+        ]
+        return rounds
+
+    def against(eager: Rounds) -> Measurement:
+        return summarise(
+            {"candidate": between(0.3, 0), "eager": eager},
+            candidate="candidate",
+            lost={},
+            floor=None,
+            machine=H200,
+            copy_bandwidth=None,
+            environment=ENVIRONMENT,
+        )
+
+    disturbed = against(between(0.7, 1))
+    assert disturbed.speedups[0].device.low > 1.2
+    assert disturbed.speedups[0].undisturbed == pytest.approx(1.0, abs=0.02)
+    assert not disturbed.faster
+    assert against(between(0.7, 1, quick=1.1)).faster
+
+
 def test_shares_of_the_ceilings() -> None:
     measurement = measured(0.14, eager=0.15)
     assert measurement.candidate is not None

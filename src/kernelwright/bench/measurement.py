@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.bench.roofline import Floor, share_of_floor
-from kernelwright.bench.statistics import Interval, median, ratio_of_medians
+from kernelwright.bench.statistics import Interval, median, quickest, ratio_of_medians
 from kernelwright.bench.timing import Rounds
 from kernelwright.machine import Machine
 from kernelwright.verify.records import to_plain
@@ -45,6 +45,9 @@ class Speedup:
     """The same for the host times."""
     other_inputs: Interval | None = None
     """The same as `device` on zero-mean inputs; None where they were not tried."""
+    undisturbed: float | None = None
+    """The ratio of the quickest tenths of the device spans, which others on the card leave alone:
+    they make calls slower, and none quicker. None in records that lack it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +91,9 @@ class Measurement:
     def faster(self) -> bool:
         """Whether the interval against the best baseline lies above 1 by more than clocks resolve.
 
-        That is `RESOLUTION`, and `RESOLUTION_MS` of the candidate's time. A candidate that is
-        slower on zero-mean inputs is not faster: it is made for its own.
+        That is `RESOLUTION`, and `RESOLUTION_MS` of the candidate's time. The quickest calls have
+        to be quicker as well: else others had the card, and one contestant more of them. A
+        candidate that is slower on zero-mean inputs is not faster: it is made for its own.
         """
         if self.candidate is None:
             return False
@@ -97,6 +101,7 @@ class Measurement:
         against = [it for it in self.speedups if it.baseline == self.best_baseline]
         return any(
             speedup.device.low > least
+            and (speedup.undisturbed is None or speedup.undisturbed > least)
             and (speedup.other_inputs is None or speedup.other_inputs.high >= 1.0)
             for speedup in against
         )
@@ -196,4 +201,5 @@ def _speedup(name: str, baseline: Rounds, candidate: Rounds) -> Speedup:
         other_inputs=(
             ratio_of_medians(baseline.other_ms, candidate.other_ms) if both_tried else None
         ),
+        undisturbed=quickest(baseline.device_ms) / quickest(candidate.device_ms),
     )

@@ -114,11 +114,19 @@ class Row:
 
 _LATER: Mapping[str, Any] = {"spent": {}}
 """Fields that runs did not have before; a journal is kept for years."""
+_LATER_OF_SPEEDUPS = {"undisturbed": None}
+"""Those of each of its speedups."""
 
 
 def read_row(plain: object) -> Row:
     """The row that `to_json` wrote, now or earlier; raises RecordError for anything else."""
-    return from_plain(Row, {**_LATER, **plain} if isinstance(plain, dict) else plain)
+    if isinstance(plain, dict) and isinstance(speedups := plain.get("speedups"), list):
+        plain = {**plain, "speedups": [_complete(it, _LATER_OF_SPEEDUPS) for it in speedups]}
+    return from_plain(Row, _complete(plain, _LATER))
+
+
+def _complete(plain: object, later: Mapping[str, Any]) -> object:
+    return {**later, **plain} if isinstance(plain, dict) else plain
 
 
 def judged_row(
