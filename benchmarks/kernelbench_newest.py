@@ -3,7 +3,7 @@
     python benchmarks/kernelbench_newest.py RESULTS... --output FILE
 
 RESULTS are files of docs/results, the newest first. FILE is kernelbench_newest.json, beside the
-other results. Nothing is run.
+other results; `kernelwright suite --like` takes it as well. Nothing is run.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main() -> None:
         "runs": {path.name: _facts(path) for path in arguments.results},
         "rows of each": Counter(name for _, name in newest.values()),
         "groups": {name: _sums([row for row in rows if has(row)]) for name, has in GROUPS.items()},
-        "from": {problem: name for problem, (_, name) in sorted(newest.items())},
+        "rows": [_shortened(*newest[problem]) for problem in sorted(newest)],
     }
     arguments.output.write_text(json.dumps(report, indent=1) + "\n")
     for name, sums in report["groups"].items():
@@ -71,6 +71,12 @@ def merged(paths: Iterable[Path]) -> dict[str, tuple[Row, str]]:
         for row in json.loads(path.read_text())["rows"]:
             found.setdefault(row["problem"], (row, path.name))
     return found
+
+
+def _shortened(row: Row, name: str) -> Row:
+    """What tells which row it was; its seconds, so that a suite can begin with the longest."""
+    told = ("problem", "status", "device_ms", "seconds")
+    return {**{word: row[word] for word in told}, "speedups": _speedups(row), "from": name}
 
 
 def _facts(path: Path) -> Row:

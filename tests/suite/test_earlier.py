@@ -63,6 +63,12 @@ def test_the_longest_come_first_and_before_them_what_is_not_known(make_task: Mak
     assert order[2:] == ["long", "middle", "short"]
 
 
+def test_long_ones_are_begun_beside_others_and_short_ones_last(make_task: MakeTask) -> None:
+    seconds = dict(zip("fbdaec", (6.0, 2.0, 4.0, 1.0, 5.0, 3.0), strict=True))
+    tasks = [make_task("answer", problem=name) for name in "abcdef"]
+    assert [task.problem for task in in_turn(tasks, seconds)] == [*"fdecba"]
+
+
 def test_a_run_begins_in_that_order(
     tmp_path: Path, make_task: MakeTask, audience: Audience
 ) -> None:

@@ -175,21 +175,25 @@ _LONG = 2048
 def in_turn(tasks: Sequence[Task], seconds: Mapping[str, float]) -> list[Task]:
     """The order to begin in: what took longest before, which nothing should wait for at last.
 
-    What is not known goes first, since it may be the longest. Of that, long texts are the first,
-    models of many layers, and every other one is a short one, for the cards to do something while
-    models are traced. Those are mixed: neighbours in a folder are alike, and would all want the
-    same at a time.
+    Every other one comes from the middle third, for the cards to do something while models of many
+    layers are traced. What is not known goes first, since it may be the longest: long texts, which
+    are such models, and short ones in between. Those are mixed: neighbours in a folder are alike,
+    and would all want the same at a time.
     """
-    unknown = sorted(
-        (task for task in tasks if task.problem not in seconds), key=lambda task: -len(task.source)
-    )
+    unknown = [task for task in tasks if task.problem not in seconds]
+    unknown.sort(key=lambda task: -len(task.source))
     long = [task for task in unknown if len(task.source) >= _LONG]
     short = sorted((task for task in unknown if task not in long), key=lambda task: task.key)
-    known = sorted(
-        (task for task in tasks if task.problem in seconds), key=lambda task: -seconds[task.problem]
-    )
-    mixed = [task for pair in zip_longest(long, short) for task in pair if task is not None]
-    return [*mixed, *known]
+    known = [task for task in tasks if task.problem in seconds]
+    known.sort(key=lambda task: -seconds[task.problem])
+    third = len(known) // 3
+    longest, middle, shortest = known[:third], known[third : 2 * third], known[2 * third :]
+    return [*_alternately(long, short), *_alternately(longest, middle), *shortest]
+
+
+def _alternately(these: Sequence[Task], those: Sequence[Task]) -> Iterator[Task]:
+    for pair in zip_longest(these, those):
+        yield from (task for task in pair if task is not None)
 
 
 def _lacked_memory(row: Row) -> bool:
