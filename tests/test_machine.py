@@ -60,7 +60,9 @@ def test_older_and_newer_cards() -> None:
     turing = modelled(replace(card, major=7, minor=5))
     assert "bf16" not in turing.flops and "tf32" not in turing.flops
     for major in (8, 10):
-        assert "fp16x3" not in modelled(replace(card, major=major, minor=0)).flops
+        other = modelled(replace(card, major=major, minor=0))
+        assert "fp16x3" not in other.flops
+        assert other.has_clusters == (major >= 9)
     unknown = modelled(replace(card, major=9, minor=7))
     assert unknown.flops == modelled(card).flops
 

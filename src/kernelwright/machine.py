@@ -42,6 +42,8 @@ class Machine:
     """FLOP/s of each arithmetic: "fp32_simt" and "fp64_simt" (CUDA cores), "tf32", "fp16", "bf16"
     (tensor cores), "fp16x3" (fp32 products, each as three fp16 ones of a warpgroup). A card without
     a unit lacks its key."""
+    has_clusters: bool
+    """Clusters of blocks, barriers in shared memory and bulk copies: compute capability 9.0 on."""
 
     def floor_seconds(self, size: float, flops: float, arithmetic: str) -> float:
         """Least time to move `size` bytes of device memory and do `flops` operations.
@@ -72,6 +74,7 @@ H200 = Machine(
             "fp16x3": 272e12,
         }
     ),
+    has_clusters=True,
 )
 """NVIDIA H200 (SXM, 141 GB); 2026-11-21, torch 2.11, CUDA 13.0, driver 580 (docs/measured.md)."""
 
@@ -157,6 +160,7 @@ def modelled(properties: DeviceProperties) -> Machine:
         read_bandwidth=_REACHABLE_BANDWIDTH * pins,
         write_bandwidth=_REACHABLE_BANDWIDTH * pins,
         flops=MappingProxyType({unit: rate for unit, rate in rates.items() if rate > 0}),
+        has_clusters=capability >= (9, 0),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kernelwright.build.cuda import compile_check
 from kernelwright.build.toolchain import find_nvcc
-from kernelwright.ir.configs import GridRows, RowConfig
+from kernelwright.ir.configs import GridRows, PartRows, RingRows, RowConfig
 from kernelwright.ir.types import DType
 
 _FOLDER = Path(__file__).parent / "rows"
@@ -262,6 +262,20 @@ def test_rows_of_the_grid_spill_nothing(
     report = compile_check(text_of(CASES[name](*dtype).kernel(rank, dims, config)))
     assert f"{name}_kernel" in [kernel.name for kernel in report.kernels]
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+@pytest.mark.parametrize(
+    "tuned",
+    [
+        RingRows(threads=128, team=128, cluster=1, width=4, vectors=8, stages=2, resident=4),
+        PartRows(threads=256, width=4, unroll=4, resident=4),
+    ],
+)
+def test_rows_without_clusters_compile_for_older_cards(tuned: RingRows | PartRows) -> None:
+    config = RowConfig(multiprocessors=108, tuned=tuned)
+    report = compile_check(text_of(CASES["softmax"]().kernel(2, (1,), config)), "sm_80")
+    assert "softmax_kernel" in [kernel.name for kernel in report.kernels]
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,22 @@
 """Configurations of rows in several runs of memory, as batch norms over images have them."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.configs import BlockRows, GridRows, HeldRows, PartRows
+from kernelwright.ir.configs import (
+    BlockRows,
+    GridRows,
+    HeldRows,
+    PartRows,
+    RingRows,
+    RowConfig,
+)
 from kernelwright.ir.plan import RowKernel
-from kernelwright.machine import H200
+from kernelwright.machine import H200, Machine
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule
 from kernelwright.schedule.row_configs import row_configs
@@ -91,6 +100,15 @@ def test_rows_beyond_a_cluster_are_held_by_the_whole_card(
         assert best.ring < H200.shared_memory_per_block
 
 
+@pytest.mark.parametrize("length", [100_000, 400_000, 2_000_000])
+def test_a_card_without_clusters_is_offered_none(length: int) -> None:
+    card = replace(H200, has_clusters=False)
+    offered = [config.tuned for config in _configs(nn.Softmax(1), (4096, length), card)]
+    assert not any(isinstance(it, GridRows) for it in offered)
+    assert all(it.cluster == 1 for it in offered if isinstance(it, RingRows))
+    assert any(isinstance(it, PartRows) for it in offered)
+
+
 class _Largest(nn.Module):
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         return rows.logsumexp(1)
@@ -109,9 +127,14 @@ def _best(module: nn.Module, length: int) -> object:
 
 def _best_of(module: nn.Module, shape: tuple[int, ...]) -> object:
     """The first configuration for rows of this shape."""
+    return _configs(module, shape, H200)[0].tuned
+
+
+def _configs(module: nn.Module, shape: tuple[int, ...], machine: Machine) -> tuple[RowConfig, ...]:
+    """All that are offered for rows of this shape, the first one first."""
     with torch.device("meta"):
         rows = torch.empty(shape)
     graph = rewrite(capture_module(module, (rows,))).graph
-    plan = schedule(graph, H200, Library.NEVER, frozenset())
+    plan = schedule(graph, machine, Library.NEVER, frozenset())
     (kernel,) = (it for it in plan.kernels if isinstance(it, RowKernel))
-    return row_configs(kernel.program, kernel.inputs, H200)[0].tuned
+    return row_configs(kernel.program, kernel.inputs, machine)

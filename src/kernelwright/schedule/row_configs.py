@@ -207,7 +207,8 @@ def _grid(rows: _Rows, machine: Machine) -> Iterator[GridRows]:
     ring = machine.shared_memory_per_block - _GRID_BYTES
     vector = rows.width * sum(rows.inputs)
     is_wanted = (
-        rows.runs == rows.levels == 1
+        machine.has_clusters
+        and rows.runs == rows.levels == 1
         and bool(rows.results)
         # What differs along a row is read again for each, from the cache: as slow as memory.
         and rows.differ == 0
@@ -379,7 +380,7 @@ def _ring(
     ring = stages * threads * own * rows.width * sum(rows.inputs)
     room = machine.shared_memory_per_block - _EXCHANGE_BYTES
     resident = min(room // ring, machine.registers_per_sm // (_FEWEST_REGISTERS * threads), 16)
-    if resident < 1 or cluster > _MOST_CLUSTER:
+    if resident < 1 or cluster > (_MOST_CLUSTER if machine.has_clusters else 1):
         return []
     return [
         RingRows(
