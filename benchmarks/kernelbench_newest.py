@@ -10,8 +10,8 @@ import argparse
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from math import exp, log
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 Row = dict[str, Any]
@@ -110,16 +110,12 @@ def _sums(rows: Sequence[Row]) -> Row:
         "verified": sum(row["verified"] for row in rows),
         "algebraic": sum(bool(row["algebraic"]) for row in rows),
         "geometric means": {
-            name: round(_mean([values[name] for _, values in timed if name in values]), 3)
+            name: round(geometric_mean(values[name] for _, values in timed if name in values), 3)
             for name in baselines
         },
         "near the floor": sum(share >= 1 / _NEAR for share in shares),
         "slower": {name: round(it[BEST], 3) for name, it in timed if it[BEST] < _SLOWER},
     }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return exp(sum(map(log, values)) / len(values))
 
 
 if __name__ == "__main__":

@@ -156,6 +156,18 @@ def measured(candidate: float, **baselines: float) -> Measurement:
     )
 
 
+def compared(**rounds: Rounds) -> Measurement:
+    return summarise(
+        rounds,
+        candidate="candidate",
+        lost={},
+        floor=None,
+        machine=H200,
+        copy_bandwidth=None,
+        environment=ENVIRONMENT,
+    )
+
+
 def test_the_best_baseline_decides() -> None:
     measurement = measured(1.0, eager=3.0, compiled=1.5)
     assert measurement.best_baseline == "compiled"
@@ -170,18 +182,10 @@ def test_the_best_baseline_decides() -> None:
 
 def test_faster_on_its_own_inputs_alone_is_not_faster() -> None:
     def on_other_inputs(candidate: float) -> Measurement:
-        rounds = {"candidate": noisy(1.0, 0), "eager": noisy(2.0, 1)}
-        rounds["candidate"].other_ms = noisy(candidate, 2).device_ms
-        rounds["eager"].other_ms = noisy(2.0, 3).device_ms
-        return summarise(
-            rounds,
-            candidate="candidate",
-            lost={},
-            floor=None,
-            machine=H200,
-            copy_bandwidth=None,
-            environment=ENVIRONMENT,
-        )
+        own, eager = noisy(1.0, 0), noisy(2.0, 1)
+        own.other_ms = noisy(candidate, 2).device_ms
+        eager.other_ms = noisy(2.0, 3).device_ms
+        return compared(candidate=own, eager=eager)
 
     assert on_other_inputs(1.0).faster
     assert on_other_inputs(2.0).faster
@@ -207,22 +211,12 @@ def test_a_card_that_others_use_in_between_makes_nobody_faster() -> None:
         ]
         return rounds
 
-    def against(eager: Rounds) -> Measurement:
-        return summarise(
-            {"candidate": between(0.3, 0), "eager": eager},
-            candidate="candidate",
-            lost={},
-            floor=None,
-            machine=H200,
-            copy_bandwidth=None,
-            environment=ENVIRONMENT,
-        )
-
-    disturbed = against(between(0.7, 1))
+    disturbed = compared(candidate=between(0.3, 0), eager=between(0.7, 1))
     assert disturbed.speedups[0].device.low > 1.2
     assert disturbed.speedups[0].undisturbed == pytest.approx(1.0, abs=0.02)
     assert not disturbed.faster
-    assert against(between(0.7, 1, quick=1.1)).faster
+    slower = between(0.7, 1, quick=1.1)
+    assert compared(candidate=between(0.3, 0), eager=slower).faster
 
 
 def test_shares_of_the_ceilings() -> None:
@@ -241,29 +235,15 @@ def test_a_floor_of_arithmetic() -> None:
 
 def test_a_candidate_that_fell_out_is_not_measured() -> None:
     lost = Rounds(lost="illegal address")
-    measurement = summarise(
-        {"candidate": lost, "eager": noisy(1.0, 1)},
-        candidate="candidate",
-        lost={},
-        floor=None,
-        machine=H200,
-        copy_bandwidth=None,
-        environment=ENVIRONMENT,
-    )
+    measurement = compared(**{"candidate": lost, "eager": noisy(1.0, 1)})
     assert measurement.note == "not measured: illegal address"
     assert not measurement.faster
 
 
 def test_a_baseline_that_was_wrong_does_not_count_and_says_so() -> None:
     wrong = Rounds(lost="2.64e-04 away", wrong=["2.64e-04 away"])
-    measurement = summarise(
-        {"candidate": noisy(1.0, 0), "eager": noisy(1.0, 1), "torch.compile": wrong},
-        candidate="candidate",
-        lost={},
-        floor=None,
-        machine=H200,
-        copy_bandwidth=None,
-        environment=ENVIRONMENT,
+    measurement = compared(
+        **{"candidate": noisy(1.0, 0), "eager": noisy(1.0, 1), "torch.compile": wrong}
     )
     (reason,) = measurement.lost.values()
     assert "less accurate than allowed" in reason and reason.endswith("2.64e-04 away")
