@@ -368,14 +368,10 @@ struct GridBlock {
     repeat<Types::RESULTS>([&](auto result) {
       if constexpr (Program::IS_ELEMENT[result]) {
         using Out = pack_item_t<result, typename Program::Results>;
-        Vector<Out, WIDTH> values;
-#pragma unroll
-        for (int i = 0; i < WIDTH; ++i) {
-          pick_element<Rows::FINISHED & Program::STREAMED>(loaded, i, element);
-          const RowPlace at = {rows.space.coordinates, run.row, place + i, i};
-          values.element[i] = narrow<Out>(result_of_element<result>(
-              rows.program, totals, at, element, typename Types::InputIndices()));
-        }
+        constexpr unsigned LOADED = Rows::FINISHED & Program::STREAMED;
+        const auto values = results_of_vector<result, LOADED, WIDTH>(
+            rows.program, totals, element, loaded,
+            [&](int i) { return RowPlace{rows.space.coordinates, run.row, place + i, i}; });
         constexpr int HOME = Rows::home_of(result);
         if constexpr (HOME >= 0) {
           auto* const to = reinterpret_cast<Vector<Out, WIDTH>*>(this->template slot<HOME>(slot));

@@ -152,15 +152,8 @@ struct SliceBlock {
     repeat<Types::RESULTS>([&](auto result) {
       if constexpr (Program::IS_ELEMENT[result]) {
         using Out = pack_item_t<result, typename Program::Results>;
-        Vector<Out, WIDTH> values;
-#pragma unroll
-        for (int i = 0; i < WIDTH; ++i) {
-          typename Program::Inputs element = shared;
-          pick_element<Slices::WALKED>(loaded, i, element);
-          values.element[i] = narrow<Out>(
-              result_of_element<result>(slices.program, totals, RowPlace{nowhere, row, 0}, element,
-                                        typename Types::InputIndices()));
-        }
+        const auto values = results_of_vector<result, Slices::WALKED, WIDTH>(
+            slices.program, totals, shared, loaded, [&](int) { return RowPlace{nowhere, row, 0}; });
         store_vector(reinterpret_cast<Out*>(at[Slices::INPUTS + result]), values);
       }
     });

@@ -308,6 +308,25 @@ __device__ __forceinline__ void fold_vectors(const RowRun<Program, WIDTH>& run,
                        elements, valid, states);
 }
 
+// Result number RESULT of each of a vector's elements, of which those inputs that are in MASK were
+// loaded; place_of(i) says where element i is.
+template <int RESULT, unsigned MASK, int WIDTH, class Program, class Vectors, class PlaceOf>
+__device__ __forceinline__ auto results_of_vector(const Program& program,
+                                                  const typename Program::Totals& totals,
+                                                  const typename Program::Inputs& shared,
+                                                  const Vectors& vectors, const PlaceOf& place_of) {
+  using Out = pack_item_t<RESULT, typename Program::Results>;
+  Vector<Out, WIDTH> values;
+#pragma unroll
+  for (int i = 0; i < WIDTH; ++i) {
+    typename Program::Inputs element = shared;
+    pick_element<MASK>(vectors, i, element);
+    values.element[i] = narrow<Out>(result_of_element<RESULT>(
+        program, totals, place_of(i), element, typename RowTypes<Program>::InputIndices()));
+  }
+  return values;
+}
+
 // Computes and writes the results of a vector's elements.
 template <bool WHOLE, class Program, int WIDTH, class Vectors>
 __device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run, int v,
@@ -318,16 +337,9 @@ __device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run,
   constexpr unsigned READS = Program::READS[Program::LEVELS] & ~Program::SHARED;
   repeat<Types::RESULTS>([&](auto result) {
     if constexpr (Program::IS_ELEMENT[result]) {
-      using Out = pack_item_t<result, typename Program::Results>;
-      Vector<Out, WIDTH> values;
-#pragma unroll
-      for (int i = 0; i < WIDTH; ++i) {
-        typename Program::Inputs element = shared;
-        pick_element<READS>(vectors, i, element);
-        const RowPlace place = {run.rows.space.coordinates, run.row, run.place(v) + i};
-        values.element[i] = narrow<Out>(result_of_element<result>(
-            run.rows.program, totals, place, element, typename Types::InputIndices()));
-      }
+      const auto values = results_of_vector<result, READS, WIDTH>(
+          run.rows.program, totals, shared, vectors,
+          [&](int i) { return RowPlace{run.rows.space.coordinates, run.row, run.place(v) + i}; });
       run.template store<Types::INPUTS + result, WHOLE>(v, values);
     }
   });
