@@ -130,7 +130,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
       }
     }
   }
-  if (Tile::BUFFERED && threadIdx.x % 32 == 0) wait_boxes_read();
+  if (Tile::BUFFERED && threadIdx.x % 32 == 0) wait_bulk_stores_read<0>();
 }
 
 // The tile that the first threads of a block compute on the CUDA cores: what fits the registers

@@ -205,7 +205,7 @@ __device__ __forceinline__ void store_buffered(const Sm90Parameters<Problem>& p,
   const bool is_first = threadIdx.x % 32 == 0;
   const int own_column = threadIdx.x % 4 * 2;
   const int strip_row = warp * strip.ROWS;
-  if (is_first) wait_boxes_read();
+  if (is_first) wait_bulk_stores_read<0>();
   __syncwarp();  // the rows before have been read
   // In strips of 128 columns, the rows of half a warp would meet in two banks each: every other
   // pair of rows stores its groups of 8 columns in the other order.

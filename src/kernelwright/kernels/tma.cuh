@@ -54,7 +54,7 @@ __device__ __forceinline__ void send_to_rank(const void* shared, int bytes, Barr
 }
 
 // The box from `shared` to the 4-D tensor of `map`; what lies outside the tensor goes nowhere. The
-// thread that asks is the one that can wait.
+// thread that asks is the one that can wait (wait_bulk_stores_read).
 __device__ __forceinline__ void store_box(const CUtensorMap* map, const void* shared, int x, int y,
                                           int z, int w) {
   asm volatile(
@@ -62,12 +62,7 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, const void* sh
           map),
       "r"(shared_address(shared)), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
-  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-}
-
-// Returns when all boxes that this thread asked to store have left shared memory.
-__device__ __forceinline__ void wait_boxes_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  commit_bulk_stores();
 }
 
 // A tensor in device memory, innermost dimension first.

@@ -145,14 +145,14 @@ __global__ void store_rows(const __grid_constant__ Rows p, int lapse) {
   if (threadIdx.x == 0) init_barrier(&unused, 1);
   __syncthreads();
   for (int i = 0; i < p.count; ++i) {
-    if (threadIdx.x == 0 && lapse != OVERWRITES_STORED) wait_boxes_read();
+    if (threadIdx.x == 0 && lapse != OVERWRITES_STORED) wait_bulk_stores_read<0>();
     __syncwarp();
     row[threadIdx.x] = p.out[32 * i + threadIdx.x];
     if (lapse != NO_FENCE_OF_STORES) fence_shared_for_async();
     if (lapse != NO_WARP_BARRIER) __syncwarp();
     if (threadIdx.x == 0) store_box(&p.map, row, 0, i, 0, 0);  // MARK stores
   }
-  if (threadIdx.x == 0 && lapse != LEAVES_STORE) wait_boxes_read();
+  if (threadIdx.x == 0 && lapse != LEAVES_STORE) wait_bulk_stores_read<0>();
 }
 
 extern "C" int run_store_rows(float* from, void* to, int count, int lapse) {
