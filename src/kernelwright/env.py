@@ -165,6 +165,13 @@ CUDA_VISIBLE_DEVICES: Variable[tuple[str, ...]] = Variable(
     default_text="all",
     doc="The cards to use, as CUDA reads it; a suite hands each of them out by itself.",
 )
+CONNECTIONS: Variable[int | None] = Variable(
+    name="CUDA_DEVICE_MAX_CONNECTIONS",
+    parse=_count,
+    default=None,
+    default_text="what CUDA takes",
+    doc="Queues of a process to its card; 1 in the one that keeps time, which needs no more.",
+)
 COMPILE_THREADS: Variable[int | None] = Variable(
     name="TORCHINDUCTOR_COMPILE_THREADS",
     parse=_count,
@@ -229,6 +236,7 @@ STANDARD: tuple[Variable[object], ...] = (
     CUDA_HOME,
     CUDA_PATH,
     CUDA_VISIBLE_DEVICES,
+    CONNECTIONS,
     HOST_CXX,
     NO_COLOR,
     COMPILE_THREADS,

@@ -86,7 +86,18 @@ def compile_problem(
     `channels_last`: the convolutions that get such operands, likewise.
     Raises CaptureError (or another KernelwrightError of the room) when the module does not export.
     """
-    captured = capture(problem)
+    return compile_captured(problem, capture(problem), machine, library, left, channels_last)
+
+
+def compile_captured(
+    problem: Problem,
+    captured: Graph,
+    machine: Machine,
+    library: Library = Library.WHERE_FASTER,
+    left: Mapping[str, str] = NOTHING,
+    channels_last: frozenset[str] | None = None,
+) -> Compiled:
+    """The same of a problem that has been captured."""
     planned = plan_graph(captured, machine, library, left, channels_last)
     return Compiled(
         problem=problem,
@@ -248,7 +259,8 @@ def optimize_problem(
     match options.target:
         case Target.CUDA:
             with judgement(problem, target=options.target, options=options.judge) as begun:
-                compiled = _compiled(problem, options)
+                captured = capture(problem)
+                compiled = _compiled(problem, captured, begun.machine(), options)
                 write_candidate(compiled, path)
                 begun.admit(path)
                 if options.effort.variants and compiled.plan.kernels:
@@ -260,7 +272,7 @@ def optimize_problem(
                     path, floor=compiled.floor, demands=demands, progress=progress
                 )
         case Target.CPU:
-            compiled = _compiled(problem, options)
+            compiled = _compiled(problem, capture(problem), modelled_machine(), options)
             write_candidate(compiled, path)
             asked = replace(options.judge, demands=_demands(options.judge.demands, compiled))
             verdict, measurement = _judge_shrunk(compiled, asked, progress)
@@ -273,8 +285,10 @@ def optimize_problem(
     )
 
 
-def _compiled(problem: Problem, options: OptimizeOptions) -> Compiled:
-    compiled = compile_problem(problem, modelled_machine(), options.library_to_use())
+def _compiled(
+    problem: Problem, captured: Graph, machine: Machine, options: OptimizeOptions
+) -> Compiled:
+    compiled = compile_captured(problem, captured, machine, options.library_to_use())
     if options.rest is Rest.REFUSED:
         demand_nothing_left(compiled.plan)
     return compiled

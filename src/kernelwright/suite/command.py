@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from kernelwright.build.emulator.compile import build_shared
 from kernelwright.errors import UsageError
 from kernelwright.report.row import Row
 from kernelwright.report.summary import Summary, summarise
+from kernelwright.suite.awake import kept_awake
 from kernelwright.suite.earlier import seconds_before
 from kernelwright.suite.pool import LocalPool, Pool, RayPool, Watcher, slots_per_card
 from kernelwright.suite.problems import Shard, find_problems, tasks_of
@@ -86,6 +88,11 @@ def run_suite(request: Request, console: Console, say: Callable[[str], None]) ->
     Results of an earlier start come first. Raises UsageError or JournalError for what cannot be
     begun; what goes wrong with a problem is a row.
     """
+    with kept_awake() if request.target == _CUDA else nullcontext():
+        return _run(request, console, say)
+
+
+def _run(request: Request, console: Console, say: Callable[[str], None]) -> Done:
     settings = _settings(request)
     shard = Shard.parse(request.shard)
     if request.candidates is not None and not request.candidates.is_dir():

@@ -14,7 +14,7 @@ from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError
 from kernelwright.bench.trust import lost_check
 from kernelwright.build.records import Target
-from kernelwright.machine import H200, detect
+from kernelwright.machine import H200, Machine, detect
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import (
     LARGE_SEEDS,
@@ -80,6 +80,10 @@ class Judgement:
         self._beside = beside
         self._hastened: Future[None] | None = None
         self._admitted: Path | None = None
+
+    def machine(self) -> Machine:
+        """The card that it is judged on."""
+        return self._session.machine()
 
     def admit(self, candidate_path: Path) -> None:
         """Start the process of a candidate whose text may still change."""
@@ -370,7 +374,6 @@ def _verify_and_race(
     options: JudgeOptions,
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
-    machine = detect() or H200
     ledger, card, count = session.ledger, options.device_index, session.footprint.seats
     with open_lease(card, ledger) as lease, open_seats(card, count, ledger) as seats:
         session.using_card = lease.shared
@@ -388,7 +391,7 @@ def _verify_and_race(
                 options,
                 case=Case(),
                 floor=floor,
-                machine=machine,
+                machine=session.machine(),
                 progress=progress,
                 lease=lease,
             )

@@ -113,11 +113,16 @@ def card_name(device_index: int) -> str:
     return names[device_index] if device_index < len(names) else str(device_index)
 
 
-def lock_file(device_index: int, word: str) -> int:
-    """A file of a card to lock, opened: closing it, or the end of the process, unlocks it."""
+def lock_folder() -> Path:
+    """Where all processes of this user find what they lock."""
     folder = Path(tempfile.gettempdir()) / f"kernelwright-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    path = folder / f"gpu-{card_name(device_index)}.{word}"
+    return folder
+
+
+def lock_file(device_index: int, word: str) -> int:
+    """A file of a card to lock, opened: closing it, or the end of the process, unlocks it."""
+    path = lock_folder() / f"gpu-{card_name(device_index)}.{word}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

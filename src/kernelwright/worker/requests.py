@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from kernelwright.machine import Machine
 from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.observation import RunFacts, StateFacts
 from kernelwright.verify.tolerance import ErrorMetrics
@@ -42,6 +43,8 @@ class StartRequest:
     """Whether the candidate's kernels run on the emulator."""
     order_seed: int
     threads: int
+    starts: tuple[str, ...] = ()
+    """Files of which it holds one while it takes its card into use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +132,13 @@ class EnvironmentReply:
     torch: str
     cuda: str
     driver: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineReply:
+    """Reply to "machine": what the card can do, of a process that has it."""
+
+    machine: Machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

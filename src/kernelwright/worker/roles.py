@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from kernelwright import env
+from kernelwright.machine import H200, detect
 from kernelwright.problem import (
     Budget,
     Problem,
@@ -22,6 +23,7 @@ from kernelwright.problem.loading import parse_problem
 from kernelwright.verify.cases import Sizes
 from kernelwright.verify.records import from_plain
 from kernelwright.worker.candidate import Candidate
+from kernelwright.worker.card_start import take
 from kernelwright.worker.handover import MemoryMaker, WriteRequest
 from kernelwright.worker.kernel_checks import Emulated, KernelChecks, Unwatched
 from kernelwright.worker.nursery import LOADED_FIRST
@@ -32,6 +34,7 @@ from kernelwright.worker.requests import (
     ComparisonReply,
     EnvironmentReply,
     LaunchesReply,
+    MachineReply,
     ProbeReply,
     Role,
     SizesReply,
@@ -61,7 +64,7 @@ def make_host(body: dict[str, Any]) -> Host:
     device = torch.device(start.device)
     problem = parse_problem(Path(start.problem_path), start.problem_source)
     if device.type == "cuda" and not start.emulate:
-        torch.cuda.set_device(device)
+        take(device, start.starts)
     match start.role:
         case Role.CANDIDATE | Role.WITNESS:
             return _candidate_host(start, problem, device)
@@ -98,6 +101,7 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "environment": lambda _: environment_here(device),
+        "machine": lambda _: MachineReply(machine=detect() or H200),
         "make": lambda body: reference.make(from_plain(CaseRequest, body).case),
         "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body), device),
         "run": run,

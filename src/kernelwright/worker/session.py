@@ -1,20 +1,21 @@
 """The children of one judgement: started together, asked in parallel, replaced when they die."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from kernelwright import env
 from kernelwright.build.emulator.compile import build_shared
 from kernelwright.build.emulator.headers import headers_of_candidate
 from kernelwright.build.extension import extension_environment, prepare_extension_folder
 from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
-from kernelwright.env import usable_cores
 from kernelwright.errors import KernelwrightError
+from kernelwright.machine import Machine
 from kernelwright.problem import Problem
 from kernelwright.verify.agreement import Agreement
 from kernelwright.verify.cases import Case, Sizes
@@ -33,6 +34,7 @@ from kernelwright.verify.verdict import Check
 from kernelwright.verify.verification import BuildFacts
 from kernelwright.worker.answers import as_fault, candidate_run, nonsense, readable, trusted
 from kernelwright.worker.candidate import CandidateRun
+from kernelwright.worker.card_start import starts_of_machine
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
@@ -43,6 +45,7 @@ from kernelwright.worker.requests import (
     CaseRequest,
     CompareRequest,
     ComparisonReply,
+    MachineReply,
     ProbeReply,
     ReferenceRun,
     Role,
@@ -64,6 +67,8 @@ _STRANGE = (Role.CANDIDATE, Role.WITNESS)
 """Roles whose processes run a stranger's code."""
 _PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
 """Baselines with a process of their own, which has the role of the same name."""
+_VARIABLES: Mapping[Role, Mapping[str, str]] = {Role.TIMER: {env.CONNECTIONS.name: "1"}}
+"""Of those whose kernels nobody times: half the time to make a context is that for queues."""
 _ROOM_TO_COMPILE = 2 << 30
 """Bytes of a call up to which it is made once more while others run."""
 
@@ -110,6 +115,7 @@ class ChildSession:
         self._own_sizes: Sizes = ()
         self.footprint = Footprint(bytes=0, largest=0, memory=0)
         """Of a call at the sizes under judgement, once those are known."""
+        self._machine: Machine | None = None
         self._sizes_seen: set[Sizes] = set()
         self._looks_for_sizes = False
         self._times_soon = False
@@ -171,6 +177,13 @@ class ChildSession:
         went_on = case.sizes != self._own_sizes and case.sizes in self._sizes_seen
         return self.footprint.memory if went_on else _ROOM_TO_COMPILE
 
+    def machine(self) -> Machine:
+        """The card, by the reference's process, which has it anyway."""
+        if self._machine is None:
+            answer = self.reference.ask("machine", {}, self._options.timeouts.run)
+            self._machine = trusted(MachineReply, answer).machine
+        return self._machine
+
     def see_them_compile(self) -> None:
         """Wait for what `compile_early` has begun."""
         if child := self._prelaunched.get(Role.COMPILED):
@@ -215,14 +228,16 @@ class ChildSession:
             device=f"cuda:{self._options.device_index}" if cuda else "cpu",
             emulate=emulate,
             order_seed=order_seed,
-            threads=usable_cores(),
+            threads=env.usable_cores(),
+            starts=starts_of_machine() if cuda and not emulate else (),
         )
 
     def spawn(self, start: StartRequest) -> ChildProcess:
         """The process behind a child."""
         seconds = self._options.timeouts.start
         if start.role not in _STRANGE:
-            return ChildProcess(start, self._environment, Confinement(), seconds, self.ledger)
+            environment = {**self._environment, **_VARIABLES.get(start.role, {})}
+            return ChildProcess(start, environment, Confinement(), seconds, self.ledger)
         if start.emulate:
             build_shared(headers_of_candidate(self._candidate_path.read_text(errors="replace")))
         quarters = self._quarters()
