@@ -172,6 +172,13 @@ CONNECTIONS: Variable[int | None] = Variable(
     default_text="what CUDA takes",
     doc="Queues of a process to its card; 1 in the one that keeps time, which needs no more.",
 )
+COPY_CONNECTIONS: Variable[int | None] = Variable(
+    name="CUDA_DEVICE_MAX_COPY_CONNECTIONS",
+    parse=_count,
+    default=None,
+    default_text="1 in a judge's processes, else what CUDA takes",
+    doc="Queues for copies; each makes a start longer, and copies are no part of what is timed.",
+)
 COMPILE_THREADS: Variable[int | None] = Variable(
     name="TORCHINDUCTOR_COMPILE_THREADS",
     parse=_count,
@@ -237,6 +244,7 @@ STANDARD: tuple[Variable[object], ...] = (
     CUDA_PATH,
     CUDA_VISIBLE_DEVICES,
     CONNECTIONS,
+    COPY_CONNECTIONS,
     HOST_CXX,
     NO_COLOR,
     COMPILE_THREADS,

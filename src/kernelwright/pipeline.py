@@ -3,11 +3,13 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kernelwright import env
 from kernelwright.bench.measurement import Measurement
 from kernelwright.bench.roofline import Floor
 from kernelwright.build.cache import database_path
@@ -194,6 +196,9 @@ class OptimizeOptions:
     """How much is tuned: `kernelwright.tune.effort.effort("none" | "quick" | "full")`."""
     budget_seconds: float | None = None
     """Seconds of tuning for all kernels; None: what the effort says."""
+    trace_without_card: bool = False
+    """Whether PyTorch's tracer sees no card; else it asks the driver for one at every operator, and
+    saves its random state. For a process that has one thread and needs no card later."""
     judge: JudgeOptions = field(
         default_factory=lambda: JudgeOptions(demands=STRICT, haste=Haste.AT_ONCE)
     )
@@ -259,7 +264,7 @@ def optimize_problem(
     match options.target:
         case Target.CUDA:
             with judgement(problem, target=options.target, options=options.judge) as begun:
-                captured = capture(problem)
+                captured = _captured(problem, options)
                 compiled = _compiled(problem, captured, begun.machine(), options)
                 write_candidate(compiled, path)
                 begun.admit(path)
@@ -283,6 +288,16 @@ def optimize_problem(
         verdict=verdict,
         measurement=measurement,
     )
+
+
+def _captured(problem: Problem, options: OptimizeOptions) -> Graph:
+    """The problem's graph; problems that name the card are traced where they see it."""
+    hidden = options.trace_without_card and _NAMES_CARD not in problem.source
+    with env.present({env.CUDA_VISIBLE_DEVICES.name: ""}) if hidden else nullcontext():
+        return capture(problem)
+
+
+_NAMES_CARD = "cuda"
 
 
 def _compiled(

@@ -165,6 +165,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     options = pipeline.OptimizeOptions(
         target=pipeline.Target(settings.target),
         effort=profile,
+        trace_without_card=not profile.variants,
         judge=JudgeOptions(
             seeds=settings.seeds,
             demands=STRICT,

@@ -15,8 +15,8 @@ import torch
 
 from kernelwright.worker.lease import is_locked_by_us, lock_folder
 
-_AT_A_TIME = 4
-"""One of them has the driver's lock, the others do what they do without."""
+_AT_A_TIME = 2
+"""One of them has the driver's lock, the other does what it does without."""
 _PATIENCE = 60.0
 """Seconds after which a process goes ahead: this is a courtesy, and a stranger may lack it."""
 _POLL = 0.005

@@ -67,8 +67,10 @@ _STRANGE = (Role.CANDIDATE, Role.WITNESS)
 """Roles whose processes run a stranger's code."""
 _PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
 """Baselines with a process of their own, which has the role of the same name."""
-_VARIABLES: Mapping[Role, Mapping[str, str]] = {Role.TIMER: {env.CONNECTIONS.name: "1"}}
-"""Of those whose kernels nobody times: half the time to make a context is that for queues."""
+_OF_ALL = {env.COPY_CONNECTIONS.name: "1"}
+_OF_ROLE: Mapping[Role, Mapping[str, str]] = {Role.TIMER: {env.CONNECTIONS.name: "1"}}
+"""Half the time to make a context is that for queues. Kernels that are timed have all that CUDA
+gives; copies between host and card, which no contestant overlaps, have one."""
 _ROOM_TO_COMPILE = 2 << 30
 """Bytes of a call up to which it is made once more while others run."""
 
@@ -236,12 +238,12 @@ class ChildSession:
         """The process behind a child."""
         seconds = self._options.timeouts.start
         if start.role not in _STRANGE:
-            environment = {**self._environment, **_VARIABLES.get(start.role, {})}
+            environment = {**_OF_ALL, **self._environment, **_OF_ROLE.get(start.role, {})}
             return ChildProcess(start, environment, Confinement(), seconds, self.ledger)
         if start.emulate:
             build_shared(headers_of_candidate(self._candidate_path.read_text(errors="replace")))
         quarters = self._quarters()
-        environment = dict(quarters.environment)
+        environment = {**_OF_ALL, **quarters.environment}
         if start.role is Role.WITNESS:
             environment[LOADED_FIRST] = str(launches_library())
         return ChildProcess(start, environment, quarters.confinement, seconds, self.ledger)
