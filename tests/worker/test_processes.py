@@ -88,6 +88,27 @@ def test_the_whole_judgement_on_the_cpu(affine: Problem) -> None:
     assert "a process of its own" in isolation[0].evidence
 
 
+@pytest.mark.parametrize("name", ["correct", "exits"])
+def test_the_card_is_known_from_a_process_that_has_it(
+    affine: Problem, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that judges may be where none is seen."""
+
+    def detect() -> None:
+        raise RuntimeError("No CUDA GPUs are available")
+
+    monkeypatch.setattr("kernelwright.worker.judging.detect", detect)
+    _, measurement = judge(
+        affine,
+        CANDIDATES / f"{name}.py",
+        target=Target.CPU,
+        floor=None,
+        options=JudgeOptions(watch=Watch.NOTHING, cases=ONE_CASE),
+        progress=lambda event: None,
+    )
+    assert measurement.machine == "NVIDIA H200"
+
+
 def test_a_candidate_without_a_model_starts_no_process(affine: Problem) -> None:
     start = time.monotonic()
     verdict = verdict_of(affine, "no_model")

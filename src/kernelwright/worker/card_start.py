@@ -32,14 +32,14 @@ def starts_of_machine() -> tuple[str, ...]:
 
 def take(device: torch.device, starts: tuple[str, ...]) -> None:
     """Make this process's context on `device` when it is its turn."""
-    with _its_turn(starts):
+    with its_turn(starts):
         # Else PyTorch asks NVML how many there are, which starts with a look at all of the machine.
         torch.cuda._cached_device_count = torch._C._cuda_getDeviceCount()
         torch.cuda.set_device(device)
 
 
 @contextmanager
-def _its_turn(starts: tuple[str, ...]) -> Iterator[None]:
+def its_turn(starts: tuple[str, ...]) -> Iterator[None]:
     """Wait for one of the files `starts_of_machine`, if there are any, and hold it meanwhile.
 
     They are only read, so a process that may write nowhere can wait as well.

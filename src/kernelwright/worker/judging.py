@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -60,7 +61,7 @@ def judge(
     checks = _read(problem, candidate_path)
     chosen = target or (Target.CUDA if torch.cuda.is_available() else Target.CPU)
     if _refuses(checks):
-        return _refused(checks, chosen, floor)
+        return _refused(checks, chosen, floor, detect() or H200)
     with judgement(problem, target=chosen, options=options) as begun:
         return begun.judge_read(
             candidate_path, checks, floor=floor, demands=options.demands, progress=progress
@@ -115,7 +116,7 @@ class Judgement:
         """As the function, with `demands` in place of those of the options."""
         checks = _read(self._session.problem, candidate_path)
         if _refuses(checks):
-            return _refused(checks, self._target, floor)
+            return _refused(checks, self._target, floor, self.machine())
         return self.judge_read(
             candidate_path, checks, floor=floor, demands=demands, progress=progress
         )
@@ -140,6 +141,7 @@ class Judgement:
         if options.haste is Haste.AT_ONCE:
             session.launch_the_rest()
         brief = plan(session, self._target, options, checks)
+        session.machine()  # while the reference's process is sure to be there
         verdict, measurement = _judged(session, self._target, brief, floor, options, progress)
         return replace(verdict, spent=session.ledger.entries()), measurement
 
@@ -182,10 +184,10 @@ def _refuses(checks: tuple[Check, ...]) -> bool:
 
 
 def _refused(
-    checks: tuple[Check, ...], target: Target, floor: Floor | None
+    checks: tuple[Check, ...], target: Target, floor: Floor | None, machine: Machine
 ) -> tuple[Verdict, Measurement]:
     verdict = conclude(checks, target=target.value, sizes={}, build_seconds=0.0)
-    return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
+    return verdict, not_measured(f"not measured: {verdict.status.value}", floor, machine)
 
 
 def _judged(
@@ -198,7 +200,8 @@ def _judged(
 ) -> tuple[Verdict, Measurement]:
     match target:
         case Target.CPU:
-            return _verify(session, brief, options, progress), _untimed(NO_GPU, floor)
+            verdict = _verify(session, brief, options, progress)
+            return verdict, not_measured(NO_GPU, floor, session.machine())
         case Target.CUDA:
             return _verify_and_race(session, brief, floor, options, progress)
 
@@ -374,14 +377,15 @@ def _verify_and_race(
     options: JudgeOptions,
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
+    untimed = partial(not_measured, floor=floor, machine=session.machine())
     ledger, card, count = session.ledger, options.device_index, session.footprint.seats
     with open_lease(card, ledger) as lease, open_seats(card, count, ledger) as seats:
         session.using_card = lease.shared
         verdict = _verify(session, brief, options, progress, seats)
         if not verdict.status.verified:
-            return verdict, _untimed(f"not measured: {verdict.status.value}", floor)
+            return verdict, untimed(f"not measured: {verdict.status.value}")
         if options.speed is Speed.SKIPPED:
-            return verdict, _untimed("not measured: not asked for", floor)
+            return verdict, untimed("not measured: not asked for")
         if not seats.has_all:
             session.see_them_compile()
             seats.take()
@@ -397,16 +401,11 @@ def _verify_and_race(
             )
         except ContestantLostError as error:
             verdict = _with_checks(verdict, (lost_check(str(error)),))
-            return verdict, _untimed(f"not measured: {error}", floor)
+            return verdict, untimed(f"not measured: {error}")
     verdict, measurement = _with_checks(verdict, raced.checks), raced.measurement
     if not verdict.status.verified:
-        return verdict, _untimed(f"not believed: {verdict.status.value}", floor)
+        return verdict, untimed(f"not believed: {verdict.status.value}")
     if not measurement.speedups:
         return verdict, measurement
     status = Status.VERIFIED_FASTER if measurement.faster else Status.VERIFIED_NOT_FASTER
     return replace(verdict, status=status), measurement
-
-
-def _untimed(note: str, floor: Floor | None) -> Measurement:
-    """No times; the floor is that of the card here, or of the H200 where there is none."""
-    return not_measured(note, floor, detect() or H200)
