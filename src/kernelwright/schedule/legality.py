@@ -87,7 +87,10 @@ def _library_is_faster(node: Node, graph: Graph, machine: Machine) -> str | None
     library = _MODEL[multiplier](shape, machine)
     if is_convincing(config, shape, ours, library):
         return None
-    return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"
+    if library <= ours:
+        return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"
+    times = f"modelled {ours * 1e6:.3g} us, the library {library * 1e6:.3g} us"
+    return f"the model is not sure enough that ours is faster ({times})"
 
 
 _MODEL = {Multiplier.CUBLAS: library_seconds, Multiplier.CUDNN: convolution_seconds}
