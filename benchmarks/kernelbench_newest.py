@@ -1,4 +1,4 @@
-"""What KernelBench's problems come to, each by the newest of the published runs that has it.
+"""What KernelBench's problems come to, each by the newest of the published runs that judged it.
 
     python benchmarks/kernelbench_newest.py RESULTS... --output FILE
 
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
+
+from kernelwright.report.row import Ending
 
 Row = dict[str, Any]
 
@@ -65,11 +67,15 @@ def main() -> None:
 
 
 def merged(paths: Iterable[Path]) -> dict[str, tuple[Row, str]]:
-    """Of each problem the row of the first file that has it, and that file's name."""
+    """Of each problem the row of the first file that judged it, else of the first, and whose it is.
+
+    A run that ended in an error of ours says nothing of the problem.
+    """
+    rows = [(row, path.name) for path in paths for row in json.loads(path.read_text())["rows"]]
+    rows.sort(key=lambda found: found[0]["ending"] == Ending.DEFECT.value)
     found: dict[str, tuple[Row, str]] = {}
-    for path in paths:
-        for row in json.loads(path.read_text())["rows"]:
-            found.setdefault(row["problem"], (row, path.name))
+    for row, name in rows:
+        found.setdefault(row["problem"], (row, name))
     return found
 
 

@@ -85,6 +85,21 @@ def test_what_problems_come_to_is_that_of_the_newest_run_with_each(written: Path
     assert newest == {row["problem"]: (row, "kernelbench.json") for row in kept}
 
 
+def test_a_run_that_failed_by_itself_says_nothing_of_a_problem(written: Path) -> None:
+    assert publish(written) == 0
+    newer = written.parent / "results" / "kernelbench.json"
+    facts = json.loads(newer.read_text())
+    older = written.parent / "older.json"
+    judged, unknown, *_ = facts["rows"]
+    older.write_text(json.dumps({**facts, "rows": [judged]}))
+    failed = [{**row, "ending": "defect of kernelwright"} for row in (judged, unknown)]
+    newer.write_text(json.dumps({**facts, "rows": failed}))
+    assert kernelbench_newest.merged([newer, older]) == {
+        judged["problem"]: (judged, "older.json"),
+        unknown["problem"]: (failed[1], "kernelbench.json"),
+    }
+
+
 def test_baselines_that_do_not_count_are_named_with_the_reason(written: Path) -> None:
     run = read_run(written)
     problem, *others = run.rows

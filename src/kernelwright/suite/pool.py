@@ -40,9 +40,9 @@ _TIMING_CORES = 2
 _PROBLEMS, _ON_CORES = 3, 4
 """So many problems for so many cores: each has a thread or two, which wait for the card or for each
 other a third of the time."""
-_MOST_SLOTS = 12
-"""Problems on one card at a time: each has five processes there, of half a gigabyte. With fourteen
-a card of 140 GB was full at times, and nothing went faster."""
+_MOST_SLOTS = 10
+"""Problems on one card at a time: each has five processes there, of half a gigabyte. With more a
+card of 140 GB is full more often, and nothing goes faster: the driver starts so many processes."""
 _LOCAL = "local"
 _RAY_RETRIES = 3
 """Times that a problem is begun again whose worker or machine was lost; then it has no result."""
