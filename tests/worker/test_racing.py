@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,8 +22,10 @@ from kernelwright.worker import Baseline, JudgeOptions, judge
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.racing import Race
 from kernelwright.worker.stream_copies import StreamCopies
+from kernelwright.worker.subject import Subject
 from kernelwright.worker.timed_calls import SharedCalls
-from kernelwright.worker.timer_records import CallReply, CallRequest
+from kernelwright.worker.timer import Timer
+from kernelwright.worker.timer_records import CallReply, CallRequest, Lent
 
 CANDIDATES = Path(__file__).parent / "candidates"
 FLOOR = Floor(bytes=64 << 20, flops=1 << 20, arithmetic="fp32_simt")
@@ -82,6 +85,25 @@ def test_a_race_measures_everybody(race_here: RaceHere, affine: Problem) -> None
     # Two batches of four samples, one for the host and one on zero-mean inputs in each, and what
     # lay on the stream after those that were taken for the device.
     assert "all 22 compared" in results.evidence
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
+def test_memory_that_is_kept_for_later_is_there_for_the_timer(
+    race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Subject] = []
+    lend = Timer.lend
+
+    def lend_what_is_free(timer: Timer, body: dict[str, Any]) -> Lent:
+        if not given:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 16.00 GiB.")
+        return lend(timer, body)
+
+    monkeypatch.setattr(Timer, "lend", lend_what_is_free)
+    monkeypatch.setattr(Subject, "give_back", lambda subject: given.append(subject))
+    race = race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
+    assert check_of(race, "timer").outcome is Outcome.PASSED
+    assert len(given) == 2  # reference and candidate
 
 
 @pytest.mark.usefixtures("host_clock", "shared_memory")

@@ -281,13 +281,17 @@ def _begun(contest: Contest) -> SharedRace:
     except ChildStartError as error:
         raise NoTimerError(error.message) from error
     with contest.lease.shared():
-        return SharedRace(
-            session.timer,
-            session.reference,
-            session.agreement,
-            contest.case,
-            contest.options.timeouts.run,
-        )
+        try:
+            return _lent(contest)
+        except NoTimerError:  # others may keep what it lacks
+            session.give_back()
+            return _lent(contest)
+
+
+def _lent(contest: Contest) -> SharedRace:
+    session = contest.session
+    seconds = contest.options.timeouts.run
+    return SharedRace(session.timer, session.reference, session.agreement, contest.case, seconds)
 
 
 def _threads_check(before: int, after: int) -> tuple[Check, ...]:

@@ -109,7 +109,8 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
         "probe": probe,
     }
     operations |= {
-        name: partial(forgetting, timed.operations[name]) for name in ("attach", "prepare")
+        name: partial(forgetting, timed.operations[name])
+        for name in ("attach", "prepare", "give back")
     }
     return Host(operations={**timed.operations, **operations})
 

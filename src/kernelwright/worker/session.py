@@ -186,6 +186,15 @@ class ChildSession:
             self._machine = trusted(MachineReply, answer).machine
         return self._machine
 
+    def give_back(self) -> None:
+        """Let all that have started keep no memory for later: somebody found too little."""
+        children = [self.reference, self.candidate]
+        if (child := self._prelaunched.get(Role.COMPILED)) and child.has_started():
+            children.append(child)
+        for child in children:
+            with suppress(KernelwrightError):  # whoever needs it will say so
+                child.ask("give back", {}, self._options.timeouts.run)
+
     def see_them_compile(self) -> None:
         """Wait for what `compile_early` has begun."""
         if child := self._prelaunched.get(Role.COMPILED):

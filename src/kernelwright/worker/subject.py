@@ -177,6 +177,11 @@ class Subject:
             return
         free, _ = torch.cuda.mem_get_info(self.device)
         if free < memory // _FREE_SHARE:
+            self.give_back()
+
+    def give_back(self) -> None:
+        """Give all of it back: somebody has asked for more than is free."""
+        if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def random_state(self) -> str:

@@ -110,6 +110,7 @@ class Timed:
             "prepare": self.prepare,
             "time": self.time,
             "copy": self.copy,
+            "give back": self.give_back,
         }
 
     @torch.no_grad()
@@ -192,6 +193,11 @@ class Timed:
         target = torch.empty_like(source)
         self._watch().warm_up(lambda _: target.copy_(source), 0.1)
         return self._watch().sample(lambda _: target.copy_(source), request.count)
+
+    def give_back(self, body: dict[str, Any]) -> dict[str, int]:
+        """Keep no memory for later."""
+        self._subject.give_back()
+        return {}
 
     def _attached(self) -> SharedCalls:
         if self._shared is None:
