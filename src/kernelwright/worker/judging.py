@@ -32,6 +32,7 @@ from kernelwright.verify.static import read_candidate
 from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE
 from kernelwright.verify.verdict import VALUES, Check, Outcome, Status, Verdict, conclude
 from kernelwright.verify.verification import Brief, BuildFacts, Event, Progress, Session, verify
+from kernelwright.worker.children import watches
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.ghost import gather
 from kernelwright.worker.lease import open_lease
@@ -39,7 +40,7 @@ from kernelwright.worker.options import Haste, JudgeOptions, Sanitizers, Speed
 from kernelwright.worker.racing import race
 from kernelwright.worker.requests import LARGE, SizesReply
 from kernelwright.worker.seats import Seats, open_seats
-from kernelwright.worker.session import ChildSession, watches
+from kernelwright.worker.session import ChildSession
 from kernelwright.worker.tensors import make_exchange_folder
 
 

@@ -1,18 +1,11 @@
-"""The children of one judgement: started together, asked in parallel, replaced when they die."""
+"""What the children of one judgement are asked, in parallel where that can be."""
 
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from kernelwright import env
-from kernelwright.build.emulator.compile import build_shared
-from kernelwright.build.emulator.headers import headers_of_candidate
-from kernelwright.build.extension import extension_environment, prepare_extension_folder
-from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
 from kernelwright.errors import KernelwrightError
 from kernelwright.machine import Machine
@@ -34,13 +27,11 @@ from kernelwright.verify.verdict import Check
 from kernelwright.verify.verification import BuildFacts
 from kernelwright.worker.answers import as_fault, candidate_run, nonsense, readable, trusted
 from kernelwright.worker.candidate import CandidateRun
-from kernelwright.worker.card_start import starts_of_machine
 from kernelwright.worker.child_process import ChildProcess
+from kernelwright.worker.children import Children
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
-from kernelwright.worker.ledger import Ledger
-from kernelwright.worker.nursery import LOADED_FIRST
-from kernelwright.worker.options import Baseline, Evidence, Haste, JudgeOptions, Speed, Watch
+from kernelwright.worker.options import JudgeOptions
 from kernelwright.worker.requests import (
     CaseRequest,
     CompareRequest,
@@ -51,115 +42,56 @@ from kernelwright.worker.requests import (
     Role,
     SizesReply,
     SizesRequest,
-    StartRequest,
 )
-from kernelwright.worker.sandbox import Confinement
-from kernelwright.worker.sandbox_folders import Quarters, prepare_quarters
 from kernelwright.worker.sandbox_report import isolation_check
 from kernelwright.worker.sanitized import SanitizedRequest
 from kernelwright.worker.sanitizer import on_the_emulator, sanitize
 from kernelwright.worker.seats import Footprint
 from kernelwright.worker.tensors import TensorHeader
 from kernelwright.worker.timer_records import SharedTensor
-from kernelwright.worker.timer_words import make_words_folder, words_of
 
-_STRANGE = (Role.CANDIDATE, Role.WITNESS)
-"""Roles whose processes run a stranger's code."""
-_PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
-"""Baselines with a process of their own, which has the role of the same name."""
-_OF_ALL = {env.COPY_CONNECTIONS.name: "1"}
-_OF_ROLE: Mapping[Role, Mapping[str, str]] = {Role.TIMER: {env.CONNECTIONS.name: "1"}}
-"""Half the time to make a context is that for queues. Kernels that are timed have all that CUDA
-gives; copies between host and card, which no contestant overlaps, have one."""
 _ROOM_TO_COMPILE = 2 << 30
 """Bytes of a call up to which it is made once more while others run."""
 
 
-def watches(options: JudgeOptions) -> bool:
-    """Whether a candidate that is right runs once more with its kernels counted and silenced."""
-    wanted = options.evidence is Evidence.GATHERED and options.watch is not Watch.NOTHING
-    return wanted and not options.cases
+class ChildSession(Children):
+    """Asks reference and candidate, in processes of their own; the Session that `verify` asks.
 
-
-class ChildSession:
-    """Runs reference and candidate in processes of their own; the Session that `verify` asks.
-
-    A context: leaving it ends every child. Those that know the problem alone start with it; nothing
-    is asked before a candidate is admitted.
+    Nothing is asked before a candidate is admitted.
     """
-
-    candidate: ChildProcess
 
     def __init__(
         self, problem: Problem, target: Target, options: JudgeOptions, folder: Path
     ) -> None:
-        self._options = options
-        self.problem = problem
-        self._candidate_path = Path()
-        self._target = target
-        self._folder = folder
-        self._emulated = target is Target.CPU and options.watch is Watch.EMULATOR
-        self._stack = ExitStack()
-        self._environment = extension_environment(problem.source.encode())
-        self._exchange = folder / "exchange"
-        self._exchange.mkdir()
-        self._words = make_words_folder(folder)
-        self._stack.callback(shutil.rmtree, self._words, ignore_errors=True)
-        self._prelaunched: dict[Role, ChildProcess] = {}
-        self._children: list[ChildProcess] = []
-        self._dismissed: list[ChildProcess] = []
+        super().__init__(problem, target, options, folder)
         self.using_card: Callable[[], AbstractContextManager[None]] = nullcontext
         """Around whatever is asked that uses the card, and not around the rest."""
         self.agreement = Agreement()
-        self.ledger = Ledger()
-        self.reference = self.child(Role.REFERENCE)
-        self.timer = self.child(Role.TIMER)
-        self._own_sizes: Sizes = ()
         self.footprint = Footprint(bytes=0, largest=0, memory=0)
         """Of a call at the sizes under judgement, once those are known."""
         self._machine: Machine | None = None
+        self._own_sizes: Sizes = ()
         self._sizes_seen: set[Sizes] = set()
         self._looks_for_sizes = False
-        self._times_soon = False
         self._compiles = False
         self._builds = False
         self._runs = 0
 
-    def __enter__(self) -> Self:
-        self.reference.launch()
-        if self._options.haste is Haste.AT_ONCE:
-            self._launch_who_times()
-        return self
+    def machine(self) -> Machine:
+        """The card, by the reference's process, which has it anyway."""
+        if self._machine is None:
+            answer = self.reference.ask("machine", {}, self._options.timeouts.run)
+            self._machine = trusted(MachineReply, answer).machine
+        return self._machine
 
-    def admit(self, candidate_path: Path) -> None:
-        """Start the process of the candidate, whose file is there now; `build` is what reads it."""
-        self._candidate_path = candidate_path.resolve()
-        self.candidate = self.child(Role.CANDIDATE)
-        self.candidate.launch()
-        if self._options.cases:
-            self.launch_the_rest()
-        elif self._options.haste is Haste.WATCHED_FIRST:
-            self._launch_who_is_watched()
-
-    def launch_the_rest(self) -> None:
-        """Those that a candidate which is right will need, once.
-
-        PyTorch takes seconds to start: all at once rather than each when it is its turn.
-        """
-        self._launch_who_times()
-        self._launch_who_is_watched()
-
-    def _launch_who_is_watched(self) -> None:
-        watched = self._target is Target.CUDA and watches(self._options)
-        if watched and Role.WITNESS not in self._prelaunched:
-            self.prelaunch((Role.WITNESS,))
-
-    def _launch_who_times(self) -> None:
-        timed = self._target is Target.CUDA and self._options.speed is Speed.MEASURED
-        if timed and not self._times_soon:
-            self._times_soon = True
-            self.timer.launch()
-            self.prelaunch(Role(it.value) for it in self._options.baselines if it in _PROCESSES)
+    def give_back(self) -> None:
+        """Let all that have started keep no memory for later: somebody found too little."""
+        children = [self.reference, self.candidate]
+        if (child := self._prelaunched.get(Role.COMPILED)) and child.has_started():
+            children.append(child)
+        for child in children:
+            with suppress(KernelwrightError):  # whoever needs it will say so
+                child.ask("give back", {}, self._options.timeouts.run)
 
     def compile_early(self, size: int, most: int) -> None:
         """Let torch.compile work meanwhile, if a call takes no more than `most` bytes."""
@@ -179,91 +111,10 @@ class ChildSession:
         went_on = case.sizes != self._own_sizes and case.sizes in self._sizes_seen
         return self.footprint.memory if went_on else _ROOM_TO_COMPILE
 
-    def machine(self) -> Machine:
-        """The card, by the reference's process, which has it anyway."""
-        if self._machine is None:
-            answer = self.reference.ask("machine", {}, self._options.timeouts.run)
-            self._machine = trusted(MachineReply, answer).machine
-        return self._machine
-
-    def give_back(self) -> None:
-        """Let all that have started keep no memory for later: somebody found too little."""
-        children = [self.reference, self.candidate]
-        if (child := self._prelaunched.get(Role.COMPILED)) and child.has_started():
-            children.append(child)
-        for child in children:
-            with suppress(KernelwrightError):  # whoever needs it will say so
-                child.ask("give back", {}, self._options.timeouts.run)
-
     def see_them_compile(self) -> None:
         """Wait for what `compile_early` has begun."""
         if child := self._prelaunched.get(Role.COMPILED):
             child.finish()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for child in self._children:
-            child.dismiss()  # all at once: a process that has a card takes a while to end
-        self._stack.close()
-
-    def prelaunch(self, roles: Iterable[Role]) -> None:
-        """Start children that `child` gives out later; what fails now will fail then as well."""
-        for role in roles:
-            with suppress(KernelwrightError):  # no compiler for what counts kernels
-                child = self.child(role)
-                child.launch()
-                self._prelaunched[role] = child
-
-    def child(self, role: Role, order_seed: int = 0) -> ChildProcess:
-        """A further child, launched only where `prelaunch` did so; it ends with the session."""
-        if not order_seed and role in self._prelaunched:
-            return self._prelaunched.pop(role)
-        child = self.spawn(self._start(role, order_seed))
-        self._stack.callback(child.close)
-        self._children.append(child)
-        return child
-
-    def _start(self, role: Role, order_seed: int = 0) -> StartRequest:
-        emulate = self._emulated and role in _STRANGE
-        cuda = self._target is Target.CUDA or emulate
-        return StartRequest(
-            role=role,
-            problem_path=str(self.problem.path),
-            problem_source=self.problem.source,
-            candidate_path=str(self._candidate_path) if role in _STRANGE else "",
-            folder=str(self._exchange),
-            device=f"cuda:{self._options.device_index}" if cuda else "cpu",
-            emulate=emulate,
-            order_seed=order_seed,
-            threads=env.usable_cores(),
-            starts=starts_of_machine() if cuda and not emulate else (),
-        )
-
-    def spawn(self, start: StartRequest) -> ChildProcess:
-        """The process behind a child."""
-        seconds = self._options.timeouts.start
-        if start.role not in _STRANGE:
-            environment = {**_OF_ALL, **self._environment, **_OF_ROLE.get(start.role, {})}
-            return ChildProcess(start, environment, Confinement(), seconds, self.ledger)
-        if start.emulate:
-            build_shared(headers_of_candidate(self._candidate_path.read_text(errors="replace")))
-        quarters = self._quarters()
-        environment = {**_OF_ALL, **quarters.environment}
-        if start.role is Role.WITNESS:
-            environment[LOADED_FIRST] = str(launches_library())
-        return ChildProcess(start, environment, quarters.confinement, seconds, self.ledger)
-
-    def _quarters(self) -> Quarters:
-        return prepare_quarters(
-            prepare_extension_folder(self._candidate_path),
-            self._folder / "candidate",
-            (self._exchange, self.words(Role.CANDIDATE)),
-            self._options.processes,
-        )
 
     def sanitize(self) -> tuple[Check, ...]:
         """What compute-sanitizer says of one call at small sizes; the emulator, where that runs."""
@@ -281,32 +132,6 @@ class ChildSession:
         )
         with self.using_card():
             return sanitize(sanitized, quarters.environment, self._options.timeouts.run)
-
-    @contextmanager
-    def witness(self) -> Iterator[ChildProcess]:
-        """A child in which the candidate's own kernels can be counted and silenced."""
-        if self._emulated:
-            yield self.candidate
-            return
-        child = self.child(Role.WITNESS)
-        try:
-            yield child
-        finally:
-            child.dismiss()
-            self._dismissed.append(child)
-
-    def see_them_end(self) -> None:
-        """Wait for processes that were told to end: before anybody is timed."""
-        while self._dismissed:
-            self._dismissed.pop().close()
-
-    def source(self) -> str:
-        """The candidate's text."""
-        return self._candidate_path.read_text(encoding="utf-8")
-
-    def words(self, role: Role) -> Path:
-        """The file of words that a child shares with the timer."""
-        return words_of(self._words, role.name.lower())
 
     def isolation(self) -> Check:
         """Which protections the candidate's process was under."""

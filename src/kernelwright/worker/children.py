@@ -1,0 +1,200 @@
+"""The processes of one judgement: who is started when, and in which environment."""
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kernelwright import env
+from kernelwright.build.emulator.compile import build_shared
+from kernelwright.build.emulator.headers import headers_of_candidate
+from kernelwright.build.extension import extension_environment, prepare_extension_folder
+from kernelwright.build.launches import launches_library
+from kernelwright.build.records import Target
+from kernelwright.errors import KernelwrightError
+from kernelwright.problem import Problem
+from kernelwright.worker.card_start import starts_of_machine
+from kernelwright.worker.child_process import ChildProcess
+from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.nursery import LOADED_FIRST
+from kernelwright.worker.options import Baseline, Evidence, Haste, JudgeOptions, Speed, Watch
+from kernelwright.worker.requests import Role, StartRequest
+from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.sandbox_folders import Quarters, prepare_quarters
+from kernelwright.worker.timer_words import make_words_folder, words_of
+
+_STRANGE = (Role.CANDIDATE, Role.WITNESS)
+"""Roles whose processes run a stranger's code."""
+_PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
+"""Baselines with a process of their own, which has the role of the same name."""
+_OF_ALL = {env.COPY_CONNECTIONS.name: "1"}
+_OF_ROLE: Mapping[Role, Mapping[str, str]] = {Role.TIMER: {env.CONNECTIONS.name: "1"}}
+"""Half the time to make a context is that for queues. Kernels that are timed have all that CUDA
+gives; copies between host and card, which no contestant overlaps, have one."""
+
+
+def watches(options: JudgeOptions) -> bool:
+    """Whether a candidate that is right runs once more with its kernels counted and silenced."""
+    wanted = options.evidence is Evidence.GATHERED and options.watch is not Watch.NOTHING
+    return wanted and not options.cases
+
+
+class Children:
+    """Reference, timer, candidate and baselines of a problem, each in a process of its own.
+
+    A context: leaving it ends every child. Those that know the problem alone start with it.
+    """
+
+    candidate: ChildProcess
+
+    def __init__(
+        self, problem: Problem, target: Target, options: JudgeOptions, folder: Path
+    ) -> None:
+        self.problem = problem
+        self.ledger = Ledger()
+        self._options = options
+        self._target = target
+        self._emulated = target is Target.CPU and options.watch is Watch.EMULATOR
+        self._candidate_path = Path()
+        self._folder = folder
+        self._environment = extension_environment(problem.source.encode())
+        self._exchange = folder / "exchange"
+        self._exchange.mkdir()
+        self._stack = ExitStack()
+        self._words = make_words_folder(folder)
+        self._stack.callback(shutil.rmtree, self._words, ignore_errors=True)
+        self._prelaunched: dict[Role, ChildProcess] = {}
+        self._children: list[ChildProcess] = []
+        self._dismissed: list[ChildProcess] = []
+        self._times_soon = False
+        self.reference = self.child(Role.REFERENCE)
+        self.timer = self.child(Role.TIMER)
+
+    def __enter__(self) -> Self:
+        self.reference.launch()
+        if self._options.haste is Haste.AT_ONCE:
+            self._launch_who_times()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for child in self._children:
+            child.dismiss()  # all at once: a process that has a card takes a while to end
+        self._stack.close()
+
+    def admit(self, candidate_path: Path) -> None:
+        """Start the process of the candidate, whose file is there now; `build` is what reads it."""
+        self._candidate_path = candidate_path.resolve()
+        self.candidate = self.child(Role.CANDIDATE)
+        self.candidate.launch()
+        if self._options.cases:
+            self.launch_the_rest()
+        elif self._options.haste is Haste.WATCHED_FIRST:
+            self._launch_who_is_watched()
+
+    def launch_the_rest(self) -> None:
+        """Those that a candidate which is right will need, once.
+
+        PyTorch takes seconds to start: all at once rather than each when it is its turn.
+        """
+        self._launch_who_times()
+        self._launch_who_is_watched()
+
+    def _launch_who_is_watched(self) -> None:
+        watched = self._target is Target.CUDA and watches(self._options)
+        if watched and Role.WITNESS not in self._prelaunched:
+            self.prelaunch((Role.WITNESS,))
+
+    def _launch_who_times(self) -> None:
+        timed = self._target is Target.CUDA and self._options.speed is Speed.MEASURED
+        if timed and not self._times_soon:
+            self._times_soon = True
+            self.timer.launch()
+            self.prelaunch(Role(it.value) for it in self._options.baselines if it in _PROCESSES)
+
+    def prelaunch(self, roles: Iterable[Role]) -> None:
+        """Start children that `child` gives out later; what fails now will fail then as well."""
+        for role in roles:
+            with suppress(KernelwrightError):  # no compiler for what counts kernels
+                child = self.child(role)
+                child.launch()
+                self._prelaunched[role] = child
+
+    def child(self, role: Role, order_seed: int = 0) -> ChildProcess:
+        """A further child, launched only where `prelaunch` did so; it ends with the others."""
+        if not order_seed and role in self._prelaunched:
+            return self._prelaunched.pop(role)
+        child = self.spawn(self._start(role, order_seed))
+        self._stack.callback(child.close)
+        self._children.append(child)
+        return child
+
+    def spawn(self, start: StartRequest) -> ChildProcess:
+        """The process behind a child."""
+        seconds = self._options.timeouts.start
+        if start.role not in _STRANGE:
+            environment = {**_OF_ALL, **self._environment, **_OF_ROLE.get(start.role, {})}
+            return ChildProcess(start, environment, Confinement(), seconds, self.ledger)
+        if start.emulate:
+            build_shared(headers_of_candidate(self._candidate_path.read_text(errors="replace")))
+        quarters = self._quarters()
+        environment = {**_OF_ALL, **quarters.environment}
+        if start.role is Role.WITNESS:
+            environment[LOADED_FIRST] = str(launches_library())
+        return ChildProcess(start, environment, quarters.confinement, seconds, self.ledger)
+
+    def _start(self, role: Role, order_seed: int = 0) -> StartRequest:
+        emulate = self._emulated and role in _STRANGE
+        cuda = self._target is Target.CUDA or emulate
+        return StartRequest(
+            role=role,
+            problem_path=str(self.problem.path),
+            problem_source=self.problem.source,
+            candidate_path=str(self._candidate_path) if role in _STRANGE else "",
+            folder=str(self._exchange),
+            device=f"cuda:{self._options.device_index}" if cuda else "cpu",
+            emulate=emulate,
+            order_seed=order_seed,
+            threads=env.usable_cores(),
+            starts=starts_of_machine() if cuda and not emulate else (),
+        )
+
+    def _quarters(self) -> Quarters:
+        return prepare_quarters(
+            prepare_extension_folder(self._candidate_path),
+            self._folder / "candidate",
+            (self._exchange, self.words(Role.CANDIDATE)),
+            self._options.processes,
+        )
+
+    @contextmanager
+    def witness(self) -> Iterator[ChildProcess]:
+        """A child in which the candidate's own kernels can be counted and silenced."""
+        if self._emulated:
+            yield self.candidate
+            return
+        child = self.child(Role.WITNESS)
+        try:
+            yield child
+        finally:
+            child.dismiss()
+            self._dismissed.append(child)
+
+    def see_them_end(self) -> None:
+        """Wait for processes that were told to end: before anybody is timed."""
+        while self._dismissed:
+            self._dismissed.pop().close()
+
+    def source(self) -> str:
+        """The candidate's text."""
+        return self._candidate_path.read_text(encoding="utf-8")
+
+    def words(self, role: Role) -> Path:
+        """The file of words that a child shares with the timer."""
+        return words_of(self._words, role.name.lower())
