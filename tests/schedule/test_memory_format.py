@@ -58,6 +58,63 @@ def test_a_step_turns_what_it_reads() -> None:
     assert plan.kernels[-1].operators == ("bias", "relu")
 
 
+class Before(nn.Module):
+    """A function of the input, and convolutions of its result, as in an inception network."""
+
+    def __init__(
+        self, before: Callable[[torch.Tensor], torch.Tensor], convolutions: int = 1
+    ) -> None:
+        super().__init__()
+        self.before = before
+        self.convolutions = nn.ModuleList([nn.Conv2d(16, 64, 3) for _ in range(convolutions)])
+
+    def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+        x = self.before(x)
+        return [torch.relu(convolution(x)) for convolution in self.convolutions]
+
+
+def _launches(module: nn.Module) -> tuple[Plan, list[tuple[str, ...]]]:
+    with torch.no_grad():
+        graph = capture_module(module, (torch.empty(16, 16, 128, 128),))
+    plan = schedule(rewrite(graph).graph, H200)
+    return plan, [step.kernel.operators for step in plan.steps if isinstance(step, Launch)]
+
+
+def test_what_two_convolutions_read_is_turned_once() -> None:
+    plan, launches = _launches(Before(lambda x: x, convolutions=2).eval())
+    assert launches == [("contiguous",), ("bias", "relu"), ("bias", "relu")]
+    first, second = (step for step in plan.steps if isinstance(step, TorchCall))
+    assert first.call.refs[0] == second.call.refs[0] != "x"
+
+
+def test_steps_before_a_convolution_write_what_it_reads() -> None:
+    for convolutions in (1, 2):
+        plan, launches = _launches(Before(lambda x: (x * 2).tanh(), convolutions).eval())
+        assert launches == [("mul", "tanh"), *[("bias", "relu")] * convolutions]
+        assert all(_turned(plan))
+
+
+def test_steps_that_others_read_as_well_are_copied() -> None:
+    class Residual(Before):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            x = self.before(x)
+            return [torch.relu(self.convolutions[0](x)), x]
+
+    _, launches = _launches(Residual(torch.tanh).eval())
+    assert launches == [("tanh",), ("contiguous",), ("bias", "relu")]
+
+
+def test_a_norm_before_a_convolution_is_written_once_and_its_factor_is_made_once() -> None:
+    module = Before(nn.Sequential(nn.BatchNorm2d(16), nn.ReLU()))
+    plan, launches = _launches(module.train())
+    assert launches.count(("contiguous",)) == 0
+    (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
+    assert "rsqrt" in str(rows.expressions)
+    (last,) = (kernel for kernel in plan.kernels if kernel.operators == ("batch_norm", "relu"))
+    assert isinstance(last, Kernel) and last.turned
+    assert "rsqrt" not in str(last.expressions)
+
+
 def test_totals_over_channels_are_of_neighbours() -> None:
     plan = _plan(After(lambda y: torch.min(y, dim=1, keepdim=True)[0].tanh()))
     (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))

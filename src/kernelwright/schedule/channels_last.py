@@ -32,7 +32,14 @@ from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.rewrite.driver import drop_unread
 from kernelwright.schedule.hoisting import Hoisted, hoisted
 from kernelwright.schedule.naming import fresh_name
-from kernelwright.schedule.placed import by_place, from_last, is_dear, placed, to_last
+from kernelwright.schedule.placed import (
+    by_place,
+    from_last,
+    is_dear,
+    placed,
+    to_last,
+    turned_early,
+)
 from kernelwright.schedule.stages import has_stages, in_stages
 
 
@@ -73,14 +80,18 @@ class _Writer:
         self._graph = graph
         self._known = {node.name: node for node in graph.nodes}
         self._convolutions = frozenset(convolutions)
-        self._channels = placed(graph, convolutions)
-        self._wanted = by_place(graph, convolutions, self._channels)
+        channels = placed(graph, convolutions)
+        self._early = turned_early(graph, self._convolutions, channels)
+        self._wanted = by_place(graph, convolutions, channels) | self._early
+        self._channels = channels | dict.fromkeys(self._early, 1)
         self._users = graph.users()
         self._results = frozenset(graph.results)
         self._made: dict[str, Node] = {}
         self._taken = {node.name for node in graph.nodes}
         self._placed: dict[str, tuple[str, ...]] = {}
         """The values in the order of memory, one name for each total, by the original's name."""
+        self._turned: dict[str, str] = {}
+        """Those that convolutions read, once for all of them, likewise."""
         self._first: dict[str, str] = {}
         """Those copied to where PyTorch would have them, likewise."""
         self._seen: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -108,13 +119,14 @@ class _Writer:
         name = node.inputs[0]
         source = self._known[name]
         rank = source.tensor.rank
-        if name in self._placed and self._channels[name] == 1:
-            (place,) = self._placed[name]
-        else:
-            seen = self._permuted(f"{name}_by_place", name, to_last(rank), node)
-            place = self._copy(f"{name}_channels_last", seen, node)
-        operand = self._permuted(f"{name}_turned", place, from_last(rank), node)
-        self._add(self._at_planned_sizes(node, operand))
+        if name not in self._turned:
+            if name in self._placed and self._channels[name] == 1:
+                (place,) = self._placed[name]
+            else:
+                seen = self._permuted(f"{name}_by_place", name, to_last(rank), node)
+                place = self._copy(f"{name}_channels_last", seen, node)
+            self._turned[name] = self._permuted(f"{name}_turned", place, from_last(rank), node)
+        self._add(self._at_planned_sizes(node, self._turned[name]))
         self._scattered.add(node.name)
         order = to_last(node.tensor.rank)
         self._placed[node.name] = (self._permuted(f"{node.name}_by_place", node.name, order, node),)
@@ -153,7 +165,9 @@ class _Writer:
                 assert isinstance(rest.kind, Pointwise)
                 inputs = tuple(self._operand(name, node) for name in rest.inputs)
                 self._placed[node.name] = (self._like(node, rest.kind, inputs),)
-                if self._is_read_outside(node) and is_dear(node, self._known):
+                if node.name in self._early:
+                    self.turning.update(self._placed[node.name])
+                elif self._is_read_outside(node) and is_dear(node, self._known):
                     self.apart.update(self._placed[node.name])
         if isinstance(node.type, TensorType) and (
             node.name in self._results or self._is_read_outside(node)
@@ -297,8 +311,8 @@ class _Writer:
         found = hoisted(node, types, fresh_name(f"{node.name}_part", self._taken))
         channels = self._channels[node.name]
         for part in found.parts:
-            if part.tensor.rank < node.tensor.rank:
-                self._add(part)
+            if part.tensor.rank < node.tensor.rank or node.name in self._early:
+                self._known[self._add(part)] = part
                 continue
             shape = tuple(part.tensor.shape[dim] for dim in to_last(part.tensor.rank, channels))
             inputs = tuple(self._operand(name, node) for name in part.inputs)

@@ -108,6 +108,35 @@ def by_place(
     return frozenset(found)
 
 
+def turned_early(
+    graph: Graph, convolutions: Collection[str], channels: Mapping[str, int]
+) -> frozenset[str]:
+    """Steps on other values that nothing but such convolutions reads, and the steps before them.
+
+    They read what lies in PyTorch's order and write by place: a copy less than in its own order.
+    """
+    users = graph.users()
+    found: dict[str, TensorType] = {}
+    for node in reversed(graph.nodes):
+        readers = users[node.name]
+        if (
+            isinstance(node.kind, Pointwise)
+            and node.name not in channels
+            and node.name not in graph.results
+            and not has_coordinates(node.kind.expr)
+            and readers
+            and all(
+                graph[name].inputs.index(node.name) == 0
+                and graph[name].inputs.count(node.name) == 1
+                if name in convolutions
+                else name in found and found[name].shape == node.tensor.shape
+                for name in readers
+            )
+        ):
+            found[node.name] = node.tensor
+    return frozenset(found)
+
+
 def _needs_its_place(node: Node, known: Mapping[str, Node]) -> bool:
     """Whether it is a step on the elements of rows that reads totals of them, and a kernel that
     makes these has whole rows: a softmax over channels, a norm along the width."""
