@@ -33,12 +33,15 @@ def contraction(builder: Builder, call: Call) -> str | None:
 def _note_the_call(builder: Builder, call: Call, first: int, result: str) -> None:
     """Tell the contraction among the nodes from `first` on which call it is part of.
 
-    Where there are several, each alone may be faster in PyTorch, and no call stands for it.
+    Where there are several, each alone may be faster in PyTorch, and no call stands for it. Nor
+    for the one of an equation of three operands: what else it multiplies is ours, and may be
+    computed with what comes next.
     """
     made = range(first, len(builder.nodes))
     contractions = [at for at in made if isinstance(builder.nodes[at].kind, Contract)]
     origin = builder.origin_or_none(call.node)
-    if len(contractions) == 1 and origin is not None:
+    few = len(call.arguments.get("tensors", ())) <= 2
+    if len(contractions) == 1 and few and origin is not None:
         (at,) = contractions
         is_convolution = RULES[call.operator] is convolution
         multiplier = Multiplier.CUDNN if is_convolution else Multiplier.CUBLAS

@@ -1,5 +1,6 @@
 """What goes into a graph and what comes out: arguments, parameters, results, buffer updates."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
@@ -13,6 +14,7 @@ from kernelwright.capture.builder import Builder, Number
 from kernelwright.capture.errors import UnsupportedValueError
 from kernelwright.capture.exporting import Exported, Leaf
 from kernelwright.capture.pointwise import RULES
+from kernelwright.capture.relations import relations_of, solved
 from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
 from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import Constant, Guard, Input, Kind, Opaque, Parameter, Update
@@ -26,13 +28,15 @@ def add_inputs(builder: Builder, exported: Exported) -> list[Guard]:
     pairs = list(zip(nodes, program.graph_signature.input_specs, strict=True))
     arguments = [node for node, spec in pairs if spec.kind is InputKind.USER_INPUT]
     leaves = list(zip(arguments, exported.leaves, strict=True))
+    relations = relations_of(nodes)
+    builder.sizes.simplify(solved(relations))
     _declare_sizes(builder, leaves)
     builder.taken |= {symbol.name for symbol in builder.sizes.symbols}
     guards: list[Guard] = []
     for node, leaf in leaves:
         guards += _add_argument(builder, node, leaf)
     guards += _range_guards(builder, exported)
-    guards += _relation_guards(builder, nodes)
+    guards += _relation_guards(builder, relations)
     mutated = _mutated_paths(exported)
     for node, spec in pairs:
         if spec.kind is not InputKind.USER_INPUT and (node.users or spec.target in mutated):
@@ -70,12 +74,13 @@ def _add_argument(builder: Builder, node: fx.Node, leaf: Leaf) -> list[Guard]:
         scalar = len(builder.scalars)
         builder.scalars.append(_add_named(builder, kind, ScalarType(DType.F64), leaf.name))
         builder.values[node] = Number(Operand(scalar, DType.F64))
-    elif isinstance(traced, torch.SymInt) and not traced.node.expr.is_Integer:
+    elif isinstance(traced, torch.SymInt) and not builder.sizes.dim(traced).is_static:
         _add_named(builder, kind, ScalarType(DType.I64), leaf.name)
         return [] if _is_plain_number(node) else [_at_least(leaf.path, 0)]
     elif isinstance(leaf.value, torch.Tensor):
         result = builder.type_of(traced)
         builder.values[node] = _add_named(builder, kind, result, leaf.name)
+        return _held_guards(builder, node, leaf)
     else:
         return [_constant_guard(leaf)]
     return []
@@ -112,13 +117,34 @@ def _constant_guard(leaf: Leaf) -> Guard:
     return Guard(condition=condition, message=f"compiled for {leaf.path} = {leaf.value!r} only")
 
 
+def _held_guards(builder: Builder, node: fx.Node, leaf: Leaf) -> list[Guard]:
+    """One for each size of an argument that equations leave one value; it takes their place."""
+    sizes: Sequence[object] = node.meta["val"].shape
+    symbolic = {
+        dim: builder.sizes.dim(size)
+        for dim, size in enumerate(sizes)
+        if isinstance(size, torch.SymInt) and size.node.expr.free_symbols
+    }
+    return [
+        Guard(
+            condition=f"{leaf.path}.shape[{dim}] == {size}",
+            message=f"size {dim} of {leaf.path} must be {size}",
+        )
+        for dim, size in symbolic.items()
+        if size.is_static
+    ]
+
+
 def _range_guards(builder: Builder, exported: Exported) -> list[Guard]:
     """Bounds that tracing found on the sizes, such as 5 for a module that takes `x[:5]`."""
     guards = []
     for symbol, bounds in exported.program.range_constraints.items():
         if not builder.sizes.knows(symbol):
             continue
-        text = builder.sizes.text(builder.sizes.resolve(symbol))
+        size = builder.sizes.resolve(symbol)
+        if size.is_Integer:
+            continue
+        text = builder.sizes.text(size)
         if bounds.lower.is_Integer and bounds.lower > 2:  # 2 is what tracing assumes of any size
             guards.append(_at_least(text, int(bounds.lower)))
         if bounds.upper.is_Integer:
@@ -128,40 +154,15 @@ def _range_guards(builder: Builder, exported: Exported) -> list[Guard]:
     return guards
 
 
-def _relation_guards(builder: Builder, nodes: list[fx.Node]) -> list[Guard]:
-    """What tracing found that sizes have to do with each other, or with a divisor.
-
-    Such as `s0 % 2 == 0` for a module that views its argument as pairs. Other conditions that
-    tracing notes are about sizes of 1, which it treats apart; graphs need not.
-    """
-    sizes = [size for node in nodes for size in getattr(node.meta.get("val"), "shape", ())]
-    symbolic = [size for size in sizes if isinstance(size, torch.SymInt)]
-    if not symbolic:
-        return []
-    env = symbolic[0].node.shape_env
-    # torch 2.6 puts off what it would have to check when the program is called.
-    put_off = [late for each in env.deferred_runtime_asserts.values() for late in each]
+def _relation_guards(builder: Builder, relations: list[sympy.Basic]) -> list[Guard]:
+    """What sizes must have to do with each other."""
     found: dict[str, Guard] = {}
-    for noted in (*env.guards, *put_off):
-        relation = env.simplify(env.replace(noted.expr))
-        if _is_relation(relation) and builder.sizes.knows(relation):
-            resolved = builder.sizes.resolve(relation)
-            if resolved is not sympy.true:
-                text = builder.sizes.text(resolved)
-                found[text] = Guard(condition=text, message=f"sizes must satisfy {text}")
+    for relation in relations:
+        resolved = builder.sizes.resolve(relation)
+        if resolved is not sympy.true:
+            text = builder.sizes.text(resolved)
+            found[text] = Guard(condition=text, message=f"sizes must satisfy {text}")
     return list(found.values())
-
-
-def _is_relation(condition: sympy.Basic) -> bool:
-    """True for an equation, and for an inequality between sums of sizes."""
-    match condition:
-        case sympy.Eq():
-            return True
-        case sympy.Ge() | sympy.Gt() | sympy.Le() | sympy.Lt():
-            plain = (sympy.Symbol, sympy.Integer, sympy.Add, sympy.Mul, type(condition))
-            is_sum = all(isinstance(part, plain) for part in sympy.preorder_traversal(condition))
-            return is_sum and all(side.free_symbols for side in condition.args)
-    return False
 
 
 def _state(exported: Exported, spec: InputSpec) -> Kind:

@@ -9,6 +9,7 @@ from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.printers import PythonPrinter
 
 from kernelwright.capture.errors import UnsupportedValueError
+from kernelwright.capture.relations import Values, simplest
 from kernelwright.ir.graph import Guard, Symbol
 from kernelwright.ir.types import Dim
 
@@ -37,6 +38,17 @@ class Sizes:
         self._reserved = reserved
         self._hints: dict[sympy.Symbol, int] = {}
         self._known: dict[sympy.Expr, sympy.Expr] = {}
+        self._simpler: Values = {}
+
+    def simplify(self, values: Values) -> None:
+        """From now on spell sizes with these values; call it before any size is declared.
+
+        A symbol that is a number is not declared, so that the argument's size is static.
+        """
+        self._simpler = values
+        self._known |= {
+            size: value for size, value in values.items() if size.is_Symbol and value.is_Integer
+        }
 
     def declare(self, size: object, hint: int, source: str, dim: int | None) -> None:
         """Note that `size` can be read from dimension `dim` of the input node `source`.
@@ -80,7 +92,7 @@ class Sizes:
             return Dim.static(size)
         if not isinstance(size, torch.SymInt):
             raise UnsupportedValueError(f"{size!r} is no size")
-        expr = self.resolve(size.node.expr)
+        expr = self.resolve(simplest(size.node.expr, self._simpler))
         return Dim(self.text(expr), self.hint(expr))
 
     def hint(self, expr: sympy.Expr) -> int:
