@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from kernelwright.capture import capture_module
+from kernelwright.codegen.calls import PUBLIC
 from kernelwright.codegen.python import forward_body
 from kernelwright.ir.graph import Contract
 from kernelwright.ir.plan import Einsum, Plan, TorchCall
@@ -55,16 +56,20 @@ def planned(
 def calls(plan: Plan) -> list[str]:
     """The calls of an operator, as they are emitted."""
     lines = (line.strip().partition(" = ")[2] for line in forward_body(plan))
-    return [_call(line) for line in lines if "torch.ops" in line]
+    return [_call(line) for line in lines if any(name in line for name in _NAMES)]
+
+
+_NAMES = ("torch.ops.aten.", *PUBLIC.values())
 
 
 def _call(text: str) -> str:
-    """Without the sizes at which a convolution is channels-last."""
-    call = text.partition("torch.ops.aten.")[2]
-    if not text.startswith("_convolve"):
-        return call
-    operator, _, rest = call.partition(", (")
-    return f"{operator}({rest.partition('), ')[2]}"
+    """Without the sizes at which a convolution is channels-last, and where the operator is from."""
+    if text.startswith("_convolve("):
+        operator, _, rest = text.removeprefix("_convolve(").partition(", (")
+        text = f"{operator}({rest.partition('), ')[2]}"
+    for place in ("torch.ops.aten.", "torch.nn.functional.", "torch."):
+        text = text.removeprefix(place)
+    return text
 
 
 def product_kernels(plan: Plan) -> list[tuple[str, ...]]:
@@ -74,7 +79,7 @@ def product_kernels(plan: Plan) -> list[tuple[str, ...]]:
 def test_convolutions_that_are_left_stay_convolutions() -> None:
     found = planned(InvertedResidual(64).eval(), torch.empty(16, 64, 32, 32))
     made = [call.partition("(")[0] for call in calls(found.plan)]
-    assert made == ["conv2d.default"] * 3
+    assert made == ["conv2d"] * 3
     assert product_kernels(found.plan) == []
     assert not any(isinstance(node.kind, Contract) for node in found.rewritten.graph.nodes)
     assert "self.block[6].weight, None)" in calls(found.plan)[-1]
@@ -104,11 +109,11 @@ def test_another_plan_leaves_the_same_calls() -> None:
 @pytest.mark.parametrize(
     ("function", "shapes", "call"),
     [
-        (functional.linear, ((8, 64), (32, 64)), "linear.default(x, y)"),
+        (functional.linear, ((8, 64), (32, 64)), "linear(x, y)"),
         (
             lambda x, y: functional.linear(x, y, y[:, 0]).relu(),
             ((8, 9, 64), (32, 64)),
-            "linear.default(x, y, y.select(1, 0))",
+            "linear(x, y, y.select(1, 0))",
         ),
         (
             lambda x, y: torch.addmm(y[0], x, y, alpha=2),
@@ -116,7 +121,7 @@ def test_another_plan_leaves_the_same_calls() -> None:
             "addmm.default(y.select(0, 0), x, y, alpha=2)",
         ),
         (torch.tensordot, ((8, 4, 5), (4, 5, 16)), "tensordot.default(x, y, [-2, -1], [0, 1])"),
-        (lambda x, y: x.T @ y.T, ((64, 64), (32, 64)), "matmul.default(x.t(), y.t())"),
+        (lambda x, y: x.T @ y.T, ((64, 64), (32, 64)), "matmul(x.t(), y.t())"),
         (
             lambda x, y: torch.einsum("bnk,bkm->nbm", x, y),
             ((4, 256, 64), (4, 64, 256)),
@@ -125,12 +130,12 @@ def test_another_plan_leaves_the_same_calls() -> None:
         (
             lambda x, y: functional.conv2d(x, y, stride=2),
             ((4, 8, 12, 12), (16, 8, 1, 1)),
-            "conv2d.default(x, y, None, [2, 2])",
+            "conv2d(x, y, None, [2, 2])",
         ),
         (
             lambda x, y: functional.conv_transpose1d(x, y, y[0, :, 0]),
             ((4, 64, 128), (64, 64, 1)),
-            "conv_transpose1d.default(x, y, y.select(0, 0).squeeze(1))",
+            "conv_transpose1d(x, y, y.select(0, 0).squeeze(1))",
         ),
     ],
 )
@@ -147,7 +152,7 @@ def test_each_call_reads_what_the_call_before_it_is_named() -> None:
     layers = nn.Sequential(*(nn.Linear(64, 64) for _ in range(3)))
     plan = planned(layers, torch.empty(64, 64)).plan
     assert [step.result for step in plan.steps] == ["linear", "linear_1", "linear_2"]
-    assert calls(plan)[-1] == "linear.default(linear_1, self[2].weight, self[2].bias)"
+    assert calls(plan)[-1] == "linear(linear_1, self[2].weight, self[2].bias)"
 
 
 def test_equal_calls_are_made_once() -> None:
@@ -156,7 +161,7 @@ def test_equal_calls_are_made_once() -> None:
         torch.empty(64, 64),
         torch.empty(64, 64),
     ).plan
-    assert calls(plan) == ["linear.default(x, y)"]
+    assert calls(plan) == ["linear(x, y)"]
 
 
 def test_products_of_several_contractions_are_left_one_by_one() -> None:
@@ -171,14 +176,14 @@ def test_products_of_several_contractions_are_left_one_by_one() -> None:
 def test_one_product_is_ours_and_another_is_left() -> None:
     plan = planned(lambda x, y: (x @ x, y @ y), torch.empty(64, 64), torch.empty(2048, 2048)).plan
     assert product_kernels(plan) == [("matmul",)]
-    assert calls(plan) == ["matmul.default(x, x)"]
+    assert calls(plan) == ["matmul(x, x)"]
 
 
 def test_convolutions_compete_with_tf32() -> None:
     x, y = torch.empty(64, 64, 56, 56), torch.empty(64, 64, 1, 1)
     as_product = planned(lambda x, y: y[:, :, 0, 0] @ x.flatten(2), x, y).plan
     assert product_kernels(as_product) == [("matmul",)]
-    assert calls(planned(functional.conv2d, x, y).plan) == ["conv2d.default(x, y)"]
+    assert calls(planned(functional.conv2d, x, y).plan) == ["conv2d(x, y)"]
     flops = {unit: rate for unit, rate in H200.flops.items() if unit != "tf32"}
     older = replace(H200, flops=MappingProxyType(flops))
     assert product_kernels(planned(functional.conv2d, x, y, machine=older).plan) == [("conv2d",)]
@@ -187,4 +192,4 @@ def test_convolutions_compete_with_tf32() -> None:
 def test_convolutions_with_strides_stay_convolutions() -> None:
     x, y = torch.empty(8, 64, 128, 128), torch.empty(32, 64, 1, 1)
     plan = planned(lambda x, y: functional.conv2d(x, y, stride=2), x, y).plan
-    assert calls(plan) == ["conv2d.default(x, y, None, [2, 2])"]
+    assert calls(plan) == ["conv2d(x, y, None, [2, 2])"]

@@ -99,7 +99,7 @@ def test_only_who_has_a_card_takes_a_turn(
 def test_queues_that_nobody_needs_are_not_made(
     affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of kernels that are timed are CUDA's own, the same for all; a user's word comes first."""
+    """All contestants have those for kernels that CUDA makes; a user's word comes first."""
     queues = (env.COPY_CONNECTIONS.name, env.CONNECTIONS.name)
     for name in queues:
         monkeypatch.delenv(name, raising=False)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from kernelwright.codegen.arrange import product_of
+from kernelwright.codegen.calls import function_of
 from kernelwright.codegen.updates import in_place, views_of
 from kernelwright.ir.calls import Argument, Code, Record, Ref, Text
 from kernelwright.ir.graph import (
@@ -330,7 +331,7 @@ class _Writer:
     def _call(self, step: TorchCall) -> str:
         arguments = [self._argument(arg) for arg in step.call.args]
         arguments += [f"{key}={self._argument(arg)}" for key, arg in step.call.kwargs]
-        operator = f"torch.ops.{step.call.target}"
+        operator = function_of(step.call.target)
         if step.channels_last is None:
             return f"{operator}({', '.join(arguments)})"
         given = self._text[step.channels_last.given]
