@@ -16,6 +16,7 @@ from kernelwright.bench.calls import time_calls
 from kernelwright.bench.measurement import NO_GPU, Environment, Measurement, not_measured
 from kernelwright.errors import UsageError
 from kernelwright.ir.plan import Plan
+from kernelwright.machine import modelled_machine
 from kernelwright.module import (
     KernelsUnusedWarning,
     OptimizedModule,
@@ -33,7 +34,6 @@ from kernelwright.pipeline import (
     Target,
     default_target,
     judge,
-    modelled_machine,
 )
 from kernelwright.report.plan import Explanation, explain_plan
 from kernelwright.schedule import plan_graph

@@ -178,3 +178,8 @@ def detect() -> Machine | None:
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     # torch's stubs leave out some of the fields that the class has.
     return machine_of(cast(DeviceProperties, properties))
+
+
+def modelled_machine() -> Machine:
+    """The GPU of this machine, or the card that everything is modelled for without one."""
+    return detect() or H200

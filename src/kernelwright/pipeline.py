@@ -20,7 +20,7 @@ from kernelwright.errors import OutputError, UnsupportedError, writing
 from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import AnyKernel, Launch, Plan
-from kernelwright.machine import H200, Machine, detect
+from kernelwright.machine import Machine, modelled_machine
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
 from kernelwright.report.plan import Explanation, explain_plan
@@ -111,11 +111,6 @@ def compile_captured(
         machine=machine,
         library=library,
     )
-
-
-def modelled_machine() -> Machine:
-    """The GPU of this machine, or the card that everything is modelled for without one."""
-    return detect() or H200
 
 
 def demand_nothing_left(plan: Plan) -> None:
@@ -463,7 +458,6 @@ __all__ = [
     "demand_nothing_left",
     "judge",
     "load_problem",
-    "modelled_machine",
     "optimize",
     "optimize_problem",
     "shrunk_for_emulator",

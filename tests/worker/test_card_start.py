@@ -75,27 +75,21 @@ def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
         os.close(file)
 
 
-def test_only_who_has_a_card_takes_a_turn(
-    affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = {}
+@pytest.fixture
+def nobody_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChildProcess, "launch", lambda child: None)
 
-    def spawn(session: ChildSession, start: object) -> object:
-        asked[session.problem.name] = start.starts  # type: ignore[attr-defined]
-        return child
 
-    child = ChildProcess.__new__(ChildProcess)
-    monkeypatch.setattr(ChildProcess, "launch", lambda self: None)
-    monkeypatch.setattr(ChildProcess, "dismiss", lambda self: None)
-    monkeypatch.setattr(ChildProcess, "close", lambda self: None)
-    monkeypatch.setattr(ChildSession, "spawn", spawn)
+@pytest.mark.usefixtures("nobody_starts")
+def test_only_who_has_a_card_takes_a_turn(affine: Problem, tmp_path: Path) -> None:
     for target, count in ((Target.CPU, 0), (Target.CUDA, 2)):
         folder = tmp_path / target.value
         folder.mkdir()
-        with ChildSession(affine, target, JudgeOptions(), folder):
-            assert len(asked[affine.name]) == count
+        with ChildSession(affine, target, JudgeOptions(), folder) as session:
+            assert all(len(session._start(role).starts) == count for role in Role)
 
 
+@pytest.mark.usefixtures("nobody_starts")
 def test_queues_that_nobody_needs_are_not_made(
     affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

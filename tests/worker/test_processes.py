@@ -94,10 +94,10 @@ def test_the_card_is_known_from_a_process_that_has_it(
 ) -> None:
     """The one that judges may be where none is seen."""
 
-    def detect() -> None:
+    def ask() -> None:
         raise RuntimeError("No CUDA GPUs are available")
 
-    monkeypatch.setattr("kernelwright.worker.judging.detect", detect)
+    monkeypatch.setattr("kernelwright.worker.judging.modelled_machine", ask)
     _, measurement = judge(
         affine,
         CANDIDATES / f"{name}.py",

@@ -311,6 +311,7 @@ class _Writer:
         found = hoisted(node, types, fresh_name(f"{node.name}_part", self._taken))
         channels = self._channels[node.name]
         for part in found.parts:
+            # What is turned early reads totals of values in PyTorch's order, and so do its parts.
             if part.tensor.rank < node.tensor.rank or node.name in self._early:
                 self._known[self._add(part)] = part
                 continue

@@ -73,11 +73,11 @@ def why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str
             return "kernelwright has no kernel for it"
     reasons = [rule(node, inputs) for rule in rules]
     if isinstance(node.kind, Contract) and library is Library.WHERE_FASTER and not any(reasons):
-        return _library_is_faster(node, graph, machine)
+        return _why_the_library(node, graph, machine)
     return next((reason for reason in reasons if reason), None)
 
 
-def _library_is_faster(node: Node, graph: Graph, machine: Machine) -> str | None:
+def _why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
     assert isinstance(node.kind, Contract)
     types = [graph[name].type for name in node.inputs]
     shape = product_shape(node.kind, types, node.tensor)

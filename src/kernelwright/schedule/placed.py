@@ -116,24 +116,24 @@ def turned_early(
     They read what lies in PyTorch's order and write by place: a copy less than in its own order.
     """
     users = graph.users()
-    found: dict[str, TensorType] = {}
+    found: set[str] = set()
+
+    def takes_by_place(name: str, node: Node) -> bool:
+        reader = graph[name]
+        if name in convolutions:
+            return reader.inputs[0] == node.name and reader.inputs.count(node.name) == 1
+        return name in found and reader.tensor.shape == node.tensor.shape
+
     for node in reversed(graph.nodes):
-        readers = users[node.name]
         if (
             isinstance(node.kind, Pointwise)
             and node.name not in channels
             and node.name not in graph.results
             and not has_coordinates(node.kind.expr)
-            and readers
-            and all(
-                graph[name].inputs.index(node.name) == 0
-                and graph[name].inputs.count(node.name) == 1
-                if name in convolutions
-                else name in found and found[name].shape == node.tensor.shape
-                for name in readers
-            )
+            and users[node.name]
+            and all(takes_by_place(name, node) for name in users[node.name])
         ):
-            found[node.name] = node.tensor
+            found.add(node.name)
     return frozenset(found)
 
 

@@ -15,7 +15,7 @@ from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError
 from kernelwright.bench.trust import lost_check
 from kernelwright.build.records import Target
-from kernelwright.machine import H200, Machine, detect
+from kernelwright.machine import Machine, modelled_machine
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import (
     LARGE_SEEDS,
@@ -62,7 +62,7 @@ def judge(
     checks = _read(problem, candidate_path)
     chosen = target or (Target.CUDA if torch.cuda.is_available() else Target.CPU)
     if _refuses(checks):
-        return _refused(checks, chosen, floor, detect() or H200)
+        return _refused(checks, chosen, floor, modelled_machine())
     with judgement(problem, target=chosen, options=options) as begun:
         return begun.judge_read(
             candidate_path, checks, floor=floor, demands=options.demands, progress=progress
@@ -142,7 +142,6 @@ class Judgement:
         if options.haste is Haste.AT_ONCE:
             session.launch_the_rest()
         brief = plan(session, self._target, options, checks)
-        session.machine()  # while the reference's process is sure to be there
         verdict, measurement = _judged(session, self._target, brief, floor, options, progress)
         return replace(verdict, spent=session.ledger.entries()), measurement
 
@@ -199,12 +198,13 @@ def _judged(
     options: JudgeOptions,
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
+    machine = session.machine()  # while the reference's process is sure to be there
     match target:
         case Target.CPU:
             verdict = _verify(session, brief, options, progress)
-            return verdict, not_measured(NO_GPU, floor, session.machine())
+            return verdict, not_measured(NO_GPU, floor, machine)
         case Target.CUDA:
-            return _verify_and_race(session, brief, floor, options, progress)
+            return _verify_and_race(session, brief, floor, machine, options, progress)
 
 
 def plan(
@@ -375,10 +375,11 @@ def _verify_and_race(
     session: ChildSession,
     brief: Brief,
     floor: Floor | None,
+    machine: Machine,
     options: JudgeOptions,
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
-    untimed = partial(not_measured, floor=floor, machine=session.machine())
+    untimed = partial(not_measured, floor=floor, machine=machine)
     ledger, card, count = session.ledger, options.device_index, session.footprint.seats
     with open_lease(card, ledger) as lease, open_seats(card, count, ledger) as seats:
         session.using_card = lease.shared
@@ -396,7 +397,7 @@ def _verify_and_race(
                 options,
                 case=Case(),
                 floor=floor,
-                machine=session.machine(),
+                machine=machine,
                 progress=progress,
                 lease=lease,
             )

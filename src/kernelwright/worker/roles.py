@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from kernelwright import env
-from kernelwright.machine import H200, detect
+from kernelwright.machine import modelled_machine
 from kernelwright.problem import (
     Budget,
     Problem,
@@ -101,7 +101,7 @@ def _reference_host(start: StartRequest, problem: Problem, device: torch.device)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "environment": lambda _: environment_here(device),
-        "machine": lambda _: MachineReply(machine=detect() or H200),
+        "machine": lambda _: MachineReply(machine=modelled_machine()),
         "make": lambda body: reference.make(from_plain(CaseRequest, body).case),
         "sizes": lambda body: _sizes(problem, from_plain(SizesRequest, body), device),
         "run": run,
