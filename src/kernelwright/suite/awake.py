@@ -1,4 +1,4 @@
-"""The driver keeps a card ready while somebody has it open; else it takes seconds to start it."""
+"""The driver may shut a card down that nobody has open, as between the processes of a suite."""
 
 import os
 from collections.abc import Iterator
