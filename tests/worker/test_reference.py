@@ -14,6 +14,7 @@ from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
 from kernelwright.worker import reference as subject
+from kernelwright.worker.errors import OracleMemoryError
 from kernelwright.worker.reference import Reference
 from kernelwright.worker.requests import Role, SizesReply, SizesRequest, StartRequest
 from kernelwright.worker.roles import make_host
@@ -134,6 +135,36 @@ def test_memory_is_given_back_once_in_a_case(
     at = "probe"
     reference.probe(case)
     assert released == ["compare"]
+
+
+@pytest.mark.parametrize(
+    ("crowded", "error", "refused"), [(True, 1e-3, True), (True, 0.5, False), (False, 1e-3, False)]
+)
+def test_without_memory_for_the_oracle_nobody_is_called_wrong_beside_others(
+    make: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    crowded: bool,
+    error: float,
+    refused: bool,
+) -> None:
+    def has_no_room(*_: object, **__: object) -> object:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("kernelwright.verify.oracle._run_raised", has_no_room)
+    monkeypatch.setattr(Subject, "is_crowded", lambda _: crowded)
+    reference, case = make("x + 1.0"), Case()
+    reference.run(case)
+    right = inputs(case) + 1.0
+    near = measured(reference, case, tmp_path, right)
+    assert near.oracle is Oracle.REFERENCE
+    assert rule(near, NO_LESS_ACCURATE).accepted
+    if refused:
+        with pytest.raises(OracleMemoryError, match="out of memory"):
+            measured(reference, case, tmp_path, right * (1 + error))
+    else:
+        metrics = measured(reference, case, tmp_path, right * (1 + error))
+        assert not rule(metrics, NO_LESS_ACCURATE).accepted
 
 
 def test_large_results_that_are_integers_have_to_be_equal(

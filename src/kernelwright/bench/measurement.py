@@ -97,7 +97,7 @@ class Measurement:
         """
         if self.candidate is None:
             return False
-        least = 1.0 + max(RESOLUTION, RESOLUTION_MS / self.candidate.device_ms)
+        least = 1.0 + self.resolution
         against = [it for it in self.speedups if it.baseline == self.best_baseline]
         return any(
             speedup.device.low > least
@@ -105,6 +105,13 @@ class Measurement:
             and (speedup.other_inputs is None or speedup.other_inputs.high >= 1.0)
             for speedup in against
         )
+
+    @property
+    def resolution(self) -> float:
+        """Share of a speedup that clocks do not resolve; infinite without times."""
+        if self.candidate is None:
+            return float("inf")
+        return max(RESOLUTION, RESOLUTION_MS / self.candidate.device_ms)
 
     def speedup_over(self, baseline: str) -> Speedup | None:
         """The speedup over one baseline, if it was measured."""

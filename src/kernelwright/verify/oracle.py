@@ -35,6 +35,8 @@ class OracleRun:
     module does not run in float64."""
     note: str
     """Empty, or why there are no tensors, in one sentence."""
+    out_of_memory: bool = False
+    """Whether the device had too little memory for it."""
 
 
 def upcast(tensor: Tensor) -> Tensor:
@@ -185,6 +187,8 @@ def run_oracle(model: nn.Module, arguments: Sequence[object], *, seed: int) -> O
     """
     try:
         return _run_raised(copy.deepcopy(model).double(), arguments, seed)
+    except torch.OutOfMemoryError as error:
+        return OracleRun(tensors={}, note=_note(error), out_of_memory=True)
     except Exception as error:  # whatever a module raises in a precision it was not made for
         return OracleRun(tensors={}, note=_note(error))
 

@@ -10,6 +10,13 @@ class ReferenceFailedError(KernelwrightError):
     next_step = "Run the problem file by itself: its Model has to run on what get_inputs returns."
 
 
+class OracleMemoryError(KernelwrightError):
+    """Others have the memory that the float64 run takes, without which nobody can say who errs."""
+
+    exit_code = ExitCode.USAGE
+    next_step = "Judge it again when nothing else has memory of the card."
+
+
 class ChildStartError(KernelwrightError):
     """A child process could not be made ready: PyTorch, the GPU or the emulator does not work."""
 

@@ -37,7 +37,14 @@ from kernelwright.verify.oracle import (
     run_rounded,
     upcast,
 )
-from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
+from kernelwright.verify.tolerance import (
+    NO_LESS_ACCURATE,
+    UNREPRESENTATIVE,
+    ErrorMetrics,
+    Oracle,
+    rule,
+)
+from kernelwright.worker.errors import OracleMemoryError
 from kernelwright.worker.expectation import Expectation, is_comparable, rounded_as_by
 from kernelwright.worker.handover import Handed, MemoryMaker, taken
 from kernelwright.worker.ledger import Ledger
@@ -297,6 +304,7 @@ class Reference:
             tensor = self._without_kinds(expected, name, tensor)
             metrics = self._with_terms(expected, name, tensor)
         if metrics.oracle is Oracle.REFERENCE:
+            self._refuse_to_guess(expected, metrics)
             return metrics
         draws = [(draw, Rounded.ALL) for draw in range(_DRAWS_OF_LOSSES)]
         if is_rounding(metrics, self._scale_for(expected, metrics)):  # which luck may hide
@@ -306,6 +314,21 @@ class Reference:
             if rule(metrics, NO_LESS_ACCURATE).accepted:
                 break
         return metrics
+
+    def _refuse_to_guess(self, expected: Expectation, metrics: ErrorMetrics) -> None:
+        """Do not call a candidate wrong that is merely not what the reference is.
+
+        Where sums cancel the reference itself may be further from the truth than is allowed
+        without an oracle, and the oracle is missing because others have the memory.
+        """
+        assert expected.oracle is not None
+        if metrics.mismatches or not expected.oracle.out_of_memory:
+            return
+        if metrics.candidate_rmse <= UNREPRESENTATIVE * metrics.rms and self._subject.is_crowded():
+            raise OracleMemoryError(
+                f"out of memory: the float64 run of the reference does not fit beside other "
+                f"processes' data, and without it nobody can say whether {metrics.name} is wrong"
+            )
 
     def _with_loss(
         self, expected: Expectation, metrics: ErrorMetrics, draw: int, what: Rounded

@@ -184,6 +184,13 @@ class Subject:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
+    def is_crowded(self) -> bool:
+        """Whether other processes have most of the device's memory."""
+        if self.device.type != "cuda":
+            return False
+        free, total = torch.cuda.mem_get_info(self.device)
+        return 2 * (total - free - torch.cuda.memory_reserved(self.device)) > total
+
     def random_state(self) -> str:
         """A checksum of the state of torch's random generators."""
         digest = hashlib.blake2b(torch.get_rng_state().numpy().tobytes(), digest_size=12)
