@@ -1,6 +1,7 @@
 """The passes, in order. Read this first."""
 
 from kernelwright.ir.graph import Graph, Node, Opaque
+from kernelwright.rewrite.averages import AVERAGE_RULES
 from kernelwright.rewrite.constants import CONSTANT_RULES
 from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, Surroundings, apply
@@ -42,6 +43,7 @@ PASSES: tuple[tuple[Rule, ...], ...] = (
     (*CONSTANT_RULES, *SIMPLIFYING_RULES, *VIEW_RULES),
     SCAN_RULES,
     SUM_RULES,
+    AVERAGE_RULES,
     (*CONTRACT_RULES, *VIEW_RULES),
     (*ORDER_RULES, *VIEW_RULES),
     CONVOLUTION_RULES,
