@@ -3,15 +3,16 @@
 //
 // A block computes a BLOCK_M x BLOCK_N tile of out, stepping through K by BLOCK_K: while it
 // multiplies one pair of shared tiles, the copies of the next STAGES - 1 are in flight. A warp
-// computes (4 THREAD_M) x (8 THREAD_N), a thread THREAD_M x THREAD_N in registers. Each step of K
-// costs a thread THREAD_M + THREAD_N shared reads for THREAD_M * THREAD_N multiply-adds; at 8 x 8
-// the multiply-adds are the limit: 2 M N K FLOP against 67 TFLOP/s on an H200.
+// computes (LANES_M THREAD_M) x (LANES_N THREAD_N), a thread THREAD_M x THREAD_N in registers. Each
+// step of K costs a thread THREAD_M + THREAD_N shared reads for THREAD_M * THREAD_N multiply-adds;
+// at 8 x 8 the multiply-adds are the limit: 2 M N K FLOP against 67 TFLOP/s on an H200.
 //
 // A config has
 //   BLOCK_M, BLOCK_N, BLOCK_K, THREAD_M, THREAD_N, STAGES
-//   PROMOTE_K  sums of so many products are added to a second sum (0: one running sum). One running
-//              sum of fp32 loses accuracy as sqrt(K); the second sum lives in shared memory, costs
-//              4 BLOCK_M BLOCK_N bytes of it and well under 1 % of the time.
+//   PROMOTE_K  sums of so many products are added to a second sum. One running sum of fp32 loses
+//              accuracy as sqrt(K); the second sum lives in shared memory, costs 4 BLOCK_M BLOCK_N
+//              bytes of it and well under 1 % of the time. 0: one running sum, and the launcher
+//              takes another variant for K above LONGEST_SUM.
 //   LHS, RHS   Major: how the factors lie
 //   MIN_TILES  the launcher takes another variant for products with fewer tiles
 // Legal when every static_assert below and in gemm_tile.cuh holds and SHARED_BYTES fits the device.
@@ -37,7 +38,10 @@ struct GemmTile {
   static constexpr int THREAD_M = Config::THREAD_M, THREAD_N = Config::THREAD_N;
   static constexpr int PROMOTE_K = Config::PROMOTE_K;
   static constexpr int THREADS = (BLOCK_M / THREAD_M) * (BLOCK_N / THREAD_N);
-  static constexpr int LANES_M = 4, LANES_N = 8;
+  // Of a warp: 4 x 8 threads, or as many side by side as a narrow tile has.
+  static constexpr int ACROSS = BLOCK_N / THREAD_N, DOWN = BLOCK_M / THREAD_M;
+  static constexpr int LANES_N = ACROSS < 8 ? ACROSS : DOWN < 4 ? 32 / DOWN : 8;
+  static constexpr int LANES_M = 32 / LANES_N;
   static constexpr int WARP_M = LANES_M * THREAD_M, WARP_N = LANES_N * THREAD_N;
   static constexpr int VECTOR = 16 / sizeof(S);  // elements of one shared access
 
@@ -51,15 +55,20 @@ struct GemmTile {
   // For __launch_bounds__: as many blocks on a multiprocessor as its shared memory holds and as
   // leave a thread the registers that its sums, its fragments and the addresses need.
   static constexpr int SUM_REGISTERS = THREAD_M * THREAD_N * static_cast<int>(sizeof(S)) / 4;
-  static constexpr int REGISTERS = SUM_REGISTERS <= 16 ? 96 : SUM_REGISTERS <= 64 ? 128 : 255;
+  static constexpr bool HAS_FEW_REGISTERS = SUM_REGISTERS <= (PROMOTE_K > 0 ? 16 : 32);
+  static constexpr int REGISTERS = HAS_FEW_REGISTERS ? 96 : SUM_REGISTERS <= 64 ? 128 : 255;
   static constexpr int BLOCKS_BY_REGISTERS = 65536 / (THREADS * REGISTERS);
   static constexpr int BLOCKS_BY_SHARED = 228 * 1024 / (SHARED_BYTES + 1024);
   static constexpr int FEWER_BLOCKS =
       BLOCKS_BY_REGISTERS < BLOCKS_BY_SHARED ? BLOCKS_BY_REGISTERS : BLOCKS_BY_SHARED;
-  static constexpr int MIN_BLOCKS = FEWER_BLOCKS > 1 ? FEWER_BLOCKS : 1;
+  static constexpr int MOST_BLOCKS = 32;
+  static constexpr int MIN_BLOCKS = FEWER_BLOCKS > MOST_BLOCKS ? MOST_BLOCKS
+                                    : FEWER_BLOCKS > 1         ? FEWER_BLOCKS
+                                                               : 1;
 
-  static_assert(BLOCK_M % WARP_M == 0, "warps of 4 THREAD_M rows tile BLOCK_M");
-  static_assert(BLOCK_N % WARP_N == 0, "warps of 8 THREAD_N columns tile BLOCK_N");
+  static_assert(LANES_M * LANES_N == 32, "a warp is a whole number of rows of threads");
+  static_assert(BLOCK_M % WARP_M == 0, "warps of LANES_M THREAD_M rows tile BLOCK_M");
+  static_assert(BLOCK_N % WARP_N == 0, "warps of LANES_N THREAD_N columns tile BLOCK_N");
   static_assert(THREADS <= 1024, "a block has at most 1024 threads");
   static_assert(THREAD_M % VECTOR == 0 && THREAD_N % VECTOR == 0,
                 "a thread reads its rows and columns from shared memory 16 bytes at a time");
@@ -281,11 +290,15 @@ struct GemmVariant {
 
   static int64_t tiles(const Problem& problem) { return Tile::count(problem); }
 
+  // As many products are summed one after the other elsewhere, too (PROMOTE_K).
+  static constexpr int64_t LONGEST_SUM = 512;
+
   // Whether the operands lie as the kernel was compiled to read them, and fill enough blocks.
   static bool admits(const Problem& problem) {
     const MatrixOperand& lhs = problem.lhs();
     const MatrixOperand& rhs = problem.rhs();
     return tiles(problem) >= Config::MIN_TILES &&
+           (Config::PROMOTE_K > 0 || problem.k <= LONGEST_SUM) &&
            is_major(Config::LHS, problem, Problem::LHS, problem.m, lhs.row_stride,
                     lhs.column_stride) &&
            is_major(Config::RHS, problem, Problem::RHS, problem.n, rhs.column_stride,

@@ -17,6 +17,7 @@ from kernelwright.schedule.gemm_model import (
     tensor_core_seconds,
     thin_seconds,
 )
+from kernelwright.schedule.many_small import many_small_configs, many_small_seconds
 from kernelwright.schedule.row_configs import row_configs
 from kernelwright.schedule.scan_configs import scan_configs
 from kernelwright.schedule.tensor_core_configs import tensor_core_configs
@@ -60,6 +61,8 @@ def ranked_products(
     shape: ProductShape, widest: int, machine: Machine
 ) -> list[tuple[float, ProductConfig]]:
     """Configurations of a product with their modelled seconds; `widest`: bytes of an element."""
+    if shape.are_many_small:
+        return sorted(_ranked_many_small(shape, machine), key=lambda entry: entry[0])
     legal = [config for config in gemm_configs() if not why_illegal(config, widest, machine)]
     simt = [
         (simt_seconds(shape, config, machine), _with_least_tiles(config, shape, machine))
@@ -73,6 +76,18 @@ def ranked_products(
         (thin_seconds(shape, config, machine), config) for config in thin_configs(shape, machine)
     ]
     return sorted([*thin, *tensor_cores, *simt], key=lambda entry: entry[0])
+
+
+def _ranked_many_small(
+    shape: ProductShape, machine: Machine
+) -> Iterator[tuple[float, ProductConfig]]:
+    configs: list[ProductConfig] = [
+        *many_small_configs(shape),
+        *thin_configs(shape, machine),
+        *tensor_core_configs(shape, machine),
+    ]
+    for config in configs:
+        yield many_small_seconds(shape, config, machine), config
 
 
 # --- Pointwise ---------------------------------------------------------------------------------

@@ -118,6 +118,14 @@ class ProductShape:
     """Factors and result, each moved once."""
     triangle: Triangle | None = None
     """The part of the result that is not set to zero."""
+    extras: int = 0
+    """Tensors of the result's size that its epilogue reads."""
+
+    @property
+    def are_many_small(self) -> bool:
+        """Whether the library's and our time was measured for thousands of products like these."""
+        small = self.m * self.n <= 64 * 64 and self.k <= 128
+        return small and self.batches >= 1024 and self.dtype is DType.F32
 
     @property
     def products(self) -> int:
@@ -165,6 +173,10 @@ def product_shape(
         rhs=factor(found.right, rhs, found.right_major),
         bytes=lhs.bytes_hint + rhs.bytes_hint + output.bytes_hint,
         triangle=triangle,
+        extras=sum(
+            isinstance(kind, TensorType) and kind.numel_hint == output.numel_hint
+            for kind in inputs[2:]
+        ),
     )
 
 

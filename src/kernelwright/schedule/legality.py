@@ -15,6 +15,7 @@ from kernelwright.schedule.gemm_model import (
     library_seconds,
     product_shape,
 )
+from kernelwright.schedule.many_small import MARGIN, many_small_library_seconds
 from kernelwright.schedule.roles import roles
 
 MAX_RANK = 8
@@ -84,8 +85,13 @@ def _why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
     (ours, config), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
     ours += sum(_picking_seconds(node, graph[name], graph, machine) for name in node.inputs)
     multiplier = Multiplier.CUBLAS if node.part_of is None else node.part_of.multiplier
-    library = _MODEL[multiplier](shape, machine)
-    if is_convincing(config, shape, ours, library):
+    if shape.are_many_small and multiplier is Multiplier.CUBLAS:
+        library = many_small_library_seconds(node, shape, graph, machine)
+        convincing = MARGIN * ours <= library
+    else:
+        library = _MODEL[multiplier](shape, machine)
+        convincing = is_convincing(config, shape, ours, library)
+    if convincing:
         return None
     if library <= ours:
         return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"

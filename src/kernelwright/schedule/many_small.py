@@ -1,0 +1,198 @@
+"""Thousands of small products: tiles that a warp or two compute, and what each way costs.
+
+Such a product is over before a pipeline along K has filled. What counts is how many blocks a
+multiprocessor holds, and how long a block lives that waits for memory twice: for its factors, and
+for what its epilogue reads. The constants are measured on an H200 (docs/measured.md).
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from math import ceil
+
+from kernelwright.ir.configs import GemmConfig, Major, ProductConfig, TensorCoreConfig, ThinConfig
+from kernelwright.ir.graph import (
+    Contract,
+    Expand,
+    Graph,
+    Node,
+    Permute,
+    Select,
+    Slice,
+    Squeeze,
+    Unsqueeze,
+    View,
+)
+from kernelwright.ir.types import TensorType
+from kernelwright.machine import Machine
+from kernelwright.schedule.gemm_model import (
+    LAUNCH_SECONDS,
+    ProductShape,
+    simt_registers,
+    tensor_core_seconds,
+    thin_seconds,
+)
+from kernelwright.schedule.roles import Roles, roles
+
+TILES = (
+    # rows, columns, K, rows and columns of a thread, stages
+    (64, 64, 16, 8, 4, 2),
+    (64, 16, 16, 8, 4, 3),
+    (16, 64, 16, 4, 8, 3),
+    (32, 64, 16, 4, 8, 2),
+    (64, 32, 16, 8, 4, 2),
+    (32, 32, 16, 4, 4, 2),
+    (4, 128, 8, 4, 4, 2),
+)
+"""Of one sum without a second one, which takes as much shared memory as the result."""
+LIFE_SECONDS = 2.1e-6
+"""Of a block, from its launch on: it waits for its factors once."""
+STORE_SECONDS = 0.11e-6
+"""More for each 16 bytes of the result that a thread stores."""
+READ_SECONDS = 0.62e-6
+"""More for each 16 bytes that its epilogue reads."""
+ACCESS_SECONDS = 3.6e-9
+"""Of a multiprocessor for 32 accesses that copy factors to shared memory: of 16 bytes where rows
+lie along M or N, of one element elsewhere."""
+SHARED_READS = 0.6
+"""What reading a fragment costs, in multiply-adds of a thread for each of its rows or columns."""
+BANDWIDTH = 0.9
+"""Share of the bandwidth that these tiles reach where enough of them are under way."""
+THIN_LIFE_SECONDS = 5.5e-6
+"""Of a block of the product with few rows."""
+MOST_BLOCKS = 32
+"""On a multiprocessor."""
+LIBRARY_BANDWIDTH = 0.64
+"""Share of the bandwidth at which cuBLAS multiplies matrices of 64 x 64 with K of 16 to 64."""
+COPY_BANDWIDTH = 0.55
+"""Share of the bandwidth at which PyTorch copies a factor whose batch is not one dimension."""
+MARGIN = 1.15
+"""How much faster than the library ours has to be by these models."""
+
+
+def many_small_configs(shape: ProductShape) -> Iterator[GemmConfig]:
+    """The small tiles that can read the factors as they lie."""
+    for block_m, block_n, block_k, thread_m, thread_n, stages in TILES:
+        config = GemmConfig(
+            block_m=block_m,
+            block_n=block_n,
+            block_k=block_k,
+            thread_m=thread_m,
+            thread_n=thread_n,
+            stages=stages,
+            promote_k=0,
+        )
+        sides = ((block_m, shape.lhs.major), (block_n, shape.rhs.major))
+        # Of factors without neighbours in memory the threads read whole rows of the tile.
+        if all(major is not Major.NONE or config.threads % side == 0 for side, major in sides):
+            yield config
+
+
+def many_small_seconds(shape: ProductShape, config: ProductConfig, machine: Machine) -> float:
+    """Lives of blocks, as many at a time as there is room for; or all bytes once."""
+    extra = shape.extras * shape.batches * shape.m * shape.n * shape.dtype.itemsize
+    reading = extra / (BANDWIDTH * machine.copy_bandwidth)
+    match config:
+        case GemmConfig():
+            moving = shape.bytes / (BANDWIDTH * machine.copy_bandwidth) + reading
+            return max(_lives(shape, config, machine), moving) + LAUNCH_SECONDS
+        case ThinConfig(columns=columns, threads=threads, resident=resident):
+            blocks = shape.batches * ceil(max(shape.m, shape.n) / (columns * threads // 2))
+            lives = blocks / (machine.sm_count * resident) * THIN_LIFE_SECONDS
+            return max(thin_seconds(shape, config, machine), lives + LAUNCH_SECONDS) + reading
+        case TensorCoreConfig():
+            return tensor_core_seconds(shape, config, machine) + reading
+
+
+def _lives(shape: ProductShape, config: GemmConfig, machine: Machine) -> float:
+    """What a multiprocessor's tiles keep it busy with, and wait for side by side."""
+    tiles = ceil(shape.tiles(config.block_m, config.block_n) / machine.sm_count)
+    vectors = config.thread_m * config.thread_n / 4
+    life = LIFE_SECONDS + vectors * (STORE_SECONDS + shape.extras * READ_SECONDS)
+    depth = config.block_k * ceil(shape.k / config.block_k)
+    accesses = depth * sum(
+        side / (4 if factor.major is Major.MN else 1)
+        for side, factor in ((config.block_m, shape.lhs), (config.block_n, shape.rhs))
+    )
+    rate = machine.flops["fp32_simt"] / machine.sm_count
+    reads = SHARED_READS * (1 / config.thread_m + 1 / config.thread_n)
+    work = 2 * config.block_m * config.block_n * depth / rate * (1 + reads)
+    busy = work + accesses / 32 * ACCESS_SECONDS
+    return tiles * (busy + life / _resident(config, machine))
+
+
+def _resident(config: GemmConfig, machine: Machine) -> int:
+    """Blocks on a multiprocessor at one time; each has 1 KB of shared memory besides its own."""
+    rows = config.block_m + config.block_n + 8
+    sums = config.block_m * config.block_n if config.promote_k > 0 else 0
+    shared = 4 * (config.stages * config.block_k * rows + sums) + 1024
+    by_shared = (machine.shared_memory_per_block + 1024) // shared
+    by_registers = machine.registers_per_sm // (simt_registers(config, 4) * config.threads)
+    return max(1, min(MOST_BLOCKS, by_shared, by_registers))
+
+
+def many_small_library_seconds(
+    product: Node, shape: ProductShape, graph: Graph, machine: Machine
+) -> float:
+    """cuBLAS, and the copies that PyTorch makes for it."""
+    assert isinstance(product.kind, Contract)
+    found = roles(product.kind)
+    assert isinstance(found, Roles)
+    multiplying = shape.bytes / (LIBRARY_BANDWIDTH * machine.copy_bandwidth)
+    batch = [x for x in product.kind.out if x in found.left and x in found.right]
+    copying = 0.0
+    for name, letters in zip(product.inputs, (product.kind.lhs, product.kind.rhs), strict=True):
+        if not _is_read_in_place(graph[name], letters, batch, graph):
+            moved = 2 * graph[name].tensor.bytes_hint
+            copying += moved / (COPY_BANDWIDTH * machine.copy_bandwidth) + LAUNCH_SECONDS
+    return multiplying + copying + LAUNCH_SECONDS
+
+
+def _is_read_in_place(operand: Node, letters: str, batch: list[str], graph: Graph) -> bool:
+    """Whether the batch is one dimension in memory, and rows or columns of its matrices lie dense.
+
+    The library's batched product takes one stride for the batch, and one for rows or columns.
+    """
+    sizes = dict(zip(letters, (dim.hint for dim in operand.tensor.shape), strict=True))
+    strides = dict(zip(letters, _strides(operand, graph), strict=True))
+    outer = [x for x in batch if sizes[x] > 1]
+    is_one = all(strides[x] == strides[y] * sizes[y] for x, y in pairwise(outer))
+    matrix = [x for x in letters if x not in batch]
+    return is_one and any(strides[x] == 1 or sizes[x] == 1 for x in matrix)
+
+
+def _strides(node: Node, graph: Graph) -> tuple[int, ...]:
+    """Of a value at the captured sizes, in elements: as its view has them, or contiguous."""
+    if isinstance(node.kind, View):
+        source = graph[node.inputs[0]]
+        before = _strides(source, graph)
+        match node.kind.map:
+            case Permute(dims=dims):
+                return tuple(before[dim] for dim in dims)
+            case Unsqueeze(dim=dim):
+                return (*before[:dim], 0, *before[dim:])
+            case Squeeze(dims=dims):
+                return tuple(stride for dim, stride in enumerate(before) if dim not in dims)
+            case Select(dim=dim):
+                return (*before[:dim], *before[dim + 1 :])
+            case Slice(dim=dim, step=step):
+                return (*before[:dim], before[dim] * step, *before[dim + 1 :])
+            case Expand():
+                sizes = [dim.hint for dim in source.tensor.shape]
+                new = node.tensor.rank - len(sizes)
+                kept = (
+                    stride if size == dim.hint else 0
+                    for size, stride, dim in zip(
+                        sizes, before, node.tensor.shape[new:], strict=True
+                    )
+                )
+                return (*[0] * new, *kept)
+    return _contiguous(node.tensor)
+
+
+def _contiguous(kind: TensorType) -> tuple[int, ...]:
+    strides: list[int] = []
+    step = 1
+    for dim in reversed(kind.shape):
+        strides.append(step)
+        step *= dim.hint
+    return tuple(reversed(strides))
