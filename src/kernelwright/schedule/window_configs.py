@@ -52,6 +52,15 @@ _FLAT_CHOICES = (
 """The same where there is no walk."""
 _CHOICES = {1: _FLAT_CHOICES, 2: _IMAGE_CHOICES, 3: _WALK_CHOICES}
 """By how many dimensions are pooled."""
+_SINGLE_CHOICES = ((9, 4), (12, 3), (27, 2))
+"""Where windows are one column wide: up to so many rows of a window, of all operands together, so
+many blocks of a multiprocessor, of which no thread spills."""
+_MOST_SINGLE = 3
+"""Planes and rows of a plane of such a window, of which that is known."""
+_SHORTEST_WALK = 4
+"""Steps of such a window: its columns alone are work for the card."""
+_REPEATED = 8
+"""At most one plane of so many is read by two segments of its walk."""
 _MOST_OUTPUTS = 8
 """Columns of a thread, beyond the fewest: warps have code for each place they may begin at."""
 
@@ -72,6 +81,11 @@ class _Line:
     def multiple(self) -> int:
         """So many windows begin a whole number of vectors apart."""
         return self.vector // gcd(self.vector, self.stride)
+
+    @property
+    def is_single(self) -> bool:
+        """Each window is one column, and they are all columns."""
+        return self.size == self.stride == 1
 
     def elements(self, outputs: int) -> int:
         """Of the whole vectors that hold the windows of so many neighbours."""
@@ -99,7 +113,7 @@ def window_configs(
     )
     general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
     groups = output.numel_hint // line.multiple // (_BUSY * machine.sm_count)
-    walks = _walks(window, line, groups)
+    walks = _walks(window, line, groups, len(wide))
     lines = _lines(line)
     if line.stride > _MOST_STRIDE:
         return (*lines, general, *walks) if lines else (general, *walks)
@@ -111,16 +125,19 @@ def _vector(itemsize: int, width: int) -> int:
     return gcd(max(2, _ACCESS_BYTES // itemsize), width)
 
 
-def _walks(window: Window, line: _Line, groups: int) -> tuple[WindowConfig, ...]:
+def _walks(window: Window, line: _Line, groups: int, operands: int) -> tuple[WindowConfig, ...]:
     """Few columns of whole vectors each, in segments of the walk of several lengths; `groups`: of
-    the fewest columns that whole vectors allow, for each thread of a busy card."""
+    the fewest columns that whole vectors allow, for each thread of a busy card; `operands` that
+    differ from column to column."""
     dims = len(window.size)
     walk = -2 if dims == 2 else -3
     across = window.size[-2] if dims == 3 else 1
     size, stride = (window.size[walk], window.stride[walk]) if dims > 1 else (1, 1)
     span = (size - 1) * window.dilation[walk] + 1 if dims > 1 else 1
+    is_short = dims > 1 and line.is_single and max(span, across) <= _MOST_SINGLE
+    short = _short_walks(span, stride, span * across * operands) if is_short else ()
     configs = []
-    for times, threads, blocks, steps, planes, ahead in _CHOICES[dims]:
+    for times, threads, blocks, steps, planes, ahead in (*short, *_CHOICES[dims]):
         outputs = times * line.multiple
         elements = line.elements(outputs)
         flight = elements * across * min(span, stride)
@@ -143,6 +160,14 @@ def _walks(window: Window, line: _Line, groups: int) -> tuple[WindowConfig, ...]
             )
         )
     return tuple(dict.fromkeys(configs))
+
+
+def _short_walks(span: int, stride: int, rows: int) -> tuple[tuple[int, ...], ...]:
+    """Choices for windows one column wide, as where channels come last: nothing is shared between
+    columns, and short segments fill the card sooner; `rows` of a window, of all operands."""
+    steps = max(_SHORTEST_WALK, -(-_REPEATED * (span - stride) // stride))
+    fitting = [blocks for most, blocks in _SINGLE_CHOICES if rows <= most][:1]
+    return tuple((1, 256, blocks, own, 2, 0) for blocks in fitting for own in (steps, steps // 2))
 
 
 def _lines(line: _Line) -> tuple[WindowConfig, ...]:

@@ -1,0 +1,70 @@
+"""Which configurations poolings get, and in which order they are tried."""
+
+import pytest
+
+from kernelwright.ir.configs import WindowConfig, WindowWay
+from kernelwright.ir.graph import Pooling, Window
+from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.machine import H200
+from kernelwright.schedule.window_configs import window_configs
+
+IMAGES = (256, 112, 112, 64)
+"""Many enough that no walk is shortened to fill the card."""
+
+
+def _kind(shape: tuple[int, ...]) -> TensorType:
+    return TensorType(DType.F32, tuple(Dim.static(size) for size in shape))
+
+
+def _configs(
+    size: int, stride: int, images: tuple[int, ...] = IMAGES, channel_operands: int = 0
+) -> tuple[WindowConfig, ...]:
+    """Of windows over two dimensions before the channels."""
+    window = Window(
+        op=Pooling.SUM,
+        size=(size, size, 1),
+        stride=(stride, stride, 1),
+        padding=(0, 0, 0),
+        dilation=(1, 1, 1),
+    )
+    batch, *sides, channels = images
+    result = (batch, *((side - size) // stride + 1 for side in sides), channels)
+    inputs = [_kind(images), *[_kind((channels,))] * channel_operands]
+    return window_configs(window, _kind(result), inputs, H200)
+
+
+@pytest.mark.parametrize(("size", "stride", "steps"), [(2, 2, 4), (3, 2, 4), (3, 1, 16)])
+def test_segments_are_short_where_channels_come_last(size: int, stride: int, steps: int) -> None:
+    first = _configs(size, stride)[0]
+    assert (first.way, first.steps, first.blocks) == (WindowWay.WALK, steps, 4)
+    read = steps * stride + size - stride
+    assert 8 * (read - steps * stride) <= steps * stride
+
+
+def test_long_segments_are_left_to_the_tuner() -> None:
+    assert [config.steps for config in _configs(3, 2)[:3]] == [4, 2, 64]
+
+
+def test_small_images_have_still_shorter_segments() -> None:
+    assert _configs(2, 2, images=(16, 32, 32, 64))[0].steps == 1
+
+
+@pytest.mark.parametrize(
+    ("size", "channel_operands", "blocks"),
+    [(2, 0, 4), (2, 1, 4), (2, 2, 3), (2, 4, 2), (3, 0, 4), (3, 1, 2), (3, 2, 2)],
+)
+def test_blocks_leave_registers_for_what_is_read(
+    size: int, channel_operands: int, blocks: int
+) -> None:
+    assert _configs(size, 2, channel_operands=channel_operands)[0].blocks == blocks
+
+
+@pytest.mark.parametrize(("size", "channel_operands"), [(5, 0), (3, 4)])
+def test_what_would_spill_walks_far(size: int, channel_operands: int) -> None:
+    assert _configs(size, 2, channel_operands=channel_operands)[0].steps == 64
+
+
+def test_windows_over_columns_walk_far() -> None:
+    window = Window(op=Pooling.MAXIMUM, size=(3, 3), stride=(2, 2), padding=(1, 1), dilation=(1, 1))
+    source, result = _kind((256, 64, 112, 112)), _kind((256, 64, 56, 56))
+    assert window_configs(window, result, [source], H200)[0].steps == 64
