@@ -95,5 +95,5 @@ def test_gemm_of_other_types(type_: str, sum_: str) -> None:
 def test_an_illegal_tile_says_why() -> None:
     tile = _FLOAT | _LARGE | {"m": 48}
     text = kernels.inline("gemm_simt.cuh", "gemm_launch.cuh", "math.cuh") + _GEMM % tile
-    with pytest.raises(Exception, match="warps of 4 THREAD_M rows tile BLOCK_M"):
+    with pytest.raises(Exception, match="warps of LANES_M THREAD_M rows tile BLOCK_M"):
         compile_check(text + _LAYOUT.format("K", "K"))
