@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -25,8 +25,7 @@ from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
 from kernelwright.report.plan import Explanation, explain_plan
 from kernelwright.rewrite import Rewritten
-from kernelwright.schedule import Library, least_cost, plan_graph
-from kernelwright.schedule.planning import NOTHING
+from kernelwright.schedule import OPEN, Choices, Library, least_cost, plan_graph
 from kernelwright.tune.database import Database
 from kernelwright.tune.effort import QUICK, Effort
 from kernelwright.verify.cases import STRICT, Demand, Demands
@@ -50,10 +49,7 @@ class Compiled:
     captured: Graph
     rewritten: Rewritten
     plan: Plan
-    left: Mapping[str, str]
-    """Calls of products left to PyTorch, by the node of their result as captured: why."""
-    channels_last: frozenset[str]
-    """Convolutions on operands of this memory format, by their node as rewritten."""
+    choices: Choices
     machine: Machine
     """The card that the plan was made for."""
     library: Library
@@ -79,16 +75,14 @@ def compile_problem(
     problem: Problem,
     machine: Machine,
     library: Library = Library.WHERE_FASTER,
-    left: Mapping[str, str] = NOTHING,
-    channels_last: frozenset[str] | None = None,
+    choices: Choices = OPEN,
 ) -> Compiled:
     """Capture, rewrite and schedule; needs no GPU and no compiler.
 
-    `left`: calls to leave to PyTorch in any case, as for the same problem at other sizes;
-    `channels_last`: the convolutions that get such operands, likewise.
+    `choices`: those of the same problem at other sizes.
     Raises CaptureError (or another KernelwrightError of the room) when the module does not export.
     """
-    return compile_captured(problem, capture(problem), machine, library, left, channels_last)
+    return compile_captured(problem, capture(problem), machine, library, choices)
 
 
 def compile_captured(
@@ -96,18 +90,16 @@ def compile_captured(
     captured: Graph,
     machine: Machine,
     library: Library = Library.WHERE_FASTER,
-    left: Mapping[str, str] = NOTHING,
-    channels_last: frozenset[str] | None = None,
+    choices: Choices = OPEN,
 ) -> Compiled:
     """The same of a problem that has been captured."""
-    planned = plan_graph(captured, machine, library, left, channels_last)
+    planned = plan_graph(captured, machine, library, choices)
     return Compiled(
         problem=problem,
         captured=captured,
         rewritten=planned.rewritten,
         plan=planned.plan,
-        left=planned.left,
-        channels_last=planned.channels_last,
+        choices=planned.choices,
         machine=machine,
         library=library,
     )
@@ -340,9 +332,7 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     problem = shrink(compiled.problem, budget)
     if any(_wants_whole_rows(kernel.config) for kernel in compiled.plan.kernels):
         problem = round_up(problem, _ROW_UNIT, budget)
-    small = compile_problem(
-        problem, compiled.machine, library, compiled.left, compiled.channels_last
-    )
+    small = compile_problem(problem, compiled.machine, library, compiled.choices)
     return replace(small, plan=with_configs(small.plan, _configs_of(compiled.plan, small.plan)))
 
 

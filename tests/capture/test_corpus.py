@@ -16,7 +16,7 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import H200
 from kernelwright.problem import Instance, Problem, instantiate, load_problem, resize
-from kernelwright.schedule import Library, plan_graph
+from kernelwright.schedule import Choices, Library, plan_graph
 
 CORPUS = sorted((Path(__file__).parent / "corpus").glob("*.py"))
 NAMES = [path.stem for path in CORPUS]
@@ -103,8 +103,8 @@ def test_every_product_as_the_user_called_it(name: str, run: Run) -> None:
     nodes = graph(name).nodes
     calls = {node.part_of.result: "asked for" for node in nodes if node.part_of is not None}
     instance = make(problem(name))
-    planned = plan_graph(graph(name), H200, Library.NEVER, calls)
-    assert planned.left == calls
+    planned = plan_graph(graph(name), H200, Library.NEVER, Choices(left=calls))
+    assert planned.choices.left == calls
     assert all(node.part_of is None for node in planned.rewritten.graph.nodes)
     compare(run, planned.rewritten.graph, instance.module, instance.inputs)
 

@@ -20,11 +20,13 @@ from kernelwright.ir.plan import (
     Launch,
     Plan,
     Reinterpret,
+    Room,
     RowKernel,
     ScanKernel,
     Take,
     TorchCall,
     WindowKernel,
+    Within,
 )
 
 _PATH = Path(__file__).parents[1] / "capture" / "interpreter.py"
@@ -74,7 +76,14 @@ class _Run(graphs._Run):  # type: ignore[name-defined,misc]
                 for name, value in zip(
                     step.results, self.launch(step.kernel, operands), strict=True
                 ):
-                    self.values[name] = value
+                    self.written(name, value)
+            case Room(type=kind, within=None):
+                sizes = [self.size(dim) for dim in kind.shape]
+                nothing = torch.empty(sizes, dtype=graphs._DTYPES[kind.dtype])
+                self.values[step.result] = nothing.fill_(torch.nan if kind.dtype.is_float else 77)
+            case Room(within=Within(whole=whole, dim=dim, start=start, stop=stop)):
+                first, last = self.size(start), self.size(stop)
+                self.values[step.result] = self.values[whole].narrow(dim, first, last - first)
             case Reinterpret(input=source, map=index_map):
                 node = self.graph[step.result]
                 self.values[step.result] = self.view(index_map, self.values[source], node)
@@ -86,6 +95,13 @@ class _Run(graphs._Run):  # type: ignore[name-defined,misc]
                 )
             case Take(input=source, index=index):
                 self.values[step.result] = self.values[source][index]
+
+    def written(self, name: str, value: torch.Tensor) -> None:
+        """A launch writes to the room that its result has."""
+        if self.values.get(name) is not None:
+            self.values[name].copy_(value)
+        else:
+            self.values[name] = value
 
     def launch(self, kernel: AnyKernel, operands: list[Any]) -> list[torch.Tensor]:
         shapes = [[self.size(dim) for dim in kind.shape] for kind in kernel.outputs]

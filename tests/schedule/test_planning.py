@@ -83,7 +83,7 @@ def test_convolutions_that_are_left_stay_convolutions() -> None:
     assert product_kernels(found.plan) == []
     assert not any(isinstance(node.kind, Contract) for node in found.rewritten.graph.nodes)
     assert "self.block[6].weight, None)" in calls(found.plan)[-1]
-    assert set(found.left) == {"conv2d", "bias"}
+    assert set(found.choices.left) == {"conv2d", "bias"}
     whys = [step.why for step in found.plan.left_to_pytorch if "conv2d" in step.name]
     assert ["library is faster" in why for why in whys] == [True, False, True]
 
@@ -95,13 +95,13 @@ def test_convolutions_that_are_ours_stay_ours() -> None:
         ("conv2d", "batch_norm", "hardtanh"),
         ("conv2d", "relu", "add"),
     ]
-    assert not found.left
+    assert not found.choices.left
 
 
 def test_another_plan_leaves_the_same_calls() -> None:
     first = planned(InvertedResidual(64).eval(), torch.empty(16, 64, 32, 32))
     graph = capture_module(InvertedResidual(64).eval(), (torch.empty(2, 64, 6, 6),))
-    again = plan_graph(graph, H200, Library.NEVER, first.left, first.channels_last)
+    again = plan_graph(graph, H200, Library.NEVER, first.choices)
     assert calls(again.plan) == calls(first.plan)
     assert not product_kernels(again.plan)
 

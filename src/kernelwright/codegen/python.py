@@ -34,9 +34,11 @@ from kernelwright.ir.plan import (
     Launch,
     Plan,
     Reinterpret,
+    Room,
     Step,
     Take,
     TorchCall,
+    Within,
     reads,
     sizes_used,
 )
@@ -140,6 +142,7 @@ class _Writer:
             if isinstance(node.kind, Parameter):
                 self._text[node.name] = self._place(node.kind.path)
         self._uses = _count_uses(plan)
+        self._rooms = {step.result for step in plan.steps if isinstance(step, Room)}
         self._in_place = in_place(plan)
         self._unread = views_of(plan, self._in_place)
 
@@ -272,7 +275,8 @@ class _Writer:
         kept = _words(" ".join(final))
         mentions = [_words(" ".join(text)) for text in lines]
         found: dict[int, list[str]] = {}
-        for name in (name for step in self._plan.steps for name in _results(step)):
+        results = (name for step in self._plan.steps for name in _results(step))
+        for name in dict.fromkeys(results):
             if self._text[name] != name:
                 continue
             places = [at for at, words in enumerate(mentions) if name in words]
@@ -284,6 +288,11 @@ class _Writer:
         match step:
             case Launch():
                 yield from self._launch(step)
+            case Room(result=result, type=kind, within=None):
+                yield self._allocation(result, kind)
+            case Room(result=result, within=Within(whole=whole, dim=dim, start=start, stop=stop)):
+                part = self._view(Slice(dim, start, stop, 1), step.type)
+                yield f"{result} = {self._text[whole]}{part}"
             case Reinterpret(result=result) if result in self._unread:
                 return
             case Reinterpret(result=result, input=source, map=index_map):
@@ -300,12 +309,10 @@ class _Writer:
     def _launch(self, step: Launch) -> Iterator[str]:
         kernel = step.kernel
         for name, output in zip(step.results, kernel.outputs, strict=True):
-            sizes = _tuple([dim.text for dim in output.shape])
             if name in self._in_place:
                 self._text[name] = self._buffer(self._in_place[name].path, output)
-                continue
-            dtype = TORCH_DTYPE[output.dtype]
-            yield f"{name} = torch.empty({sizes}, dtype={dtype}, device=device)"
+            elif name not in self._rooms:
+                yield self._allocation(name, output)
         operands = [self._operand(name) for name in step.inputs]
         results = [self._text[name] for name in step.results]
         if isinstance(kernel, Kernel) and kernel.anchor is not None:
@@ -320,6 +327,10 @@ class _Writer:
         numbers = [dim.text for dim in sizes_used(kernel)]
         arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
+
+    def _allocation(self, name: str, kind: TensorType) -> str:
+        sizes = _tuple([dim.text for dim in kind.shape])
+        return f"{name} = torch.empty({sizes}, dtype={TORCH_DTYPE[kind.dtype]}, device=device)"
 
     def _buffer(self, path: str, output: TensorType) -> str:
         """A buffer in the shape of the result that it takes."""
@@ -476,6 +487,9 @@ def _step_size_texts(step: Step) -> Iterator[str]:
         case Launch(kernel=kernel):
             yield from (dim.text for output in kernel.outputs for dim in output.shape)
             yield from (dim.text for dim in sizes_used(kernel))
+        case Room(type=kind, within=within):
+            yield from (dim.text for dim in kind.shape)
+            yield str(within)
         case Reinterpret(map=index_map, type=kind):
             yield from (dim.text for dim in kind.shape)
             yield str(index_map)

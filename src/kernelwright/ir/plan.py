@@ -286,7 +286,8 @@ def sizes_used(kernel: AnyKernel) -> tuple[Dim, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Run a kernel of ours: its results are new contiguous tensors, or buffers that they update."""
+    """Run a kernel of ours: its results have a Room, or are new contiguous tensors, or buffers that
+    they update."""
 
     results: tuple[str, ...]
     """One for each of the kernel's outputs."""
@@ -297,6 +298,28 @@ class Launch:
     def result(self) -> str:
         """The first result, which names the launch."""
         return self.results[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """A part of a tensor: places along one dimension, all of the others."""
+
+    whole: str
+    dim: int
+    start: Dim
+    stop: Dim
+
+    def __str__(self) -> str:
+        return f"{self.whole}, {self.start} to {self.stop} of dimension {self.dim}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Memory for a value that launches write, at once or in parts: new, or part of another's."""
+
+    result: str
+    type: TensorType
+    within: Within | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -365,7 +388,7 @@ class Take:
     index: int
 
 
-Step = Launch | Reinterpret | TorchCall | Einsum | Take
+Step = Launch | Room | Reinterpret | TorchCall | Einsum | Take
 
 
 def reads(step: Step) -> tuple[str, ...]:
@@ -375,6 +398,8 @@ def reads(step: Step) -> tuple[str, ...]:
             return inputs
         case Reinterpret(input=source) | Take(input=source):
             return (source,)
+        case Room(within=within):
+            return () if within is None else (within.whole,)
         case TorchCall(call=call, channels_last=planned):
             return call.refs if planned is None else (*call.refs, planned.given)
 

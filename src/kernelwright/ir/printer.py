@@ -29,6 +29,7 @@ from kernelwright.ir.plan import (
     Launch,
     Plan,
     Reinterpret,
+    Room,
     RowKernel,
     ScanKernel,
     Step,
@@ -162,6 +163,8 @@ def _print_step(step: Step) -> str:
         case Launch(results=results, kernel=kernel, inputs=inputs):
             made = ", ".join(f"{n}: {o}" for n, o in zip(results, kernel.outputs, strict=True))
             return f"{made} = launch {kernel.name}({', '.join(inputs)})"
+        case Room(result=result, type=kind, within=within):
+            return f"{result}: {kind} = room{'' if within is None else f' in {within}'}"
         case Reinterpret(result=result, input=source, map=index_map, type=kind):
             return f"{result}: {kind} = {type(index_map).__name__.lower()}({source})"
         case TorchCall(result=result, call=call, type=kind, why=why, channels_last=planned):

@@ -1,4 +1,4 @@
-"""Products of sizes, symbolic ones too."""
+"""Products and sums of sizes, symbolic ones too."""
 
 import ast
 from collections import Counter
@@ -20,6 +20,23 @@ def product(dims: Sequence[Dim]) -> Dim:
     if constant != 1:
         texts.insert(0, str(constant))
     return Dim("*".join(text if _is_atom(text) else f"({text})" for text in texts), hint)
+
+
+def total(dims: Sequence[Dim]) -> Dim:
+    """The size of places side by side."""
+    hint = sum(dim.hint for dim in dims)
+    constant = sum(dim.hint for dim in dims if dim.is_static)
+    counts = Counter(dim.text for dim in dims if not dim.is_static)
+    if not counts:
+        return Dim.static(hint)
+    texts = [text if count == 1 else _times(count, text) for text, count in counts.items()]
+    if constant:
+        texts.append(str(constant))
+    return Dim(" + ".join(texts), hint)
+
+
+def _times(count: int, text: str) -> str:
+    return f"{count}*{text}" if _is_atom(text) else f"{count}*({text})"
 
 
 def are_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

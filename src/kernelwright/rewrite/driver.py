@@ -6,6 +6,7 @@ from functools import cached_property
 
 from kernelwright.ir.calls import rename
 from kernelwright.ir.graph import (
+    Concat,
     Contract,
     Graph,
     Input,
@@ -105,7 +106,7 @@ class Surroundings:
         return bool(readers) and all(
             self.is_read_by_kernel(node.name)
             if isinstance(node.kind, View)
-            else isinstance(node.kind, Pointwise | Reduce | Scan | Window)
+            else isinstance(node.kind, Concat | Pointwise | Reduce | Scan | Window)
             for node in readers
         )
 

@@ -5,10 +5,12 @@ from kernelwright.schedule.configs import ranked_configs
 from kernelwright.schedule.cost import Cost, cost_of_kernel, cost_of_plan, least_cost
 from kernelwright.schedule.fusion import schedule
 from kernelwright.schedule.legality import Library
-from kernelwright.schedule.planning import Planned, plan_graph
+from kernelwright.schedule.planning import OPEN, Choices, Planned, plan_graph
 
 __all__ = [
+    "OPEN",
     "Apart",
+    "Choices",
     "Cost",
     "Library",
     "Planned",

@@ -39,6 +39,7 @@ from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.element_groups import element_groups
 from kernelwright.schedule.grouped import with_groups, without_groups
+from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.launches import launch_anchored, launch_elements, launch_rows, shared
 from kernelwright.schedule.legality import Library, why_not
 from kernelwright.schedule.memory_format import faster_on_channels_last
@@ -51,13 +52,17 @@ def schedule(
     machine: Machine,
     library: Library = Library.WHERE_FASTER,
     channels_last: frozenset[str] | None = None,
+    in_place: frozenset[str] | None = None,
 ) -> Plan:
     """The plan with the fewest modelled bytes that our families allow.
 
-    `channels_last`: the convolutions that get such operands; None: those that are faster on them.
+    `channels_last`: the convolutions that get such operands; `in_place`: the tensors whose parts
+    are written where they belong. None: those that are faster so.
     """
     if channels_last is None:
         channels_last = faster_on_channels_last(graph)
+    if in_place is None and library is Library.NEVER:
+        in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
     formatted = with_channels_last(with_cheap_copies(graph), channels_last)
     staged = with_groups(with_stages(formatted.graph), formatted.turning)
     ungrouped = without_groups(staged, formatted.turning)
@@ -76,12 +81,11 @@ def schedule(
         for node in graph.nodes
         if node.name not in inside
     ]
+    made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
+    graph, steps = with_parts_in_place(graph, made, machine, in_place)
     kernels: list[AnyKernel] = []
-    steps: list[Step] = []
-    for unit in _in_order([*units, *alone], graph):
-        for step in unit.made():
-            steps.append(shared(step, kernels) if isinstance(step, Launch) else step)
-    plan = Plan(graph=graph, steps=tuple(steps))
+    named = (shared(step, kernels) if isinstance(step, Launch) else step for step in steps)
+    plan = Plan(graph=graph, steps=tuple(named))
     return plan if library is Library.NEVER else with_counters_together(plan)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from kernelwright.ir.configs import GemmConfig
-from kernelwright.ir.graph import Contract, Graph, Node, Scan, Window
+from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Scan, Window
 from kernelwright.ir.plan import AnyKernel, Kernel, Launch, RowKernel, ScanKernel, WindowKernel
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of, source_shape
@@ -39,6 +39,21 @@ def launch_elements(group: ElementGroup, graph: Graph, machine: Machine) -> Laun
         **_labels(ordered),
     )
     return _launched(kernel, [group.root], inputs)
+
+
+def launch_copy(copy: Node, source: Node, graph: Graph, machine: Machine) -> Launch:
+    """The kernel of a node that has the elements of another one."""
+    assert isinstance(copy.kind, Pointwise)
+    kernel = Kernel(
+        anchor=None,
+        inputs=(source.type,),
+        epilogue=copy.kind.expr,
+        output=copy.tensor,
+        config=elementwise_configs(None, (source.type,), copy.tensor, machine)[0],
+        turned=is_turned(source, graph),
+        **_labels([copy]),
+    )
+    return _launched(kernel, [copy], [source])
 
 
 def launch_rows(group: RowGroup, graph: Graph, machine: Machine) -> Launch:

@@ -5,7 +5,7 @@ user's calls back, whole, and is rewritten without them.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from kernelwright.ir.calls import AtenCall, rename_call
@@ -16,10 +16,26 @@ from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.rewrite.driver import drop_unread, substitute
 from kernelwright.schedule.fusion import schedule
+from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.memory_format import faster_on_channels_last
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What depends on the sizes and not on the module: another plan of it can have the same."""
+
+    left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Why calls of products are left to PyTorch, by the node of their result as captured."""
+    channels_last: frozenset[str] | None = None
+    """Convolutions on operands of this memory format, by their node as rewritten; None: not chosen
+    yet, as below."""
+    in_place: frozenset[str] | None = None
+    """Tensors whose parts are written where they belong, likewise."""
+
+
+OPEN = Choices()
+"""Everything is decided by what is faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,40 +44,35 @@ class Planned:
 
     rewritten: Rewritten
     plan: Plan
-    left: Mapping[str, str]
-    """Why calls of products are left to PyTorch, by the node of their result as captured."""
-    channels_last: frozenset[str]
-    """Convolutions on operands of this memory format, by their node as rewritten."""
+    choices: Choices
 
 
 def plan_graph(
     captured: Graph,
     machine: Machine,
     library: Library = Library.WHERE_FASTER,
-    left: Mapping[str, str] = NOTHING,
-    channels_last: frozenset[str] | None = None,
+    choices: Choices = OPEN,
 ) -> Planned:
     """Rewrite and schedule a captured graph.
 
-    `left`, as another plan of the same module has it, is left to PyTorch in any case;
-    `channels_last` is from there, too, where it is given.
+    What is left to PyTorch in `choices`, as another plan of the same module has it, is in any case.
     """
-    known = dict(left)
+    left = dict(choices.left)
     while True:
-        rewritten = rewrite(_as_called(captured, known))
-        formats = channels_last
+        rewritten = rewrite(_as_called(captured, left))
+        formats = choices.channels_last
         if formats is None:
             formats = faster_on_channels_last(rewritten.graph)
-        plan = schedule(rewritten.graph, machine, library, formats)
+        plan = schedule(rewritten.graph, machine, library, formats, choices.in_place)
         found = _products_left(plan)
         if not found:
-            return Planned(
-                rewritten=rewritten,
-                plan=plan,
-                left=MappingProxyType(known),
+            made = Choices(
+                left=MappingProxyType(left),
                 channels_last=formats,
+                in_place=joined_in_place(plan),
             )
-        known |= found
+            return Planned(rewritten=rewritten, plan=plan, choices=made)
+        left |= found
 
 
 def _products_left(plan: Plan) -> dict[str, str]:
