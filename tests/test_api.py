@@ -354,6 +354,33 @@ def test_buffers_that_kernels_update_where_they_are(way: str) -> None:
         torch.testing.assert_close(on_host.get_buffer(name), buffer)
 
 
+class Dense(nn.Module):
+    """Its second tensor is made of the first one's parts, which that has already."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = [x.exp(), x + 1.0]
+        parts.append((torch.cat(parts, 1) * 0.5).cos())
+        return torch.cat(parts, 1)
+
+
+@pytest.mark.parametrize("way", ["called", "aot_eager"])
+def test_parts_that_kernels_write_where_the_whole_has_them(way: str) -> None:
+    model, large = Dense(), torch.empty(16, 8, 128, 128)
+    with torch.no_grad():
+        fast = optimize_module(model, (large,), machine=H200)
+    source = fast.kernelwright.source.replace("not value.is_cuda or ", "")
+    assert "torch.cat(" not in source
+    on_host: OptimizedModule = copy.deepcopy(fast)
+    on_host.__setstate__({**on_host.__dict__, "kernelwright": _with(fast, source)})
+    with torch.no_grad(), Session():
+        run: Any = on_host
+        if way != "called":
+            run = torch.compile(on_host, fullgraph=True, backend=way)
+        for sizes in ((2, 8, 6, 5), (1, 8, 4, 12)):
+            x = torch.rand(sizes)
+            torch.testing.assert_close(run(x), model(x))
+
+
 def _with(fast: OptimizedModule, source: str) -> Any:
     return replace(fast.kernelwright, source=source)
 
