@@ -13,7 +13,11 @@ from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
 from kernelwright.schedule.configs import ranked_products
 from kernelwright.schedule.gemm_model import Factor, ProductShape
-from kernelwright.schedule.many_small import many_small_configs, many_small_seconds
+from kernelwright.schedule.many_small import (
+    library_product_seconds,
+    many_small_configs,
+    many_small_seconds,
+)
 
 
 def shape(
@@ -27,7 +31,11 @@ def shape(
     extras: int = 0,
 ) -> ProductShape:
     lhs, rhs = (
-        Factor(elements=batches * side * k, major=major, is_aligned=True)
+        Factor(
+            elements=batches * side * k,
+            major=major,
+            is_aligned=(k if major is Major.K else side) % 4 == 0,
+        )
         for side, major in zip((m, n), majors, strict=True)
     )
     size = 4 * batches * (m * k + k * n + m * n) if bytes_ is None else int(bytes_)
@@ -53,9 +61,10 @@ MEASURED = [
     (shape(32768, 64, 16, 64, ALONG_N), (64, 16, 16), 209),
     (shape(16384, 3, 1024, 3, LEFT), (4, 128, 8), 153),
     (shape(32768, 64, 64, 16, ALONG_K, extras=1), (64, 64, 16), 457),
-    (shape(32768, 64, 64, 64, LEFT), (64, 64, 16), 541),
+    (shape(32768, 64, 64, 64, LEFT), (64, 64, 16), 564),
     # Its factor of a row is not counted.
-    (shape(32768, 64, 64, 16, ALONG_K, bytes_=814e6, extras=1), (64, 64, 16), 515),
+    (shape(32768, 64, 64, 16, ALONG_K, bytes_=814e6, extras=1), (64, 64, 16), 520),
+    (shape(1920, 49, 32, 49, LEFT), (64, 32, 16), 28),
 ]
 
 
@@ -68,6 +77,32 @@ def test_the_model_chooses_the_tile_that_was_measured(
     assert isinstance(config, GemmConfig) and config.promote_k == 0
     assert (config.block_m, config.block_n, config.block_k) == tile
     assert seconds * 1e6 == pytest.approx(measured, rel=0.15)
+
+
+# cuBLAS there: batch, rows, columns, K, microseconds with the right factor along N and along K.
+LIBRARY = [
+    (32768, 64, 16, 64, 319, 317),
+    (32768, 64, 64, 16, 305, 303),
+    (32768, 64, 64, 64, 593, 598),
+    (32768, 16, 64, 64, 314, 374),
+    (16384, 3, 1024, 3, 444, 757),
+    (16384, 3, 1024, 16, 815, 1032),
+    (32768, 32, 32, 32, 147, 151),
+    (65536, 16, 16, 16, 169, 159),
+    (65536, 8, 8, 8, 132, 125),
+    (8192, 64, 64, 64, 157, 164),
+    (2048, 64, 64, 64, 46, 49),
+    (1920, 49, 49, 32, 31, 32),
+    (1920, 49, 32, 49, 30, 31),
+]
+
+
+@pytest.mark.parametrize("row", LIBRARY, ids=str)
+def test_the_library_takes_what_was_measured(row: tuple[int, ...]) -> None:
+    *sizes, along_n, along_k = row
+    for measured, major in ((along_n, Major.MN), (along_k, Major.K)):
+        product = shape(*sizes, (Major.K, major))
+        assert library_product_seconds(product, H200) * 1e6 == pytest.approx(measured, rel=0.15)
 
 
 def test_the_larger_of_two_tiles_was_faster() -> None:
@@ -136,6 +171,9 @@ class Heads(torch.nn.Module):
         (Product("bclhn,bcshn->bchls"), (512, 2, 64, 4, 16), (512, 2, 64, 4, 16), True),
         (Product("bchls,bcshp->bchlp"), (512, 2, 4, 64, 64), (512, 2, 64, 4, 64), True),
         (Heads(), (1024, 64, 4, 16), (1024, 16, 4, 64), True),
+        # Attention in windows of 7 x 7.
+        (Product("bqk,bkd->bqd"), (1920, 49, 49), (1920, 49, 32), False),
+        (Product("bhqk,bkhd->bhqd"), (640, 3, 49, 49), (640, 49, 3, 32), True),
         # A part of the first two dimensions of what is larger is no batch of one stride.
         (Parts("bcls,bcsp->bclp"), (2048, 2, 64, 64), (2048, 3, 64, 64), True),
     ],
