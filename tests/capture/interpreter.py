@@ -1,6 +1,7 @@
 """What a Graph means: each node computed in plain PyTorch, one after the other."""
 
 import inspect
+import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -128,8 +129,10 @@ def scanned(kind: Scan, x: torch.Tensor) -> torch.Tensor:
     return totals.flip(kind.dim) if kind.reverse else totals
 
 
-def pooled(kind: Window, x: torch.Tensor, shape: list[int]) -> torch.Tensor:
+def pooled(kind: Window, x: torch.Tensor, shape: list[int], *weights: torch.Tensor) -> torch.Tensor:
     """Windows of `x`, as many as `shape` says: one dimension after the other."""
+    if weights:
+        return _dots(kind, x, shape, *weights)
     lowest = -torch.inf if x.is_floating_point() else torch.iinfo(x.dtype).min
     outside = 0 if kind.op is Pooling.SUM else lowest
     for at, size in enumerate(kind.size):
@@ -144,6 +147,24 @@ def pooled(kind: Window, x: torch.Tensor, shape: list[int]) -> torch.Tensor:
         stack = torch.stack(taps)
         x = stack.sum(0, dtype=x.dtype) if kind.op is Pooling.SUM else stack.amax(0)
     return x
+
+
+def _dots(kind: Window, x: torch.Tensor, shape: list[int], w: torch.Tensor) -> torch.Tensor:
+    """Each channel's products with its weights, one place of the window after the other."""
+    count = len(kind.size)
+    total = torch.zeros(shape, dtype=torch.float64)
+    for taps in itertools.product(*map(range, kind.size)):
+        value, inside = x.double(), torch.ones((), dtype=torch.bool)
+        for at, tap in enumerate(taps):
+            dim = x.dim() - count + at
+            places = kind.stride[at] * torch.arange(shape[dim]) - kind.padding[at]
+            places += tap * kind.dilation[at]
+            value = value.index_select(dim, places.clamp(0, x.shape[dim] - 1))
+            here = (places >= 0) & (places < x.shape[dim])
+            inside = inside & here.reshape(-1, *[1] * (x.dim() - dim - 1))
+        weight = w[(slice(None), *taps)].double().reshape(-1, *[1] * count)
+        total += torch.where(inside, value * weight, 0.0)
+    return total.to(x.dtype)
 
 
 def run(graph: Graph, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -201,7 +222,7 @@ class _Run:
             case Scan():
                 return scanned(node.kind, operands[0])
             case Window():
-                return pooled(node.kind, operands[0], self.shape(node))
+                return pooled(node.kind, operands[0], self.shape(node), *operands[1:])
             case Gather(dim):
                 source, index = operands
                 places = torch.where(index < 0, index + source.shape[dim], index)

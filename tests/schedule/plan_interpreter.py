@@ -11,7 +11,7 @@ from torch import nn
 from kernelwright.ir.expr import Accumulator, Expr, Total, transform
 from kernelwright.ir.expr import Operand as OperandLeaf
 from kernelwright.ir.graph import Constant as ConstantKind
-from kernelwright.ir.graph import Input, Node, Parameter
+from kernelwright.ir.graph import Input, Node, Parameter, Pooling
 from kernelwright.ir.plan import (
     AnyKernel,
     Einsum,
@@ -119,7 +119,8 @@ class _Run(graphs._Run):  # type: ignore[name-defined,misc]
             case WindowKernel():
                 source = [self.size(dim) for dim in kernel.source]
                 before = self.value(kernel.prologue, operands, source, [])
-                acc = graphs.pooled(kernel.window, before, shapes[0])
+                weights = operands[-1:] if kernel.window.op is Pooling.DOT else []
+                acc = graphs.pooled(kernel.window, before, shapes[0], *weights)
         return [self.value(kernel.epilogue, operands, shapes[0], [], acc)]
 
     def rows(

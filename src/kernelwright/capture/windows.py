@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 from typing import Any
 
 from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rows, Rule
@@ -110,6 +111,60 @@ def _whole(value: int) -> Literal:
     return Literal(value, DType.I64)
 
 
+# --- Convolutions of each channel by itself ----------------------------------------------------
+
+
+_MOST_TAPS = 121
+"""Weights of a channel, which threads keep in registers if they can."""
+
+
+def _depthwise(dims: int) -> Rule:
+    """out[b, c, p] = bias[c] + sum over j of weight[c, j] input[b, c, p * stride + j - padding]."""
+
+    def rule(m: Maker) -> Part:
+        value, weight = m.tensor("input"), m.tensor("weight")
+        channels, taps = value.shape[-dims - 1], weight.shape[1:]
+        is_own = m.call.arguments["groups"] == channels.hint == weight.shape[0].hint
+        known = all(size.is_static for size in (channels, *weight.shape))
+        if not is_own or not known or taps[0] != ONE or not m.dtype.is_float:
+            raise NotMadeError
+        size = tuple(tap.hint for tap in taps[1:])
+        if prod(size) > _MOST_TAPS:
+            raise NotMadeError
+        shape = tuple(m.builder.sizes.dim(size) for size in m.result.shape)
+        stride, dilation = (_each(m.call.arguments[it], dims) for it in ("stride", "dilation"))
+        padding = _padding(m.call.arguments["padding"], size, dilation)
+        kind = TensorType(m.compute, shape)
+        window = Window(Pooling.DOT, size, stride, padding, dilation)
+        parts = [m.wide(value), m.squeeze(weight, (1,))]
+        total = Part(m.node(window, kind, parts), kind)
+        if (bias := m.optional("bias")) is not None:
+            column = m.reshape(bias, (channels, *[ONE] * dims))
+            return m.apply(lambda x, y: op("add", x, y), total, column, dtype=m.dtype)
+        return m.converted(total, m.dtype)
+
+    return rule
+
+
+def _each(values: Any, count: int) -> tuple[int, ...]:
+    """One number for each dimension: a list of one means the same for all."""
+    if not all(isinstance(value, int) for value in values):
+        raise NotMadeError
+    return tuple(values) * count if len(values) == 1 else tuple(values)
+
+
+def _padding(given: Any, size: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
+    """On each side; "same" may need more on one of them."""
+    if given == "valid":
+        return (0,) * len(size)
+    if given != "same":
+        return _each(given, len(size))
+    whole = [step * (taps - 1) for step, taps in zip(dilation, size, strict=True)]
+    if any(padding % 2 for padding in whole):
+        raise NotMadeError
+    return tuple(padding // 2 for padding in whole)
+
+
 # --- Adaptive pooling --------------------------------------------------------------------------
 
 
@@ -159,6 +214,7 @@ RULES: dict[str, Rule] = {
     **{f"avg_pool{n}d": _avg_pool(n) for n in (1, 2, 3)},
     **{f"adaptive_avg_pool{n}d": _adaptive_avg_pool for n in (1, 2, 3)},
     **{f"_adaptive_avg_pool{n}d": _adaptive_avg_pool for n in (2, 3)},
+    **{f"conv{n}d": _depthwise(n) for n in (1, 2)},
 }
 """By the operator's short name."""
 

@@ -1,11 +1,13 @@
 """Pooling as CUDA text: a functor, and the ways to go over its windows."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Surroundings, Variant, surroundings
 from kernelwright.ir.configs import WindowWay
+from kernelwright.ir.graph import Pooling
 from kernelwright.ir.plan import WindowKernel
 from kernelwright.ir.types import Dim, TensorType
 
@@ -23,6 +25,7 @@ def write(kernel: WindowKernel) -> KernelText:
         variants=(*_tuned(kernel, functor), _any(kernel)),
         arguments=read_inputs(kernel, functor.tensors, functor.members),
         source=_source(kernel.untold[-len(kernel.window.size) :]),
+        weights=_weights(kernel, functor),
     )
     return KernelText(section=section, sources=("window_launch.cuh",), has_workspace=False)
 
@@ -41,6 +44,21 @@ def _traits(kernel: WindowKernel) -> tuple[str, ...]:
             for name, axis in zip(_AXES, axes, strict=True)
         ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Weights:
+    """The operand of a dot product that belongs to neither expression."""
+
+    tensor: str
+    stored: str
+
+
+def _weights(kernel: WindowKernel, functor: Surroundings) -> _Weights | None:
+    kind = kernel.inputs[-1]
+    if kernel.window.op is not Pooling.DOT or not isinstance(kind, TensorType):
+        return None
+    return _Weights(tensor=functor.tensors[-1], stored=STORED[kind.dtype])
 
 
 def _source(pooled: Sequence[Dim | None]) -> str:

@@ -131,11 +131,14 @@ class Pooling(StrEnum):
     """NaN propagates; positions outside of the input do not count."""
     SUM = "sum"
     """Positions outside of the input are 0."""
+    DOT = "dot"
+    """The sum of products with weights, which are the second input: of each channel, the dimension
+    before those that are pooled, one for each place of a window. Outside as for a sum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Pooling over the last len(size) dimensions of the one input, in the input's element type.
+    """Pooling over the last len(size) dimensions of the first input, in its element type.
 
     Element i of the result along such a dimension pools the positions
     i * stride - padding + j * dilation for 0 <= j < size. How many there are, ceil mode or not, is

@@ -243,7 +243,7 @@ class WindowKernel:
     """Types of the Operands, in order: first those of the prologue, which broadcast to `source`,
     then those of the epilogue, which broadcast to the result's shape."""
     prologue_inputs: int
-    """How many inputs belong to the prologue."""
+    """How many inputs belong to the prologue. The last input is the weights of a dot product."""
     prologue: Expr
     """What is pooled, from Operands."""
     epilogue: Expr

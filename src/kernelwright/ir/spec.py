@@ -20,6 +20,7 @@ from kernelwright.ir.graph import (
     Parameter,
     Permute,
     Pointwise,
+    Pooling,
     Project,
     Reduce,
     Reduction,
@@ -231,8 +232,9 @@ def _is_alike(a: TensorType, b: TensorType) -> bool:
 def _window(node: Node, inputs: list[Node]) -> Iterator[str]:
     kind = node.kind
     assert isinstance(kind, Window)
-    if len(inputs) != 1 or inputs[0].tensor.dtype != node.tensor.dtype:
-        yield "keeps the element type of its one input"
+    weights = inputs[1:]
+    if len(weights) != (kind.op is Pooling.DOT) or inputs[0].tensor.dtype != node.tensor.dtype:
+        yield "keeps the element type of its first input, and only products have weights"
         return
     count = len(kind.size)
     if {len(kind.stride), len(kind.padding), len(kind.dilation)} != {count}:
@@ -241,6 +243,9 @@ def _window(node: Node, inputs: list[Node]) -> Iterator[str]:
     source, target = _hints(inputs[0].tensor), _hints(node.tensor)
     if not 0 < count <= len(source) or source[:-count] != target[:-count]:
         yield f"pools {inputs[0].type} to {node.type}"
+        return
+    if any(_hints(it.tensor) != [*source[-count - 1 : -count], *kind.size] for it in weights):
+        yield f"has weights of another shape than a channel's windows: {weights[0].type}"
         return
     if min(*kind.size, *kind.stride, *kind.dilation) < 1 or min(kind.padding) < 0:
         yield f"has a size, stride or dilation below 1, or a negative padding: {kind}"

@@ -4,7 +4,8 @@
 //
 // An operation is a struct whose members are the run-time scalars, with
 //   Value                       type of what is pooled; 16-bit operands arrive as float
-//   POOLING                     maximum or sum
+//   POOLING                     maximum, sum, or dot: a sum of products with weights, of which each
+//                               channel has one for each place of a window
 //   DIMS                        how many dimensions are pooled
 //   Depth, Height, Width        an Axis for each of the last three; those not pooled are single
 //   prologue(place, values...)  what is pooled, from an element of each operand it reads
@@ -21,7 +22,7 @@
 #include "reads.cuh"
 #include "vector.cuh"
 
-enum class Pooling { MAXIMUM, SUM };
+enum class Pooling { MAXIMUM, SUM, DOT };
 
 // One dimension of a window: output o pools the positions o * STRIDE - PADDING + j * DILATION.
 template <int SIZE_, int STRIDE_, int PADDING_, int DILATION_>
@@ -35,14 +36,14 @@ struct Axis {
 // What changes nothing that it is pooled with.
 template <Pooling OP, class T>
 __device__ __forceinline__ T neutral_pooled() {
-  if constexpr (OP == Pooling::SUM) return T(0);
+  if constexpr (OP != Pooling::MAXIMUM) return T(0);
   if constexpr (std::numeric_limits<T>::has_infinity) return -std::numeric_limits<T>::infinity();
   return std::numeric_limits<T>::lowest();
 }
 
 template <Pooling OP, class T>
 __device__ __forceinline__ T pool(T a, T b) {
-  if constexpr (OP == Pooling::SUM) return a + b;
+  if constexpr (OP != Pooling::MAXIMUM) return a + b;
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   if constexpr (std::is_same_v<T, float>) {
     // One instruction in place of three, and NaN goes through.
@@ -83,18 +84,22 @@ struct Extents {
   int64_t depth, height, width;
 };
 
-template <class Operation, class Out, class Before, class After>
+template <class Operation, class Out, class Before, class After, class Weights = Reads<>>
 struct Window;
 
-template <class Operation_, class Out_, class... Before, class... After>
-struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>> {
+template <class Operation_, class Out_, class... Before, class... After, class... Weights>
+struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>, Reads<Weights...>> {
   using Operation = Operation_;
   using Out = Out_;
   using Value = typename Operation::Value;
   using Place = WindowPlace<Operation::DIMS>;
-  static constexpr int OPERANDS = 1 + static_cast<int>(sizeof...(Before) + sizeof...(After));
+  static constexpr bool HAS_WEIGHTS = sizeof...(Weights) > 0;
   static constexpr int FIRST_AFTER = 1 + static_cast<int>(sizeof...(Before));
   static constexpr int AFTER = static_cast<int>(sizeof...(After));
+  static constexpr int WEIGHTS = FIRST_AFTER + AFTER;  // the operand
+  static constexpr int OPERANDS = WEIGHTS + static_cast<int>(HAS_WEIGHTS);
+  static_assert(HAS_WEIGHTS == (Operation::POOLING == Pooling::DOT) && sizeof...(Weights) < 2,
+                "products have weights, and nothing else has");
   using BeforeIndices = std::index_sequence_for<Before...>;
   using AfterIndices = std::index_sequence_for<After...>;
   // A T<type> for each operand of the prologue.
@@ -102,15 +107,17 @@ struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>> {
   using BeforePack = Pack<T<Before>...>;
 
   __host__ __device__ static constexpr int64_t element_bytes(int operand) {
-    constexpr int64_t BYTES[OPERANDS] = {sizeof(Out), sizeof(Before)..., sizeof(After)...};
+    constexpr int64_t BYTES[] = {sizeof(Out), sizeof(Before)..., sizeof(After)...,
+                                 sizeof(Weights)...};
     return BYTES[operand];
   }
 
   Operation operation;
-  // Operand 0 is the result, then come those of the prologue, then those of the epilogue.
+  // Operand 0 is the result, then come those of the prologue, those of the epilogue, the weights.
   char* data[OPERANDS];
   Extents source, result;
-  // Strides count elements. Those of the prologue's operands are along the source.
+  // Strides count elements. Those of the prologue's operands are along the source, those of the
+  // weights along the window.
   Extents strides[OPERANDS];
   // The dimensions that are not pooled: as the result has them, and merged.
   ResultShape plane_shape;
@@ -130,9 +137,10 @@ struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>> {
     window.source = source;
     window.result = {1, 1, 1};
     Tensor operands[OPERANDS] = {out, in...};
+    Extents taps;
     for (int o = 0; o < OPERANDS; ++o) {
       Extents& sizes = o == 0 || o >= FIRST_AFTER ? window.result : window.source;
-      window.strides[o] = take_pooled(operands[o], sizes);
+      window.strides[o] = take_pooled(operands[o], HAS_WEIGHTS && o == WEIGHTS ? taps : sizes);
     }
     window.plane_shape = ResultShape::of(operands[0]);
     const auto space = make_index_space(operands);
@@ -172,6 +180,17 @@ struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>> {
   __device__ __forceinline__ Value pooled_at(const int64_t (&offsets)[OPERANDS], const Place& at,
                                              std::index_sequence<AT...>) const {
     return operation.prologue(at, widen(load<Before, 1 + AT>(offsets[1 + AT], at))...);
+  }
+
+  // The weight of one place of the window.
+  __device__ __forceinline__ Value weight(const int64_t (&offsets)[OPERANDS], int depth, int row,
+                                          int column) const {
+    const Extents& stride = strides[WEIGHTS];
+    const int64_t at =
+        offsets[WEIGHTS] + depth * stride.depth + row * stride.height + column * stride.width;
+    return (static_cast<Value>(
+                widen(load_constant(reinterpret_cast<const Weights*>(data[WEIGHTS]) + at))),
+            ...);
   }
 
   template <size_t... AT>

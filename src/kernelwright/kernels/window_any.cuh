@@ -50,8 +50,9 @@ __device__ __forceinline__ void window_any(const Problem& problem) {
         Value row_total = neutral_pooled<POOLING, Value>();
         for (int k = columns.begin; k < columns.end; ++k) {
           from.column = columns.position(k);
-          row_total = pool<POOLING>(
-              row_total, problem.pooled_at(offsets, from, typename Problem::BeforeIndices()));
+          Value value = problem.pooled_at(offsets, from, typename Problem::BeforeIndices());
+          if constexpr (Problem::HAS_WEIGHTS) value *= problem.weight(offsets, i, j, k);
+          row_total = pool<POOLING>(row_total, value);
         }
         total = pool<POOLING>(total, row_total);
       }

@@ -3,6 +3,8 @@
 // along the outermost pooled dimension. What a plane of the source (a row, where two dimensions are
 // pooled) gives to these columns stays in registers until the last window that it is in; source
 // rows come in whole vectors, of which neighbours in the block find most in the first-level cache.
+// Of products with weights, each row of a window has others: there the elements stay instead, and
+// windows are in one or two dimensions.
 // A config has
 //   THREADS  threads of a block
 //   VECTOR   elements of the source that one access moves
@@ -57,6 +59,10 @@ struct WindowWalk {
   }
   using Inputs = typename Problem::template BeforePack<VectorRow>;
   using Totals = Value[OUTPUTS];
+  static constexpr bool HAS_WEIGHTS = Problem::HAS_WEIGHTS;
+  static_assert(!HAS_WEIGHTS || !IS_DEEP, "a plane of a window is a row");
+  // What stays of a plane.
+  using Kept = Value[HAS_WEIGHTS ? VECTORS * VECTOR : OUTPUTS];
 
   // Bit e: some window takes element e of the vectors.
   __host__ __device__ static constexpr uint64_t used_columns() {
@@ -104,6 +110,17 @@ struct WindowWalk {
   // Which vectors of a row of the source are inside of it (the others are outside), and which rows
   // of a plane.
   unsigned inside_vectors, inside_rows;
+  Value weights[HAS_WEIGHTS ? Walk::SIZE : 1][HAS_WEIGHTS ? Width::SIZE : 1];
+
+  __device__ __forceinline__ void load_weights() {
+    if constexpr (HAS_WEIGHTS) {
+#pragma unroll
+      for (int j = 0; j < Walk::SIZE; ++j) {
+#pragma unroll
+        for (int k = 0; k < Width::SIZE; ++k) weights[j][k] = problem.weight(offsets, 0, j, k);
+      }
+    }
+  }
 
   // Starts at the columns of the result from `x` on.
   __device__ __forceinline__ void start(int x) {
@@ -226,10 +243,9 @@ struct WindowWalk {
     }
   }
 
-  // What one row of the source gives to each of the columns.
-  __device__ __forceinline__ void pool_row(Totals& totals, const Inputs& inputs, int walk,
-                                           int row) const {
-    Value values[VECTORS * VECTOR];
+  // The elements of one row of the source; what lies outside changes nothing.
+  __device__ __forceinline__ void row_values(Value (&values)[VECTORS * VECTOR],
+                                             const Inputs& inputs, int walk, int row) const {
 #pragma unroll
     for (int e = 0; e < VECTORS * VECTOR; ++e) {
       if (is_column_used(e)) {
@@ -245,6 +261,13 @@ struct WindowWalk {
         }
       }
     }
+  }
+
+  // What one row of the source gives to each of the columns.
+  __device__ __forceinline__ void pool_row(Totals& totals, const Inputs& inputs, int walk,
+                                           int row) const {
+    Value values[VECTORS * VECTOR];
+    row_values(values, inputs, walk, row);
 #pragma unroll
     for (int x = 0; x < OUTPUTS; ++x) {
       Value total = values[OFFSET + x * Width::STRIDE];
@@ -256,25 +279,56 @@ struct WindowWalk {
     }
   }
 
-  __device__ __forceinline__ void pool_plane(Totals& totals, const Inputs (&inputs)[Cross::SIZE],
+  __device__ __forceinline__ void keep_plane(Kept& kept, const Inputs (&inputs)[Cross::SIZE],
                                              int walk) const {
     const bool is_inside = walk >= 0 && walk < walk_size();
+    if constexpr (HAS_WEIGHTS) {
+      row_values(kept, inputs[0], walk, 0);
 #pragma unroll
-    for (int j = 0; j < Cross::SIZE; ++j) {
-      Totals row;
-      pool_row(row, inputs[j], walk, across(j));
-      const bool counts = is_inside && (inside_rows >> j & 1) != 0;
+      for (int e = 0; e < VECTORS * VECTOR; ++e) {
+        if (is_column_used(e) && !is_inside) kept[e] = Value(0);
+      }
+    } else {
 #pragma unroll
-      for (int x = 0; x < OUTPUTS; ++x) {
-        const Value own = counts ? row[x] : neutral_pooled<POOLING, Value>();
-        totals[x] = j == 0 ? own : pool<POOLING>(totals[x], own);
+      for (int j = 0; j < Cross::SIZE; ++j) {
+        Totals row;
+        pool_row(row, inputs[j], walk, across(j));
+        const bool counts = is_inside && (inside_rows >> j & 1) != 0;
+#pragma unroll
+        for (int x = 0; x < OUTPUTS; ++x) {
+          const Value own = counts ? row[x] : neutral_pooled<POOLING, Value>();
+          kept[x] = j == 0 ? own : pool<POOLING>(kept[x], own);
+        }
       }
     }
   }
 
+  // What a window's planes come to.
+  __device__ __forceinline__ void total(Totals& totals, const Kept (&window)[Walk::SPAN]) const {
+#pragma unroll
+    for (int x = 0; x < OUTPUTS; ++x) {
+#pragma unroll
+      for (int j = 0; j < Walk::SIZE; ++j) {
+        const Value row = of_plane(window[j * Walk::DILATION], j, x);
+        totals[x] = j == 0 ? row : pool<POOLING>(totals[x], row);
+      }
+    }
+  }
+
+  // What one plane of a window gives to a column.
+  __device__ __forceinline__ Value of_plane(const Kept& kept, int j, int x) const {
+    if constexpr (!HAS_WEIGHTS) return kept[x];
+    Value sum = weights[j][0] * kept[OFFSET + x * Width::STRIDE];
+#pragma unroll
+    for (int k = 1; k < Width::SIZE; ++k) {
+      sum += weights[j][k] * kept[OFFSET + x * Width::STRIDE + k * Width::DILATION];
+    }
+    return sum;
+  }
+
   // The planes [BEGIN, END) of the window whose first plane is `first`.
   template <int BEGIN, int END>
-  __device__ __forceinline__ void take(Totals (&window)[Walk::SPAN], int first) const {
+  __device__ __forceinline__ void take(Kept (&window)[Walk::SPAN], int first) const {
     constexpr int PLANES = Config::PLANES;
 #pragma unroll
     for (int start = BEGIN; start < END; start += PLANES) {
@@ -285,7 +339,7 @@ struct WindowWalk {
       }
 #pragma unroll
       for (int q = start; q < start + PLANES; ++q) {
-        if (q < END && is_plane_used(q)) pool_plane(window[q], inputs[q - start], first + q);
+        if (q < END && is_plane_used(q)) keep_plane(window[q], inputs[q - start], first + q);
       }
     }
   }
@@ -312,10 +366,10 @@ struct WindowWalk {
   // The elements [begin, end) along the walk of the thread's columns, the first being `x`, in so
   // many steps: warps store together, so that all lanes take as many, whatever they have to do.
   __device__ __forceinline__ void run(int begin, int end, int steps, int x) const {
-    Totals window[Walk::SPAN];
+    Kept window[Walk::SPAN];
     constexpr int KEPT = Walk::SPAN - NEW;
     if constexpr (KEPT > 0) {
-      Totals start[Walk::SPAN];
+      Kept start[Walk::SPAN];
       if (begin < end) take<0, KEPT>(start, begin * Walk::STRIDE - Walk::PADDING);
 #pragma unroll
       for (int q = 0; q < KEPT; ++q) copy(window[q + NEW], start[q]);
@@ -334,22 +388,16 @@ struct WindowWalk {
 #pragma unroll
         for (int q = 0; q < KEPT; ++q) copy(window[q], window[q + NEW]);
         take<KEPT, Walk::SPAN>(window, walk * Walk::STRIDE - Walk::PADDING);
-        copy(totals, window[0]);
-#pragma unroll
-        for (int j = 1; j < Walk::SIZE; ++j) {
-#pragma unroll
-          for (int i = 0; i < OUTPUTS; ++i) {
-            totals[i] = pool<POOLING>(totals[i], window[j * Walk::DILATION][i]);
-          }
-        }
+        total(totals, window);
       }
       write(totals, walk, x, walk < end);
     }
   }
 
-  __device__ __forceinline__ static void copy(Totals& to, const Totals& from) {
+  __device__ __forceinline__ static void copy(Kept& to, const Kept& from) {
+    constexpr int COUNT = sizeof(Kept) / sizeof(Value);
 #pragma unroll
-    for (int i = 0; i < OUTPUTS; ++i) to[i] = from[i];
+    for (int i = 0; i < COUNT; ++i) to[i] = from[i];
   }
 };
 
@@ -410,17 +458,20 @@ __device__ __forceinline__ void window_flat(const WalkParameters<Config, Problem
   const int part = static_cast<int>(warp - plane * parameters.groups.value());
   Walker walker{problem, {}, static_cast<int>(plane)};
   problem.locate(plane, walker.offsets);
+  walker.load_weights();
   walker.look_across();
   const int width = static_cast<int>(problem.result.width);
   int x = part * parameters.WARP_COLUMNS + static_cast<int>(threadIdx.x % 32) * Walker::OUTPUTS;
 #pragma unroll 1
   for (int step = 0; step < Config::STEPS; ++step) {
-    typename Walker::Totals window[1];
+    typename Walker::Totals totals;
     if (x < width) {
+      typename Walker::Kept window[1];
       walker.start(x);
       walker.template take<0, 1>(window, 0);
+      walker.total(totals, window);
     }
-    walker.write(window[0], 0, x, x < width);
+    walker.write(totals, 0, x, x < width);
     x += 32 * Walker::OUTPUTS;
   }
 }
@@ -441,6 +492,7 @@ __device__ __forceinline__ void window_segments(const WalkParameters<Config, Pro
   const int begin = static_cast<int>(part - plane * parameters.segments.value()) * parameters.steps;
   Walker walker{problem, {}, static_cast<int>(plane), cross};
   problem.locate(plane, walker.offsets);
+  walker.load_weights();
   walker.look_across();
   walker.start(x);
   // Threads beyond the last go along, because warps store together.

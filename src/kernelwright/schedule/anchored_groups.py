@@ -4,11 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform
-from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Scan, Window, made_of
+from kernelwright.ir.graph import (
+    Contract,
+    Graph,
+    Node,
+    Pointwise,
+    Pooling,
+    Scan,
+    Window,
+    made_of,
+)
 from kernelwright.ir.types import Dim
 
 _CHEAP = 4
 """Operations that are worth repeating in every window that an element is in."""
+_CHEAP_ONCE = 16
+"""The same where a thread keeps the elements of a window for the next ones."""
 _LONGEST_EXPRESSION = 96
 """Operations, repetitions counted, of an expression."""
 _MOST_INPUTS = 16
@@ -96,6 +107,8 @@ class _Growth:
     def _longest_before(self) -> int:
         """An element that is in several windows is computed for each of them."""
         match self._anchor.kind:
+            case Window(op=Pooling.DOT):
+                return _CHEAP_ONCE
             case Window(size=size, stride=stride) if any(
                 of > step for of, step in zip(size, stride, strict=True)
             ):
@@ -160,6 +173,7 @@ def expressions_of(group: AnchoredGroup, graph: Graph) -> Anchored:
     prologue = place(0, graph[group.anchor.inputs[0]])
     count = len(inputs)
     epilogue = expand(count, group.root)
+    inputs += [graph[name] for name in group.anchor.inputs[1:]]  # weights
     return Anchored(
         inputs=tuple(inputs), prologue_inputs=count, prologue=prologue, epilogue=epilogue
     )

@@ -8,6 +8,7 @@ from kernelwright.ir.graph import (
     Graph,
     Node,
     Pointwise,
+    Pooling,
     Project,
     Reduce,
     Reduction,
@@ -65,7 +66,7 @@ def _channels(node: Node, known: Mapping[str, Node], found: Mapping[str, int]) -
             return None if op in _ORDERED else channels
         case Project():
             return channels
-        case Window(size=size):
+        case Window(op=Pooling.MAXIMUM | Pooling.SUM, size=size):
             dims = node.tensor.rank - 2
             return 1 if channels == 1 and len(size) == dims and dims in (2, 3) else None
         case View(Squeeze(dims)):

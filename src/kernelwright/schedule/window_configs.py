@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, prod
 
 from kernelwright.ir.configs import WindowConfig, WindowWay
-from kernelwright.ir.graph import Window
+from kernelwright.ir.graph import Pooling, Window
 from kernelwright.ir.types import Dim, TensorType, ValueType
 from kernelwright.machine import Machine
 
@@ -52,6 +52,17 @@ _FLAT_CHOICES = (
 """The same where there is no walk."""
 _CHOICES = {1: _FLAT_CHOICES, 2: _IMAGE_CHOICES, 3: _WALK_CHOICES}
 """By how many dimensions are pooled."""
+_DOT_CHOICES = {
+    1: ((1, 256, 4, 4, 1), (2, 256, 4, 4, 1), (1, 256, 4, 1, 1)),
+    2: ((1, 256, 4, 32, 1), (1, 256, 4, 32, 2), (1, 128, 8, 16, 2), (2, 128, 5, 32, 1)),
+    3: (),
+}
+"""Of products with weights, by how many dimensions are pooled: as above, without steps asked for
+ahead; fewer blocks where registers do not allow them."""
+_OTHER_REGISTERS = 26
+"""Of a thread, for addresses and places."""
+_ALL_REGISTERS = 200
+_REGISTER_FILE = 65536
 _SINGLE_CHOICES = ((9, 4), (12, 3), (27, 2))
 """Where windows are one column wide: up to so many rows of a window, of all operands together, so
 many blocks of a multiprocessor, of which no thread spills."""
@@ -97,9 +108,10 @@ def window_configs(
     window: Window, output: TensorType, inputs: Sequence[ValueType], machine: Machine
 ) -> tuple[WindowConfig, ...]:
     """What the tuner tries for a pooling, in this order."""
+    is_dot = window.op is Pooling.DOT
     wide = [
         kind
-        for kind in inputs
+        for kind in inputs[: -1 if is_dot else None]
         if isinstance(kind, TensorType) and kind.shape and kind.shape[-1] != Dim.static(1)
     ]
     sizes = [kind.dtype.itemsize for kind in (output, *wide)]
@@ -113,6 +125,8 @@ def window_configs(
     )
     general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
     groups = output.numel_hint // line.multiple // (_BUSY * machine.sm_count)
+    if is_dot:
+        return (*_dots(window, line, groups, len(wide)), general)
     walks = _walks(window, line, groups, len(wide))
     lines = _lines(line)
     if line.stride > _MOST_STRIDE:
@@ -157,6 +171,37 @@ def _walks(window: Window, line: _Line, groups: int, operands: int) -> tuple[Win
                 blocks=min(blocks, _WIDE_THREADS // threads) if wide else blocks,
                 planes=planes,
                 ahead=ahead,
+            )
+        )
+    return tuple(dict.fromkeys(configs))
+
+
+def _dots(window: Window, line: _Line, groups: int, operands: int) -> tuple[WindowConfig, ...]:
+    """Of products with weights threads keep the elements of a window and all of the weights."""
+    dims = len(window.size)
+    rows = (window.size[0] - 1) * window.dilation[0] + 1 if dims == 2 else 1
+    new = min(rows, window.stride[0]) if dims == 2 else 1
+    configs = []
+    for times, threads, most, steps, planes in _DOT_CHOICES[dims]:
+        outputs = times * line.multiple
+        elements = line.elements(outputs)
+        used = (outputs - 1) * line.stride + line.size
+        registers = rows * used + prod(window.size) + min(planes, new) * operands * elements
+        registers += 2 * outputs + _OTHER_REGISTERS
+        is_wide = times > 1 and (outputs > _MOST_OUTPUTS or _WARP * outputs > line.width)
+        if dims > 2 or max(elements, rows) > _WORD or registers > _ALL_REGISTERS or is_wide:
+            continue
+        fitting = _REGISTER_FILE // (threads * registers)
+        configs.append(
+            WindowConfig(
+                way=WindowWay.WALK,
+                threads=threads,
+                vector=line.vector,
+                outputs=outputs,
+                steps=min(steps, max(1, groups // times)),
+                blocks=max(1, min(most, fitting)),
+                planes=min(planes, new),
+                ahead=0,
             )
         )
     return tuple(dict.fromkeys(configs))

@@ -65,6 +65,23 @@ CASES = {
         dtype=DType.F16,
         scaled=True,
     ),
+    "products with weights": Case(
+        window=Window(Pooling.DOT, (3, 5), (1, 1), (2, 2), (2, 1)),
+        config=_walk(vector=4, outputs=4, steps=3),
+        shapes=[(2, 3, 9, 12), (3, 5, 4), (1, 1, 20, 160), (1, 2, 7, 11), (2, 2, 1, 8)],
+    ),
+    "products of every other place": Case(
+        window=Window(Pooling.DOT, (3, 3), (2, 2), (1, 0), (1, 2)),
+        config=replace(_walk(vector=4, outputs=4, steps=2), planes=2, ahead=1),
+        shapes=[(2, 3, 9, 12), (1, 2, 5, 8), (2, 2, 21, 68), (1, 2, 7, 11)],
+        dtype=DType.F16,
+        scaled=True,
+    ),
+    "products in a line": Case(
+        window=Window(Pooling.DOT, (4,), (1,), (3,), (2,)),
+        config=_walk(vector=4, outputs=8, steps=2),
+        shapes=[(2, 24), (1, 3, 600), (3, 1, 40), (2, 3, 31)],
+    ),
 }
 
 
@@ -83,17 +100,21 @@ def kernel_of(case: Case) -> WindowKernel:
         ones = (Dim.static(1),) * dims
         types.append(TensorType(wide, (source[-dims - 1], *ones)))
         prologue = Call("mul", (prologue, Operand(1, wide)), wide)
-        for at in range(dims):
+        for at in range(dims if case.window.op is Pooling.SUM else 0):
             extent = Call("cast", (_inside(case.window, at, source[at - dims]),), wide)
             epilogue = Call("div", (epilogue, extent), wide)
     if case.dtype is not wide:
         epilogue = Call("cast", (epilogue,), case.dtype)
+    read = len(types)
+    if case.window.op is Pooling.DOT:
+        sizes = (Dim.static(size) for size in case.window.size)
+        types.append(TensorType(case.dtype, (source[-dims - 1], *sizes)))
     return WindowKernel(
         name="pool_of_case",
         window=case.window,
         source=source,
         inputs=tuple(types),
-        prologue_inputs=len(types),
+        prologue_inputs=read,
         prologue=prologue,
         epilogue=epilogue,
         output=TensorType(case.dtype, result),
@@ -134,6 +155,11 @@ def exact(case: Case, inputs: list[torch.Tensor]) -> torch.Tensor:
         batched = x.reshape(prod(x.shape[: -dims - 1]), *x.shape[-dims - 1 :])
         pooled = pools[window.op, dims](batched, *geometry, window.dilation)
         return pooled.reshape(*x.shape[:-dims], *pooled.shape[-dims:])
+    if window.op is Pooling.DOT:
+        weights = inputs[-1].double().unsqueeze(1)
+        convolve = functional.conv1d if dims == 1 else functional.conv2d
+        groups = len(weights)
+        return convolve(x, weights, None, *geometry[1:], window.dilation, groups)
     return functional.avg_pool2d(x, *geometry, count_include_pad=False)
 
 
@@ -146,7 +172,9 @@ def draw(case: Case, shape: tuple[int, ...], layout: str) -> list[torch.Tensor]:
     x = LAYOUTS[layout](x.to(TORCH[case.dtype]))
     channels = shape[-len(case.window.size) - 1]
     scale = torch.rand((channels, *(1,) * len(case.window.size)))
-    return [x, scale] if case.scaled else [x]
+    weights = torch.rand((channels, *case.window.size)).to(x.dtype)
+    is_dot = case.window.op is Pooling.DOT
+    return [x, *[scale] * case.scaled, *[LAYOUTS[layout](weights)] * is_dot]
 
 
 def main() -> None:
@@ -162,7 +190,8 @@ def main() -> None:
                 inputs = draw(case, shape, layout)
                 wanted = exact(case, inputs)
                 out = torch.empty(wanted.shape, dtype=TORCH[case.dtype])
-                sizes = list(shape[-dims:]) if case.scaled else []
+                is_mean = case.scaled and case.window.op is Pooling.SUM
+                sizes = list(shape[-dims:]) if is_mean else []
                 library(out, [*inputs, *sizes])
                 same = (out.double() == wanted) | (out.isnan() & wanted.isnan())
                 error = torch.where(same, 0.0, (out.double() - wanted).abs())

@@ -1,0 +1,85 @@
+"""Convolutions of each channel by itself are windows; others stay calls."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from kernelwright.capture import capture_module
+from kernelwright.codegen.python import forward_body
+from kernelwright.ir.graph import Opaque, Pooling, Window
+from kernelwright.ir.plan import WindowKernel
+from kernelwright.machine import H200
+from kernelwright.schedule import plan_graph
+
+Run = Callable[..., Any]
+
+CONVOLUTIONS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "plain": (nn.Conv2d(6, 6, 3, groups=6), (2, 6, 9, 11)),
+    "no bias": (nn.Conv2d(6, 6, 3, padding=1, groups=6, bias=False), (2, 6, 9, 11)),
+    "strides": (nn.Conv2d(4, 4, (3, 5), (2, 3), (1, 2), groups=4), (2, 4, 12, 13)),
+    "dilated": (nn.Conv2d(4, 4, 3, padding=(2, 1), dilation=(2, 1), groups=4), (3, 4, 8, 7)),
+    "same": (nn.Conv2d(4, 4, 3, padding="same", dilation=2, groups=4), (3, 4, 8, 7)),
+    "valid": (nn.Conv2d(4, 4, (3, 2), padding="valid", groups=4), (3, 4, 8, 7)),
+    "one image": (nn.Conv2d(4, 4, 3, groups=4), (4, 8, 7)),
+    "one channel": (nn.Conv2d(1, 1, 3), (2, 1, 8, 7)),
+    "one place": (nn.Conv2d(4, 4, 1, groups=4), (2, 4, 3, 5)),
+    "a line": (nn.Conv1d(4, 4, 5, 2, 3, groups=4), (2, 4, 17)),
+}
+LEFT: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
+    "groups of two": (nn.Conv2d(6, 6, 3, groups=3), (2, 6, 9, 11)),
+    "two of each": (nn.Conv2d(6, 12, 3, groups=6), (2, 6, 9, 11)),
+    "padded more on one side": (nn.Conv2d(4, 4, 2, padding="same", groups=4), (2, 4, 8, 7)),
+    "backwards": (nn.ConvTranspose2d(4, 4, 3, groups=4), (2, 4, 8, 7)),
+    "many weights": (nn.Conv2d(2, 2, 12, groups=2), (1, 2, 20, 20)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_values(name: str, dtype: torch.dtype, run: Run) -> None:
+    module, sizes = CONVOLUTIONS[name]
+    module = module.to(dtype)
+    x = torch.rand(sizes, generator=torch.Generator().manual_seed(1)).to(dtype)
+    graph = capture_module(module, (x,))
+    windows = [node for node in graph.nodes if isinstance(node.kind, Window)]
+    assert [node.kind.op for node in windows if isinstance(node.kind, Window)] == [Pooling.DOT]
+    assert not [node for node in graph.nodes if isinstance(node.kind, Opaque)]
+    rounding = 2e-2 if dtype is torch.bfloat16 else 1e-5
+    with torch.no_grad():
+        torch.testing.assert_close(
+            run(graph, module, (x,), {}), module(x), rtol=rounding, atol=rounding
+        )
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_left(name: str) -> None:
+    module, sizes = LEFT[name]
+    graph = capture_module(module.float(), (torch.rand(sizes),))
+    assert [node for node in graph.nodes if isinstance(node.kind, Opaque)]
+    assert not [node for node in graph.nodes if isinstance(node.kind, Window)]
+
+
+def test_nan_goes_where_its_windows_are(run: Run) -> None:
+    module = nn.Conv2d(2, 2, 3, padding=1, groups=2)
+    x = torch.rand(1, 2, 7, 7)
+    x[0, 0, 3, 3], x[0, 1, 0, 0] = torch.nan, torch.inf
+    with torch.no_grad():
+        result = run(capture_module(module, (x,)), module, (x,), {})
+        torch.testing.assert_close(result, module(x), equal_nan=True)
+
+
+def test_steps_before_and_after_are_in_the_kernel() -> None:
+    """Of a block of MobileNet, not in training: a thread keeps what it normalised."""
+    block = nn.Sequential(
+        *(nn.BatchNorm2d(16), nn.ReLU6(), nn.Conv2d(16, 16, 3, padding=1, groups=16)),
+        *(nn.BatchNorm2d(16), nn.ReLU6()),
+    ).eval()
+    plan = plan_graph(capture_module(block, (torch.rand(8, 16, 56, 56),)), H200).plan
+    (kernel,) = plan.kernels
+    assert isinstance(kernel, WindowKernel)
+    assert kernel.operators == ("batch_norm", "hardtanh", "conv2d", "batch_norm", "hardtanh")
+    launch = next(line for line in forward_body(plan) if "_launch(" in line)
+    assert launch.endswith(".weight.squeeze(1))")
