@@ -133,10 +133,38 @@ SUNK: dict[str, tuple[Forward, tuple[str, str]]] = {
     ),
     "flattened": (lambda a, b: nn.functional.conv2d(a, b).flatten(1) * 2, ("bkmn", "nk11")),
 }
+
+
+def decay(steps: torch.Tensor) -> torch.Tensor:
+    """As between the positions of a block of a state-space model."""
+    apart = steps[..., :, None] - steps[..., None, :]
+    size = steps.shape[-1]
+    later = torch.ones(size, size, dtype=torch.bool).tril()
+    return torch.exp(apart.masked_fill(~later, -torch.inf))
+
+
+# Factors of a product's elements that are computed with their dimensions in another order.
+BESIDE: dict[str, tuple[Forward, tuple[str, str]]] = {
+    "decayed": (lambda a, b: (a @ a.mT) * decay(b).transpose(0, 1), ("nbmk", "bnm")),
+    "decayed twice": (
+        lambda a, b: (a @ a.mT).relu() * decay(b).transpose(0, 1) + decay(b).transpose(0, 1),
+        ("nbmk", "bnm"),
+    ),
+    "read twice": (
+        lambda a, b: (a @ a.mT) * (x := decay(b).transpose(0, 1)) + x,
+        ("nbmk", "bnm"),
+    ),
+    "of one tensor": (lambda a, b: (a @ a.mT) + b.sigmoid().transpose(0, 1), ("nbk", "bnb")),
+    "of fewer dimensions": (
+        lambda a, b: (a @ a.mT) * (b[:, None, None] - a[:, 0, :, :1]).transpose(0, 1),
+        ("nbmk", "bm"),
+    ),
+}
 # Here the view stays above, and the values right.
 STAYING: dict[str, tuple[Forward, tuple[str, str]]] = {
     "two products": (lambda a, b: (a @ b).T + b.T @ a.T, ("nk", "km")),
     "broadcast": (lambda a, b: (a @ b)[:, None] + (a @ b)[None], ("nk", "kn")),
+    "rows as columns": (lambda a, b: (a @ a.mT) * decay(b).mT, ("bmk", "bm")),
     "grouped otherwise": (
         lambda a, b: (a @ b).view(3, -1) + torch.cat([b[0], b[1]]),
         ("6k", "km"),
@@ -235,6 +263,16 @@ def test_elementwise_work_joins_a_product_under_a_view(
     name: str, sizes: dict[str, int], run: Any
 ) -> None:
     function, letters = SUNK[name]
+    result = check(run, function, operands(letters, sizes))
+    plan = schedule(result.graph, H200, Library.NEVER)
+    assert [kernel.family for kernel in plan.kernels] == ["gemm"]
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@FEW
+@given(sizes=SIZES)
+def test_a_permuted_factor_joins_a_product(name: str, sizes: dict[str, int], run: Any) -> None:
+    function, letters = BESIDE[name]
     result = check(run, function, operands(letters, sizes))
     plan = schedule(result.graph, H200, Library.NEVER)
     assert [kernel.family for kernel in plan.kernels] == ["gemm"]

@@ -167,6 +167,33 @@ class Surroundings:
                     found.update(same)
         return found
 
+    def joins_product(self, name: str) -> bool:
+        """True if all that reads the value, or what is made of it element by element, is work on a
+        product, which it may join."""
+        return name in self._beside_products
+
+    @cached_property
+    def _beside_products(self) -> set[str]:
+        products = {node.name for node in self._all if isinstance(node.kind, Contract)}
+        on_products = made_of(products, self._graph)
+        users = self._graph.users()
+        found: set[str] = set()
+        for node in reversed(self._all):
+            readers = [self._nodes[name] for name in users[node.name]]
+            if (
+                readers
+                and self.unseen(node.name)
+                and node.name not in on_products
+                and all(
+                    isinstance(reader.kind, Pointwise)
+                    and _shape(reader) == _shape(node)
+                    and (reader.name in on_products or reader.name in found)
+                    for reader in readers
+                )
+            ):
+                found.add(node.name)
+        return found
+
     @cached_property
     def _firsts(self) -> dict[object, Node]:
         """The first node of each meaning; few rules ask."""

@@ -1,7 +1,8 @@
 """Views move out of the way of pointwise nodes, so that these can join what they belong to.
 
 Views of products, reductions, scans and poolings sink below the pointwise nodes that read them;
-what is reshaped for a reduction is reshaped before the pointwise nodes that it comes from.
+what is reshaped for a reduction, or permuted to meet a product, is so before the pointwise nodes
+that it comes from.
 """
 
 from dataclasses import replace
@@ -113,9 +114,8 @@ def _undo(around: Surroundings, operand: Node, view: Node, source: Node) -> list
         return []
     shape = operand.type.shape
     if isinstance(view.kind, View) and isinstance(view.kind.map, Permute):
-        letters = _LETTERS[: view.tensor.rank]
-        before = "".join(letters[view.kind.map.dims.index(d)] for d in range(len(letters)))
-        return align(around, operand, letters[-len(shape) :], before)
+        dims = view.kind.map.dims
+        return _permuted(around, operand, tuple(dims.index(d) for d in range(len(dims))))
     new = _regrouped(shape, view.tensor.shape, source.tensor.shape)
     if new is None or (shape == view.tensor.shape and not _lies_in_order(around, operand)):
         return None
@@ -130,6 +130,15 @@ def _undo(around: Surroundings, operand: Node, view: Node, source: Node) -> list
             source=operand.source,
         )
     ]
+
+
+def _permuted(around: Surroundings, operand: Node, dims: tuple[int, ...]) -> list[Node]:
+    """Views that lay an operand along a tensor that it broadcasts to, once that is permuted."""
+    if not isinstance(operand.type, TensorType) or operand.type.rank == 0:
+        return []
+    letters = _LETTERS[: len(dims)]
+    after = "".join(letters[d] for d in dims)
+    return align(around, operand, letters[-operand.type.rank :], after)
 
 
 def _lies_in_order(around: Surroundings, node: Node) -> bool:
@@ -167,14 +176,15 @@ def _regrouped(
 
 def _rise(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     # What happens to each element alone may happen to it after it is moved.
-    if not isinstance(node.kind, View) or not isinstance(
-        node.kind.map, Reshape | Squeeze | Unsqueeze
-    ):
-        return None
-    if not around.joins_reduction(node.name):
+    if not isinstance(node.kind, View) or not _helps_above(around, node, node.kind.map):
         return None
     early = around.node(node.inputs[0])
-    if not isinstance(early.kind, Pointwise) or has_coordinates(early.kind.expr):
+    if not isinstance(early.kind, Pointwise):
+        return None
+    # A permutation that leaves the last two dimensions where they are, or swaps them, is its own
+    # inverse for coordinates.
+    expr = _move_coordinates(early.kind.expr, node.kind.map)
+    if expr is None:
         return None
     if not around.is_read_only_as(early.name, node) or not around.unseen(early.name):
         return None
@@ -183,7 +193,12 @@ def _rise(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     made: list[Node] = []
     names: list[str] = []
     for name in early.inputs:
-        views = _undo(around, around.node(name), early, node)
+        operand = around.node(name)
+        match node.kind.map:
+            case Permute(dims=dims):
+                views: list[Node] | None = _permuted(around, operand, dims)
+            case _:
+                views = _undo(around, operand, early, node)
         if views is None:
             return None
         made += views
@@ -191,11 +206,23 @@ def _rise(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     late = replace(
         early,
         name=around.fresh(early.name),
+        kind=Pointwise(expr),
         type=TensorType(early.tensor.dtype, node.tensor.shape),
         inputs=tuple(names),
         origin=None,
     )
     return (*made, late)
+
+
+def _helps_above(around: Surroundings, view: Node, index_map: ViewMap) -> bool:
+    """Whether what is computed behind the view joins another kernel."""
+    match index_map:
+        case Reshape() | Squeeze() | Unsqueeze():
+            return around.joins_reduction(view.name)
+        case Permute(dims=dims):
+            # Rows are read along what was theirs before.
+            return dims[-1:] == (len(dims) - 1,) and around.joins_product(view.name)
+    return False
 
 
 SINKING_RULES = (
