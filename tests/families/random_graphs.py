@@ -31,6 +31,14 @@ def pool(x, how):
     return F.max_pool1d(x, 2, 1 + how % 2) if how % 3 else F.avg_pool1d(x, 3, 1, 1)
 
 
+def beside(x, y, how):
+    """Steps on `x` side by side, and `x` itself, unless that is much."""
+    if x.numel() > 200:
+        return x * 2
+    parts = [torch.cos(x), x, x * like(x, y), torch.cat([x.softmax(0), x + 1], how % x.dim())]
+    return torch.cat(parts[how % 3 :], how % x.dim())
+
+
 OPERATIONS = [
     lambda x, y, how: torch.tanh(x),
     lambda x, y, how: F.relu(x - 0.1),
@@ -55,6 +63,7 @@ OPERATIONS = [
     lambda x, y, how: x.flip(how % x.dim()),
     lambda x, y, how: pool(x, how),
     lambda x, y, how: torch.tanh(x @ x.mT) if x.dim() >= 2 else x - 1,
+    lambda x, y, how: beside(x, y, how),
 ]
 
 
