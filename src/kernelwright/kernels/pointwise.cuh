@@ -22,6 +22,8 @@
 struct Matrices {
   const void* first;
   int64_t rows, columns;
+  bool are_short;  // the divisors hold: every element has an index below 2^31
+  Divisor by_rows, by_columns;
 };
 
 // Where in its matrix an element stands, and then each of its neighbours.
@@ -31,17 +33,17 @@ struct MatrixPlace {
   template <class Out>
   __device__ __forceinline__ MatrixPlace(const Matrices& matrices, const Out* address) {
     const int64_t index = address - static_cast<const Out*>(matrices.first);
-    // Division of 64 bits takes several times as long.
-    constexpr int64_t SHORT = 0xffffffff;
-    int64_t all_rows;
-    if (index <= SHORT && matrices.columns <= SHORT && matrices.rows <= SHORT) {
-      all_rows = static_cast<uint32_t>(index) / static_cast<uint32_t>(matrices.columns);
-      row = static_cast<uint32_t>(all_rows) % static_cast<uint32_t>(matrices.rows);
+    if (matrices.are_short) {
+      const uint32_t element = static_cast<uint32_t>(index);
+      const uint32_t all_rows = matrices.by_columns.quotient(element);
+      const uint32_t above = matrices.by_rows.quotient(all_rows);
+      row = all_rows - above * matrices.by_rows.value();
+      column = element - all_rows * matrices.by_columns.value();
     } else {
-      all_rows = index / matrices.columns;
+      const int64_t all_rows = index / matrices.columns;
       row = all_rows % matrices.rows;
+      column = index - all_rows * matrices.columns;
     }
-    column = index - all_rows * matrices.columns;
   }
 
   __device__ __forceinline__ void step(const Matrices& matrices) {
@@ -72,11 +74,20 @@ struct Pointwise {
     Vector<Out, N> result;
     if constexpr (IsLocated<Operation>::value) {
       MatrixPlace at(matrices, address);
+      if (at.column + N <= matrices.columns) {
+        // Nearly every vector is part of one row.
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        result.element[i] =
-            narrow<Out>(operation(at.row, at.column, widen(get<INPUT>(inputs).element[i])...));
-        at.step(matrices);
+        for (int i = 0; i < N; ++i) {
+          result.element[i] = narrow<Out>(
+              operation(at.row, at.column + i, widen(get<INPUT>(inputs).element[i])...));
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          result.element[i] =
+              narrow<Out>(operation(at.row, at.column, widen(get<INPUT>(inputs).element[i])...));
+          at.step(matrices);
+        }
       }
     } else {
 #pragma unroll
@@ -260,13 +271,22 @@ struct Pointwise {
   }
 
  protected:
-  static Matrices matrices_of(const Tensor& out) {
-    return {out.data, out.rank < 2 ? 1 : out.sizes[out.rank - 2],
-            out.rank < 1 ? 1 : out.sizes[out.rank - 1]};
-  }
-
   static constexpr int64_t ELEMENT_BYTES[OPERANDS] = {sizeof(Out), sizeof(In)...};
   static constexpr int64_t MAX_STEPS = (int64_t{1} << 31) - 1;  // what Divisor can divide
+
+  static Matrices matrices_of(const Tensor& out) {
+    const int64_t rows = out.rank < 2 ? 1 : out.sizes[out.rank - 2];
+    const int64_t columns = out.rank < 1 ? 1 : out.sizes[out.rank - 1];
+    Matrices matrices{out.data, rows, columns};
+    int64_t count = 1;
+    for (int d = 0; d < out.rank; ++d) count *= out.sizes[d];
+    matrices.are_short = count > 0 && count <= MAX_STEPS;
+    if (matrices.are_short) {
+      matrices.by_rows = Divisor(static_cast<uint32_t>(rows));
+      matrices.by_columns = Divisor(static_cast<uint32_t>(columns));
+    }
+    return matrices;
+  }
 
   // Every vector of the operand starts at a multiple of its access width.
   static bool is_aligned(const Space& space, int operand) {
