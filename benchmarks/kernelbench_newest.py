@@ -52,10 +52,11 @@ def main() -> None:
     parser.add_argument("results", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
-    newest = merged(arguments.results)
+    paths = sorted(arguments.results, key=lambda path: str(_facts(path)["date"]), reverse=True)
+    newest = merged(paths)
     rows = [row for row, _ in newest.values()]
     report = {
-        "runs": {path.name: _facts(path) for path in arguments.results},
+        "runs": {path.name: _facts(path) for path in paths},
         "rows of each": Counter(name for _, name in newest.values()),
         "groups": {name: _sums([row for row in rows if has(row)]) for name, has in GROUPS.items()},
         "rows": [_shortened(*newest[problem]) for problem in sorted(newest)],
