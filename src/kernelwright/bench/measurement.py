@@ -16,8 +16,9 @@ RESOLUTION = 0.01
 """Speedups below 1 % are not told apart: two processes that run the same code differ by less. On an
 H200 50 judgements of a reference against itself had medians up to 0.6 % apart."""
 RESOLUTION_MS = 5e-4
-"""Nor are times that differ by less than half a microsecond, which is the resolution of an event
-(cudaEventElapsedTime in the CUDA Runtime API): of a kernel that takes two, that is a quarter."""
+"""Half a microsecond, which is the resolution of an event (cudaEventElapsedTime in the CUDA Runtime
+API): of a kernel that takes two, that is a quarter. Each median may be off by half of it, all
+through a run and without any scatter of samples; intervals are wider by that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Speedup:
 
     baseline: str
     device: Interval
-    """Baseline's median device span over the candidate's, 95 % interval."""
+    """Baseline's median device span over the candidate's, 95 % interval and what clocks resolve."""
     host: Interval
     """The same for the host times."""
     other_inputs: Interval | None = None
@@ -91,13 +92,13 @@ class Measurement:
     def faster(self) -> bool:
         """Whether the interval against the best baseline lies above 1 by more than clocks resolve.
 
-        That is `RESOLUTION`, and `RESOLUTION_MS` of the candidate's time. The quickest calls have
-        to be quicker as well: else others had the card, and one contestant more of them. A
+        That is `RESOLUTION`, besides what the interval has of `RESOLUTION_MS`. The quickest calls
+        have to be quicker as well: else others had the card, and one contestant more of them. A
         candidate that is slower on zero-mean inputs is not faster: it is made for its own.
         """
         if self.candidate is None:
             return False
-        least = 1.0 + self.resolution
+        least = 1.0 + RESOLUTION
         against = [it for it in self.speedups if it.baseline == self.best_baseline]
         return any(
             speedup.device.low > least
@@ -105,13 +106,6 @@ class Measurement:
             and (speedup.other_inputs is None or speedup.other_inputs.high >= 1.0)
             for speedup in against
         )
-
-    @property
-    def resolution(self) -> float:
-        """Share of a speedup that clocks do not resolve; infinite without times."""
-        if self.candidate is None:
-            return float("inf")
-        return max(RESOLUTION, RESOLUTION_MS / self.candidate.device_ms)
 
     def speedup_over(self, baseline: str) -> Speedup | None:
         """The speedup over one baseline, if it was measured."""
@@ -203,10 +197,20 @@ def _speedup(name: str, baseline: Rounds, candidate: Rounds) -> Speedup:
     both_tried = len(tried) == 1 and 0 not in tried and bool(candidate.other_ms)
     return Speedup(
         baseline=name,
-        device=ratio_of_medians(baseline.device_ms, candidate.device_ms),
+        device=_as_clocks_resolve(
+            ratio_of_medians(baseline.device_ms, candidate.device_ms), baseline, candidate
+        ),
         host=ratio_of_medians(baseline.host_ms, candidate.host_ms),
         other_inputs=(
             ratio_of_medians(baseline.other_ms, candidate.other_ms) if both_tried else None
         ),
         undisturbed=quickest(baseline.device_ms) / quickest(candidate.device_ms),
+    )
+
+
+def _as_clocks_resolve(ratio: Interval, baseline: Rounds, candidate: Rounds) -> Interval:
+    """The interval of a ratio both of whose times may be off by half of what an event resolves."""
+    share = sum(RESOLUTION_MS / 2 / median(it.device_ms) for it in (baseline, candidate))
+    return Interval(
+        value=ratio.value, low=ratio.low * max(0.0, 1.0 - share), high=ratio.high * (1.0 + share)
     )
