@@ -280,7 +280,7 @@ def test_what_is_no_call_is_refused() -> None:
 
 
 def test_a_module_that_is_left_to_pytorch_says_so() -> None:
-    model, x = nn.Conv2d(1, 1, 3).eval(), torch.rand(1, 1, 5, 5)
+    model, x = nn.Conv2d(1, 2, 3).eval(), torch.rand(1, 1, 5, 5)
     with pytest.warns(KernelsUnusedWarning, match="everything is left to PyTorch") as told:
         fast = kw.optimize(model, (x,))
     assert told[0].filename == __file__
