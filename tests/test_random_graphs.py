@@ -1,6 +1,6 @@
 """Random graphs of up to 12 operators, many to a module: their plans, and what is emitted of them.
 
-Every graph is captured, rewritten and planned, and its plan interpreted in float64. Every fifth
+Every graph is captured, rewritten and planned, and its plan interpreted in float64. Every tenth
 module is also emitted and run on the emulator against float64: to compile it takes ten times as
 long as all the rest. `make random` takes ten times as many graphs.
 """
@@ -24,7 +24,7 @@ from kernelwright.schedule import Library, plan_graph
 HERE = Path(__file__).parent
 PROBLEM = HERE / "families" / "random_graphs.py"
 GRAPHS_OF_A_MODULE = 50
-MODULES_OF_AN_EMITTED_ONE = 5
+MODULES_OF_AN_EMITTED_ONE = 10
 MOST_STEPS = 12
 ALLOWED_IN_FLOAT32 = 2e-5
 """Chains of twelve operators, some of which amplify what came before."""

@@ -26,16 +26,18 @@ class _Geometry:
 
 def _geometry(m: Maker, count: int) -> _Geometry:
     """The arguments of a pooling call; a stride that is not given is the size."""
+    given = m.call.arguments
+    size = _each(given["kernel_size"], count)
+    usual = {"stride": size, "padding": (0,), "dilation": (1,)}
+    rest = (_each(given.get(name) or values, count) for name, values in usual.items())
+    return _Geometry(size, *rest)
 
-    def each(name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        given = m.call.arguments.get(name)
-        values = tuple(given) if given else default
-        if not all(isinstance(value, int) for value in values):
-            raise NotMadeError
-        return values * count if len(values) == 1 else values
 
-    size = each("kernel_size", ())
-    return _Geometry(size, each("stride", size), each("padding", (0,)), each("dilation", (1,)))
+def _each(values: Any, count: int) -> tuple[int, ...]:
+    """One number for each dimension: a list of one means the same for all."""
+    if not all(isinstance(value, int) for value in values):
+        raise NotMadeError
+    return tuple(values) * count if len(values) == 1 else tuple(values)
 
 
 def _pooled(m: Maker, value: Part, pooling: Pooling, g: _Geometry, shape: tuple[Dim, ...]) -> Part:
@@ -144,13 +146,6 @@ def _depthwise(dims: int) -> Rule:
         return m.converted(total, m.dtype)
 
     return rule
-
-
-def _each(values: Any, count: int) -> tuple[int, ...]:
-    """One number for each dimension: a list of one means the same for all."""
-    if not all(isinstance(value, int) for value in values):
-        raise NotMadeError
-    return tuple(values) * count if len(values) == 1 else tuple(values)
 
 
 def _padding(given: Any, size: tuple[int, ...], dilation: tuple[int, ...]) -> tuple[int, ...]:
