@@ -1,6 +1,6 @@
 # make demo   install and run the five example problems end to end
 # make test   every check and every test
-# make random ten times as many random graphs as make test takes, some minutes
+# make random many more random graphs than make test takes, some minutes
 # make docs   the site in build/site
 # make dist   wheel and sdist in dist, the wheel tried in an environment of its own
 #

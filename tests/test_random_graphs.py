@@ -2,7 +2,7 @@
 
 Every graph is captured, rewritten and planned, and its plan interpreted in float64. Every tenth
 module is also emitted and run on the emulator against float64: to compile it takes ten times as
-long as all the rest. `make random` takes ten times as many graphs.
+long as all the rest. `make random` takes many more graphs.
 """
 
 import importlib.util
