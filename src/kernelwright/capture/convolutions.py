@@ -19,7 +19,7 @@ def convolution(builder: Builder, call: Call) -> str | None:
     """
     weight = call.traced("weight")
     space = _SPACE[: weight.dim() - 2]
-    strides = _each(call.arguments["stride"], len(space))
+    strides = each(call.arguments["stride"], len(space))
     transposed = call.operator.startswith("conv_transpose")
     kind = builder.type_of(call.result)
     is_product = (
@@ -53,7 +53,7 @@ def _is(value: int, size: Any) -> bool:
     return isinstance(size, int) and size == value
 
 
-def _each(values: Any, count: int) -> list[Any]:
+def each(values: Any, count: int) -> list[Any]:
     """One value for each dimension: a list of one means the same for all."""
     listed = list(values)
     return listed * count if len(listed) == 1 else listed

@@ -5,6 +5,7 @@ from functools import reduce
 from math import prod
 from typing import Any
 
+from kernelwright.capture.convolutions import each
 from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rows, Rule
 from kernelwright.capture.reductions import mean_of
 from kernelwright.capture.scope import cast, op
@@ -34,10 +35,10 @@ def _geometry(m: Maker, count: int) -> _Geometry:
 
 
 def _each(values: Any, count: int) -> tuple[int, ...]:
-    """One number for each dimension: a list of one means the same for all."""
+    """One known number for each dimension."""
     if not all(isinstance(value, int) for value in values):
         raise NotMadeError
-    return tuple(values) * count if len(values) == 1 else tuple(values)
+    return tuple(each(values, count))
 
 
 def _pooled(m: Maker, value: Part, pooling: Pooling, g: _Geometry, shape: tuple[Dim, ...]) -> Part:

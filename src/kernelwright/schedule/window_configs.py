@@ -62,7 +62,7 @@ ahead; fewer blocks where registers do not allow them."""
 _OTHER_REGISTERS = 26
 """Of a thread, for addresses and places."""
 _ALL_REGISTERS = 200
-_REGISTER_FILE = 65536
+"""That a thread may need; it can have 255."""
 _SINGLE_CHOICES = ((9, 4), (12, 3), (27, 2))
 """Where windows are one column wide: up to so many rows of a window, of all operands together, so
 many blocks of a multiprocessor, of which no thread spills."""
@@ -98,6 +98,12 @@ class _Line:
         """Each window is one column, and they are all columns."""
         return self.size == self.stride == 1
 
+    def is_filled_by(self, times: int, runs: int) -> bool:
+        """Whether a warp has columns for all threads of so many times the fewest, `runs` times."""
+        outputs = times * self.multiple
+        fits = outputs <= _MOST_OUTPUTS and _WARP * outputs * runs <= self.width
+        return times == 1 or fits
+
     def elements(self, outputs: int) -> int:
         """Of the whole vectors that hold the windows of so many neighbours."""
         used = self.offset + (outputs - 1) * self.stride + self.size
@@ -126,7 +132,7 @@ def window_configs(
     general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
     groups = output.numel_hint // line.multiple // (_BUSY * machine.sm_count)
     if is_dot:
-        return (*_dots(window, line, groups, len(wide)), general)
+        return (*_dots(window, line, groups, len(wide), machine), general)
     walks = _walks(window, line, groups, len(wide))
     lines = _lines(line)
     if line.stride > _MOST_STRIDE:
@@ -157,8 +163,7 @@ def _walks(window: Window, line: _Line, groups: int, operands: int) -> tuple[Win
         flight = elements * across * min(span, stride)
         if max(elements, span) > _WORD or across > _WORD // 2 or flight > _MOST_REGISTERS:
             continue
-        columns = _WARP * outputs * (steps if dims == 1 else 1)
-        if times > 1 and (outputs > _MOST_OUTPUTS or columns > line.width):
+        if not line.is_filled_by(times, steps if dims == 1 else 1):
             continue
         wide = dims > 1 and elements * across + span * outputs > _MOST_NARROW
         configs.append(
@@ -167,7 +172,7 @@ def _walks(window: Window, line: _Line, groups: int, operands: int) -> tuple[Win
                 threads=threads,
                 vector=line.vector,
                 outputs=outputs,
-                steps=min(steps, max(1, groups // times)),
+                steps=_steps(steps, groups, times),
                 blocks=min(blocks, _WIDE_THREADS // threads) if wide else blocks,
                 planes=planes,
                 ahead=ahead,
@@ -176,7 +181,14 @@ def _walks(window: Window, line: _Line, groups: int, operands: int) -> tuple[Win
     return tuple(dict.fromkeys(configs))
 
 
-def _dots(window: Window, line: _Line, groups: int, operands: int) -> tuple[WindowConfig, ...]:
+def _steps(wanted: int, groups: int, times: int) -> int:
+    """Of a segment: fewer where there is little work for the card."""
+    return min(wanted, max(1, groups // times))
+
+
+def _dots(
+    window: Window, line: _Line, groups: int, operands: int, machine: Machine
+) -> tuple[WindowConfig, ...]:
     """Of products with weights threads keep the elements of a window and all of the weights."""
     dims = len(window.size)
     rows = (window.size[0] - 1) * window.dilation[0] + 1 if dims == 2 else 1
@@ -188,17 +200,17 @@ def _dots(window: Window, line: _Line, groups: int, operands: int) -> tuple[Wind
         used = (outputs - 1) * line.stride + line.size
         registers = rows * used + prod(window.size) + min(planes, new) * operands * elements
         registers += 2 * outputs + _OTHER_REGISTERS
-        is_wide = times > 1 and (outputs > _MOST_OUTPUTS or _WARP * outputs > line.width)
-        if dims > 2 or max(elements, rows) > _WORD or registers > _ALL_REGISTERS or is_wide:
+        is_possible = max(elements, rows) <= _WORD and registers <= _ALL_REGISTERS
+        if not is_possible or not line.is_filled_by(times, 1):
             continue
-        fitting = _REGISTER_FILE // (threads * registers)
+        fitting = machine.registers_per_sm // (threads * registers)
         configs.append(
             WindowConfig(
                 way=WindowWay.WALK,
                 threads=threads,
                 vector=line.vector,
                 outputs=outputs,
-                steps=min(steps, max(1, groups // times)),
+                steps=_steps(steps, groups, times),
                 blocks=max(1, min(most, fitting)),
                 planes=min(planes, new),
                 ahead=0,
