@@ -281,9 +281,9 @@ def _put(readme: Path, text: str) -> None:
 def _into_navigation(settings: Path, place: str) -> None:
     """Put the page behind that of measured facts, once."""
     text = settings.read_text(encoding="utf-8")
-    line = next(it for it in text.splitlines() if it.strip() == "- measured.md")
+    line = next(it for it in text.splitlines() if it.strip() == "- measured/index.md")
     if place not in text:
-        added = line.replace("measured.md", place)
+        added = line.replace("measured/index.md", place)
         settings.write_text(text.replace(line, f"{line}\n{added}", 1), encoding="utf-8")
 
 

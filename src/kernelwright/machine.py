@@ -76,7 +76,7 @@ H200 = Machine(
     ),
     has_clusters=True,
 )
-"""NVIDIA H200 (SXM, 141 GB); 2026-11-21, torch 2.11, CUDA 13.0, driver 580 (docs/measured.md)."""
+"""NVIDIA H200 (SXM, 141 GB); 2026-11-21, torch 2.11, CUDA 13.0, driver 580 (docs/measured)."""
 
 _MEASURED: Mapping[str, Machine] = MappingProxyType({H200.name: H200})
 

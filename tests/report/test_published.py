@@ -19,7 +19,7 @@ import kernelbench_newest
 import suite_results
 
 README = f"# Title\n\n{suite_results.BEGIN}\nold\n{suite_results.END}\n\nRest\n"
-NAVIGATION = "nav:\n  - How it works:\n      - measured.md\n      - trust.md\n"
+NAVIGATION = "nav:\n  - How it works:\n      - measured/index.md\n      - trust.md\n"
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """How long a matrix product takes in each configuration, and in PyTorch's library.
 
-The constants are measured on an H200 (docs/measured.md); rates come from the machine.
+The constants are measured on an H200 (docs/measured/gemm.md); rates come from the machine.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Such a product is over before a pipeline along K has filled. What counts is how many blocks a
 multiprocessor holds, and how long a block lives that waits for memory twice: for its factors, and
-for what its epilogue reads. The constants are measured on an H200 (docs/measured.md).
+for what its epilogue reads. The constants are measured on an H200 (docs/measured/gemm.md).
 """
 
 from collections.abc import Iterator
