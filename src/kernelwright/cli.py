@@ -232,6 +232,28 @@ def explain(
 
 
 @app.command()
+def emulate(
+    file: Annotated[Path, typer.Argument(help="A file with ModelNew or Model, and get_inputs.")],
+    case: Annotated[
+        str, typer.Option(help="Inputs, as a verdict prints them: 'seed=1 size:M=33'.")
+    ] = "",
+    order: Annotated[
+        int, typer.Option(help="Seed of the order of threads and blocks; 0: as numbered.", min=0)
+    ] = 0,
+    as_json: Json = False,
+) -> ExitCode:
+    """Run a file's kernels once on the emulator, in this process: launches, findings, results."""
+    from kernelwright.emulation import emulate as run
+
+    done = run(file, _case(case), order)
+    if as_json:
+        _print_json(done.to_json())
+    else:
+        _print_lines(done.lines())
+    return ExitCode.WRONG if done.findings else ExitCode.VERIFIED
+
+
+@app.command()
 def suite(
     places: Annotated[
         list[Path], typer.Argument(metavar="DIR", help="A folder of problem files, or the files.")
@@ -438,7 +460,7 @@ def _progress() -> Iterator[_Progress]:
         yield _Progress(lambda message: status.update(message))
 
 
-def _print_lines(lines: Iterator[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         typer.echo(line)
 
