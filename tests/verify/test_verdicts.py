@@ -178,7 +178,7 @@ def state(*names: str, mark: str = "a") -> StateFacts:
         ({"candidate": Fault(kind=FaultKind.OUT_OF_MEMORY, message="E")}, Status.OUT_OF_MEMORY),
         ({"findings": (finding(FindingKind.RACE),)}, Status.RACE),
         ({"findings": (finding(FindingKind.BARRIER_DIVERGENCE),)}, Status.RACE),
-        ({"findings": (finding(FindingKind.OUT_OF_BOUNDS),)}, Status.MEMORY_ERROR),
+        ({"findings": (finding(FindingKind.OUT_OF_BOUNDS),)}, Status.OUT_OF_BOUNDS),
         ({"findings": (finding(FindingKind.MISALIGNED),)}, Status.MEMORY_ERROR),
         ({"findings": (finding(FindingKind.UNINITIALISED_READ),)}, Status.MEMORY_ERROR),
         ({"findings": (finding(FindingKind.UNSUPPORTED),)}, Status.UNSUPPORTED),
@@ -192,7 +192,7 @@ def state(*names: str, mark: str = "a") -> StateFacts:
                 "candidate": Fault(kind=FaultKind.REFUSED, message="EmulatorFault"),
                 "comparisons": (),
             },
-            Status.MEMORY_ERROR,
+            Status.OUT_OF_BOUNDS,
         ),
     ],
 )

@@ -67,7 +67,7 @@ def replacing(old: str, new: str) -> Mutate:
             Status.RACE,
             "product_kernel",
         ),
-        ("scale", replacing("i < count;", "i <= count;"), Status.MEMORY_ERROR, "scale_kernel"),
+        ("scale", replacing("i < count;", "i <= count;"), Status.OUT_OF_BOUNDS, "scale_kernel"),
         ("scale", replacing("= x[i] * s", "= x[i] + s"), Status.WRONG_VALUES, "RMSE"),
         (
             "scale",

@@ -134,7 +134,7 @@ class Observation:
 
 
 _STATUS_OF_FINDING = {
-    FindingKind.OUT_OF_BOUNDS: Status.MEMORY_ERROR,
+    FindingKind.OUT_OF_BOUNDS: Status.OUT_OF_BOUNDS,
     FindingKind.MISALIGNED: Status.MEMORY_ERROR,
     FindingKind.UNINITIALISED_READ: Status.MEMORY_ERROR,
     FindingKind.RACE: Status.RACE,
