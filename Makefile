@@ -1,6 +1,7 @@
 # make demo   install and run the five example problems end to end
 # make test   every check and every test
 # make random many more random graphs than make test takes, some minutes
+# make replay whether every text that the compiler makes is as recorded; PROBLEMS=folder, UPDATE=1
 # make docs   the site in build/site
 # make dist   wheel and sdist in dist, the wheel tried in an environment of its own
 #
@@ -24,7 +25,7 @@ export PYTHONPATH := $(if $(VENV),,src)
 DEVICE_CODE := $(shell find src -name '*.cuh' -o -name '*.cu' -o -name '*.cpp' -o -name '*.h')
 EXAMPLES := $(wildcard examples/*.py)
 
-.PHONY: demo test lint style types pytest random test-gpu docs dist format clean
+.PHONY: demo test lint style types pytest random replay test-gpu docs dist format clean
 .DELETE_ON_ERROR:
 
 demo: $(INSTALLED)
@@ -57,6 +58,9 @@ pytest: $(INSTALLED)
 
 random: $(INSTALLED)
 	$(BIN)python -m pytest -q -n 2 tests/test_random_graphs.py --random-graphs 5000
+
+replay: $(INSTALLED)
+	$(BIN)python tests/replay/replay.py $(if $(PROBLEMS),--problems $(PROBLEMS)) $(if $(UPDATE),--update)
 
 test-gpu: $(INSTALLED)
 	$(BIN)python3 -m pytest -q -m gpu

@@ -1,0 +1,81 @@
+"""What the compiler writes for a small module of every family of kernels, as text."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kernelwright.capture import capture_module
+from kernelwright.codegen import emit_module
+from kernelwright.machine import H200
+from kernelwright.schedule import Library, plan_graph
+
+
+class Softmax(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.softmax(x * 2, 1), x.sum((0, 1))
+
+
+class Scan(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return (x * 2).cumsum(1), x.cumprod(0) + 1
+
+
+class Pooling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filters = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.tanh(F.max_pool2d(x, 2)), F.relu(self.filters(x))
+
+
+class Concatenation(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.tanh(x), F.avg_pool2d(x, 3, 1, 1), x * 2], 1)
+
+
+class ChannelsLast(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(16, 32, 3, padding=1)
+        self.second = nn.Conv2d(32, 32, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(F.relu(self.first(x))) * 2
+
+
+class Products(nn.Module):
+    def forward(self, a: Tensor, b: Tensor, thin: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.relu(a @ b.T), thin @ b + 1
+
+
+class Case(NamedTuple):
+    """A module and its arguments' sizes."""
+
+    module: nn.Module
+    sizes: tuple[tuple[int, ...], ...]
+
+
+CASES = {
+    "rows": Case(Softmax(), ((512, 4096),)),
+    "scan": Case(Scan(), ((64, 4096),)),
+    "pooling": Case(Pooling(), ((16, 8, 64, 64),)),
+    "concatenation": Case(Concatenation(), ((16, 8, 64, 64),)),
+    "channels_last": Case(ChannelsLast(), ((32, 16, 56, 56),)),
+    "products": Case(Products(), ((2048, 1024), (1024, 1024), (4, 1024))),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_emitted(name: str, golden: Callable[[str, str], None]) -> None:
+    case = CASES[name]
+    graph = capture_module(case.module, tuple(map(torch.empty, case.sizes)))
+    planned = plan_graph(graph, H200, Library.NEVER)
+    candidate = emit_module(name, "self, *args", planned.plan)
+    cuda, source = candidate.cuda_source, candidate.source
+    kernels = cuda[cuda.index(f"// ---- {planned.plan.kernels[0].name} ----") :]
+    golden(f"{planned.plan}\n{kernels}\n{source[source.index('class ModelNew') :]}", f"{name}.txt")
