@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from kernelwright.capture import capture_module
+from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem
@@ -101,7 +102,7 @@ def _misplanned(wanted: Sequence[Program]) -> list[Program]:
     torch.manual_seed(0)
     inputs = tuple(x.double() for x in graphs.get_inputs())
     plan = plan_graph(capture_module(module, inputs), H200, Library.NEVER).plan
-    results = _load(HERE / "schedule" / "plan_interpreter.py").run_plan(plan, module, inputs)
+    results = run_plan(plan, module, inputs)
     expected = module(*inputs)
     return [
         program

@@ -7,7 +7,6 @@ opinfo.txt says for each operator which element types hold with nothing left to 
 others what is left or what does not hold; `test_opinfo.py` holds it to that with fewer samples.
 """
 
-import importlib.util
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflat
 
 from kernelwright.capture import CaptureError, UnsupportedValueError, capture_module
 from kernelwright.ir.graph import Graph, Opaque
+from kernelwright.ir.interpreter import run_graph
 
 TABLE = Path(__file__).parent / "opinfo.txt"
 
@@ -113,17 +113,6 @@ def operators() -> dict[str, Any]:
     }
 
 
-@cache
-def interpreter() -> Any:
-    """The graph interpreter of this folder."""
-    path = Path(__file__).parent / "interpreter.py"
-    spec = importlib.util.spec_from_file_location("graph_interpreter", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def samples(name: str, dtype: torch.dtype, count: int) -> list[Sample]:
     """So many samples of an operator, spread over those that PyTorch has; none if it has none."""
     op = operators()[name]
@@ -169,7 +158,7 @@ def hold(module: Calls) -> Graph:
         expected = module(*module.arguments)
         graph = capture_module(module, module.arguments)
         torch.manual_seed(1)
-        actual = interpreter().run(graph, module, module.arguments, {})
+        actual = run_graph(graph, module, module.arguments, {})
         try:
             _compare(actual, expected)
         except AssertionError:

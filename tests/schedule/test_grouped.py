@@ -1,8 +1,6 @@
 """Steps on groups of channels whose readers have the channels as one dimension."""
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ from torch import nn
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.plan import Kernel, Plan, WindowKernel
+from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
@@ -52,12 +51,7 @@ def _plan(module: nn.Module) -> Plan:
 
 
 def _run(plan: Plan, module: nn.Module, x: torch.Tensor) -> Any:
-    path = Path(__file__).parent / "plan_interpreter.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    interpreter = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(interpreter)
-    return interpreter.run_plan(plan, module, (x,))
+    return run_plan(plan, module, (x,))
 
 
 def test_a_pooling_computes_the_step_on_the_way() -> None:

@@ -1,8 +1,6 @@
 """Parts of a tensor that launches write where they belong."""
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,15 +9,9 @@ from torch import Tensor, nn
 from kernelwright.capture import capture_module
 from kernelwright.codegen.python import forward_body
 from kernelwright.ir.plan import Launch, Plan, Room
+from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.machine import H200
 from kernelwright.schedule import OPEN, Choices, Library, plan_graph
-
-_SPEC = importlib.util.spec_from_file_location(
-    "plan_interpreter", Path(__file__).with_name("plan_interpreter.py")
-)
-assert _SPEC is not None and _SPEC.loader is not None
-interpreter = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(interpreter)
 
 LARGE = (16, 8, 128, 128)
 
@@ -65,7 +57,7 @@ def planned(
     small = plan_graph(
         capture_module(module, (x,)), H200, library, plan_graph(graph, H200, library).choices
     )
-    torch.testing.assert_close(interpreter.run_plan(small.plan, module, [x]), module(x))
+    torch.testing.assert_close(run_plan(small.plan, module, [x]), module(x))
     return plan
 
 

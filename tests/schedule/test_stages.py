@@ -1,8 +1,6 @@
 """Reductions in two stages, where smaller operands differ along a row."""
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +9,7 @@ from torch import nn
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.plan import Plan, RowKernel
+from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
@@ -31,12 +30,7 @@ class Biased(nn.Module):
 
 
 def _run(plan: Plan, module: nn.Module, x: torch.Tensor) -> Any:
-    path = Path(__file__).parent / "plan_interpreter.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    interpreter = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(interpreter)
-    return interpreter.run_plan(plan, module, (x,))
+    return run_plan(plan, module, (x,))
 
 
 def _plan(module: nn.Module, x: torch.Tensor) -> Plan:

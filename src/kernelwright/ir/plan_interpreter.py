@@ -1,8 +1,6 @@
-"""What a Plan means: its steps computed in plain PyTorch, kernels by their expressions."""
+"""Meaning of a Plan: its steps computed in plain PyTorch, kernels by their expressions."""
 
-import importlib.util
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +9,15 @@ from torch import nn
 from kernelwright.ir.expr import Accumulator, Expr, Total, transform
 from kernelwright.ir.expr import Operand as OperandLeaf
 from kernelwright.ir.graph import Constant as ConstantKind
-from kernelwright.ir.graph import Input, Node, Parameter, Pooling
+from kernelwright.ir.graph import Parameter, Pooling
+from kernelwright.ir.interpreter import (
+    TORCH_DTYPES,
+    GraphRun,
+    bound_arguments,
+    pooled,
+    reduced,
+    scanned,
+)
 from kernelwright.ir.plan import (
     AnyKernel,
     Einsum,
@@ -23,53 +29,37 @@ from kernelwright.ir.plan import (
     Room,
     RowKernel,
     ScanKernel,
+    Step,
     Take,
     TorchCall,
     WindowKernel,
     Within,
 )
 
-_PATH = Path(__file__).parents[1] / "capture" / "interpreter.py"
-_SPEC = importlib.util.spec_from_file_location("graph_interpreter", _PATH)
-assert _SPEC is not None and _SPEC.loader is not None
-graphs = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(graphs)
-
 
 def run_plan(
     plan: Plan, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> Any:
     """What `module(*args, **kwargs)` returns according to the plan."""
-    return _Run(plan, module, args, kwargs or {}).result()
+    return PlanRun(plan, module, bound_arguments(module, args, kwargs or {})).result()
 
 
-class _Run(graphs._Run):  # type: ignore[name-defined,misc]
-    """The steps in place of the nodes; leaves, updates and returns as in the graph."""
+class PlanRun(GraphRun):
+    """One call of a module, computed step by step; leaves, updates and returns as in the graph."""
 
-    def __init__(
-        self, plan: Plan, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> None:
-        bound = graphs.inspect.signature(module.forward).bind(*args, **kwargs)
-        bound.apply_defaults()
-        super().__init__(plan.graph, module, bound.arguments)
+    def __init__(self, plan: Plan, module: nn.Module, arguments: Mapping[str, Any]) -> None:
+        super().__init__(plan.graph, module, arguments)
         self.plan = plan
-        self.stepped = False
 
-    def compute(self, node: Node) -> Any:
-        if isinstance(node.kind, Parameter | ConstantKind):
-            return super().compute(node)
-        return None
+    def work(self) -> None:
+        """Compute the parameters and constants, then every step in order."""
+        for node in self.graph.nodes:
+            if isinstance(node.kind, Parameter | ConstantKind):
+                self.values[node.name] = self.compute(node)
+        for step in self.plan.steps:
+            self.step(step)
 
-    def check(self, node: Node) -> None:
-        last = node is self.graph.nodes[-1]
-        if isinstance(node.kind, Input | Parameter | ConstantKind) and not last:
-            return
-        if last and not self.stepped:
-            self.stepped = True
-            for step in self.plan.steps:
-                self.step(step)
-
-    def step(self, step: Any) -> None:
+    def step(self, step: Step) -> None:
         match step:
             case Launch():
                 operands = [self.values[name] for name in step.inputs]
@@ -79,7 +69,7 @@ class _Run(graphs._Run):  # type: ignore[name-defined,misc]
                     self.written(name, value)
             case Room(type=kind, within=None):
                 sizes = [self.size(dim) for dim in kind.shape]
-                nothing = torch.empty(sizes, dtype=graphs._DTYPES[kind.dtype])
+                nothing = torch.empty(sizes, dtype=TORCH_DTYPES[kind.dtype])
                 self.values[step.result] = nothing.fill_(torch.nan if kind.dtype.is_float else 77)
             case Room(within=Within(whole=whole, dim=dim, start=start, stop=stop)):
                 first, last = self.size(start), self.size(stop)
@@ -115,12 +105,12 @@ class _Run(graphs._Run):  # type: ignore[name-defined,misc]
                 return self.rows(kernel, operands, shapes)
             case ScanKernel():
                 before = self.value(kernel.prologue, operands, shapes[0], [])
-                acc = graphs.scanned(kernel.scan, before)
+                acc = scanned(kernel.scan, before)
             case WindowKernel():
                 source = [self.size(dim) for dim in kernel.source]
                 before = self.value(kernel.prologue, operands, source, [])
                 weights = operands[-1:] if kernel.window.op is Pooling.DOT else []
-                acc = graphs.pooled(kernel.window, before, shapes[0], *weights)
+                acc = pooled(kernel.window, before, shapes[0], *weights)
         return [self.value(kernel.epilogue, operands, shapes[0], [], acc)]
 
     def rows(
@@ -130,9 +120,7 @@ class _Run(graphs._Run):  # type: ignore[name-defined,misc]
         whole = [self.size(dim) for dim in program.shape]
         totals: list[torch.Tensor] = []
         for fold in program.folds:
-            found = graphs.reduced(
-                fold.op, self.value(fold.value, operands, whole, totals), program.dims
-            )
+            found = reduced(fold.op, self.value(fold.value, operands, whole, totals), program.dims)
             totals += found if isinstance(found, tuple) else (found,)
         results = []
         for result, shape in zip(program.results, shapes, strict=True):

@@ -1,15 +1,16 @@
-"""What a Graph means: each node computed in plain PyTorch, one after the other."""
+"""Meaning of a Graph: each node computed in plain PyTorch, one after the other."""
 
 import inspect
 import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from kernelwright.ir.calls import Argument, AtenCall, Code, Record, Ref, Text
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size
@@ -47,7 +48,7 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.types import Dim, DType, TensorType
 
-_DTYPES = {
+TORCH_DTYPES = {
     DType.F64: torch.float64,
     DType.F32: torch.float32,
     DType.F16: torch.float16,
@@ -68,8 +69,6 @@ TOLERANCES = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 # What the texts of sizes and conditions may name.
 _NAMES = {"torch": torch, "math": math}
-
-F = nn.functional
 
 # Where the expression's name is not that of a function of torch.
 _OPERATIONS: dict[str, Callable[..., torch.Tensor]] = {
@@ -162,30 +161,72 @@ def _dots(kind: Window, x: torch.Tensor, shape: list[int], w: torch.Tensor) -> t
             value = value.index_select(dim, places.clamp(0, x.shape[dim] - 1))
             here = (places >= 0) & (places < x.shape[dim])
             inside = inside & here.reshape(-1, *[1] * (x.dim() - dim - 1))
-        weight = w[(slice(None), *taps)].double().reshape(-1, *[1] * count)
+        places_of_tap: Any = (slice(None), *taps)
+        weight = w[places_of_tap].double().reshape(-1, *[1] * count)
         total += torch.where(inside, value * weight, 0.0)
     return total.to(x.dtype)
 
 
-def run(graph: Graph, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def run_graph(
+    graph: Graph, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
     """What `module(*args, **kwargs)` returns according to its graph; buffers change as they would.
 
-    Raises AssertionError naming the guard that a call does not satisfy.
+    Raises RefusedCallError for a call that the graph is not for, and WrongValueError where a node
+    has another value than its type or its own ATen call says.
     """
+    return GraphRun(graph, module, bound_arguments(module, args, kwargs)).result()
+
+
+class RefusedCallError(ValueError):
+    """A guard of the graph that a call does not satisfy, as the emitted text would raise it."""
+
+
+class WrongValueError(AssertionError):
+    """A node whose value is not what its record says."""
+
+
+def bound_arguments(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Arguments of a call by the names of `forward`'s parameters, defaults filled in."""
     bound = inspect.signature(module.forward).bind(*args, **kwargs)
     bound.apply_defaults()
-    return _Run(graph, module, bound.arguments).result()
+    return bound.arguments
 
 
-@dataclass
-class _Run:
-    graph: Graph
-    module: nn.Module
-    arguments: Mapping[str, Any]
+def _device_of(arguments: Mapping[str, Any]) -> torch.device:
+    """Device of the first tensor among the arguments; the CPU where there is none."""
+    tensors = (leaf for leaf in tree_leaves(dict(arguments)) if isinstance(leaf, torch.Tensor))
+    first = next(tensors, None)
+    return torch.device("cpu") if first is None else first.device
+
+
+class GraphRun:
+    """One call of a module, computed node by node."""
+
+    def __init__(self, graph: Graph, module: nn.Module, arguments: Mapping[str, Any]) -> None:
+        self.graph = graph
+        self.module = module
+        self.arguments = arguments
+        self.device = _device_of(arguments)
+        self.values: dict[str, Any] = {}
+        """Values of the nodes so far, by name."""
+        self.symbols: dict[str, int] = {}
+        self.current: list[int] = []
+        """Shape of the value that expressions are evaluated for."""
 
     def result(self) -> Any:
-        self.values: dict[str, Any] = {}
-        self.symbols: dict[str, int] = {}
+        """The value of the call; buffers take their updates."""
+        with self.device:  # which new tensors are made on
+            self.read_arguments()
+            self.work()
+            for update in self.graph.updates:
+                self.attribute(update.path).data.copy_(self.values[update.value])
+            return self.argument(self.graph.returns)
+
+    def read_arguments(self) -> None:
+        """Note the values of inputs and symbols; refuse what the guards refuse."""
         for node in self.graph.inputs:
             assert isinstance(node.kind, Input)
             self.values[node.name] = eval(node.kind.argument, {}, dict(self.arguments))
@@ -194,14 +235,15 @@ class _Run:
             self.symbols[symbol.name] = value if symbol.dim is None else value.shape[symbol.dim]
         for guard in self.graph.guards:
             known = {**self.arguments, **self.symbols}
-            assert eval(guard.condition, dict(_NAMES), known), guard.message
+            if not eval(guard.condition, dict(_NAMES), known):
+                raise RefusedCallError(guard.message)
+
+    def work(self) -> None:
+        """Compute every node in order."""
         for node in self.graph.nodes:
             if not isinstance(node.kind, Input):
                 self.values[node.name] = self.compute(node)
             self.check(node)
-        for update in self.graph.updates:
-            self.attribute(update.path).data.copy_(self.values[update.value])
-        return self.argument(self.graph.returns)
 
     def compute(self, node: Node) -> Any:
         operands = [self.values[name] for name in node.inputs]
@@ -209,7 +251,9 @@ class _Run:
             case Parameter(path):
                 return self.attribute(path)
             case Constant(None, values):
-                return torch.tensor(values, dtype=_DTYPES[node.tensor.dtype]).view(self.shape(node))
+                return torch.tensor(values, dtype=TORCH_DTYPES[node.tensor.dtype]).view(
+                    self.shape(node)
+                )
             case Constant(path):
                 return self.attribute(str(path))
             case Pointwise(expr):
@@ -243,25 +287,27 @@ class _Run:
         raise AssertionError(node)
 
     def check(self, node: Node) -> None:
-        """Every value has the dtype and the shape of its node, and is what its origin computes."""
+        """Raise WrongValueError unless the value has its node's type and is what its call gives."""
         if isinstance(node.type, TensorType):
             value = self.values[node.name]
-            assert value.dtype is _DTYPES[node.type.dtype], (node.name, value.dtype)
-            assert list(value.shape) == self.shape(node), (node.name, value.shape)
+            expected = (TORCH_DTYPES[node.type.dtype], self.shape(node))
+            found = (value.dtype, list(value.shape))
+            if found != expected:
+                raise WrongValueError(f"{node.name} is {found}, and its type says {expected}")
         if node.origin is not None and not isinstance(node.kind, Opaque):
             again = self.call(node.origin)
             tolerance = TOLERANCES.get(again.dtype, 2e-5)
-            torch.testing.assert_close(
-                again,
-                self.values[node.name],
-                rtol=tolerance,
-                atol=tolerance,
-                equal_nan=True,
-                msg=lambda text: f"{node.name} is not {node.origin}: {text}",
-            )
+            try:
+                torch.testing.assert_close(
+                    self.values[node.name], again, rtol=tolerance, atol=tolerance, equal_nan=True
+                )
+            except AssertionError as error:
+                raise WrongValueError(f"{node.name} is not {node.origin}: {error}") from error
 
     def attribute(self, path: str) -> torch.Tensor:
-        return operator.attrgetter(path)(self.module)
+        """The parameter, buffer or attribute at a dotted path."""
+        found: torch.Tensor = operator.attrgetter(path)(self.module)
+        return found
 
     def size(self, dim: Dim) -> int:
         return int(eval(dim.text, dict(_NAMES), self.symbols))
@@ -272,21 +318,22 @@ class _Run:
     def expression(self, expr: Expr, operands: Sequence[Any]) -> torch.Tensor:
         match expr:
             case Operand(index, dtype):
-                return torch.as_tensor(operands[index], dtype=_DTYPES[dtype])
+                return torch.as_tensor(operands[index], dtype=TORCH_DTYPES[dtype])
             case Literal(value, dtype):
-                return torch.tensor(value, dtype=_DTYPES[dtype])
+                return torch.tensor(value, dtype=TORCH_DTYPES[dtype])
             case Size(dim, dtype):
-                return torch.tensor(self.size(dim), dtype=_DTYPES[dtype])
+                return torch.tensor(self.size(dim), dtype=TORCH_DTYPES[dtype])
             case Coordinate(dim, dtype):
-                indices = torch.arange(self.current[dim], dtype=_DTYPES[dtype])
+                indices = torch.arange(self.current[dim], dtype=TORCH_DTYPES[dtype])
                 return indices.reshape(-1, *[1] * (-dim - 1))
             case Call("cast", (arg,), dtype):
-                return self.expression(arg, operands).to(_DTYPES[dtype])
+                return self.expression(arg, operands).to(TORCH_DTYPES[dtype])
             case Call(name, args, dtype):
-                values = torch.broadcast_tensors(*(self.expression(x, operands) for x in args))
+                parts = (self.expression(x, operands) for x in args)
+                values = torch.broadcast_tensors(*parts)  # type: ignore[no-untyped-call]
                 function = _OPERATIONS.get(name) or getattr(torch, name)
                 result = function(*values)
-                assert result.dtype is _DTYPES[dtype], (name, result.dtype, dtype)
+                assert result.dtype is TORCH_DTYPES[dtype], (name, result.dtype, dtype)
                 return result
         raise AssertionError(expr)
 
@@ -325,7 +372,7 @@ class _Run:
             case Ref(name):
                 return self.values[name]
             case Code(text):
-                return eval(text, {**_NAMES, "device": torch.device("cpu")}, self.symbols)
+                return eval(text, {**_NAMES, "device": self.device}, self.symbols)
             case Record("dict", items, keys):
                 return dict(zip(keys, map(self.argument, items), strict=True))
             case Record(kind, items):
