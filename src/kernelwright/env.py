@@ -11,6 +11,8 @@ only one command needs is an option of that command.
 """
 
 import os
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -255,6 +257,10 @@ STANDARD: tuple[Variable[object], ...] = (
 )
 
 
+_KEEP_FOLDERS = ("torch._inductor.codecache",)
+"""Modules that name folders below that of temporary files when they are imported."""
+
+
 def usable_cores() -> int:
     """Cores this process may run on: KERNELWRIGHT_THREADS, or the affinity mask's count."""
     return THREADS.get() or len(os.sched_getaffinity(0))
@@ -266,9 +272,18 @@ def search_path() -> list[str]:
 
 
 def become(environment: Mapping[str, str]) -> None:
-    """Let this process have just this environment: a fork that is somebody's child process."""
+    """Let this process have just this environment: a fork that is somebody's child process.
+
+    What Python keeps of the environment that the forked process had is forgotten.
+    """
+    before = tempfile.gettempdir()
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # asked for again when somebody needs it
+    for module in filter(None, map(sys.modules.get, _KEEP_FOLDERS)):
+        for name, value in vars(module).items():
+            if isinstance(value, str) and value.startswith(before + os.sep):
+                setattr(module, name, tempfile.gettempdir() + value.removeprefix(before))
 
 
 def child_environment(overrides: Mapping[str, str]) -> dict[str, str]:

@@ -13,10 +13,10 @@ import pytest
 
 from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
-from kernelwright.problem import Problem
+from kernelwright.problem import load_problem
+from kernelwright.suite.process import IMPORTED
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status
-from kernelwright.verify.verification import Event
 from kernelwright.worker import JudgeOptions, judge
 from kernelwright.worker.nursery import (
     CONVERSATION,
@@ -24,6 +24,7 @@ from kernelwright.worker.nursery import (
     Birth,
     Forked,
     Nursery,
+    current,
     employed,
 )
 from kernelwright.worker.options import Watch
@@ -51,6 +52,15 @@ def main(arguments):
     match arguments[0]:
         case "tell":
             os.write(3, json.dumps(facts).encode())
+        case "tell what has":
+            known = [
+                f"{module.__name__}.{name}"
+                for module in list(sys.modules.values())
+                if getattr(module, "__name__", "site") != "site"  # where packages are: not written
+                for name, value in list(getattr(module, "__dict__", {}).items())
+                if isinstance(value, (str, bytes, os.PathLike)) and arguments[1] in str(value)
+            ]
+            os.write(3, json.dumps(known).encode())
         case "leave":
             sys.exit(7)
         case "raise":
@@ -64,6 +74,7 @@ def main(arguments):
 if __name__ == "__main__":
     main(sys.argv[1:])
 """
+_WITH_CACHES = ("exploits/honest/scratch_files", "exploits/honest/compiled")
 ENVIRONMENT = {"PATH": os.defpath, "ONLY": "this"}
 
 
@@ -231,19 +242,41 @@ def test_a_fork_of_this_process_ends_with_its_employment(environment: dict[str, 
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_a_judgement_with_forked_children(affine: Problem) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    events: list[Event] = []
-    with employed(Nursery.started(["kernelwright.worker.roles"], environment)):
-        verdict, _ = judge(
-            affine,
-            Path(__file__).parent / "candidates" / "correct.py",
-            target=Target.CPU,
-            floor=None,
-            options=JudgeOptions(watch=Watch.NOTHING, cases=(Case(),)),
-            progress=events.append,
-        )
-    assert verdict.status is Status.VERIFIED
+@pytest.fixture(scope="module")
+def forks(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Children are forks of what a suite forks them from; the folder that its environment names."""
+    before = tmp_path_factory.mktemp("before_the_fork")
+    own = {**environment, "OMP_NUM_THREADS": "1", **dict.fromkeys(_FOLDERS, str(before))}
+    with employed(Nursery.started(["nursery_child", *IMPORTED], own)):
+        yield before
+
+
+_FOLDERS = ("HOME", "TMPDIR", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+
+
+def test_a_child_keeps_no_folder_of_the_environment_before(forks: Path) -> None:
+    nursery = current()
+    assert nursery is not None
+    child, conversation = start(nursery, "tell what has", str(forks))
+    assert json.loads(conversation.recv(1 << 16)) == []
+    assert child.wait(10) == 0
+
+
+@pytest.mark.parametrize("name", ["worker/candidates/correct", *_WITH_CACHES])
+def test_a_judgement_with_forked_children(name: str, forks: Path) -> None:
+    """Those that compile and keep files do so in their own folders."""
+    del forks
+    tests = Path(__file__).parents[1]
+    problem = "exploits/problems/softmax" if name in _WITH_CACHES else "worker/problems/affine"
+    verdict, _ = judge(
+        load_problem(tests / f"{problem}.py"),
+        tests / f"{name}.py",
+        target=Target.CPU,
+        floor=None,
+        options=JudgeOptions(watch=Watch.NOTHING, cases=(Case(),), variant_bytes=1 << 15),
+        progress=lambda event: None,
+    )
+    assert verdict.status is Status.VERIFIED, verdict.summary
     isolation = next(check for check in verdict.checks if check.name == "isolation")
     assert "a process of its own" in isolation.evidence
 

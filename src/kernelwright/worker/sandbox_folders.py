@@ -17,10 +17,20 @@ _KEPT = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "CUDA_CACHE_PATH": "cuda",
     "XDG_CACHE_HOME": "cache",
+    "CUPY_CACHE_DIR": "cupy",
+    "NUMBA_CACHE_DIR": "numba",
+    "TRITON_HOME": "triton-home",
     "KERNELWRIGHT_CACHE_DIR": "kernelwright",
 }
 """Folders below TORCH_EXTENSIONS_DIR, kept from one judgement to the next."""
-_PASSING = {"HOME": "home", "TMPDIR": "tmp"}
+_PASSING = {
+    "HOME": "home",
+    "XDG_CONFIG_HOME": "config",
+    "MPLCONFIGDIR": "matplotlib",
+    "TMPDIR": "tmp",
+    "TEMP": "tmp",
+    "TMP": "tmp",
+}
 """Folders that end with the judgement."""
 _SHARED = ("emulator", "headers")
 """Kinds of the cache that are the emulator's own, the same for every candidate."""
