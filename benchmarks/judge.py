@@ -38,7 +38,7 @@ from cards import Cards, Task  # noqa: E402
 from device_memory import PeakMemory  # noqa: E402
 from provenance import provenance  # noqa: E402
 
-from exploits.table import TABLE, VERIFIED, Entry  # noqa: E402
+from exploits.table import TABLE, Entry  # noqa: E402
 from kernelwright import pipeline  # noqa: E402
 from kernelwright.bench.timing import TimingPlan  # noqa: E402
 from kernelwright.errors import KernelwrightError  # noqa: E402
@@ -58,7 +58,7 @@ from kernelwright.worker.options import (  # noqa: E402
 EXPLOITS = ROOT / "tests" / "exploits"
 LARGE = ROOT / "benchmarks" / "large"
 RESULTS = ROOT / "benchmarks" / "results" / "judge_h200.json"
-_VERIFIED = {status.value for status in VERIFIED}
+_VERIFIED = {status.value for status in Status if status.verified}
 _PLAN = TimingPlan(warm_up_seconds=0.2, samples=60, seconds=0.5, most_seconds=6.0)
 """Shorter than a user's: there are two hundred of them."""
 _TIMEOUTS = Timeouts(start=120.0, build=180.0, run=60.0, compile=120.0)

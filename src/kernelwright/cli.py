@@ -172,8 +172,9 @@ def judge(
     demand: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=HOW",
-            help="What is required, reported or skipped instead of the usual: 'nan=reported'.",
+            metavar="NAME[=HOW]",
+            help="What is required, reported or skipped instead of the usual: 'nan=reported'; "
+            "'drop-in' alone requires it.",
         ),
     ] = None,
     sanitize: Annotated[

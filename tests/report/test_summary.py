@@ -1,11 +1,14 @@
 """The numbers over many rows, checked by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from kernelwright.bench.measurement import Speedup
 from kernelwright.bench.statistics import Interval
 from kernelwright.report.row import BEST, Ending, Row, read_row
 from kernelwright.report.summary import Against, geomean, summarise, summary_lines
+from kernelwright.verify.verdict import Status
 
 
 def interval(value: float) -> Interval:
@@ -78,6 +81,10 @@ def test_nothing_measured_has_no_means() -> None:
 
 def test_the_text_names_every_baseline_and_level() -> None:
     text = "\n".join(summary_lines(summarise(ROWS)))
+    assert "not drop-in" not in text
+    converted = replace(ROWS[0], status=Status.NOT_DROP_IN_FASTER.value)
+    (told, *_) = summary_lines(summarise([converted, *ROWS[1:]]))
+    assert "4 of 5 verified, 1 of them not drop-in, 1 algebraic" in told
     assert "4 of 5 verified, 1 algebraic" in text
     assert "4.000x geomean over eager (3 measured)" in text
     assert "fast_5 20%" in text

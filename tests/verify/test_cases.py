@@ -51,10 +51,12 @@ def test_demands_by_name() -> None:
         "infinite=reported",
         "ragged_sizes=reported",
         "layouts=reported",
+        "drop_in=reported",
     )
+    assert Demands().asking(["drop-in"]) == Demands(drop_in=Demand.REQUIRED)
 
 
-@pytest.mark.parametrize("word", ["inf=reported", "nan", "nan=maybe", ""])
+@pytest.mark.parametrize("word", ["inf=reported", "nan=maybe", ""])
 def test_words_that_are_no_demand(word: str) -> None:
     with pytest.raises(ValueError):
         Demands().asking([word])

@@ -9,6 +9,7 @@ from kernelwright.errors import ExitCode
 from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase
 from kernelwright.verify.checks import examine
 from kernelwright.verify.observation import (
+    LATER_RESULT,
     REPLACED,
     Fault,
     FaultKind,
@@ -16,72 +17,18 @@ from kernelwright.verify.observation import (
     KernelFinding,
     Observation,
     Refusal,
-    RunFacts,
-    StateFacts,
-    TensorFacts,
 )
-from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle
+from kernelwright.verify.tolerance import NO_LESS_ACCURATE
 from kernelwright.verify.verdict import Outcome, Status
 from kernelwright.verify.verification import Brief, BuildFacts, Event, verify
 
+from .observed import GOOD, METRICS, RUN, WRONG, facts
 
-def facts(name: str, fingerprint: str = "a", strides: tuple[int, ...] = (3, 1)) -> TensorFacts:
-    return TensorFacts(
-        name=name,
-        dtype="torch.float32",
-        shape=(2, 3),
-        strides=strides,
-        place="the device",
-        fingerprint=fingerprint,
-    )
-
-
-RUN = RunFacts(
-    structure="T",
-    outputs=(facts("output"),),
-    inputs=(facts("input[0]"),),
-    changed=(),
-    aliases=(),
-    seconds=0.1,
-)
-METRICS = ErrorMetrics(
-    name="output",
-    dtype="torch.float32",
-    oracle=Oracle.FLOAT64,
-    note="",
-    count=10**6,
-    epsilon=2.0**-23,
-    rms=1.0,
-    candidate_rmse=1e-7,
-    reference_rmse=1e-7,
-    candidate_worst=1e-6,
-    reference_worst=1e-6,
-    worst_index=(0, 0),
-    candidate_value=1.0,
-    oracle_value=1.0,
-    mismatches=0,
-    mismatch_index=(),
-)
-GOOD = Observation(
-    case=Case(),
-    reference=RUN,
-    candidate=RUN,
-    reference_state=None,
-    candidate_state=None,
-    comparisons=(METRICS,),
-    repeats=None,
-    findings=(),
-)
-WRONG = replace(METRICS, candidate_rmse=1e-3)
 UNWRITTEN = replace(METRICS, mismatches=7, mismatch_index=(0, 0))
 
 
 def finding(kind: FindingKind) -> KernelFinding:
     return KernelFinding(kind=kind, message="matmul at k/cuda.cu:31, block (0, 0, 0)")
-
-
-def state(*names: str, mark: str = "a") -> StateFacts:
-    return StateFacts(tensors=tuple(facts(name, mark) for name in names))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +42,8 @@ def state(*names: str, mark: str = "a") -> StateFacts:
         ({"comparisons": (UNWRITTEN,), "repeats": (UNWRITTEN,)}, Status.WRONG_VALUES),
         ({"comparisons": (UNWRITTEN,), "repeats": (WRONG,)}, Status.NOT_DETERMINISTIC),
         ({"candidate": replace(RUN, changed=("input[0]",))}, Status.INPUT_CHANGED),
-        ({"reference": replace(RUN, changed=("state.mean",))}, Status.INPUT_CHANGED),
+        ({"candidate": replace(RUN, changed=("state.mean",))}, Status.SIDE_EFFECT),
+        ({"reference": replace(RUN, changed=("state.mean",))}, Status.STATE_NOT_UPDATED),
         # What a rounding left in the reference alone may change by one.
         (
             {
@@ -109,7 +57,7 @@ def state(*names: str, mark: str = "a") -> StateFacts:
                 "candidate": replace(RUN, changed=("state.mean",)),
                 "comparisons": (METRICS, replace(WRONG, name="state.mean")),
             },
-            Status.INPUT_CHANGED,
+            Status.SIDE_EFFECT,
         ),
         # What the reference changed by a rounding may stay; what it changed visibly may not.
         (
@@ -124,19 +72,15 @@ def state(*names: str, mark: str = "a") -> StateFacts:
                 "reference": replace(RUN, changed=("state.mean",)),
                 "comparisons": (METRICS, replace(WRONG, name="state.mean")),
             },
-            Status.INPUT_CHANGED,
+            Status.STATE_NOT_UPDATED,
         ),
-        ({"candidate": replace(RUN, aliases=(("output", "input[0]"),))}, Status.INPUT_CHANGED),
+        ({"candidate": replace(RUN, aliases=(("output", "input[0]"),))}, Status.RESULT_SHARED),
+        (
+            {"candidate": replace(RUN, aliases=(("output", LATER_RESULT), ("output", "state.w")))},
+            Status.RESULT_OVERWRITTEN,
+        ),
         ({"candidate": replace(RUN, structure="(T)")}, Status.WRONG_SHAPE_OR_DTYPE),
         ({"candidate": replace(RUN, inputs=(facts("input[0]", "b"),))}, Status.UNSUPPORTED),
-        (
-            {"reference_state": state("w", "b"), "candidate_state": state("b", "w")},
-            Status.WRONG_SHAPE_OR_DTYPE,
-        ),
-        (
-            {"reference_state": state("w"), "candidate_state": state("w", mark="b")},
-            Status.WRONG_VALUES,
-        ),
         ({"candidate": replace(RUN, replayed=("output",))}, Status.VERIFIED),
         (
             {

@@ -10,7 +10,7 @@ import torch
 
 from kernelwright.problem import Problem, load_problem
 from kernelwright.verify.cases import Case, Demand, Demands, Layout
-from kernelwright.verify.verdict import Outcome, Status, Verdict
+from kernelwright.verify.verdict import DROP_IN, Outcome, Status, Verdict
 
 CANDIDATES = Path(__file__).parent / "candidates"
 Judge = Callable[..., Verdict]
@@ -22,16 +22,19 @@ Judge = Callable[..., Verdict]
         ("half_precision", Status.WRONG_VALUES, "RMSE"),
         ("one_element_off", Status.WRONG_VALUES, "RMSE"),
         ("zeros", Status.WRONG_VALUES, "RMSE 1.00e+00"),
-        ("drops_nan", Status.WRONG_VALUES, "NaN or Inf is not where the reference has it"),
+        (
+            "drops_nan",
+            Status.WRONG_WHERE_NOT_FINITE,
+            "NaN or Inf is not where the reference has it",
+        ),
         ("one_size", Status.WRONG_VALUES, "RMSE"),
         ("wrong_shape", Status.WRONG_SHAPE_OR_DTYPE, "[32, 48]"),
         ("wrong_dtype", Status.WRONG_SHAPE_OR_DTYPE, "torch.float64"),
         ("wrong_structure", Status.WRONG_SHAPE_OR_DTYPE, "(T), should be T"),
-        ("other_names", Status.WRONG_SHAPE_OR_DTYPE, "dense.weight"),
         ("other_weights", Status.WRONG_VALUES, "RMSE"),
         ("mutates_input", Status.INPUT_CHANGED, "input[0] was changed"),
         ("aliases_input", Status.INPUT_CHANGED, "input[0] was changed"),
-        ("returns_static_buffer", Status.INPUT_CHANGED, "the result of the next call"),
+        ("returns_static_buffer", Status.RESULT_OVERWRITTEN, "the result of the next call"),
         ("nondeterministic", Status.NOT_DETERMINISTIC, "two runs on the same inputs differ"),
         ("raises", Status.CRASHED, "RuntimeError: no kernel for this at"),
         ("system_exit", Status.CRASHED, "SystemExit"),
@@ -117,7 +120,7 @@ def test_a_caller_can_ask_for_less_and_the_verdict_says_so(
     judge_here: Judge, affine: Problem
 ) -> None:
     candidate = CANDIDATES / "drops_nan.py"
-    assert judge_here(affine, candidate).status is Status.WRONG_VALUES
+    assert judge_here(affine, candidate).status is Status.WRONG_WHERE_NOT_FINITE
     lenient = judge_here(affine, candidate, demands=Demands().asking(["nan=reported"]))
     assert lenient.status is Status.VERIFIED, lenient.summary
     assert any("distribution=nan" in check.case for check in lenient.warnings)
@@ -125,14 +128,26 @@ def test_a_caller_can_ask_for_less_and_the_verdict_says_so(
     assert said == ["less is asked than of other files: nan=reported"]
 
 
-def test_the_state_demand_decides_about_other_names(judge_here: Judge, affine: Problem) -> None:
+def test_the_demand_for_a_drop_in_decides_about_other_names(
+    judge_here: Judge, affine: Problem
+) -> None:
     candidate = CANDIDATES / "other_names.py"
-    reported = judge_here(affine, candidate, demands=Demands(state=Demand.REPORTED))
-    assert reported.status is Status.VERIFIED
-    assert any("dense.weight" in check.evidence for check in reported.warnings)
-    skipped = judge_here(affine, candidate, demands=Demands(state=Demand.SKIPPED))
+    reported = judge_here(affine, candidate)
+    assert reported.status is Status.NOT_DROP_IN
+    assert reported.status.verified
+    assert not reported.status.is_drop_in
+    assert reported.summary.startswith("load_state_dict has other keys; otherwise no less accurate")
+    (lost, *_) = (check for check in reported.warnings if check.name == DROP_IN)
+    assert "dense.weight for linear.weight, dense.bias for linear.bias" in lost.evidence
+    values = {check.case for check in reported.checks if check.name == "values"}
+    assert sum("weights=other" in case for case in values) == 3  # two of them for the grade
+    assert any("weights=loaded" in case for case in values), "what stands for it is loaded"
+    assert any("weights=drawn" in case for case in values)
+    required = judge_here(affine, candidate, demands=Demands().asking(["drop-in"]))
+    assert required.status is Status.WRONG_STATE
+    skipped = judge_here(affine, candidate, demands=Demands(drop_in=Demand.SKIPPED))
     assert skipped.status is Status.VERIFIED
-    assert not any(check.name == "state" for check in skipped.checks)
+    assert not any(check.name == DROP_IN for check in skipped.checks)
 
 
 RIGHT = """
@@ -172,7 +187,7 @@ class Later(torch.Tensor):
 @pytest.mark.parametrize(
     ("old", "new", "status", "evidence"),
     [
-        ("return y", RING, Status.INPUT_CHANGED, "the result of a later call"),
+        ("return y", RING, Status.RESULT_OVERWRITTEN, "the result of a later call"),
         (
             "return y",
             "return KEPT.setdefault(x.data_ptr(), y)",
@@ -251,7 +266,7 @@ def get_init_inputs():
         (
             ") * 0 + 1)",
             ") * 0 + 1)\n        self.old = self.gain.data.clone()",
-            Status.WRONG_VALUES,
+            Status.NOT_DROP_IN,
         ),
     ],
     ids=["right", "gain ignored", "bias ignored", "prepared"],
@@ -268,8 +283,10 @@ def test_constants_of_a_constructor_are_not_to_be_relied_on(
     verdict = judge_here(load_problem(tmp_path / "norm.py"), tmp_path / "norm_new.py")
     assert verdict.status is status, verdict.summary
     if status is Status.WRONG_VALUES:
-        words = "weights=loaded" if prepared else "weights=drawn"
-        assert words in verdict.failures[0].case
+        assert "weights=drawn" in verdict.failures[0].case
+    if prepared:
+        (lost,) = (check for check in verdict.warnings if check.name == DROP_IN)
+        assert "weights=loaded" in lost.case
 
 
 @pytest.fixture(autouse=True)

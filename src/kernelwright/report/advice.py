@@ -8,9 +8,23 @@ NEXT_STEPS: Mapping[Status, str] = {
     Status.VERIFIED_FASTER: "Use it.",
     Status.VERIFIED_NOT_FASTER: "Look at the share of the floor: it says how much there is to win.",
     Status.VERIFIED: "Judge it on a GPU to have its speed measured.",
+    Status.NOT_DROP_IN_FASTER: "Use it where weights are those of the constructor, or convert "
+    "checkpoints; `--demand drop-in` refuses it.",
+    Status.NOT_DROP_IN_NOT_FASTER: "Look at the share of the floor: it says how much there is to "
+    "win.",
+    Status.NOT_DROP_IN: "Judge it on a GPU to have its speed measured; `--demand drop-in` refuses "
+    "it.",
     Status.WRONG_VALUES: "Run the case alone, and look where the wrong elements are.",
     Status.WRONG_SHAPE_OR_DTYPE: "Return what the reference returns: containers, shapes, dtypes.",
-    Status.INPUT_CHANGED: "Write to new memory: inputs, and results handed out, are the caller's.",
+    Status.WRONG_WHERE_NOT_FINITE: "Let NaN and Inf through (`x > 0 ? x : 0` and `fmaxf` do not), "
+    "or accept it with the demand that is named.",
+    Status.WRONG_STATE: "Give parameters and buffers the reference's names, and look at them in "
+    "every call.",
+    Status.STATE_NOT_UPDATED: "Update what the reference's call updates, in place.",
+    Status.INPUT_CHANGED: "Write to new memory: inputs are the caller's.",
+    Status.RESULT_SHARED: "Write the result to new memory: who changes it would change the input.",
+    Status.RESULT_OVERWRITTEN: "Allocate the result in every call: what was handed out is the "
+    "caller's.",
     Status.NOT_DETERMINISTIC: "Look for memory that is read before it is written, and for state "
     "that is kept between calls.",
     Status.BUILD_FAILED: "Mend the line that is named.",

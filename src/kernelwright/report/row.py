@@ -9,10 +9,13 @@ from kernelwright.bench.measurement import Measurement, Series, Speedup
 from kernelwright.bench.statistics import Interval
 from kernelwright.errors import KernelwrightError
 from kernelwright.verify.records import from_plain, to_plain
-from kernelwright.verify.verdict import Verdict
+from kernelwright.verify.verdict import Status, Verdict
 
 BEST = "the best"
 """Stands for whichever baseline was the fastest, in tables over several problems."""
+
+
+_NOT_DROP_IN = frozenset(it.value for it in Status if it.verified and not it.is_drop_in)
 
 
 class Ending(Enum):
@@ -101,6 +104,11 @@ class Row:
     def measured(self) -> bool:
         """Whether there are times to compare."""
         return self.verified and bool(self.speedups)
+
+    @property
+    def not_drop_in(self) -> bool:
+        """Whether it is verified but cannot be given other weights as the reference can."""
+        return self.verified and self.status in _NOT_DROP_IN
 
     def speedup(self, baseline: str) -> Speedup | None:
         """Over a baseline by name, or over the `BEST` of this problem."""

@@ -110,8 +110,29 @@ the problem are asked of every file, and so are all others of ours. Of files of 
 result at those is a warning; best refuse them with an exception. On the emulator the sizes stand
 for the problem's own, which it cannot run, and all of them count.
 
+Everything is asked before NaN and Inf are: a file that is wrong only there is told so in the first
+line, with the demand that accepts it.
+
 A problem of more than a gigabyte is run at full size on its own inputs and zero-mean ones; all else
 is asked at reduced sizes, and the verdict says which.
+
+## Not drop-in
+
+A file is judged by what it computes, whatever it calls its parameters: files with other names,
+another order, or buffers besides are verified. Which tensor stands for which of the reference's is
+found by value, as both modules are made under one seed. What its user loses is in the status and in
+the first line:
+
+* *load_state_dict has other keys* (or *means other values*: weights that were scaled once): a
+  checkpoint of the reference has to be converted, or cannot be.
+* *does not follow weights that change after construction*: it copied, packed or scaled them in its
+  constructor. Trained further or loaded anew, the module gives the results of the old ones.
+
+Such a file is made under two seeds more than others, with other gains, biases and running
+statistics than the ones and zeros of a new module, and, where a tensor stands for each of the
+reference's, with other weights loaded. One that never looks at a weight is wrong, whatever it is
+called. Buffers that stand for nothing of the reference's stay as a call leaves them; so a result
+hidden in one is found. `--demand drop-in` refuses all these files; ours are always asked for it.
 
 ## A check
 
@@ -123,7 +144,9 @@ again. Values of the four words, and `size:NAME=VALUE` for other sizes, are thos
 
 Which failures are the verdict and which a warning is `Demands` in the same room. To ask for less
 (a ReLU by `fmaxf` gives zero where PyTorch's gives NaN) give `--demand nan=reported`, for more
-`--demand layouts=required`; where less than usual was asked, a check named `demands` says so.
+`--demand layouts=required`, or just `--demand drop-in`; where less than usual was asked, a check
+named `demands` says so. A file that calls its class `Model` and has no `ModelNew` is judged with a
+note.
 
 ## JSON
 

@@ -46,6 +46,8 @@ class Level:
     name: str
     problems: int
     verified: int
+    not_drop_in: int
+    """Verified ones that cannot be given other weights as the reference can."""
     algebraic: int
     """Verified ones with a rewrite that computes something else in the same words of algebra."""
     left_to_pytorch: int
@@ -97,6 +99,7 @@ def _level(name: str, rows: Sequence[Row]) -> Level:
         name=name,
         problems=len(rows),
         verified=len(verified),
+        not_drop_in=sum(row.not_drop_in for row in verified),
         algebraic=sum(bool(row.algebraic) for row in verified),
         left_to_pytorch=sum(bool(row.left_to_pytorch) for row in verified),
         share_of_floor=shares[len(shares) // 2] if shares else None,
@@ -131,12 +134,18 @@ def geomean(values: Sequence[float]) -> float | None:
     return math.exp(math.fsum(math.log(value) for value in values) / len(values))
 
 
+def apart(level: Level) -> str:
+    """How many of those verified are no drop-in, for a list; empty for none."""
+    return f"{level.not_drop_in} of them not drop-in, " if level.not_drop_in else ""
+
+
 def summary_lines(summary: Summary) -> Iterator[str]:
     """The summary as text for a terminal."""
     for level in summary.levels:
         yield (
             f"{level.name or '.':10}  {level.verified} of {level.problems} verified, "
-            f"{level.algebraic} algebraic, {level.left_to_pytorch} leave calls to PyTorch"
+            f"{apart(level)}{level.algebraic} algebraic, "
+            f"{level.left_to_pytorch} leave calls to PyTorch"
         )
         if level.share_of_floor is not None:
             yield f"            median share of floor {level.share_of_floor:.0%}"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from kernelwright.report.row import Row
 from kernelwright.report.run_data import RunData, changes_between
-from kernelwright.report.summary import Level, baselines_of, summarise
+from kernelwright.report.summary import Level, apart, baselines_of, summarise
 
 _FACTS = ("cards", "torch", "cuda", "driver", "commit", "version", "date", "command")
 
@@ -55,7 +55,8 @@ def _summary(run: RunData) -> Iterator[str]:
     summary = summarise(run.rows)
     if not summary.all.against:
         for level in summary.levels:
-            yield f"- {level.name}: {level.verified} of {level.problems} verified, not timed"
+            count = f"{level.verified} of {level.problems} verified"
+            yield f"- {level.name}: {count}, {apart(level)}not timed"
         return
     fast = [f"fast_{entry.p:g}" for entry in summary.all.against[0].fast]
     yield from _table(
@@ -67,7 +68,8 @@ def _summary(run: RunData) -> Iterator[str]:
 def _level(level: Level) -> Iterator[list[str]]:
     for it in level.against:
         shares = [f"{entry.share:.0%}" for entry in it.fast]
-        verified = f"{level.verified}/{level.problems}"
+        lost = f" ({level.not_drop_in} not drop-in)" if level.not_drop_in else ""
+        verified = f"{level.verified}/{level.problems}{lost}"
         mean = "" if it.geomean is None else f"{it.geomean:.3f}"
         yield [level.name, verified, it.baseline, mean, str(it.faster), str(it.slower), *shares]
 

@@ -109,8 +109,6 @@ class Demands:
     """Right values on the other distributions: scaled, heavy-tailed, integers, cancelling."""
     weights: Demand = Demand.REQUIRED
     """Right values with other weights than those of KernelBench's seed."""
-    loaded: Demand = Demand.REQUIRED
-    """Right values after `load_state_dict`: false of files that look at their weights once."""
     nan: Demand = Demand.REQUIRED
     """NaN in the inputs comes out where the reference has it."""
     infinite: Demand = Demand.REPORTED
@@ -123,12 +121,20 @@ class Demands:
     """The same at all others: a file may rely on what the problem promises."""
     layouts: Demand = Demand.REPORTED
     """Right values on strided and misaligned inputs."""
-    state: Demand = Demand.REQUIRED
-    """The same parameters and buffers, in the same order, with the same values under one seed."""
+    drop_in: Demand = Demand.REPORTED
+    """The same parameters and buffers, in the same order, with the same values under one seed, and
+    right values after `load_state_dict`."""
 
     def asking(self, words: Iterable[str]) -> "Demands":
-        """These with others in their place, each as `nan=reported`; ValueError if malformed."""
-        others = dict(word.partition("=")[::2] for word in words)
+        """These with others in their place; ValueError if malformed.
+
+        Each as `nan=reported`; a name alone is required, and `drop-in` is `drop_in`.
+        """
+        pairs = [word.partition("=") for word in words]
+        others = {
+            name.replace("-", "_"): value if equals else Demand.REQUIRED.value
+            for name, equals, value in pairs
+        }
         names = [it.name for it in fields(self)]
         for name in others:
             if name not in names:
@@ -146,7 +152,12 @@ class Demands:
         )
 
 
-STRICT = Demands(layouts=Demand.REQUIRED, infinite=Demand.REQUIRED, ragged_sizes=Demand.REQUIRED)
+STRICT = Demands(
+    layouts=Demand.REQUIRED,
+    infinite=Demand.REQUIRED,
+    ragged_sizes=Demand.REQUIRED,
+    drop_in=Demand.REQUIRED,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +198,14 @@ def plan_cases(
             else (demands.other_sizes, "other sizes", Case(sizes=sizes))
             for sizes in other_sizes
         ),
+        # Last, so that a file which fails only here is known to be right everywhere else.
+        (demands.nan, "NaN", replace(own, distribution=Distribution.NAN)),
+        (demands.infinite, "Inf", replace(own, distribution=Distribution.INFINITE)),
     ]
+    return _planned(rows, own_sizes)
+
+
+def _planned(rows: "Iterable[Row]", own_sizes: Sizes) -> tuple[PlannedCase, ...]:
     return tuple(
         PlannedCase(
             case=case,
@@ -198,6 +216,22 @@ def plan_cases(
         for demand, purpose, case in rows
         if demand is not Demand.SKIPPED
     )
+
+
+_FURTHER_SEEDS = 2
+
+
+def plan_constructions(
+    *, seeds: int, demands: Demands, own_sizes: Sizes
+) -> tuple[PlannedCase, ...]:
+    """What else is asked of a file that is no drop-in: to be made under further seeds.
+
+    No weights can be loaded into it for sure, so those of its constructor have to do.
+    """
+    own = Case(sizes=own_sizes, weights=Weights.OTHER)
+    further = (replace(own, seed=seeds + 3 + number) for number in range(_FURTHER_SEEDS))
+    rows = ((demands.weights, "weights of further seeds", case) for case in further)
+    return _planned(rows, own_sizes)
 
 
 LARGE_SEEDS = 2
@@ -275,10 +309,8 @@ def _varied(own: Case, seeds: int, demands: Demands) -> list[Row]:
     loaded = replace(own, seed=seeds + 2, weights=Weights.LOADED)
     rows += [
         (demands.weights, "weights of another seed", other),
+        (demands.drop_in, "weights loaded later", loaded),
         (demands.weights, "gains, biases and statistics drawn", drawn),
-        (demands.loaded, "weights loaded later", loaded),
-        (demands.nan, "NaN", replace(own, distribution=Distribution.NAN)),
-        (demands.infinite, "Inf", replace(own, distribution=Distribution.INFINITE)),
     ]
     for layout in (Layout.STRIDED, Layout.MISALIGNED):
         rows.append((demands.layouts, f"{layout.value} inputs", replace(own, layout=layout)))

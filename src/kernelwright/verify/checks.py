@@ -8,9 +8,10 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from kernelwright.verify.cases import Weights
+from kernelwright.verify.drop_in import check_state
 from kernelwright.verify.nesting import PLAIN
 from kernelwright.verify.observation import (
+    LATER_RESULTS,
     REPLACED,
     UNUSED,
     Fault,
@@ -26,14 +27,10 @@ from kernelwright.verify.verdict import VALUES, Check, Errors, Outcome, Status
 
 RUNS = "runs"
 """Name of the check that both ran."""
-STATE = "state"
-"""Name of the check of parameters and buffers."""
 
 
 def examine(observation: Observation, tolerance: Tolerance) -> tuple[Check, ...]:
     """All checks of one observation, the most telling first."""
-    if undrawn := _other_constants(observation):
-        return (undrawn,)
     return tuple(check for examiner in CHECKS for check in examiner(observation, tolerance))
 
 
@@ -46,27 +43,6 @@ def _check(
         outcome=Outcome.FAILED if problems else Outcome.PASSED,
         evidence="; ".join(problems) if problems else passed,
         status=status,
-        case=str(observation.case),
-    )
-
-
-COMPARED_WEIGHTS = (Weights.DRAWN, Weights.LOADED)
-"""Weights that depend on how a file makes its tensors, or on what it calls them."""
-
-
-def _other_constants(observation: Observation) -> Check | None:
-    """Other weights that the two do not share: the file makes its tensors in another way."""
-    expected, found = observation.reference_state, observation.candidate_state
-    if observation.case.weights not in COMPARED_WEIGHTS or expected is None or found is None:
-        return None
-    marks = [[(it.name, it.fingerprint) for it in side.tensors] for side in (expected, found)]
-    if marks[0] == marks[1]:
-        return None
-    return Check(
-        name="weights",
-        outcome=Outcome.SKIPPED,
-        evidence="its parameters and buffers are not made as the reference's are, so both cannot "
-        f"be given the same others (weights={observation.case.weights.value})",
         case=str(observation.case),
     )
 
@@ -133,41 +109,6 @@ def check_inputs_agree(observation: Observation, tolerance: Tolerance) -> Iterat
             ]
             if problems:
                 yield _check("same inputs", observation, problems, Status.UNSUPPORTED, "")
-
-
-def check_state(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
-    """The same parameters and buffers, in order, under the same seed."""
-    del tolerance
-    if observation.reference_state is None or observation.candidate_state is None:
-        return
-    expected = observation.reference_state.tensors
-    found = observation.candidate_state.tensors
-    if not expected and not found:
-        return
-    layout = _layout_problems(expected, found)
-    if layout:
-        yield _check(STATE, observation, layout, Status.WRONG_SHAPE_OR_DTYPE, "")
-        return
-    values = [
-        f"{left.name} has other values than the reference's under the same seed"
-        for left, right in zip(expected, found, strict=True)
-        if left.fingerprint != right.fingerprint
-    ]
-    passed = f"{len(expected)} parameters and buffers with the same names, order and values"
-    yield _check(STATE, observation, values, Status.WRONG_VALUES, passed)
-
-
-def _layout_problems(
-    expected: tuple[TensorFacts, ...], found: tuple[TensorFacts, ...]
-) -> list[str]:
-    names, found_names = [[facts.name for facts in side] for side in (expected, found)]
-    if names != found_names:
-        return [f"state_dict has {found_names}, the reference's has {names}"]
-    return [
-        f"{left.name} is {right.dtype}{list(right.shape)}, should be {left.dtype}{list(left.shape)}"
-        for left, right in zip(expected, found, strict=True)
-        if (left.dtype, left.shape) != (right.dtype, right.shape)
-    ]
 
 
 def check_real(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
@@ -238,6 +179,8 @@ def _stride_warnings(
 def check_unchanged(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
     """Inputs, parameters and buffers change exactly where the reference changes them.
 
+    Buffers of a candidate's own are its own business: they stand for nothing of the reference's.
+
     What the reference's call changed by rounding only, as the mean of what was normalised before,
     may stay as it was, and what it left only because a rounding took the change away may change:
     then that is no less accurate.
@@ -247,13 +190,22 @@ def check_unchanged(observation: Observation, tolerance: Tolerance) -> Iterator[
     match observation.reference, observation.candidate:
         case RunFacts(changed=expected), RunFacts(changed=found):
             more = [name for name in found if name not in expected and name not in right]
-            extra = [f"{name} was changed" for name in more]
             left = [name for name in expected if name not in found and name not in right]
-            missing = [f"{name} was not updated" for name in left]
-            passed = f"{len(expected)} changed, as by the reference" if expected else "none changed"
-            yield _check(
-                "inputs and state", observation, extra + missing, Status.INPUT_CHANGED, passed
-            )
+        case _:
+            return
+    inputs = [f"{name} was changed" for name in more if not name.startswith(_STATE)]
+    state = [f"{name} was changed" for name in more if name.startswith(_STATE)]
+    missing = [f"{name} was not updated" for name in left]
+    passed = f"{len(expected)} changed, as by the reference" if expected else "none changed"
+    yield _check("inputs", observation, inputs, Status.INPUT_CHANGED, passed)
+    if state:
+        yield _check("state", observation, state, Status.SIDE_EFFECT, "")
+    if missing:
+        yield _check("state", observation, missing, Status.STATE_NOT_UPDATED, "")
+
+
+_STATE = "state."
+"""How names of parameters and buffers begin among what a call may change."""
 
 
 def check_aliases(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
@@ -261,14 +213,11 @@ def check_aliases(observation: Observation, tolerance: Tolerance) -> Iterator[Ch
     del tolerance
     match observation.reference, observation.candidate:
         case RunFacts(aliases=expected), RunFacts(aliases=found):
-            problems = [
-                f"{output} shares memory with {owner}"
-                for output, owner in found
-                if (output, owner) not in expected
-            ]
-            yield _check(
-                "aliasing", observation, problems, Status.INPUT_CHANGED, "outputs own their memory"
-            )
+            extra = [pair for pair in found if pair not in expected]
+            problems = [f"{output} shares memory with {owner}" for output, owner in extra]
+            overwritten = any(owner in LATER_RESULTS for _, owner in extra)
+            status = Status.RESULT_OVERWRITTEN if overwritten else Status.RESULT_SHARED
+            yield _check("aliasing", observation, problems, status, "outputs own their memory")
 
 
 _HARMLESS = frozenset({"cudnn.benchmark", "cudnn.allow_tf32", "cudnn.deterministic"})

@@ -4,6 +4,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from enum import Enum
 
+MODEL_NEW = "ModelNew"
+"""The class of a candidate file."""
+MODEL = "Model"
+"""That of a problem file; a candidate file may call its own so if it has no `MODEL_NEW`."""
+
 
 class Severity(Enum):
     """What a finding means alone."""

@@ -35,6 +35,12 @@ REPLACED = "replaced"
 """How a function that is no longer torch's own reads in `RunFacts.settings`."""
 
 
+NEXT_RESULT = "the result of the next call"
+LATER_RESULT = "the result of a later call"
+LATER_RESULTS = (NEXT_RESULT, LATER_RESULT)
+"""What in `RunFacts.aliases` a result shares memory with when it is overwritten."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
     """What one call of a module did."""
@@ -117,6 +123,19 @@ class StateFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StateLink:
+    """One tensor of the candidate's that stands for one of the reference's."""
+
+    reference: str
+    """The reference's name for it."""
+    candidate: str
+
+
+Links = tuple[StateLink, ...]
+"""Of copies of one tensor each has a link; a tensor without a link stands for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """Both runs of one case and how they compare."""
 
@@ -131,6 +150,8 @@ class Observation:
     repeats: tuple[ErrorMetrics, ...] | None
     """The same for a second run; None when it was bit for bit the same."""
     findings: tuple[KernelFinding, ...]
+    links: Links | None = None
+    """What stands for the reference's tensors; None where all have their names and values."""
 
 
 _STATUS_OF_FINDING = {

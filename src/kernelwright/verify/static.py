@@ -8,7 +8,7 @@ import ast
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kernelwright.verify.findings import Findings, Severity
+from kernelwright.verify.findings import MODEL, MODEL_NEW, Findings, Severity
 from kernelwright.verify.static_cuda import look_at_cuda
 from kernelwright.verify.static_python import look_at_python
 from kernelwright.verify.static_shape import look_at_shape
@@ -21,8 +21,8 @@ SOURCE = "source"
 def read_candidate(path: Path, problem_source: str) -> tuple[Check, ...]:
     """First checks of the candidate file against the problem's text.
 
-    A file that cannot be parsed or has no `ModelNew` fails as BUILD_FAILED, one that does what no
-    honest file does as CHEATING; all else is a warning.
+    A file that cannot be parsed or has no module's class fails as BUILD_FAILED, one that does what
+    no honest file does as CHEATING; all else is a warning.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -30,13 +30,14 @@ def read_candidate(path: Path, problem_source: str) -> tuple[Check, ...]:
     except (SyntaxError, ValueError, OSError) as error:
         line = getattr(error, "lineno", None) or 1
         return (_failure(f"{path.name}:{line}: {error}"),)
-    if "ModelNew" not in _bound_names(tree):
-        return (_failure(f"{path.name} defines no class `ModelNew`"),)
+    names = _bound_names(tree)
+    if not names & {MODEL_NEW, MODEL}:
+        return (_failure(f"{path.name} defines no class `{MODEL_NEW}`, nor `{MODEL}`"),)
+    note = () if MODEL_NEW in names else (_by_other_name(path),)
     findings = [it for look in _LOOKS for it in look(tree, problem_source)]
-    return tuple(
-        _check(path, line, text, severity)
-        for severity, line, text in sorted(set(findings), key=lambda it: (it[0].value, it[1]))
-    )
+    ordered = sorted(set(findings), key=lambda it: (it[0].value, it[1]))
+    found = (_check(path, line, text, severity) for severity, line, text in ordered)
+    return (*note, *found)
 
 
 _LOOKS: tuple[Callable[[ast.Module, str], Findings], ...] = (
@@ -44,6 +45,11 @@ _LOOKS: tuple[Callable[[ast.Module, str], Findings], ...] = (
     look_at_python,
     look_at_cuda,
 )
+
+
+def _by_other_name(path: Path) -> Check:
+    evidence = f"{path.name} has no `{MODEL_NEW}`: its `{MODEL}` was judged"
+    return Check(name=SOURCE, outcome=Outcome.WARNING, evidence=evidence)
 
 
 def _failure(evidence: str) -> Check:

@@ -3,7 +3,7 @@
 import ast
 import sys
 
-from kernelwright.verify.findings import Findings, Severity
+from kernelwright.verify.findings import MODEL, MODEL_NEW, Findings, Severity
 
 _STANDARD_ROOTS = frozenset({"torch", "numpy", "math", "triton"})
 """What candidates in KernelBench's format import; more is worth a look."""
@@ -11,8 +11,8 @@ _STANDARD_ROOTS = frozenset({"torch", "numpy", "math", "triton"})
 
 def look_at_shape(tree: ast.Module, problem_source: str) -> Findings:
     """Differences from the reference's signatures, imports that do not travel, hidden fallbacks."""
-    model = _find_class(tree, "ModelNew")
-    reference = _find_class(ast.parse(problem_source), "Model")
+    model = _find_class(tree, MODEL_NEW) or _find_class(tree, MODEL)
+    reference = _find_class(ast.parse(problem_source), MODEL)
     yield from _look_at_signatures(model, reference)
     yield from _look_at_imports(tree)
     for node in ast.walk(model) if model is not None else ():

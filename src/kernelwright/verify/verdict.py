@@ -11,6 +11,8 @@ from kernelwright.verify.records import to_plain
 
 VALUES = "values"
 """Name of the check of the numbers."""
+DROP_IN = "drop-in"
+"""Name of the check that the module takes weights as the reference does."""
 
 
 class Status(Enum):
@@ -22,12 +24,31 @@ class Status(Enum):
     """Right, but not faster than the best baseline."""
     VERIFIED = "verified, speed not measured"
     """Right; there is no GPU, the machine is too busy to time on, or nobody asked for its speed."""
+    NOT_DROP_IN_FASTER = "verified, not drop-in, faster"
+    """As `VERIFIED_FASTER` for a module as its constructor makes it; it takes no other weights
+    later, or only by other keys than the reference's `load_state_dict`."""
+    NOT_DROP_IN_NOT_FASTER = "verified, not drop-in, not faster"
+    """The same, but not faster than the best baseline."""
+    NOT_DROP_IN = "verified, not drop-in, speed not measured"
+    """The same, and its speed is not known."""
     WRONG_VALUES = "wrong values"
     """It is less accurate than the reference on some inputs, weights or sizes."""
     WRONG_SHAPE_OR_DTYPE = "wrong shape or dtype"
-    """Its result, or its parameters and buffers, have another form than the reference's."""
+    """Its result has another form than the reference's."""
+    WRONG_WHERE_NOT_FINITE = "right but for NaN or Inf"
+    """Right on everything else that was asked; NaN or Inf in its inputs does not come out where the
+    reference has it."""
+    WRONG_STATE = "not drop-in"
+    """Right for a module as its constructor makes it, but it cannot be given other weights as the
+    reference can, and that was demanded."""
+    STATE_NOT_UPDATED = "state not updated"
+    """It left state as it was that the reference's call changes, such as running statistics."""
     INPUT_CHANGED = "input changed"
-    """It wrote to its inputs, or its output shares their memory, and the reference does not."""
+    """It wrote to its inputs, and the reference does not."""
+    RESULT_SHARED = "result shares memory"
+    """Its result lies in the memory of an input or a parameter, and the reference's does not."""
+    RESULT_OVERWRITTEN = "result overwritten by the next call"
+    """Its result lies in memory that a later call writes its own result to."""
     NOT_DETERMINISTIC = "not deterministic"
     """A second run on the same inputs is wrong or differs by more than rounding."""
     BUILD_FAILED = "build failed"
@@ -58,17 +79,39 @@ class Status(Enum):
         return self in _VERIFIED
 
     @property
+    def is_drop_in(self) -> bool:
+        """The candidate is right, and takes weights as the reference does."""
+        return self in _TIMED[Status.VERIFIED] or self is Status.VERIFIED
+
+    @property
     def exit_code(self) -> ExitCode:
         """What the command line exits with."""
         return _EXIT_CODES.get(self, ExitCode.WRONG)
 
+    def when_faster(self) -> "Status":
+        """The same of a candidate that is right when it was timed and is faster."""
+        return _TIMED[self][0]
 
-_VERIFIED = frozenset({Status.VERIFIED_FASTER, Status.VERIFIED_NOT_FASTER, Status.VERIFIED})
+    def when_not_faster(self) -> "Status":
+        """The same of one that is not."""
+        return _TIMED[self][1]
+
+
+_TIMED: Mapping[Status, tuple[Status, Status]] = {
+    Status.VERIFIED: (Status.VERIFIED_FASTER, Status.VERIFIED_NOT_FASTER),
+    Status.NOT_DROP_IN: (Status.NOT_DROP_IN_FASTER, Status.NOT_DROP_IN_NOT_FASTER),
+}
+"""What becomes of a status without a speed when the candidate is faster, and when it is not."""
+
+_VERIFIED = frozenset({*_TIMED, *(status for timed in _TIMED.values() for status in timed)})
 
 _EXIT_CODES: Mapping[Status, ExitCode] = {
     Status.VERIFIED_FASTER: ExitCode.VERIFIED,
     Status.VERIFIED_NOT_FASTER: ExitCode.NOT_FASTER,
     Status.VERIFIED: ExitCode.VERIFIED,
+    Status.NOT_DROP_IN_FASTER: ExitCode.VERIFIED,
+    Status.NOT_DROP_IN_NOT_FASTER: ExitCode.NOT_FASTER,
+    Status.NOT_DROP_IN: ExitCode.VERIFIED,
     Status.BUILD_FAILED: ExitCode.DOES_NOT_BUILD,
     Status.UNSUPPORTED: ExitCode.UNSUPPORTED,
 }
@@ -161,6 +204,12 @@ class Verdict:
         return {**to_plain(self), "checks": checks, "exit_code": int(self.status.exit_code)}
 
 
+def _lost_as_drop_in(checks: tuple[Check, ...]) -> str:
+    """What a user of other weights loses, without the names; empty for nothing."""
+    lost = (it for it in checks if it.name == DROP_IN and it.outcome is Outcome.WARNING)
+    return "; ".join(dict.fromkeys(check.evidence.partition(": ")[0] for check in lost))
+
+
 def conclude(
     checks: tuple[Check, ...], *, target: str, sizes: Mapping[str, int], build_seconds: float
 ) -> Verdict:
@@ -170,9 +219,11 @@ def conclude(
         status = failures[0].status or Status.WRONG_VALUES
         summary = failures[0].evidence
     elif compared := [check for check in checks if check.name == VALUES]:
-        status = Status.VERIFIED
         passed = sum(check.outcome is Outcome.PASSED for check in compared)
-        summary = f"no less accurate than the reference on {passed} sets of inputs"
+        right = f"no less accurate than the reference on {passed} sets of inputs"
+        lost = _lost_as_drop_in(checks)
+        status = Status.NOT_DROP_IN if lost else Status.VERIFIED
+        summary = f"{lost}; otherwise {right}" if lost else right
     else:
         status = Status.UNSUPPORTED
         summary = "there was nothing to compare: " + "; ".join(

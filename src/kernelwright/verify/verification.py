@@ -4,12 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase, Sizes
-from kernelwright.verify.checks import RUNS, STATE, examine
-from kernelwright.verify.distributions import NOT_FINITE
+from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase, Sizes, Weights
+from kernelwright.verify.checks import RUNS, examine
+from kernelwright.verify.distributions import NOT_FINITE, Distribution
+from kernelwright.verify.drop_in import Weighing
 from kernelwright.verify.observation import Fault, FaultKind, Observation, status_of
 from kernelwright.verify.tolerance import Tolerance
-from kernelwright.verify.verdict import VALUES, Check, Outcome, Status, Verdict, conclude
+from kernelwright.verify.verdict import DROP_IN, VALUES, Check, Outcome, Status, Verdict, conclude
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,8 @@ class Brief:
     """Those of a problem of gigabytes at the sizes where most is asked; else empty."""
     static_checks: tuple[Check, ...] = ()
     """What reading the file already showed, and what is known before anything runs."""
+    further: Sequence[PlannedCase] = ()
+    """What is asked besides of a file that is no drop-in."""
     probes: int = 0
     """Cases at most after which wrong answers are tried on the problem itself."""
 
@@ -87,16 +90,18 @@ def verify(session: Session, brief: Brief, progress: Progress) -> Verdict:
 
 def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check]:
     checks: list[Check] = []
-    prober = _Prober(session, brief.probes)
+    prober, weighing = _Prober(session, brief.probes), Weighing()
     refused: set[Sizes] = set()
-    for done, planned in enumerate(brief.cases):
-        found = []
+    for done, planned in enumerate(_planned(brief, checks)):
+        found: list[Check] = []
         for case in _in_turn(planned, refused):
             message = f"{planned.purpose}: {case}"
             progress(Event(stage="verify", message=message, done=done, total=len(brief.cases)))
             asked = replace(planned, case=case, refusal=_refusal(planned, case))
-            observed = examine(session.run(case), brief.tolerance)
+            observation = session.run(case)
+            observed = weighing.weighed(observation, examine(observation, brief.tolerance))
             found = [it for check in observed for it in _as_demanded(check, asked, brief.demands)]
+            found = _as_only_failure(found, checks, case.distribution)
             checks += found
             if not any(_permitted_refusal(check, planned) for check in observed):
                 break
@@ -106,6 +111,36 @@ def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check
         if any(check.name == VALUES for check in found):
             prober.probe(case)
     return [*checks, *prober.checks()]
+
+
+def _planned(brief: Brief, checks: list[Check]) -> Iterator[PlannedCase]:
+    """The cases, and the further ones where `checks`, which grow, have lost the drop-in."""
+    yield from brief.cases
+    if any(it.name == DROP_IN and it.outcome is Outcome.WARNING for it in checks):
+        yield from brief.further
+
+
+def _as_only_failure(
+    found: list[Check], before: Sequence[Check], distribution: Distribution
+) -> list[Check]:
+    """Failures of inputs with NaN or Inf, after a file was right on everything else."""
+    right = sum(it.name == VALUES and it.outcome is Outcome.PASSED for it in before)
+    if distribution not in NOT_FINITE or not right:
+        return found
+    word = distribution.value
+    text = (
+        f"right on {right} other sets of inputs; where inputs have {_IN_WORDS[distribution]} it is "
+        f"not, which `--demand {word}=reported` accepts"
+    )
+    return [
+        replace(it, status=Status.WRONG_WHERE_NOT_FINITE, evidence=f"{text}: {it.evidence}")
+        if it.outcome is Outcome.FAILED and it.status in _OF_SIZES
+        else it
+        for it in found
+    ]
+
+
+_IN_WORDS = {Distribution.NAN: "NaN", Distribution.INFINITE: "Inf"}
 
 
 def _in_turn(planned: PlannedCase, refused: Set[Sizes]) -> Iterator[Case]:
@@ -218,7 +253,11 @@ _WANTS_OWN_SIZES = (
 
 def _as_demanded(check: Check, planned: PlannedCase, demands: Demands) -> Iterator[Check]:
     """The check as it counts in this case; nothing where it was not asked for."""
-    demand = demands.state if check.name == STATE else planned.demand
+    demand = demands.drop_in if check.name == DROP_IN else planned.demand
+    if demand is Demand.SKIPPED:
+        return
+    if planned.case.weights is Weights.LOADED:
+        demand = demand if check.name == DROP_IN else Demand.REQUIRED
     match demand:
         case Demand.REQUIRED if _permitted_refusal(check, planned):
             yield replace(check, outcome=Outcome.SKIPPED, evidence=f"refused: {check.evidence}")

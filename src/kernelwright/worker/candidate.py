@@ -17,12 +17,16 @@ from kernelwright.errors import KernelwrightError
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.distributions import change_few
+from kernelwright.verify.findings import MODEL, MODEL_NEW
 from kernelwright.verify.fingerprint import fingerprint, fingerprints, tells_apart
 from kernelwright.verify.nesting import map_tensors, named_tensors
 from kernelwright.verify.observation import (
+    LATER_RESULT,
+    NEXT_RESULT,
     Fault,
     FaultKind,
     KernelFinding,
+    Links,
     RunFacts,
     StateFacts,
 )
@@ -99,6 +103,10 @@ class Candidate:
         except (Exception, SystemExit) as error:
             fault = describe_error(error, self._path, kind)
         return BuildFacts(seconds=time.perf_counter() - start, fault=fault)
+
+    def link(self, links: Links | None) -> None:
+        """From now on these stand for the reference's parameters and buffers."""
+        self._subject.links = links
 
     def make(self, case: Case) -> None:
         """Construct the module that `run` will need, if it is another, without the device."""
@@ -216,7 +224,9 @@ class Candidate:
         return self._resident[1]
 
     def _construct(self, args: tuple[object, ...], keywords: Mapping[str, object]) -> nn.Module:
-        module: nn.Module = self._imported().ModelNew(*args, **keywords)
+        imported = self._imported()
+        make = getattr(imported, MODEL_NEW, None) or getattr(imported, MODEL)
+        module: nn.Module = make(*args, **keywords)
         return module
 
     def _imported(self) -> ModuleType:
@@ -322,13 +332,13 @@ def _kind_of_loss(error: BaseException) -> FaultKind:
 def _with_shared_results(first: Call, second: Call, overwritten: tuple[str, ...]) -> RunFacts:
     """The facts of the first run; results that a later run wrote into count as aliases."""
     shared = {
-        (name, "the result of the next call")
+        (name, NEXT_RESULT)
         for name, tensor in first.effects.items()
         if name.startswith("output")
         and name in second.effects
         and overlap(span(tensor), span(second.effects[name]))
     }
-    later = {(name, "the result of a later call") for name in overwritten}
+    later = {(name, LATER_RESULT) for name in overwritten}
     aliases = first.facts.aliases + tuple(sorted(shared or later))
     return replace(first.facts, aliases=aliases)
 

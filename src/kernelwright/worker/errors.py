@@ -27,4 +27,4 @@ class CandidateFileError(KernelwrightError):
     """There is no candidate file at that path."""
 
     exit_code = ExitCode.USAGE
-    next_step = "Pass the path of a Python file that defines `ModelNew`."
+    next_step = "Pass the path of a Python file that defines `ModelNew` (or `Model`)."

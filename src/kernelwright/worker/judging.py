@@ -25,6 +25,7 @@ from kernelwright.verify.cases import (
     PlannedCase,
     Sizes,
     plan_cases,
+    plan_constructions,
     plan_large,
 )
 from kernelwright.verify.observation import Observation, RunFacts
@@ -220,8 +221,13 @@ def plan(
         sizes=dict(sizes.own),
         reduced=sizes.others[0] if _is_large(sizes) else (),
         static_checks=(*static_checks, *_coverage(sizes, options), *_leniency(options)),
+        further=() if options.cases else _further(sizes, options),
         probes=0 if options.cases else _PROBES,
     )
+
+
+def _further(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
+    return plan_constructions(seeds=options.seeds, demands=options.demands, own_sizes=sizes.own)
 
 
 _PROBES = 8
@@ -409,5 +415,8 @@ def _verify_and_race(
         return verdict, untimed(f"not believed: {verdict.status.value}")
     if not measurement.speedups:
         return verdict, measurement
-    status = Status.VERIFIED_FASTER if measurement.faster else Status.VERIFIED_NOT_FASTER
+    untimed_status = verdict.status
+    status = (
+        untimed_status.when_faster() if measurement.faster else untimed_status.when_not_faster()
+    )
     return replace(verdict, status=status), measurement

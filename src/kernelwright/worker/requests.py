@@ -6,7 +6,7 @@ from enum import Enum
 
 from kernelwright.machine import Machine
 from kernelwright.verify.cases import Case, Sizes
-from kernelwright.verify.observation import RunFacts, StateFacts
+from kernelwright.verify.observation import Links, RunFacts, StateFacts
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.worker.handover import Handed
 
@@ -52,6 +52,9 @@ class CaseRequest:
     """Body of "build", "make" and "run"."""
 
     case: Case
+    links: Links | None = None
+    """What of the candidate's parameters and buffers stands for the reference's; None where they
+    have the same names, or nobody knows yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from kernelwright.problem import (
     size_variants,
 )
 from kernelwright.problem.loading import parse_problem
-from kernelwright.verify.cases import Sizes
+from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.records import from_plain
 from kernelwright.worker.candidate import Candidate
 from kernelwright.worker.card_start import take
@@ -126,8 +126,10 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
     memory = None if start.emulate else _memory(device)
     candidate = Candidate(problem, Path(start.candidate_path), device, checks, memory)
 
-    def run(body: dict[str, Any]) -> object:
-        return candidate.run(from_plain(CaseRequest, body).case, Path(start.folder))
+    def linked(body: dict[str, Any]) -> Case:
+        request = from_plain(CaseRequest, body)
+        candidate.link(request.links)
+        return request.case
 
     def write(body: dict[str, Any]) -> object:
         return candidate.write(from_plain(WriteRequest, body), Path(start.folder))
@@ -140,8 +142,8 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
 
     operations: dict[str, Callable[[dict[str, Any]], object]] = {
         "build": lambda body: candidate.build(from_plain(CaseRequest, body).case),
-        "make": lambda body: candidate.make(from_plain(CaseRequest, body).case),
-        "run": run,
+        "make": lambda body: candidate.make(linked(body)),
+        "run": lambda body: candidate.run(linked(body), Path(start.folder)),
         "write": write,
         "silence": lambda _: switch(lambda kernels: kernels.silence()),
         "unsilence": lambda _: switch(lambda kernels: kernels.unsilence()),

@@ -23,7 +23,8 @@ from kernelwright.verify.nesting import (
     named_results,
     structure,
 )
-from kernelwright.verify.observation import UNUSED, RunFacts, StateFacts, TensorFacts
+from kernelwright.verify.observation import UNUSED, Links, RunFacts, StateFacts, TensorFacts
+from kernelwright.verify.state import names_in_reference, put_back
 from kernelwright.verify.waiting import settle
 from kernelwright.worker.weights import drawn_constants, load_other
 
@@ -71,6 +72,9 @@ class Subject:
         self._definitions: dict[Sizes, Definition] = {}
         self._ahead: tuple[Case, nn.Module | BaseException] | None = None
         self._makes_on_device = False
+        self.links: Links | None = None
+        """What of the modules made here stands for the reference's tensors, by name; None where
+        all have its names."""
 
     def definition(self, sizes: Sizes) -> Definition:
         """The executed problem file with those constants; executed once for each sizes."""
@@ -117,11 +121,20 @@ class Subject:
 
     def _make(self, case: Case, make: ModuleMaker) -> nn.Module:
         before = self._allocations()
+        drawn = case.weights is Weights.DRAWN
+        only = self._drawn_in_reference(case) if drawn and self.links is not None else None
         args, kwargs = self.init_inputs(case)
-        with drawn_constants() if case.weights is Weights.DRAWN else nullcontext():
+        with drawn_constants(only) if drawn else nullcontext():
             module = make(args, kwargs)
         self._makes_on_device = self._makes_on_device or self._allocations() != before
         return module
+
+    def _drawn_in_reference(self, case: Case) -> set[str]:
+        """Kinds of constants that the reference's own constructor has: no others are weights."""
+        args, kwargs = self.init_inputs(case)
+        with drawn_constants() as kinds:
+            self.definition(case.sizes).build(args, kwargs)
+        return kinds
 
     def _allocations(self) -> int:
         """How often this process has taken memory of the device for something."""
@@ -136,7 +149,7 @@ class Subject:
             # After a call, so that what a module prepares once is prepared from the old ones.
             own = replace(case, distribution=Distribution.OWN)
             resident.module(*self.arguments(own))
-            resident.load(load_other)
+            resident.load(lambda module: load_other(module, self.links))
         return resident
 
     def arguments(self, case: Case) -> list[object]:
@@ -305,8 +318,10 @@ class Resident:
         outputs = dict(named_results(result, "output"))
         state = self.module.state_dict()
         described, now = describe_beside(outputs, self._there(before, state), self._home)
-        changed = self._changed(inputs, now)
         everything = named_effects(result, arguments, state)
+        touched = self._changed(inputs, now)
+        names = names_in_reference(touched, subject.links)
+        changed = tuple(names)
         facts = RunFacts(
             structure=structure(result),
             outputs=described,
@@ -318,9 +333,11 @@ class Resident:
         )
         outputs = {name: tensor for name, tensor in outputs.items() if kind_of(tensor) == PLAIN}
         effects = {
-            name: everything[name].detach().clone() for name in changed if name in everything
+            name: everything[own].detach().clone()
+            for name, own in names.items()
+            if own in everything
         }
-        self._restore(changed)
+        self._restore(put_back(touched, subject.links))
         return Call(facts=facts, effects={**outputs, **effects})
 
     def before(self, names: tuple[str, ...]) -> Mapping[str, Tensor]:
@@ -344,7 +361,9 @@ class Resident:
     def _restore(self, changed: tuple[str, ...]) -> None:
         state = self.module.state_dict()
         for name, initial in self._initial.items():
-            if f"state.{name}" in changed and name in state:
+            # A file may have made a buffer of its own larger.
+            same = name in state and state[name].shape == initial.shape
+            if same and f"state.{name}" in changed:
                 state[name].copy_(initial)
 
 

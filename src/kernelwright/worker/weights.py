@@ -6,7 +6,7 @@ being constructed, so that a file that prepares its weights in its constructor s
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -14,29 +14,47 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
+from kernelwright.verify.observation import Links
+
 _SPREAD = 0.25
 """Standard deviation of what replaces zeros; other constants are scaled by 0.5 to 1.5."""
 
 
 @contextmanager
-def drawn_constants() -> Iterator[None]:
-    """While it is open, layers and parameters made of one number get several.
+def drawn_constants(only: Set[str] | None = None) -> Iterator[set[str]]:
+    """While it is open, layers and parameters made of one number get several; gives their kinds.
 
-    What replaces a tensor depends on its shape and its number only, so that two files that make
-    the same tensors in another order still agree.
+    What replaces a tensor depends on its shape and its number only, its kind, so that two files
+    that make the same tensors in another order still agree. `only` are the kinds to replace; None
+    for all: a file may keep constants as parameters that are no weights of the reference's.
     """
+    drawn: set[str] = set()
+
+    def draw(tensor: Tensor) -> None:
+        kind = _kind_of_constant(tensor)
+        if kind and (only is None or kind in only):
+            drawn.add(kind)
+            _draw(tensor, kind)
+
     with ExitStack() as stack:
         for layer in _layers():
-            stack.enter_context(patch.object(layer, "reset_parameters", _after_reset(layer)))
-        registered = _after_registration(nn.Module.register_parameter)
+            stack.enter_context(patch.object(layer, "reset_parameters", _after_reset(layer, draw)))
+        registered = _after_registration(nn.Module.register_parameter, draw)
         stack.enter_context(patch.object(nn.Module, "register_parameter", registered))
-        yield
+        yield drawn
 
 
-def load_other(module: nn.Module) -> None:
-    """Load into `module` weights that differ from its own in every element."""
+def load_other(module: nn.Module, links: Links | None = None) -> None:
+    """Load into `module` weights that differ from its own in every element.
+
+    What stands for one of the reference's tensors by `links` gets what that one gets.
+    """
     state = module.state_dict()
-    module.load_state_dict({name: _other(name, tensor) for name, tensor in state.items()})
+    if links is None:
+        module.load_state_dict({name: _other(name, tensor) for name, tensor in state.items()})
+        return
+    others = {it.candidate: _other(it.reference, state[it.candidate]) for it in links}
+    module.load_state_dict(others, strict=False)
 
 
 def _layers() -> list[Any]:
@@ -46,36 +64,42 @@ def _layers() -> list[Any]:
     return [base for base in bases if "reset_parameters" in vars(base)]
 
 
-def _after_reset(layer: Any) -> Callable[[Any], None]:
+Draw = Callable[[Tensor], None]
+
+
+def _after_reset(layer: Any, draw: Draw) -> Callable[[Any], None]:
     reset = vars(layer)["reset_parameters"]
 
     def reset_and_draw(self: nn.Module) -> None:
         reset(self)
         for tensor in (*self.parameters(recurse=False), *self.buffers(recurse=False)):
-            _draw(tensor)
+            draw(tensor)
 
     return reset_and_draw
 
 
-def _after_registration(register: Callable[..., None]) -> Callable[..., None]:
+def _after_registration(register: Callable[..., None], draw: Draw) -> Callable[..., None]:
     def register_and_draw(self: nn.Module, name: str, param: Any) -> None:
         register(self, name, param)
         # Layers of torch.nn register memory that they fill later; what it holds is chance.
         if isinstance(param, Tensor) and not type(self).__module__.startswith("torch."):
-            _draw(param)
+            draw(param)
 
     return register_and_draw
 
 
-@torch.no_grad()
-def _draw(tensor: Tensor) -> None:
+def _kind_of_constant(tensor: Tensor) -> str:
+    """Shape and number of a tensor that has one number throughout; empty for any other."""
     if not tensor.is_floating_point() or tensor.numel() == 0 or tensor.is_meta:
-        return
-    value = float(tensor.reshape(-1)[0].item())
-    if not bool((tensor == value).all()):
-        return
+        return ""
+    value = float(tensor.detach().reshape(-1)[0].item())
+    return f"{tuple(tensor.shape)} {value}" if bool((tensor == value).all()) else ""
+
+
+@torch.no_grad()
+def _draw(tensor: Tensor, kind: str) -> None:
     # Drawn on the CPU: a file may make its layers on the device, the problem its own on the host.
-    tensor.copy_(_spread(f"{tuple(tensor.shape)} {value}", tensor, torch.device("cpu")))
+    tensor.copy_(_spread(kind, tensor, torch.device("cpu")))
 
 
 def _other(name: str, tensor: Tensor) -> Tensor:

@@ -1,3 +1,3 @@
-"""Has no ModelNew."""
+"""Has no class for a module."""
 
-Model = None
+MODEL = None
