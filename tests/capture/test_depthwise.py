@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself are windows; others stay calls."""
+"""Convolutions of each channel by itself are windows; others are nodes of their own kind."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from torch import nn
 
 from kernelwright.capture import capture_module
 from kernelwright.codegen.python import forward_body
-from kernelwright.ir.graph import Opaque, Pooling, Window
+from kernelwright.ir.graph import Conv, Opaque, Pooling, Window
 from kernelwright.ir.plan import WindowKernel
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
@@ -34,6 +34,13 @@ LEFT: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "padded more on one side": (nn.Conv2d(4, 4, 2, padding="same", groups=4), (2, 4, 8, 7)),
     "backwards": (nn.ConvTranspose2d(4, 4, 3, groups=4), (2, 4, 8, 7)),
     "many weights": (nn.Conv2d(2, 2, 12, groups=2), (1, 2, 20, 20)),
+    "a volume": (nn.Conv3d(2, 3, (1, 2, 3), (1, 2, 1), (0, 1, 2), (1, 1, 2)), (2, 2, 4, 5, 6)),
+    "a line, same": (nn.Conv1d(3, 2, 4, padding="same", dilation=3), (3, 15)),
+    "backwards with strides": (
+        nn.ConvTranspose2d(4, 6, (3, 2), (3, 2), (1, 0), (2, 0), 2, dilation=(1, 2)),
+        (2, 4, 5, 4),
+    ),
+    "backwards, more behind": (nn.ConvTranspose1d(2, 3, 3, 4, 2, 3, bias=False), (2, 2, 5)),
 }
 
 
@@ -55,11 +62,14 @@ def test_values(name: str, dtype: torch.dtype, run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_is_left(name: str) -> None:
+def test_others_are_convolutions(name: str, run: Run) -> None:
     module, sizes = LEFT[name]
-    graph = capture_module(module.float(), (torch.rand(sizes),))
-    assert [node for node in graph.nodes if isinstance(node.kind, Opaque)]
-    assert not [node for node in graph.nodes if isinstance(node.kind, Window)]
+    x = torch.rand(sizes, generator=torch.Generator().manual_seed(1))
+    graph = capture_module(module.float(), (x,))
+    assert [node for node in graph.nodes if isinstance(node.kind, Conv)]
+    assert not [node for node in graph.nodes if isinstance(node.kind, Opaque | Window)]
+    with torch.no_grad():
+        torch.testing.assert_close(run(graph, module, (x,), {}), module(x))
 
 
 def test_nan_goes_where_its_windows_are(run: Run) -> None:

@@ -7,11 +7,10 @@ from string import ascii_letters
 import torch
 
 from kernelwright.capture.builder import Builder, Call
-from kernelwright.capture.convolutions import convolution
+from kernelwright.capture.convolutions import conv_of, convolution
 from kernelwright.capture.equations import contract_all, einsum
 from kernelwright.capture.products import plus, product, term_of
-from kernelwright.ir.calls import Multiplier, UserCall
-from kernelwright.ir.graph import Contract
+from kernelwright.ir.graph import Contract, Opaque, UserCall
 from kernelwright.ir.types import TensorType
 
 Rule = Callable[[Builder, Call], str | None]
@@ -43,9 +42,7 @@ def _note_the_call(builder: Builder, call: Call, first: int, result: str) -> Non
     few = len(call.arguments.get("tensors", ())) <= 2
     if len(contractions) == 1 and few and origin is not None:
         (at,) = contractions
-        is_convolution = RULES[call.operator] is convolution
-        multiplier = Multiplier.CUDNN if is_convolution else Multiplier.CUBLAS
-        whole = UserCall(result, origin, multiplier)
+        whole = UserCall(result, origin, conv_of(call) or Opaque())
         builder.nodes[at] = replace(builder.nodes[at], part_of=whole)
 
 

@@ -13,6 +13,7 @@ from kernelwright.capture.builder import RESERVED, Builder, Call, Number
 from kernelwright.capture.calls import eager_items, opaque, project
 from kernelwright.capture.composites import composite, composite_items
 from kernelwright.capture.contractions import contraction
+from kernelwright.capture.convolutions import conv
 from kernelwright.capture.errors import CaptureError, ScalarNeededError, UnsupportedValueError
 from kernelwright.capture.exporting import Exported
 from kernelwright.capture.interface import add_inputs, collect_returns, collect_updates
@@ -32,7 +33,7 @@ _CHECKS = (
 _TO_NUMBER = ("item", "_local_scalar_dense")
 
 # In this order each is asked for the node of a call; the last always has one.
-_TABLES = (view, pointwise, contraction, composite, opaque)
+_TABLES = (view, pointwise, contraction, composite, conv, opaque)
 
 
 def convert(exported: Exported) -> Graph:

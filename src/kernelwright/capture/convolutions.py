@@ -1,14 +1,56 @@
-"""Convolutions that look at one place at a time: matrix products over the channels."""
+"""Convolutions: a `Conv` node, or a matrix product over the channels where there is one tap."""
 
 from typing import Any
 
 from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.products import Term, line_up, plus, product, term_of, viewed
 from kernelwright.capture.views import add_view
-from kernelwright.ir.graph import Slice, Squeeze
+from kernelwright.ir.graph import Conv, Slice, Squeeze
 from kernelwright.ir.types import Dim, TensorType
 
 _SPACE = "xyz"
+_SPATIAL = {f"{name}{n}d": n for name in ("conv", "conv_transpose") for n in (1, 2, 3)}
+"""Dimensions that are convolved, by the operator's short name."""
+
+
+def conv(builder: Builder, call: Call) -> str | None:
+    """The node of a convolution; None of another call."""
+    kind = conv_of(call)
+    if kind is None:
+        return None
+    origin = builder.origin(call.node)
+    return builder.add_call(call, kind, origin.operands, origin)
+
+
+def conv_of(call: Call) -> Conv | None:
+    """The convolution that a call makes; None where a number of it is known only at run time."""
+    count = _SPATIAL.get(call.operator)
+    if count is None:
+        return None
+    stride, dilation = (tuple(each(call.arguments[it], count)) for it in ("stride", "dilation"))
+    padding = _in_front(call, count, dilation)
+    groups = call.arguments["groups"]
+    if not all(isinstance(number, int) for number in (*stride, *dilation, *padding, groups)):
+        return None
+    return Conv(
+        stride=stride,
+        padding=padding,
+        dilation=dilation,
+        groups=groups,
+        transposed=call.operator.startswith("conv_transpose"),
+    )
+
+
+def _in_front(call: Call, count: int, dilation: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Zeros in front of each dimension; "same" has the odd one behind."""
+    match call.arguments["padding"]:
+        case "valid":
+            return (0,) * count
+        case "same":
+            taps = call.traced("weight").shape[2:]
+            return tuple(step * (size - 1) // 2 for step, size in zip(dilation, taps, strict=True))
+        case given:
+            return tuple(each(given, count))
 
 
 def convolution(builder: Builder, call: Call) -> str | None:

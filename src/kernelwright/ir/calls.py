@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 
 from kernelwright.ir.types import Dim
 
@@ -73,6 +72,18 @@ class AtenCall:
         parts = [str(arg) for arg in self.args] + [f"{key}={arg}" for key, arg in self.kwargs]
         return f"{self.target}({', '.join(parts)})"
 
+    def without(self, name: str) -> "AtenCall":
+        """The call with None for an argument that is the value of the node of this name."""
+        args = tuple(None if arg == Ref(name) else arg for arg in self.args)
+        kwargs = tuple((key, None if arg == Ref(name) else arg) for key, arg in self.kwargs)
+        return AtenCall(self.target, args, kwargs)
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Names of the nodes that are arguments themselves, in order, as often as they are."""
+        given = (*self.args, *(value for _, value in self.kwargs))
+        return tuple(arg.name for arg in given if isinstance(arg, Ref))
+
     @property
     def refs(self) -> tuple[str, ...]:
         """Names of the nodes it reads, in order, each once."""
@@ -80,24 +91,6 @@ class AtenCall:
         for arg in (*self.args, *(value for _, value in self.kwargs)):
             found.update(dict.fromkeys(refs(arg)))
         return tuple(found)
-
-
-class Multiplier(Enum):
-    """Which of PyTorch's libraries does a product that is left to it."""
-
-    CUBLAS = "cuBLAS"
-    CUDNN = "cuDNN"
-
-
-@dataclass(frozen=True, slots=True)
-class UserCall:
-    """A call that the user made and that several nodes stand for."""
-
-    result: str
-    """The node that holds the value of the call in the captured graph."""
-    call: AtenCall
-    """Reads nodes by the names of the captured graph."""
-    multiplier: Multiplier
 
 
 def refs(arg: Argument) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from kernelwright.ir.calls import Argument, AtenCall, UserCall, refs, rename_call
+from kernelwright.ir.calls import Argument, AtenCall, refs, rename_call
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.types import Dim, ScalarType, TensorType, ValueType
 
@@ -153,6 +153,31 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class Conv:
+    """Convolution of the first input with the second; the third, if any, is a bias by channel.
+
+    The last `len(stride)` dimensions of the input are convolved; its channels come before them, and
+    a batch or nothing before those. A weight is (out channels, channels / groups, *taps), and
+    (channels, out channels / groups, *taps) where `transposed`. Element p of the result sums the
+    input's elements p * stride - padding + tap * dilation; what lies outside is 0. Transposed,
+    element p of the input adds to those elements of the result. Sizes of the result are its type's:
+    they tell an output padding, and a padding that is wider behind than in front.
+    """
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    """Zeros in front of each dimension."""
+    dilation: tuple[int, ...]
+    groups: int = 1
+    transposed: bool = False
+    why: str | None = None
+    """Why the library does it, where it could have been a matrix product."""
+    channels_last: tuple[int, ...] | None = None
+    """Sizes of a channels-last operand at which it is computed. At other sizes the user's call is,
+    on the last of the node's `inputs`; its result becomes channels-last."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gather:
     """Slices of the first input, picked by the second: integers in place of dimension `dim`.
 
@@ -268,9 +293,6 @@ class Opaque:
     """Draws random numbers: calls of this kind keep their order."""
     why: str | None = None
     """Why no kernel of ours does it, where ours could do other calls of the operator."""
-    channels_last: tuple[int, ...] | None = None
-    """Of a convolution on such an operand: the operand's sizes at which it is computed. At others
-    the user's call is, on the last of the node's `inputs`; its result becomes channels-last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +311,7 @@ Kind = (
     | Reduce
     | Scan
     | Window
+    | Conv
     | Gather
     | Concat
     | Pad
@@ -296,6 +319,18 @@ Kind = (
     | Opaque
     | Project
 )
+
+
+@dataclass(frozen=True, slots=True)
+class UserCall:
+    """A call that the user made and that several nodes stand for, one contraction among them."""
+
+    result: str
+    """The node that holds the value of the call in the captured graph."""
+    call: AtenCall
+    """Reads nodes by the names of the captured graph."""
+    kind: Conv | Opaque
+    """The kind of one node for the whole call."""
 
 
 # --- Nodes and the graph -----------------------------------------------------------------------

@@ -19,6 +19,7 @@ from kernelwright.ir.graph import (
     Concat,
     Constant,
     Contract,
+    Conv,
     DiagEmbed,
     Diagonal,
     Expand,
@@ -195,6 +196,32 @@ def bound_arguments(
     return bound.arguments
 
 
+def convolved(
+    conv: Conv,
+    shape: Sequence[int],
+    source: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """What the node means, by calls without padding; `shape` is the result's."""
+    count = len(conv.stride)
+    sizes, taps = source.shape[-count:], weight.shape[2:]
+    reach = [step * (tap - 1) + 1 for step, tap in zip(conv.dilation, taps, strict=True)]
+    geometry = list(zip(shape[-count:], sizes, conv.stride, conv.padding, reach, strict=True))
+    options = {"stride": conv.stride, "dilation": conv.dilation, "groups": conv.groups}
+    if conv.transposed:
+        whole = getattr(F, f"conv_transpose{count}d")(source, weight, **options)
+        behind = [out + pad - ((n - 1) * s + r) for out, n, s, pad, r in geometry]
+        widths = [(-pad, last) for (*_, pad, _), last in zip(geometry, behind, strict=True)]
+        result = F.pad(whole, [width for pair in reversed(widths) for width in pair])
+    else:
+        behind = [(out - 1) * s + r - n - pad for out, n, s, pad, r in geometry]
+        widths = [(pad, last) for (*_, pad, _), last in zip(geometry, behind, strict=True)]
+        padded = F.pad(source, [width for pair in reversed(widths) for width in pair])
+        result = getattr(F, f"conv{count}d")(padded, weight, **options)
+    return result if bias is None else result + bias.view(-1, *[1] * count)
+
+
 def _device_of(arguments: Mapping[str, Any]) -> torch.device:
     """Device of the first tensor among the arguments; the CPU where there is none."""
     tensors = (leaf for leaf in tree_leaves(dict(arguments)) if isinstance(leaf, torch.Tensor))
@@ -267,6 +294,9 @@ class GraphRun:
                 return scanned(node.kind, operands[0])
             case Window():
                 return pooled(node.kind, operands[0], self.shape(node), *operands[1:])
+            case Conv():
+                planned = node.kind.channels_last is not None
+                return convolved(node.kind, self.shape(node), *operands[: len(operands) - planned])
             case Gather(dim):
                 source, index = operands
                 places = torch.where(index < 0, index + source.shape[dim], index)

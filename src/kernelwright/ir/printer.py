@@ -7,6 +7,7 @@ from kernelwright.ir.graph import (
     Concat,
     Constant,
     Contract,
+    Conv,
     Gather,
     Graph,
     Input,
@@ -81,6 +82,8 @@ def _right_hand_side(node: Node) -> str:
             numbers = {"size": size, "stride": stride, "padding": padding, "dilation": dilation}
             shown = ", ".join(f"{name}={_show(value)}" for name, value in numbers.items())
             return f"window({inputs}; {op}, {shown})"
+        case Conv():
+            return f"conv({inputs}; {_attributes(node.kind)})"
         case Gather() | Concat() | Pad():
             return f"{type(node.kind).__name__.lower()}({inputs}; {_attributes(node.kind)})"
         case View(index_map):
@@ -93,7 +96,7 @@ def _right_hand_side(node: Node) -> str:
             return f"{inputs}[{index}]"
 
 
-def _attributes(record: ViewMap | Gather | Concat | Pad) -> str:
+def _attributes(record: ViewMap | Conv | Gather | Concat | Pad) -> str:
     """`name=value` of each field."""
     return ", ".join(
         f"{field.name}={_show(getattr(record, field.name))}" for field in fields(record)

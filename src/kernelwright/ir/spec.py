@@ -7,6 +7,7 @@ from kernelwright.ir.graph import (
     Concat,
     Constant,
     Contract,
+    Conv,
     DiagEmbed,
     Diagonal,
     Expand,
@@ -258,6 +259,30 @@ def _window(node: Node, inputs: list[Node]) -> Iterator[str]:
             yield f"finds {target[at - count]} windows in {source[at - count]} elements: {kind}"
 
 
+def _conv(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Conv)
+    if node.origin is None:
+        yield "is a convolution and needs the call it stands for"
+    if len(inputs) - (kind.channels_last is not None) not in (2, 3):
+        yield f"convolves {len(inputs)} inputs"
+        return
+    count = len(kind.stride)
+    if {len(kind.padding), len(kind.dilation)} != {count}:
+        yield f"gives other than {count} numbers for {count} dimensions"
+        return
+    source, weight, target = (_hints(it.tensor) for it in (*inputs[:2], node))
+    if len(weight) != count + 2 or not 1 <= len(source) - count <= 2 or len(source) != len(target):
+        yield f"convolves {inputs[0].type} with {inputs[1].type} to {node.type}"
+        return
+    channels, results = source[-count - 1], target[-count - 1]
+    first, second = (channels, results) if kind.transposed else (results, channels)
+    if weight[0] != first or weight[1] * kind.groups != second:
+        yield f"has {channels} and {results} channels in {kind.groups} groups: {inputs[1].type}"
+    if min(*kind.stride, *kind.dilation, kind.groups) < 1 or min(kind.padding) < 0:
+        yield f"has a stride, dilation or groups below 1, or a negative padding: {kind}"
+
+
 def _gather(node: Node, inputs: list[Node]) -> Iterator[str]:
     kind = node.kind
     assert isinstance(kind, Gather)
@@ -335,6 +360,7 @@ RULES: dict[type, Callable[[Node, list[Node]], Iterator[str]]] = {
     Reduce: _reduce,
     Scan: _scan,
     Window: _window,
+    Conv: _conv,
     Gather: _gather,
     Concat: _concat,
     Pad: _pad,

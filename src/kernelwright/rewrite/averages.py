@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
-from kernelwright.ir.calls import Argument, Record, Ref, rename_call
+from kernelwright.ir.calls import rename_call
 from kernelwright.ir.expr import Call, Expr, Literal, Operand
 from kernelwright.ir.graph import (
     Contract,
+    Conv,
     Node,
-    Opaque,
     Pointwise,
     Pooling,
     Unsqueeze,
@@ -17,11 +17,9 @@ from kernelwright.ir.graph import (
     Window,
 )
 from kernelwright.ir.sizes import ONE
-from kernelwright.ir.types import Dim, TensorType
+from kernelwright.ir.types import TensorType
 from kernelwright.rewrite.driver import Rule, Surroundings
 
-_CONVOLUTIONS = {f"aten.conv{n}d.default": n for n in (1, 2, 3)}
-"""And their spatial dimensions."""
 _MOST_POOLED = 3
 """Dimensions that kernels pool over."""
 
@@ -169,33 +167,23 @@ def _factor(around: Surroundings, product: Node, pooled: int) -> tuple[int, int]
                 if letters in mine and set(letters).isdisjoint(other):
                     behind = len(mine) - mine.index(letters) - pooled
                     return (at, behind) if pooled + behind <= _MOST_POOLED else None
-        case Opaque(mutates=(), random=False) if _is_pointwise(around, product, pooled):
+        case Conv() as conv if _is_pointwise(around, conv, product, pooled):
             return 0, 0
     return None
 
 
-def _is_pointwise(around: Surroundings, node: Node, pooled: int) -> bool:
-    """Whether it is a convolution that looks at one place at a time."""
-    call = node.origin
-    if call is None or call.kwargs or _CONVOLUTIONS.get(call.target) != pooled:
+def _is_pointwise(around: Surroundings, conv: Conv, node: Node, pooled: int) -> bool:
+    """Whether a convolution looks at one place at a time, and at each."""
+    if conv.transposed or len(conv.stride) != pooled or node.inputs[0] in node.inputs[1:]:
         return False
-    source, weight, _, stride, padding = (*call.args, None, None, None)[:5]
-    if not isinstance(weight, Ref) or source != Ref(node.inputs[0]) or source in call.args[1:]:
-        return False
-    taps = around.node(weight.name).tensor.shape[2:]
-    return all(size == ONE for size in taps) and _is_each(stride, 1) and _is_each(padding, 0)
-
-
-def _is_each(argument: Argument, value: int) -> bool:
-    """Whether an argument is not given or is this number for every dimension."""
-    items = argument.items if isinstance(argument, Record) else (argument,)
-    return all(item is None or item in (value, Dim.static(value)) for item in items)
+    taps = around.node(node.inputs[1]).tensor.shape[2:]
+    at_each = set(conv.stride) == {1} and not any(conv.padding)
+    return at_each and all(size == ONE for size in taps)
 
 
 def _has_bias(product: Node, steps: list[Node]) -> bool:
-    call = product.origin if isinstance(product.kind, Opaque) else None
     added = any(len(step.inputs) > 1 for step in steps)
-    return added or (call is not None and len(call.args) > 2 and call.args[2] is not None)
+    return added or (isinstance(product.kind, Conv) and len(product.inputs) > 2)
 
 
 def _stays_inside(around: Surroundings, window: Window, total: Node) -> bool:
@@ -242,7 +230,7 @@ class _Made:
         """The product, or the convolution, with the average of the factor in the factor's place."""
         product, factor, at = self._found.product, self._found.factor, self._found.at
         average = self._average(factor, self._found.behind)
-        call = product.origin if isinstance(product.kind, Opaque) else None
+        call = product.origin if isinstance(product.kind, Conv) else None
         self._add(
             replace(
                 product,

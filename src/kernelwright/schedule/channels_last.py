@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import (
+    Conv,
     Expand,
     Graph,
     Input,
     Kind,
     Node,
-    Opaque,
     Permute,
     Pointwise,
     Project,
@@ -61,7 +61,7 @@ def with_channels_last(graph: Graph, convolutions: Collection[str]) -> Formatted
 
     At other sizes one of these names can be a product: that stays as it is.
     """
-    calls = {node.name for node in graph.nodes if isinstance(node.kind, Opaque)}
+    calls = {node.name for node in graph.nodes if isinstance(node.kind, Conv)}
     convolutions = calls.intersection(convolutions)
     if not convolutions:
         nothing: frozenset[str] = frozenset()
@@ -137,7 +137,7 @@ class _Writer:
         # What is only an argument of a kernel is not written for this; the operand can be turned.
         given = source.name if isinstance(source.kind, Input) else operand
         sizes = tuple(dim.hint for dim in source.tensor.shape)
-        assert isinstance(node.kind, Opaque)
+        assert isinstance(node.kind, Conv)
         turned = rename_inputs(node, {source.name: operand})
         return replace(
             turned,

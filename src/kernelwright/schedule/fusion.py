@@ -9,6 +9,7 @@ from itertools import pairwise
 from kernelwright.ir.graph import (
     Concat,
     Contract,
+    Conv,
     DiagEmbed,
     Flip,
     Gather,
@@ -156,7 +157,7 @@ def _has_effect(node: Node) -> bool:
 
 
 def _why_opaque(node: Node) -> str:
-    known = node.kind.why if isinstance(node.kind, Opaque) else None
+    known = node.kind.why if isinstance(node.kind, Opaque | Conv) else None
     return known or "kernelwright has no kernel for it"
 
 
@@ -182,7 +183,7 @@ def _step(node: Node, reason: str | None) -> list[Step]:
                     source=node.source,
                 )
             ]
-        case Opaque() | View() | Pointwise() | Contract() | Gather() | Concat() | Pad():
+        case Opaque() | Conv() | View() | Pointwise() | Contract() | Gather() | Concat() | Pad():
             call = node.origin
             if call is None and isinstance(node.kind, View):  # that a rewrite has moved
                 call = call_of_view(node.kind.map, node.inputs[0], node.tensor)
@@ -202,6 +203,6 @@ def _step(node: Node, reason: str | None) -> list[Step]:
 
 
 def _channels_last(node: Node) -> ChannelsLast | None:
-    if not isinstance(node.kind, Opaque) or node.kind.channels_last is None:
+    if not isinstance(node.kind, Conv) or node.kind.channels_last is None:
         return None
     return ChannelsLast(sizes=node.kind.channels_last, given=node.inputs[-1])

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from kernelwright.ir.expr import Operand, has_coordinates
 from kernelwright.ir.graph import (
+    Conv,
     Expand,
     Graph,
     Input,
@@ -179,7 +180,7 @@ def _is_on_calls(node: Node, graph: Graph) -> bool:
     if not isinstance(node.kind, Pointwise) or has_coordinates(node.kind.expr):
         return False
     wide = [graph[name] for name in node.inputs if graph[name].type == node.type]
-    return bool(wide) and all(isinstance(it.kind, Opaque | Input) for it in wide)
+    return bool(wide) and all(isinstance(it.kind, Opaque | Conv | Input) for it in wide)
 
 
 def _splits(view: Node, node: Node) -> bool:

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from enum import Enum
 
-from kernelwright.ir.calls import Multiplier
-from kernelwright.ir.graph import Contract, Graph, Node, Pointwise, Reshape, Slice, View
+from kernelwright.ir.graph import Contract, Conv, Graph, Node, Pointwise, Reshape, Slice, View
 from kernelwright.ir.types import ScalarType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.configs import ranked_products
@@ -84,12 +83,13 @@ def _why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
     shape = product_shape(node.kind, types, node.tensor)
     (ours, config), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
     ours += sum(_picking_seconds(node, graph[name], graph, machine) for name in node.inputs)
-    multiplier = Multiplier.CUBLAS if node.part_of is None else node.part_of.multiplier
-    if shape.are_many_small and multiplier is Multiplier.CUBLAS:
+    is_conv = node.part_of is not None and isinstance(node.part_of.kind, Conv)
+    if shape.are_many_small and not is_conv:
         library = many_small_library_seconds(node, shape, graph, machine)
         convincing = MARGIN * ours <= library
     else:
-        library = _MODEL[multiplier](shape, machine)
+        seconds = convolution_seconds if is_conv else library_seconds
+        library = seconds(shape, machine)
         convincing = is_convincing(config, shape, ours, library)
     if convincing:
         return None
@@ -97,9 +97,6 @@ def _why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
         return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"
     times = f"modelled {ours * 1e6:.3g} us, the library {library * 1e6:.3g} us"
     return f"the model is not sure enough that ours is faster ({times})"
-
-
-_MODEL = {Multiplier.CUBLAS: library_seconds, Multiplier.CUDNN: convolution_seconds}
 
 
 def _picking_seconds(product: Node, operand: Node, graph: Graph, machine: Machine) -> float:

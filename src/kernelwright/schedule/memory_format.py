@@ -7,9 +7,9 @@ anyway, or not at all. PyTorch takes the format from the input; the weights foll
 from math import prod
 
 from kernelwright.ir.graph import (
+    Conv,
     Graph,
     Node,
-    Opaque,
     Permute,
     Pointwise,
     Project,
@@ -22,20 +22,19 @@ from kernelwright.ir.types import DType, TensorType
 from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.placed import by_place, from_last, placed
 
-_SPATIAL = {"conv2d": 2, "conv3d": 3, "conv_transpose2d": 2, "conv_transpose3d": 3}
-"""Convolutions and their spatial dimensions."""
-_GROUPS = 6
-"""Which argument of all of them the number of groups is."""
+_SPATIAL = (2, 3)
+"""Spatial dimensions of convolutions that have a memory format."""
 _DTYPES = (DType.F32, DType.F16, DType.BF16)
 _LEAST_BYTES = 16e6
 """Of the input and the result: below, a launch more costs what it saves."""
-_LEAST_CHANNELS = {"conv2d": 16, "conv3d": 16}
+_LEAST_CHANNELS = 16
 """Of a float32 input. With fewer, cuDNN computes most such convolutions in float32 on other
 operands, and on channels-last ones in TF32: that would not be as accurate as the reference."""
-_LEAST_FOR_FEW = {"conv3d": (8, 32)}
-"""Channels of such an input that suffice for a result of at most so many: TF32 on all operands."""
-_MOST_TAPS = {"conv_transpose3d": 64}
-"""Elements of a window; for larger ones cuDNN gains nothing."""
+_LEAST_FOR_FEW = (8, 32)
+"""Channels of such an input of conv3d that suffice for a result of at most so many: TF32 on all
+operands."""
+_MOST_TAPS = 64
+"""Taps of conv_transpose3d; with more, cuDNN gains nothing."""
 
 
 def faster_on_channels_last(graph: Graph) -> frozenset[str]:
@@ -78,28 +77,28 @@ def _is_over_channels(node: Node) -> bool:
 
 
 def _pays(node: Node, known: dict[str, Node]) -> bool:
-    if not _has_format(node) or node.tensor.dtype not in _DTYPES:
+    conv = _with_format(node)
+    if conv is None or node.tensor.dtype not in _DTYPES:
         return False
-    assert node.origin is not None
-    arguments = node.origin.args
-    groups = arguments[_GROUPS] if len(arguments) > _GROUPS else 1
     source = known[node.inputs[0]].tensor
     moved = source.bytes_hint + node.tensor.bytes_hint
-    least = _least_channels(node) if source.dtype is DType.F32 else 2
+    least = _least_channels(conv, node) if source.dtype is DType.F32 else 2
     taps = prod(dim.hint for dim in known[node.inputs[1]].tensor.shape[2:])
     return (
-        groups == 1
+        conv.groups == 1
         and source.shape[1].hint >= least
         and moved >= _LEAST_BYTES
-        and taps <= _MOST_TAPS.get(_operator(node), taps)
+        and not (conv.transposed and len(conv.stride) == 3 and taps > _MOST_TAPS)
     )
 
 
-def _least_channels(node: Node) -> int:
-    """Of a float32 input, for the convolution to be as accurate on channels-last operands."""
-    least = _LEAST_CHANNELS.get(_operator(node), 2)
-    enough, most = _LEAST_FOR_FEW.get(_operator(node), (least, 0))
-    return enough if node.tensor.shape[1].hint <= most else least
+def _least_channels(conv: Conv, node: Node) -> int:
+    """Channels of a float32 input from which on channels-last operands are as accurate."""
+    if conv.transposed:
+        return 2
+    enough, most = _LEAST_FOR_FEW
+    is_few = len(conv.stride) == 3 and node.tensor.shape[1].hint <= most
+    return enough if is_few else _LEAST_CHANNELS
 
 
 def is_turned(node: Node, graph: Graph) -> bool:
@@ -129,7 +128,7 @@ def _along(node: Node, graph: Graph) -> int:
 
 def _has_channels_last(node: Node, graph: Graph) -> bool:
     """Whether the node is the result of a convolution on channels-last operands."""
-    return _has_format(node) and _is_channels_last(graph[node.inputs[0]])
+    return _with_format(node) is not None and _is_channels_last(graph[node.inputs[0]])
 
 
 def _is_channels_last(node: Node) -> bool:
@@ -139,14 +138,9 @@ def _is_channels_last(node: Node) -> bool:
     return False
 
 
-def _has_format(node: Node) -> bool:
-    """Whether it is a convolution that has a memory format."""
-    call = node.origin
-    if not isinstance(node.kind, Opaque) or call is None or not isinstance(node.type, TensorType):
-        return False
-    spatial = _SPATIAL.get(_operator(node))
-    return spatial is not None and node.type.rank == spatial + 2
-
-
-def _operator(node: Node) -> str:
-    return "" if node.origin is None else node.origin.target.split(".")[1]
+def _with_format(node: Node) -> Conv | None:
+    """The convolution that the node is, if it is one that has a memory format."""
+    conv = node.kind
+    if not isinstance(conv, Conv) or len(conv.stride) not in _SPATIAL:
+        return None
+    return conv if node.tensor.rank == len(conv.stride) + 2 else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from kernelwright.ir.calls import AtenCall, rename_call
-from kernelwright.ir.graph import Contract, Graph, Node, Opaque
+from kernelwright.ir.graph import Contract, Conv, Graph, Node
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
 from kernelwright.machine import Machine
@@ -99,12 +99,12 @@ def _as_called(graph: Graph, left: Mapping[str, str]) -> Graph:
 def _whole(graph: Graph, product: Node, call: AtenCall, why: str) -> Graph:
     """The graph with one call, under the name of its product, for all the nodes of the call."""
     assert product.part_of is not None
-    result = graph[product.part_of.result]
+    result, kind = graph[product.part_of.result], product.part_of.kind
     whole = replace(
         result,
         name=product.name,
-        kind=Opaque(why=why),
-        inputs=call.refs,
+        kind=replace(kind, why=why),
+        inputs=call.operands if isinstance(kind, Conv) else call.refs,
         origin=call,
         part_of=None,
     )
