@@ -72,12 +72,12 @@ class LocalChild:
             message = f"{type(error).__name__}: {error}"
             self._answer = Raised(message=message, location=None, next_step=None)
 
-    def wait(self, seconds: float) -> Answer:
+    def wait(self, seconds: float, patience: object = None) -> Answer:
         self._thread.join(seconds)
         assert self._answer is not None
         return self._answer
 
-    def ask(self, operation: str, body: Any, seconds: float) -> Answer:
+    def ask(self, operation: str, body: Any, seconds: float, patience: object = None) -> Answer:
         self.post(operation, body)
         return self.wait(seconds)
 

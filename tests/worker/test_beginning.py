@@ -40,7 +40,7 @@ class Scripted:
     def post(self, operation: str, body: Any) -> None:
         self.said.append(operation)
 
-    def wait(self, seconds: float) -> Answer:
+    def wait(self, seconds: float, patience: object = None) -> Answer:
         self.said.append("wait")
         return next(self._answers)
 

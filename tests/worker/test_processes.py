@@ -1,6 +1,7 @@
 """Children that die, hang, flood or lie, in real processes."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from kernelwright.bench.measurement import NO_GPU
 from kernelwright.bench.roofline import Floor
@@ -22,6 +24,7 @@ from kernelwright.verify.verification import Event
 from kernelwright.worker import JudgeOptions, Timeouts, judge
 from kernelwright.worker.client import Client, Died, Hung, Raised
 from kernelwright.worker.errors import CandidateFileError, ChildStartError, ReferenceFailedError
+from kernelwright.worker.hanging import compiles, patience_for, tell_when_compiling
 from kernelwright.worker.options import Watch
 from kernelwright.worker.sandbox import Confinement
 
@@ -58,12 +61,42 @@ def test_what_a_process_can_do(affine: Problem, name: str, status: Status, evide
     assert evidence in verdict.summary
 
 
-def test_a_hanging_candidate_is_ended_in_time(affine: Problem) -> None:
+@pytest.mark.parametrize("name", ["hangs", "spins"])
+def test_a_hanging_candidate_is_ended_in_time(affine: Problem, name: str) -> None:
     start = time.monotonic()
-    verdict = verdict_of(affine, "hangs", timeouts=Timeouts(run=2.0))
+    verdict = verdict_of(affine, name, timeouts=Timeouts(hang=1.5))
     assert verdict.status is Status.TIMED_OUT
-    assert "in 2 s" in verdict.summary
+    assert "the reference's call takes" in verdict.summary
     assert time.monotonic() - start < 60
+
+
+def test_a_hang_is_a_hundred_times_the_reference_and_ten_seconds() -> None:
+    timeouts = Timeouts()
+    quick, slow = (
+        patience_for(least=timeouts.hang, call=call, beside=0.0, compiles=lambda: False)
+        for call in (0.001, 0.5)
+    )
+    assert (quick.seconds, slow.seconds) == (10.0, 50.0)
+    assert timeouts.slow_hang < 30
+
+
+def test_who_compiles_does_not_hang(tmp_path: Path) -> None:
+    """A compiler that was started, or PyTorch's at work, as its file says."""
+    assert not compiles(os.getpid(), tmp_path)
+    compiler = Path(shutil.copy("/bin/sleep", tmp_path / "ptxas"))
+    with subprocess.Popen([compiler, "60"]) as process:
+        assert compiles(os.getpid(), tmp_path)
+        process.kill()
+    tell_when_compiling(tmp_path, "torch.compile")
+    seen = []
+
+    @torch.compile(backend=lambda graph, _: seen.append(compiles(os.getpid(), tmp_path)) or graph)
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    double(torch.ones(2))
+    assert seen == [True]
+    assert not compiles(os.getpid(), tmp_path)
 
 
 def test_the_whole_judgement_on_the_cpu(affine: Problem) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.worker.client import Answer, Client, Died, Hung, Raised, Replied
 from kernelwright.worker.errors import ChildStartError
+from kernelwright.worker.hanging import Patience
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.requests import StartRequest
 from kernelwright.worker.sandbox import Confinement, Started
@@ -77,19 +78,21 @@ class ChildProcess:
             answer = self.wait(seconds)
             self._late = answer if isinstance(answer, Hung) else None
 
-    def wait(self, seconds: float) -> Answer:
-        """The answer to the last `post`."""
+    def wait(self, seconds: float, patience: Patience | None = None) -> Answer:
+        """The answer to the last `post`; `patience` as a client has it."""
         if self._late is not None:
             late, self._late = self._late, None
             return late
         assert self._client is not None
         with self._ledger.spending(f"{self._start.role.value}: {self._asked}"):
-            return self._client.wait(seconds)
+            return self._client.wait(seconds, patience)
 
-    def ask(self, operation: str, body: Any, seconds: float) -> Answer:
+    def ask(
+        self, operation: str, body: Any, seconds: float, patience: Patience | None = None
+    ) -> Answer:
         """`post` and `wait`."""
         self.post(operation, body)
-        return self.wait(seconds)
+        return self.wait(seconds, patience)
 
     def freeze(self) -> None:
         """Stop it where it is, if it runs: it neither computes nor launches until `thaw`."""

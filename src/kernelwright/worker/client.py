@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from kernelwright.verify.records import to_plain
+from kernelwright.worker.hanging import Patience
 from kernelwright.worker.nursery import CONVERSATION, Birth, Process, current
 from kernelwright.worker.protocol import (
     Channel,
@@ -35,6 +36,8 @@ _CLOSE_GRACE = 15.0
 """Seconds that a warden may take to end what its child has started."""
 
 
+_LOOK_AGAIN = 0.25
+"""Seconds between two looks at whether a child that does not answer compiles."""
 _CHILD = "kernelwright.worker.child"
 
 
@@ -177,17 +180,23 @@ class Client:
         with suppress(ChannelClosedError):  # `wait` finds out how it ended
             self._channel.send(head | {"operation": operation, "body": body})
 
-    def wait(self, timeout: float) -> Answer:
-        """The answer to the last request, at most `timeout` seconds after it was sent."""
+    def wait(self, timeout: float, patience: Patience | None = None) -> Answer:
+        """The answer to the last request, at most `timeout` seconds after it was sent.
+
+        With `patience` no later than that has an end, counted from now.
+        """
         operation, since = self._posted
         try:
             if self._unasked:
                 raise GarbledError("it spoke before it was asked")
-            reply = self._channel.receive(max(0.0, since + timeout - time.monotonic()))
-            return self._read(reply)
+            return self._read(self._receive(since + timeout, patience))
         except ChannelTimeoutError:
             self.close()
-            return Hung(message=f"the {self.name} did not answer to {operation!r} in {timeout:g} s")
+            waited, why = f"{timeout:g} s", ""
+            if patience is not None and patience.seconds < timeout:
+                waited, why = f"{patience.seconds:.3g} s", f"; {patience.reason}"
+            message = f"the {self.name} did not answer to {operation!r} in {waited}{why}"
+            return Hung(message=message)
         except ChannelClosedError:
             ended = self._how_it_ended()
             said = self.log.last_line()
@@ -218,6 +227,18 @@ class Client:
         if self._process.returncode is None:
             self._process.kill()
         self._process.wait()
+
+    def _receive(self, deadline: float, patience: Patience | None) -> dict[str, Any]:
+        if patience is None:
+            return self._channel.receive(max(0.0, deadline - time.monotonic()))
+        still = time.monotonic()
+        while (now := time.monotonic()) < (end := min(deadline, still + patience.seconds)):
+            try:
+                return self._channel.receive(min(_LOOK_AGAIN, end - now))
+            except ChannelTimeoutError:
+                if patience.compiles():
+                    still = time.monotonic()
+        raise ChannelTimeoutError
 
     def _read(self, reply: dict[str, Any]) -> Answer:
         match reply:

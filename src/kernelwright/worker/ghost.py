@@ -105,7 +105,7 @@ def _trace(session: ChildSession, child: ChildProcess, case: Case, seconds: floa
     answer = child.ask("make", request, seconds)
     if isinstance(answer, Replied):
         with session.using_card():
-            answer = child.ask("trace", request, seconds)
+            answer = child.ask("trace", request, seconds, session.patience(child))
     if not isinstance(answer, Replied):
         return Ran(kernels=(), note=answer.message)
     try:

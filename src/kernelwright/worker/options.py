@@ -64,6 +64,11 @@ class Timeouts:
     """Until torch is imported; a cold disk takes a minute."""
     build: float = 600.0
     run: float = 300.0
+    hang: float = 10.0
+    """Without an answer to "run", and without compiling, at least; or a hundred times what the
+    reference's call takes."""
+    slow_hang: float = 25.0
+    """The same of one whose kernels run on the emulator, or whose module is still being made."""
     compile: float = 900.0
     """Preparing a torch.compile baseline."""
 

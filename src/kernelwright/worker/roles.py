@@ -1,6 +1,7 @@
 """The roles a child can play, and the table of operations of each."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from kernelwright.verify.records import from_plain
 from kernelwright.worker.candidate import Candidate
 from kernelwright.worker.card_start import take
 from kernelwright.worker.handover import MemoryMaker, WriteRequest
+from kernelwright.worker.hanging import tell_when_compiling
 from kernelwright.worker.kernel_checks import Emulated, KernelChecks, Unwatched
 from kernelwright.worker.nursery import LOADED_FIRST
 from kernelwright.worker.reference import Reference
@@ -123,6 +125,9 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
     checks.__enter__()  # left only when the process ends: everything of the candidate is inside
     if start.role is Role.WITNESS and device.type == "cuda" and not start.emulate:
         start_profiler(device)
+    with suppress(OSError):  # whoever reads it says so
+        text = Path(start.candidate_path).read_text(errors="replace")
+        tell_when_compiling(Path(start.folder), text)
     memory = None if start.emulate else _memory(device)
     candidate = Candidate(problem, Path(start.candidate_path), device, checks, memory)
 

@@ -1,5 +1,6 @@
 """What the children of one judgement are asked, in parallel where that can be."""
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
@@ -32,6 +33,7 @@ from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.children import Children
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
+from kernelwright.worker.hanging import Patience, compiles, patience_for
 from kernelwright.worker.options import JudgeOptions
 from kernelwright.worker.requests import (
     CaseRequest,
@@ -170,7 +172,8 @@ class ChildSession(Children):
         if not self._builds:
             self.begin_build()
         self._builds = False
-        match self.candidate.wait(self._options.timeouts.build):
+        patience = self.patience(self.candidate)
+        match self.candidate.wait(self._options.timeouts.build, patience):
             case Replied(body=body):
                 try:
                     facts = from_plain(BuildFacts, body)
@@ -227,16 +230,37 @@ class ChildSession(Children):
         are many weights.
         """
         request = to_plain(CaseRequest(case=case, links=self._links))
-        seconds = self._options.timeouts.run
+        seconds, began = self._options.timeouts.run, time.monotonic()
         self.reference.post("make", request)
-        made = child.ask("make", request, seconds)
+        child.post("make", request)
         self.reference.wait(seconds)
+        made = child.wait(seconds, self.patience(child, beside=time.monotonic() - began))
         with self.using_card():
+            began = time.monotonic()
             self.reference.post("run", request)
             if not isinstance(made, Replied):
                 return self.reference.wait(seconds), made
             child.post("run", request)
-            return self.reference.wait(seconds), child.wait(seconds)
+            expected = self.reference.wait(seconds)
+            beside = time.monotonic() - began
+            return expected, child.wait(seconds, self.patience(child, expected, beside=beside))
+
+    def patience(
+        self, child: ChildProcess, reference: Answer | None = None, *, beside: float = 0.0
+    ) -> Patience:
+        """How long a child with the candidate may hang where the reference gave that answer.
+
+        None for what the reference does not do. `beside`: seconds that its answer took in all.
+        """
+        timeouts = self._options.timeouts
+        called = _seconds_of(reference)
+        quick = called is not None and not self._emulated
+        return patience_for(
+            least=timeouts.hang if quick else timeouts.slow_hang,
+            call=called or 0.0,
+            beside=beside,
+            compiles=lambda: compiles(child.number(), self._exchange),
+        )
 
     def probe(self, case: Case) -> tuple[str, ...] | None:
         """Wrong answers that neither this case, the latest one, nor one before it refuses.
@@ -268,7 +292,8 @@ class ChildSession(Children):
         for order_seed in range(1, self._options.order_seeds):
             child = self.child(Role.CANDIDATE, order_seed)
             request = to_plain(CaseRequest(case=observation.case, links=self._links))
-            found = candidate_run(child.ask("run", request, self._options.timeouts.run))
+            answer = child.ask("run", request, self._options.timeouts.run, self.patience(child))
+            found = candidate_run(answer)
             observation = replace(
                 observation, findings=_merged(observation.findings, found.findings)
             )
@@ -335,6 +360,14 @@ class ChildSession(Children):
             # PyTorch's own kernels fault, too: on memory that is not aligned, for one.
             self.reference.close()
         return Refusal(message=answer.message)
+
+
+def _seconds_of(answer: Answer | None) -> float | None:
+    """What the reference's call took; None where it has not been called."""
+    match answer:
+        case Replied(body={"facts": {"seconds": float(seconds)}}):
+            return seconds
+    return None
 
 
 _CUDA_ERROR = "CUDA error"
