@@ -16,18 +16,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import kernelwright.kernels
+from kernelwright import kernels
 from kernelwright.build.toolchain import require_cxx
 
 _HERE = Path(__file__).parent / "host"
-_SOURCES = Path(kernelwright.kernels.__file__).parent
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     target = tmp_path_factory.mktemp("host") / "host.so"
     command = [str(require_cxx().path), "-std=c++17", "-O1", "-Wall", "-Wno-unknown-pragmas"]
-    command += ["-shared", "-fPIC", f"-I{_HERE}", f"-I{_SOURCES}", str(_HERE / "host.cpp")]
+    command += ["-shared", "-fPIC", f"-I{_HERE}", str(_HERE / "host.cpp")]
+    command += [f"-I{folder}" for folder in kernels.folders()]
     done = subprocess.run([*command, "-o", str(target)], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return ctypes.CDLL(str(target))

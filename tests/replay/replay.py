@@ -51,12 +51,11 @@ def main(arguments: Sequence[str]) -> int:
         f"replay: {len(made)} texts of {len(items)} problems in {seconds:.0f} s, "
         f"{len(changed)} differ from {record}"
     )
-    for line in report(changed, before, made, store):
-        print(line)
     if options.update:
         write_record(record, made)
-        return 0
-    return 1 if changed else 0
+    for line in report(changed, before, made, store):
+        print(line)
+    return 1 if changed and not options.update else 0
 
 
 def emitted(items: Iterable[Item], build: Path, jobs: int) -> dict[str, str]:

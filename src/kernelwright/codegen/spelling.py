@@ -61,7 +61,7 @@ def _function(name: str) -> Spelling:
 
 
 def _device(name: str, operands: int = 1) -> Spelling:
-    """A device function of kernels/math.cuh, overloaded by type."""
+    """A device function of kernels/common/math.cuh, overloaded by type."""
     return Spelling(f"{name}({', '.join(f'{{{i}}}' for i in range(operands))})", _CALL)
 
 

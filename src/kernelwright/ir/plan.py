@@ -252,7 +252,7 @@ class WindowKernel:
     operators: tuple[str, ...]
     config: WindowConfig
     sources: tuple[str, ...] = ()
-    family: ClassVar[str] = "window"
+    family: ClassVar[str] = "pooling"
 
     @property
     def outputs(self) -> tuple[TensorType, ...]:

@@ -1,12 +1,15 @@
-"""Hand-written device code: the `.cuh` files of this folder, and how they become one text.
+"""Hand-written device code, and how its `.cuh` files become one text.
 
-Each file compiles alone. Includes of one another are written `#include "name.cuh"`; an emitted file
-holds the files it uses, each once, dependencies first, under the system headers they need.
+A family's files lie in the folder of its name, and files that families share in `common`. A file is
+known by its name, whatever its folder: includes are written `#include "name.cuh"`. Each file
+compiles alone, with all folders on the compiler's path. An emitted file holds the files it uses,
+each once, dependencies first, under the system headers they need.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
 
 from kernelwright.kernels.declarations import in_use as declarations_in_use
 from kernelwright.kernels.declarations import tokens
@@ -21,14 +24,27 @@ def source(name: str) -> str:
     """Text of one file, such as `"pointwise.cuh"`; KeyError if there is none of that name."""
     if name not in names():
         raise KeyError(f"no kernel source {name!r}; there are {', '.join(names())}")
-    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+    return _files()[name].read_text(encoding="utf-8")
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """Every file of the folder, sorted."""
-    found = (entry.name for entry in files(__name__).iterdir())
-    return tuple(sorted(name for name in found if name.endswith(".cuh")))
+    """Every file of every folder, sorted."""
+    return tuple(sorted(_files()))
+
+
+def folders() -> tuple[Path, ...]:
+    """Folders of device code, for a compiler's path."""
+    return tuple(sorted({path.parent for path in _files().values()}))
+
+
+@cache
+def _files() -> Mapping[str, Path]:
+    """Where each file lies. Two files of one name would be one in an emitted text."""
+    paths = sorted(Path(__file__).parent.glob("*/*.cuh"))
+    found = {path.name: path for path in paths}
+    assert len(found) == len(paths), "two files of device code have one name"
+    return MappingProxyType(found)
 
 
 def closure(*wanted: str) -> tuple[str, ...]:

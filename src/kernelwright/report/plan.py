@@ -19,7 +19,7 @@ class PlannedKernel:
     name: str
     """Of the `__global__` function."""
     family: str
-    """"pointwise", "rows", "scan", "window", "gemm"."""
+    """"pointwise", "rows", "scan", "pooling", "gemm"."""
     operators: tuple[str, ...]
     """PyTorch's operators inside, in order."""
     inputs: tuple[str, ...]

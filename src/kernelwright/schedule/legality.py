@@ -18,7 +18,7 @@ from kernelwright.schedule.many_small import MARGIN, many_small_library_seconds
 from kernelwright.schedule.roles import roles
 
 MAX_RANK = 8
-"""Dimensions of a tensor that a launcher reads; `MAX_RANK` in kernels/launch.cuh."""
+"""Dimensions of a tensor that a launcher reads; `MAX_RANK` in kernels/common/launch.cuh."""
 
 
 class Library(Enum):

@@ -63,7 +63,7 @@ class KernelTimer:
 
 
 def pack(arguments: Sequence[Any]) -> bytes:
-    """The 64-bit words of a launch: see kernels/launch.cuh."""
+    """The 64-bit words of a launch: see kernels/common/launch.cuh."""
     words = [word for argument in arguments for word in _words(argument)]
     return struct.pack(f"{len(words)}q", *words)
 

@@ -9,11 +9,10 @@ import pytest
 import torch
 import torch.utils.cpp_extension
 
-import kernelwright.kernels
+from kernelwright import kernels
 from kernelwright.build.emulator import Session
 
 _UNITS = Path(__file__).parent / "units"
-_HEADERS = Path(kernelwright.kernels.__file__).parent
 
 
 class Unit:
@@ -26,7 +25,7 @@ class Unit:
         library = torch.utils.cpp_extension.load(
             variant,
             [str(self.path)],
-            extra_include_paths=[str(_HEADERS)],
+            extra_include_paths=[str(folder) for folder in kernels.folders()],
             extra_cuda_cflags=[f"-D{macro}={value}" for macro, value in macros.items()],
             is_python_module=False,
         )
