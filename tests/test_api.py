@@ -6,7 +6,7 @@ import pickle
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -402,3 +402,31 @@ def test_a_module_on_a_gpu_is_checked_and_timed() -> None:
     assert measured.note == ""
     assert {series.name for series in measured.baselines} == {"eager", "torch.compile"}
     assert "float64" in kw.measure(fast, (x.double(),)).note
+
+
+class This(nn.Module):
+    """The module under another name than self, and a result of a class of its own."""
+
+    def __init__(this) -> None:
+        super().__init__()
+        this.scale = nn.Parameter(torch.rand(8))
+
+    def forward(this, x: Tensor, *, more: float = 1.0) -> "Scaled":
+        return Scaled(x * this.scale + more, [x + torch.tensor([1.5] * 8)])
+
+
+class Scaled(NamedTuple):
+    value: Tensor
+    parts: list[Tensor]
+
+
+def test_self_by_another_name_and_results_of_named_classes() -> None:
+    model, x = This(), torch.rand(6, 8)
+    with torch.no_grad(), Session() as session:
+        fast = optimize_module(model, (x,), machine=H200)
+        assert fast.kernelwright.set_aside == ""
+        result = fast(x)
+        assert sum(session.take_launches().values()) > 0
+        expected = model(x)
+    assert type(result) is Scaled
+    torch.testing.assert_close(result, expected)

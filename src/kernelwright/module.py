@@ -316,12 +316,13 @@ def _build_with_our_tools(module: ModuleType, path: Path) -> None:
 
 
 def _arguments_text(model: nn.Module) -> str:
-    """What stands between the parentheses of `def forward(...)`."""
+    """What stands between the parentheses of `def forward(...)`, the module under "self"."""
     signature = inspect.signature(type(model).forward)
     plain = [
         argument.replace(annotation=inspect.Parameter.empty)
         for argument in signature.parameters.values()
     ]
+    plain[0] = plain[0].replace(name="self")
     text = str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
     return text[1:-1]
 
@@ -412,6 +413,10 @@ class _Call(nn.Module):
 _SEED = 0
 
 
+class _OtherStructureError(Exception):
+    """Names of the tensors that only one of two results has."""
+
+
 def _checked(
     module: OptimizedModule,
     model: nn.Module,
@@ -421,11 +426,14 @@ def _checked(
 ) -> OptimizedModule:
     """The same with a sentence for each comparison; kernels that are wrong are set aside."""
     names, values = tuple(kwargs), [*args, *kwargs.values()]
-    with kept_random_state():
-        rulings = [
-            rule(metrics, NO_LESS_ACCURATE)
-            for metrics in _comparisons(_Call(module, names), _Call(model, names), values, flops)
-        ]
+    try:
+        with kept_random_state():
+            compared = _comparisons(_Call(module, names), _Call(model, names), values, flops)
+            rulings = [rule(metrics, NO_LESS_ACCURATE) for metrics in compared]
+    except _OtherStructureError as error:
+        sentence = f"wrong results: one of the two has no {error}"
+        module.kernelwright = replace(module.kernelwright, set_aside=sentence)
+        return module
     wrong = next((f"wrong results: {it.reason}" for it in rulings if not it.accepted), "")
     module.kernelwright = replace(
         module.kernelwright, checks=tuple(it.reason for it in rulings), set_aside=wrong
@@ -452,6 +460,8 @@ def _comparisons(
         metrics = compare(name, value, reference, oracle.tensors.get(name), oracle.note)
         return replace(metrics, terms=terms)
 
+    if found.keys() != expected.keys():
+        raise _OtherStructureError(", ".join(sorted(found.keys() ^ expected.keys())))
     for name, value in found.items():
         metrics = measure(name, value, oracle)
         refused = not rule(metrics, NO_LESS_ACCURATE).accepted

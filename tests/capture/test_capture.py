@@ -179,7 +179,7 @@ def test_an_integer_as_a_size() -> None:
 
 def test_numbers_that_decide_are_held_fast() -> None:
     graph = graph_of(lambda x, y: x * y if y > 1 else x, torch.rand(3), 2.5)
-    assert conditions(graph) == ["y == 2.5"]
+    assert conditions(graph) == ["isinstance(y, float) and y == 2.5"]
     assert graph.notes[0].startswith("the value of y is that of the capture")
 
 
@@ -191,7 +191,7 @@ def test_flags_and_absent_arguments_are_held_fast() -> None:
 
 def test_numbers_inside_tensors_only_operators_are_held_fast() -> None:
     graph = graph_of(lambda x, y: torch.stack([torch.as_tensor(y), x[0]]), torch.rand(3), 2.5)
-    assert conditions(graph) == ["y == 2.5"]
+    assert conditions(graph) == ["isinstance(y, float) and y == 2.5"]
 
 
 # --- Nodes -------------------------------------------------------------------------------------

@@ -144,3 +144,8 @@ def test_functions_from_elsewhere_are_refused() -> None:
 def test_forward_from_elsewhere_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="inherits `forward`"):
         kept("class Model(nn.Sequential):\n    depth = 1\n")
+
+
+def test_the_module_under_another_name_than_self() -> None:
+    code = "class Model(nn.Module):\n    def forward(this, x, /, *, y=1):\n        return x\n"
+    assert kept(code).forward_arguments == "self, x, /, *, y=1"

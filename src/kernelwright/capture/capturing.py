@@ -1,22 +1,30 @@
 """A module to a Graph: as dynamic as can be first, then step by step less so."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 from torch.export import Dim
 
+from kernelwright.capture.agreement import EagerCallError, difference, eager_result
+from kernelwright.capture.arguments import Arguments, bind
 from kernelwright.capture.builder import RESERVED
+from kernelwright.capture.caches import know_caches
 from kernelwright.capture.convert import convert
 from kernelwright.capture.errors import (
     CaptureError,
+    NumberAskedError,
     ScalarNeededError,
     TraceError,
+    UnlikeCallError,
     UnsupportedValueError,
     WrongArgumentsError,
 )
-from kernelwright.capture.exporting import Arguments, bind, trace
+from kernelwright.capture.exporting import trace
+from kernelwright.capture.sameness import is_same_work
 from kernelwright.capture.sources import innermost_line
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.spec import check
@@ -60,23 +68,32 @@ def capture_module(
     Raises as `capture` does.
     """
     arguments = _bind(module, args, kwargs or {}, path)
+    know_caches()
+    called = _Call(module, arguments)
     failure: Exception | None = None
     for dims, constants in _attempts(arguments):
+        request = _Request(
+            module=module,
+            arguments=arguments.with_constants(constants),
+            name=name or type(module).__name__,
+            path=path,
+            dims=dims,
+            notes=(*notes, *_explain(dims, constants, failure)),
+        )
         try:
-            exported = trace(
-                module,
-                arguments.with_constants(constants),
-                name=name or type(module).__name__,
-                path=path,
-                dims=dims,
-                notes=(*notes, *_explain(dims, constants, failure)),
-            )
-            return check(convert(exported))
-        except (TraceError, ScalarNeededError, UnsupportedValueError) as error:
+            return called.confirmed(_settled(request))
+        except (
+            *(TraceError, ScalarNeededError, UnsupportedValueError),
+            *(NumberAskedError, UnlikeCallError),
+        ) as error:
             failure = error
     assert failure is not None
     if isinstance(failure, UnsupportedValueError):
         raise failure
+    if isinstance(failure, UnlikeCallError):
+        raise CaptureError(
+            f"the graph is not what the module computes: {failure}", next_step=_OTHERWISE
+        )
     cause = failure.__cause__ or failure
     mistake = isinstance(cause, _OF_PYTHON) or type(cause) is RuntimeError
     raise CaptureError(
@@ -86,9 +103,78 @@ def capture_module(
     ) from cause
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """One way to trace a module."""
+
+    module: nn.Module
+    arguments: Arguments
+    name: str
+    path: Path | None
+    dims: Any
+    notes: tuple[str, ...]
+
+    def graph(self) -> Graph:
+        """The graph that this gives."""
+        exported = trace(
+            self.module,
+            self.arguments,
+            name=self.name,
+            path=self.path,
+            dims=self.dims,
+            notes=self.notes,
+        )
+        return check(convert(exported))
+
+
+def _settled(request: _Request) -> Graph:
+    """The graph of a request; one with open numbers only where their values give the same one.
+
+    Raises NumberAskedError otherwise: the code asks for the type or the value of a number.
+    """
+    graph, names = request.graph(), request.arguments.numbers
+    if names:
+        numbers = {x.name: x.value for x in request.arguments.leaves if x.name in names}
+        fixed = replace(request, arguments=request.arguments.with_constants(frozenset(names)))
+        if not is_same_work(graph, fixed.graph(), numbers):
+            raise NumberAskedError("what the module does depends on what the number is")
+    return graph
+
+
+class _Call:
+    """One plain call of the module, made when it is first asked for."""
+
+    def __init__(self, module: nn.Module, arguments: Arguments) -> None:
+        self._module = module
+        self._arguments = arguments
+
+    @cached_property
+    def _result(self) -> Any:
+        return eager_result(self._module, self._arguments)
+
+    def confirmed(self, graph: Graph) -> Graph:
+        """The graph, if it returns what the call does; a note where the call cannot be made.
+
+        Raises UnlikeCallError.
+        """
+        try:
+            found = difference(self._result, graph, type(self._module).__module__)
+        except EagerCallError as error:
+            reason = _first_line(error.__cause__ or error)
+            note = f"shapes and classes of the result were not compared with a call's ({reason})"
+            return replace(graph, notes=(*graph.notes, note))
+        if found is not None:
+            raise UnlikeCallError(found)
+        return graph
+
+
 _OF_PYTHON = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError),
     TypeError,
+)
+_OTHERWISE = (
+    "Keep code out of `forward` that does something else while it is traced, for example where "
+    "torch.compiler.is_compiling() is true."
 )
 _MISTAKE = (
     "Call the module on its inputs: if that raises the same, correct the line; if not, "
@@ -109,7 +195,7 @@ def _bind(
 
 def _attempts(arguments: Arguments) -> Iterator[tuple[Any, frozenset[str]]]:
     """What to ask of sizes, and which numbers to hold fast: nothing, then one, then everything."""
-    numbers = [leaf.name for leaf in arguments.leaves if leaf.is_scalar]
+    numbers = arguments.numbers
     choices = [frozenset[str]()]
     if len(numbers) > 1:
         choices += [frozenset({number}) for number in numbers]

@@ -20,6 +20,7 @@ from kernelwright.capture.interface import add_inputs, collect_returns, collect_
 from kernelwright.capture.pointwise import pointwise
 from kernelwright.capture.sizes import Sizes
 from kernelwright.capture.sources import source_of
+from kernelwright.capture.structures import class_names
 from kernelwright.capture.views import ITEM_RULES, item_view, view
 from kernelwright.ir.graph import Graph
 
@@ -42,8 +43,9 @@ def convert(exported: Exported) -> Graph:
     Raises ScalarNeededError where a call-time number is used as only a constant can be, and
     UnsupportedValueError for what graphs have no word for.
     """
-    names = {leaf.name for leaf in exported.leaves}
+    names = {leaf.name for leaf in exported.arguments.leaves}
     builder = Builder(sizes=Sizes({*names, *RESERVED}))
+    builder.taken |= class_names(exported.program.call_spec.out_spec)
     guards = add_inputs(builder, exported)
     calls: dict[fx.Node, Call] = {}
     parts: dict[fx.Node, dict[int, str]] = {}

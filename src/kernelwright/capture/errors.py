@@ -15,7 +15,10 @@ class CaptureError(UnsupportedError):
 class UnsupportedValueError(CaptureError):
     """`forward` takes, makes or returns something that a Graph has no word for."""
 
-    next_step = "Pass and return tensors, numbers, and lists, tuples or dicts of them."
+    next_step = (
+        "Pass tensors, numbers, and lists, tuples or dicts of them; return the same, or "
+        "namedtuples and dataclasses that PyTorch knows: torch.export.register_dataclass."
+    )
 
 
 class WrongArgumentsError(UsageError):
@@ -26,6 +29,14 @@ class WrongArgumentsError(UsageError):
 
 class ScalarNeededError(Exception):
     """Internal: a call-time number is needed as a Python number; capture again with its value."""
+
+
+class NumberAskedError(Exception):
+    """Internal: the module does other things for a number than for what it is traced as."""
+
+
+class UnlikeCallError(Exception):
+    """Internal: the graph returns something else than a call of the module."""
 
 
 class TraceError(Exception):

@@ -5,9 +5,9 @@ import inspect
 import io
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -17,15 +17,11 @@ from torch import nn
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, ExportedProgram, export
-from torch.utils._pytree import (
-    keystr,
-    tree_flatten_with_path,
-    tree_map,
-    tree_structure,
-    tree_unflatten,
-)
 
-from kernelwright.capture.errors import TraceError, UnsupportedValueError
+from kernelwright.capture.arguments import Arguments, Leaf
+from kernelwright.capture.caches import without_lifted_tensors
+from kernelwright.capture.errors import CaptureError, TraceError
+from kernelwright.capture.nested import no_nested_tensors
 from kernelwright.capture.shapes import known_shapes
 
 _LOGGERS = (
@@ -37,81 +33,18 @@ _ENTER_OPERATORS = "_materialize_cpp_cia_ops"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
-    """One tensor, number or other object among the arguments of a call of `forward`."""
-
-    path: str
-    """Python text over `forward`'s arguments: "x", "xs[0]"."""
-    name: str
-    """The same as an identifier, unique among the leaves."""
-    value: Any
-    """What was passed."""
-    is_scalar: bool
-    """True for a float that is traced as known at call time only."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arguments:
-    """Arguments of one call of `forward`, defaults filled in."""
-
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    leaves: tuple[Leaf, ...]
-    """What is in them, in the order in which torch.export counts its inputs."""
-
-    def with_constants(self, names: frozenset[str]) -> "Arguments":
-        """The same with the call-time numbers of these names traced as what they are now."""
-        leaves = [replace(x, is_scalar=x.is_scalar and x.name not in names) for x in self.leaves]
-        return replace(self, leaves=tuple(leaves))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
     """A traced module."""
 
     name: str
     program: ExportedProgram
-    leaves: tuple[Leaf, ...]
-    """In the order of the program's user inputs."""
+    arguments: Arguments
+    """Its leaves are in the order of the program's user inputs."""
     attributes: frozenset[str]
     """Paths of tensors that are plain attributes of the module, neither parameters nor buffers."""
     path: Path | None
     """The user's file, which nodes and messages point into."""
     notes: tuple[str, ...]
-
-
-def bind(
-    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], taken: frozenset[str]
-) -> Arguments:
-    """The arguments as `forward` gets them; names in `taken` are not given to leaves.
-
-    Raises TypeError, as the call would, where they do not fit its signature, and
-    UnsupportedValueError for an argument that is neither tensor nor number nor text nor None.
-    """
-    signature = inspect.signature(module.forward)
-    bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
-    named: list[tuple[str, Any]] = []
-    for name, value in bound.arguments.items():
-        match signature.parameters[name].kind:
-            case inspect.Parameter.VAR_POSITIONAL:
-                named += [(f"{name}[{place}]", item) for place, item in enumerate(value)]
-            case inspect.Parameter.VAR_KEYWORD:
-                named += [(f"{name}[{key!r}]", item) for key, item in value.items()]
-            case _:
-                named.append((name, value))
-    leaves: list[Leaf] = []
-    for path, value in (
-        (f"{name}{keystr(place)}", leaf)
-        for name, argument in named
-        for place, leaf in tree_flatten_with_path(argument)[0]
-    ):
-        if not isinstance(value, torch.Tensor | bool | int | float | str | None):
-            kind = type(value).__name__
-            raise UnsupportedValueError(f"the argument {path} of `forward` is a {kind}")
-        name = _identifier(path, taken | {leaf.name for leaf in leaves})
-        leaves.append(Leaf(path=path, name=name, value=value, is_scalar=isinstance(value, float)))
-    return Arguments(args=bound.args, kwargs=bound.kwargs, leaves=tuple(leaves))
 
 
 def trace(
@@ -128,39 +61,37 @@ def trace(
     `dims` is what is asked of every size: Dim.AUTO for symbolic where that works, None for the
     sizes as they are. Raises TraceError with what torch.export raised as its cause.
     """
-    mode = _fake_mode(module, arguments)
-    values = [_stand_in(leaf, mode) for leaf in arguments.leaves]
-    args, kwargs = _rebuild(arguments, values)
-    named = {} if dims is None else _by_parameter(module, args, kwargs)
-    shapes = tree_map(lambda leaf: _shape(leaf, dims), named)
-    with _quiet(), _swift(mode), _attributes_as_buffers(module) as attributes, known_shapes():
+    mode = fake_mode(module, arguments)
+    args, kwargs = arguments.rebuilt([_stand_in(leaf, mode) for leaf in arguments.leaves])
+    shapes = _shapes(module, arguments, dims) if dims is not None else None
+    with ExitStack() as stack:
+        for manner in (
+            kept_quiet(),
+            _swift(mode),
+            known_shapes(),
+            no_nested_tensors(),
+            without_lifted_tensors(),
+        ):
+            stack.enter_context(manner)
+        attributes = stack.enter_context(_attributes_as_buffers(module))
         try:
             program = export(module, args, kwargs, dynamic_shapes=shapes or None, strict=False)
             program = program.run_decompositions({})
+        except CaptureError:
+            raise
         except Exception as error:  # of every kind: also the user's own, from `forward`
             raise TraceError from error
     return Exported(
         name=name,
         program=program,
-        leaves=arguments.leaves,
+        arguments=arguments,
         attributes=attributes,
         path=path,
         notes=notes,
     )
 
 
-def _identifier(path: str, taken: frozenset[str] | set[str]) -> str:
-    """The path as a Python name: "xs[0]" becomes "xs_0"."""
-    opened = path.replace("[", "_").replace(".", "_")
-    base = "".join(letter for letter in opened if letter.isidentifier() or letter.isdigit())
-    name, count = base, 0
-    while name in taken:
-        count += 1
-        name = f"{base}_{count}"
-    return name
-
-
-def _fake_mode(module: nn.Module, arguments: Arguments) -> FakeTensorMode | None:
+def fake_mode(module: nn.Module, arguments: Arguments) -> FakeTensorMode | None:
     """The mode whose fake tensors the module or the arguments hold, None for real ones."""
     values = [leaf.value for leaf in arguments.leaves]
     return detect_fake_mode([*values, *module.parameters(), *module.buffers()])
@@ -181,17 +112,9 @@ def _stand_in(leaf: Leaf, mode: FakeTensorMode | None) -> Any:
         return torch.tensor(leaf.value, dtype=torch.get_default_dtype())
 
 
-def _rebuild(arguments: Arguments, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """`args` and `kwargs` with these values for the leaves."""
-    structure = tree_structure((arguments.args, dict(arguments.kwargs)))
-    args, kwargs = tree_unflatten(list(values), structure)
-    return args, kwargs
-
-
-def _by_parameter(
-    module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The arguments under the names that torch.export asks for their shapes by."""
+def _shapes(module: nn.Module, arguments: Arguments, dims: Any) -> dict[str, Any]:
+    """What torch.export is told of every argument, by the names that it asks for them by."""
+    args, kwargs = arguments.rebuilt([_shape(leaf, dims) for leaf in arguments.leaves])
     bound = inspect.signature(module.forward).bind(*args, **kwargs)
     named: dict[str, Any] = {}
     for name, value in bound.arguments.items():
@@ -202,14 +125,13 @@ def _by_parameter(
     return named
 
 
-def _shape(value: Any, dims: Any) -> Any:
+def _shape(leaf: Leaf, dims: Any) -> Any:
     """What torch.export is told of one leaf; sizes 0 and 1 it treats as constants anyway."""
-    match value:
-        case torch.Tensor():
-            return {dim: dims for dim, size in enumerate(value.shape) if size > 1}
-        case int() if not isinstance(value, bool):
-            return dims
-    return None
+    if isinstance(leaf.value, torch.Tensor):
+        return {dim: dims for dim, size in enumerate(leaf.value.shape) if size > 1}
+    if leaf.is_scalar:
+        return {}  # it is traced as a tensor without dimensions
+    return dims if leaf.is_open else None
 
 
 @contextmanager
@@ -268,7 +190,7 @@ def _nothing() -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def kept_quiet() -> Iterator[None]:
     """Keep tracing from warning about what the graph will say itself, or what is tried again."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]

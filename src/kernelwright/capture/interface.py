@@ -1,5 +1,6 @@
 """What goes into a graph and what comes out: arguments, parameters, results, buffer updates."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,17 +9,18 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, OutputSpec
-from torch.utils._pytree import tree_unflatten
 
+from kernelwright.capture.arguments import Leaf
 from kernelwright.capture.builder import Builder, Number
 from kernelwright.capture.errors import UnsupportedValueError
-from kernelwright.capture.exporting import Exported, Leaf
+from kernelwright.capture.exporting import Exported
 from kernelwright.capture.pointwise import RULES
 from kernelwright.capture.relations import relations_of, solved
-from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
+from kernelwright.capture.structures import structured
+from kernelwright.ir.calls import Argument, AtenCall, Ref
 from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import Constant, Guard, Input, Kind, Opaque, Parameter, Update
-from kernelwright.ir.types import Dim, DType, ScalarType, ValueType
+from kernelwright.ir.types import DType, ScalarType, ValueType
 
 
 def add_inputs(builder: Builder, exported: Exported) -> list[Guard]:
@@ -27,7 +29,7 @@ def add_inputs(builder: Builder, exported: Exported) -> list[Guard]:
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     pairs = list(zip(nodes, program.graph_signature.input_specs, strict=True))
     arguments = [node for node, spec in pairs if spec.kind is InputKind.USER_INPUT]
-    leaves = list(zip(arguments, exported.leaves, strict=True))
+    leaves = list(zip(arguments, exported.arguments.leaves, strict=True))
     relations = relations_of(nodes)
     builder.sizes.simplify(solved(relations))
     _declare_sizes(builder, leaves)
@@ -35,6 +37,8 @@ def add_inputs(builder: Builder, exported: Exported) -> list[Guard]:
     guards: list[Guard] = []
     for node, leaf in leaves:
         guards += _add_argument(builder, node, leaf)
+    guards += [_constant_guard(leaf) for leaf in exported.arguments.absent]
+    guards += exported.arguments.counts
     guards += _range_guards(builder, exported)
     guards += _relation_guards(builder, relations)
     mutated = _mutated_paths(exported)
@@ -104,17 +108,22 @@ def _at_least(text: str, lowest: int) -> Guard:
 
 
 def _constant_guard(leaf: Leaf) -> Guard:
-    """The module was traced with this value of the argument."""
-    match leaf.value:
+    """The module was traced with this value of the argument; another type may do another thing."""
+    path, value = leaf.path, leaf.value
+    match value:
         case None:
-            condition = f"{leaf.path} is None"
-        case float() if leaf.value in (float("inf"), -float("inf")):
-            condition = f'{leaf.path} == float("{leaf.value}")'
+            condition = f"{path} is None"
         case bool():
-            condition = f"{leaf.path} is {leaf.value}"
+            condition = f"{path} is {value}"
+        case float() if math.isnan(value):
+            condition = f"isinstance({path}, float) and {path} != {path}"
+        case float() if math.isinf(value):
+            condition = f'{path} == float("{value}")'
+        case int() | float():
+            condition = f"isinstance({path}, {type(value).__name__}) and {path} == {value!r}"
         case _:
-            condition = f"{leaf.path} == {leaf.value!r}"
-    return Guard(condition=condition, message=f"compiled for {leaf.path} = {leaf.value!r} only")
+            condition = f"{path} == {value!r}"
+    return Guard(condition=condition, message=f"compiled for {path} = {value!r} only")
 
 
 def _held_guards(builder: Builder, node: fx.Node, leaf: Leaf) -> list[Guard]:
@@ -230,13 +239,13 @@ def _write_argument(builder: Builder, exported: Exported, target: str, value: st
 
 
 def collect_returns(builder: Builder, exported: Exported) -> Argument:
-    """What `forward` returns, in the lists, tuples and dicts that it returns it in."""
+    """What `forward` returns, in the objects that it returns it in."""
     leaves = [
         _returned(builder, value)
         for spec, value in _outputs(exported)
         if spec.kind is OutputKind.USER_OUTPUT
     ]
-    return _record(tree_unflatten(leaves, exported.program.call_spec.out_spec))
+    return structured(exported.program.call_spec.out_spec, iter(leaves), exported.path)
 
 
 def _outputs(exported: Exported) -> list[tuple[OutputSpec, Any]]:
@@ -260,18 +269,3 @@ def _returned(builder: Builder, value: Any) -> Argument:
             )
         return Ref(name)
     return builder.argument(value)
-
-
-def _record(value: Any) -> Argument:
-    """A structure of arguments as one argument."""
-    match value:
-        case list():
-            return Record("list", tuple(_record(item) for item in value))
-        case tuple():
-            return Record("tuple", tuple(_record(item) for item in value))
-        case dict() if all(isinstance(key, str) for key in value):
-            items = tuple(_record(item) for item in value.values())
-            return Record("dict", items, tuple(value))
-        case Ref() | Dim() | bool() | int() | float() | None:
-            return value
-    raise UnsupportedValueError(f"`forward` returns a {type(value).__name__}")

@@ -2,7 +2,7 @@
 
 import ast
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from kernelwright.codegen.constructor import Kept, keep, keep_nothing
@@ -16,6 +16,7 @@ from kernelwright.codegen.python import (
     number,
     operator_arguments,
 )
+from kernelwright.ir.calls import instances
 from kernelwright.ir.graph import Constant, Node
 from kernelwright.ir.plan import Plan, Step, TorchCall
 from kernelwright.problem import Problem
@@ -37,7 +38,9 @@ def emit(
     problem: Problem, plan: Plan, applied: tuple[Applied, ...], measured: tuple[str, ...] = ()
 ) -> Candidate:
     """The file for `problem` as `plan` computes it; `measured`: lines of results to show in it."""
-    kept = keep(problem.source)
+    returned = instances(plan.graph.returns)
+    own = {it.name.partition(".")[0] for it in returned if it.module is None}
+    kept = keep(problem.source, frozenset(own))
     text = docstring(problem, plan, applied, measured)
     return _render(problem.name, kept, plan, text, _Build.ON_IMPORT)
 
@@ -65,7 +68,7 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
     digest = hashlib.sha256(cuda.encode()).hexdigest()[:12]
     source = TEMPLATES.get_template("script.py.jinja").render(
         docstring=text,
-        kept=kept,
+        kept=replace(kept, imports=_with_classes(kept.imports, plan)),
         kernels=plan.kernels,
         cuda_source=cuda,
         schemas={f"launch_{k.name}": operator_arguments(k) for k in plan.kernels},
@@ -77,6 +80,12 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
         forward=forward_body(plan),
     )
     return Candidate(source=_tidy(source), cuda_source=cuda, plan=plan)
+
+
+def _with_classes(imports: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
+    """Imports of the user's, and those of the classes that a call returns."""
+    lines = (instance.import_line for instance in instances(plan.graph.returns))
+    return tuple(dict.fromkeys((*imports, *(line for line in lines if line is not None))))
 
 
 def _is_channels_last(step: Step) -> bool:
@@ -101,17 +110,17 @@ def _constructor(kept: Kept, plan: Plan) -> tuple[str, ...]:
         head = ("    def __init__(self, *args, **kwargs):", "super().__init__(*args, **kwargs)")
         methods.insert(0, "\n        ".join(head))
     return tuple(
-        "\n".join([method, *(f"{_indentation(method)}{_register(node)}" for node in constants)])
-        if _is_init(method)
-        else method
+        "\n".join([method, *_registrations(method, constants)]) if _is_init(method) else method
         for method in methods
     )
 
 
-def _indentation(method: str) -> str:
-    """Blanks before the last statement of a method's body."""
+def _registrations(method: str, constants: list[Node]) -> list[str]:
+    """Statements for the end of a constructor, as deep as its last one."""
     (function,) = ast.parse(f"if True:\n{method}").body[0].body  # type: ignore[attr-defined]
-    return " " * int(function.body[-1].col_offset)
+    blanks = " " * int(function.body[-1].col_offset)
+    own_name = [*function.args.posonlyargs, *function.args.args][0].arg
+    return [f"{blanks}{own_name}.{_register(node)}" for node in constants]
 
 
 def _is_init(method: str) -> bool:
@@ -124,7 +133,7 @@ def _register(node: Node) -> str:
     elements = ", ".join(number(value) for value in node.kind.values)
     values = f"torch.tensor([{elements}], dtype={TORCH_DTYPE[node.tensor.dtype]})"
     buffer = f"{values}.reshape({shape!r})"
-    return f"self.register_buffer({constant_path(node)!r}, {buffer}, persistent=False)"
+    return f"register_buffer({constant_path(node)!r}, {buffer}, persistent=False)"
 
 
 def _tidy(source: str) -> str:

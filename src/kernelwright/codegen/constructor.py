@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -56,9 +57,10 @@ class Kept:
     """`get_inputs` and `get_init_inputs`, unchanged."""
 
 
-def keep(source: str) -> Kept:
+def keep(source: str, returned: frozenset[str] = frozenset()) -> Kept:
     """Take apart the text of a problem file (one that `load_problem` accepts).
 
+    `returned`: names of the file's classes that `forward` returns instances of.
     UnsupportedError where a piece that the emitted file needs is not in the file.
     """
     tree = ast.parse(source)
@@ -76,6 +78,7 @@ def keep(source: str) -> Kept:
     constants = [node for node in tree.body if isinstance(node, _ASSIGNMENTS)]
     annotations = [forward.returns] if forward.returns else []
     roots = [*methods, *attributes, *model.bases, forward.args, *annotations, *problem, *constants]
+    roots += [ast.Name(name, ast.Load()) for name in sorted(returned)]
     needed = _reachable(roots, definitions)
     early = _reachable([c.value for c in constants if c.value], definitions)
     chosen = [node for name, node in definitions.items() if name in needed]
@@ -90,10 +93,17 @@ def keep(source: str) -> Kept:
         bases=", ".join(ast.unparse(base) for base in model.bases),
         attributes=tuple(_renamed(source, node) for node in attributes),
         methods=tuple(write(source, node) for node in methods),
-        forward_arguments=ast.unparse(forward.args),
+        forward_arguments=_with_self(forward.args),
         forward_returns=f" -> {ast.unparse(forward.returns)}" if forward.returns else "",
         problem_functions=tuple(_text(source, node) for node in problem),
     )
+
+
+def _with_self(arguments: ast.arguments) -> str:
+    """The parameters of a method, the first one under the name that the emitted text has for it."""
+    renamed = copy.deepcopy(arguments)
+    (*renamed.posonlyargs, *renamed.args)[0].arg = "self"
+    return ast.unparse(renamed)
 
 
 def keep_nothing(arguments: str) -> Kept:

@@ -5,11 +5,12 @@ import json
 import keyword
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from kernelwright.codegen.arrange import product_of
 from kernelwright.codegen.calls import function_of
 from kernelwright.codegen.updates import in_place, views_of
-from kernelwright.ir.calls import Argument, Code, Record, Ref, Text
+from kernelwright.ir.calls import Argument, Code, Instance, Record, Ref, Text
 from kernelwright.ir.graph import (
     Constant,
     Diagonal,
@@ -393,6 +394,10 @@ class _Writer:
             case Record(kind, items, keys):
                 inside = Record(kind, tuple(Code(self._argument(item)) for item in items), keys)
                 return str(inside)
+            case Instance():
+                args = tuple(Code(self._argument(item)) for item in arg.args)
+                kwargs = tuple((key, Code(self._argument(item))) for key, item in arg.kwargs)
+                return str(replace(arg, args=args, kwargs=kwargs))
             case Text(value):
                 return quoted(value)
             case float():

@@ -1,7 +1,7 @@
 """Calls of PyTorch operators and their arguments, enough to make them again."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelwright.ir.types import Dim
 
@@ -56,7 +56,40 @@ class Text:
         return repr(self.value)
 
 
-Argument = Ref | Code | Record | Text | Dim | bool | int | float | None
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """An object made by calling a class: `Point(a, b)`, `ModelOutput(logits=a)`."""
+
+    module: str | None
+    """Module that has the class; None for the file that the captured module is defined in."""
+    name: str
+    """The class in that module: "ModelOutput", "Outer.Inner"."""
+    args: "tuple[Argument, ...]"
+    kwargs: "tuple[tuple[str, Argument], ...]" = ()
+
+    def __str__(self) -> str:
+        parts = [str(arg) for arg in self.args] + [f"{key}={arg}" for key, arg in self.kwargs]
+        return f"{self.function}({', '.join(parts)})"
+
+    @property
+    def function(self) -> str:
+        """Python text of the class: what lies in torch is named in full, `import torch` has it."""
+        return f"{self.module}.{self.name}" if self.is_of_torch else self.name
+
+    @property
+    def import_line(self) -> str | None:
+        """The statement that brings the class into scope, None where it is there anyway."""
+        if self.module is None or self.is_of_torch:
+            return None
+        return f"from {self.module} import {self.name.partition('.')[0]}"
+
+    @property
+    def is_of_torch(self) -> bool:
+        """Whether `import torch` is enough to name the class."""
+        return self.module is not None and self.module.partition(".")[0] == "torch"
+
+
+Argument = Ref | Code | Record | Instance | Text | Dim | bool | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +134,21 @@ def refs(arg: Argument) -> Iterator[str]:
         case Record(items=items):
             for item in items:
                 yield from refs(item)
+        case Instance(args=args, kwargs=kwargs):
+            for item in (*args, *(value for _, value in kwargs)):
+                yield from refs(item)
+
+
+def instances(arg: Argument) -> Iterator[Instance]:
+    """Objects of classes in an argument, the outer ones first."""
+    match arg:
+        case Record(items=items):
+            for item in items:
+                yield from instances(item)
+        case Instance(args=args, kwargs=kwargs):
+            yield arg
+            for item in (*args, *(value for _, value in kwargs)):
+                yield from instances(item)
 
 
 def rename(arg: Argument, names: Mapping[str, str]) -> Argument:
@@ -110,6 +158,9 @@ def rename(arg: Argument, names: Mapping[str, str]) -> Argument:
             return Ref(names.get(name, name))
         case Record(kind, items, keys):
             return Record(kind, tuple(rename(item, names) for item in items), keys)
+        case Instance(args=args, kwargs=kwargs):
+            renamed = tuple((key, rename(value, names)) for key, value in kwargs)
+            return replace(arg, args=tuple(rename(it, names) for it in args), kwargs=renamed)
     return arg
 
 

@@ -4,6 +4,7 @@ import inspect
 import itertools
 import math
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from kernelwright.ir.calls import Argument, AtenCall, Code, Record, Ref, Text
+from kernelwright.ir.calls import Argument, AtenCall, Code, Instance, Record, Ref, Text
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import (
     Accumulation,
@@ -407,8 +408,17 @@ class GraphRun:
                 return dict(zip(keys, map(self.argument, items), strict=True))
             case Record(kind, items):
                 return {"list": list, "tuple": tuple}[kind](map(self.argument, items))
+            case Instance():
+                kwargs = {key: self.argument(item) for key, item in value.kwargs}
+                return self.class_of(value)(*map(self.argument, value.args), **kwargs)
             case Text(text):
                 return text
             case Dim():
                 return self.size(value)
         return value
+
+    def class_of(self, instance: Instance) -> Callable[..., Any]:
+        """The class that the instance is made by."""
+        module = sys.modules[instance.module or type(self.module).__module__]
+        found: Callable[..., Any] = operator.attrgetter(instance.name)(module)
+        return found

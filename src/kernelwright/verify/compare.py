@@ -23,14 +23,18 @@ def compare(
     undecided: Tensor | None = None,
     explained: Callable[[ErrorMetrics], bool] = lambda metrics: False,
 ) -> ErrorMetrics:
-    """Errors of `candidate` and `reference`, two tensors of the same shape and dtype.
+    """Errors of `candidate` and `reference`, two tensors of the same dtype.
 
+    Another shape than the reference's is all that is said of a candidate that has one.
     `oracle` is the float64 result, or None (then `note` says why) to measure against the
     reference. It is dropped as well where the reference itself is nowhere near it, unless that is
     `explained`. `undecided` marks integers that a rounding decides about, such as which of two
     equal numbers is larger.
     """
     candidate, reference = _real(candidate), _real(reference)
+    if candidate.shape != reference.shape:
+        blank = _blank(name, reference, Oracle.REFERENCE, "")
+        return replace(blank, candidate_shape=tuple(candidate.shape))
     if not reference.is_floating_point():
         return _compare_exact(name, candidate, reference, undecided)
     if oracle is not None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import SUPPORTED_NODES, keystr, tree_flatten_with_path
 
 PLAIN = "Tensor"
 """What `kind_of` calls a tensor that does what torch says."""
@@ -46,7 +47,8 @@ def named_tensors(value: object, name: str) -> Iterator[tuple[str, Tensor]]:
 
 
 def named_results(value: object, name: str) -> Iterator[tuple[str, Tensor]]:
-    """Like `named_tensors`, with numbers as 0-dimensional tensors; anything else is refused."""
+    """Like `named_tensors`, with numbers as 0-dimensional tensors, and objects that PyTorch takes
+    apart; anything else is refused."""
     match value:
         case None:
             return
@@ -60,6 +62,9 @@ def named_results(value: object, name: str) -> Iterator[tuple[str, Tensor]]:
         case dict():
             for key, item in value.items():
                 yield from named_results(item, f"{name}[{key!r}]")
+        case _ if type(value) in SUPPORTED_NODES:
+            for place, item in tree_flatten_with_path(value)[0]:
+                yield from named_results(item, name + keystr(place))
         case _:
             raise UnknownResultError(f"{name} is a {type(value).__name__}, not a tensor")
 

@@ -84,6 +84,8 @@ class ErrorMetrics:
     computation in this precision can lose. Zero unless it was asked for."""
     loss_worst: float = 0.0
     """Its largest scaled error."""
+    candidate_shape: tuple[int, ...] | None = None
+    """The candidate's shape where it is another one; then no error has been measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,10 @@ class Ruling:
 
 def rule(metrics: ErrorMetrics, tolerance: Tolerance) -> Ruling:
     """Apply the rule to one tensor."""
+    if metrics.candidate_shape is not None:
+        found, wanted = list(metrics.candidate_shape), list(metrics.shape)
+        reason = f"{metrics.name}: other shape, {found} where the reference has {wanted}"
+        return Ruling(accepted=False, reason=reason)
     if metrics.mismatches:
         where = f"first at {list(metrics.mismatch_index)}"
         kind = "NaN or Inf is not where the reference has it" if metrics.epsilon else "differs"

@@ -1,0 +1,147 @@
+"""Whether a graph returns what a call of the module returns: structure, classes, shapes, dtypes."""
+
+import collections
+import operator
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from kernelwright.capture.arguments import Arguments
+from kernelwright.capture.caches import cache_parts, is_cache
+from kernelwright.capture.exporting import fake_mode, kept_quiet
+from kernelwright.capture.types import dtype_of
+from kernelwright.ir.calls import Argument, Instance, Record, Ref
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.types import Dim, TensorType
+
+
+class EagerCallError(Exception):
+    """Internal: the module does not run on tensors without data; the exception is the cause."""
+
+
+def eager_result(module: nn.Module, arguments: Arguments) -> Any:
+    """The result of a plain call of the module on fake tensors; nothing of the module changes."""
+    mode = fake_mode(module, arguments) or FakeTensorMode(allow_non_fake_inputs=True)
+    values = [_without_data(leaf.value, mode) for leaf in arguments.leaves]
+    args, kwargs = arguments.rebuilt(values)
+    enabled = torch.backends.mha.get_fastpath_enabled()
+    try:
+        torch.backends.mha.set_fastpath_enabled(False)  # its operators have no fake form
+        with kept_quiet(), kept_as_it_is(module), mode, torch.no_grad():
+            _leave_data_out(module, mode)
+            return module(*args, **kwargs)
+    except Exception as error:  # of every kind: the user's own too
+        raise EagerCallError from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(enabled)
+
+
+def _without_data(value: Any, mode: FakeTensorMode) -> Any:
+    match value:
+        case FakeTensor():
+            return value.detach()
+        case torch.Tensor():
+            return mode.from_tensor(value.detach(), static_shapes=True)
+    return value
+
+
+def _leave_data_out(module: nn.Module, mode: FakeTensorMode) -> None:
+    """Put fake tensors in place of the module's own; shared ones stay shared."""
+    fakes: dict[int, Any] = {}
+    for part in module.modules():
+        for table in (part._parameters, part._buffers, vars(part)):
+            for name, value in table.items():
+                if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+                    fake = fakes.setdefault(id(value), _without_data(value, mode))
+                    table[name] = fake
+
+
+@contextmanager
+def kept_as_it_is(module: nn.Module) -> Iterator[None]:
+    """A block after which the attributes of a module and of its parts are what they were."""
+    tables = ("_parameters", "_buffers", "_modules")
+    kept = [
+        (part, dict(vars(part)), {name: dict(vars(part)[name]) for name in tables})
+        for part in module.modules()
+    ]
+    try:
+        yield
+    finally:
+        for part, attributes, contents in kept:
+            own = vars(part)
+            own.clear()
+            own.update(attributes)
+            for name, content in contents.items():
+                own[name].clear()
+                own[name].update(content)
+
+
+def difference(value: Any, graph: Graph, home: str) -> str | None:
+    """What the graph returns otherwise than `value`, a sentence; None where they agree.
+
+    `home` is the module of the class that was captured.
+    """
+    return next(_differences(value, graph.returns, graph, home, "its result"), None)
+
+
+def _differences(
+    value: Any, returned: Argument, graph: Graph, home: str, where: str
+) -> Iterator[str]:
+    match returned:
+        case Ref(name) if isinstance(kind := graph[name].type, TensorType):
+            theirs = _described(value)
+            ours = f"{kind.dtype.value}{[dim.hint for dim in kind.shape]}"
+            if theirs != ours:
+                yield f"{where} is {theirs} in a call and {ours} in the graph"
+        case Record(kind, items, keys):
+            expected: object = {"list": list, "tuple": tuple, "dict": dict}[kind]
+            if type(value) is not expected or len(value) != len(items):
+                yield f"{where} is {_described(value)} in a call and a {kind} in the graph"
+                return
+            for key, item in zip(keys or range(len(items)), items, strict=True):
+                yield from _differences(value[key], item, graph, home, f"{where}[{key!r}]")
+        case Instance():
+            yield from _in_instance(value, returned, graph, home, where)
+        case Dim(hint=hint) if value != hint:
+            yield f"{where} is {value} in a call and {hint} in the graph"
+        case bool() | int() | float() if not isinstance(value, int | float) or value != returned:
+            yield f"{where} is {_described(value)} in a call and {returned} in the graph"
+        case None if value is not None:
+            yield f"{where} is {_described(value)} in a call and None in the graph"
+
+
+def _in_instance(
+    value: Any, returned: Instance, graph: Graph, home: str, where: str
+) -> Iterator[str]:
+    module = sys.modules[returned.module or home]
+    if type(value) is not operator.attrgetter(returned.name)(module):
+        yield f"{where} is {_described(value)} in a call and a {returned.name} in the graph"
+        return
+    for name, item in returned.kwargs:
+        yield from _differences(getattr(value, name), item, graph, home, f"{where}.{name}")
+    if returned.kwargs:
+        return
+    for at, (part, item) in enumerate(zip(_parts(value), returned.args, strict=True)):
+        yield from _differences(part, item, graph, home, f"{where}[{at}]")
+
+
+def _parts(value: Any) -> list[Any]:
+    """What a class is called with, apart from keywords, to give this object."""
+    if is_cache(type(value)):
+        return cache_parts(value)
+    if hasattr(value, "_fields"):
+        return list(value)
+    if isinstance(value, collections.OrderedDict):
+        return [dict(value)]
+    return [tuple(value)] if isinstance(value, tuple) else []
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{dtype_of(value.dtype).value}{list(value.shape)}"
+    return "None" if value is None else f"a {type(value).__name__}"
