@@ -72,7 +72,7 @@ MEASURED = [
 def test_the_model_chooses_the_tile_that_was_measured(
     product: ProductShape, tile: tuple[int, int, int], measured: float
 ) -> None:
-    assert product.are_many_small
+    assert product.are_many_small(H200)
     seconds, config = ranked_products(product, 4, H200)[0]
     assert isinstance(config, GemmConfig) and config.promote_k == 0
     assert (config.block_m, config.block_n, config.block_k) == tile
@@ -135,9 +135,9 @@ def test_a_tile_that_could_not_read_a_factor_is_none() -> None:
 )
 def test_other_products_are_modelled_as_before(changes: dict[str, object]) -> None:
     whole = shape(1024, 64, 64, 128, LEFT)
-    assert whole.are_many_small
+    assert whole.are_many_small(H200)
     other = replace(whole, **changes)  # type: ignore[arg-type]
-    assert not other.are_many_small
+    assert not other.are_many_small(H200)
     configs = [config for _, config in ranked_products(other, 8, H200)]
     assert all(c.promote_k > 0 for c in configs if isinstance(c, GemmConfig))
 

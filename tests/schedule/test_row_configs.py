@@ -102,7 +102,7 @@ def test_rows_beyond_a_cluster_are_held_by_the_whole_card(
 
 @pytest.mark.parametrize("length", [100_000, 400_000, 2_000_000])
 def test_a_card_without_clusters_is_offered_none(length: int) -> None:
-    card = replace(H200, has_clusters=False)
+    card = replace(H200, limits=replace(H200.limits, cluster_blocks=1))
     offered = [config.tuned for config in _configs(nn.Softmax(1), (4096, length), card)]
     assert not any(isinstance(it, GridRows) for it in offered)
     assert all(it.cluster == 1 for it in offered if isinstance(it, RingRows))

@@ -17,7 +17,7 @@ _MOST_TERMS = 5
 """Operands whose orders are all tried: 180 of them for five."""
 
 _WRITING = 50
-"""fp32 multiplications of an H200 in the time in which it writes a number and reads it again."""
+"""Work of a number that is written and read again, in multiplications: memory is the slow part."""
 
 
 def einsum(builder: Builder, call: Call) -> str | None:

@@ -61,7 +61,7 @@ def ranked_products(
     shape: ProductShape, widest: int, machine: Machine
 ) -> list[tuple[float, ProductConfig]]:
     """Configurations of a product with their modelled seconds; `widest`: bytes of an element."""
-    if shape.are_many_small:
+    if shape.are_many_small(machine):
         return sorted(_ranked_many_small(shape, machine), key=lambda entry: entry[0])
     legal = [config for config in gemm_configs() if not why_illegal(config, widest, machine)]
     simt = [
@@ -99,7 +99,7 @@ _UNROLLS_OF_LINES = (2, 1, 4)
 
 
 def pointwise_configs(narrowest: int, unrolls: Sequence[int]) -> Iterator[PointwiseConfig]:
-    """Best first as measured on an H200; `narrowest`: bytes of the smallest element moved."""
+    """Best first (docs/measured/streaming.md); `narrowest`: bytes of the smallest element moved."""
     # One access moves 16 bytes of the narrowest type; more than 8 elements cost registers.
     width = min(8, 16 // narrowest)
     for unroll, threads in product(unrolls, (128, 256, 512)):
@@ -132,14 +132,17 @@ def _warps_tile_the_block(config: GemmConfig, itemsize: int, machine: Machine) -
 
 
 def _threads_fill_schedulers(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
-    # Fewer than two warps leave schedulers idle; above 512 threads registers run out.
-    return None if 64 <= config.threads <= 512 else "too few or too many threads"
+    # Few warps leave schedulers idle; with many threads registers run out.
+    rates = machine.cuda_cores
+    fits = rates.least_threads <= config.threads <= rates.most_threads
+    return None if fits else "too few or too many threads"
 
 
 def _tile_fits_registers(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
-    # A thread has 255 registers, and one block must fit the multiprocessor.
-    used = simt_registers(config, itemsize)
-    fits = used <= 240 and used * config.threads <= machine.registers_per_sm
+    # Those of a thread are limited, and one block must fit the multiprocessor.
+    used = simt_registers(config, itemsize, machine)
+    fits = used <= machine.cuda_cores.thread_registers
+    fits = fits and used * config.threads <= machine.registers_per_sm
     return None if fits else "too many registers"
 
 
@@ -178,7 +181,8 @@ def why_illegal(config: GemmConfig, itemsize: int, machine: Machine) -> str | No
 
 
 def _with_least_tiles(config: GemmConfig, shape: ProductShape, machine: Machine) -> GemmConfig:
-    """Leave products to the small tile that would fill less than half of the card, unless the
+    """Leave products to the small tile that would fill less than its share of the card, unless the
     captured one is such a product itself: the config was chosen for it."""
     tiles = shape.tiles(config.block_m, config.block_n)
-    return replace(config, min_tiles=min(tiles, machine.sm_count // 2))
+    filling = int(machine.sm_count * machine.cuda_cores.card_share)
+    return replace(config, min_tiles=min(tiles, filling))

@@ -61,11 +61,11 @@ def schedule(
     are written where they belong. None: those that are faster so.
     """
     if channels_last is None:
-        channels_last = faster_on_channels_last(graph)
+        channels_last = faster_on_channels_last(graph, machine)
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
     formatted = with_channels_last(with_cheap_copies(graph), channels_last)
-    staged = with_groups(with_stages(formatted.graph), formatted.turning)
+    staged = with_groups(with_stages(formatted.graph, machine), formatted.turning)
     ungrouped = without_groups(staged, formatted.turning)
     graph, small = ungrouped.graph, formatted.small | ungrouped.small
     formatted = replace(formatted, graph=graph, small=small)

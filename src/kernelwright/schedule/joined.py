@@ -28,13 +28,6 @@ from kernelwright.machine import Machine
 from kernelwright.schedule.launches import launch_copy
 from kernelwright.schedule.naming import fresh_name
 
-_LEAST_RUN = 512
-"""Bytes of a part between those of its neighbours: shorter ones are slow to write one by one."""
-_LEAST_SECONDS = 2e-6
-"""What has to be saved for the views in the emitted text to be worth their time."""
-_LAUNCH_SECONDS = 4e-6
-"""What a launch costs that replaces no call."""
-
 
 def with_parts_in_place(
     graph: Graph, steps: Sequence[Step], machine: Machine, wanted: frozenset[str] | None = None
@@ -44,7 +37,7 @@ def with_parts_in_place(
 
     The graph has the copies that are left as nodes.
     """
-    families = list(_Finder(graph, steps, wanted).families())
+    families = list(_Finder(graph, steps, wanted, machine).families())
     if wanted is None:
         families = [it for it in families if _is_worth_it(it, graph, machine)]
     return _Writer(graph, machine, families).written(steps)
@@ -74,7 +67,8 @@ def _is_worth_it(family: _Family, graph: Graph, machine: Machine) -> bool:
     # A part that is where it belongs is neither read nor written once more.
     saved = 2 * sum(graph[name].tensor.bytes_hint for name in family.homes)
     more_launches = max(0, len(family.copied) - len(family.wholes))
-    least = _LEAST_SECONDS + _LAUNCH_SECONDS * more_launches
+    rates = machine.launches
+    least = rates.joined_seconds + rates.added_seconds * more_launches
     return saved / machine.copy_bandwidth > least
 
 
@@ -82,7 +76,13 @@ def _is_worth_it(family: _Family, graph: Graph, machine: Machine) -> bool:
 
 
 class _Finder:
-    def __init__(self, graph: Graph, steps: Sequence[Step], wanted: frozenset[str] | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        steps: Sequence[Step],
+        wanted: frozenset[str] | None,
+        machine: Machine,
+    ) -> None:
         self._graph = graph
         self._makers = {name: it for it in steps if isinstance(it, Launch) for name in it.results}
         calls = [graph[it.result] for it in steps if isinstance(it, TorchCall)]
@@ -92,7 +92,7 @@ class _Finder:
             for node in calls
             if isinstance(node.kind, Concat)
             and node.name not in ordered
-            and (_has_long_parts(node, graph) if wanted is None else node.name in wanted)
+            and (_has_long_parts(node, graph, machine) if wanted is None else node.name in wanted)
         }
         self._in_one_piece = set(graph.results)
         for step in reversed(steps):
@@ -171,11 +171,11 @@ class _Finder:
         return not has_coordinates(kernel.epilogue)
 
 
-def _has_long_parts(node: Node, graph: Graph) -> bool:
+def _has_long_parts(node: Node, graph: Graph, machine: Machine) -> bool:
     assert isinstance(node.kind, Concat)
     dim, parts = node.kind.dim, [graph[name].tensor for name in node.inputs]
     runs = [prod(size.hint for size in it.shape[dim:]) * it.dtype.itemsize for it in parts]
-    return min(runs) >= _LEAST_RUN
+    return min(runs) >= machine.launches.joined_run_bytes
 
 
 # --- The steps ---------------------------------------------------------------------------------

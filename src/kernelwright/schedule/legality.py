@@ -8,13 +8,12 @@ from kernelwright.ir.types import ScalarType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.configs import ranked_products
 from kernelwright.schedule.gemm_model import (
-    LAUNCH_SECONDS,
     convolution_seconds,
     is_convincing,
     library_seconds,
     product_shape,
 )
-from kernelwright.schedule.many_small import MARGIN, many_small_library_seconds
+from kernelwright.schedule.many_small import many_small_library_seconds
 from kernelwright.schedule.roles import roles
 
 MAX_RANK = 8
@@ -84,13 +83,13 @@ def _why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
     (ours, config), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
     ours += sum(_picking_seconds(node, graph[name], graph, machine) for name in node.inputs)
     is_conv = node.part_of is not None and isinstance(node.part_of.kind, Conv)
-    if shape.are_many_small and not is_conv:
+    if shape.are_many_small(machine) and not is_conv:
         library = many_small_library_seconds(node, shape, graph, machine)
-        convincing = MARGIN * ours <= library
+        convincing = machine.many_small.margin * ours <= library
     else:
         seconds = convolution_seconds if is_conv else library_seconds
         library = seconds(shape, machine)
-        convincing = is_convincing(config, shape, ours, library)
+        convincing = is_convincing(config, shape, ours, library, machine)
     if convincing:
         return None
     if library <= ours:
@@ -110,7 +109,8 @@ def _picking_seconds(product: Node, operand: Node, graph: Graph, machine: Machin
     source = operand
     while isinstance(source.kind, View) and source.name not in given:
         if joined and isinstance(source.kind.map, Slice):
-            return 2 * operand.tensor.bytes_hint / machine.copy_bandwidth + LAUNCH_SECONDS
+            copying = 2 * operand.tensor.bytes_hint / machine.copy_bandwidth
+            return copying + machine.launches.product_seconds
         joined |= isinstance(source.kind.map, Reshape)
         source = graph[source.inputs[0]]
     return 0.0

@@ -2,7 +2,7 @@
 
 Such a product is over before a pipeline along K has filled. What counts is how many blocks a
 multiprocessor holds, and how long a block lives that waits for memory twice: for its factors, and
-for what its epilogue reads. The constants are measured on an H200 (docs/measured/gemm.md).
+for what its epilogue reads.
 """
 
 from collections.abc import Iterator
@@ -25,8 +25,6 @@ from kernelwright.ir.graph import (
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import (
-    LAUNCH_SECONDS,
-    LIBRARY_SECONDS,
     ProductShape,
     simt_registers,
     tensor_core_seconds,
@@ -45,37 +43,6 @@ TILES = (
     (4, 128, 8, 4, 4, 2),
 )
 """Of one sum without a second one, which takes as much shared memory as the result."""
-LIFE_SECONDS = 2.1e-6
-"""Of a block, from its launch on: it waits for its factors once."""
-STORE_SECONDS = 0.11e-6
-"""More for each 16 bytes of the result that a thread stores."""
-READ_SECONDS = 0.62e-6
-"""More for each 16 bytes that its epilogue reads."""
-ACCESS_SECONDS = 3.6e-9
-"""Of a multiprocessor for 32 accesses that copy factors to shared memory: of 16 bytes where rows
-lie along M or N, of one element elsewhere."""
-SHARED_READS = 0.6
-"""What reading a fragment costs, in multiply-adds of a thread for each of its rows or columns."""
-BANDWIDTH = 0.9
-"""Share of the bandwidth that these tiles reach where enough of them are under way."""
-THIN_LIFE_SECONDS = 5.5e-6
-"""Of a block of the product with few rows."""
-MOST_BLOCKS = 32
-"""On a multiprocessor."""
-LIBRARY_BANDWIDTH = 0.64
-"""Share of the bandwidth at which cuBLAS multiplies matrices whose sides are multiples of 16."""
-LIBRARY_SIDE = 16
-"""It takes as long for other sides as for the next multiple of this,"""
-LIBRARY_LEAST = 32 * 32
-"""and for a result of fewer elements as for one of so many."""
-UNALIGNED = 1.35
-"""Times what it takes where vectors of the larger factor or of the result are not aligned."""
-RIGHT_ALONG_K = 1.25
-"""Times what it takes with few rows when the right factor lies along K."""
-COPY_BANDWIDTH = 0.55
-"""Share of the bandwidth at which PyTorch copies a factor whose batch is not one dimension."""
-MARGIN = 1.15
-"""How much faster than the library ours has to be by these models."""
 
 
 def many_small_configs(shape: ProductShape) -> Iterator[GemmConfig]:
@@ -99,44 +66,50 @@ def many_small_configs(shape: ProductShape) -> Iterator[GemmConfig]:
 def many_small_seconds(shape: ProductShape, config: ProductConfig, machine: Machine) -> float:
     """Lives of blocks, as many at a time as there is room for; or all bytes once."""
     extra = shape.extras * shape.batches * shape.m * shape.n * shape.dtype.itemsize
-    reading = extra / (BANDWIDTH * machine.copy_bandwidth)
+    bandwidth = machine.many_small.bandwidth_share * machine.copy_bandwidth
+    reading = extra / bandwidth
+    launching = machine.launches.product_seconds
     match config:
         case GemmConfig():
-            moving = shape.bytes / (BANDWIDTH * machine.copy_bandwidth) + reading
-            return max(_lives(shape, config, machine), moving) + LAUNCH_SECONDS
+            moving = shape.bytes / bandwidth + reading
+            return max(_lives(shape, config, machine), moving) + launching
         case ThinConfig(columns=columns, threads=threads, resident=resident):
             blocks = shape.batches * ceil(max(shape.m, shape.n) / (columns * threads // 2))
-            lives = blocks / (machine.sm_count * resident) * THIN_LIFE_SECONDS
-            return max(thin_seconds(shape, config, machine), lives + LAUNCH_SECONDS) + reading
+            lives = blocks / (machine.sm_count * resident) * machine.many_small.thin_life_seconds
+            return max(thin_seconds(shape, config, machine), lives + launching) + reading
         case TensorCoreConfig():
             return tensor_core_seconds(shape, config, machine) + reading
 
 
 def _lives(shape: ProductShape, config: GemmConfig, machine: Machine) -> float:
     """What a multiprocessor's tiles keep it busy with, and wait for side by side."""
+    rates = machine.many_small
     tiles = ceil(shape.tiles(config.block_m, config.block_n) / machine.sm_count)
     vectors = config.thread_m * config.thread_n / 4
-    life = LIFE_SECONDS + vectors * (STORE_SECONDS + shape.extras * READ_SECONDS)
+    each = rates.store_seconds + shape.extras * rates.read_seconds
+    life = rates.life_seconds + vectors * each
     depth = config.block_k * ceil(shape.k / config.block_k)
     accesses = depth * sum(
         side / (4 if factor.major is Major.MN else 1)
         for side, factor in ((config.block_m, shape.lhs), (config.block_n, shape.rhs))
     )
     rate = machine.flops["fp32_simt"] / machine.sm_count
-    reads = SHARED_READS * (1 / config.thread_m + 1 / config.thread_n)
+    reads = rates.shared_read * (1 / config.thread_m + 1 / config.thread_n)
     work = 2 * config.block_m * config.block_n * depth / rate * (1 + reads)
-    busy = work + accesses / 32 * ACCESS_SECONDS
+    busy = work + accesses / 32 * rates.access_seconds
     return tiles * (busy + life / _resident(config, machine))
 
 
 def _resident(config: GemmConfig, machine: Machine) -> int:
-    """Blocks on a multiprocessor at one time; each has 1 KB of shared memory besides its own."""
+    """Blocks on a multiprocessor at one time; CUDA takes shared memory of each besides its own."""
+    reserved = machine.limits.reserved_shared_bytes
     rows = config.block_m + config.block_n + 8
     sums = config.block_m * config.block_n if config.promote_k > 0 else 0
-    shared = 4 * (config.stages * config.block_k * rows + sums) + 1024
-    by_shared = (machine.shared_memory_per_block + 1024) // shared
-    by_registers = machine.registers_per_sm // (simt_registers(config, 4) * config.threads)
-    return max(1, min(MOST_BLOCKS, by_shared, by_registers))
+    shared = 4 * (config.stages * config.block_k * rows + sums) + reserved
+    by_shared = (machine.shared_memory_per_block + reserved) // shared
+    registers = simt_registers(config, 4, machine) * config.threads
+    by_registers = machine.registers_per_sm // registers
+    return max(1, min(machine.limits.sm_blocks, by_shared, by_registers))
 
 
 def many_small_library_seconds(
@@ -147,11 +120,12 @@ def many_small_library_seconds(
     found = roles(product.kind)
     assert isinstance(found, Roles)
     batch = [x for x in product.kind.out if x in found.left and x in found.right]
+    bandwidth = machine.many_small.library_copy_share * machine.copy_bandwidth
     copying = 0.0
     for name, letters in zip(product.inputs, (product.kind.lhs, product.kind.rhs), strict=True):
         if not _is_read_in_place(graph[name], letters, batch, graph):
             moved = 2 * graph[name].tensor.bytes_hint
-            copying += moved / (COPY_BANDWIDTH * machine.copy_bandwidth) + LAUNCH_SECONDS
+            copying += moved / bandwidth + machine.launches.product_seconds
     return library_product_seconds(shape, machine) + copying
 
 
@@ -161,14 +135,18 @@ def library_product_seconds(shape: ProductShape, machine: Machine) -> float:
     But for one or eight columns with a long K, which take up to 26 % longer, and outer products,
     which take 17 % less.
     """
-    rows, columns = (LIBRARY_SIDE * ceil(side / LIBRARY_SIDE) for side in (shape.m, shape.n))
-    result = max(rows * columns, LIBRARY_LEAST) - shape.m * shape.n
+    rates = machine.many_small
+    whole = rates.library_side
+    rows, columns = (whole * ceil(side / whole) for side in (shape.m, shape.n))
+    result = max(rows * columns, rates.library_result) - shape.m * shape.n
     moved = shape.bytes + shape.batches * result * shape.dtype.itemsize
     wide = max(shape.lhs, shape.rhs, key=lambda factor: factor.elements)
     is_aligned = wide.is_aligned and shape.n % (16 // shape.dtype.itemsize) == 0
-    slower = 1.0 if is_aligned or shape.n == 1 else UNALIGNED
-    slower *= RIGHT_ALONG_K if shape.rhs.major is Major.K and shape.m < shape.n else 1.0
-    return slower * moved / (LIBRARY_BANDWIDTH * machine.copy_bandwidth) + LIBRARY_SECONDS
+    slower = 1.0 if is_aligned or shape.n == 1 else rates.library_unaligned
+    is_along_k = shape.rhs.major is Major.K and shape.m < shape.n
+    slower *= rates.library_along_k if is_along_k else 1.0
+    seconds = slower * moved / (rates.library_share * machine.copy_bandwidth)
+    return seconds + machine.library.call_seconds
 
 
 def _is_read_in_place(operand: Node, letters: str, batch: list[str], graph: Graph) -> bool:

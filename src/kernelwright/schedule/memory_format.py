@@ -19,29 +19,22 @@ from kernelwright.ir.graph import (
     View,
 )
 from kernelwright.ir.types import DType, TensorType
+from kernelwright.machine import Machine
 from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.placed import by_place, from_last, placed
 
 _SPATIAL = (2, 3)
 """Spatial dimensions of convolutions that have a memory format."""
 _DTYPES = (DType.F32, DType.F16, DType.BF16)
-_LEAST_BYTES = 16e6
-"""Of the input and the result: below, a launch more costs what it saves."""
-_LEAST_CHANNELS = 16
-"""Of a float32 input. With fewer, cuDNN computes most such convolutions in float32 on other
-operands, and on channels-last ones in TF32: that would not be as accurate as the reference."""
-_LEAST_FOR_FEW = (8, 32)
-"""Channels of such an input of conv3d that suffice for a result of at most so many: TF32 on all
-operands."""
-_MOST_TAPS = 64
-"""Taps of conv_transpose3d; with more, cuDNN gains nothing."""
 
 
-def faster_on_channels_last(graph: Graph) -> frozenset[str]:
+def faster_on_channels_last(graph: Graph, machine: Machine) -> frozenset[str]:
     """The convolutions of a graph that such operands pay for."""
     known = {node.name: node for node in graph.nodes}
     found = [
-        name for name, node in known.items() if name not in graph.results and _pays(node, known)
+        name
+        for name, node in known.items()
+        if name not in graph.results and _pays(node, known, machine)
     ]
     if not found:
         return frozenset()
@@ -76,29 +69,31 @@ def _is_over_channels(node: Node) -> bool:
     return isinstance(node.kind, Reduce) and node.kind.dims == (1,)
 
 
-def _pays(node: Node, known: dict[str, Node]) -> bool:
+def _pays(node: Node, known: dict[str, Node], machine: Machine) -> bool:
     conv = _with_format(node)
     if conv is None or node.tensor.dtype not in _DTYPES:
         return False
     source = known[node.inputs[0]].tensor
     moved = source.bytes_hint + node.tensor.bytes_hint
-    least = _least_channels(conv, node) if source.dtype is DType.F32 else 2
+    least = _least_channels(conv, node, machine) if source.dtype is DType.F32 else 2
     taps = prod(dim.hint for dim in known[node.inputs[1]].tensor.shape[2:])
     return (
         conv.groups == 1
         and source.shape[1].hint >= least
-        and moved >= _LEAST_BYTES
-        and not (conv.transposed and len(conv.stride) == 3 and taps > _MOST_TAPS)
+        and moved >= machine.launches.stage_bytes
+        and not (
+            conv.transposed and len(conv.stride) == 3 and taps > machine.library.channels_last_taps
+        )
     )
 
 
-def _least_channels(conv: Conv, node: Node) -> int:
+def _least_channels(conv: Conv, node: Node, machine: Machine) -> int:
     """Channels of a float32 input from which on channels-last operands are as accurate."""
     if conv.transposed:
         return 2
-    enough, most = _LEAST_FOR_FEW
-    is_few = len(conv.stride) == 3 and node.tensor.shape[1].hint <= most
-    return enough if is_few else _LEAST_CHANNELS
+    rates = machine.library
+    is_few = len(conv.stride) == 3 and node.tensor.shape[1].hint <= rates.channels_last_few_results
+    return rates.channels_last_few if is_few else rates.channels_last_channels
 
 
 def is_turned(node: Node, graph: Graph) -> bool:

@@ -62,7 +62,7 @@ def plan_graph(
         rewritten = rewrite(_as_called(captured, left))
         formats = choices.channels_last
         if formats is None:
-            formats = faster_on_channels_last(rewritten.graph)
+            formats = faster_on_channels_last(rewritten.graph, machine)
         plan = schedule(rewritten.graph, machine, library, formats, choices.in_place)
         found = _products_left(plan)
         if not found:

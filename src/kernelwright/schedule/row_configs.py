@@ -20,53 +20,22 @@ from kernelwright.ir.plan import Extent, RowProgram
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 
-_ACCESS_BYTES = 16
-_WARP = 32
-_MOST_THREADS = 1024
-_MOST_CLUSTER = 16
-_FEWEST_REGISTERS = 64
-"""Of a thread: with fewer, what is known of a row does not fit."""
-_HELD_REGISTERS = 64
-"""Most 32-bit registers of a thread that hold elements of columns."""
-_LEAST_BLOCK_BYTES = 8 * 1024
-"""Of a row that is worth a block of its own."""
-_SHORT_ROWS = 2**15
-"""Rows that keep the card busy with some on each warp."""
-_MANY_ROWS = 2**12
-"""That keep the card busy with one for each warp."""
 _FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "xlogy"})
-_HOLDING_THREADS = 512
-"""With more a thread has too few registers to hold a row and to compute with it."""
 _EDGE_VECTORS = 13
 _EDGE_THREADS = range(512, 641)
 """Of a block whose rows begin between two vectors, and how many of them a thread holds."""
 _FEW_VECTORS = 8
-"""Of a thread of a cluster."""
-_BUSY_THREADS = 1024
-"""Of a multiprocessor that short rows are spread over."""
-_ROW_IN_CACHE = 2**18
-"""Bytes of a row that one block walks twice, if it runs beside many others."""
-_ROW_OF_FEW = 2**16
-"""Bytes of one that a block walks twice even where there are few of them."""
-_EXCHANGE_BYTES = 12 * 1024
-"""Shared memory that is left for the exchange of states."""
-_GRID_BYTES = 4 * 1024
-"""The same where all blocks of the card hold a row."""
-_GRID_ROOM = 1.3
-"""Rows that those hold at least: one is on its way while totals of another are exchanged."""
-_GRID_ROWS = 8
-"""Of such rows that are worth it: nothing is written before the first one is there, and nothing
-read while the last one is written."""
+"""Vectors of a thread of a cluster with which it waits for exchanges more than it computes."""
 
 
 def row_configs(
     program: RowProgram, inputs: Sequence[ValueType], machine: Machine
 ) -> tuple[RowConfig, ...]:
     """What the tuner tries for a row program, in this order; at least one."""
-    rows = _describe(program, inputs)
+    rows = _describe(program, inputs, machine)
     tuned: list[RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows] = []
     if rows.length > 1 and rows.count > 0 and rows.inputs:
-        tuned += _along(rows, machine) if rows.is_along else _columns(rows)
+        tuned += _along(rows, machine) if rows.is_along else _columns(rows, machine)
     return (
         *(RowConfig(multiprocessors=machine.sm_count, tuned=each) for each in tuned),
         RowConfig(multiprocessors=machine.sm_count),
@@ -98,13 +67,15 @@ class _Rows:
     folds: int
     operations: int
     """On an element, for all folds and results."""
+    access_bytes: int
+    """Of the widest access of a thread."""
     functions: int
     """Those of them that take some twenty instructions each."""
 
     @property
     def width(self) -> int:
         """Elements that one access of the narrowest type moves, up to 8."""
-        return min(8, _ACCESS_BYTES // min((*self.inputs, *self.results)))
+        return min(8, self.access_bytes // min((*self.inputs, *self.results)))
 
     @property
     def row_bytes(self) -> int:
@@ -112,7 +83,7 @@ class _Rows:
         return self.length * sum(self.inputs)
 
 
-def _describe(program: RowProgram, inputs: Sequence[ValueType]) -> _Rows:
+def _describe(program: RowProgram, inputs: Sequence[ValueType], machine: Machine) -> _Rows:
     sizes = [dim.hint for dim in program.shape]
     walked = [at for at, size in enumerate(sizes) if size > 1]
     is_along = bool(walked) and walked[-1] in program.dims
@@ -144,6 +115,7 @@ def _describe(program: RowProgram, inputs: Sequence[ValueType]) -> _Rows:
             if result.extent is Extent.ELEMENT
         ),
         folds=len(program.folds),
+        access_bytes=machine.limits.access_bytes,
         operations=sum(operations(value) + _operands(value) for value in expressions),
         functions=sum(
             isinstance(part, Call) and part.op in _FUNCTIONS
@@ -173,7 +145,7 @@ def _size_at(program: RowProgram, kind: TensorType, at: int) -> int:
 def _along(
     rows: _Rows, machine: Machine
 ) -> list[RingRows | PartRows | GridRows | ShortRows | BlockRows]:
-    if rows.runs == 1 and (short := list(_short(rows))):
+    if rows.runs == 1 and (short := list(_short(rows, machine))):
         return [*short, *_rings(rows, machine)[:4]]
     parts = [
         PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
@@ -183,15 +155,15 @@ def _along(
     if not rings:
         blocks = _blocks(rows, machine) if rows.runs > 1 else []
         # A block for a row of few bytes is idle: the general kernel puts many rows on one.
-        if rows.row_bytes < _LEAST_BLOCK_BYTES:
+        if rows.row_bytes < machine.rows.block_bytes:
             return [*blocks]
         return [*blocks, *_grid(rows, machine), *parts]
     # Few rows, and a card that would be idle.
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
-    if busy < machine.sm_count and rows.row_bytes > 2**16:
+    if busy < machine.sm_count and rows.row_bytes > machine.rows.few_row_bytes:
         return [*parts[:2], *rings]
-    if rows.levels == 1 and not rows.results and rows.count >= _MANY_ROWS:
-        return [*_pieces(rows), *rings[:8], parts[0]]
+    if rows.levels == 1 and not rows.results and rows.count >= machine.rows.many_rows:
+        return [*_pieces(rows, machine), *rings[:8], parts[0]]
     return [*rings, parts[0]]
 
 
@@ -204,7 +176,7 @@ def _parts(rows: _Rows) -> list[tuple[int, int, int]]:
 
 def _grid(rows: _Rows, machine: Machine) -> Iterator[GridRows]:
     """For many rows that not even a cluster holds, but all blocks together."""
-    ring = machine.shared_memory_per_block - _GRID_BYTES
+    ring = machine.shared_memory_per_block - machine.rows.grid_bytes
     vector = rows.width * sum(rows.inputs)
     is_wanted = (
         machine.has_clusters
@@ -213,9 +185,9 @@ def _grid(rows: _Rows, machine: Machine) -> Iterator[GridRows]:
         # What differs along a row is read again for each, from the cache: as slow as memory.
         and rows.differ == 0
         and rows.length % rows.width == 0
-        and all(rows.width * size % _ACCESS_BYTES == 0 for size in rows.inputs)
-        and rows.row_bytes * _GRID_ROOM <= ring * machine.sm_count
-        and rows.count >= _GRID_ROWS
+        and all(rows.width * size % rows.access_bytes == 0 for size in rows.inputs)
+        and rows.row_bytes * machine.rows.grid_room <= ring * machine.sm_count
+        and rows.count >= machine.rows.grid_rows
         # Of fewer bytes many are still in the cache when parts of rows are read again.
         and rows.count * rows.row_bytes > 2 * machine.l2_bytes
     )
@@ -224,7 +196,7 @@ def _grid(rows: _Rows, machine: Machine) -> Iterator[GridRows]:
     if 2 * rows.row_bytes > ring * machine.sm_count:
         choices.reverse()
     for fold_warps, accesses in choices:
-        vectors = accesses * _ACCESS_BYTES // vector
+        vectors = accesses * rows.access_bytes // vector
         if is_wanted and vectors > 0:
             yield GridRows(
                 fold_warps=fold_warps,
@@ -235,64 +207,75 @@ def _grid(rows: _Rows, machine: Machine) -> Iterator[GridRows]:
             )
 
 
-def _pieces(rows: _Rows) -> Iterator[PartRows]:
+def _pieces(rows: _Rows, machine: Machine) -> Iterator[PartRows]:
     """Rows in one piece, each for a block of few threads: nothing of them is wanted twice."""
     for threads, unroll, resident in ((32, 4, 32), (64, 4, 16), (64, 8, 8)):
         registers = unroll * rows.width * sum(rows.inputs) // 4
-        if rows.length >= threads * unroll * rows.width and registers <= _HELD_REGISTERS // 2:
+        fits = registers <= machine.rows.held_registers // 2
+        if rows.length >= threads * unroll * rows.width and fits:
             yield PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
 
 
 def _blocks(rows: _Rows, machine: Machine) -> list[BlockRows]:
     """A block for each row: held in registers, or read again from the cache."""
     width = rows.width
+    warp, most_threads = machine.limits.warp_threads, machine.limits.block_threads
+    rates = machine.rows
     while rows.inner % width != 0:
         width //= 2
     vectors = rows.length // width
-    if vectors < 2 * _WARP:
+    if vectors < 2 * warp:
         return []
     registers = max(1, width * sum(rows.inputs) // 4)
     # As many threads as fill the card: more for each of a few rows.
-    filling = min(max(machine.sm_count * _BUSY_THREADS // rows.count, 2 * _WARP), 512)
+    filling = max(machine.sm_count * rates.busy_threads // rows.count, 2 * warp)
+    filling = min(filling, rates.holding_threads)
     held: list[BlockRows] = []
     for own in (8, 4, 2, 1):
-        threads = max(2 * _WARP, _power_of_two(-(-vectors // own)))
-        room = _HELD_REGISTERS // (2 if threads < _MOST_THREADS else 4)
-        if threads <= _MOST_THREADS and own * registers <= room and vectors * 4 > threads * own:
-            held.append(_block(threads, width, own, registers, holds=True))
+        threads = max(2 * warp, _power_of_two(-(-vectors // own), machine))
+        room = rates.held_registers // (2 if threads < most_threads else 4)
+        is_filled = vectors * 4 > threads * own
+        if threads <= most_threads and own * registers <= room and is_filled:
+            held.append(_block(threads, width, own, registers, machine, holds=True))
     held.sort(key=lambda block: max(block.threads / filling, filling / block.threads))
-    is_in_cache = rows.row_bytes <= _ROW_IN_CACHE and 2 * rows.count >= machine.sm_count
-    if not is_in_cache and rows.row_bytes > _ROW_OF_FEW:
+    is_in_cache = rows.row_bytes <= rates.cached_row_bytes and 2 * rows.count >= machine.sm_count
+    if not is_in_cache and rows.row_bytes > rates.lone_row_bytes:
         return held
-    own = max(1, _HELD_REGISTERS // 4 // registers)
-    read = [_block(threads, width, own, registers, holds=False) for threads in (512, 1024, 256)]
+    own = max(1, rates.held_registers // 4 // registers)
+    read = [
+        _block(threads, width, own, registers, machine, holds=False) for threads in (512, 1024, 256)
+    ]
     return [*held, *(block for block in read if vectors * 4 > block.threads * own)]
 
 
-def _block(threads: int, width: int, vectors: int, registers: int, *, holds: bool) -> BlockRows:
+def _block(
+    threads: int, width: int, vectors: int, registers: int, machine: Machine, *, holds: bool
+) -> BlockRows:
     """`registers`: of a thread for a vector."""
-    each = threads * (_FEWEST_REGISTERS // 4 * 3 + vectors * registers)
+    each = threads * (machine.rows.least_registers // 4 * 3 + vectors * registers)
+    fitting = min(machine.registers_per_sm // each, machine.limits.sm_threads // threads)
     return BlockRows(
         threads=threads,
         width=width,
         vectors=vectors,
         holds=holds,
-        resident=max(1, min(65536 // each, 2048 // threads, 16)),
+        resident=max(1, min(fitting, machine.rows.resident_blocks)),
     )
 
 
-def _short(rows: _Rows) -> Iterator[ShortRows]:
+def _short(rows: _Rows, machine: Machine) -> Iterator[ShortRows]:
     """For rows of up to some vectors for each thread of a warp."""
-    if rows.length % rows.width != 0 or rows.count < _SHORT_ROWS:
+    if rows.length % rows.width != 0 or rows.count < machine.rows.short_rows:
         return
+    warp, most = machine.limits.warp_threads, machine.rows.held_registers
     vectors = rows.length // rows.width
-    for most in (4, 2, 8):
-        own = min(most, vectors)
+    for wanted in (4, 2, 8):
+        own = min(wanted, vectors)
         lanes = 1 << (-(-vectors // own) - 1).bit_length()
         registers = own * rows.width * max(1, sum(rows.inputs) // 4)
-        if lanes > _WARP or own * rows.width > _WARP or registers > _HELD_REGISTERS:
+        if lanes > warp or own * rows.width > warp or registers > most:
             continue
-        resident = 4 if registers <= _HELD_REGISTERS // 2 else 3
+        resident = 4 if registers <= most // 2 else 3
         yield ShortRows(
             threads=256,
             lanes=lanes,
@@ -308,36 +291,38 @@ def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
     What a team does once for each row, whatever its length, takes as long as some ten vectors.
     """
     vectors = -(-rows.length // rows.width) + (rows.length % rows.width != 0)
-    if vectors < _WARP // 4:
+    most_threads = machine.limits.block_threads
+    if vectors < machine.limits.warp_threads // 4:
         return []
     found: list[RingRows] = []
     for most in (12, 24, 8, 16, 5):
-        team = _power_of_two(-(-vectors // most))
-        cluster = max(1, team // _MOST_THREADS)
-        threads = min(team, _MOST_THREADS)
+        team = _power_of_two(-(-vectors // most), machine)
+        cluster = max(1, team // most_threads)
+        threads = min(team, most_threads)
         # Large blocks are alone on a multiprocessor: what else could run hides their waiting, too.
-        for stages in (1, 2) if threads >= _MOST_THREADS // 2 else (2, 1):
+        for stages in (1, 2) if threads >= most_threads // 2 else (2, 1):
             found += _ring(rows, vectors, threads, cluster, stages, machine)
-            if threads >= _MOST_THREADS // 2:
+            if threads >= most_threads // 2:
                 found += _ring(rows, vectors, threads // 2, cluster * 2, stages, machine)
     # A cluster with few vectors a thread waits for its exchange more than it computes.
     found.sort(key=lambda ring: ring.cluster > 1 and ring.vectors <= _FEW_VECTORS)
     rings = list(dict.fromkeys(found))
-    held = [_held(ring) for ring in rings if _is_held(rows, ring)]
-    return [*_held_with_edges(rows, rings), *held, *rings]
+    held = [_held(ring) for ring in rings if _is_held(rows, ring, machine)]
+    return [*_held_with_edges(rows, rings, machine), *held, *rings]
 
 
-def _held_with_edges(rows: _Rows, rings: list[RingRows]) -> list[HeldRows]:
+def _held_with_edges(rows: _Rows, rings: list[RingRows], machine: Machine) -> list[HeldRows]:
     """Where rows begin between two vectors, what to do with the edges takes registers: a team that
     has rows of its size all the same, of blocks that are no power of two."""
     vectors = -(-rows.length // rows.width) + 1
-    threads = -(-vectors // (2 * _EDGE_VECTORS * _WARP)) * _WARP
+    warp = machine.limits.warp_threads
+    threads = -(-vectors // (2 * _EDGE_VECTORS * warp)) * warp
     is_wanted = (
         rows.length % rows.width != 0
         and threads in _EDGE_THREADS
         and bool(rows.results)
         and rows.functions == 0
-        and rows.width * sum(rows.inputs) == _ACCESS_BYTES
+        and rows.width * sum(rows.inputs) == rows.access_bytes
         and any(ring.cluster == 2 for ring in rings)
     )
     ring = RingRows(
@@ -352,15 +337,15 @@ def _held_with_edges(rows: _Rows, rings: list[RingRows]) -> list[HeldRows]:
     return [_held(ring)] if is_wanted else []
 
 
-def _is_held(rows: _Rows, ring: RingRows) -> bool:
+def _is_held(rows: _Rows, ring: RingRows, machine: Machine) -> bool:
     """Whether registers have room for a row, and the time of an exchange between blocks is worth
     it."""
     registers = ring.vectors * ring.width * sum(rows.inputs) // 4
     return (
         ring.cluster > 1
         and ring.stages == ring.resident == 1
-        and ring.threads <= _HOLDING_THREADS
-        and registers <= _HELD_REGISTERS
+        and ring.threads <= machine.rows.holding_threads
+        and registers <= machine.rows.held_registers
         and rows.length % rows.width == 0
         and bool(rows.results)
     )
@@ -376,11 +361,14 @@ def _ring(
     """The ring of such teams, if it fits."""
     own = -(-vectors // (team * cluster))
     # Four warps that have rows of their own are a block.
-    threads = 4 * _WARP if team == _WARP else team
+    warp = machine.limits.warp_threads
+    threads = 4 * warp if team == warp else team
     ring = stages * threads * own * rows.width * sum(rows.inputs)
-    room = machine.shared_memory_per_block - _EXCHANGE_BYTES
-    resident = min(room // ring, machine.registers_per_sm // (_FEWEST_REGISTERS * threads), 16)
-    if resident < 1 or cluster > (_MOST_CLUSTER if machine.has_clusters else 1):
+    rates = machine.rows
+    room = machine.shared_memory_per_block - rates.exchange_bytes
+    by_registers = machine.registers_per_sm // (rates.least_registers * threads)
+    resident = min(room // ring, by_registers, rates.resident_blocks)
+    if resident < 1 or cluster > machine.limits.cluster_blocks:
         return []
     return [
         RingRows(
@@ -395,35 +383,36 @@ def _ring(
     ]
 
 
-def _power_of_two(least: int) -> int:
+def _power_of_two(least: int, machine: Machine) -> int:
     """The next power of two, at least a warp."""
-    return max(_WARP, 1 << (least - 1).bit_length())
+    return max(machine.limits.warp_threads, 1 << (least - 1).bit_length())
 
 
 # --- Rows side by side -------------------------------------------------------------------------
 
 
-def _columns(rows: _Rows) -> list[ColumnRows]:
+def _columns(rows: _Rows, machine: Machine) -> list[ColumnRows]:
     width = rows.width
     while rows.inner % width != 0:
         width //= 2
-    held = [config for config in _held_columns(rows, width) if rows.results or rows.levels > 1]
-    return [*held[:8], *_read_columns(rows, width)]
+    held = list(_held_columns(rows, width, machine)) if rows.results or rows.levels > 1 else []
+    return [*held[:8], *_read_columns(rows, width, machine)]
 
 
-def _held_columns(rows: _Rows, width: int) -> Iterator[ColumnRows]:
+def _held_columns(rows: _Rows, width: int, machine: Machine) -> Iterator[ColumnRows]:
     """With all elements of the rows in registers: as many bytes of them as a thread has room."""
     for wide, split in product(sorted({width, max(1, width // 2)}, reverse=True), (8, 16, 4, 2)):
         vectors = _at_least(-(-rows.length // split))
         registers = vectors * wide * sum(rows.inputs) // 4
-        if registers > _HELD_REGISTERS or vectors * split > 4 * rows.length:
+        if registers > machine.rows.held_registers or vectors * split > 4 * rows.length:
             continue
         states = wide * rows.folds * 3
         for lanes in (32, 64):
             threads = lanes * split
-            if threads <= 512 and wide * rows.folds <= 8:
-                wanted = 40 + registers + states
-                resident = max(1, min(65536 // (threads * wanted), 2048 // threads))
+            if threads <= machine.rows.holding_threads and wide * rows.folds <= 8:
+                wanted = machine.rows.column_registers + registers + states
+                by_registers = machine.registers_per_sm // (threads * wanted)
+                resident = max(1, min(by_registers, machine.limits.sm_threads // threads))
                 yield ColumnRows(
                     lanes=lanes,
                     split=split,
@@ -434,7 +423,7 @@ def _held_columns(rows: _Rows, width: int) -> Iterator[ColumnRows]:
                 )
 
 
-def _read_columns(rows: _Rows, width: int) -> Iterator[ColumnRows]:
+def _read_columns(rows: _Rows, width: int, machine: Machine) -> Iterator[ColumnRows]:
     """For rows of any length; each access of a block moves neighbours of some hundred bytes."""
     wide = min(width, 4, max(1, 8 // rows.folds))
     for lanes, split, vectors, resident in (
@@ -444,7 +433,8 @@ def _read_columns(rows: _Rows, width: int) -> Iterator[ColumnRows]:
         (256, 1, 8, 5),
     ):
         registers = vectors * wide * sum(rows.inputs) // 4
-        fitting = max(1, min(resident, 65536 // (256 * (40 + registers + 3 * wide * rows.folds))))
+        wanted = machine.rows.column_registers + registers + 3 * wide * rows.folds
+        fitting = max(1, min(resident, machine.registers_per_sm // (256 * wanted)))
         yield ColumnRows(
             lanes=lanes, split=split, width=wide, vectors=vectors, holds=False, resident=fitting
         )

@@ -7,8 +7,6 @@ from kernelwright.ir.graph import Accumulation, Scan
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 
-_ACCESS_BYTES = 16
-_BLOCKS_OF_MULTIPROCESSOR = 4
 _COLUMNS = {Accumulation.SUM: 8, Accumulation.PRODUCT: 4}
 """Neighbouring columns of a lane at most: a block's totals of two chunks have 48 KB of shared
 memory, and those of products of floats are doubles."""
@@ -17,11 +15,6 @@ _SUMS = ((8, 4), (16, 2), (8, 2), (4, 4))
 _PRODUCTS = ((4, 2, 4, 6), (8, 1, 8, 4), (4, 1, 8, 8))
 """The same of products, whose parts are doubles and take twice as many registers: chunks on their
 way are in shared memory. How many there are, and blocks of a multiprocessor."""
-_LEAN_WIDTH = 4
-"""Elements of a vector up to which registers are enough for so many blocks, where one input is
-read: else for two thirds of them."""
-_ROW_OF_WARP = 1024
-"""Up to so many elements a warp scans a row as fast as a block does, without a barrier."""
 
 
 def scan_configs(
@@ -29,20 +22,20 @@ def scan_configs(
 ) -> tuple[ScanConfig, ...]:
     """Configurations of a scan of `inputs` with this result, best first; at least one."""
     sizes = [kind.dtype.itemsize for kind in (output, *inputs) if isinstance(kind, TensorType)]
-    width = max(2, _ACCESS_BYTES // max(sizes))
+    width = max(2, machine.limits.access_bytes // max(sizes))
     inner = 1
     for dim in output.shape[scan.dim + 1 :]:
         inner *= dim.hint
     if inner > 1:
         return _columns(inner, min(width, _COLUMNS[scan.op]))
-    if output.shape[scan.dim].hint <= _ROW_OF_WARP:
+    if output.shape[scan.dim].hint <= machine.scans.warp_elements:
         return tuple(
             ScanConfig(way=ScanWay.ROW_PER_WARP, width=width, items=items, warps=8)
             for items in (2, 4)
         )
-    blocks = machine.sm_count * _BLOCKS_OF_MULTIPROCESSOR
+    blocks = machine.sm_count * machine.scans.sm_blocks
     if scan.op is Accumulation.PRODUCT:
-        is_lean = len(inputs) == 1 and width <= _LEAN_WIDTH
+        is_lean = len(inputs) == 1 and width <= machine.scans.lean_width
         return tuple(
             ScanConfig(
                 way=ScanWay.ROW_PER_BLOCK,

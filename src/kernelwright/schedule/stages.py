@@ -21,6 +21,7 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
+from kernelwright.machine import Machine
 from kernelwright.schedule.hoisting import hoisted
 from kernelwright.schedule.naming import fresh_name
 
@@ -35,10 +36,6 @@ _OF_TOTALS = (
 """Reductions whose totals are reduced as the elements are."""
 _ROUNDED = (DType.F16, DType.BF16)
 """Totals of parts would lose digits in these."""
-_LEAST_BYTES = 16e6
-"""Of what is reduced: below, a launch more costs what it saves."""
-_LEAST_INSIDE = 512
-"""Elements of a row of the first stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +139,10 @@ class _Writer:
 # --- Where operands differ along a row -----------------------------------------------------------
 
 
-def with_stages(graph: Graph) -> Graph:
+def with_stages(graph: Graph, machine: Machine) -> Graph:
     """The graph whose rows have one value of each smaller operand; the values are the same."""
     known = {node.name: node for node in graph.nodes}
-    stages = {node.name: _stages(node, known) for node in graph.nodes}
+    stages = {node.name: _stages(node, known, machine) for node in graph.nodes}
     shown = [known[name] for name in graph.results]
     fixed = {node.name for node in shown}
     fixed |= {node.inputs[0] for node in shown if isinstance(node.kind, Project)}
@@ -164,17 +161,19 @@ def with_stages(graph: Graph) -> Graph:
             names[node.name] = totals[node.inputs[0]][node.kind.index].name
         else:
             node = rename_inputs(node, names)
-            made |= {it.name: it for it in _in_parts(node, made, taken)}
+            made |= {it.name: it for it in _in_parts(node, made, taken, machine)}
     return replace(graph, nodes=tuple(made.values()))
 
 
-def _in_parts(node: Node, made: Mapping[str, Node], taken: set[str]) -> tuple[Node, ...]:
+def _in_parts(
+    node: Node, made: Mapping[str, Node], taken: set[str], machine: Machine
+) -> tuple[Node, ...]:
     """The node, and before it what it would compute anew for each element from totals."""
     sources = [made[name] for name in node.inputs]
     if (
         not isinstance(node.kind, Pointwise)
         or not any(isinstance(it.kind, Reduce | Project) for it in sources)
-        or node.tensor.bytes_hint < _LEAST_BYTES
+        or node.tensor.bytes_hint < machine.launches.stage_bytes
     ):
         return (node,)
     types = {it.name: it.type for it in sources}
@@ -182,18 +181,18 @@ def _in_parts(node: Node, made: Mapping[str, Node], taken: set[str]) -> tuple[No
     return (*found.parts, found.rest) if found.parts else (node,)
 
 
-def _stages(node: Node, known: Mapping[str, Node]) -> tuple[tuple[int, ...], ...]:
+def _stages(node: Node, known: Mapping[str, Node], machine: Machine) -> tuple[tuple[int, ...], ...]:
     """Dimensions of two stages; none where one is better."""
     if not isinstance(node.kind, Reduce) or not has_stages(node):
         return ()
     source = known[node.inputs[0]]
     rank, dims = source.tensor.rank, node.kind.dims
     last = max((dim for dim in _varying(source, known) if dim in dims), default=None)
-    if last is None or source.tensor.bytes_hint < _LEAST_BYTES:
+    if last is None or source.tensor.bytes_hint < machine.launches.stage_bytes:
         return ()
     inside = tuple(dim for dim in dims if dim > last)
     is_run = inside == tuple(range(last + 1, rank))
-    long = prod(source.tensor.shape[dim].hint for dim in inside) >= _LEAST_INSIDE
+    long = prod(source.tensor.shape[dim].hint for dim in inside) >= machine.launches.stage_elements
     return (inside, tuple(dim for dim in dims if dim <= last)) if is_run and long else ()
 
 

@@ -13,6 +13,7 @@ from kernelwright.schedule.gemm_model import (
     elements_ahead,
     is_buffered,
     tensor_core_blocks,
+    warpgroup_rates,
 )
 
 FEEDS = {
@@ -39,19 +40,14 @@ OUTSIDE_STAGES = 22 * 1024
 """Bytes of shared memory: a buffer of rows for each warp that multiplies, alignment, barriers."""
 RAW_BOXES = 34 * 1024
 """Instead, where both factors are split inside: what becomes the next stage, and barriers."""
-LARGEST_BUFFERED_K = 512
-"""Above it the missing stage costs more than storing."""
-LEAST_K = 256
-"""Of a slice: less is not worth another sum."""
-MIN_PRODUCTS = 1 << 24
-"""Multiplications for which the tensor cores are worth their launches; the captured product, where
-it has fewer and was given to them all the same."""
 
 
 def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[TensorCoreConfig]:
     """Those worth compiling; none on cards without the instructions."""
-    feeds = FEEDS.get(shape.dtype, ()) if "fp16x3" in machine.flops else ()
-    for feed in feeds:
+    if machine.warpgroups is None:
+        return
+    least = min(machine.warpgroups.least_products, shape.products)
+    for feed in FEEDS.get(shape.dtype, ()):
         for transposed, columns, cluster in product((False, True), COLUMNS[feed], CLUSTERS[feed]):
             config = TensorCoreConfig(
                 block_n=columns,
@@ -59,7 +55,7 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
                 stages=_stages(feed, columns, machine),
                 cluster=cluster,
                 transposed=transposed,
-                min_products=min(MIN_PRODUCTS, shape.products),
+                min_products=least,
             )
             if feed is Feed.AHEAD:
                 if elements_ahead(shape, config, machine) > 0:
@@ -96,7 +92,8 @@ def _sliced(
 ) -> Iterator[TensorCoreConfig]:
     """The same with as many slices as fill the card once; only pairs have a kernel to add them."""
     blocks = tensor_core_blocks(shape, config)
-    slices = min(blocks_at_once(config, machine) // max(1, blocks), shape.k // LEAST_K)
+    slice_k = warpgroup_rates(machine).slice_k
+    slices = min(blocks_at_once(config, machine) // max(1, blocks), shape.k // slice_k)
     if slices > 1 and config.feed is not Feed.DIRECT:
         yield replace(config, slices=slices)
 
@@ -107,7 +104,8 @@ def _buffered(
     """The same with a stage less, whose room is for results: clusters need it, and so does a long
     K."""
     fewer = replace(config, stages=config.stages - 1)
-    short = shape.k <= LARGEST_BUFFERED_K and config.cluster == 1 and not config.transposed
+    buffered_k = warpgroup_rates(machine).buffered_k
+    short = shape.k <= buffered_k and config.cluster == 1 and not config.transposed
     if short and not is_buffered(config, machine) and is_buffered(fewer, machine):
         yield fewer
 

@@ -6,10 +6,8 @@ from kernelwright.ir.configs import ThinConfig
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import ProductShape
 
-MOST_ROWS = 16
-
 THREADS = (
-    # columns, step, threads, resident blocks: 48 KB or more in flight, best first.
+    # columns, step, threads, resident blocks: enough in flight, best first.
     (4, 4, 256, 4),
     (4, 8, 256, 2),
     (4, 8, 256, 3),
@@ -24,7 +22,7 @@ THREADS = (
 def thin_configs(shape: ProductShape, machine: Machine) -> Iterator[ThinConfig]:
     """Those worth compiling; none for a product that is not thin."""
     thin = min(shape.m, shape.n)
-    if thin > MOST_ROWS or shape.products == 0:
+    if thin > machine.thin.most_rows or shape.products == 0:
         return
     rows = 1 << (thin - 1).bit_length()
     for columns, step, threads, resident in THREADS:
@@ -37,7 +35,9 @@ def thin_configs(shape: ProductShape, machine: Machine) -> Iterator[ThinConfig]:
             multiprocessors=machine.sm_count,
             wide=(shape.lhs if shape.n < shape.m else shape.rhs).major,
         )
-        if _fits_registers(config, shape.dtype.itemsize, machine) and _fills(config, shape):
+        if _fits_registers(config, shape.dtype.itemsize, machine) and _fills(
+            config, shape, machine
+        ):
             yield config
 
 
@@ -46,11 +46,11 @@ def _fits_registers(config: ThinConfig, itemsize: int, machine: Machine) -> bool
     size = max(1, itemsize // 4)
     loaded = config.columns * config.step
     numbers = config.rows * config.columns * size + loaded * size + config.step * size
-    used = numbers + (loaded // 2 if itemsize == 2 else 0) + 40
+    used = numbers + (loaded // 2 if itemsize == 2 else 0) + machine.cuda_cores.other_registers
     return used <= machine.registers_per_sm // (config.threads * config.resident)
 
 
-def _fills(config: ThinConfig, shape: ProductShape) -> bool:
+def _fills(config: ThinConfig, shape: ProductShape, machine: Machine) -> bool:
     """Whether enough bytes are in flight to reach the bandwidth of memory."""
     loaded = config.columns * config.step * shape.dtype.itemsize
-    return loaded * config.threads * config.resident >= 48 * 1024
+    return loaded * config.threads * config.resident >= machine.thin.flight_bytes

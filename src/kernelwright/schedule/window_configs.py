@@ -9,20 +9,10 @@ from kernelwright.ir.graph import Pooling, Window
 from kernelwright.ir.types import Dim, TensorType, ValueType
 from kernelwright.machine import Machine
 
-_ACCESS_BYTES = 16
-_MOST_REGISTERS = 160
-"""Elements of the source that a thread may have in flight."""
-_WARP = 32
 _WORD = 64
 """The kernels keep a bit for each element of a row, and for each plane of a window."""
-_MOST_STRIDE = 3
-"""Above, neighbouring threads read too far apart from one another."""
-_LINE_BYTES = 48 * 1024
-"""Shared memory of a block."""
 _WIDEST = 8
 """Bytes of what is pooled."""
-_BUSY = 512
-"""Threads that a multiprocessor has at least, before any walks further."""
 _WALK_CHOICES = (
     (1, 256, 3, 64, 2, 0),
     (1, 256, 4, 32, 2, 0),
@@ -37,10 +27,6 @@ _WALK_CHOICES = (
 multiprocessor, steps of a segment, planes in flight, steps asked for ahead."""
 _IMAGE_CHOICES = ((2, 128, 6, 64, 2, 1), (2, 256, 3, 64, 2, 0), *_WALK_CHOICES[:6])
 """The same of two dimensions: neighbouring windows share more of what is read than of three."""
-_MOST_NARROW = 40
-"""Registers that a thread may need for a plane and a window where it has 64 in all."""
-_WIDE_THREADS = 768
-"""Of a multiprocessor, where they need more."""
 _FLAT_CHOICES = (
     (2, 64, 14, 4, 1, 0),
     (2, 128, 7, 4, 1, 0),
@@ -59,10 +45,6 @@ _DOT_CHOICES = {
 }
 """Of products with weights, by how many dimensions are pooled: as above, without steps asked for
 ahead; fewer blocks where registers do not allow them."""
-_OTHER_REGISTERS = 26
-"""Of a thread, for addresses and places."""
-_ALL_REGISTERS = 200
-"""That a thread may need; it can have 255."""
 _SINGLE_CHOICES = ((9, 4), (12, 3), (27, 2))
 """Where windows are one column wide: up to so many rows of a window, of all operands together, so
 many blocks of a multiprocessor, of which no thread spills."""
@@ -87,6 +69,9 @@ class _Line:
     width: int
     """Elements of a row of the result."""
     vector: int
+    """Elements of an access."""
+    warp: int
+    """Threads."""
 
     @property
     def multiple(self) -> int:
@@ -101,7 +86,7 @@ class _Line:
     def is_filled_by(self, times: int, runs: int) -> bool:
         """Whether a warp has columns for all threads of so many times the fewest, `runs` times."""
         outputs = times * self.multiple
-        fits = outputs <= _MOST_OUTPUTS and _WARP * outputs * runs <= self.width
+        fits = outputs <= _MOST_OUTPUTS and self.warp * outputs * runs <= self.width
         return times == 1 or fits
 
     def elements(self, outputs: int) -> int:
@@ -125,31 +110,34 @@ def window_configs(
     line = _Line(
         size=(window.size[-1] - 1) * window.dilation[-1] + 1,
         stride=window.stride[-1],
-        offset=-window.padding[-1] % (vector := _vector(max(sizes), widths[0])),
+        offset=-window.padding[-1] % (vector := _vector(max(sizes), widths[0], machine)),
         width=output.shape[-1].hint,
         vector=vector,
+        warp=machine.limits.warp_threads,
     )
     general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
-    groups = output.numel_hint // line.multiple // (_BUSY * machine.sm_count)
+    groups = output.numel_hint // line.multiple // (machine.windows.busy_threads * machine.sm_count)
     if is_dot:
         return (*_dots(window, line, groups, len(wide), machine), general)
-    walks = _walks(window, line, groups, len(wide))
-    lines = _lines(line)
-    if line.stride > _MOST_STRIDE:
+    walks = _walks(window, line, groups, len(wide), machine)
+    lines = _lines(line, machine)
+    if line.stride > machine.windows.far_stride:
         return (*lines, general, *walks) if lines else (general, *walks)
     return (*walks, *lines, general)
 
 
-def _vector(itemsize: int, width: int) -> int:
+def _vector(itemsize: int, width: int, machine: Machine) -> int:
     """Elements of an access of which a row of the source holds a whole number."""
-    return gcd(max(2, _ACCESS_BYTES // itemsize), width)
+    return gcd(max(2, machine.limits.access_bytes // itemsize), width)
 
 
-def _walks(window: Window, line: _Line, groups: int, operands: int) -> tuple[WindowConfig, ...]:
+def _walks(
+    window: Window, line: _Line, groups: int, operands: int, machine: Machine
+) -> tuple[WindowConfig, ...]:
     """Few columns of whole vectors each, in segments of the walk of several lengths; `groups`: of
     the fewest columns that whole vectors allow, for each thread of a busy card; `operands` that
     differ from column to column."""
-    dims = len(window.size)
+    dims, rates = len(window.size), machine.windows
     walk = -2 if dims == 2 else -3
     across = window.size[-2] if dims == 3 else 1
     size, stride = (window.size[walk], window.stride[walk]) if dims > 1 else (1, 1)
@@ -161,11 +149,12 @@ def _walks(window: Window, line: _Line, groups: int, operands: int) -> tuple[Win
         outputs = times * line.multiple
         elements = line.elements(outputs)
         flight = elements * across * min(span, stride)
-        if max(elements, span) > _WORD or across > _WORD // 2 or flight > _MOST_REGISTERS:
+        is_coded = max(elements, span) <= _WORD and across <= _WORD // 2
+        if not is_coded or flight > rates.flight_elements:
             continue
         if not line.is_filled_by(times, steps if dims == 1 else 1):
             continue
-        wide = dims > 1 and elements * across + span * outputs > _MOST_NARROW
+        wide = dims > 1 and elements * across + span * outputs > rates.narrow_registers
         configs.append(
             WindowConfig(
                 way=WindowWay.WALK,
@@ -173,7 +162,7 @@ def _walks(window: Window, line: _Line, groups: int, operands: int) -> tuple[Win
                 vector=line.vector,
                 outputs=outputs,
                 steps=_steps(steps, groups, times),
-                blocks=min(blocks, _WIDE_THREADS // threads) if wide else blocks,
+                blocks=min(blocks, rates.wide_threads // threads) if wide else blocks,
                 planes=planes,
                 ahead=ahead,
             )
@@ -199,9 +188,9 @@ def _dots(
         elements = line.elements(outputs)
         used = (outputs - 1) * line.stride + line.size
         registers = rows * used + prod(window.size) + min(planes, new) * operands * elements
-        registers += 2 * outputs + _OTHER_REGISTERS
-        is_possible = max(elements, rows) <= _WORD and registers <= _ALL_REGISTERS
-        if not is_possible or not line.is_filled_by(times, 1):
+        registers += 2 * outputs + machine.windows.other_registers
+        fits = max(elements, rows) <= _WORD and registers <= machine.windows.thread_registers
+        if not fits or not line.is_filled_by(times, 1):
             continue
         fitting = machine.registers_per_sm // (threads * registers)
         configs.append(
@@ -227,7 +216,7 @@ def _short_walks(span: int, stride: int, rows: int) -> tuple[tuple[int, ...], ..
     return tuple((1, 256, blocks, own, 2, 0) for blocks in fitting for own in (steps, steps // 2))
 
 
-def _lines(line: _Line) -> tuple[WindowConfig, ...]:
+def _lines(line: _Line, machine: Machine) -> tuple[WindowConfig, ...]:
     """A row of the result for a block, or as much of it as its threads have vectors for."""
     found = []
     for threads, steps, blocks in ((512, 6, 2), (256, 6, 4), (128, 8, 6)):
@@ -236,7 +225,7 @@ def _lines(line: _Line) -> tuple[WindowConfig, ...]:
         elements = line.elements(outputs)
         # Of short rows most threads would have nothing.
         busy = outputs > 0 and 2 * elements >= threads * line.vector
-        if busy and elements * _WIDEST <= _LINE_BYTES:
+        if busy and elements * _WIDEST <= machine.limits.static_shared_bytes:
             found.append(
                 WindowConfig(
                     way=WindowWay.LINES,

@@ -65,7 +65,7 @@ class Key:
     sizes: tuple[int, ...]
     """The sizes it was timed at, in the order of the description."""
     card: str
-    """Name of the GPU: "NVIDIA H200"."""
+    """As `torch.cuda.get_device_name` gives it."""
     compiler: str
     """The CUDA compiler and its version: "nvcc 13.0.88"."""
 

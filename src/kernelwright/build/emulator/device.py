@@ -20,22 +20,25 @@ from unittest.mock import patch
 import torch
 from torch.overrides import TorchFunctionMode
 
-DEVICE_NAME = "NVIDIA H200 (emulated)"
+from kernelwright.machine import H200
+
+DEVICE_NAME = f"{H200.name} (emulated)"
 CAPABILITY = (9, 0)
-MULTIPROCESSORS = 132
+MULTIPROCESSORS = H200.sm_count
 _PROPERTIES = {
     "name": DEVICE_NAME,
     "major": CAPABILITY[0],
     "minor": CAPABILITY[1],
     "total_memory": 16 << 30,
-    "warp_size": 32,
-    "max_threads_per_multi_processor": 2048,
-    "max_threads_per_block": 1024,
-    "regs_per_multiprocessor": 65536,
-    "shared_memory_per_block": 48 << 10,
-    "shared_memory_per_block_optin": 227 << 10,
-    "shared_memory_per_multiprocessor": 228 << 10,
-    "L2_cache_size": 60 << 20,
+    "warp_size": H200.limits.warp_threads,
+    "max_threads_per_multi_processor": H200.limits.sm_threads,
+    "max_threads_per_block": H200.limits.block_threads,
+    "regs_per_multiprocessor": H200.registers_per_sm,
+    "shared_memory_per_block": H200.limits.static_shared_bytes,
+    "shared_memory_per_block_optin": H200.shared_memory_per_block,
+    "shared_memory_per_multiprocessor": H200.shared_memory_per_block
+    + H200.limits.reserved_shared_bytes,
+    "L2_cache_size": H200.l2_bytes,
     "clock_rate": 1_980_000,  # kHz
     "memory_clock_rate": 3_201_000,
     "memory_bus_width": 6016,

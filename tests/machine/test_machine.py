@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernelwright.build.records import Target
-from kernelwright.machine import H200, Origin, detect, machine_of, modelled
+from kernelwright.machine import H100, H200, Origin, detect, machine_of, modelled
 from kernelwright.pipeline import default_target
 
 
@@ -43,6 +43,12 @@ def test_a_measured_card_is_found_by_name() -> None:
     assert machine_of(_Properties()) is H200
 
 
+def test_a_card_that_was_carried_over_has_its_own_memory() -> None:
+    card = machine_of(replace(_Properties(), name="NVIDIA H100 80GB HBM3"))
+    assert card is H100 and card.flops == H200.flops
+    assert card.copy_bandwidth == pytest.approx(0.89 * 3.35e12, rel=0.01)
+
+
 def test_the_model_agrees_with_what_was_measured() -> None:
     model = modelled(_Properties())
     assert model.origin is Origin.MODELLED
@@ -62,7 +68,8 @@ def test_older_and_newer_cards() -> None:
     for major in (8, 10):
         other = modelled(replace(card, major=major, minor=0))
         assert "fp16x3" not in other.flops
-        assert other.has_clusters == (major >= 9)
+        assert other.has_clusters == (major >= 9) and other.warpgroups is None
+    assert modelled(replace(card, major=8, minor=6)).limits.sm_threads == 1536
     unknown = modelled(replace(card, major=9, minor=7))
     assert unknown.flops == modelled(card).flops
 

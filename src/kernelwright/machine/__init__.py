@@ -1,0 +1,26 @@
+"""What a GPU can do: one file a card, with its limits and rates. Nothing else knows them.
+
+A new card is one file with a `Machine`, and its row in `detection.py`.
+"""
+
+from kernelwright.machine.a100 import A100
+from kernelwright.machine.detection import detect, machine_of, modelled_machine
+from kernelwright.machine.generic import DeviceProperties, modelled
+from kernelwright.machine.h100 import H100
+from kernelwright.machine.h200 import H200
+from kernelwright.machine.records import Limits, Machine, Origin, WarpgroupRates
+
+__all__ = [
+    "A100",
+    "H100",
+    "H200",
+    "DeviceProperties",
+    "Limits",
+    "Machine",
+    "Origin",
+    "WarpgroupRates",
+    "detect",
+    "machine_of",
+    "modelled",
+    "modelled_machine",
+]

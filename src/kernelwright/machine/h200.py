@@ -1,0 +1,213 @@
+"""NVIDIA H200 (SXM, 141 GB): the card that everything here was measured on.
+
+Unless a number says otherwise: 2026-11-21, torch 2.11, CUDA 13.0, driver 580.
+"""
+
+from types import MappingProxyType
+
+from kernelwright.machine.records import (
+    CudaCoreRates,
+    LaunchRates,
+    LibraryRate,
+    LibraryRates,
+    Limits,
+    Machine,
+    ManySmallRates,
+    Origin,
+    RowRates,
+    ScanRates,
+    ThinRates,
+    WarpgroupRates,
+    WindowRates,
+)
+
+_LIMITS = Limits(
+    warp_threads=32,
+    block_threads=1024,
+    sm_threads=2048,
+    sm_blocks=32,
+    thread_registers=255,
+    cluster_blocks=16,
+    access_bytes=16,
+    static_shared_bytes=48 * 2**10,
+    reserved_shared_bytes=2**10,
+)
+"""CUDA C++ programming guide, "Technical specifications per compute capability", 9.0."""
+
+_LAUNCHES = LaunchRates(
+    product_seconds=3e-6,
+    next_seconds=2e-6,
+    added_seconds=4e-6,
+    joined_seconds=2e-6,
+    joined_run_bytes=512,
+    stage_bytes=16e6,
+    stage_elements=512,
+)
+"""Timed with a cold L2: products (docs/measured/gemm.md), joined tensors and reductions in stages
+(docs/measured/streaming.md, docs/measured/rows.md)."""
+
+_CUDA_CORES = CudaCoreRates(
+    least_threads=64,
+    most_threads=512,
+    thread_registers=240,
+    other_registers=40,
+    hiding_threads=512,
+    shared_read=0.6,
+    global_load=25,
+    barrier=0.5,
+    two_stages=0.02,
+    store_share=0.62,
+    card_share=0.5,
+)
+"""Fitted to the tiles of benchmarks/results/kernels_h200.json (docs/measured/gemm.md)."""
+
+_WARPGROUPS = WarpgroupRates(
+    clock=1.53e9,
+    step_cycles=MappingProxyType(
+        {(3, 64): 1000, (3, 128): 1550, (1, 64): 360, (1, 128): 560, (1, 256): 1060}
+    ),
+    inside_step_cycles=3200,
+    tile_cycles=3900,
+    buffered_tile_cycles=1900,
+    cluster_tile_cycles=1200,
+    two_stages=1.055,
+    unshared=1.02,
+    converting=1.5,
+    transposed=1.5,
+    clusters_of_four=10 / 11,
+    operand_share=0.9,
+    store_share=0.62,
+    buffered_store_share=0.7,
+    narrow_store=1.03,
+    split_bandwidth=3.7e12,
+    ahead_elements=400,
+    buffered_k=512,
+    slice_k=256,
+    least_products=1 << 24,
+)
+"""Fitted to products of fp32, fp16 and bf16, each timed by itself with a cold L2; the clock is what
+was seen at 4096^3 (docs/measured/gemm.md)."""
+
+_THIN = ThinRates(
+    read_share=0.97,
+    arithmetic_share=0.6,
+    flight_bytes=48 * 2**10,
+    most_rows=16,
+)
+"""Fitted to products of 1 to 16 rows with a cold L2 (docs/measured/gemm.md)."""
+
+_MANY_SMALL = ManySmallRates(
+    least_batches=1024,
+    most_result=64 * 64,
+    most_k=128,
+    life_seconds=2.1e-6,
+    store_seconds=0.11e-6,
+    read_seconds=0.62e-6,
+    access_seconds=3.6e-9,
+    shared_read=0.6,
+    bandwidth_share=0.9,
+    thin_life_seconds=5.5e-6,
+    library_share=0.64,
+    library_side=16,
+    library_result=32 * 32,
+    library_unaligned=1.35,
+    library_along_k=1.25,
+    library_copy_share=0.55,
+    margin=1.15,
+)
+"""Fitted to nineteen shapes of thousands of products, ours and cuBLAS's, with a cold L2; cuBLAS
+within 17 % (docs/measured/gemm.md)."""
+
+_LIBRARY = LibraryRates(
+    call_seconds=5e-6,
+    bandwidth_share=0.93,
+    products=MappingProxyType(
+        {
+            "fp32_simt": LibraryRate(share=0.77, tile_seconds=2.5e-6),
+            "fp64_simt": LibraryRate(share=0.9, tile_seconds=2.5e-6),
+            "fp16": LibraryRate(share=0.9, tile_seconds=1e-6),
+            "bf16": LibraryRate(share=0.9, tile_seconds=1e-6),
+        }
+    ),
+    convolutions=LibraryRate(share=0.5, tile_seconds=1e-6),
+    margin=1.3,
+    known_seconds=22e-6,
+    known_thin_seconds=6.5e-6,
+    channels_last_channels=16,
+    channels_last_few=8,
+    channels_last_few_results=32,
+    channels_last_taps=64,
+)
+"""cuBLAS and cuDNN of torch 2.11 with a cold L2 (docs/measured/gemm.md and convolution.md). The
+margins are those with which ours was faster, with few exceptions, of 200 random fp32 products; of
+the others half were slower (benchmarks/results/matmul_random_h200.json)."""
+
+_ROWS = RowRates(
+    least_registers=64,
+    held_registers=64,
+    column_registers=40,
+    holding_threads=512,
+    column_elements=128,
+    block_bytes=8 * 2**10,
+    short_rows=2**15,
+    many_rows=2**12,
+    few_row_bytes=2**16,
+    busy_threads=1024,
+    cached_row_bytes=2**18,
+    lone_row_bytes=2**16,
+    resident_blocks=16,
+    exchange_bytes=12 * 2**10,
+    grid_bytes=4 * 2**10,
+    grid_room=1.3,
+    grid_rows=8,
+)
+"""Registers from ptxas of CUDA 13.0; sizes from which on another way was the faster one, with a
+cold L2 (docs/measured/rows.md)."""
+
+_WINDOWS = WindowRates(
+    flight_elements=160,
+    busy_threads=512,
+    narrow_registers=40,
+    wide_threads=768,
+    other_registers=26,
+    thread_registers=200,
+    far_stride=3,
+)
+"""Registers from ptxas of CUDA 13.0; the rest with a cold L2 (docs/measured/pooling.md)."""
+
+_SCANS = ScanRates(sm_blocks=4, warp_elements=1024, lean_width=4)
+"""Timed with a cold L2 (docs/measured/scan.md)."""
+
+H200 = Machine(
+    name="NVIDIA H200",
+    origin=Origin.MEASURED,
+    sm_count=132,
+    l2_bytes=60 * 2**20,
+    shared_memory_per_block=227 * 2**10,
+    registers_per_sm=65536,
+    copy_bandwidth=4.28e12,
+    read_bandwidth=4.34e12,
+    write_bandwidth=4.65e12,
+    flops=MappingProxyType(
+        {
+            "fp32_simt": 65.3e12,
+            "fp64_simt": 33.2e12,
+            "tf32": 405e12,
+            "fp16": 743e12,
+            "bf16": 727e12,
+            "fp16x3": 272e12,
+        }
+    ),
+    limits=_LIMITS,
+    launches=_LAUNCHES,
+    cuda_cores=_CUDA_CORES,
+    warpgroups=_WARPGROUPS,
+    thin=_THIN,
+    many_small=_MANY_SMALL,
+    library=_LIBRARY,
+    rows=_ROWS,
+    windows=_WINDOWS,
+    scans=_SCANS,
+)
+"""The counts are what the driver reports; bandwidths and FLOP/s are the best that copies and
+products reached (docs/measured/index.md)."""
