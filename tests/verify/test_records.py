@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from kernelwright.machine import Machine, modelled_machine
 from kernelwright.verify.cases import Case, Distribution
 from kernelwright.verify.observation import Fault, FaultKind, RunFacts, TensorFacts
 from kernelwright.verify.records import RecordError, from_plain, to_plain
@@ -94,3 +95,11 @@ def test_a_mapping_comes_back_and_each_of_its_values_is_read() -> None:
     for wrong in ([], {"build": "soon"}, {"build": [1.0]}):
         with pytest.raises(RecordError):
             from_plain(Times, {"seconds": wrong})
+
+
+def test_the_card_survives_json() -> None:
+    """Whose tables have tuples for keys: a child says what card it has."""
+    machine = modelled_machine()
+    assert from_plain(Machine, json.loads(json.dumps(to_plain(machine)))) == machine
+    with pytest.raises(RecordError):
+        from_plain(Machine, {**to_plain(machine), "warpgroups": [[1]]})

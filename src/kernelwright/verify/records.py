@@ -22,6 +22,7 @@ class RecordError(ValueError):
 def to_plain(value: object) -> Any:
     """`value` as JSON values: records become dicts, enums their values, tuples lists.
 
+    A mapping whose keys are tuples becomes a list of its pairs.
     Numbers that JSON cannot write become the strings "nan", "inf" and "-inf".
     """
     match value:
@@ -31,6 +32,8 @@ def to_plain(value: object) -> Any:
             return str(value)
         case None | bool() | int() | float() | str():
             return value
+        case Mapping() if any(isinstance(key, tuple) for key in value):
+            return [[to_plain(key), to_plain(item)] for key, item in value.items()]
         case Mapping():
             return {str(key): to_plain(item) for key, item in value.items()}
         case list() | tuple() | frozenset():
@@ -94,6 +97,9 @@ def _read_tuple(kinds: tuple[Any, ...], value: object) -> tuple[Any, ...]:
 
 
 def _read_mapping(kinds: tuple[Any, ...], value: object) -> dict[Any, Any]:
+    if get_origin(kinds[0]) is tuple and isinstance(value, list):
+        pairs = [_read_tuple(kinds, pair) for pair in value]
+        return dict(pairs)
     if not isinstance(value, dict):
         raise RecordError(f"expected an object, found {type(value).__name__}")
     return {_read(kinds[0], key): _read(kinds[1], item) for key, item in value.items()}
