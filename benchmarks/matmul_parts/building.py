@@ -98,17 +98,17 @@ def _library(source: str) -> str:
 
 def _without_sizes(source: str) -> str:
     """The emitted file with no comments in its CUDA text, and the library named after the rest."""
+    lines = source.splitlines(keepends=True)
+    cuda: list[str] = []
     for node in ast.parse(source).body:
         match node:
-            case ast.Assign(targets=[ast.Name("CUDA_SOURCE")], value=ast.Constant(str())):
-                lines = source.splitlines(keepends=True)
-                cuda = lines[node.lineno - 1 : node.end_lineno]
-                kept = [line for line in cuda if not line.lstrip().startswith("//")]
-                digest = hashlib.sha256("".join(kept).encode()).hexdigest()[:12]
-                whole = [*lines[: node.lineno - 1], *kept, *lines[node.end_lineno :]]
-                name = _library(source)
-                return "".join(whole).replace(name, f"kernelwright_shared_{digest}")
-    return source
+            case ast.Assign(targets=[ast.Name("KERNELS" | "DEVICE_LIBRARY")]):
+                for at in range(node.lineno - 1, node.end_lineno or node.lineno):
+                    lines[at] = "" if lines[at].lstrip().startswith("//") else lines[at]
+                    cuda.append(lines[at])
+    digest = hashlib.sha256("".join(cuda).encode()).hexdigest()[:12]
+    name = _library(source)
+    return "".join(lines).replace(name, f"kernelwright_shared_{digest}") if cuda else source
 
 
 def load(path: Path) -> ModuleType:

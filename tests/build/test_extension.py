@@ -30,7 +30,9 @@ needs_bare_sources = pytest.mark.skipif(
 _CANDIDATE = '''import torch
 from torch.utils.cpp_extension import load_inline
 
-CUDA_SOURCE = """
+DEVICE_LIBRARY = """
+"""
+KERNELS = """
 __global__ void kernel(float* x) { x[0] = {value}; }
 """
 CPP = """
@@ -96,13 +98,13 @@ def test_compile_error_in_cuda_names_the_candidates_line(cache: Path, tmp_path: 
     flags = '["-gencode=arch=compute_90a,code=sm_90a"]'
     # A PyTorch without CUDA does not look for nvcc by itself.
     look = "import os\ntorch.utils.cpp_extension.CUDA_HOME = os.environ['CUDA_HOME']\n"
-    call = f'load_inline("mine", CPP, CUDA_SOURCE, extra_cuda_cflags={flags}, '
+    call = f'load_inline("mine", CPP, KERNELS, extra_cuda_cflags={flags}, '
     text = text.replace('load_inline("mine", CPP, ', f"{look}{call}")
     candidate.write_text(text)
     done = _import(candidate, prepare_extension_folder(candidate))
     error = build_error(done.stderr, candidate)
     assert error.message == 'new.py does not build: identifier "fortytwo" is undefined'
-    assert error.location == f"{candidate}:5"
+    assert error.location == f"{candidate}:7"
 
 
 def test_a_lock_that_somebody_holds_stays(cache: Path, tmp_path: Path) -> None:
@@ -170,7 +172,7 @@ def test_output_without_a_compilers_message_is_still_an_error(cache: Path, tmp_p
 
 def test_cuda_source_of(tmp_path: Path) -> None:
     candidate = _candidate(tmp_path, "1")
-    assert cuda_source_of(candidate) == "\n__global__ void kernel(float* x) { x[0] = 1; }\n"
+    assert cuda_source_of(candidate) == "\n\n__global__ void kernel(float* x) { x[0] = 1; }\n"
     stranger = tmp_path / "stranger.py"
     stranger.write_text("source = 'x'\n")
     assert cuda_source_of(stranger) is None

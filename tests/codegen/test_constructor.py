@@ -125,7 +125,7 @@ def test_signature_of_forward() -> None:
     assert result.forward_returns == " -> int"
 
 
-@pytest.mark.parametrize("name", ["_launch", "struct", "CUDA_SOURCE"])
+@pytest.mark.parametrize("name", ["_launch", "struct", "KERNELS"])
 def test_names_that_the_file_needs_are_refused(name: str) -> None:
     with pytest.raises(UnsupportedError, match=f"`{name}`"):
         kept(f"{name} = 3", MODEL)

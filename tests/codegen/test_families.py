@@ -78,4 +78,5 @@ def test_emitted(name: str, golden: Callable[[str, str], None]) -> None:
     candidate = emit_module(name, "self, *args", planned.plan)
     cuda, source = candidate.cuda_source, candidate.source
     kernels = cuda[cuda.index(f"// ---- {planned.plan.kernels[0].name} ----") :]
-    golden(f"{planned.plan}\n{kernels}\n{source[source.index('class ModelNew') :]}", f"{name}.txt")
+    module = source[source.index("class ModelNew") : source.index("# ---- This problem's kernels")]
+    golden(f"{planned.plan}\n{kernels}\n{module.rstrip()}\n", f"{name}.txt")

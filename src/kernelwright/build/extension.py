@@ -68,7 +68,7 @@ def is_built(candidate_path: Path) -> bool:
 
 
 def cuda_source_of(candidate_path: Path) -> str | None:
-    """The CUDA text that a file of ours carries in its constant CUDA_SOURCE; None if there is none.
+    """The CUDA text that a file of ours carries in two constants; None if there is none.
 
     Reads the file, never runs it.
     """
@@ -76,11 +76,13 @@ def cuda_source_of(candidate_path: Path) -> str | None:
         tree = ast.parse(candidate_path.read_text(encoding="utf-8"))
     except (SyntaxError, UnicodeDecodeError):
         return None
+    found: dict[str, str] = {}
     for node in tree.body:
         match node:
-            case ast.Assign(targets=[ast.Name(id="CUDA_SOURCE")], value=ast.Constant(str(text))):
-                return text
-    return None
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(str(text))):
+                found[name] = text
+    parts = [found.get(name) for name in ("DEVICE_LIBRARY", "KERNELS")]
+    return None if None in parts else "".join(filter(None, parts))
 
 
 def cubins_of(candidate_path: Path, arch: str = "sm_90a") -> tuple[CubinReport, ...]:

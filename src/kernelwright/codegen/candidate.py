@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from kernelwright.codegen.constructor import Kept, keep, keep_nothing
-from kernelwright.codegen.cuda import cuda_source, kernel_text
+from kernelwright.codegen.cuda import CudaText, cuda_text, kernel_text
 from kernelwright.codegen.docstring import docstring
 from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.codegen.python import (
@@ -64,13 +64,14 @@ class _Build(Enum):
 
 
 def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Candidate:
-    cuda = cuda_source(plan) if plan.kernels else ""
-    digest = hashlib.sha256(cuda.encode()).hexdigest()[:12]
+    cuda = cuda_text(plan) if plan.kernels else CudaText(library="", kernels="")
+    digest = hashlib.sha256(cuda.whole.encode()).hexdigest()[:12]
     source = TEMPLATES.get_template("script.py.jinja").render(
         docstring=text,
         kept=replace(kept, imports=_with_classes(kept.imports, plan)),
         kernels=plan.kernels,
-        cuda_source=cuda,
+        kernels_text=cuda.kernels,
+        library_text=cuda.library,
         schemas={f"launch_{k.name}": operator_arguments(k) for k in plan.kernels},
         built_on_import=build is _Build.ON_IMPORT,
         convolves=any(_is_channels_last(step) for step in plan.steps),
@@ -79,7 +80,8 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
         methods=_constructor(kept, plan),
         forward=forward_body(plan),
     )
-    return Candidate(source=_tidy(source), cuda_source=cuda, plan=plan)
+    whole = cuda.whole if plan.kernels else ""
+    return Candidate(source=_tidy(source), cuda_source=whole, plan=plan)
 
 
 def _with_classes(imports: tuple[str, ...], plan: Plan) -> tuple[str, ...]:

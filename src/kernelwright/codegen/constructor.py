@@ -13,7 +13,7 @@ Definitions = Mapping[str, ast.FunctionDef | ast.ClassDef]
 _KEPT_FUNCTIONS = ("get_inputs", "get_init_inputs")
 _ASSIGNMENTS = ast.Assign | ast.AnnAssign
 _OWN_NAMES = frozenset(
-    {"CUDA_SOURCE", "ModelNew", "_KERNELS", "_LIBRARY", "_OPERATORS", "_SCHEMAS"}
+    {"DEVICE_LIBRARY", "KERNELS", "ModelNew", "_KERNELS", "_LIBRARY", "_OPERATORS", "_SCHEMAS"}
     | {
         "_WORKSPACES",
         "_arguments",

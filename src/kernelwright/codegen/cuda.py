@@ -1,4 +1,6 @@
-"""The CUDA text of a plan: library code in use, then one section for each kernel."""
+"""The CUDA text of a plan: the device library in use, and one section for each kernel."""
+
+from dataclasses import dataclass
 
 from kernelwright import kernels
 from kernelwright.codegen import elementwise, rows, scans, windows
@@ -8,15 +10,37 @@ from kernelwright.ir.plan import AnyKernel, Kernel, Plan, RowKernel, ScanKernel,
 from kernelwright.ir.types import DType, TensorType
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaText:
+    """What nvcc compiles, in two parts; no torch header."""
+
+    library: str
+    """Includes, and the hand-written declarations that the kernels use."""
+    kernels: str
+    """The plan's kernels with their entry points, `launch_<kernel>`."""
+
+    @property
+    def whole(self) -> str:
+        """One text that compiles."""
+        return f"{self.library}\n{self.kernels}"
+
+
 def cuda_source(plan: Plan) -> str:
-    """Everything that nvcc compiles: no torch header, entry points `launch_<kernel>`."""
+    """Everything that nvcc compiles."""
+    return cuda_text(plan).whole
+
+
+def cuda_text(plan: Plan) -> CudaText:
+    """The plan's kernels, and of the device library what they use."""
     texts = [kernel_text(kernel) for kernel in plan.kernels]
     files = [name for text in texts for name in text.sources]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
     sections = [text.section for text in texts]
     headers, library = kernels.in_use("\n".join(sections), *files, "math.cuh")
-    return TEMPLATES.get_template("kernels.cu.jinja").render(
-        headers=headers, library=library, sections=sections
+    template = TEMPLATES.get_template("library.cu.jinja")
+    return CudaText(
+        library=template.render(headers=headers, library=library),
+        kernels="".join(f"{section}\n" for section in sections),
     )
 
 

@@ -56,7 +56,3 @@ extern "C" int launch_diag_matmul(const int64_t* words) {
       DiagMatmul{}, arguments.stream(), out, a, b);
 }
 
-// The name of a CUDA error code that an entry point returned.
-extern "C" const char* error_name(int code) {
-  return cudaGetErrorName(static_cast<cudaError_t>(code));
-}

@@ -97,7 +97,3 @@ extern "C" int launch_linear_relu_div(const int64_t* words) {
                      LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
 }
 
-// The name of a CUDA error code that an entry point returned.
-extern "C" const char* error_name(int code) {
-  return cudaGetErrorName(static_cast<cudaError_t>(code));
-}

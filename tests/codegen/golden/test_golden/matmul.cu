@@ -96,7 +96,3 @@ extern "C" int launch_matmul(const int64_t* words) {
                      MatmulSmallVariant{matmul_small_kernel}, general);
 }
 
-// The name of a CUDA error code that an entry point returned.
-extern "C" const char* error_name(int code) {
-  return cudaGetErrorName(static_cast<cudaError_t>(code));
-}

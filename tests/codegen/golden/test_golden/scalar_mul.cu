@@ -50,7 +50,3 @@ extern "C" int launch_mul(const int64_t* words) {
       Mul{scalar1}, arguments.stream(), out, a);
 }
 
-// The name of a CUDA error code that an entry point returned.
-extern "C" const char* error_name(int code) {
-  return cudaGetErrorName(static_cast<cudaError_t>(code));
-}
