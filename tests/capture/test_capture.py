@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.export import Dim, export
 
 from kernelwright.capture import (
     CaptureError,
@@ -16,6 +17,10 @@ from kernelwright.capture import (
     capture,
     capture_module,
 )
+from kernelwright.capture.arguments import bind
+from kernelwright.capture.attempts import Attempt, following
+from kernelwright.capture.errors import SymbolicWorkError, UnsolvedSizeError
+from kernelwright.capture.openness import Extent, OpenSizes, watched_conditions
 from kernelwright.errors import ExitCode
 from kernelwright.ir.graph import Constant, Contract, Graph, Input, Opaque, Pointwise, View
 from kernelwright.ir.interpreter import RefusedCallError
@@ -96,7 +101,7 @@ def test_static_sizes_are_noted() -> None:
     assert graph.notes[0].startswith("sizes are those of the capture")
 
 
-def test_sizes_that_cannot_be_solved_for_are_held_fast() -> None:
+def test_sizes_that_sympy_cannot_solve_for_stay_open(run: Run) -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -107,9 +112,63 @@ def test_sizes_that_cannot_be_solved_for_are_held_fast() -> None:
             pooled = nn.functional.avg_pool2d(self.halve(self.halve(x)), 7)
             return self.last(pooled.view(pooled.size(0), -1))
 
-    graph = capture_module(Model(), (torch.rand(2, 8, 28, 28),))
-    assert "cannot be solved" in graph.notes[0]
-    assert str(graph["x"].type) == "f32[2, 8, 28, 28]"
+    model = Model()
+    graph = capture_module(model, (torch.rand(2, 8, 28, 28),))
+    assert graph.notes == ()
+    assert str(graph["x"].type) == "f32[s0, 8, s1, s2]"
+    x = torch.rand(3, 8, 29, 27)
+    torch.testing.assert_close(run(graph, model, (x,), {}), model(x))
+    with pytest.raises(RefusedCallError, match="sizes must satisfy"):
+        run(graph, model, (torch.rand(3, 8, 60, 27),), {})
+
+
+def test_a_size_that_cannot_be_read_is_held_alone() -> None:
+    attempt = Attempt(sizes=OpenSizes(Extent.ALL))
+    arguments = bind(Wrapped(torch.add), (torch.rand(3, 5), torch.rand(5)), {}, frozenset())
+    held = following(attempt, UnsolvedSizeError(frozenset({("x", 1)})), arguments)
+    assert held is not None
+    assert [held.sizes.has(("x", dim)) for dim in (0, 1)] == [True, False]
+    assert held.notes[0].startswith("size 1 of x is that of the capture")
+    again = following(held, UnsolvedSizeError(frozenset({("x", 1)})), arguments)
+    assert again is not None and again.sizes == OpenSizes(Extent.BATCH)
+
+
+class Windows(nn.Module):
+    """Attention inside windows of a map that is shifted before, as Swin transformers have it."""
+
+    def __init__(self, width: int, window: int, shift: int) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(width, 3 * width)
+        self.window, self.shift = window, shift
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, rows, columns, width = x.shape
+        side = self.window
+        right, below = (side - columns % side) % side, (side - rows % side) % side
+        padded = nn.functional.pad(x, (0, 0, 0, right, 0, below))
+        _, tall, wide, _ = padded.shape
+        rolled = torch.roll(padded, (-self.shift, -self.shift), dims=(1, 2))
+        cut = rolled.view(batch, tall // side, side, wide // side, side, width)
+        cut = cut.permute(0, 1, 3, 2, 4, 5).reshape(-1, side * side, width)
+        q, k, v = self.qkv(cut).chunk(3, dim=-1)
+        inside = torch.softmax(q @ k.transpose(1, 2), dim=-1) @ v
+        back = inside.view(batch, tall // side, wide // side, side, side, width)
+        back = back.permute(0, 1, 3, 2, 4, 5).reshape(batch, tall, wide, width)
+        rolled = torch.roll(back, (self.shift, self.shift), dims=(1, 2))
+        return x + rolled[:, :rows, :columns].contiguous()
+
+
+def test_windowed_attention_is_open_in_its_batch_alone(run: Run) -> None:
+    model = Windows(4, 3, 1)
+    with pytest.raises(SymbolicWorkError), watched_conditions(500) as watch:
+        export(model, (torch.rand(2, 8, 10, 4),), dynamic_shapes=({1: Dim.AUTO, 2: Dim.AUTO},))
+    assert 500 < watch.terms < 700
+    graph = capture_module(model, (torch.rand(2, 8, 10, 4),), terms=500)
+    assert str(graph["x"].type) == "f32[s0, 8, 10, 4]"
+    (note,) = graph.notes
+    assert note.startswith("sizes but for the first of each argument are those of the capture")
+    x = torch.rand(5, 8, 10, 4)
+    torch.testing.assert_close(run(graph, model, (x,), {}), model(x))
 
 
 def test_keywords_without_names_of_their_own_are_captured(run: Run) -> None:
@@ -119,7 +178,8 @@ def test_keywords_without_names_of_their_own_are_captured(run: Run) -> None:
 
     x, scale = torch.rand(4), torch.rand(4)
     graph = capture_module(Model(), (x,), {"scale": scale})
-    assert len(graph.inputs) == 2
+    assert [str(node.type) for node in graph.inputs] == ["f32[s0]", "f32[s0]"]
+    x, scale = torch.rand(5), torch.rand(5)
     assert torch.equal(run(graph, Model(), (x,), {"scale": scale}), x * scale)
 
 

@@ -1,31 +1,30 @@
 """A module to a Graph: as dynamic as can be first, then step by step less so."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torch import nn
-from torch.export import Dim
 
 from kernelwright.capture.agreement import EagerCallError, difference, eager_result
 from kernelwright.capture.arguments import Arguments, bind
+from kernelwright.capture.attempts import RETRIED, Attempt, following, told
 from kernelwright.capture.builder import RESERVED
 from kernelwright.capture.caches import know_caches
 from kernelwright.capture.convert import convert
 from kernelwright.capture.errors import (
     CaptureError,
     NumberAskedError,
-    ScalarNeededError,
-    TraceError,
     UnlikeCallError,
     UnsupportedValueError,
     WrongArgumentsError,
 )
 from kernelwright.capture.exporting import trace
+from kernelwright.capture.openness import TERMS, Extent, OpenSizes
 from kernelwright.capture.sameness import is_same_work
-from kernelwright.capture.sources import innermost_line
+from kernelwright.capture.sources import first_line, innermost_line
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.spec import check
 from kernelwright.problem.execution import Shapes, instantiate_fake
@@ -58,36 +57,36 @@ def capture_module(
     name: str | None = None,
     path: Path | None = None,
     notes: tuple[str, ...] = (),
+    terms: int = TERMS,
 ) -> Graph:
     """The graph of `module(*args, **kwargs)`, in the mode that the module is in.
 
     Sizes of tensors and numbers stay open where the module allows: sizes in `Graph.symbols`,
     floats and ints as scalar inputs. What the trace holds fast is in `Graph.guards`, and why, in
-    `Graph.notes`. `path` is the user's file; without it, lines are those outside of PyTorch.
+    `Graph.notes`; where conditions on open sizes have more than `terms` in all, only the first size
+    of each argument is open. `path` is the user's file; without it, lines are those outside of
+    PyTorch.
 
     Raises as `capture` does.
     """
     arguments = _bind(module, args, kwargs or {}, path)
     know_caches()
     called = _Call(module, arguments)
-    failure: Exception | None = None
-    for dims, constants in _attempts(arguments):
+    attempt: Attempt | None = Attempt(sizes=OpenSizes(Extent.ALL))
+    while attempt is not None:
         request = _Request(
             module=module,
-            arguments=arguments.with_constants(constants),
+            arguments=arguments.with_constants(attempt.constants),
             name=name or type(module).__name__,
             path=path,
-            dims=dims,
-            notes=(*notes, *_explain(dims, constants, failure)),
+            sizes=attempt.sizes,
+            terms=terms,
+            notes=(*notes, *attempt.notes),
         )
         try:
             return called.confirmed(_settled(request))
-        except (
-            *(TraceError, ScalarNeededError, UnsupportedValueError),
-            *(NumberAskedError, UnlikeCallError),
-        ) as error:
-            failure = error
-    assert failure is not None
+        except RETRIED as error:
+            failure, attempt = error, following(attempt, error, arguments)
     if isinstance(failure, UnsupportedValueError):
         raise failure
     if isinstance(failure, UnlikeCallError):
@@ -97,7 +96,7 @@ def capture_module(
     cause = failure.__cause__ or failure
     mistake = isinstance(cause, _OF_PYTHON) or type(cause) is RuntimeError
     raise CaptureError(
-        f"torch.export does not take the module: {_first_line(cause)}",
+        f"torch.export does not take the module: {told(failure)}",
         location=innermost_line(cause, path),
         next_step=_MISTAKE if mistake else None,
     ) from cause
@@ -111,7 +110,8 @@ class _Request:
     arguments: Arguments
     name: str
     path: Path | None
-    dims: Any
+    sizes: OpenSizes
+    terms: int
     notes: tuple[str, ...]
 
     def graph(self) -> Graph:
@@ -121,7 +121,8 @@ class _Request:
             self.arguments,
             name=self.name,
             path=self.path,
-            dims=self.dims,
+            sizes=self.sizes,
+            terms=self.terms,
             notes=self.notes,
         )
         return check(convert(exported))
@@ -160,7 +161,7 @@ class _Call:
         try:
             found = difference(self._result, graph, type(self._module).__module__)
         except EagerCallError as error:
-            reason = _first_line(error.__cause__ or error)
+            reason = first_line(error.__cause__ or error)
             note = f"shapes and classes of the result were not compared with a call's ({reason})"
             return replace(graph, notes=(*graph.notes, note))
         if found is not None:
@@ -191,30 +192,3 @@ def _bind(
         raise WrongArgumentsError(
             f"the arguments do not fit `forward`: {error}", location=str(path) if path else None
         ) from error
-
-
-def _attempts(arguments: Arguments) -> Iterator[tuple[Any, frozenset[str]]]:
-    """What to ask of sizes, and which numbers to hold fast: nothing, then one, then everything."""
-    numbers = arguments.numbers
-    choices = [frozenset[str]()]
-    if len(numbers) > 1:
-        choices += [frozenset({number}) for number in numbers]
-    if numbers:
-        choices.append(frozenset(numbers))
-    for dims in (Dim.AUTO, None):
-        for constants in choices:
-            yield dims, constants
-
-
-def _explain(dims: Any, constants: frozenset[str], failure: Exception | None) -> Iterator[str]:
-    """What an attempt after a failed one gives up, and why."""
-    if failure is not None:
-        reason = _first_line(failure.__cause__ or failure)
-        if dims is None:
-            yield f"sizes are those of the capture ({reason})"
-        if constants:
-            yield f"the value of {', '.join(sorted(constants))} is that of the capture ({reason})"
-
-
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -40,4 +40,16 @@ class UnlikeCallError(Exception):
 
 
 class TraceError(Exception):
-    """Internal: torch.export raised; its exception is the cause."""
+    """Internal: torch.export raised; its exception is the cause, the message for the user."""
+
+
+class SymbolicWorkError(Exception):
+    """Internal: conditions on open sizes have more terms than a trace may ask about."""
+
+
+class UnsolvedSizeError(Exception):
+    """Internal: these sizes of arguments are made of symbols that no argument has."""
+
+    def __init__(self, places: frozenset[tuple[str, int]]) -> None:
+        super().__init__()
+        self.places = places

@@ -5,7 +5,7 @@ import inspect
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,11 @@ from torch.export import Dim, ExportedProgram, export
 
 from kernelwright.capture.arguments import Arguments, Leaf
 from kernelwright.capture.caches import without_lifted_tensors
-from kernelwright.capture.errors import CaptureError, TraceError
+from kernelwright.capture.errors import CaptureError, SymbolicWorkError, TraceError
 from kernelwright.capture.nested import no_nested_tensors
+from kernelwright.capture.openness import TERMS, Extent, OpenSizes, Watch, watched_conditions
 from kernelwright.capture.shapes import known_shapes
+from kernelwright.capture.sources import first_line
 
 _LOGGERS = (
     *("torch.fx.experimental.symbolic_shapes", "torch._export.non_strict_utils"),
@@ -53,17 +55,18 @@ def trace(
     *,
     name: str,
     path: Path | None,
-    dims: Any = Dim.AUTO,
+    sizes: OpenSizes,
+    terms: int = TERMS,
     notes: tuple[str, ...] = (),
 ) -> Exported:
     """Export `module` and make the program functional, composite operators kept whole.
 
-    `dims` is what is asked of every size: Dim.AUTO for symbolic where that works, None for the
-    sizes as they are. Raises TraceError with what torch.export raised as its cause.
+    Raises SymbolicWorkError where conditions on open sizes have more than `terms`, and TraceError
+    with what torch.export raised as its cause.
     """
     mode = fake_mode(module, arguments)
     args, kwargs = arguments.rebuilt([_stand_in(leaf, mode) for leaf in arguments.leaves])
-    shapes = _shapes(module, arguments, dims) if dims is not None else None
+    shapes = _shapes(module, arguments, sizes)
     with ExitStack() as stack:
         for manner in (
             kept_quiet(),
@@ -71,16 +74,18 @@ def trace(
             known_shapes(),
             no_nested_tensors(),
             without_lifted_tensors(),
+            _keywords_with_names(module, kwargs),
         ):
             stack.enter_context(manner)
         attributes = stack.enter_context(_attributes_as_buffers(module))
+        watch = stack.enter_context(watched_conditions(terms))
         try:
-            program = export(module, args, kwargs, dynamic_shapes=shapes or None, strict=False)
+            program = export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
             program = program.run_decompositions({})
         except CaptureError:
             raise
         except Exception as error:  # of every kind: also the user's own, from `forward`
-            raise TraceError from error
+            raise _failure(error, watch) from error
     return Exported(
         name=name,
         program=program,
@@ -89,6 +94,13 @@ def trace(
         path=path,
         notes=notes,
     )
+
+
+def _failure(error: Exception, watch: Watch) -> Exception:
+    """What it means for the next attempt that tracing raised `error`."""
+    if watch.is_spent:
+        return SymbolicWorkError()
+    return TraceError(watch.plain(first_line(error)))
 
 
 def fake_mode(module: nn.Module, arguments: Arguments) -> FakeTensorMode | None:
@@ -112,26 +124,56 @@ def _stand_in(leaf: Leaf, mode: FakeTensorMode | None) -> Any:
         return torch.tensor(leaf.value, dtype=torch.get_default_dtype())
 
 
-def _shapes(module: nn.Module, arguments: Arguments, dims: Any) -> dict[str, Any]:
+def _shapes(module: nn.Module, arguments: Arguments, sizes: OpenSizes) -> dict[str, Any] | None:
     """What torch.export is told of every argument, by the names that it asks for them by."""
-    args, kwargs = arguments.rebuilt([_shape(leaf, dims) for leaf in arguments.leaves])
-    bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    if sizes.extent is Extent.NONE:
+        return None
+    args, kwargs = arguments.rebuilt([_shape(leaf, sizes) for leaf in arguments.leaves])
     named: dict[str, Any] = {}
+    bound = inspect.signature(module.forward).bind(*args, **kwargs)
     for name, value in bound.arguments.items():
-        if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            named |= value
-        else:
-            named[name] = value
+        is_rest = bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        named |= value if is_rest else {name: value}
     return named
 
 
-def _shape(leaf: Leaf, dims: Any) -> Any:
+@contextmanager
+def _keywords_with_names(module: nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """A block in which `forward` has parameters for what it would get in its `**kwargs`.
+
+    torch.export contradicts itself on where the shapes of such arguments are to be found.
+    """
+    forward, signature = module.forward, inspect.signature(module.forward)
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    extra = kwargs.keys() - signature.parameters.keys()
+    if inspect.Parameter.VAR_KEYWORD not in kinds or not extra:
+        yield
+        return
+
+    def named(*args: Any, **kwargs: Any) -> Any:
+        return forward(*args, **kwargs)
+
+    *parameters, _ = signature.parameters.values()
+    own = [inspect.Parameter(x, inspect.Parameter.KEYWORD_ONLY) for x in kwargs if x in extra]
+    named.__signature__ = signature.replace(parameters=[*parameters, *own])  # type: ignore[attr-defined]
+    before = module.__dict__.get("forward")
+    module.__dict__["forward"] = named
+    try:
+        yield
+    finally:
+        del module.__dict__["forward"]
+        if before is not None:
+            module.__dict__["forward"] = before
+
+
+def _shape(leaf: Leaf, sizes: OpenSizes) -> Any:
     """What torch.export is told of one leaf; sizes 0 and 1 it treats as constants anyway."""
     if isinstance(leaf.value, torch.Tensor):
-        return {dim: dims for dim, size in enumerate(leaf.value.shape) if size > 1}
+        shape = enumerate(leaf.value.shape)
+        return {n: Dim.AUTO for n, size in shape if size > 1 and sizes.has((leaf.path, n))}
     if leaf.is_scalar:
         return {}  # it is traced as a tensor without dimensions
-    return dims if leaf.is_open else None
+    return Dim.AUTO if leaf.is_open else None
 
 
 @contextmanager

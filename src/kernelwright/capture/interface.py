@@ -1,7 +1,8 @@
 """What goes into a graph and what comes out: arguments, parameters, results, buffer updates."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sympy
@@ -12,7 +13,7 @@ from torch.export.graph_signature import InputKind, InputSpec, OutputKind, Outpu
 
 from kernelwright.capture.arguments import Leaf
 from kernelwright.capture.builder import Builder, Number
-from kernelwright.capture.errors import UnsupportedValueError
+from kernelwright.capture.errors import UnsolvedSizeError, UnsupportedValueError
 from kernelwright.capture.exporting import Exported
 from kernelwright.capture.pointwise import RULES
 from kernelwright.capture.relations import relations_of, solved
@@ -67,7 +68,17 @@ def _declare_sizes(builder: Builder, leaves: list[tuple[fx.Node, Leaf]]) -> None
                 declare(traced, int(leaf.value), leaf.name, None)
             elif isinstance(traced, torch.Tensor) and isinstance(leaf.value, torch.Tensor):
                 for dim, size in enumerate(traced.shape):
-                    declare(size, int(leaf.value.shape[dim]), leaf.name, dim)
+                    with _blamed(leaf, dim):
+                        declare(size, int(leaf.value.shape[dim]), leaf.name, dim)
+
+
+@contextmanager
+def _blamed(leaf: Leaf, dim: int) -> Iterator[None]:
+    """Say of a size that cannot be solved for whose it is."""
+    try:
+        yield
+    except UnsolvedSizeError as error:
+        raise UnsolvedSizeError(frozenset({(leaf.path, dim)})) from error
 
 
 def _add_argument(builder: Builder, node: fx.Node, leaf: Leaf) -> list[Guard]:

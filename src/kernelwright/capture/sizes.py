@@ -8,7 +8,7 @@ from sympy.printing.precedence import precedence_traditional
 from torch.utils._sympy.functions import FloorDiv
 from torch.utils._sympy.printers import PythonPrinter
 
-from kernelwright.capture.errors import UnsupportedValueError
+from kernelwright.capture.errors import UnsolvedSizeError, UnsupportedValueError
 from kernelwright.capture.relations import Values, simplest
 from kernelwright.ir.graph import Guard, Symbol
 from kernelwright.ir.types import Dim
@@ -63,7 +63,8 @@ class Sizes:
     def declare_derived(self, size: object, hint: int, source: str, dim: int | None) -> None:
         """The same for a size such as `2*s + 1` whose `s` no input has: `s` is solved for.
 
-        Call it after every input was declared; a guard keeps the division exact.
+        Call it after every input was declared; a guard keeps the division exact. Raises
+        UnsolvedSizeError.
         """
         if not isinstance(size, torch.SymInt):
             return
@@ -74,7 +75,7 @@ class Sizes:
         (symbol, *others) = unknown
         factor, offset = expr.coeff(symbol, 1), expr.coeff(symbol, 0)
         if others or expr != factor * symbol + offset or not factor.is_Integer:
-            raise UnsupportedValueError(f"the size {expr} of argument {source} cannot be solved")
+            raise UnsolvedSizeError(frozenset())
         whole = self._new_symbol(hint, source, dim)
         rest = whole - offset.xreplace(self._known)
         self._known[expr] = whole

@@ -47,3 +47,8 @@ def _innermost(frames: list[tuple[str, str]], path: Path | None) -> str | None:
         f"{Path(file).name}:{line}" for file, line in frames if not file.startswith(_NOT_THEIRS)
     ]
     return theirs[-1] if theirs else None
+
+
+def first_line(error: BaseException) -> str:
+    """The class and the first line of the message of an exception."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
