@@ -190,5 +190,7 @@ def _bind(
         return bind(module, args, kwargs, RESERVED)
     except TypeError as error:
         raise WrongArgumentsError(
-            f"the arguments do not fit `forward`: {error}", location=str(path) if path else None
+            f"the arguments do not fit `forward`: {error}",
+            location=str(path) if path else None,
+            next_step=None if path else "Pass the arguments that you would call the module with.",
         ) from error

@@ -7,7 +7,7 @@ class CaptureError(UnsupportedError):
     """The module cannot become a graph: for example, it decides by the numbers in a tensor."""
 
     next_step = (
-        "Make the line named independent of tensor values, for example with torch.where; "
+        "Replace what depends on the numbers in a tensor, a branch by torch.where for example; "
         "`torch.export.export(model, inputs, strict=False)` shows the same error."
     )
 
@@ -22,7 +22,7 @@ class UnsupportedValueError(CaptureError):
 
 
 class WrongArgumentsError(UsageError):
-    """`get_inputs` gives other arguments than `forward` takes."""
+    """The arguments of a call, or what `get_inputs` returns, are not what `forward` takes."""
 
     next_step = "Return from `get_inputs` one value for each argument of `forward`, in its order."
 

@@ -17,6 +17,7 @@ from torch import nn
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim, ExportedProgram, export
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from kernelwright.capture.arguments import Arguments, Leaf
 from kernelwright.capture.caches import without_lifted_tensors
@@ -100,6 +101,8 @@ def _failure(error: Exception, watch: Watch) -> Exception:
     """What it means for the next attempt that tracing raised `error`."""
     if watch.is_spent:
         return SymbolicWorkError()
+    if isinstance(error, GuardOnDataDependentSymNode):
+        return TraceError("`forward` decides by a number that it reads from a tensor")
     return TraceError(watch.plain(first_line(error)))
 
 

@@ -117,7 +117,7 @@ class Sizes:
         unknown = [s for s in expr.free_symbols if s not in self._known]
         if unknown:
             raise UnsupportedValueError(
-                f"the size {expr} depends on the numbers in a tensor",
+                "a size depends on the numbers in a tensor",
                 next_step="Keep operators such as nonzero or unique out of `forward`.",
             )
         return expr.subs(self._whole()).xreplace(self._known)
