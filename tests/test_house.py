@@ -38,3 +38,23 @@ def test_modules_say_what_they_are_about() -> None:
     assert not [path for path in _MODULES if path.stem in ("utils", "util", "helpers", "misc")]
     silent = [_name(p) for p in _MODULES if not ast.get_docstring(ast.parse(p.read_text()))]
     assert silent == []
+
+
+_COMPILER = ("ir", "rewrite", "lower", "schedule", "program", "codegen", "tune")
+"""Rooms of the compiler behind capture."""
+_LIBRARY_CALLS = _PACKAGE / "ir" / "library_calls.py"
+
+
+def test_operators_of_pytorch_are_named_by_capture_and_one_table() -> None:
+    behind = [p for p in _MODULES if p.relative_to(_PACKAGE).parts[0] in _COMPILER]
+    named = [
+        f"{_name(path)}:{node.lineno} {node.value}"
+        for path in behind
+        if path != _LIBRARY_CALLS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith("aten.")
+    ]
+    assert len(behind) > 50
+    assert named == []

@@ -10,9 +10,9 @@ from torch import nn
 from torch.nn import functional
 
 from kernelwright.capture import capture_module
-from kernelwright.codegen.calls import PUBLIC
 from kernelwright.codegen.python import forward_body
 from kernelwright.ir.graph import Contract
+from kernelwright.ir.library_calls import PUBLIC
 from kernelwright.ir.plan import Einsum, Plan, TorchCall
 from kernelwright.machine import H200, Machine
 from kernelwright.schedule import Library, Planned, plan_graph

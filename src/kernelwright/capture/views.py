@@ -20,8 +20,8 @@ from kernelwright.ir.graph import (
     View,
     ViewMap,
 )
+from kernelwright.ir.library_calls import call_of_view
 from kernelwright.ir.types import Dim, TensorType
-from kernelwright.ir.view_calls import call_of_view
 
 _LAST = 2**62
 """Ends of slices beyond this mean "to the end": tracing writes 2**63 - 1."""

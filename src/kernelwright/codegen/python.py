@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from kernelwright.codegen.arrange import product_of
-from kernelwright.codegen.calls import function_of
 from kernelwright.codegen.updates import in_place, views_of
 from kernelwright.ir.calls import Argument, Code, Instance, Record, Ref, Text
 from kernelwright.ir.graph import (
@@ -28,6 +27,7 @@ from kernelwright.ir.graph import (
     Unsqueeze,
     ViewMap,
 )
+from kernelwright.ir.library_calls import function_of
 from kernelwright.ir.plan import (
     AnyKernel,
     Einsum,

@@ -9,6 +9,7 @@ from kernelwright.ir.calls import AtenCall
 from kernelwright.ir.configs import Config, RowConfig, ScanConfig, WindowConfig
 from kernelwright.ir.expr import Expr, Size, Total, walk
 from kernelwright.ir.graph import Contract, Graph, Reduction, Scan, ViewMap, Window
+from kernelwright.ir.library_calls import EINSUM
 from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 
 
@@ -376,7 +377,7 @@ class Einsum:
     @property
     def name(self) -> str:
         """The operator, for people."""
-        return "aten.einsum.default"
+        return EINSUM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import replace
 
-from kernelwright.ir.calls import AtenCall, Record, Ref
 from kernelwright.ir.expr import Call, Literal, Operand
 from kernelwright.ir.graph import Parameter, Update
+from kernelwright.ir.library_calls import call_of_count
 from kernelwright.ir.plan import Kernel, Launch, Plan, Step, TorchCall, reads
 from kernelwright.ir.types import DType
 
@@ -51,11 +51,10 @@ def _is_own(plan: Plan, step: Launch, updates: dict[str, Update]) -> bool:
 
 
 def _together(plan: Plan, amount: int, launches: dict[str, Launch]) -> Plan:
-    counters = tuple(Ref(step.inputs[0]) for step in launches.values())
     first = next(iter(launches.values()))
     call = TorchCall(
         result=first.result,
-        call=AtenCall("aten._foreach_add_.Scalar", (Record("list", counters), amount)),
+        call=call_of_count((step.inputs[0] for step in launches.values()), amount),
         type=first.kernel.outputs[0],
         why=f"it counts for {len(launches)} modules at once",
         mutates=tuple(update.path for update in plan.graph.updates if update.value in launches),

@@ -21,6 +21,7 @@ from kernelwright.ir.graph import (
     Project,
     View,
 )
+from kernelwright.ir.library_calls import call_of_view
 from kernelwright.ir.plan import (
     AnyKernel,
     ChannelsLast,
@@ -32,7 +33,6 @@ from kernelwright.ir.plan import (
     Take,
     TorchCall,
 )
-from kernelwright.ir.view_calls import call_of_view
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import anchored_groups
 from kernelwright.schedule.channels_last import Formatted, with_channels_last

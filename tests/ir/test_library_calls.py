@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright.codegen.calls import PUBLIC, function_of
+from kernelwright.ir.library_calls import PUBLIC, function_of
 
 
 def _convolution(dims: int) -> tuple[Any, ...]:

@@ -1,6 +1,9 @@
-"""Views as calls of PyTorch."""
+"""Calls of PyTorch that passes make themselves, and how Python spells a call that is left to it.
 
-from collections.abc import Callable
+With capture, the only place that names PyTorch's operators.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kernelwright.ir.calls import AtenCall, Record, Ref
@@ -19,6 +22,9 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.types import TensorType
 
+EINSUM = "aten.einsum.default"
+"""Operator of a contraction that no call of the user stands for."""
+
 
 def call_of_view(index_map: ViewMap, source: str, kind: TensorType) -> AtenCall:
     """The call that makes a view of type `kind` of the node `source`, whatever made it before.
@@ -26,6 +32,17 @@ def call_of_view(index_map: ViewMap, source: str, kind: TensorType) -> AtenCall:
     It works for any strides, as views of a traced module need not.
     """
     return _CALLS[type(index_map)](index_map, Ref(source), kind)
+
+
+def call_of_count(counters: Iterable[str], amount: int) -> AtenCall:
+    """The call that adds `amount` to each of the nodes `counters`, in place."""
+    nodes = tuple(map(Ref, counters))
+    return AtenCall("aten._foreach_add_.Scalar", (Record("list", nodes), amount))
+
+
+def function_of(operator: str) -> str:
+    """What Python calls for an operator such as "aten.conv2d.default"."""
+    return PUBLIC.get(operator, f"torch.ops.{operator}")
 
 
 def _numbers(*values: int) -> Record:
@@ -44,3 +61,19 @@ _CALLS: dict[type, Callable[[Any, Ref, TensorType], AtenCall]] = {
     DiagEmbed: lambda _, x, __: AtenCall("aten.diag_embed.default", (x,)),
     Diagonal: lambda _, x, __: AtenCall("aten.diagonal.default", (x, 0, -2, -1)),
 }
+
+PUBLIC: Mapping[str, str] = {
+    "aten.cat.default": "torch.cat",
+    "aten.conv1d.default": "torch.conv1d",
+    "aten.conv2d.default": "torch.conv2d",
+    "aten.conv3d.default": "torch.conv3d",
+    "aten.conv_transpose1d.default": "torch.conv_transpose1d",
+    "aten.conv_transpose2d.input": "torch.conv_transpose2d",
+    "aten.conv_transpose3d.input": "torch.conv_transpose3d",
+    "aten.linear.default": "torch.nn.functional.linear",
+    "aten.matmul.default": "torch.matmul",
+    "aten.roll.default": "torch.roll",
+}
+"""Public functions that take what an operator takes, in the same order. Python calls them sooner: a
+concatenation of small tensors on the CPU in 1.7 us for 2.9, a convolution in 6.0 for 8.0 (torch
+2.13)."""
