@@ -15,10 +15,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kernelwright.api import check as check
     from kernelwright.api import explain as explain
     from kernelwright.api import measure as measure
     from kernelwright.api import optimize as optimize
     from kernelwright.bench.measurement import Measurement as Measurement
+    from kernelwright.checking import Check as Check
     from kernelwright.errors import KernelwrightError as KernelwrightError
     from kernelwright.module import KernelsUnusedWarning as KernelsUnusedWarning
     from kernelwright.module import OptimizedModule as OptimizedModule
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Check",
     "Explanation",
     "JudgeOptions",
     "Judged",
@@ -49,6 +52,7 @@ __all__ = [
     "Status",
     "Target",
     "Verdict",
+    "check",
     "explain",
     "judge",
     "measure",
@@ -56,6 +60,8 @@ __all__ = [
 ]
 
 _ROOM_OF = {
+    "Check": "checking",
+    "check": "api",
     "Explanation": "report.plan",
     "JudgeOptions": "worker.options",
     "Judged": "pipeline",

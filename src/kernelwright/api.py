@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map_only
 from kernelwright import pipeline
 from kernelwright.bench.calls import time_calls
 from kernelwright.bench.measurement import NO_GPU, Environment, Measurement, not_measured
+from kernelwright.checking import Check, check_plan
 from kernelwright.errors import UsageError
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import modelled_machine
@@ -24,6 +25,7 @@ from kernelwright.module import (
     kept_buffers,
     kept_random_state,
     optimize_module,
+    plain,
 )
 from kernelwright.pipeline import (
     Judged,
@@ -35,6 +37,8 @@ from kernelwright.pipeline import (
     default_target,
     judge,
 )
+from kernelwright.problem import Budget, shrink
+from kernelwright.problem.execution import instantiate
 from kernelwright.report.plan import Explanation, explain_plan
 from kernelwright.schedule import plan_graph
 from kernelwright.verify.cases import Case
@@ -289,7 +293,35 @@ def explain(
     return explain_plan(planned.rewritten, planned.plan, machine, str(captured))
 
 
+def check(
+    model: Path | str | nn.Module,
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    options: OptimizeOptions | None = None,
+) -> tuple[Check, Check]:
+    """The captured graph and the plan, computed node by node, against a call of the module.
+
+    Structure, classes, shapes, dtypes and values; no kernel is built. A problem file is made small
+    first. Raises what `explain` raises.
+    """
+    library = (options or OptimizeOptions()).library_to_use()
+    machine = modelled_machine()
+    if isinstance(model, nn.Module):
+        arguments, keywords = _arguments(args, "check(model, args)"), dict(kwargs or {})
+        captured = capture_in_memory(model, arguments, keywords)
+        plan = plan_graph(captured, machine, library).plan
+        return check_plan(plain(model), arguments, keywords, captured, plan)
+    small = shrink(pipeline.load_problem(_path(model)), Budget())
+    compiled = pipeline.compile_problem(small, machine, library)
+    with kept_random_state():
+        torch.manual_seed(0)
+        instance = instantiate(small)
+    return check_plan(instance.module, instance.inputs, {}, compiled.captured, compiled.plan)
+
+
 __all__ = [
+    "Check",
     "Explanation",
     "JudgeOptions",
     "Judged",
@@ -299,6 +331,7 @@ __all__ = [
     "OptimizedModule",
     "Rest",
     "Target",
+    "check",
     "explain",
     "judge",
     "measure",

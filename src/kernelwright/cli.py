@@ -216,20 +216,27 @@ def judge(
 def explain(
     model: Annotated[Path, typer.Argument(help="Problem file.")],
     graphs: Annotated[bool, typer.Option(help="Print the graph before and after.")] = True,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compute graph and plan, small, against the module.")
+    ] = False,
     as_json: Json = False,
 ) -> ExitCode:
-    """Say what would be rewritten and fused, what not and why. Runs nothing."""
+    """Say what would be rewritten and fused, what not and why. Runs nothing but what is checked."""
     import kernelwright as kw
 
     facts = kw.explain(model)
+    checks = kw.check(model) if check else ()
+    code = ExitCode.VERIFIED if all(it.agrees for it in checks) else ExitCode.WRONG
     if as_json:
-        _print_json(facts.to_json())
-        return ExitCode.VERIFIED
+        plain = [{"stage": it.stage, "difference": it.difference} for it in checks]
+        _print_json({**facts.to_json(), "checks": plain} if check else facts.to_json())
+        return code
     if graphs:
         typer.echo(f"--- before\n{facts.captured}")
         typer.echo(f"--- after\n{facts.rewritten}")
     _print_lines(facts.lines())
-    return ExitCode.VERIFIED
+    _print_lines(f"checked     {it}" for it in checks)
+    return code
 
 
 @app.command()

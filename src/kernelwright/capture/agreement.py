@@ -63,10 +63,12 @@ def _leave_data_out(module: nn.Module, mode: FakeTensorMode) -> None:
 
 @contextmanager
 def kept_as_it_is(module: nn.Module) -> Iterator[None]:
-    """A block after which the attributes of a module and of its parts are what they were."""
-    tables = ("_parameters", "_buffers", "_modules")
+    """A block after which the attributes of a module and its parts are what they were, hooks too.
+
+    Dicts among them keep their contents: parameters, children, hooks that a first call installs.
+    """
     kept = [
-        (part, dict(vars(part)), {name: dict(vars(part)[name]) for name in tables})
+        (part, dict(vars(part)), [(it, dict(it)) for it in vars(part).values() if _is_dict(it)])
         for part in module.modules()
     ]
     try:
@@ -76,9 +78,13 @@ def kept_as_it_is(module: nn.Module) -> Iterator[None]:
             own = vars(part)
             own.clear()
             own.update(attributes)
-            for name, content in contents.items():
-                own[name].clear()
-                own[name].update(content)
+            for table, content in contents:
+                table.clear()
+                table.update(content)
+
+
+def _is_dict(value: object) -> bool:
+    return type(value) in (dict, collections.OrderedDict)
 
 
 def difference(value: Any, graph: Graph, home: str) -> str | None:

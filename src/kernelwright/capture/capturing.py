@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from kernelwright.capture.agreement import EagerCallError, difference, eager_result
+from kernelwright.capture.agreement import EagerCallError, difference, eager_result, kept_as_it_is
 from kernelwright.capture.arguments import Arguments, bind
 from kernelwright.capture.attempts import RETRIED, Attempt, following, told
 from kernelwright.capture.builder import RESERVED
@@ -84,7 +84,8 @@ def capture_module(
             notes=(*notes, *attempt.notes),
         )
         try:
-            return called.confirmed(_settled(request))
+            with kept_as_it_is(module):  # a first call may install hooks, or make tables
+                return called.confirmed(_settled(request))
         except RETRIED as error:
             failure, attempt = error, following(attempt, error, arguments)
     if isinstance(failure, UnsupportedValueError):

@@ -1,0 +1,34 @@
+"""timm's own small models for tests, and some of its layers."""
+
+import timm
+import torch
+from timm import layers
+
+X = torch.rand(2, 3, 64, 64)
+MAP = torch.rand(2, 16, 8, 8)
+ROWS = torch.rand(2, 6, 16)
+
+NAMES = (
+    *("test_vit", "test_vit2", "test_vit3", "test_vit4", "test_resnet", "test_byobnet"),
+    *("test_efficientnet", "test_efficientnet_gn", "test_efficientnet_ln"),
+    *("test_efficientnet_evos", "test_nfnet", "test_mambaout"),
+    *("test_convnext", "test_convnext2", "test_convnext3"),
+)
+
+
+def _model(name):
+    sized = {"img_size": 64} if "vit" in name else {}
+    return timm.create_model(name, num_classes=10, **sized).eval()
+
+
+MODULES = {
+    **{name: lambda name=name: (_model(name), (X,), {}) for name in NAMES},
+    "Mlp": lambda: (layers.Mlp(16, 32).eval(), (ROWS,), {}),
+    "SwiGLU": lambda: (layers.SwiGLU(16, 32).eval(), (ROWS,), {}),
+    "EcaModule": lambda: (layers.EcaModule(16), (MAP,), {}),
+    "SEModule": lambda: (layers.SEModule(16), (MAP,), {}),
+    "CbamModule": lambda: (layers.CbamModule(16).eval(), (MAP,), {}),
+    "BlurPool2d": lambda: (layers.BlurPool2d(16), (MAP,), {}),
+    "GlobalResponseNorm": lambda: (layers.GlobalResponseNorm(16, channels_last=False), (MAP,), {}),
+    "LayerNorm2d": lambda: (layers.LayerNorm2d(16), (MAP,), {}),
+}
