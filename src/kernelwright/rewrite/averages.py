@@ -18,7 +18,8 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType
-from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.driver import Rule
+from kernelwright.rewrite.surroundings import Surroundings
 
 _MOST_POOLED = 3
 """Dimensions that kernels pool over."""

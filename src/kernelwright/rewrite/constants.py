@@ -17,7 +17,8 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType, TupleType
-from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.driver import Rule
+from kernelwright.rewrite.surroundings import Surroundings
 
 
 def _one_element(around: Surroundings, node: Node) -> tuple[Node, ...] | None:

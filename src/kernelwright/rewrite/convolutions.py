@@ -6,7 +6,8 @@ from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.graph import Conv, Node, Pointwise, Reshape, View
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType
-from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.driver import Rule
+from kernelwright.rewrite.surroundings import Surroundings
 
 
 def _bias_of_convolution(around: Surroundings, node: Node) -> tuple[Node, ...] | None:

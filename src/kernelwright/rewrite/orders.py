@@ -11,7 +11,8 @@ from math import prod
 from kernelwright.ir.graph import Contract, Node, Permute, Reshape, View, ViewMap
 from kernelwright.ir.sizes import product
 from kernelwright.ir.types import Dim, TensorType
-from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.driver import Rule
+from kernelwright.rewrite.surroundings import Surroundings
 
 
 @dataclass(frozen=True, slots=True)

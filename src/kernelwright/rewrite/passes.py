@@ -4,12 +4,13 @@ from kernelwright.ir.graph import Graph, Node, Opaque
 from kernelwright.rewrite.averages import AVERAGE_RULES
 from kernelwright.rewrite.constants import CONSTANT_RULES
 from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
-from kernelwright.rewrite.driver import Applied, Rewritten, Rule, Surroundings, apply
+from kernelwright.rewrite.driver import Applied, Rewritten, Rule, apply
 from kernelwright.rewrite.orders import ORDER_RULES, TURNING_RULES
 from kernelwright.rewrite.reductions import REDUCTION_RULES
 from kernelwright.rewrite.scans import SCAN_RULES
 from kernelwright.rewrite.sinking import SINKING_RULES
 from kernelwright.rewrite.sums import SUM_RULES
+from kernelwright.rewrite.surroundings import Surroundings
 from kernelwright.rewrite.tensors import (
     CONTRACT_RULES,
     POINTWISE_RULES,

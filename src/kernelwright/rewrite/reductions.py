@@ -5,7 +5,8 @@ from dataclasses import replace
 from kernelwright.ir.graph import Node, Reduce, Reshape, Squeeze, Unsqueeze, View
 from kernelwright.ir.sizes import ONE, regroup
 from kernelwright.ir.types import Dim, TensorType, TupleType
-from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.driver import Rule
+from kernelwright.rewrite.surroundings import Surroundings
 
 
 def _reduction_of_reshape(around: Surroundings, node: Node) -> tuple[Node, ...] | None:

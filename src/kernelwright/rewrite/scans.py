@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from kernelwright.ir.expr import Literal
 from kernelwright.ir.graph import Accumulation, Concat, Flip, Node, Pointwise, Scan, Slice, View
-from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.driver import Rule
+from kernelwright.rewrite.surroundings import Surroundings
 
 
 def _scan_of_flip(around: Surroundings, node: Node) -> tuple[Node, ...] | None:

@@ -24,7 +24,8 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.sizes import ONE, regroup
 from kernelwright.ir.types import Dim, TensorType
-from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.driver import Rule
+from kernelwright.rewrite.surroundings import Surroundings
 from kernelwright.rewrite.tensors import align
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

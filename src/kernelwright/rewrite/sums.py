@@ -15,7 +15,8 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
-from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.driver import Rule
+from kernelwright.rewrite.surroundings import Surroundings
 
 
 def _sum_of_product(around: Surroundings, node: Node) -> tuple[Node, ...] | None:

@@ -19,8 +19,9 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType, TensorType, broadcast
-from kernelwright.rewrite.driver import Rule, Surroundings
+from kernelwright.rewrite.driver import Rule
 from kernelwright.rewrite.expressions import simplify
+from kernelwright.rewrite.surroundings import Surroundings
 
 # --- Index maps --------------------------------------------------------------------------------
 

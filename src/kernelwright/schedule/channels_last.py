@@ -8,6 +8,7 @@ where it lies and write as PyTorch would.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import (
     Conv,
@@ -29,7 +30,6 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
-from kernelwright.rewrite.driver import drop_unread
 from kernelwright.schedule.hoisting import Hoisted, hoisted
 from kernelwright.schedule.naming import fresh_name
 from kernelwright.schedule.placed import (

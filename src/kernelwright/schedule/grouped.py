@@ -7,6 +7,7 @@ the pooling computes it on the way.
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.expr import Operand, has_coordinates
 from kernelwright.ir.graph import (
     Conv,
@@ -25,7 +26,6 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, TensorType
-from kernelwright.rewrite.driver import drop_unread
 from kernelwright.schedule.naming import fresh_name
 
 _READERS = (Window,)

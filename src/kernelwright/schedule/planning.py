@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from kernelwright.ir.calls import AtenCall, rename_call
-from kernelwright.ir.graph import Contract, Conv, Graph, Node
+from kernelwright.ir.editing import Editor
+from kernelwright.ir.graph import Contract, Conv, Graph, Node, UserCall
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
-from kernelwright.rewrite.driver import drop_unread, substitute
 from kernelwright.schedule.fusion import schedule
 from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
@@ -87,28 +87,28 @@ def _products_left(plan: Plan) -> dict[str, str]:
 
 def _as_called(graph: Graph, left: Mapping[str, str]) -> Graph:
     """The captured graph with the calls of these results as the user made them."""
+    editor = Editor(graph)
     names: dict[str, str] = {}
     for node in graph.nodes:
         if node.part_of is not None and node.part_of.result in left:
             call = rename_call(node.part_of.call, names)
-            graph = _whole(graph, node, call, left[node.part_of.result])
+            _take_back(editor, node, node.part_of, call, left[node.part_of.result])
             names[node.part_of.result] = node.name
-    return check(drop_unread(graph))
+    editor.drop_unread()
+    return check(editor.graph())
 
 
-def _whole(graph: Graph, product: Node, call: AtenCall, why: str) -> Graph:
-    """The graph with one call, under the name of its product, for all the nodes of the call."""
-    assert product.part_of is not None
-    result, kind = graph[product.part_of.result], product.part_of.kind
+def _take_back(editor: Editor, product: Node, user: UserCall, call: AtenCall, why: str) -> None:
+    """Put one call, under the name of its product, for all the nodes of the user's call."""
+    result = editor.node(user.result)
     whole = replace(
         result,
         name=product.name,
-        kind=replace(kind, why=why),
-        inputs=call.operands if isinstance(kind, Conv) else call.refs,
+        kind=replace(user.kind, why=why),
+        inputs=call.operands if isinstance(user.kind, Conv) else call.refs,
         origin=call,
         part_of=None,
     )
     if result.name != product.name:
-        others = tuple(node for node in graph.nodes if node.name != product.name)
-        graph = replace(graph, nodes=others)
-    return substitute(graph, result, (whole,))
+        editor.take_away(product.name)
+    editor.replace(result, (whole,))
