@@ -1,9 +1,11 @@
 """Judgements side by side on the cards of a machine; some have a card to themselves."""
 
+import atexit
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +15,7 @@ from kernelwright.suite.child import keep_to
 from kernelwright.suite.pool import places_of
 from kernelwright.suite.task import Place
 from kernelwright.verify.verification import Event
+from kernelwright.worker.nursery import Nursery, employed
 from kernelwright.worker.options import JudgeOptions
 
 
@@ -89,6 +92,14 @@ def _settle(place: Place) -> None:
         os.environ[env.CUDA_VISIBLE_DEVICES.name] = place.card
     for variable in (env.THREADS, env.COMPILE_THREADS):
         os.environ[variable.name] = str(place.threads)
+    os.environ |= {env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}
+    # Children of all judgements of this process are forks of one that has imported what they need.
+    forks = ExitStack()
+    forks.enter_context(employed(Nursery.started(_LOADED, os.environ)))
+    atexit.register(forks.close)
+
+
+_LOADED = ("kernelwright.pipeline", "kernelwright.worker.roles")
 
 
 def _judge_at(place: Place, task: Task, options: JudgeOptions) -> dict[str, Any]:

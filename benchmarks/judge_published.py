@@ -78,6 +78,8 @@ class Collection:
     records: int
     published: tuple[Published, ...]
     """Those with a candidate, in the file's order."""
+    claims_without: int
+    """Those that claim a speedup and have no candidate."""
 
 
 def read_collection(path: Path) -> Collection:
@@ -91,9 +93,16 @@ def read_collection(path: Path) -> Collection:
             claimed=record["score_default"],
         )
         for record in records
-        if record["custom_code"]
+        if _has_candidate(record)
     )
-    return Collection(records=len(records), published=published)
+    claims = sum(record["score_default"] is not None for record in records)
+    with_both = sum(it.claimed is not None for it in published)
+    return Collection(records=len(records), published=published, claims_without=claims - with_both)
+
+
+def _has_candidate(record: Mapping[str, Any]) -> bool:
+    """Whether there is code: the file has null in some places and the text "None" in others."""
+    return (record["custom_code"] or "None").strip() != "None"
 
 
 def unpack(published: Published, folder: Path) -> tuple[Path, Path]:
@@ -255,6 +264,7 @@ def table(collection: Collection, lines: Iterable[Mapping[str, Any]]) -> dict[st
     return {
         "records": collection.records,
         "with a candidate": len(collection.published),
+        "claims without a candidate": collection.claims_without,
         "judged": len(rows),
         "by cause": dict(causes.most_common()),
         "runs": runs,
@@ -306,10 +316,11 @@ def _introduction(record: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield (
         f"CUDA-L1 (deepreinforce-ai/CUDA-L1) publishes {record['with a candidate']} candidates for "
-        f"{record['records']} problems of KernelBench, written by a language model, with a speedup "
-        f"over eager that was measured on an H100. {record['judged']} of them were judged on "
-        f"{facts.get('card', 'a CPU')} (torch {facts['torch']}, CUDA {facts['cuda']}, commit "
-        f"{facts['commit']}, {facts['date'][:10]}) by `benchmarks/judge_published.py`; its rows "
+        f"{record['records']} problems of KernelBench, written by a language model, each with a "
+        f"speedup over eager that was measured on an H100 ({record['claims without a candidate']} "
+        f"speedups more are claimed for records that have no code). {record['judged']} of them "
+        f"were judged on {facts.get('card', 'a CPU')} (torch {facts['torch']}, "
+        f"CUDA {facts['cuda']}, commit {facts['commit']}, {facts['date'][:10]}) by `benchmarks/judge_published.py`; its rows "
         "are in `benchmarks/results/judge_published_h200.json`. Times are against eager alone. A "
         "file that is wrong only where inputs have NaN is timed all the same; "
         "`kernelwright judge` refuses it unless `--demand nan=reported` is given."

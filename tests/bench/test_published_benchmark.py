@@ -47,6 +47,7 @@ def collection(script: SimpleNamespace, tmp_path: Path) -> Any:
         record(1, REFERENCE, 2.0),
         record(2, None, None),
         record(3, REFERENCE.replace("relu(x)", "relu(x) * 2"), 4.0),
+        record(5, "None", 1.25),
         record(4, REFERENCE.replace("Model", "ModelNew"), 1.5),
     ]
     path = tmp_path / "published.json"
@@ -57,7 +58,7 @@ def collection(script: SimpleNamespace, tmp_path: Path) -> Any:
 def test_records_become_pairs_of_files(
     script: SimpleNamespace, collection: Any, tmp_path: Path
 ) -> None:
-    assert collection.records == 4
+    assert (collection.records, collection.claims_without) == (5, 1)
     assert [it.name for it in collection.published] == ["level1/1", "level1/3", "level1/4"]
     problem, candidate = script.unpack(collection.published[1], tmp_path)
     assert problem.read_text() == REFERENCE

@@ -39,6 +39,8 @@ def drawn_constants(only: Set[str] | None = None) -> Iterator[set[str]]:
     with ExitStack() as stack:
         for layer in _layers():
             stack.enter_context(patch.object(layer, "reset_parameters", _after_reset(layer, draw)))
+        for name in _FILLS:
+            stack.enter_context(patch.object(nn.init, name, _after_filling(name, draw)))
         registered = _after_registration(nn.Module.register_parameter, draw)
         stack.enter_context(patch.object(nn.Module, "register_parameter", registered))
         yield drawn
@@ -64,6 +66,9 @@ def _layers() -> list[Any]:
     return [base for base in bases if "reset_parameters" in vars(base)]
 
 
+_FILLS = ("ones_", "zeros_", "constant_")
+"""Functions of torch.nn.init that put one number into a tensor."""
+
 Draw = Callable[[Tensor], None]
 
 
@@ -76,6 +81,17 @@ def _after_reset(layer: Any, draw: Draw) -> Callable[[Any], None]:
             draw(tensor)
 
     return reset_and_draw
+
+
+def _after_filling(name: str, draw: Draw) -> Callable[..., Tensor]:
+    fill = getattr(nn.init, name)
+
+    def fill_and_draw(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        filled: Tensor = fill(tensor, *args, **kwargs)
+        draw(filled)
+        return filled
+
+    return fill_and_draw
 
 
 def _after_registration(register: Callable[..., None], draw: Draw) -> Callable[..., None]:
