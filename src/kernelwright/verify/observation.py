@@ -132,7 +132,7 @@ class StateLink:
 
 
 Links = tuple[StateLink, ...]
-"""Of copies of one tensor each has a link; a tensor without a link stands for none."""
+"""Several may stand for one tensor: its copies. A tensor without a link stands for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,8 +22,8 @@ def same_keys(expected: StateFacts, found: StateFacts) -> bool:
 def link_state(expected: StateFacts, found: StateFacts) -> Links:
     """What of `found` has the values of what in `expected`, both made under one seed.
 
-    Where several have the same values, equal names belong together, then those at the same place
-    among them. All copies of a tensor that is alone with its values stand for it.
+    Equal names belong together; then, where several have the same values, those at the same place
+    among them. All copies of a tensor whose name there is not stand for it.
     """
     links: list[StateLink] = []
     for mark in dict.fromkeys(it.fingerprint for it in expected.tensors):
@@ -36,9 +36,8 @@ def link_state(expected: StateFacts, found: StateFacts) -> Links:
 
 def _linked(names: Sequence[str], others: Sequence[str]) -> list[StateLink]:
     """Links between tensors that all have the same values."""
-    if len(names) == 1:
-        first = sorted(others, key=lambda other: other != names[0])
-        return [StateLink(reference=names[0], candidate=other) for other in first]
+    if len(names) == 1 and names[0] not in others:
+        return [StateLink(reference=names[0], candidate=other) for other in others]
     same = [name for name in names if name in others]
     pairs = zip(
         [name for name in names if name not in same],
