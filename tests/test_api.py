@@ -14,6 +14,9 @@ from torch import Tensor, nn
 
 import kernelwright as kw
 from kernelwright import module as module_in_memory
+from kernelwright.api import OptimizeOptions, optimize_in_memory
+from kernelwright.bench.measurement import Measurement, Series, Speedup, not_measured
+from kernelwright.bench.statistics import Interval
 from kernelwright.bench.timing import TimingPlan
 from kernelwright.build.emulator import Session
 from kernelwright.codegen import emit_module
@@ -259,7 +262,7 @@ def test_without_a_gpu_the_models_own_forward_runs() -> None:
         assert "expected a tensor on one CUDA device" in str(fast.why_not(x))
         assert torch.equal(fast(x), model(x))
     assert fast.kernelwright.checks == ()
-    assert kw.measure(fast, (x,)).note == "not measured: no GPU"
+    assert kw.measure(fast, (x,)).note == fast.kernelwright.times == "not measured: no GPU"
 
 
 def test_what_is_no_call_is_refused() -> None:
@@ -287,6 +290,54 @@ def test_a_module_that_is_left_to_pytorch_says_so() -> None:
     assert fast.kernelwright.kernels == ()
     with pytest.raises(UnsupportedError, match=r"conv2d.* is left to PyTorch"):
         kw.optimize(model, (x,), options=kw.OptimizeOptions(rest=kw.Rest.REFUSED))
+
+
+def measured(own: tuple[float, float], ours: tuple[float, float]) -> Measurement:
+    """Device and host milliseconds of the model's own forward and of the kernels, 1 % unsure."""
+    kernels, eager = (
+        Series(name=name, device_ms=device, host_ms=host, samples=100)
+        for name, (device, host) in (("candidate", ours), ("eager", own))
+    )
+    ratios = [before / after for before, after in zip(own, ours, strict=True)]
+    device, host = (Interval(value=it, low=0.99 * it, high=1.01 * it) for it in ratios)
+    return replace(
+        not_measured("", None, H200),
+        candidate=kernels,
+        baselines=(eager,),
+        speedups=(Speedup(baseline="eager", device=device, host=host),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "ours", "stays"),
+    [
+        ((2.0, 3.0), (1.0, 2.0), True),
+        ((2.0, 3.0), (1.0, 3.0), True),  # hidden behind the host, and worth it all the same
+        ((2.32, 3.68), (1.94, 4.49), False),  # quicker on the device, later by the wall clock
+        ((11.8, 11.9), (17.8, 17.9), False),
+        ((2.0, 3.0), (2.0, 3.0), False),
+    ],
+)
+def test_kernels_stay_where_they_are_faster(
+    case: Any, own: tuple[float, float], ours: tuple[float, float], stays: bool
+) -> None:
+    model, _, x, _ = case
+    clock = lambda *call: measured(own, ours)  # noqa: E731
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", KernelsUnusedWarning)
+        fast = optimize_in_memory(model, (x,), None, OptimizeOptions(), lambda event: None, clock)
+    made = fast.kernelwright
+    assert f"{ours[0]:g} ms on the device and {ours[1]:g} ms by the wall clock with" in made.times
+    assert f"{own[0]:g} ms on the device and {own[1]:g} ms by the wall clock without" in made.times
+    assert (made.set_aside == "") is stays
+    assert [str(it.message) for it in told] == (
+        [] if stays else [f"Gate runs in PyTorch, without kernels: not faster: {made.times}"]
+    )
+    with torch.no_grad():
+        assert stays or fast.why_not(x) == made.set_aside
+    everything = OptimizeOptions(keep=kw.Keep.ALL)
+    kept = optimize_in_memory(model, (x,), None, everything, lambda event: None, clock)
+    assert (kept.kernelwright.set_aside, kept.kernelwright.times) == ("", "not measured")
 
 
 def test_explaining_a_module_and_a_file_is_one_thing(case: Any) -> None:
@@ -395,7 +446,8 @@ def test_torch_compile_takes_what_kernels_refuse(case: Any) -> None:
 @pytest.mark.gpu
 def test_a_module_on_a_gpu_is_checked_and_timed() -> None:
     model, x = nn.Sequential(nn.GELU(), nn.LayerNorm(512)).cuda(), torch.rand(256, 512).cuda()
-    fast = kw.optimize(model, (x,))
+    assert "by the wall clock without" in kw.optimize(model, (x,)).kernelwright.times
+    fast = kw.optimize(model, (x,), options=kw.OptimizeOptions(keep=kw.Keep.ALL))
     assert fast.kernelwright.set_aside == ""
     assert fast.kernelwright.checks
     measured = kw.measure(fast, (x,))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kernelwright.module import KernelsUnusedWarning as KernelsUnusedWarning
     from kernelwright.module import OptimizedModule as OptimizedModule
     from kernelwright.pipeline import Judged as Judged
+    from kernelwright.pipeline import Keep as Keep
     from kernelwright.pipeline import Optimized as Optimized
     from kernelwright.pipeline import OptimizeOptions as OptimizeOptions
     from kernelwright.pipeline import Rest as Rest
@@ -42,6 +43,7 @@ __all__ = [
     "Explanation",
     "JudgeOptions",
     "Judged",
+    "Keep",
     "KernelsUnusedWarning",
     "KernelwrightError",
     "Measurement",
@@ -65,6 +67,7 @@ _ROOM_OF = {
     "Explanation": "report.plan",
     "JudgeOptions": "worker.options",
     "Judged": "pipeline",
+    "Keep": "pipeline",
     "KernelsUnusedWarning": "module",
     "KernelwrightError": "errors",
     "Measurement": "bench.measurement",

@@ -4,6 +4,7 @@ import datetime
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -14,9 +15,11 @@ from torch.utils._pytree import tree_map_only
 from kernelwright import pipeline
 from kernelwright.bench.calls import time_calls
 from kernelwright.bench.measurement import NO_GPU, Environment, Measurement, not_measured
+from kernelwright.bench.timing import QUICK_TIMING
 from kernelwright.checking import Check, check_plan
 from kernelwright.errors import UsageError
 from kernelwright.ir.plan import Plan
+from kernelwright.keeping import keep_if_faster
 from kernelwright.machine import modelled_machine
 from kernelwright.module import (
     KernelsUnusedWarning,
@@ -29,6 +32,7 @@ from kernelwright.module import (
 )
 from kernelwright.pipeline import (
     Judged,
+    Keep,
     Optimized,
     OptimizeOptions,
     Progress,
@@ -46,6 +50,9 @@ from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions
 from kernelwright.worker.options import Evidence
 from kernelwright.worker.roles import environment_here
+
+Clock = Callable[[OptimizedModule, Sequence[Any], dict[str, Any]], Measurement]
+"""Measures calls of a module in memory against those of the model's own forward."""
 
 # --- Optimizing --------------------------------------------------------------------------------
 
@@ -87,10 +94,11 @@ def optimize(
 
     `optimize(model, args, kwargs)` gives an OptimizedModule for calls like `model(*args,
     **kwargs)`: any tensors of these dtypes and numbers of dimensions, any sizes that the model
-    takes but for those that the capture held fast (`.kernelwright.notes`). It is compared with the
-    model's own results on these arguments where they are on a GPU. A module that is left to
-    PyTorch altogether, or whose kernels turn out wrong, runs as it did, and a KernelsUnusedWarning
-    says so.
+    takes but for those that the capture held fast (`.kernelwright.notes`). Where the arguments are
+    on a GPU it is compared with the model's own results on them, and timed against its own forward,
+    on the device and by the wall clock (`.kernelwright.times`). A module that is left to PyTorch
+    altogether, or whose kernels turn out wrong or not faster, runs as it did, and a
+    KernelsUnusedWarning says so; `OptimizeOptions(keep=Keep.ALL)` keeps slower ones, untimed.
 
     `progress` is called with an Event whenever a step begins: its stage, message, and the number of
     steps done and in all.
@@ -100,20 +108,22 @@ def optimize(
     them KernelwrightError.
     """
     if isinstance(model, nn.Module):
-        return _optimize_in_memory(model, output, kwargs, options or OptimizeOptions(), progress)
+        return optimize_in_memory(model, output, kwargs, options or OptimizeOptions(), progress)
     path = _path(model)
     if not isinstance(output, Path | str | None):
         raise UsageError("a problem file is turned into a file", next_step="Name that file.")
     return pipeline.optimize(path, output, options=options, progress=progress)
 
 
-def _optimize_in_memory(
+def optimize_in_memory(
     model: nn.Module,
     args: Path | str | Sequence[Any] | None,
     kwargs: Mapping[str, Any] | None,
     options: OptimizeOptions,
     progress: Progress,
+    clock: Clock | None = None,
 ) -> OptimizedModule:
+    """`optimize` of a module; `clock` measures it, where PyTorch has a GPU by default."""
     machine, effort = modelled_machine(), options.effort
 
     def tune(plan: Plan) -> Plan:
@@ -127,11 +137,17 @@ def _optimize_in_memory(
     arguments = _arguments(args, "optimize(model, args)")
     library = options.library_to_use()
     fast = optimize_module(model, arguments, kwargs, machine=machine, library=library, tune=tune)
+    if not fast.kernelwright.set_aside and options.keep is Keep.FASTER:
+        clock = clock or partial(_measure_in_memory, options=_AGAINST_ITSELF, progress=progress)
+        fast = keep_if_faster(fast, clock(fast, arguments, dict(kwargs or {})))
     if fast.kernelwright.set_aside:
         name, why = type(model).__name__, fast.kernelwright.set_aside
         text = f"{name} runs in PyTorch, without kernels: {why}"
         warnings.warn(text, KernelsUnusedWarning, stacklevel=3)  # where `optimize` is called
     return fast
+
+
+_AGAINST_ITSELF = JudgeOptions(baselines=(Baseline.EAGER,), timing=QUICK_TIMING)
 
 
 def _path(model: object) -> Path:
@@ -325,6 +341,7 @@ __all__ = [
     "Explanation",
     "JudgeOptions",
     "Judged",
+    "Keep",
     "Measurement",
     "OptimizeOptions",
     "Optimized",

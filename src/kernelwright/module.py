@@ -66,8 +66,12 @@ class Kernels:
     checks: tuple[str, ...] = ()
     """One sentence for each result compared, on the very arguments given, with the model's own and
     with float64; empty where the kernels did not run because there was no GPU to run them."""
+    times: str = "not measured"
+    """How long calls on the very arguments given take with kernels and without; or why that is not
+    known: "not measured: no GPU"."""
     set_aside: str = ""
-    """Why the kernels are never used, or empty: nothing to do for them, or wrong results."""
+    """Why the kernels are never used, or empty: nothing to do for them, wrong results, or none that
+    come sooner than the model's own."""
 
 
 class KernelsUnusedWarning(UserWarning):

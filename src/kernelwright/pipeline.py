@@ -162,6 +162,14 @@ class Rest(Enum):
     """UnsupportedError names the first one; products are ours even where the library is faster."""
 
 
+class Keep(Enum):
+    """Which kernels a module in memory keeps, of those that give right results."""
+
+    FASTER = "faster than the model's own forward"
+    ALL = "all"
+    """Nothing is timed, and slower ones run as well."""
+
+
 def default_target() -> Target:
     """The GPU if PyTorch sees one, otherwise the emulator."""
     import torch
@@ -183,6 +191,9 @@ class OptimizeOptions:
     """How much is tuned: `kernelwright.tune.effort.effort("none" | "quick" | "full")`."""
     budget_seconds: float | None = None
     """Seconds of tuning for all kernels; None: what the effort says."""
+    keep: Keep = Keep.FASTER
+    """Whether a module in memory is timed against the model's own forward, and returned without
+    kernels where they are not faster. `Keep.ALL` asks for kernels all the same."""
     trace_without_card: bool = False
     """Whether PyTorch's tracer sees no card; else it asks the driver for one at every operator, and
     saves its random state. For a process that has one thread and needs no card later."""
