@@ -41,6 +41,7 @@ from kernelwright.errors import KernelwrightError  # noqa: E402
 from kernelwright.suite.provenance import visible_cards  # noqa: E402
 from kernelwright.verify.cases import Demand, Demands  # noqa: E402
 from kernelwright.verify.distributions import Distribution  # noqa: E402
+from kernelwright.verify.ran_checks import NO_OWN_KERNEL  # noqa: E402
 from kernelwright.verify.verdict import Outcome, Status, Verdict  # noqa: E402
 from kernelwright.worker.options import Baseline, JudgeOptions, Speed, Timeouts  # noqa: E402
 
@@ -286,12 +287,13 @@ def page(record: Mapping[str, Any], notes: Mapping[str, str]) -> Iterator[str]:
     timed = [(row, measured) for row in rows if (measured := _over_eager(row))]
     yield from ("", "## Claimed and measured", "")
     yield from _speeds(timed)
-    yield from ("", "| candidate | cause | claimed | measured | 95 % interval |")
-    yield "| --- | --- | --- | --- | --- |"
+    yield from ("", "| candidate | cause | claimed | measured | 95 % interval | its kernels |")
+    yield "| --- | --- | --- | --- | --- | --- |"
     for row, (low, value, high) in timed:
         claimed = "" if row["claimed"] is None else f"{row['claimed']:.2f}"
         interval = f"{low:.2f} to {high:.2f}"
-        yield f"| {row['name']} | {row['cause']} | {claimed} | {value:.2f} | {interval} |"
+        idle = "never run" if _without_kernels(row) else ""
+        yield f"| {row['name']} | {row['cause']} | {claimed} | {value:.2f} | {interval} | {idle} |"
     yield from ("", "## Refusals", "", "| candidate | cause | claimed | why |")
     yield "| --- | --- | --- | --- |"
     for row in rows:
@@ -299,6 +301,11 @@ def page(record: Mapping[str, Any], notes: Mapping[str, str]) -> Iterator[str]:
             why = notes.get(row["name"]) or row["summary"].partition("\n")[0]
             claimed = "" if row["claimed"] is None else f"{row['claimed']:.2f}"
             yield f"| {row['name']} | {row['cause']} | {claimed} | {_cell(why)} |"
+
+
+def _without_kernels(row: Mapping[str, Any]) -> bool:
+    """Whether it carries kernels of which none ran: they did not build, and it went on without."""
+    return any(NO_OWN_KERNEL in text for text in row.get("told", ()))
 
 
 _LONGEST = 260
@@ -332,13 +339,15 @@ def _introduction(record: Mapping[str, Any]) -> Iterator[str]:
 def _speeds(timed: Sequence[tuple[Mapping[str, Any], tuple[float, float, float]]]) -> Iterator[str]:
     """How many are faster at all, and how far claims and measurements are apart."""
     faster = sum(low > 1.0 for _, (low, _, _) in timed)
+    idle = sum(_without_kernels(row) for row, _ in timed)
     ratios = sorted(it[1][1] / it[0]["claimed"] for it in timed if it[0]["claimed"])
     yield (
         f"Of {len(timed)} that were timed, {faster} are faster than eager (the lower end of a 95 % "
-        "interval is above 1)."
+        f"interval is above 1); {idle} carry the source of kernels of which none ran: where a "
+        "build fails, a `try` goes on with PyTorch."
         + (
             f" The measured speedup is {ratios[len(ratios) // 2]:.2f} of the claimed one in the "
-            f"median, {sum(ratio < 0.5 for ratio in ratios)} reach less than half of it."
+            f"median, below half of it for {sum(ratio < 0.5 for ratio in ratios)}."
             if ratios
             else ""
         )

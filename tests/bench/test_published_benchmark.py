@@ -10,6 +10,7 @@ import pytest
 
 from kernelwright.verify.cases import Case
 from kernelwright.verify.distributions import Distribution
+from kernelwright.verify.ran_checks import NO_OWN_KERNEL
 from kernelwright.verify.verdict import Check, Outcome, Status, conclude
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "judge_published.py"
@@ -88,8 +89,16 @@ def test_endings_are_counted_by_cause_beside_what_was_claimed(
     journal.begin({"torch": "2.11", "cuda": "13.0", "commit": "new", "date": "2026-11-23T01"})
     assert journal.has(second)
     assert not journal.has(first)
-    faster = Status.VERIFIED_FASTER.value
-    journal.add(first, {"cause": faster, "summary": "right", "speedups": [speedup(1.2)]})
+    faster, told = Status.VERIFIED_FASTER.value, [f"warning what ran: {NO_OWN_KERNEL}"]
+    journal.add(
+        first,
+        {
+            "cause": faster,
+            "summary": "right",
+            "told": told,
+            "speedups": [speedup(1.2)],
+        },
+    )
     journal.add(second, {"cause": "wrong values", "summary": "output is 2 | should be 1"})
     made = script.table(collection, [json.loads(it) for it in path.read_text().splitlines()])
     assert made["by cause"] == {faster: 1, "wrong values": 1}
@@ -98,8 +107,9 @@ def test_endings_are_counted_by_cause_beside_what_was_claimed(
         ("level1/3", 1, 4.0),
     ]
     page = "\n".join(script.page(made, {}))
-    assert f"| level1/1 | {faster} | 2.00 | 1.20 | 1.10 to 1.30 |" in page
-    assert "0.60 of the claimed one in the median, 0 reach less than half" in page
+    assert f"| level1/1 | {faster} | 2.00 | 1.20 | 1.10 to 1.30 | never run |" in page
+    assert "1 carry the source of kernels of which none ran" in page
+    assert "0.60 of the claimed one in the median, below half of it for 0" in page
     assert "| level1/3 | wrong values | 4.00 | output is 2 \\| should be 1 |" in page
     noted = "\n".join(script.page(made, {"level1/3": "It multiplies by two."}))
     assert "| level1/3 | wrong values | 4.00 | It multiplies by two. |" in noted

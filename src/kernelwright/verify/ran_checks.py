@@ -15,6 +15,10 @@ DECOYS = "decoys"
 """Name of the check that silences the candidate's own kernels."""
 
 
+NO_OWN_KERNEL = "no kernel of its own ran"
+"""What the check of what ran says of such a file."""
+
+
 def check_what_ran(ran: Ran, source: str) -> Check:
     """The list in words; a warning where the file carries kernels and none of them ran."""
     carries = any(sign in source for sign in ("__global__", "triton.jit"))
@@ -30,7 +34,7 @@ def check_what_ran(ran: Ran, source: str) -> Check:
     return Check(
         name=WHAT_RAN,
         outcome=Outcome.WARNING if carries else Outcome.PASSED,
-        evidence=f"{claim}no kernel of its own ran; {listed}{_because(ran)}",
+        evidence=f"{claim}{NO_OWN_KERNEL}; {listed}{_because(ran)}",
     )
 
 
