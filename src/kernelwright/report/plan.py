@@ -63,6 +63,7 @@ class Explanation:
     least_bytes: int
     """Of inputs, parameters and outputs, each once: nothing that computes the same moves less."""
     flops: int
+    """Of all kernels and of the calls that stay PyTorch's; a multiply-add as two."""
     floor_seconds: float
     """The least time for `bytes` and `flops` on `machine`: a model, not a measurement."""
     machine: str

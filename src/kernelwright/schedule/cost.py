@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import prod
 
+from kernelwright.capture.work import flops_of_call
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Contract, Gather, Graph, Input, Node, Parameter, View
 from kernelwright.ir.plan import (
@@ -121,8 +122,8 @@ def contraction_flops(contract: Contract, inputs: tuple[ValueType, ...]) -> int:
 
 
 def cost_of_plan(plan: Plan) -> Cost:
-    """What the steps read and write, and what our kernels compute; FLOPs of PyTorch's calls are
-    not counted."""
+    """What the steps read and write, and what our kernels and PyTorch's calls compute."""
+    types = {node.name: node.type for node in plan.graph.nodes}
     size = flops = 0
     units: dict[str, None] = {}
     for step in plan.steps:
@@ -132,9 +133,15 @@ def cost_of_plan(plan: Plan) -> Cost:
                 size, flops = size + cost.bytes, flops + cost.flops
                 units |= dict.fromkeys(cost.units)
             case TorchCall(call=call, type=kind):
-                size += _bytes(kind) + sum(_bytes(plan.graph[name].type) for name in call.refs)
-            case Einsum(inputs=inputs, type=kind):
-                size += _bytes(kind) + sum(_bytes(plan.graph[name].type) for name in inputs)
+                size += _bytes(kind) + sum(_bytes(types[name]) for name in call.refs)
+                work = flops_of_call(call, types, kind)
+                flops += work
+                units |= dict.fromkeys(_library_units(kind) if work else ())
+            case Einsum(contract=contract, inputs=inputs, type=kind):
+                factors = tuple(types[name] for name in inputs)
+                size += _bytes(kind) + sum(map(_bytes, factors))
+                flops += contraction_flops(contract, factors)
+                units |= dict.fromkeys(_library_units(kind))
     return Cost(bytes=size, flops=flops, units=tuple(units) or _CUDA_CORES)
 
 
@@ -157,6 +164,22 @@ def least_cost(plan: Plan) -> Cost:
             flops += round(contraction_flops(kernel.anchor, kernel.inputs) * share)
             units |= dict.fromkeys(cost_of_kernel(kernel).units)
     return Cost(bytes=size, flops=flops, units=tuple(units) or _CUDA_CORES)
+
+
+def _library_units(result: ValueType) -> tuple[str, ...]:
+    """Units that a product of the library may run on, by the type of its (first) result.
+
+    In float32 cuDNN takes TF32 for convolutions and recurrent layers; a product at float32's own
+    accuracy is no faster.
+    """
+    match result:
+        case TupleType(items=(first, *_)):
+            return _library_units(first)
+        case TensorType(dtype=DType.F32):
+            return (*_CUDA_CORES, *_PRODUCT_UNITS[DType.F32], "tf32")
+        case TensorType(dtype=dtype):
+            return _UNITS.get(dtype, _CUDA_CORES) + _PRODUCT_UNITS.get(dtype, ())
+    return _CUDA_CORES
 
 
 def _bytes_read(source: Node, graph: Graph) -> int:
