@@ -143,6 +143,9 @@ def test_the_demand_for_a_drop_in_decides_about_other_names(
     assert sum("weights=other" in case for case in values) == 3  # two of them for the grade
     assert any("weights=loaded" in case for case in values), "what stands for it is loaded"
     assert any("weights=drawn" in case for case in values)
+    (told,) = {check.reproduce for check in reported.checks if "weights=loaded" in check.case}
+    again = Case.parse(told.split("'")[1])
+    assert judge_here(affine, candidate, cases=(again,)).status is Status.VERIFIED
     required = judge_here(affine, candidate, demands=Demands().asking(["drop-in"]))
     assert required.status is Status.WRONG_STATE
     skipped = judge_here(affine, candidate, demands=Demands(drop_in=Demand.SKIPPED))
@@ -280,13 +283,15 @@ def test_constants_of_a_constructor_are_not_to_be_relied_on(
     if prepared:
         text = text.replace("* self.gain\n", "* self.old\n")
     (tmp_path / "norm_new.py").write_text(text)
-    verdict = judge_here(load_problem(tmp_path / "norm.py"), tmp_path / "norm_new.py")
+    problem = load_problem(tmp_path / "norm.py")
+    verdict = judge_here(problem, tmp_path / "norm_new.py")
     assert verdict.status is status, verdict.summary
     if status is Status.WRONG_VALUES:
         assert "weights=drawn" in verdict.failures[0].case
     if prepared:
         (lost,) = (check for check in verdict.warnings if check.name == DROP_IN)
-        assert "weights=loaded" in lost.case
+        again = judge_here(problem, tmp_path / "norm_new.py", cases=(Case.parse(lost.case),))
+        assert again.status is Status.NOT_DROP_IN
 
 
 @pytest.fixture(autouse=True)

@@ -215,13 +215,14 @@ def conclude(
 ) -> Verdict:
     """The verdict of `checks`: that of the first failure; VERIFIED if there is none."""
     failures = [check for check in checks if check.outcome is Outcome.FAILED]
+    compared = [check for check in checks if check.name == VALUES]
+    lost = _lost_as_drop_in(checks)
     if failures:
         status = failures[0].status or Status.WRONG_VALUES
         summary = failures[0].evidence
-    elif compared := [check for check in checks if check.name == VALUES]:
+    elif compared or lost:
         passed = sum(check.outcome is Outcome.PASSED for check in compared)
         right = f"no less accurate than the reference on {passed} sets of inputs"
-        lost = _lost_as_drop_in(checks)
         status = Status.NOT_DROP_IN if lost else Status.VERIFIED
         summary = f"{lost}; otherwise {right}" if lost else right
     else:

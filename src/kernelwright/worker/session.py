@@ -193,11 +193,9 @@ class ChildSession(Children):
             self.compile_early(
                 self.footprint.bytes + self.footprint.largest, self._room_to_compile(case)
             )
-        expected, found = self._both(case)
-        if (links := _links_between(case, expected, found)) is not None and self._links is None:
-            # Known now: what stands for the reference's state is put back after a call.
-            self._links = links
-            expected, found = self._both(case)
+        if self._runs == 1 and case.weights is not Weights.MADE:
+            self._both_linked(Case(sizes=case.sizes))  # nothing else shows what stands for what
+        expected, found = self._both_linked(case)
         if isinstance(found.facts, Fault) and found.facts.kind in DEVICE_LOST:
             self.candidate.close()  # a device that is lost stays lost for this process
         first = case.sizes not in self._sizes_seen
@@ -218,6 +216,17 @@ class ChildSession(Children):
         observation = self._compared(observation, found)
         is_first_case = len(self._sizes_seen) == 1 and first
         return self._reordered(observation) if is_first_case else observation
+
+    def _both_linked(self, case: Case) -> tuple[ReferenceRun | Refusal, CandidateRun]:
+        """The runs of both, where it is known what stands for the reference's state.
+
+        That is put back after a call, so who learns it here runs once more.
+        """
+        expected, found = self._both(case)
+        if (links := _links_between(case, expected, found)) is None or self._links is not None:
+            return expected, found
+        self._links = links
+        return self._both(case)
 
     def _both(self, case: Case) -> tuple[ReferenceRun | Refusal, CandidateRun]:
         reference, candidate = self.call(case, self.candidate)
