@@ -106,6 +106,21 @@ def _box_copies() -> Iterator[tuple[str, str]]:
             f"cp.async.bulk.tensor.{rank}d.multicast::cluster",
             f"::kwemu::ptx::copy_box_to_cluster<{rank}>({{{rank + 3}}}, {copied})",
         )
+    yield from _pixel_copies()
+
+
+def _pixel_copies() -> Iterator[tuple[str, str]]:
+    """Operands: target, map, a place for each dimension, barrier, offsets of all dimensions but
+    channels and batch; with multicast the blocks."""
+    for rank in range(3, 6):
+        name = f"cp.async.bulk.tensor.{rank}d.im2col"
+        last = 2 * rank + 1
+        yield name, f"::kwemu::ptx::copy_pixels<{rank}>({{all}})"
+        copied = ", ".join(f"{{{operand}}}" for operand in range(last))
+        yield (
+            f"{name}.multicast::cluster",
+            f"::kwemu::ptx::copy_pixels_to_cluster<{rank}>({{{last}}}, {copied})",
+        )
 
 
 def _products() -> Iterator[tuple[str, str]]:

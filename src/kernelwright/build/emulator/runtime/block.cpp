@@ -88,6 +88,7 @@ void Block::assign(Launch& new_launch, uint64_t new_linear, Cluster& cluster, un
   activity = 0;
   barrier_ = {};
   for (NamedBarrier& named : named_) named = {};
+  readers.clear();
 }
 
 void Block::resume_spinners() {

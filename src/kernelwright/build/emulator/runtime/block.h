@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "async_copy.h"
@@ -144,6 +145,9 @@ class Block {
   AsyncShadow async_shadow;
   RegisterPool registers;
   EarlyStart early_start;
+  // Who has read a word of shared memory that several threads read, where barriers of some warps
+  // order them.
+  std::unordered_map<const Cell*, std::vector<Record>> readers;
   std::array<std::unique_ptr<Warpgroup>, AsyncChunk::kWarpgroups> warpgroups;
   // Where the running thread's sums lie on its stack: kept together by enter.
   uintptr_t sums_low = 0;

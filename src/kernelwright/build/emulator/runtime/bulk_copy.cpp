@@ -14,6 +14,32 @@ namespace {
 
 constexpr size_t kChunkBytes = AsyncShadow::kChunkBytes;
 
+// for_each_row of an im2col map: pixels follow each other inside the bounding box, W first, and
+// then in the next image; the offsets are added to where each is.
+template <class Visit>
+void for_each_pixel(const BulkCopy& copy, int64_t first, int64_t end, const Visit& visit) {
+  const TensorMap& map = copy.map;
+  int64_t place[TensorMap::kMaxRank];
+  std::copy(copy.place, copy.place + map.rank, place);
+  for (size_t row = 0; row < map.rows(); ++row) {
+    bool inside = first < end;
+    int64_t offset = (copy.place[0] + first) * map.element_bytes;
+    for (unsigned d = 1; d < map.rank; ++d) {
+      const int64_t at = place[d] + (d <= map.spatial() ? copy.offsets[d - 1] : 0);
+      inside = inside && at >= 0 && at < static_cast<int64_t>(map.sizes[d]);
+      offset += at * static_cast<int64_t>(map.strides[d - 1]);
+    }
+    visit(row, map.address + static_cast<uint64_t>(offset), static_cast<size_t>(first),
+          inside ? static_cast<size_t>(end - first) : 0);
+    for (unsigned d = 1; d < map.rank; ++d) {
+      place[d] += map.steps[d];
+      if (d > map.spatial()) break;
+      if (place[d] < static_cast<int64_t>(map.sizes[d]) + map.upper[d - 1]) break;
+      place[d] = map.lower[d - 1];
+    }
+  }
+}
+
 // Calls `visit(row, address, first, count)` for each row of the box: its number, the address of its
 // first element inside the tensor, that element's place in the row and how many there are; count is
 // 0 for a row that lies outside.
@@ -23,6 +49,10 @@ void for_each_row(const BulkCopy& copy, const Visit& visit) {
   const int64_t size = static_cast<int64_t>(map.sizes[0]);
   const int64_t first = std::max<int64_t>(0, -copy.place[0]);
   const int64_t end = std::min<int64_t>(map.box[0], size - copy.place[0]);
+  if (map.is_im2col) {
+    for_each_pixel(copy, first, end, visit);
+    return;
+  }
   for (size_t row = 0; row < map.rows(); ++row) {
     size_t rest = row;
     bool inside = first < end;

@@ -15,7 +15,8 @@ class Block;
 // One box on its way to one block.
 struct BulkCopy {
   TensorMap map;
-  int64_t place[TensorMap::kMaxRank];  // of the box's first element, innermost first
+  int64_t place[TensorMap::kMaxRank];        // of the box's first element, innermost first
+  int64_t offsets[TensorMap::kMaxRank - 2];  // of im2col: of W, H, D
   Block* home;
   size_t offset;   // in the home's shared memory
   size_t barrier;  // the same, of the barrier to arrive at; stores have none

@@ -39,6 +39,23 @@ void fail(const char* message, void* caller) {
   current_block->abandon(719 /* cudaErrorLaunchFailure */);
 }
 
+// The first pixel lies in the bounding box, and the offsets have as many bits as there are.
+void check_pixels(const kwemu::BulkCopy& copy) {
+  constexpr int kOffsetBits[] = {16, 8, 5};
+  const kwemu::TensorMap& map = copy.map;
+  for (unsigned d = 0; d < map.spatial(); ++d) {
+    const int64_t at = copy.place[d + 1], last = static_cast<int64_t>(map.sizes[d + 1]) - 1;
+    if (at < map.lower[d] || at > last + map.upper[d]) {
+      fail("an im2col copy whose first pixel lies outside of the map's bounding box",
+           const_cast<void*>(copy.caller));
+    }
+    if (copy.offsets[d] >> kOffsetBits[map.spatial() - 1] != 0) {
+      fail("an im2col copy with an offset of more bits than it has: 16, 8 or 5 of 1-D, 2-D or 3-D",
+           const_cast<void*>(copy.caller));
+    }
+  }
+}
+
 // What both kinds of bulk copy say: the map, the place and the shared memory.
 kwemu::BulkCopy ordered(const kwemu::BoxCopy& order, void* caller) {
   Block& block = *current_block;
@@ -52,11 +69,16 @@ kwemu::BulkCopy ordered(const kwemu::BoxCopy& order, void* caller) {
       copy.map.rank != static_cast<unsigned>(order.rank)) {
     fail("a bulk copy with what is no tensor map, or one of another rank", caller);
   }
+  if (copy.map.is_im2col != order.is_im2col) {
+    fail("a bulk copy in the mode im2col with a map of boxes, or the other way round", caller);
+  }
   std::copy(order.place, order.place + order.rank, copy.place);
+  std::copy(order.offsets, order.offsets + 3, copy.offsets);
   copy.home = &block;
   copy.offset = place_of(order.to).offset;
   copy.barrier = 0;
   copy.caller = caller;
+  if (order.is_im2col) check_pixels(copy);
   return copy;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "device_limits.h"
 #include "runtime.h"
@@ -150,8 +151,13 @@ cudaError_t kwemu_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, i
 
 cudaError_t kwemu_cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
                                           cudaDriverEntryPointQueryResult* found) {
-  const bool known = std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
-  *function = known ? reinterpret_cast<void*>(&cuTensorMapEncodeTiled) : nullptr;
+  const std::map<std::string, void*> functions = {
+      {"cuTensorMapEncodeTiled", reinterpret_cast<void*>(&cuTensorMapEncodeTiled)},
+      {"cuTensorMapEncodeIm2col", reinterpret_cast<void*>(&cuTensorMapEncodeIm2col)},
+  };
+  const auto found_function = functions.find(symbol);
+  const bool known = found_function != functions.end();
+  *function = known ? found_function->second : nullptr;
   if (found != nullptr) {
     *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   }

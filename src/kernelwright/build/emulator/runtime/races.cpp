@@ -1,5 +1,6 @@
 #include "races.h"
 
+#include <algorithm>
 #include <string>
 
 #include "async_checks.h"
@@ -120,6 +121,12 @@ void slow_shared_write_record(Block& block, size_t offset, Access access, const 
 void slow_shared_read_record(Block& block, Cell& cell, Access access, const void* caller) {
   if (!block.check_races) return;
   const Record read = cell.read;
+  const auto readers = block.readers.find(&cell);
+  if ((read & kMany) != 0 && readers != block.readers.end()) {
+    const auto unordered = [&](Record reader) { return !is_ordered(block, reader); };
+    const auto& all = readers->second;
+    if (std::none_of(all.begin(), all.end(), unordered)) return;
+  }
   const bool own = thread_of(read) == block.current->linear;
   if (own ? block.current->sync_time > time_of(read) : is_ordered(block, read)) return;
   const auto word = static_cast<size_t>(&cell - block.shared.word(0));
@@ -130,6 +137,20 @@ void slow_shared_read_record(Block& block, Cell& cell, Access access, const void
 
 bool comes_after(const Block& block, Record earlier) {
   return block.cluster().has_clocks() && is_ordered(block, earlier);
+}
+
+void slow_note_reader(Block& block, const Cell& cell, Record before, Record me) {
+  if (!block.check_races || !block.cluster().has_clocks()) return;
+  if ((before & kMany) == 0) block.readers[&cell] = {before};
+  const auto found = block.readers.find(&cell);
+  if (found == block.readers.end()) return;  // some read before there were clocks
+  for (Record& reader : found->second) {
+    if (same_thread(reader, me)) {
+      reader = me;
+      return;
+    }
+  }
+  found->second.push_back(me);
 }
 
 void slow_shared_write_under_readers(Block& block, size_t offset, const void* caller) {

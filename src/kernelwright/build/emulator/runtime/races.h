@@ -30,6 +30,8 @@ void slow_shared_read_record(Block& block, Cell& cell, Access access, const void
 // Whether barriers in shared memory order another thread's access before the running thread's: who
 // comes after that comes after both.
 bool comes_after(const Block& block, Record earlier);
+// One more reader of a word whose last one was `before`.
+void slow_note_reader(Block& block, const Cell& cell, Record before, Record me);
 // A write where products of a warpgroup may read.
 void slow_shared_write_under_readers(Block& block, size_t offset, const void* caller);
 // One access to a word in the parts that `mask` names, a bit for each byte.
@@ -44,6 +46,7 @@ inline void note_shared_cell(Block& block, Cell& cell, size_t offset, Access acc
   if (access == Access::kRead) {
     const bool is_alone = own || ((read & kMany) == 0 && !before && comes_after(block, read));
     const Record many = before ? 0 : is_alone ? read & kMany : kMany;
+    if (many != 0) slow_note_reader(block, cell, read, me);
     cell.read = me | many;
   } else {
     if (block.async_shadow.has_readers()) slow_shared_write_under_readers(block, offset, caller);

@@ -18,11 +18,16 @@ struct TensorMap {
   uint64_t address;
   uint64_t sizes[kMaxRank];        // elements, innermost first
   uint64_t strides[kMaxRank - 1];  // bytes
-  uint16_t box[kMaxRank];          // elements
+  uint16_t box[kMaxRank];          // elements; of im2col: channels, and pixels
   uint16_t type;                   // CUtensorMapDataType
+  uint8_t is_im2col;
+  uint8_t steps[kMaxRank];  // of im2col, from one pixel to the next; 1 of channels and batch
+  // Of im2col: the corners of the bounding box for W, H, D, from the first and the last element.
+  int16_t lower[kMaxRank - 2], upper[kMaxRank - 2];
 
   size_t row_bytes() const { return size_t{box[0]} * element_bytes; }
   size_t rows() const;
+  unsigned spatial() const { return rank - 2; }  // dimensions of im2col's bounding box
   size_t box_bytes() const { return rows() * row_bytes(); }
   bool is_real() const;  // floating-point
 };

@@ -73,6 +73,8 @@ struct BoxCopy {
   int place[5];
   unsigned to, barrier;  // handles: of the shared memory on either way; stores have no barrier
   unsigned mask;
+  bool is_im2col;
+  int offsets[3];  // im2col: of W, H, D
 };
 
 enum class WarpOp : int {

@@ -69,7 +69,11 @@ inline void elect(Lane&& leader, Predicate& elected, unsigned mask, KWEMU_HERE) 
 
 template <int RANK, class Map>
 KWEMU_UNCHECKED inline BoxCopy box_copy(unsigned to, Map map, const int (&values)[RANK + 1]) {
-  BoxCopy copy = {global_address(map), RANK, {}, to, static_cast<unsigned>(values[RANK]), 0};
+  BoxCopy copy = {};
+  copy.map = global_address(map);
+  copy.rank = RANK;
+  copy.to = to;
+  copy.barrier = static_cast<unsigned>(values[RANK]);
   for (int d = 0; d < RANK; ++d) copy.place[d] = values[d];
   return copy;
 }
@@ -89,12 +93,45 @@ KWEMU_DEVICE void copy_box_to_cluster(unsigned mask, unsigned to, Map map, Value
   kwemu_copy_box(&copy, KWEMU_CALLER);
 }
 
+// Pixels of an im2col map: the offsets of W, H and D, as many as there are, follow the barrier.
+template <int RANK>
+KWEMU_UNCHECKED inline BoxCopy pixel_copy(unsigned to, const void* map,
+                                          const int (&values)[2 * RANK - 1]) {
+  BoxCopy copy = {};
+  copy.map = map;
+  copy.rank = RANK;
+  copy.to = to;
+  copy.barrier = static_cast<unsigned>(values[RANK]);
+  copy.is_im2col = true;
+  for (int d = 0; d < RANK; ++d) copy.place[d] = values[d];
+  for (int d = 0; d < RANK - 2; ++d) copy.offsets[d] = values[RANK + 1 + d] & 0xffff;
+  return copy;
+}
+
+template <int RANK, class Map, class... Values>
+KWEMU_DEVICE void copy_pixels(unsigned to, Map map, Values... values) {
+  static_assert(sizeof...(Values) == 2 * RANK - 1);
+  const BoxCopy copy = pixel_copy<RANK>(to, global_address(map), {static_cast<int>(values)...});
+  kwemu_copy_box(&copy, KWEMU_CALLER);
+}
+
+template <int RANK, class Map, class... Values>
+KWEMU_DEVICE void copy_pixels_to_cluster(unsigned mask, unsigned to, Map map, Values... values) {
+  static_assert(sizeof...(Values) == 2 * RANK - 1);
+  BoxCopy copy = pixel_copy<RANK>(to, global_address(map), {static_cast<int>(values)...});
+  copy.mask = mask & 0xffff;
+  kwemu_copy_box(&copy, KWEMU_CALLER);
+}
+
 // Back: map, a place for each dimension, source.
 template <int RANK, class Map, class... Values>
 KWEMU_DEVICE void store_box(Map map, Values... values) {
   static_assert(sizeof...(Values) == RANK + 1);
   const int all[] = {static_cast<int>(values)...};
-  BoxCopy copy = {global_address(map), RANK, {}, static_cast<unsigned>(all[RANK]), 0, 0};
+  BoxCopy copy = {};
+  copy.map = global_address(map);
+  copy.rank = RANK;
+  copy.to = static_cast<unsigned>(all[RANK]);
   for (int d = 0; d < RANK; ++d) copy.place[d] = all[d];
   kwemu_store_box(&copy, KWEMU_CALLER);
 }

@@ -1,4 +1,4 @@
-// CUtensorMap and how the driver's cuTensorMapEncodeTiled fills it.
+// CUtensorMap and how the driver's cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col fill it.
 #pragma once
 
 #include <stdint.h>
@@ -65,3 +65,13 @@ extern "C" CUresult cuTensorMapEncodeTiled(
     const cuuint32_t* steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
     CUtensorMapL2promotion promotion,
     CUtensorMapFloatOOBfill fill) __asm__("kwemu_cuTensorMapEncodeTiled");
+
+// An im2col map: dimensions are channels, W, H, D (as far as the rank goes), batch. A copy brings
+// `channels` of each of `pixels` that follow each other inside the bounding box, whose corners
+// count from the first and the last element of W, H, D.
+extern "C" CUresult cuTensorMapEncodeIm2col(
+    CUtensorMap* target, CUtensorMapDataType type, cuuint32_t rank, void* address,
+    const cuuint64_t* sizes, const cuuint64_t* strides, const int* lower_corner,
+    const int* upper_corner, cuuint32_t channels, cuuint32_t pixels, const cuuint32_t* steps,
+    CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
+    CUtensorMapFloatOOBfill fill) __asm__("kwemu_cuTensorMapEncodeIm2col");

@@ -1,0 +1,197 @@
+#pragma once
+// A convolution, usual or transposed, as phases of dense ones: each phase is a set of output
+// positions whose taps lie at the same offsets.
+//
+// Along one dimension, W, H or D:
+//   usual        output o meets input  o * stride - padding + k * dilation; one phase
+//   transposed   input i meets output  i * stride - padding + k * dilation. With o = phase + stride
+//                * t, the taps that hit are every (stride / g)-th, g = gcd(stride, dilation), and
+//                meet input t + (phase + padding - k * dilation) / stride: each dilation / g less
+// Both: position t meets input  lower + t * step + offset(tap)  with offset(tap) >= 0.
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "conv_pixels.cuh"
+#include "divide.cuh"
+
+constexpr int MAX_PHASES = 8;  // along one dimension
+
+// What the user's call says of one dimension.
+struct ConvCall {
+  int64_t in = 1, out = 1;
+  int kernel = 1, stride = 1, padding = 0, dilation = 1;
+};
+
+struct ConvDimension {
+  int in, out;    // elements
+  int positions;  // of a phase: the most that one has
+  int phases;     // output o is position o / phases of phase o % phases
+  int lower, step;
+  int tap_step, offset_step;  // from one tap of a phase to the next: of the filter, of the input
+  int taps[MAX_PHASES];
+  int first_tap[MAX_PHASES];     // of the filter
+  int first_offset[MAX_PHASES];  // of the input, from `lower`
+
+  __host__ __device__ __forceinline__ int tap(int phase, int number) const {
+    return first_tap[phase] + number * tap_step;
+  }
+  __host__ __device__ __forceinline__ int offset(int phase, int number) const {
+    return first_offset[phase] + number * offset_step;
+  }
+
+  static ConvDimension usual(const ConvCall& call) {
+    ConvDimension d = {};
+    d.in = static_cast<int>(call.in);
+    d.out = d.positions = static_cast<int>(call.out);
+    d.phases = 1;
+    d.lower = -call.padding;
+    d.step = call.stride;
+    d.tap_step = 1;
+    d.offset_step = call.dilation;
+    d.taps[0] = call.kernel;
+    return d;
+  }
+
+  static ConvDimension transposed(const ConvCall& call) {
+    ConvDimension d = {};
+    const int divisor = greatest_divisor(call.stride, call.dilation);
+    d.in = static_cast<int>(call.in);
+    d.out = static_cast<int>(call.out);
+    d.phases = call.stride;
+    d.positions = (d.out + call.stride - 1) / call.stride;
+    d.step = 1;
+    d.tap_step = call.stride / divisor;
+    d.offset_step = -call.dilation / divisor;
+    for (int phase = 0; phase < d.phases; ++phase) {
+      const int place = phase + call.padding;
+      int tap = 0;
+      while (tap < d.tap_step && (place - tap * call.dilation) % call.stride != 0) ++tap;
+      const bool hits = tap < d.tap_step && tap < call.kernel;
+      d.taps[phase] = hits ? (call.kernel - tap + d.tap_step - 1) / d.tap_step : 0;
+      d.first_tap[phase] = tap;
+      d.first_offset[phase] = hits ? (place - tap * call.dilation) / call.stride : 0;
+      const int last = d.first_offset[phase] + (d.taps[phase] - 1) * d.offset_step;
+      if (hits && last < d.lower) d.lower = last;
+    }
+    for (int phase = 0; phase < d.phases; ++phase) d.first_offset[phase] -= d.lower;
+    return d;
+  }
+
+  // The corner of the bounding box at the end, from the last pixel.
+  int upper() const { return lower + (positions - 1) * step - (in - 1); }
+
+  int64_t last_offset() const {
+    int64_t most = 0;
+    for (int phase = 0; phase < phases; ++phase) {
+      const int64_t count = taps[phase] - 1;
+      const int64_t last = first_offset[phase] + (count < 0 ? 0 : count) * offset_step;
+      if (taps[phase] > 0 && first_offset[phase] > most) most = first_offset[phase];
+      if (taps[phase] > 0 && last > most) most = last;
+    }
+    return most;
+  }
+
+  // Whether the mode im2col has the bits for it, of `spatial` dimensions.
+  bool fits(int spatial) const {
+    const int most = 1 << (corner_bits(spatial) - 1);
+    const int64_t end = int64_t{lower} + int64_t{positions - 1} * step - (in - 1);
+    return lower >= -most && lower < most && end >= -most && end < most &&
+           last_offset() < 2 * most && step <= MAX_TRAVERSAL_STEP && phases <= MAX_PHASES;
+  }
+
+ private:
+  static int greatest_divisor(int a, int b) {
+    while (b != 0) {
+      const int rest = a % b;
+      a = b;
+      b = rest;
+    }
+    return a;
+  }
+};
+
+// The whole call. `dimensions`: W, H, D; those that there are not have one element and one tap.
+struct ConvShape {
+  int64_t images;
+  int groups;
+  int in_channels, out_channels;  // of one group
+  ConvDimension dimensions[MAX_SPATIAL];
+
+  __host__ __device__ int phases() const {
+    return dimensions[0].phases * dimensions[1].phases * dimensions[2].phases;
+  }
+  int64_t positions() const {
+    return images * dimensions[0].positions * dimensions[1].positions * dimensions[2].positions;
+  }
+  // The most of one phase.
+  int taps() const {
+    int product = 1;
+    for (const ConvDimension& d : dimensions) {
+      int most = 0;
+      for (int phase = 0; phase < d.phases; ++phase)
+        most = d.taps[phase] > most ? d.taps[phase] : most;
+      product *= most;
+    }
+    return product;
+  }
+};
+
+// One phase: of each dimension.
+struct ConvPhase {
+  int of[MAX_SPATIAL];
+
+  __host__ __device__ __forceinline__ static ConvPhase of_number(const ConvShape& shape,
+                                                                 int number) {
+    ConvPhase phase;
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const int count = shape.dimensions[d].phases;
+      phase.of[d] = count == 1 ? 0 : number % count;
+      number = count == 1 ? number : number / count;
+    }
+    return phase;
+  }
+  __host__ __device__ __forceinline__ int taps(const ConvShape& shape, int d) const {
+    return shape.dimensions[d].taps[of[d]];
+  }
+  __host__ __device__ __forceinline__ int taps(const ConvShape& shape) const {
+    return taps(shape, 0) * taps(shape, 1) * taps(shape, 2);
+  }
+};
+
+// Divides linear positions, W first, then H, D and images.
+struct PositionDivisors {
+  Divisor of[MAX_SPATIAL];
+
+  static PositionDivisors make(const ConvShape& shape) {
+    PositionDivisors divisors;
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      divisors.of[d] = Divisor(static_cast<uint32_t>(shape.dimensions[d].positions));
+    }
+    return divisors;
+  }
+  // Position number `linear` of a phase; the image is returned.
+  __device__ __forceinline__ int split(uint32_t linear, int (&at)[MAX_SPATIAL]) const {
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const uint32_t next = of[d].quotient(linear);
+      at[d] = static_cast<int>(linear - next * of[d].value());
+      linear = next;
+    }
+    return static_cast<int>(linear);
+  }
+};
+
+// Strides of a tensor of images, in elements; W, H, D first.
+struct ImageStrides {
+  int64_t image, channel;
+  int64_t spatial[MAX_SPATIAL];
+};
+
+// Strides of a filter: of a group, of output and input channels in it, and of taps.
+struct FilterStrides {
+  int64_t group, out_channel, in_channel;
+  int64_t taps[MAX_SPATIAL];
+};

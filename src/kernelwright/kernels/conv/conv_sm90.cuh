@@ -1,0 +1,230 @@
+#pragma once
+// Convolution on the tensor cores of compute capability 9.0: an implicit matrix product.
+//
+//   result[channel][position] = sum over taps and input channels of filter * pixel
+//
+// The filter is the operand A, 64 output channels a warpgroup; the pixels that a tap meets are the
+// operand B, 128 or 256 positions, which the mode im2col of the tensor memory accelerator brings
+// across rows and images. So a lane's neighbours are neighbouring positions, which lie side by side
+// in a channels-first result, and few output channels waste no bandwidth.
+//
+// One fp16 product has the eleven bits of cuDNN's TF32. Three products of pairs (gemm_guard.cuh)
+// are as accurate as float32. What the planes cannot carry, infinities, NaN and wide ranges, the
+// CUDA cores compute in the same kernel.
+//
+// Blocks are persistent. One thread of the first warpgroup fetches, two warpgroups multiply.
+
+#include "conv_producer.cuh"
+#include "conv_simt.cuh"
+#include "conv_store.cuh"
+#include "gemm_sm90_products.cuh"
+
+// Rows of ROW_BYTES that follow each other in shared memory, each 16 of K: swizzled over ROW_BYTES.
+template <int ROW_BYTES>
+struct RowsDescriptor {
+  uint32_t low;
+
+  __device__ __forceinline__ static RowsDescriptor of(const void* shared) {
+    const uint32_t low = (shared_address(shared) & 0x3ffff) >> 4 | 1u << 16;
+    return {__shfl_sync(0xffffffffu, low, 0)};
+  }
+  __device__ __forceinline__ RowsDescriptor further(int bytes) const {
+    return {low + (bytes >> 4)};
+  }
+  __device__ __forceinline__ operator uint64_t() const {
+    constexpr uint64_t EIGHT_ROWS = 8 * ROW_BYTES;
+    constexpr uint64_t SWIZZLE = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
+    return (EIGHT_ROWS >> 4) << 32 | SWIZZLE << 62 | low;
+  }
+};
+
+// Products of the planes of one stage, by their number.
+template <class Tile>
+class ConvProducts {
+ public:
+  using Sums = float[Tile::REGISTERS];
+
+  __device__ __forceinline__ ConvProducts(const ConvShared<Tile>& shared, int warpgroup, int stage)
+      : filter_(RowsDescriptor<Tile::ROW_BYTES>::of(
+            shared.filter(stage, 0) + (Tile::ALTERNATES || Tile::SPLITS_POSITIONS
+                                           ? 0
+                                           : warpgroup * Tile::PART_CHANNELS * Tile::ROW_BYTES))),
+        pixels_(RowsDescriptor<Tile::CHUNK_BYTES>::of(
+            shared.pixels(stage, 0) +
+            (Tile::SPLITS_POSITIONS ? warpgroup * Tile::PART_POSITIONS * Tile::CHUNK_BYTES : 0))) {}
+
+  // Step STEP of the 4 of STEP_K in a stage, of 64 channels; added to sums unless `accumulate` is
+  // 0.
+  template <int FILTER_PLANE, int PIXEL_PLANE, int STEP, int PART = 0>
+  __device__ __forceinline__ void multiply(Sums& sums, int accumulate) const {
+    constexpr int OF_CHUNK = Tile::CHUNK / Tile::STEP_K;
+    constexpr int BYTES = Tile::STEP_K * 2;
+    Tile::Instruction::template multiply<0, 0>(
+        sums,
+        filter_.further(FILTER_PLANE * Tile::FILTER_PLANE +
+                        PART * Tile::PART_CHANNELS * Tile::ROW_BYTES + STEP * BYTES),
+        pixels_.further(PIXEL_PLANE * Tile::PIXEL_PLANE + STEP / OF_CHUNK * Tile::CHUNK_PIXELS +
+                        STEP % OF_CHUNK * BYTES),
+        accumulate);
+  }
+
+ private:
+  RowsDescriptor<Tile::ROW_BYTES> filter_;
+  RowsDescriptor<Tile::CHUNK_BYTES> pixels_;
+};
+
+// The products of one stage, of 64 channels.
+template <int PART, class Tile>
+__device__ __forceinline__ void multiply_stage(const ConvProducts<Tile>& products,
+                                               float (&sums)[Tile::REGISTERS]) {
+  products.template multiply<0, 0, 0, PART>(sums, 1);
+  products.template multiply<0, 0, 1, PART>(sums, 1);
+  products.template multiply<0, 0, 2, PART>(sums, 1);
+  if constexpr (Tile::CHUNKS * Tile::CHUNK_STEPS == 4) {
+    products.template multiply<0, 0, 3, PART>(sums, 1);
+  }
+}
+
+// sums = one product over `steps` stages, in one chain; calls issued() once all stages have come.
+// The last stage, which is not released, is returned.
+template <class Tile, class Issued>
+__device__ __forceinline__ int convolve_plain(const ConvShared<Tile>& shared, int warpgroup,
+                                              Ring<Tile::STAGES>& ring, int steps,
+                                              float (&sums)[Tile::PARTS][Tile::REGISTERS],
+                                              const Issued& issued) {
+#pragma unroll
+  for (int part = 0; part < Tile::PARTS; ++part) {
+#pragma unroll
+    for (int i = 0; i < Tile::REGISTERS; ++i) sums[part][i] = 0;
+  }
+  int before = 0;
+  for (int step = 0; step < steps; ++step) {
+    const int stage = ring.stage;
+    wait(shared.full + stage, ring.phase);
+    const ConvProducts<Tile> products(shared, warpgroup, stage);
+    fence_products();
+    multiply_stage<0>(products, sums[0]);
+    if constexpr (Tile::PARTS == 2) multiply_stage<1>(products, sums[1]);
+    commit_products();
+    wait_products<1>();
+    if (step > 0) shared.release(before);
+    before = stage;
+    ring.advance();
+  }
+  issued();
+  wait_products<0>();
+#pragma unroll
+  for (int part = 0; part < Tile::PARTS; ++part) pin(sums[part]);
+  return before;
+}
+
+// The same of pairs: three products, as in multiply_pairs.
+template <class Tile, class Issued>
+__device__ __forceinline__ int convolve_pairs(const ConvShared<Tile>& shared, int warpgroup,
+                                              Ring<Tile::STAGES>& ring, int steps,
+                                              float (&sums)[Tile::REGISTERS],
+                                              const Issued& issued) {
+  constexpr float LOW = 1.0f / (1 << LOW_BITS);
+  float high[Tile::REGISTERS], low[Tile::REGISTERS];
+#pragma unroll
+  for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = 0;
+  int before = 0;
+  for (int done = 0; done < steps; done += Tile::FOLD_STEPS) {
+    const int end = min(steps, done + Tile::FOLD_STEPS);
+    for (int step = done; step < end; ++step) {
+      const int stage = ring.stage;
+      wait(shared.full + stage, ring.phase);
+      const ConvProducts<Tile> products(shared, warpgroup, stage);
+      multiply_part<0>(products, step > done, sums, high, low, [&] {
+        if (step > 0) shared.release(before);
+      });
+      multiply_part<2>(products, 1, sums, high, low, [] {});
+      before = stage;
+      ring.advance();
+    }
+    wait_products<0>();
+    pin(low);
+#pragma unroll
+    for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = fmaf(low[i], LOW, sums[i]);
+  }
+  issued();
+  return before;
+}
+
+// A warpgroup that multiplies.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShared<Tile>& shared,
+                                             int warpgroup, int exponent) {
+  const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
+  Ring<Tile::STAGES> ring;
+  int turn = 0;
+  for (int unit = cluster; unit < p.units.count; unit += clusters) {
+    const ConvWork work = locate_conv<Tile>(p, unit);
+    const int steps = conv_steps<Tile>(work, p.chunks);
+    if constexpr (Tile::ALTERNATES) {
+      turn ^= 1;
+      if (turn == warpgroup) {
+        skip_stages(ring, steps);
+        continue;
+      }
+    }
+    float sums[Tile::PARTS][Tile::REGISTERS];
+    find_places<Tile>(p, shared, work, warpgroup);
+    if (Tile::ALTERNATES && unit != cluster) ConvTurns::wait_for<Tile>(warpgroup);
+    const auto issued = [&] {
+      if (Tile::ALTERNATES && unit + clusters < p.units.count) {
+        ConvTurns::give_to<Tile>(1 - warpgroup);
+      }
+    };
+    int last;
+    if constexpr (Tile::PLANES == 1) {
+      last = convolve_plain<Tile>(shared, warpgroup, ring, steps, sums, issued);
+    } else {
+      last = convolve_pairs<Tile>(shared, warpgroup, ring, steps, sums[0], issued);
+    }
+    if (steps > 0) shared.release(last);
+#pragma unroll
+    for (int part = 0; part < Tile::PARTS; ++part) {
+      store_conv<Tile>(p, shared, work, warpgroup, part, exponent, sums[part]);
+    }
+  }
+}
+
+// The body of a kernel of THREADS threads and SHARED_BYTES of dynamic shared memory, in clusters of
+// CLUSTER blocks.
+template <class Config, class Parameters>
+__device__ __forceinline__ void conv_sm90(const Parameters& p) {
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  using Tile = ConvTile<Config>;
+  extern __shared__ unsigned char conv_shared[];
+  __shared__ int exponent;
+  const ConvShared<Tile> shared(conv_shared);
+  const int warpgroup = threadIdx.x / Tile::WARPGROUP;
+  if (threadIdx.x == 0) {
+    prefetch_map(&p.pixel_map);
+    prefetch_map(&p.filter_map);
+    shared.init();
+  }
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  if (threadIdx.x == 0) exponent = p.rest.header->exponents[0];
+  if (!pairs_were_exact(p.rest)) {
+    convolve_on_cuda_cores<Tile>(p);
+    return;
+  }
+  if constexpr (Tile::CLUSTER > 1) {
+    sync_cluster();
+  } else {
+    __syncthreads();
+  }
+  if (warpgroup == 0) {
+    give_registers_back<Tile::PRODUCER_REGISTERS>();
+    if (threadIdx.x == 0) produce_conv<Tile>(p, shared);
+  } else {
+    take_registers<Tile::CONSUMER_REGISTERS>();
+    consume_conv<Tile>(p, shared, warpgroup - 1, exponent);
+  }
+  // Nobody leaves while the others may still write to its shared memory.
+  if constexpr (Tile::CLUSTER > 1) sync_cluster();
+#endif
+}

@@ -1,0 +1,230 @@
+#pragma once
+// The shape of a convolution on the tensor cores: tile, stages, units of work, and what is in
+// shared memory.
+
+#include "conv_planes.cuh"
+#include "conv_shape.cuh"
+#include "gemm_sm90_tile.cuh"
+#include "wgmma.cuh"
+
+// What follows the sum of an element: `row(channel)` gives what is the same for a channel, a
+// functor of (sum, place of the element in the result).
+struct ConvPlain {
+  struct Row {
+    __device__ __forceinline__ float operator()(float sum, int64_t) const { return sum; }
+  };
+  __device__ __forceinline__ Row row(int) const { return {}; }
+};
+
+struct ConvBias {
+  const float* bias;
+  struct Row {
+    float bias;
+    __device__ __forceinline__ float operator()(float sum, int64_t) const { return sum + bias; }
+  };
+  __device__ __forceinline__ Row row(int channel) const { return {__ldg(bias + channel)}; }
+};
+
+enum class ConvSchedule {
+  SHARED,     // a tile each of the same stages: the channel parts, or positions side by side
+  ALTERNATE,  // units in turn: one stores what it has summed while the other multiplies
+};
+
+// A config has
+//   Instruction    of wgmma_f16.cuh: a warpgroup's positions are its N
+//   SPATIAL        dimensions: 1, 2, 3
+//   CHUNK          channels of one tap that a copy brings: 16, 32, 48 or 64
+//   ROW_TAPS       how they are made of few channels, see conv_planes.cuh
+//   PLANES         1, or 2 for pairs of fp16 and three products
+//   CHANNEL_PARTS  of 64 output channels: 1 or 2
+//   SCHEDULE       how the two warpgroups that multiply divide the work
+//   STAGES, CLUSTER
+template <class Config>
+struct ConvTile {
+  using Instruction = typename Config::Instruction;
+  static constexpr int SPATIAL = Config::SPATIAL, PLANES = Config::PLANES;
+  static constexpr int STAGES = Config::STAGES, CLUSTER = Config::CLUSTER;
+  static constexpr int CHANNEL_PARTS = Config::CHANNEL_PARTS;
+  static constexpr bool ALTERNATES = Config::SCHEDULE == ConvSchedule::ALTERNATE;
+  static constexpr int CONSUMERS = 2;  // warpgroups
+  static constexpr int WARPGROUP = 128;
+  static constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
+  static constexpr int CONSUMER_WARPS = CONSUMERS * 4;
+  static constexpr int PART_CHANNELS = 64, PART_POSITIONS = Instruction::N;  // of a warpgroup
+  static constexpr int BLOCK_CHANNELS = PART_CHANNELS * CHANNEL_PARTS;
+  static constexpr int PARTS = ALTERNATES ? CHANNEL_PARTS : 1;  // of a warpgroup
+  static constexpr bool SPLITS_POSITIONS = !ALTERNATES && CHANNEL_PARTS == 1;
+  static constexpr int BLOCK_POSITIONS = PART_POSITIONS * (SPLITS_POSITIONS ? CONSUMERS : 1);
+  static constexpr int RELEASES = CONSUMER_WARPS / (ALTERNATES ? 2 : 1);  // of a stage, in a block
+  static constexpr int REGISTERS = Instruction::REGISTERS;
+  static constexpr int BLOCK_K = 64, STEP_K = 16, ROW_BYTES = BLOCK_K * 2;
+  // A stage holds several taps where one has fewer channels. Of 48 channels a copy brings 64, and
+  // the last 16 are not multiplied.
+  static constexpr int CHUNK = Config::CHUNK == 48 ? 64 : Config::CHUNK;
+  static constexpr int CHUNK_CHANNELS = Config::CHUNK;
+  // Of a tile of the kernel that writes the planes.
+  static constexpr int PLANE_CHANNELS = Config::ROW_TAPS == RowTaps::OVERLAPPING ? 16 : CHUNK;
+  static constexpr int CHUNK_BYTES = CHUNK * 2;
+  static constexpr int CHUNKS = BLOCK_K / CHUNK;
+  static constexpr int CHUNK_STEPS = Config::CHUNK / STEP_K;
+  static constexpr int COPY_POSITIONS =
+      BLOCK_POSITIONS < MAX_BOX_PIXELS ? BLOCK_POSITIONS : MAX_BOX_PIXELS;
+  static constexpr int COPIES = BLOCK_POSITIONS / COPY_POSITIONS;
+  static constexpr int FILTER_PLANE = BLOCK_CHANNELS * ROW_BYTES;
+  static constexpr int CHUNK_PIXELS = BLOCK_POSITIONS * CHUNK_BYTES;
+  static constexpr int PIXEL_PLANE = CHUNKS * CHUNK_PIXELS;
+  static constexpr int STAGE_BYTES = PLANES * (FILTER_PLANE + PIXEL_PLANE);
+  static constexpr int ALIGNMENT = 1024;  // of what is swizzled
+  static constexpr int PLACE_BYTES = CONSUMERS * PART_POSITIONS * 8;
+  static constexpr int SHARED_BYTES =
+      ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) + PLACE_BYTES + CONSUMER_WARPS * ROW_BUFFER_BYTES;
+  static constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
+  // The sum of the low parts may drift by 2^-23 with each instruction (gemm_sm90_tile.cuh).
+  static constexpr int FOLD_STEPS = 128;
+
+  static constexpr CUtensorMapSwizzle SWIZZLE = CHUNK == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                                : CHUNK == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                              : CU_TENSOR_MAP_SWIZZLE_32B;
+
+  static_assert(Config::CHUNK == 16 || Config::CHUNK == 32 || Config::CHUNK == 48 ||
+                    Config::CHUNK == 64,
+                "a copy brings 16, 32, 48 or 64 channels");
+  static_assert(PLANES == 1 || Config::CHUNK != 48, "three products take whole stages");
+  static_assert(PLANES == 1 || REGISTERS * PARTS <= 64,
+                "three sums of 64 x 256 do not fit registers");
+  static_assert(REGISTERS * PARTS <= 128, "sums of 128 x 256 do not fit registers");
+  static_assert(CLUSTER == 1 || CLUSTER == 2,
+                "blocks of a cluster fetch a half of the filter each");
+  static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "a block has no more shared memory");
+};
+
+// Numbers of the units of work.
+struct ConvUnits {
+  int count;
+  Divisor channel_tiles, groups, phases;
+};
+
+template <class Input, class Result, class Epilogue>
+struct ConvParameters {
+  CUtensorMap pixel_map, filter_map;
+  ConvShape shape;
+  PositionDivisors divisors;
+  uint32_t positions;  // of a phase
+  ConvUnits units;
+  int chunks;  // of a tap's channels
+  Result* out;
+  ImageStrides out_strides;
+  Epilogue epilogue;
+  GemmRest rest;
+  const int* filter_exponents;
+  // For the CUDA cores, where the planes do not carry the input or the filter.
+  const Input* data;
+  ImageStrides data_strides;
+  const Input* filter;
+  FilterStrides filter_strides;
+  ConvShape plain;  // with all taps apart
+};
+
+// Unit of work: a tile of one phase and group.
+struct ConvWork {
+  ConvPhase phase;
+  int phase_number, group;
+  int channel;        // first, of the group
+  uint32_t position;  // first
+  int taps;
+};
+
+template <class Tile, class Parameters>
+__device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
+  ConvWork work;
+  uint32_t rest = unit;
+  uint32_t next = p.units.channel_tiles.quotient(rest);
+  work.channel = (rest - next * p.units.channel_tiles.value()) * Tile::BLOCK_CHANNELS;
+  rest = next;
+  next = p.units.groups.quotient(rest);
+  work.group = rest - next * p.units.groups.value();
+  rest = next;
+  next = p.units.phases.quotient(rest);
+  work.phase_number = rest - next * p.units.phases.value();
+  work.phase = ConvPhase::of_number(p.shape, work.phase_number);
+  const int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0;
+  work.position = (next * Tile::CLUSTER + rank) * Tile::BLOCK_POSITIONS;
+  work.taps = work.phase.taps(p.shape);
+  return work;
+}
+
+// Steps of BLOCK_K that a unit has.
+template <class Tile>
+__device__ __forceinline__ int conv_steps(const ConvWork& work, int chunks) {
+  return (work.taps * chunks + Tile::CHUNKS - 1) / Tile::CHUNKS;
+}
+
+// Turns of the warpgroups that multiply. A stage's barrier tells two fills of it apart, not three:
+// a warpgroup waits for its stages only when the one before has seen all of its own come.
+class ConvTurns {
+ public:
+  template <class Tile>
+  __device__ __forceinline__ static void wait_for(int warpgroup) {
+    sync_warps(FIRST + warpgroup, Tile::CONSUMERS * Tile::WARPGROUP);
+  }
+  template <class Tile>
+  __device__ __forceinline__ static void give_to(int warpgroup) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(FIRST + warpgroup),
+                 "r"(Tile::CONSUMERS * Tile::WARPGROUP)
+                 : "memory");
+  }
+
+ private:
+  static constexpr int FIRST = 3;  // barriers of find_places come before
+};
+
+// Passes what another warpgroup takes of the ring.
+template <int COUNT>
+__device__ __forceinline__ void skip_stages(Ring<COUNT>& ring, int stages) {
+  const int end = ring.stage + stages;
+  ring.phase ^= end / COUNT & 1;
+  ring.stage = end % COUNT;
+}
+
+template <class Tile>
+struct ConvShared {
+  unsigned char* stages;
+  unsigned char* buffers;  // one for each warp that stores, see RowBuffer
+  int64_t* places;  // of each warpgroup's positions in the result; negative where there is none
+  Barrier* full;    // the stage holds its copies
+  Barrier* empty;   // nobody reads the stage, in any block of the cluster
+
+  __device__ __forceinline__ explicit ConvShared(unsigned char* shared) {
+    const uint32_t address = shared_address(shared);
+    stages = shared + (Tile::ALIGNMENT - address % Tile::ALIGNMENT) % Tile::ALIGNMENT;
+    buffers = stages + Tile::STAGES * Tile::STAGE_BYTES;
+    places = reinterpret_cast<int64_t*>(buffers + Tile::CONSUMER_WARPS * ROW_BUFFER_BYTES);
+    full = reinterpret_cast<Barrier*>(places + Tile::CONSUMERS * Tile::PART_POSITIONS);
+    empty = full + Tile::STAGES;
+  }
+
+  __device__ __forceinline__ void init() const {
+    for (int s = 0; s < Tile::STAGES; ++s) {
+      init_barrier(full + s, 1);
+      init_barrier(empty + s, Tile::RELEASES * Tile::CLUSTER);
+    }
+    fence_barrier_init();
+  }
+
+  __device__ __forceinline__ unsigned char* filter(int stage, int plane) const {
+    return stages + stage * Tile::STAGE_BYTES + plane * Tile::FILTER_PLANE;
+  }
+  __device__ __forceinline__ unsigned char* pixels(int stage, int plane) const {
+    return filter(stage, Tile::PLANES) + plane * Tile::PIXEL_PLANE;
+  }
+
+  // A consumer's warp reads the stage no more.
+  __device__ __forceinline__ void release(int stage) const {
+    const int lane = threadIdx.x % 32;
+    if constexpr (Tile::CLUSTER == 1) {
+      if (lane == 0) arrive(empty + stage);
+    } else {
+      if (lane < Tile::CLUSTER) arrive_at_rank(empty + stage, lane);
+    }
+  }
+};

@@ -1,0 +1,79 @@
+// Convolutions of several configs behind entry points that take packed words; the first integer
+// after the workspace picks the config.
+
+template <class Instruction_, int SPATIAL_, int CHUNK_, int PLANES_, int CHANNEL_PARTS_,
+          ConvSchedule SCHEDULE_, int STAGES_, int CLUSTER_, RowTaps ROW_TAPS_>
+struct ConvConfig {
+  using Instruction = Instruction_;
+  static constexpr int SPATIAL = SPATIAL_, CHUNK = CHUNK_, PLANES = PLANES_;
+  static constexpr int CHANNEL_PARTS = CHANNEL_PARTS_, STAGES = STAGES_, CLUSTER = CLUSTER_;
+  static constexpr ConvSchedule SCHEDULE = SCHEDULE_;
+  static constexpr RowTaps ROW_TAPS = ROW_TAPS_;
+};
+
+using Parameters = ConvParameters<float, float, ConvBias>;
+
+template <class Config>
+__global__ void __launch_bounds__(PLANE_THREADS)
+    planes_kernel(const __grid_constant__ PlaneParameters p) {
+  write_planes<float, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS>(p);
+}
+template <class Config>
+__global__ void __launch_bounds__(ConvTile<Config>::THREADS, 1)
+    conv_kernel(const __grid_constant__ Parameters p) {
+  conv_sm90<Config>(p);
+}
+
+struct Call {
+  ConvRequest<float, float> request;
+  ConvBias epilogue;
+};
+
+Call read_call(Arguments& arguments) {
+  const auto direction = static_cast<ConvDirection>(arguments.integer());
+  const int groups = static_cast<int>(arguments.integer());
+  int numbers[3][MAX_SPATIAL];
+  for (auto& of_kind : numbers) {
+    for (int& number : of_kind) number = static_cast<int>(arguments.integer());
+  }
+  const Tensor out = arguments.tensor(), data = arguments.tensor(), filter = arguments.tensor();
+  const auto* const bias = static_cast<const float*>(arguments.tensor().data);
+  return {ConvRequest<float, float>::of(direction, groups, out, data, filter, numbers[0],
+                                        numbers[1], numbers[2]),
+          {bias}};
+}
+
+template <class... Configs>
+struct Variants {
+  template <class Action>
+  static int64_t pick(int64_t index, const Action& action) {
+    int64_t result = -1, i = 0;
+    ((i++ == index ? (void)(result = action(Configs())) : void()), ...);
+    return result;
+  }
+};
+
+using All = Variants<CONFIGS>;
+
+// Bytes of the workspace; -1 where the config does not take the call.
+extern "C" int64_t conv_workspace(const int64_t* words) {
+  Arguments arguments(words);
+  const int64_t config = arguments.integer();
+  const Call call = read_call(arguments);
+  return All::pick(config, [&](auto chosen) -> int64_t {
+    using Variant = ConvVariant<decltype(chosen), float, float, ConvBias>;
+    return Variant::admits(call.request) ? Variant::workspace_bytes(call.request) : -1;
+  });
+}
+
+extern "C" int64_t conv_launch(const int64_t* words) {
+  Arguments arguments(words);
+  const int64_t config = arguments.integer();
+  const Call call = read_call(arguments);
+  return All::pick(config, [&](auto chosen) -> int64_t {
+    using Config = decltype(chosen);
+    const ConvVariant<Config, float, float, ConvBias> variant{planes_kernel<Config>,
+                                                              conv_kernel<Config>};
+    return variant.launch(call.request, call.epilogue, arguments.stream(), arguments.workspace());
+  });
+}

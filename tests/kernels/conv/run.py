@@ -1,0 +1,142 @@
+"""Child of test_conv.py: convolutions of every config on the emulator, against float64.
+
+Arguments: the configs as text, the cases as JSON, a seed. Prints one JSON object: of each case that
+a config takes the greatest error over the sum of absolute terms; findings of the emulator.
+"""
+
+import ctypes
+import json
+import struct
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import cpp_extension
+
+from kernelwright import kernels
+from kernelwright.build.emulator import Session
+
+USUAL, TRANSPOSED = 0, 1
+
+
+def build(configs: str) -> ctypes.CDLL:
+    """The entry points of conv.cu."""
+    text = (Path(__file__).parent / "conv.cu").read_text().replace("CONFIGS", configs)
+    cpp_extension.load_inline(
+        name="conv_test",
+        cpp_sources="",
+        cuda_sources=kernels.inline("conv_launch.cuh", "wgmma_f16.cuh") + text,
+        functions=None,
+        is_python_module=False,
+        no_implicit_headers=True,
+    )
+    library = ctypes.CDLL(next(path for path in torch.ops.loaded_libraries if "conv_test" in path))
+    library.conv_workspace.restype = library.conv_launch.restype = ctypes.c_int64
+    return library
+
+
+def _spread(numbers: list[int]) -> list[int]:
+    """W first, three of them."""
+    return [*reversed(numbers), *[0] * (3 - len(numbers))]
+
+
+def words(config: int, case: dict[str, Any], tensors: list[torch.Tensor]) -> list[int]:
+    """The packed arguments after the workspace."""
+    packed = [config, TRANSPOSED if case["transposed"] else USUAL, case["groups"]]
+    for kind in ("stride", "padding", "dilation"):
+        packed += _spread(case[kind])
+    for tensor in tensors:
+        packed += [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
+    return packed
+
+
+def reference(case: dict[str, Any], *tensors: torch.Tensor) -> torch.Tensor:
+    """In the tensors' own type."""
+    data, filter_, bias = tensors
+    keywords = {name: case[name] for name in ("stride", "padding", "dilation", "groups")}
+    rank = data.dim() - 2
+    if case["transposed"]:
+        keywords["output_padding"] = case["output_padding"]
+        name = f"conv_transpose{rank}d"
+    else:
+        name = f"conv{rank}d"
+    return getattr(torch.nn.functional, name)(data, filter_, bias, **keywords)
+
+
+def draw(case: dict[str, Any]) -> list[torch.Tensor]:
+    """Input, filter, bias."""
+    channels, out_channels, groups = case["channels"], case["out_channels"], case["groups"]
+    outer = (
+        (channels, out_channels // groups)
+        if case["transposed"]
+        else (out_channels, channels // groups)
+    )
+    data = torch.rand(case["images"], channels, *case["in"]) - 0.3
+    filter_ = torch.rand(*outer, *case["kernel"]) - 0.3
+    match case.get("values"):
+        case "special":
+            data.view(-1)[7] = torch.inf
+            filter_.view(-1)[3] = torch.nan
+        case "wide":
+            data[0] *= 1e-7
+        case "huge":
+            data *= 1e30
+            filter_ *= 1e-20
+    if case.get("channels_last"):
+        data = data.movedim(1, -1).contiguous().movedim(-1, 1)
+    return [data, filter_, torch.rand(out_channels)]
+
+
+def launch(library: ctypes.CDLL, words_: list[int], address: int) -> int:
+    """Status of the launch."""
+    return int(library.conv_launch(struct.pack(f"{len(words_) + 3}q", 0, 0, address, *words_)))
+
+
+def run(
+    library: ctypes.CDLL, config: int, case: dict[str, Any], shape: torch.Size,
+    inputs: list[torch.Tensor],
+) -> torch.Tensor | None:  # fmt: skip
+    """The result, or None where the config does not take the call."""
+    out = torch.full(shape, torch.nan)
+    if case.get("channels_last"):
+        out = out.movedim(1, -1).contiguous().movedim(-1, 1)
+    packed = words(config, case, [out, *inputs])
+    size = library.conv_workspace(struct.pack(f"{len(packed) + 3}q", 0, 0, 0, *packed))
+    if size < 0:
+        return None
+    workspace = torch.full((size // 4 + 256,), torch.nan)
+    status = launch(library, packed, (workspace.data_ptr() + 1023) // 1024 * 1024)
+    assert status == 0, f"CUDA error {status} of config {config}, {case}"
+    return out
+
+
+def error(out: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> float:
+    """The greatest, over the sum of absolute terms; NaN and infinities must be where they are."""
+    same = (out.double() == exact) | (out.isnan() & exact.isnan())
+    distance = torch.where(same, 0.0, (out.double() - exact).abs() / size)
+    return distance.max().item() if distance.numel() else 0.0
+
+
+def main() -> None:
+    configs, cases = sys.argv[1], json.loads(sys.argv[2])
+    torch.manual_seed(0)
+    errors: list[list[float | None]] = []
+    with Session(order_seed=int(sys.argv[3]), threads=1, multiprocessors=4) as session:
+        library = build(configs)
+        for case in cases:
+            inputs = draw(case)
+            doubles = [tensor.double() for tensor in inputs]
+            exact = reference(case, *doubles)
+            size = reference(case, *(tensor.abs() for tensor in doubles))
+            row = []
+            for config in range(configs.count("ConvConfig")):
+                out = run(library, config, case, exact.shape, inputs)
+                row.append(None if out is None else error(out, exact, size))
+            errors.append(row)
+    findings = [str(finding) for finding in session.findings]
+    print(json.dumps({"errors": errors, "findings": findings}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Convolutions on the tensor cores: every form on the emulator, and under nvcc."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelwright import kernels
+from kernelwright.build.cuda import compile_check
+from kernelwright.build.toolchain import find_nvcc
+
+_FOLDER = Path(__file__).parent / "conv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One convolution; per dimension, as PyTorch has them."""
+
+    images: int
+    channels: int
+    out_channels: int
+    size: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...] = ()
+    padding: tuple[int, ...] = ()
+    dilation: tuple[int, ...] = ()
+    output_padding: tuple[int, ...] = ()
+    groups: int = 1
+    transposed: bool = False
+    channels_last: bool = False
+    values: str = ""
+
+    def words(self) -> dict[str, Any]:
+        """As run.py takes it."""
+        rank = len(self.size)
+        return asdict(self) | {
+            "in": self.size,
+            "stride": self.stride or (1,) * rank,
+            "padding": self.padding or (0,) * rank,
+            "dilation": self.dilation or (1,) * rank,
+            "output_padding": self.output_padding or (0,) * rank,
+        }
+
+
+def _case(images: int, channels: int, size: tuple[int, ...], out_channels: int,
+          kernel: tuple[int, ...], **others: Any) -> Case:  # fmt: skip
+    return Case(
+        images=images, channels=channels, size=size, out_channels=out_channels, kernel=kernel,
+        **others,
+    )  # fmt: skip
+
+
+# Small maps, odd channels, more of them than a tile has, filters without a middle; strides,
+# dilations, groups; what planes do not carry; transposed with phases of several and of no taps.
+_CASES = (
+    _case(2, 64, (9, 11), 64, (3, 3), padding=(1, 1)),
+    _case(3, 7, (7, 7), 5, (3, 3), padding=(1, 1)),
+    _case(1, 130, (13, 17), 130, (2, 4), stride=(2, 3), padding=(1, 2)),
+    _case(2, 20, (12, 15), 33, (3, 5), dilation=(2, 3), padding=(2, 4), channels_last=True),
+    _case(1, 64, (8, 9), 96, (3, 3), groups=2, stride=(1, 2)),
+    _case(1, 3, (15, 16), 10, (5, 3), stride=(4, 2), padding=(2, 1)),
+    _case(2, 8, (6, 40), 20, (2, 9), padding=(0, 3), stride=(1, 2)),
+    _case(1, 16, (9, 9), 16, (3, 3), values="special"),
+    _case(2, 16, (9, 9), 16, (3, 3), values="wide"),
+    _case(2, 16, (9, 9), 16, (3, 3), values="huge"),
+    _case(2, 17, (6, 7), 9, (3, 3), stride=(2, 2), padding=(1, 1), output_padding=(1, 1),
+          transposed=True),
+    _case(1, 16, (5, 6), 20, (3, 5), stride=(3, 5), padding=(1, 2), dilation=(2, 1),
+          output_padding=(0, 2), transposed=True),
+    _case(1, 16, (5, 7), 16, (3, 3), stride=(2, 2), dilation=(2, 4), padding=(1, 0),
+          transposed=True),
+    _case(2, 20, (9, 11), 30, (3, 4), padding=(1, 2), dilation=(2, 1), transposed=True),
+    _case(1, 5, (6, 13), 20, (2, 3), padding=(0, 3), transposed=True),
+    _case(2, 40, (300,), 70, (3,), stride=(3,), dilation=(4,)),
+    _case(2, 24, (50,), 70, (3,), stride=(2,), dilation=(2,), padding=(1,), transposed=True),
+    _case(2, 3, (6, 7, 8), 17, (3, 5, 3), padding=(1, 0, 1), stride=(1, 2, 1)),
+    _case(1, 12, (4, 5, 9), 20, (2, 3, 5), padding=(0, 1, 2), transposed=True),
+    _case(1, 16, (3, 4, 5), 8, (3, 5, 7), stride=(2, 2, 2), padding=(1, 2, 3), groups=4,
+          output_padding=(1, 1, 1), transposed=True),
+)  # fmt: skip
+
+
+def _config(width: int, *words: object) -> str:
+    return f"ConvConfig<Wgmma{width}F16, {', '.join(map(str, words))}>"
+
+
+_ALTERNATE, _SHARED = "ConvSchedule::ALTERNATE", "ConvSchedule::SHARED"
+_APART, _FOLDED, _OVERLAPPING = (f"RowTaps::{how}" for how in ("APART", "FOLDED", "OVERLAPPING"))
+# Dimensions, chunk, planes, channel parts, schedule, stages, cluster, taps of a row. Each chunk,
+# schedule, cluster and way to bring taps at least once.
+_CONFIGS = (
+    _config(256, 2, 64, 1, 1, _ALTERNATE, 5, 1, _APART),
+    _config(256, 2, 32, 1, 2, _SHARED, 4, 2, _APART),
+    _config(128, 2, 48, 1, 2, _ALTERNATE, 6, 2, _OVERLAPPING),
+    _config(128, 2, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
+    _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
+    _config(128, 3, 16, 1, 1, _SHARED, 5, 1, _APART),
+    _config(256, 1, 48, 1, 1, _ALTERNATE, 5, 2, _APART),
+)
+# Over the sum of absolute terms: two roundings to 11 bits, or to 22 and a float32 sum.
+_ALLOWED = (5e-4, 5e-4, 5e-4, 1e-6, 1e-6, 5e-4, 5e-4)
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_every_form_against_float64(seed: int, run_script: Callable[..., Any]) -> None:
+    cases = json.dumps([case.words() for case in _CASES])
+    seen = run_script(_FOLDER / "run.py", ", ".join(_CONFIGS), cases, str(seed))
+    assert seen["findings"] == []
+    taken = [0] * len(_CONFIGS)
+    for case, errors in zip(_CASES, seen["errors"], strict=True):
+        assert any(error is not None for error in errors), case
+        for config, error in enumerate(errors):
+            if error is not None:
+                taken[config] += 1
+                # What the planes do not carry is computed in float32.
+                bound = 1e-6 if case.values in ("special", "wide") else _ALLOWED[config]
+                assert error <= bound, (case, _CONFIGS[config], error)
+    assert min(taken) >= 2, taken
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+@pytest.mark.parametrize(
+    "configs",
+    [
+        (
+            _config(256, 2, 64, 1, 1, _ALTERNATE, 5, 1, _APART),
+            _config(256, 2, 64, 1, 2, _SHARED, 4, 2, _APART),
+            _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
+        ),
+        (
+            _config(128, 2, 64, 1, 2, _ALTERNATE, 6, 2, _OVERLAPPING),
+            _config(256, 3, 48, 1, 1, _ALTERNATE, 5, 2, _APART),
+            _config(128, 3, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
+        ),
+    ],
+    ids=["common", "others"],
+)
+def test_nothing_spills(configs: tuple[str, ...]) -> None:
+    text = (_FOLDER / "conv.cu").read_text().replace("CONFIGS", ", ".join(configs))
+    report = compile_check(kernels.inline("conv_launch.cuh", "wgmma_f16.cuh") + text)
+    named = [kernel for kernel in report.kernels if "conv" in str(kernel)]
+    assert len(named) >= len(configs)
+    assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
