@@ -7,7 +7,7 @@ import pytest
 
 from kernelwright.capture import capture
 from kernelwright.ir.calls import Ref
-from kernelwright.ir.editing import Editor
+from kernelwright.ir.editing import Edit, Editor
 from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.graph import Graph, Input, Node, Pointwise
 from kernelwright.ir.types import Dim, DType, TensorType
@@ -38,6 +38,7 @@ def _from_the_first(rules: Sequence[Rule], graph: Graph) -> tuple[Graph, list[st
         rule, new = found
         applied.append(rule.name)
         editor.replace(node, new)
+        editor.drop_unread()
         graph = editor.graph()
 
 
@@ -109,12 +110,17 @@ def test_names_of_a_rule_that_did_not_apply_are_free_again() -> None:
 def test_an_edit_keeps_the_order_and_drops_what_nobody_reads() -> None:
     editor = Editor(_graph(_step("a", "x"), _step("b", "a"), _step("c", "b"), result="c"))
     early, late = _step("a_1", "x", "abs"), _step("b", "a_1", "neg")
-    edit = editor.replace(editor.node("b"), (early, late))
+    editor.replace(editor.node("b"), (early, late))
+    assert "a" in editor
+    editor.drop_unread()
+    edit = editor.changes()
     assert [node.name for node in editor.graph().nodes] == ["x", "a_1", "b", "c"]
     assert edit.records == {"a", "a_1", "b"} and edit.readers == {"x", "a", "a_1"}
     assert editor.readers("x") == {"a_1"} and "a" not in editor
+    assert editor.changes() == Edit(frozenset(), frozenset(), frozenset())
     editor.replace(editor.node("c"), (editor.node("b"),))
     assert editor.graph().results == ("b",) and editor.is_shown("b")
     assert editor.fresh("a", set()) == "a_2"
     editor.replace(editor.node("b"), (editor.node("x"),))
+    editor.drop_unread()
     assert editor.fresh("a", {"a_1"}) == "a_2" and editor.fresh("a", set()) == "a_1"

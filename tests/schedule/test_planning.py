@@ -155,6 +155,14 @@ def test_each_call_reads_what_the_call_before_it_is_named() -> None:
     assert calls(plan)[-1] == "linear(linear_1, self[2].weight, self[2].bias)"
 
 
+def test_a_call_that_is_left_has_an_operand_that_its_product_did_not_read() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> object:
+        return x @ y, torch.addmm(x * 0.5, y, x, beta=0)
+
+    found = planned(function, torch.rand(4, 4), torch.rand(4, 4)).plan
+    assert [call for call in calls(found) if "addmm" in call], str(found)
+
+
 def test_equal_calls_are_made_once() -> None:
     plan = planned(
         lambda x, y: functional.linear(x, y) + functional.linear(x, y).exp(),

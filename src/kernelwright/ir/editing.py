@@ -1,7 +1,8 @@
 """One editor of graphs for all rooms: an edit costs what it touches, however large the graph is.
 
 editor = Editor(graph)
-editor.replace(editor.node("x"), (early, late))   # what nobody reads any more is gone
+editor.replace(editor.node("x"), (early, late))
+editor.drop_unread()
 graph = editor.graph()
 """
 
@@ -17,7 +18,7 @@ Place = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What one edit changed, by name."""
+    """What changed since the last time that somebody asked, by name."""
 
     records: frozenset[str]
     """Nodes that are new, gone or another record."""
@@ -43,6 +44,7 @@ class Editor:
         """By stem, a number below which all are taken."""
         self._records: set[str] = set()
         self._reread: set[str] = set()
+        self._reshown: set[str] = set()
         for at, node in enumerate(graph.nodes):
             self._put(node, (at,))
         self._unread = [node.name for node in reversed(graph.nodes)]
@@ -100,30 +102,30 @@ class Editor:
 
     # --- Edits -----------------------------------------------------------------------------------
 
-    def replace(self, old: Node, new: tuple[Node, ...]) -> Edit:
+    def replace(self, old: Node, new: tuple[Node, ...]) -> None:
         """Put `new` where `old` is; readers of `old` read the last of `new`.
 
-        `new` may hold nodes that are in the graph already, which then simply take over. What
-        nobody needs any more is dropped, whoever has left it.
+        `new` may hold nodes that are in the graph already, which then simply take over.
         """
         place, last = self._places[old.name], new[-1].name
         made = [node for node in new if node.name not in self._nodes or node.name == old.name]
         self._take(old)
         self._give_back(old.name)
-        shown: set[str] = set()
         if last != old.name:
             for reader in tuple(self.readers(old.name)):
                 node, where = self._nodes[reader], self._places[reader]
                 self._take(node)
                 self._put(rename_inputs(node, {old.name: last}), where)
-            shown = self._show(old.name, last)
+            self._show(old.name, last)
         for number, node in enumerate(made):
             self._put(node, place if len(made) == 1 else (*place, number))
         self._unread += [node.name for node in new]
-        self.drop_unread()
-        edit = Edit(frozenset(self._records), frozenset(self._reread), frozenset(shown))
-        self._records.clear()
-        self._reread.clear()
+
+    def changes(self) -> Edit:
+        """What changed since this was asked last."""
+        edit = Edit(*map(frozenset, (self._records, self._reread, self._reshown)))
+        for names in (self._records, self._reread, self._reshown):
+            names.clear()
         return edit
 
     def take_away(self, name: str) -> None:
@@ -140,14 +142,13 @@ class Editor:
                 self._take(node)
                 self._give_back(node.name)
 
-    def _show(self, old: str, last: str) -> set[str]:
+    def _show(self, old: str, last: str) -> None:
         """The caller sees another node in place of one."""
         results = self._shown.pop(old, set())
-        if not results:
-            return set()
-        self._results.update(dict.fromkeys(results, last))
-        self._shown[last] = self._shown.get(last, set()) | results
-        return {old, last}
+        if results:
+            self._results.update(dict.fromkeys(results, last))
+            self._shown[last] = self._shown.get(last, set()) | results
+            self._reshown |= {old, last}
 
     def _put(self, node: Node, place: Place) -> None:
         self._nodes[node.name] = node

@@ -74,7 +74,10 @@ def apply(rules: Sequence[Rule], graph: Graph) -> Rewritten:
             continue
         rule, new = step
         applied.append(_record(rule, node, new))
-        changed = around.update(editor.replace(node, new))
+        editor.replace(node, new)
+        # What is read by nobody any more may not keep a rule from applying to its inputs.
+        editor.drop_unread()
+        changed = around.update(editor.changes())
         waiting |= changed
         for other in changed:
             heappush(queue, (editor.place(other), other))

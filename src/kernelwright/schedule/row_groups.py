@@ -5,7 +5,10 @@ pointwise step on their elements or on their totals, and what computes the eleme
 them; what somebody else reads becomes a result of the kernel.
 """
 
+from collections import deque
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from kernelwright.ir.expr import Expr, Operand, Total, operations, transform
 from kernelwright.ir.graph import (
@@ -50,7 +53,7 @@ def row_groups(graph: Graph, ours: frozenset[str]) -> tuple[RowGroup, ...]:
     around = _Around(graph, ours)
     for node in graph.nodes:
         if isinstance(node.kind, Reduce) and node.name not in taken:
-            group = _Growth(around, node, ours - taken, frozenset(taken)).grown()
+            group = _Growth(around, node, taken).grown()
             found.append(group)
             taken.update(member.name for member in group.members)
     return tuple(found)
@@ -61,8 +64,9 @@ class _Around:
 
     def __init__(self, graph: Graph, ours: frozenset[str]) -> None:
         products = (node.name for node in graph.nodes if isinstance(node.kind, Contract))
-        self.graph = graph
+        self.ours = ours
         self.nodes = {node.name: node for node in graph.nodes}
+        self.places = {node.name: at for at, node in enumerate(graph.nodes)}
         self.users = graph.users()
         self.fixed = frozenset(graph.results)
         self.products = ours.intersection(products)
@@ -70,19 +74,21 @@ class _Around:
 
 
 class _Growth:
-    """One group while it grows from its first reduction."""
+    """One group while it grows from its first reduction.
 
-    def __init__(
-        self, around: _Around, seed: Node, ours: frozenset[str], taken: frozenset[str]
-    ) -> None:
+    It looks at neighbours of its members, and at what lies between these in the graph: so all
+    groups together look at each node a few times, however many there are.
+    """
+
+    def __init__(self, around: _Around, seed: Node, taken: Container[str]) -> None:
         assert isinstance(seed.kind, Reduce)
         self._around = around
-        self._graph = around.graph
         self._nodes = around.nodes
+        self._places = around.places
         self._users = around.users
         self._fixed = around.fixed
         self._taken = taken
-        self._ours = ours
+        self._first = self._last = around.places[seed.name]
         self._shape = self._nodes[seed.inputs[0]].tensor.shape
         self._dims = seed.kind.dims
         one = Dim.static(1)
@@ -99,109 +105,139 @@ class _Growth:
             self._grow_aside()
             self._grow_up()
         self._prune()
-        members = tuple(node for node in self._graph.nodes if node.name in self._members)
+        members = tuple(self._nodes[name] for name in self._in_order(self._members))
         results = tuple(node for node in members if self._is_result(node))
         return RowGroup(shape=self._shape, dims=self._dims, members=members, results=results)
 
+    def _in_order(self, names: Iterable[str]) -> list[str]:
+        return sorted(names, key=self._places.__getitem__)
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._around.ours and name not in self._taken
+
     def _grow_down(self) -> None:
         """Join nodes that read members, unless one of their inputs waits for the group."""
-        waiting: set[str] = set()
-        for node in self._graph.nodes:
-            if node.name in self._members:
-                continue
-            if not waiting.isdisjoint(node.inputs):
-                waiting.add(node.name)
-            elif not self._members.isdisjoint(node.inputs):
-                if (
-                    self._is_of_rows(node)
-                    and self._may_join(node)
-                    and not self._is_for_another(node)
-                ):
-                    self._join(node)
-                else:
-                    waiting.add(node.name)
+        queue = _Queue(self._places, forwards=True)
+        for name in self._members:
+            queue.add(self._users[name])
+        waits: dict[str, bool] = {}
+        for name in queue:
+            node = self._nodes[name]
+            if (
+                name not in self._members
+                and not any(self._waits(it, waits) for it in node.inputs)
+                and self._is_of_rows(node)
+                and self._may_join(node)
+                and not self._is_for_another(node)
+            ):
+                self._join(node)
+                queue.add(self._users[name])
 
     def _grow_aside(self) -> None:
         """Join reductions of what the group reads anyway."""
-        read = {name for member in self._members for name in self._nodes[member].inputs}
-        read = {name for name in read if self._is_wide(self._nodes[name])}
-        for node in self._graph.nodes:
+        for name in self._in_order(self._reductions_beside()):
+            node = self._nodes[name]
             if (
-                isinstance(node.kind, Reduce)
-                and node.name not in self._members
-                and node.name not in self._taken
+                name not in self._taken
                 and self._may_join(node)
-                and not read.isdisjoint(self._steps_before(node))
-                and not self._waits_for_group(node)
+                and not any(self._waits(it, {}, of_members=True) for it in node.inputs)
                 and not self._would_wait(node)
             ):
                 self._join(node)
 
+    def _reductions_beside(self) -> set[str]:
+        """Reductions outside the group of what it reads, through steps of its shape."""
+        found: set[str] = set()
+        waits: dict[str, bool] = {}
+        read = {name for member in self._members for name in self._nodes[member].inputs}
+        waiting = [name for name in read if self._is_wide(self._nodes[name])]
+        seen = set(waiting)
+        while waiting:
+            for name in self._users[waiting.pop()]:
+                node = self._nodes[name]
+                if name in seen:
+                    continue
+                seen.add(name)
+                if isinstance(node.kind, Reduce):
+                    found.add(name)
+                elif (
+                    isinstance(node.kind, Pointwise)
+                    and self._is_ours(name)
+                    and self._is_wide(node)
+                    # What is made of the group cannot join it, nor what is made of that.
+                    and not any(self._waits(it, waits, of_members=True) for it in node.inputs)
+                ):
+                    waiting.append(name)
+        return found - self._members
+
     def _grow_up(self) -> None:
         """Join what computes inputs of members; what others read of it becomes a result."""
-        for node in reversed(self._graph.nodes):
-            readers = self._users[node.name]
+        queue = _Queue(self._places, forwards=False)
+        for name in self._members:
+            queue.add(self._nodes[name].inputs)
+        for name in queue:
+            node, readers = self._nodes[name], self._users[name]
             if (
-                node.name not in self._members
-                and not self._members.isdisjoint(readers)
+                name not in self._members
                 and (self._members.issuperset(readers) or self._is_wide(node))
-                and (node.name not in self._fixed or self._is_wide(node))
+                and (name not in self._fixed or self._is_wide(node))
                 and self._may_join(node)
                 and not self._is_epilogue(node)
                 and not self._would_wait(node)
             ):
                 self._join(node)
+                queue.add(node.inputs)
 
     def _prune(self) -> None:
         """Leave out what only steps outside read: they compute it without its being written."""
-        for node in reversed(self._graph.nodes):
-            if node.name not in self._members or node.name in self._fixed:
-                continue
-            readers = [self._nodes[name] for name in self._users[node.name]]
+        for name in reversed(self._in_order(self._members)):
+            node = self._nodes[name]
+            readers = [self._nodes[reader] for reader in self._users[name]]
             if (
-                isinstance(node.kind, Pointwise)
+                name not in self._fixed
+                and isinstance(node.kind, Pointwise)
                 and self._is_wide(node)
                 and all(
                     isinstance(it.kind, Pointwise)
-                    and it.name in self._ours
+                    and self._is_ours(it.name)
                     and it.name not in self._members
                     and self._is_wide(it)
                     for it in readers
                 )
             ):
-                self._members.discard(node.name)
+                self._members.discard(name)
 
-    def _steps_before(self, node: Node) -> set[str]:
-        """What a reduction reads, through steps of its shape."""
-        found: set[str] = set()
-        waiting = list(node.inputs)
-        while waiting:
-            name = waiting.pop()
-            source = self._nodes[name]
-            if name in found or not self._is_wide(source):
-                continue
-            found.add(name)
-            if isinstance(source.kind, Pointwise) and name in self._ours:
-                waiting += source.inputs
-        return found
-
-    def _waits_for_group(self, node: Node) -> bool:
-        """Whether the node needs a member, or what is made of one."""
-        made = set(self._members)
-        for other in self._graph.nodes:
-            if not made.isdisjoint(other.inputs):
-                made.add(other.name)
-        return node.name in made
+    def _waits(self, name: str, known: dict[str, bool], *, of_members: bool = False) -> bool:
+        """Whether a node is made of members, itself none unless `of_members`; `known`: answers
+        that hold as long as the members before the node are the same."""
+        if name in self._members:
+            return of_members
+        path = [name]
+        while path:
+            step = path[-1]
+            inputs = self._nodes[step].inputs if self._places[step] > self._first else ()
+            is_reader = not self._members.isdisjoint(inputs)
+            unknown = () if is_reader else [it for it in inputs if it not in known]
+            path += unknown
+            if not unknown:
+                known[step] = is_reader or any(known[it] for it in inputs)
+                path.pop()
+        return known[name]
 
     def _would_wait(self, node: Node) -> bool:
         """Whether a member needs what somebody outside makes of the node."""
-        waiting: set[str] = set()
-        for other in self._graph.nodes:
-            if other.name in self._members:
-                if not waiting.isdisjoint(other.inputs):
+        waiting = [name for name in self._users[node.name] if name not in self._members]
+        seen = set(waiting)
+        while waiting:
+            name = waiting.pop()
+            if self._places[name] >= self._last:
+                continue
+            for reader in self._users[name]:
+                if reader in self._members:
                     return True
-            elif node.name in other.inputs or not waiting.isdisjoint(other.inputs):
-                waiting.add(other.name)
+                if reader not in seen:
+                    seen.add(reader)
+                    waiting.append(reader)
         return False
 
     def _may_join(self, node: Node) -> bool:
@@ -211,7 +247,7 @@ class _Growth:
                 return dims == self._dims and shape == self._shape
             case Project():
                 return node.inputs[0] in self._members
-            case Pointwise(expr) if node.name in self._ours:
+            case Pointwise(expr) if self._is_ours(node.name):
                 small = node.tensor.rank <= len(self._shape) and operations(expr) <= _CHEAP
                 fits = self._is_of_rows(node) or small
                 return fits and self._length(node) <= _LONGEST_EXPRESSION and self._has_room(node)
@@ -227,26 +263,40 @@ class _Growth:
 
         Then nothing of the whole's size is written here: that kernel reads what this one reads.
         """
-        is_step = isinstance(node.kind, Pointwise) and self._is_wide(node)
-        return is_step and len(self._takers(node)) == 1
-
-    def _takers(self, node: Node) -> set[object]:
-        """The kernels that would compute a node where they read it; with None where none does."""
+        if not isinstance(node.kind, Pointwise) or not self._is_wide(node):
+            return False
         takers: set[object] = set()
-        if node.name in self._fixed:
-            return {None, self._shape}
-        for name in self._users[node.name]:
-            reader = self._nodes[name]
-            match reader.kind:
-                case Reduce(_, dims) if dims != self._dims:
-                    takers.add((dims, node.tensor.shape))
-                case Window() | Scan():
-                    takers.add(name)
-                case Pointwise() if self._is_wide(reader) and name in self._ours:
-                    takers |= self._takers(reader)
-                case _:
-                    return {None, self._shape}
-        return takers or {None, self._shape}
+        waiting, seen = [node.name], {node.name}
+        while waiting:
+            name = waiting.pop()
+            if name in self._fixed or not self._users[name]:
+                return False
+            for reader in map(self._nodes.__getitem__, self._users[name]):
+                taker = self._taker(reader, self._nodes[name])
+                if taker is not None:
+                    takers.add(taker)
+                elif not self._repeats(reader):
+                    return False
+                elif reader.name not in seen:
+                    seen.add(reader.name)
+                    waiting.append(reader.name)
+            if len(takers) > 1:
+                return False
+        return bool(takers)
+
+    def _taker(self, reader: Node, node: Node) -> object:
+        """The kernel that would compute a node where its reader reads it; None where none does."""
+        match reader.kind:
+            case Reduce(_, dims) if dims != self._dims:
+                return dims, node.tensor.shape
+            case Window() | Scan():
+                return reader.name
+        return None
+
+    def _repeats(self, reader: Node) -> bool:
+        """Whether a step is computed, with what it reads, by those that read it."""
+        is_step = isinstance(reader.kind, Pointwise) and self._is_wide(reader)
+        return is_step and self._is_ours(reader.name)
 
     def _length(self, node: Node) -> int:
         """Operations of the node's expression with those of its member inputs written out."""
@@ -279,8 +329,27 @@ class _Growth:
             self._is_wide(node)
             and read.isdisjoint(set(node.inputs) & around.made_of_products)
             and node.name in around.made_of_products
-            and node.name in made_of(around.products, self._graph, self._members | self._taken)
+            and self._is_made_of_product(node)
         )
+
+    def _is_made_of_product(self, node: Node) -> bool:
+        """Whether a product is as near: through steps of its size that no group has taken."""
+        waiting, seen = deque([node]), {node.name}
+        while waiting:
+            step = waiting.popleft()
+            if step.name in self._around.products:
+                return True
+            if (
+                not isinstance(step.kind, Pointwise)
+                or step.name in self._members
+                or step.name in self._taken
+            ):
+                continue
+            sources = map(self._nodes.__getitem__, step.inputs)
+            alike = [it for it in sources if _same_shape(it, step)]
+            waiting.extend(it for it in alike if it.name not in seen)
+            seen.update(it.name for it in alike)
+        return False
 
     def _is_result(self, node: Node) -> bool:
         if isinstance(node.type, TupleType):
@@ -291,7 +360,35 @@ class _Growth:
 
     def _join(self, node: Node) -> None:
         self._members.add(node.name)
+        place = self._places[node.name]
+        self._first, self._last = min(self._first, place), max(self._last, place)
         self._sizes[node.name] = self._length(node) if isinstance(node.kind, Pointwise) else 0
+
+
+def _same_shape(one: Node, other: Node) -> bool:
+    is_pair = isinstance(one.type, TensorType) and isinstance(other.type, TensorType)
+    return is_pair and one.tensor.shape == other.tensor.shape
+
+
+class _Queue:
+    """Names of nodes, each once, in the order of the graph or against it, while more come."""
+
+    def __init__(self, places: Mapping[str, int], *, forwards: bool) -> None:
+        self._places = places
+        self._sign = 1 if forwards else -1
+        self._heap: list[tuple[int, str]] = []
+        self._seen: set[str] = set()
+
+    def add(self, names: Iterable[str]) -> None:
+        """Names that come after the one that was given last."""
+        for name in names:
+            if name not in self._seen:
+                self._seen.add(name)
+                heappush(self._heap, (self._sign * self._places[name], name))
+
+    def __iter__(self) -> Iterator[str]:
+        while self._heap:
+            yield heappop(self._heap)[1]
 
 
 def program_of(group: RowGroup, graph: Graph) -> tuple[RowProgram, tuple[Node, ...]]:
