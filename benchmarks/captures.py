@@ -4,8 +4,8 @@
     python benchmarks/captures.py --path DIR                  # packages that lie in a folder
     python benchmarks/captures.py --packages torch --only LSTM
 
-One process for each module, which is ended after `--limit` seconds. Seconds in the table are of CPU
-time. Writes benchmarks/results/captures.json, modules that were not asked for as they were there.
+One process for each module, which is ended after `--limit` seconds. All seconds are of CPU time.
+Writes benchmarks/results/captures.json, modules that were not asked for as they were there.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from unittest.mock import patch
 
 import torch
@@ -47,18 +47,23 @@ def main() -> None:
     rows: dict[str, dict[str, Any]] = {}
     if options.output.exists():
         rows = {row["module"]: row for row in json.loads(options.output.read_text())["modules"]}
+    for row in _rows(list(_asked(options)), options.jobs, options.limit):
+        rows[row["module"]] = row
+        print(_line(row), flush=True)
+        _write(options.output, list(rows.values()))
+
+
+def _asked(options: argparse.Namespace) -> Iterator[tuple[str, Any]]:
+    """Names of modules with what makes them, of the packages that are there."""
     for package in options.packages:
         try:
             found = importlib.import_module(f"capture_corpus.of_{package}").MODULES
         except ImportError as error:
             print(f"{package}: left out, {error}")
             continue
-        for name in found:
+        for name, make in found.items():
             if not options.only or name in options.only:
-                row = _in_a_process(f"{package}: {name}", found[name], options.limit)
-                rows[row["module"]] = row
-                print(_line(row), flush=True)
-                _write(options.output, list(rows.values()))
+                yield f"{package}: {name}", make
 
 
 def _options() -> argparse.Namespace:
@@ -66,26 +71,39 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--packages", nargs="+", choices=PACKAGES, default=PACKAGES)
     parser.add_argument("--only", nargs="+", default=[], help="names of modules")
     parser.add_argument("--path", action="append", default=[], help="where packages lie")
-    parser.add_argument("--limit", type=int, default=90, help="seconds for a module")
+    parser.add_argument("--limit", type=int, default=90, help="CPU seconds for a module")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--output", type=Path, default=RESULT)
     return parser.parse_args()
 
 
-def _in_a_process(name: str, make: Any, limit: int) -> dict[str, Any]:
-    """The row of a module, from a fork that has the packages in memory already."""
-    with tempfile.TemporaryFile("w+") as answer:
-        process = os.fork()
-        if process == 0:
-            signal.alarm(limit)
-            json.dump(_row(make), answer)
-            answer.flush()
-            os._exit(0)
-        _, status = os.waitpid(process, 0)
-        answer.seek(0)
-        text = answer.read()
-    if status:
-        return {"module": name, "captured": False, "refusal": f"ended after {limit} s"}
-    return {"module": name, **json.loads(text)}
+def _rows(asked: list[tuple[str, Any]], jobs: int, limit: int) -> Iterator[dict[str, Any]]:
+    """A row for each module, from forks that have the packages in memory already."""
+    running: dict[int, tuple[str, IO[str]]] = {}
+    waiting = asked[::-1]
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            name, make = waiting.pop()
+            answer = tempfile.TemporaryFile("w+")  # noqa: SIM115, closed where it is read
+            running[_forked(make, answer, limit)] = (name, answer)
+        process, status = os.wait()
+        name, answer = running.pop(process)
+        with answer:
+            answer.seek(0)
+            text = answer.read()
+        ended = {"captured": False, "refusal": f"ended after {limit} s"}
+        yield {"module": name, **(ended if status else json.loads(text))}
+
+
+def _forked(make: Any, answer: IO[str], limit: int) -> int:
+    """A process that writes the row of a module; it has so many seconds of CPU time."""
+    process = os.fork()
+    if process == 0:
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        json.dump(_row(make), answer)
+        answer.flush()
+        os._exit(0)
+    return process
 
 
 def _row(make: Any) -> dict[str, Any]:
