@@ -3,6 +3,8 @@
 import timm
 import torch
 from timm import layers
+from timm.layers.cbam import CbamModule
+from timm.layers.grn import GlobalResponseNorm
 
 X = torch.rand(2, 3, 64, 64)
 MAP = torch.rand(2, 16, 8, 8)
@@ -27,8 +29,8 @@ MODULES = {
     "SwiGLU": lambda: (layers.SwiGLU(16, 32).eval(), (ROWS,), {}),
     "EcaModule": lambda: (layers.EcaModule(16), (MAP,), {}),
     "SEModule": lambda: (layers.SEModule(16), (MAP,), {}),
-    "CbamModule": lambda: (layers.CbamModule(16).eval(), (MAP,), {}),
+    "CbamModule": lambda: (CbamModule(16).eval(), (MAP,), {}),
     "BlurPool2d": lambda: (layers.BlurPool2d(16), (MAP,), {}),
-    "GlobalResponseNorm": lambda: (layers.GlobalResponseNorm(16, channels_last=False), (MAP,), {}),
+    "GlobalResponseNorm": lambda: (GlobalResponseNorm(16, channels_last=False), (MAP,), {}),
     "LayerNorm2d": lambda: (layers.LayerNorm2d(16), (MAP,), {}),
 }
