@@ -179,7 +179,7 @@ def test_a_module_is_exported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     traced: list[object] = []
 
     def trace(*arguments: Any, **options: Any) -> Any:
-        traced.append(options["dims"])
+        traced.append(options["sizes"])
         return original(*arguments, **options)
 
     original = exporting.trace
