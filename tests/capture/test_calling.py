@@ -55,7 +55,8 @@ def test_numbers_that_the_code_asks_about_are_constants(
     module, x = Wrapped(function), torch.rand(2, 6)
     graph = capture_module(module, (x, value))
     torch.testing.assert_close(run(graph, module, (x, value), {}), module(x, value))
-    assert "the value of n is that of the capture" in graph.notes[0]
+    note = "the value of n is that of the capture (what the module does depends on what the number"
+    assert graph.notes[0].startswith(note)
     for refused in (other, torch.tensor(value)):
         with pytest.raises(RefusedCallError, match="compiled for n = "):
             run(graph, module, (x, refused), {})

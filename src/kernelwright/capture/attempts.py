@@ -90,6 +90,6 @@ def told(failure: Exception) -> str:
             return "with more sizes open, tracing takes too long"
         case UnsolvedSizeError():
             return _UNREADABLE
-        case TraceError():
+        case TraceError() | NumberAskedError() | UnlikeCallError():
             return str(failure)
     return first_line(failure)

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import torch
 from torch import nn
 from torch._guards import detect_fake_mode
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 from torch.export import Dim, ExportedProgram, export
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
@@ -103,6 +103,8 @@ def _failure(error: Exception, watch: Watch) -> Exception:
         return SymbolicWorkError()
     if isinstance(error, GuardOnDataDependentSymNode):
         return TraceError("`forward` decides by a number that it reads from a tensor")
+    if isinstance(error, DynamicOutputShapeException):
+        return TraceError(f"the size of what {error.func} gives depends on the numbers in a tensor")
     return TraceError(watch.plain(first_line(error)))
 
 
