@@ -123,6 +123,20 @@ def test_more_arguments_than_were_captured_are_refused(run: Run) -> None:
             run(graph, module, args, kwargs)
 
 
+class Total(nn.Module):
+    def forward(self, xs: list[Tensor], named: dict[str, Any] | None = None) -> Tensor:
+        return sum(xs) + (named["y"][0] if named else 0)
+
+
+def test_containers_of_other_lengths_are_refused(run: Run) -> None:
+    module, x = Total(), torch.rand(3)
+    graph = capture_module(module, ([x, x], {"y": [x]}))
+    torch.testing.assert_close(run(graph, module, ([x, x], {"y": [x]}), {}), 3 * x)
+    for args in [([x, x, x], {"y": [x]}), ([x, x], {"y": [x, x]}), ([x, x], {"y": [x], "z": x})]:
+        with pytest.raises(RefusedCallError, match=r"compiled for .* in (xs|named)"):
+            run(graph, module, args, {})
+
+
 # --- Results -----------------------------------------------------------------------------------
 
 

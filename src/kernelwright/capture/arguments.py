@@ -44,7 +44,7 @@ class Arguments:
     absent: tuple[Leaf, ...]
     """Defaults of the parameters that the caller left out: none of them is open."""
     counts: tuple[Guard, ...]
-    """How many arguments `*args` and `**kwargs` have."""
+    """How many values lists, dicts, `*args` and `**kwargs` have."""
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -156,16 +156,33 @@ def _is_read_by(path: str, value: Any, scope: Mapping[str, Any]) -> bool:
 
 
 def _counts(signature: inspect.Signature, arguments: Mapping[str, Any]) -> Iterator[Guard]:
-    """Guards on what a call may pass besides the named parameters: as many as were captured."""
-    for name, parameter in signature.parameters.items():
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            count = len(arguments[name])
-            message = f"compiled for {count} arguments in *{name} only"
-            yield Guard(condition=f"len({name}) == {count}", message=message)
-        elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            keys = sorted(arguments[name])
-            message = f"compiled for the keywords {keys} in **{name} only"
-            yield Guard(condition=f"sorted({name}) == {keys}", message=message)
+    """Guards on how many values a call passes: as many as were captured, in every container."""
+    for name, value in arguments.items():
+        match signature.parameters[name].kind:
+            case inspect.Parameter.VAR_POSITIONAL:
+                yield from _as_many(name, value, f"*{name}")
+            case inspect.Parameter.VAR_KEYWORD:
+                yield from _as_many(name, value, f"**{name}")
+            case _:
+                yield from _as_many(name, value, name)
+
+
+def _as_many(path: str, value: Any, shown: str) -> Iterator[Guard]:
+    """Guards on the length of a container, or its keys, and on those of the containers in it."""
+    match value:
+        case list() | tuple():
+            message = f"compiled for {len(value)} values in {shown} only"
+            yield Guard(condition=f"len({path}) == {len(value)}", message=message)
+            items: list[tuple[Any, Any]] = list(enumerate(value))
+        case dict() if all(isinstance(key, str) for key in value):
+            keys = sorted(value)
+            message = f"compiled for the keys {keys} in {shown} only"
+            yield Guard(condition=f"sorted({path}) == {keys}", message=message)
+            items = list(value.items())
+        case _:
+            return
+    for key, item in items:
+        yield from _as_many(f"{path}[{key!r}]", item, f"{path}[{key!r}]")
 
 
 def _identifier(path: str, taken: set[str]) -> str:
