@@ -74,7 +74,7 @@ def judge_entry(entry: Entry, options: JudgeOptions, progress: Progress = _quiet
         folder = Path(name)
         problem = Path(shutil.copy(EXPLOITS / "problems" / f"{entry.problem}.py", folder))
         candidate = Path(shutil.copy(EXPLOITS / entry.file, folder / "candidate.py"))
-        wanted = Sanitizers.ON if entry.sanitize else Sanitizers.OFF
+        wanted = Sanitizers.ALL if entry.sanitize else Sanitizers.MEMCHECK
         return judge_pair(problem, candidate, replace(options, sanitizers=wanted), progress)
 
 

@@ -76,11 +76,13 @@ def _commands() -> Iterator[str]:
 def _row(name: str, default: Any, kind: Any, info: Any) -> str:
     if isinstance(info, OptionInfo):
         dashed = name.replace("_", "-")
-        own = f"--{dashed}/--no-{dashed}" if default is True else f"--{dashed}"
+        switch = kind is bool or kind == (bool | None)
+        both = default is True or (switch and default is None)
+        own = f"--{dashed}/--no-{dashed}" if both else f"--{dashed}"
         # Inside of Annotated, the first name of an option stands where its default used to.
         names = (info.default, *(info.param_decls or ()))
         given = [word for word in names if isinstance(word, str)]
-        value = "" if kind is bool else " " + name.upper()
+        value = "" if switch else " " + name.upper()
         return f"| `{', '.join(given or [own])}{value}` | {_default(default)} | {info.help} |"
     return f"| `{info.metavar or name.upper()}` | required | {info.help} |"
 

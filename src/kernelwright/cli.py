@@ -1,9 +1,10 @@
 """The command line: parse, run the line, print, exit with the code that says how it went."""
 
+import importlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -82,20 +83,23 @@ def script() -> None:
     os._exit(code if isinstance(code, int) else ExitCode.VERIFIED)
 
 
+_COMPILERS = (
+    *("torch._dynamo.callback", "torch.export", "torch.fx.experimental.symbolic_shapes"),
+    "kernelwright.pipeline",
+)
+"""What capturing imports in any case, before anything can be judged."""
+
+
 @contextmanager
-def _children() -> Iterator[None]:
+def _children(modules: Sequence[str] = ()) -> Iterator[None]:
     """Children in the block are forks of this process, which saves each the seconds of its imports.
 
-    What is forked has imported what they need and done no more: it has one thread and no card.
-    PyTorch's compiler is among it, which capturing imports in any case.
+    What is forked has imported what all of them need, and `modules`, and done no more: it has one
+    thread and no card.
     """
     with env.present({env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}):
-        import torch._dynamo.callback
-        import torch.export
-        import torch.fx.experimental.symbolic_shapes  # noqa: F401
-
-        from kernelwright import pipeline  # noqa: F401 - for the children
-        from kernelwright.worker import roles  # noqa: F401
+        for name in (*modules, "kernelwright.worker.roles"):
+            importlib.import_module(name)
         from kernelwright.worker.nursery import Nursery, employed, may_fork
 
         forks = employed(Nursery.forked()) if may_fork() else nullcontext()
@@ -130,7 +134,7 @@ def optimize(
     as_json: Json = False,
 ) -> ExitCode:
     """Write the file, build it, verify it, time it."""
-    with _children():
+    with _children(_COMPILERS):
         import kernelwright as kw
         from kernelwright.report.judgement import measurement_lines, verdict_lines
         from kernelwright.tune.effort import effort as profile
@@ -178,8 +182,12 @@ def judge(
         ),
     ] = None,
     sanitize: Annotated[
-        bool, typer.Option(help="Run compute-sanitizer's tools as well, at small sizes.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            help="All of compute-sanitizer's tools at small sizes, or none; else memcheck, for a "
+            "file with kernels of its own."
+        ),
+    ] = None,
     timing: Annotated[
         str, typer.Option(help="full, or quick: no longer than a clear time takes.")
     ] = "full",
@@ -187,29 +195,51 @@ def judge(
 ) -> ExitCode:
     """Verify and time a candidate against a problem."""
     with _children():
-        import kernelwright as kw
         from kernelwright.bench.timing import timing_plan
-        from kernelwright.report.judgement import measurement_lines, verdict_lines
-        from kernelwright.worker.options import Sanitizers
+        from kernelwright.worker import JudgeOptions
+        from kernelwright.worker.options import Haste, Sanitizers
 
-        options = kw.JudgeOptions(
+        tools = {None: Sanitizers.MEMCHECK, True: Sanitizers.ALL, False: Sanitizers.OFF}
+        options = JudgeOptions(
             seeds=seeds,
             demands=_demands(demand or ()),
             cases=tuple(_case(text) for text in case or ()),
-            sanitizers=Sanitizers.ON if sanitize else Sanitizers.OFF,
+            sanitizers=tools[sanitize],
+            haste=Haste.AT_ONCE,
             timing=timing_plan(timing),
         )
-        where = _target(target)
-        with _progress() as progress:
-            judged = kw.judge(
-                reference, candidate, target=where, options=options, progress=progress.event
-            )
+        verdict, measurement = _judged(reference, candidate, _target(target), options)
     if as_json:
-        _print_json(judged.to_json())
+        _print_json({"verdict": verdict.to_json(), "measurement": measurement.to_json()})
     else:
-        _print_lines(verdict_lines(judged.verdict))
-        _print_lines(measurement_lines(judged.measurement))
-    return ExitCode(judged.verdict.status.exit_code)
+        from kernelwright.report.judgement import measurement_lines, verdict_lines
+
+        _print_lines(verdict_lines(verdict))
+        _print_lines(measurement_lines(measurement))
+    return ExitCode(verdict.status.exit_code)
+
+
+def _judged(reference: Path, candidate: Path, target: Any, options: Any) -> tuple[Any, Any]:
+    """Verdict and measurement; what captures the problem is imported while processes start."""
+    from kernelwright.problem import load_problem
+    from kernelwright.worker import judge_while
+
+    problem = load_problem(reference)
+
+    def learn() -> tuple[Any, Any]:
+        from kernelwright.pipeline import floor_and_demands
+
+        return floor_and_demands(problem, options.demands)
+
+    with _progress() as progress:
+        return judge_while(
+            learn,
+            problem,
+            candidate,
+            target=target,
+            options=options,
+            progress=progress.event,
+        )
 
 
 @app.command()
@@ -437,8 +467,9 @@ def _demands(words: Iterable[str]) -> Any:
 
 
 def _target(name: str | None) -> Any:
+    from kernelwright.build.records import Target
     from kernelwright.errors import NoGpuError
-    from kernelwright.pipeline import Target, default_target
+    from kernelwright.worker.judging import default_target
 
     match name or env.TARGET.get():
         case "auto":

@@ -31,9 +31,10 @@ from kernelwright.tune.effort import QUICK, Effort
 from kernelwright.verify.cases import STRICT, Demand, Demands
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Event
-from kernelwright.worker import Haste, JudgeOptions, judgement
+from kernelwright.worker import Haste, JudgeOptions, judge_while, judgement
 from kernelwright.worker import judge as judge_in_workers
 from kernelwright.worker.errors import CandidateFileError
+from kernelwright.worker.judging import default_target
 
 Progress = Callable[[Event], None]
 
@@ -168,13 +169,6 @@ class Keep(Enum):
     FASTER = "faster than the model's own forward"
     ALL = "all"
     """Nothing is timed, and slower ones run as well."""
-
-
-def default_target() -> Target:
-    """The GPU if PyTorch sees one, otherwise the emulator."""
-    import torch
-
-    return Target.CUDA if torch.cuda.is_available() else Target.CPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,17 +400,23 @@ def judge(
     the problem itself does not run, and what loading it raises.
     """
     problem, file = load_problem(Path(reference)), candidate_file(candidate)
-    compiled = compiled_if_it_captures(problem)
     wanted = options or JudgeOptions()
-    verdict, measurement = judge_in_workers(
+
+    verdict, measurement = judge_while(
+        lambda: floor_and_demands(problem, wanted.demands),
         problem,
         file,
-        target=target or default_target(),
-        floor=compiled.floor if compiled else None,
-        options=replace(wanted, demands=_demands(wanted.demands, compiled)),
+        target=target,
+        options=wanted,
         progress=progress,
     )
     return Judged(verdict, measurement)
+
+
+def floor_and_demands(problem: Problem, demands: Demands) -> tuple[Floor | None, Demands]:
+    """What our own plan for a problem says of it: its floor, and what not to ask of `demands`."""
+    compiled = compiled_if_it_captures(problem)
+    return compiled.floor if compiled else None, _demands(demands, compiled)
 
 
 def candidate_file(candidate: Path | str) -> Path:

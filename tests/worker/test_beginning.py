@@ -19,7 +19,7 @@ from kernelwright.worker.client import Answer, Hung, Replied
 from kernelwright.worker.judging import Judgement
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.ledger import Ledger
-from kernelwright.worker.options import Haste, JudgeOptions
+from kernelwright.worker.options import Haste, JudgeOptions, Sanitizers
 from kernelwright.worker.racing import Contest
 from kernelwright.worker.requests import CaseRequest, Role, StartRequest
 from kernelwright.worker.sandbox import Confinement
@@ -161,19 +161,19 @@ class Named:
             Haste.AS_NEEDED,
             ["reference"],
             ["candidate"],
-            ["timer", "torch.compile", "candidate, watched"],
+            ["timer", "torch.compile", "candidate, watched", "candidate, guarded"],
         ),
         (
             Haste.WATCHED_FIRST,
             ["reference"],
-            ["candidate", "candidate, watched"],
+            ["candidate", "candidate, watched", "candidate, guarded"],
             ["timer", "torch.compile"],
         ),
         (
             Haste.AT_ONCE,
             ["reference", "timer", "torch.compile", "torch.compile: compile"],
             ["candidate"],
-            ["candidate, watched"],
+            ["candidate, watched", "candidate, guarded"],
         ),
     ],
 )
@@ -188,7 +188,7 @@ def test_who_starts_before_there_is_a_candidate(
 ) -> None:
     log: list[str] = []
     monkeypatch.setattr(ChildSession, "spawn", lambda self, start: Named(start.role, log))
-    options = JudgeOptions(haste=haste)
+    options = JudgeOptions(haste=haste, sanitizers=Sanitizers.OFF)
     with ChildSession(affine, Target.CUDA, options, tmp_path) as session:
         session.compile_early(1 << 20, 1 << 10)
         session.compile_early(1 << 20, 1 << 20)

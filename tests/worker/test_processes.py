@@ -85,7 +85,8 @@ def test_who_compiles_does_not_hang(tmp_path: Path) -> None:
     assert not compiles(os.getpid(), tmp_path)
     compiler = Path(shutil.copy("/bin/sleep", tmp_path / "ptxas"))
     with subprocess.Popen([compiler, "60"]) as process:
-        assert compiles(os.getpid(), tmp_path)
+        looks = (time.sleep(0.02) or compiles(os.getpid(), tmp_path) for _ in range(100))
+        assert any(looks), "the kernel may miss one that is just being started"
         process.kill()
     tell_when_compiling(tmp_path, "torch.compile")
     seen = []

@@ -157,6 +157,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     from kernelwright.tune.effort import effort_among_many
     from kernelwright.verify.cases import STRICT
     from kernelwright.worker import Haste, JudgeOptions, Timeouts
+    from kernelwright.worker.options import Sanitizers
 
     settings = task.settings
     profile = effort_among_many(settings.effort)
@@ -173,6 +174,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
             timing=profile.timing,
             timeouts=Timeouts(compile=settings.timeout * _COMPILE_SHARE),
             haste=Haste.WATCHED_FIRST,
+            sanitizers=Sanitizers.OFF,  # guard zones stay: importing PyTorch once more does not
         ),
     )
     loaded = pipeline.load_problem(problem)

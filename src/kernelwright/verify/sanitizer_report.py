@@ -8,6 +8,7 @@ Each report begins at a line that is not indented; what belongs to it is. The fo
 manual, docs.nvidia.com/compute-sanitizer, and of 2025.3 as seen.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
@@ -44,8 +45,11 @@ _HEADLINES: dict[Tool, tuple[tuple[str, FindingKind], ...]] = {
 """Beginnings of a report, in lower case; others are about calls of the API, or sums."""
 
 
-def read_report(tool: Tool, text: str) -> tuple[KernelFinding, ...]:
-    """The findings of one run, one for each kernel and kind; those in libraries are left out."""
+def read_report(tool: Tool, text: str, source: str = "") -> tuple[KernelFinding, ...]:
+    """The findings of one run, one for each kernel and kind; those in libraries are left out.
+
+    A kernel that `source` names is the candidate's, whatever libraries call theirs.
+    """
     findings: dict[tuple[str, FindingKind], KernelFinding] = {}
     for lines in _reports(text.splitlines()):
         kind = _kind_of(tool, lines[0])
@@ -53,10 +57,15 @@ def read_report(tool: Tool, text: str) -> tuple[KernelFinding, ...]:
         if kind is None or place is None:
             continue
         kernel = base_name(place)
-        if maker_of(place) is Maker.LIBRARY and (kernel, kind) not in findings:
+        own = maker_of(place) is Maker.LIBRARY or _names(source, kernel)
+        if own and (kernel, kind) not in findings:
             message = f"{tool.value}: {'; '.join(_readable(lines))}"
             findings[kernel, kind] = KernelFinding(kind=kind, message=message)
     return tuple(findings.values())
+
+
+def _names(source: str, kernel: str) -> bool:
+    return re.search(rf"\b{re.escape(kernel)}\b", source) is not None
 
 
 def was_refused(text: str) -> str:

@@ -10,7 +10,7 @@ verdict, measurement = judge(
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelwright.worker.judging import Judgement, judge, judgement
+    from kernelwright.worker.judging import Judgement, judge, judge_while, judgement
     from kernelwright.worker.options import Baseline, Haste, JudgeOptions, Speed, Timeouts
     from kernelwright.worker.pool import LocalPool
 
@@ -23,6 +23,7 @@ __all__ = [
     "Speed",
     "Timeouts",
     "judge",
+    "judge_while",
     "judgement",
 ]
 
@@ -35,6 +36,7 @@ _HOME = {
     "Speed": "options",
     "Timeouts": "options",
     "judge": "judging",
+    "judge_while": "judging",
     "judgement": "judging",
 }
 

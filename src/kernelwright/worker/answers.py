@@ -37,6 +37,14 @@ def candidate_run(answer: Answer) -> CandidateRun:
     return CandidateRun(facts=fault, state=None, files=(), repeat_files=None, findings=())
 
 
+def seconds_of_call(answer: Answer | None) -> float | None:
+    """What the reference's call took; None where it has not been called."""
+    match answer:
+        case Replied(body={"facts": {"seconds": float(seconds)}}):
+            return seconds
+    return None
+
+
 def as_fault(answer: Raised | Died | Hung, raised: FaultKind) -> Fault:
     """What an answer without a body says of a candidate; `raised` is what an exception means."""
     match answer:

@@ -11,21 +11,36 @@ from kernelwright import env
 from kernelwright.build.emulator.compile import build_shared
 from kernelwright.build.emulator.headers import headers_of_candidate
 from kernelwright.build.extension import extension_environment, prepare_extension_folder
+from kernelwright.build.guards import guards_library
 from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
 from kernelwright.errors import KernelwrightError
 from kernelwright.problem import Problem
+from kernelwright.verify.sanitizer_report import Tool
+from kernelwright.worker.answers import seconds_of_call
 from kernelwright.worker.card_start import starts_of_machine
 from kernelwright.worker.child_process import ChildProcess
+from kernelwright.worker.client import Answer
+from kernelwright.worker.guarding import GuardWatch, brings_kernels, captures_graphs
+from kernelwright.worker.hanging import Patience, compiles, patience_for
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.nursery import LOADED_FIRST
-from kernelwright.worker.options import Baseline, Evidence, Haste, JudgeOptions, Speed, Watch
+from kernelwright.worker.options import (
+    Baseline,
+    Evidence,
+    Haste,
+    JudgeOptions,
+    Sanitizers,
+    Speed,
+    Watch,
+)
 from kernelwright.worker.requests import Role, StartRequest
 from kernelwright.worker.sandbox import Confinement
 from kernelwright.worker.sandbox_folders import Quarters, prepare_quarters
+from kernelwright.worker.sanitizer import Sanitizing, find_sanitizer
 from kernelwright.worker.timer_words import make_words_folder, words_of
 
-_STRANGE = (Role.CANDIDATE, Role.WITNESS)
+_STRANGE = (Role.CANDIDATE, Role.WITNESS, Role.GUARDED)
 """Roles whose processes run a stranger's code."""
 _PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
 """Baselines with a process of their own, which has the role of the same name."""
@@ -33,6 +48,10 @@ _OF_ALL = {env.COPY_CONNECTIONS.name: "1"}
 _OF_ROLE: Mapping[Role, Mapping[str, str]] = {Role.TIMER: {env.CONNECTIONS.name: "1"}}
 """Half the time to make a context is that for queues. Kernels that are timed have all that CUDA
 gives; copies between host and card, which no contestant overlaps, have one."""
+
+
+_LISTENING = (Role.WITNESS, Role.GUARDED)
+"""Of these, those in which launches are counted."""
 
 
 def watches(options: JudgeOptions) -> bool:
@@ -69,6 +88,11 @@ class Children:
         self._children: list[ChildProcess] = []
         self._dismissed: list[ChildProcess] = []
         self._times_soon = False
+        self._is_guarded = False
+        self.guard: GuardWatch | None = None
+        """The candidate under guards, once it is wanted."""
+        self.sanitizing: Sanitizing | None = None
+        """The same under compute-sanitizer."""
         self.reference = self.child(Role.REFERENCE)
         self.timer = self.child(Role.TIMER)
 
@@ -97,6 +121,7 @@ class Children:
             self.launch_the_rest()
         elif self._options.haste is Haste.WATCHED_FIRST:
             self._launch_who_is_watched()
+            self._launch_who_is_guarded()
 
     def launch_the_rest(self) -> None:
         """Those that a candidate which is right will need, once.
@@ -105,6 +130,66 @@ class Children:
         """
         self._launch_who_times()
         self._launch_who_is_watched()
+        self._launch_who_is_guarded()
+        self._launch_sanitizers()
+
+    def _may_bring_kernels(self) -> bool:
+        try:
+            return brings_kernels(self.source())
+        except OSError:  # it is still to be written, by us
+            return True
+
+    def _may_capture_graphs(self) -> bool:
+        with suppress(OSError):
+            return captures_graphs(self.source())
+        return False
+
+    def _launch_sanitizers(self) -> None:
+        match self._options.sanitizers:
+            case Sanitizers.OFF:
+                return
+            case Sanitizers.MEMCHECK if not self._may_bring_kernels():
+                return
+            case Sanitizers.MEMCHECK if self._may_capture_graphs():
+                return  # every tensor is an allocation of its own there, and freed as such
+            case Sanitizers.MEMCHECK:
+                tools: tuple[Tool, ...] = (Tool.MEMCHECK,)
+            case Sanitizers.ALL:
+                tools = tuple(Tool)
+        program = find_sanitizer()
+        wanted = self._target is Target.CUDA and not self._options.cases
+        if wanted and self.sanitizing is None and program is not None:
+            start = self._start(Role.CANDIDATE)
+            self.sanitizing = Sanitizing(program, tools, start, self._quarters())
+            self._stack.callback(self.sanitizing.close)
+
+    def _launch_who_is_guarded(self) -> None:
+        wanted = self._target is Target.CUDA and watches(self._options)
+        if wanted and not self._is_guarded and self._may_bring_kernels():
+            self._is_guarded = True
+            with suppress(KernelwrightError):  # no compiler for the guards: the checks say so
+                child = self.child(Role.GUARDED)
+                child.launch()
+                self.guard = GuardWatch(
+                    child, lambda: self.patience(child), self._options.timeouts.run
+                )
+
+    def patience(
+        self, child: ChildProcess, reference: Answer | None = None, *, beside: float = 0.0
+    ) -> Patience:
+        """How long a child with the candidate may hang where the reference gave that answer.
+
+        None for what the reference does not do. `beside`: seconds that its answer took in all.
+        """
+        timeouts = self._options.timeouts
+        called = seconds_of_call(reference)
+        quick = called is not None and not self._emulated
+        return patience_for(
+            least=timeouts.hang if quick else timeouts.slow_hang,
+            call=called or 0.0,
+            beside=beside,
+            compiles=lambda: compiles(child.number(), self._exchange),
+        )
 
     def _launch_who_is_watched(self) -> None:
         watched = self._target is Target.CUDA and watches(self._options)
@@ -145,7 +230,7 @@ class Children:
             build_shared(headers_of_candidate(self._candidate_path.read_text(errors="replace")))
         quarters = self._quarters()
         environment = {**_OF_ALL, **quarters.environment}
-        if start.role is Role.WITNESS:
+        if start.role in _LISTENING:
             environment[LOADED_FIRST] = str(launches_library())
         return ChildProcess(start, environment, quarters.confinement, seconds, self.ledger)
 
@@ -163,6 +248,7 @@ class Children:
             order_seed=order_seed,
             threads=env.usable_cores(),
             starts=starts_of_machine() if cuda and not emulate else (),
+            guards=str(guards_library()) if role is Role.GUARDED else "",
         )
 
     def _quarters(self) -> Quarters:

@@ -1,7 +1,7 @@
 """Judge a candidate from beginning to end: verify it, and if it is right, time it."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -37,12 +37,17 @@ from kernelwright.worker.children import watches
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.ghost import gather
 from kernelwright.worker.lease import open_lease
-from kernelwright.worker.options import Haste, JudgeOptions, Sanitizers, Speed
+from kernelwright.worker.options import Haste, JudgeOptions, Speed
 from kernelwright.worker.racing import race
 from kernelwright.worker.requests import LARGE, SizesReply
 from kernelwright.worker.seats import Seats, open_seats
 from kernelwright.worker.session import ChildSession
 from kernelwright.worker.tensors import make_exchange_folder
+
+
+def default_target() -> Target:
+    """The GPU if PyTorch sees one, otherwise the emulator."""
+    return Target.CUDA if torch.cuda.is_available() else Target.CPU
 
 
 def judge(
@@ -60,13 +65,36 @@ def judge(
     the problem, for the shares of the ceilings. Children end with the call, also on Ctrl-C. Raises
     CandidateFileError, or ReferenceFailedError if the problem itself does not run.
     """
+    return judge_while(
+        lambda: (floor, options.demands),
+        problem,
+        candidate_path,
+        target=target,
+        options=options,
+        progress=progress,
+    )
+
+
+def judge_while(
+    learn: Callable[[], tuple[Floor | None, Demands]],
+    problem: Problem,
+    candidate_path: Path,
+    *,
+    target: Target | None,
+    options: JudgeOptions,
+    progress: Progress,
+) -> tuple[Verdict, Measurement]:
+    """As `judge`, where `learn` finds out the floor and the demands while processes start."""
     checks = _read(problem, candidate_path)
-    chosen = target or (Target.CUDA if torch.cuda.is_available() else Target.CPU)
+    chosen = target or default_target()
     if _refuses(checks):
+        floor, _ = learn()
         return _refused(checks, chosen, floor, modelled_machine())
     with judgement(problem, target=chosen, options=options) as begun:
+        begun.begin(candidate_path)
+        floor, demands = learn()
         return begun.judge_read(
-            candidate_path, checks, floor=floor, demands=options.demands, progress=progress
+            candidate_path, checks, floor=floor, demands=demands, progress=progress
         )
 
 
@@ -81,7 +109,7 @@ class Judgement:
         self._target = target
         self._options = options
         self._beside = beside
-        self._hastened: Future[None] | None = None
+        self._hastened: list[Future[None]] = []
         self._admitted: Path | None = None
 
     def machine(self) -> Machine:
@@ -93,13 +121,27 @@ class Judgement:
         self._session.admit(candidate_path)
         self._admitted = candidate_path
 
+    def begin(self, candidate_path: Path) -> None:
+        """Start on a file that is there, as far as that can be done without waiting."""
+        if self._target is not Target.CUDA or self._options.haste is not Haste.AT_ONCE:
+            return
+        self.admit(candidate_path)
+        self._hastened = [
+            self._beside.submit(self._begin_build),
+            self._beside.submit(self._session.launch_the_rest),
+        ]
+
+    def _begin_build(self) -> None:
+        self._session.look_for_sizes()
+        self._session.begin_build()
+
     def hasten(self, size: int) -> None:
         """Let all do what needs no finished candidate, while nobody else needs the cores.
 
         `size`: bytes of the arguments and results of one call. What fails, `judge` raises.
         """
         if self._target is Target.CUDA and self._options.haste is Haste.AT_ONCE:
-            self._hastened = self._beside.submit(self._hasten, size)
+            self._hastened = [self._beside.submit(self._hasten, size)]
 
     def _hasten(self, size: int) -> None:
         self._session.launch_the_rest()
@@ -109,8 +151,8 @@ class Judgement:
 
     def wait(self) -> None:
         """Until nobody is in a hurry any more."""
-        if self._hastened is not None:
-            self._hastened.result()
+        for done in self._hastened:
+            done.result()
 
     def judge(
         self, candidate_path: Path, *, floor: Floor | None, demands: Demands, progress: Progress
@@ -147,6 +189,8 @@ class Judgement:
         return replace(verdict, spent=session.ledger.entries()), measurement
 
 
+_BESIDE = 2
+"""Threads that start processes, and ask those that have started, while others find out more."""
 _CALLS_AT_A_TIME = 8
 """Whose arguments and results a card has room for, if one more call is to be made beside others."""
 
@@ -160,7 +204,7 @@ def judgement(problem: Problem, *, target: Target, options: JudgeOptions) -> Ite
     folder = make_exchange_folder()
     try:
         with (
-            ThreadPoolExecutor(max_workers=1) as beside,
+            ThreadPoolExecutor(max_workers=_BESIDE) as beside,
             ChildSession(problem, target, options, folder) as session,
         ):
             begun = Judgement(session, target, options, beside)
@@ -327,9 +371,11 @@ def _verify(
     asked = session if seats is None else Sharing(session, seats, brief.reduced)
     verdict = verify(asked, brief, progress)
     verdict = replace(verdict, checks=(*verdict.checks, session.isolation()))
-    if options.sanitizers is Sanitizers.ON and verdict.status not in _NOT_RUN:
-        progress(Event(stage="verify", message="compute-sanitizer", done=0, total=1))
-        verdict = _explained(verdict, session.sanitize())
+    if verdict.status not in _NOT_RUN:
+        progress(Event(stage="verify", message="bytes outside of tensors", done=0, total=1))
+        verdict = _explained(verdict, session.guarded())
+        if not _is_timed(verdict, options, seats):
+            verdict = _explained(verdict, session.sanitized())
     if not verdict.status.verified or not watches(options):
         return verdict
     progress(Event(stage="verify", message="silencing its own kernels", done=0, total=1))
@@ -346,6 +392,11 @@ def _verify(
             options.timeouts.run,
         )
     return replace(_with_checks(verdict, found.checks), ran=found.ran)
+
+
+def _is_timed(verdict: Verdict, options: JudgeOptions, seats: Seats | None) -> bool:
+    """Whether a race follows, before which compute-sanitizer has to be done, and no earlier."""
+    return verdict.status.verified and options.speed is Speed.MEASURED and seats is not None
 
 
 def _silent_sizes(verdict: Verdict, brief: Brief) -> Sizes:
@@ -410,7 +461,8 @@ def _verify_and_race(
         except ContestantLostError as error:
             verdict = _with_checks(verdict, (lost_check(str(error)),))
             return verdict, untimed(f"not measured: {error}")
-    verdict, measurement = _with_checks(verdict, raced.checks), raced.measurement
+    verdict = _explained(_with_checks(verdict, raced.checks), session.sanitized())
+    measurement = raced.measurement
     if not verdict.status.verified:
         return verdict, untimed(f"not believed: {verdict.status.value}")
     if not measurement.speedups:

@@ -30,10 +30,12 @@ class Evidence(Enum):
 
 
 class Sanitizers(Enum):
-    """Whether to run a candidate that is right under compute-sanitizer as well."""
+    """Which of compute-sanitizer's tools a candidate runs under as well, at small sizes."""
 
     OFF = "off"
-    ON = "on"
+    MEMCHECK = "memcheck"
+    """Where it is installed and the file has kernels of its own: finds what reads outside."""
+    ALL = "all"
 
 
 class Haste(Enum):
@@ -71,6 +73,8 @@ class Timeouts:
     """The same of one whose kernels run on the emulator, or whose module is still being made."""
     compile: float = 900.0
     """Preparing a torch.compile baseline."""
+    memcheck: float = 30.0
+    """The calls under memcheck, where nobody asked for all tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ class JudgeOptions:
     timeouts: Timeouts = field(default_factory=Timeouts)
     haste: Haste = Haste.AS_NEEDED
     evidence: Evidence = Evidence.GATHERED
-    sanitizers: Sanitizers = Sanitizers.OFF
+    sanitizers: Sanitizers = Sanitizers.MEMCHECK
     processes: int = 512
     """Processes that a candidate may have at a time, compilers among them."""
     device_index: int = 0

@@ -121,6 +121,7 @@ class Contest:
     def claim(self) -> None:
         """Have the card alone from now on."""
         self.session.see_them_end()
+        self.session.see_sanitized()
         self.lease.claim(lambda: self.tell("another process uses the card", 0, 1))
 
     def tell(self, message: str, done: int, total: int) -> None:

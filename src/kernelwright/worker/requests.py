@@ -6,7 +6,7 @@ from enum import Enum
 
 from kernelwright.machine import Machine
 from kernelwright.verify.cases import Case, Sizes
-from kernelwright.verify.observation import Links, RunFacts, StateFacts
+from kernelwright.verify.observation import KernelFinding, Links, RunFacts, StateFacts
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.worker.handover import Handed
 
@@ -21,6 +21,8 @@ class Role(Enum):
     CANDIDATE = "candidate"
     WITNESS = "candidate, watched"
     """The candidate once more, where its kernels can be counted and silenced."""
+    GUARDED = "candidate, guarded"
+    """The candidate once more, with guard zones around its tensors."""
     COMPILED = "torch.compile"
     COMPILED_MAX = "torch.compile max-autotune"
     TIMER = "timer"
@@ -45,6 +47,8 @@ class StartRequest:
     threads: int
     starts: tuple[str, ...] = ()
     """Files of which it holds one while it takes its card into use."""
+    guards: str = ""
+    """Library with the allocator of a guarded candidate; "" for any other role."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,3 +154,12 @@ class LaunchesReply:
 
     counts: tuple[tuple[str, int], ...]
     """By the kernel's name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardReply:
+    """Reply to "guard"."""
+
+    findings: tuple[KernelFinding, ...]
+    looked_at: int
+    """Guard zones since the process began, each as often as it was looked at."""

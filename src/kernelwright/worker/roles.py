@@ -10,6 +10,8 @@ from typing import Any
 import torch
 
 from kernelwright import env
+from kernelwright.build.guards import Guards
+from kernelwright.build.launches import Launches
 from kernelwright.machine import modelled_machine
 from kernelwright.problem import (
     Budget,
@@ -25,6 +27,7 @@ from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.records import from_plain
 from kernelwright.worker.candidate import Candidate
 from kernelwright.worker.card_start import take
+from kernelwright.worker.guarded import look
 from kernelwright.worker.handover import MemoryMaker, WriteRequest
 from kernelwright.worker.hanging import tell_when_compiling
 from kernelwright.worker.kernel_checks import Emulated, KernelChecks, Unwatched
@@ -46,7 +49,7 @@ from kernelwright.worker.requests import (
 from kernelwright.worker.timed import Timed
 from kernelwright.worker.timer import Timer
 from kernelwright.worker.timer_driver import Driver
-from kernelwright.worker.what_ran import OwnKernels, start_profiler
+from kernelwright.worker.what_ran import CudaKernels, OwnKernels, start_profiler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +68,16 @@ def make_host(body: dict[str, Any]) -> Host:
     start = from_plain(StartRequest, body)
     device = torch.device(start.device)
     problem = parse_problem(Path(start.problem_path), start.problem_source)
+    # An allocator takes its place before there is a device.
+    guards = Guards.installed(Path(start.guards)) if start.guards else None
     if device.type == "cuda" and not start.emulate:
         take(device, start.starts)
     match start.role:
         case Role.CANDIDATE | Role.WITNESS:
             return _candidate_host(start, problem, device)
+        case Role.GUARDED:
+            assert guards is not None
+            return _guarded_host(start, problem, device, guards)
         case Role.REFERENCE:
             return _reference_host(start, problem, device)
         case Role.COMPILED:
@@ -155,6 +163,21 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
         "trace": lambda body: candidate.trace(from_plain(CaseRequest, body).case),
     }
     return Host(operations={**operations, **candidate.timed().operations})
+
+
+def _guarded_host(
+    start: StartRequest, problem: Problem, device: torch.device, guards: Guards
+) -> Host:
+    env.forget(LOADED_FIRST)
+    kernels = CudaKernels(Launches.of_this_process())
+    candidate = Candidate(problem, Path(start.candidate_path), device, Unwatched())
+
+    def guard(body: dict[str, Any]) -> object:
+        request = from_plain(CaseRequest, body)
+        candidate.link(request.links)
+        return look(candidate, guards, kernels, request.case)
+
+    return Host(operations={"guard": guard})
 
 
 def _memory(device: torch.device) -> MemoryMaker | None:

@@ -1,8 +1,8 @@
 """What the children of one judgement are asked, in parallel where that can be."""
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,9 +33,10 @@ from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.children import Children
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
-from kernelwright.worker.hanging import Patience, compiles, patience_for
-from kernelwright.worker.options import JudgeOptions
+from kernelwright.worker.lease import open_lease
+from kernelwright.worker.options import JudgeOptions, Sanitizers
 from kernelwright.worker.requests import (
+    LARGE,
     CaseRequest,
     CompareRequest,
     ComparisonReply,
@@ -47,12 +48,13 @@ from kernelwright.worker.requests import (
     SizesRequest,
 )
 from kernelwright.worker.sandbox_report import isolation_check
-from kernelwright.worker.sanitized import SanitizedRequest
-from kernelwright.worker.sanitizer import on_the_emulator, sanitize
+from kernelwright.worker.sanitizer import find_sanitizer, on_the_emulator, without_a_tool
 from kernelwright.worker.seats import Footprint
 from kernelwright.worker.tensors import TensorHeader
 from kernelwright.worker.timer_records import SharedTensor
 
+_SMALL = 64 << 20
+"""Bytes of a call up to which it is made under compute-sanitizer as it is."""
 _ROOM_TO_COMPILE = 2 << 30
 """Bytes of a call up to which it is made once more while others run."""
 
@@ -74,11 +76,14 @@ class ChildSession(Children):
         """Of a call at the sizes under judgement, once those are known."""
         self._machine: Machine | None = None
         self._own_sizes: Sizes = ()
+        self._sizes: SizesReply | None = None
         self._sizes_seen: set[Sizes] = set()
         self._looks_for_sizes = False
         self._compiles = False
         self._builds = False
         self._runs = 0
+        self._unguarded: list[CaseRequest] = []
+        """What the candidate ran before there was a process with guards."""
         self._links: Links | None = None
 
     def machine(self) -> Machine:
@@ -120,22 +125,39 @@ class ChildSession(Children):
         if child := self._prelaunched.get(Role.COMPILED):
             child.finish()
 
-    def sanitize(self) -> tuple[Check, ...]:
-        """What compute-sanitizer says of one call at small sizes; the emulator, where that runs."""
-        if self._target is Target.CPU:
+    def _sanitize_beside(self) -> None:
+        """Let the tools run the candidate, which is built, at small sizes."""
+        if self.sanitizing is None or self._sizes is None:
+            return
+        small = (*self._sizes.ragged[:1], *self._sizes.others[:1])
+        cases = [Case(sizes=sizes) for sizes in dict.fromkeys(small)]
+        if self.footprint.bytes <= _SMALL or not cases:
+            cases.append(Case(sizes=self._own_sizes))
+        timeouts, every = self._options.timeouts, self._options.sanitizers is Sanitizers.ALL
+        seconds = timeouts.run if every else timeouts.memcheck
+        self.sanitizing.begin(tuple(cases), self._sharing, seconds)
+
+    @contextmanager
+    def _sharing(self) -> Iterator[None]:
+        """The card, shared by a lease of its own: other threads have theirs."""
+        with open_lease(self._options.device_index) as lease, lease.shared():
+            yield
+
+    def sanitized(self) -> tuple[Check, ...]:
+        """What compute-sanitizer's tools say; the emulator in place of all, where that runs."""
+        if self._options.sanitizers is Sanitizers.ALL and self._target is Target.CPU:
             return (on_the_emulator(),)
-        request = SizesRequest(
-            bytes=self._options.variant_bytes, flops=self._options.variant_flops, shrink=True
-        )
-        answer = self.reference.ask("sizes", to_plain(request), self._options.timeouts.build)
-        quarters = self._quarters()
-        sanitized = SanitizedRequest(
-            start=self._start(Role.WITNESS),
-            case=Case(sizes=trusted(SizesReply, answer).own),
-            confinement=quarters.confinement,
-        )
-        with self.using_card():
-            return sanitize(sanitized, quarters.environment, self._options.timeouts.run)
+        if self.sanitizing is None:
+            asked = self._options.sanitizers is Sanitizers.ALL
+            return (without_a_tool(),) if asked and find_sanitizer() is None else ()
+        self.see_sanitized()
+        return self.sanitizing.checks()
+
+    def see_sanitized(self) -> None:
+        """Wait until compute-sanitizer's tools are done: before anybody is timed."""
+        if self.sanitizing is not None:
+            with self.ledger.spending("compute-sanitizer"):
+                self.sanitizing.checks()
 
     def isolation(self) -> Check:
         """Which protections the candidate's process was under."""
@@ -158,12 +180,14 @@ class ChildSession(Children):
         self.look_for_sizes()
         self._looks_for_sizes = False
         sizes = trusted(SizesReply, self.reference.wait(self._options.timeouts.build))
-        self._own_sizes = sizes.own
+        self._own_sizes, self._sizes = sizes.own, sizes
         self.footprint = Footprint(bytes=sizes.bytes, largest=sizes.largest, memory=sizes.memory)
         return sizes
 
     def begin_build(self) -> None:
-        """Let the candidate do what `build` waits for."""
+        """Let the candidate do what `build` waits for, if it does not do so already."""
+        if self._builds:
+            return
         self.candidate.post("build", to_plain(CaseRequest(case=Case(sizes=self._own_sizes))))
         self._builds = True
 
@@ -188,6 +212,7 @@ class ChildSession(Children):
         self._runs += 1
         if self._runs == 2:  # a second case is asked where the first was right
             self.launch_the_rest()
+        self._sanitize_beside()
         child = self._prelaunched.get(Role.COMPILED)
         if child is not None and child.has_started():  # nobody waits for it on a card that is taken
             self.compile_early(
@@ -232,13 +257,28 @@ class ChildSession(Children):
         reference, candidate = self.call(case, self.candidate)
         return self._reference_run(case, reference), candidate_run(candidate)
 
+    def _is_large(self, case: Case) -> bool:
+        """Whether a case takes gigabytes: no process runs it that need not."""
+        return self.footprint.bytes > LARGE and case.sizes == self._own_sizes
+
+    def guarded(self) -> tuple[Check, ...]:
+        """What the guards have seen in all cases, those included that it was not there for."""
+        if self.guard is None:
+            return ()
+        with self.using_card():
+            self.guard.finish(self._unguarded)
+        return self.guard.checks()
+
     def call(self, case: Case, child: ChildProcess) -> tuple[Answer, Answer]:
         """What the reference and `child` answer to a case, which they run at the same time.
 
         Their modules are made before they use the card: that takes seconds of the CPU where there
         are many weights.
         """
-        request = to_plain(CaseRequest(case=case, links=self._links))
+        asked = CaseRequest(case=case, links=self._links)
+        guarded = child is self.candidate and not self._is_large(case)
+        guard = self.guard if guarded else None
+        request = to_plain(asked)
         seconds, began = self._options.timeouts.run, time.monotonic()
         self.reference.post("make", request)
         child.post("make", request)
@@ -250,26 +290,16 @@ class ChildSession(Children):
             if not isinstance(made, Replied):
                 return self.reference.wait(seconds), made
             child.post("run", request)
+            if guard is not None:
+                guard.begin(asked)
+            elif guarded:
+                self._unguarded.append(asked)
             expected = self.reference.wait(seconds)
             beside = time.monotonic() - began
-            return expected, child.wait(seconds, self.patience(child, expected, beside=beside))
-
-    def patience(
-        self, child: ChildProcess, reference: Answer | None = None, *, beside: float = 0.0
-    ) -> Patience:
-        """How long a child with the candidate may hang where the reference gave that answer.
-
-        None for what the reference does not do. `beside`: seconds that its answer took in all.
-        """
-        timeouts = self._options.timeouts
-        called = _seconds_of(reference)
-        quick = called is not None and not self._emulated
-        return patience_for(
-            least=timeouts.hang if quick else timeouts.slow_hang,
-            call=called or 0.0,
-            beside=beside,
-            compiles=lambda: compiles(child.number(), self._exchange),
-        )
+            found = child.wait(seconds, self.patience(child, expected, beside=beside))
+            if guard is not None:
+                guard.end(candidate_run(found).facts)
+            return expected, found
 
     def probe(self, case: Case) -> tuple[str, ...] | None:
         """Wrong answers that neither this case, the latest one, nor one before it refuses.
@@ -369,14 +399,6 @@ class ChildSession(Children):
             # PyTorch's own kernels fault, too: on memory that is not aligned, for one.
             self.reference.close()
         return Refusal(message=answer.message)
-
-
-def _seconds_of(answer: Answer | None) -> float | None:
-    """What the reference's call took; None where it has not been called."""
-    match answer:
-        case Replied(body={"facts": {"seconds": float(seconds)}}):
-            return seconds
-    return None
 
 
 _CUDA_ERROR = "CUDA error"

@@ -1,8 +1,8 @@
 """Inside a candidate's child: what one call runs on the device, and silence for its own kernels."""
 
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -12,6 +12,7 @@ from kernelwright.verify.ran import Ran, list_kernels
 
 if TYPE_CHECKING:
     from kernelwright.build.emulator import Session
+    from kernelwright.build.guards import Guards
     from kernelwright.build.launches import Launches
 
 
@@ -126,6 +127,14 @@ class CudaKernels:
         counted = {} if self._launches is None else self._launches.take()
         return {**counted, **self._triton.take()}
 
+    @contextmanager
+    def blaming(self, guards: "Guards") -> Iterator[None]:
+        """Let `guards` look after each launch in the block."""
+        self._triton.tell(guards.blame)
+        with nullcontext() if self._launches is None else guards.blaming(self._launches):
+            yield
+        self._triton.tell(None)
+
     def trace(self, call: Callable[[], object]) -> Ran:
         """What the profiler saw on the device during the second of two calls."""
         call()
@@ -150,6 +159,12 @@ class _TritonLaunches:
         self._counts: dict[str, int] = {}
         self._is_watching = False
         self._is_silent = False
+        self._hearer: Callable[[str], None] | None = None
+
+    def tell(self, hearer: Callable[[str], None] | None) -> None:
+        """After each launch, call this with the kernel's name."""
+        self._hearer = hearer
+        self._watch()
 
     def silence(self) -> None:
         """Kernels are compiled and not launched."""
@@ -177,7 +192,10 @@ class _TritonLaunches:
             if not warmup:
                 name = function.fn.__name__
                 self._counts[name] = self._counts.get(name, 0) + 1
-            return original(function, *args, warmup=warmup or self._is_silent, **kwargs)
+            result = original(function, *args, warmup=warmup or self._is_silent, **kwargs)
+            if self._hearer is not None and not warmup:
+                self._hearer(function.fn.__name__)
+            return result
 
         module.JITFunction.run = run
         self._is_watching = True

@@ -10,18 +10,14 @@ what it does not see.
 
 import ctypes
 import site
-import subprocess
 import sysconfig
 from pathlib import Path
 from typing import Self
 
-from kernelwright.build.cache import cached_build, content_key
-from kernelwright.build.toolchain import cuda_home, find_nvcc, require_cxx
-from kernelwright.errors import CompileError
+from kernelwright.build.preloaded import library_of
+from kernelwright.build.toolchain import cuda_home, find_nvcc
 
 _SOURCE = Path(__file__).with_name("launches.cpp")
-_LIBRARY = "liblaunches.so"
-_FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-fvisibility=hidden")
 
 
 def launches_library() -> Path:
@@ -29,17 +25,7 @@ def launches_library() -> Path:
 
     Raises NoCompilerError without a compiler, CompileError if it does not compile.
     """
-    compiler = require_cxx()
-    source = _SOURCE.read_bytes()
-
-    def build(folder: Path) -> None:
-        command = [str(compiler.path), *_FLAGS, str(_SOURCE), "-o", str(folder / _LIBRARY), "-ldl"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise CompileError(f"{_SOURCE.name} does not compile: {done.stderr.strip()}")
-
-    key = content_key(source, " ".join(_FLAGS), compiler.version)
-    return cached_build("launches", key, build) / _LIBRARY
+    return library_of(_SOURCE)
 
 
 class Launches:
@@ -51,6 +37,7 @@ class Launches:
         library.kw_launches_silence.argtypes = [ctypes.c_int]
         library.kw_launches_seen.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
         library.kw_launches_seen.restype = ctypes.c_size_t
+        library.kw_launches_tell.argtypes = [ctypes.c_void_p]
         library.kw_launches_know("\n".join(known_homes()).encode())
 
     @classmethod
@@ -66,6 +53,10 @@ class Launches:
     def unsilence(self) -> None:
         """Launches happen again."""
         self._library.kw_launches_silence(0)
+
+    def tell(self, hearer: int | None) -> None:
+        """After each counted launch, call the C function at this address with name and stream."""
+        self._library.kw_launches_tell(hearer)
 
     def take(self) -> dict[str, int]:
         """Counted launches since the last call, by the demangled name of the kernel."""

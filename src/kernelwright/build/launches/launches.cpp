@@ -10,7 +10,6 @@
 // forked from one that has it, to watch or not.
 #include <cxxabi.h>
 #include <dlfcn.h>
-#include <link.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
+#include "runtime.h"
 
 namespace {
 
@@ -30,12 +29,15 @@ struct Dim3 {
   unsigned x, y, z;
 };
 
+using Hearer = void (*)(const char* kernel, void* stream);
+
 struct State {
   std::mutex mutex;
   std::vector<std::string> homes;          // folders of libraries that are not counted
   std::map<const void*, bool> is_counted;  // by the address at which a library is loaded
   std::map<std::string, unsigned long long> launches;
   std::atomic<bool> is_silent{false};
+  std::atomic<Hearer> hearer{nullptr};
 };
 
 std::atomic<bool> is_watching{false};
@@ -43,30 +45,6 @@ std::atomic<bool> is_watching{false};
 State& state() {
   static State* const only = new State;  // outlives whatever launches at exit
   return *only;
-}
-
-int visit(dl_phdr_info* info, size_t, void* data) {
-  auto& [name, found] = *static_cast<std::pair<const char*, void*>*>(data);
-  const char* slash = std::strrchr(info->dlpi_name, '/');
-  const char* file = slash == nullptr ? info->dlpi_name : slash + 1;
-  if (std::strncmp(file, "libcudart.so", 12) != 0 && std::strncmp(file, "libcuda.so", 10) != 0) {
-    return 0;
-  }
-  void* const library = dlopen(info->dlpi_name, RTLD_NOLOAD | RTLD_LAZY);
-  if (library != nullptr) found = dlsym(library, name);
-  return found != nullptr;
-}
-
-// The true function: PyTorch loads its CUDA libraries where RTLD_NEXT does not look.
-template <typename Function>
-Function find(const char* name) {
-  void* address = dlsym(RTLD_NEXT, name);
-  if (address == nullptr) {
-    std::pair<const char*, void*> search{name, nullptr};
-    dl_iterate_phdr(visit, &search);
-    address = search.second;
-  }
-  return reinterpret_cast<Function>(address);
 }
 
 // Whether code at `caller` belongs to none of the known libraries.
@@ -104,13 +82,52 @@ std::string name_of(const char* name_function, const void* kernel) {
   return is_known ? readable(info.dli_sname) : "kernel";
 }
 
-// Counts the launch if it is a stranger's; whether it must not happen.
-bool observe(const void* caller, const char* name_function, const void* kernel) {
-  if (!is_watching.load(std::memory_order_relaxed)) return false;
-  const std::lock_guard lock(state().mutex);
-  if (!is_counted(caller)) return false;
-  ++state().launches[name_of(name_function, kernel)];
-  return state().is_silent;
+// A launch: counted if it is a stranger's, told of to who wants to hear, once it has happened.
+class Launch {
+ public:
+  Launch(const void* caller, const char* name_function, const void* kernel, void* stream)
+      : stream_(stream) {
+    if (!is_watching.load(std::memory_order_relaxed)) return;
+    const std::lock_guard lock(state().mutex);
+    if (!is_counted(caller)) return;
+    name_ = name_of(name_function, kernel);
+    ++state().launches[name_];
+    is_dropped_ = state().is_silent;
+  }
+
+  // What it gives: `happen`'s result, or success where it must not happen.
+  template <typename Happen>
+  int operator()(Happen happen) const {
+    if (is_dropped_) return 0;
+    const int result = happen();
+    const Hearer hearer = state().hearer;
+    if (!name_.empty() && hearer != nullptr) hearer(name_.c_str(), stream_);
+    return result;
+  }
+
+ private:
+  std::string name_;
+  void* stream_;
+  bool is_dropped_ = false;
+};
+
+// The streams that a cudaLaunchConfig_t and a CUlaunchConfig name.
+void* stream_of(const void* config) {
+  struct Config {
+    Dim3 grid, block;
+    size_t shared;
+    void* stream;
+  };
+  return static_cast<const Config*>(config)->stream;
+}
+
+void* driver_stream_of(const void* config) {
+  struct Config {
+    Dim3 grid, block;
+    unsigned shared;
+    void* stream;
+  };
+  return static_cast<const Config*>(config)->stream;
 }
 
 constexpr int kNotFound = 500;  // cudaErrorSymbolNotFound
@@ -174,6 +191,9 @@ EXPORT size_t kw_launches_seen(char* buffer, size_t size) {
   return text.size() + 1;
 }
 
+// Who is told of each counted launch that has happened; nobody where it is null.
+EXPORT void kw_launches_tell(Hearer hearer) { state().hearer = hearer; }
+
 EXPORT void kw_launches_forget() {
   const std::lock_guard lock(state().mutex);
   state().launches.clear();
@@ -182,54 +202,66 @@ EXPORT void kw_launches_forget() {
 // What nvcc's launch syntax calls: up to CUDA 12 with the function, later with a handle.
 EXPORT int cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                             size_t shared, void* stream) {
-  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on<kCudaLaunchKernel>(kernel, grid, block, arguments, shared, stream);
+  const Launch launch(__builtin_return_address(0), kRuntimeName, kernel, stream);
+  return launch(
+      [=] { return pass_on<kCudaLaunchKernel>(kernel, grid, block, arguments, shared, stream); });
 }
 
 EXPORT int cudaLaunchKernel_ptsz(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                                  size_t shared, void* stream) {
-  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on<kCudaLaunchKernelPerThread>(kernel, grid, block, arguments, shared, stream);
+  const Launch launch(__builtin_return_address(0), kRuntimeName, kernel, stream);
+  return launch([=] {
+    return pass_on<kCudaLaunchKernelPerThread>(kernel, grid, block, arguments, shared, stream);
+  });
 }
 
 EXPORT int __cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                               size_t shared, void* stream) {
-  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on<kHandleCudaLaunchKernel>(kernel, grid, block, arguments, shared, stream);
+  const Launch launch(__builtin_return_address(0), kRuntimeName, kernel, stream);
+  return launch([=] {
+    return pass_on<kHandleCudaLaunchKernel>(kernel, grid, block, arguments, shared, stream);
+  });
 }
 
 EXPORT int __cudaLaunchKernel_ptsz(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                                    size_t shared, void* stream) {
-  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on<kHandleCudaLaunchKernelPerThread>(kernel, grid, block, arguments, shared, stream);
+  const Launch launch(__builtin_return_address(0), kRuntimeName, kernel, stream);
+  return launch([=] {
+    return pass_on<kHandleCudaLaunchKernelPerThread>(kernel, grid, block, arguments, shared,
+                                                     stream);
+  });
 }
 
 EXPORT int cudaLaunchKernelExC(const void* config, const void* kernel, void** arguments) {
-  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on<kCudaLaunchKernelExC>(config, kernel, arguments);
+  const Launch launch(__builtin_return_address(0), kRuntimeName, kernel, stream_of(config));
+  return launch([=] { return pass_on<kCudaLaunchKernelExC>(config, kernel, arguments); });
 }
 
 EXPORT int cudaLaunchKernelExC_ptsz(const void* config, const void* kernel, void** arguments) {
-  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on<kCudaLaunchKernelExCPerThread>(config, kernel, arguments);
+  const Launch launch(__builtin_return_address(0), kRuntimeName, kernel, stream_of(config));
+  return launch([=] { return pass_on<kCudaLaunchKernelExCPerThread>(config, kernel, arguments); });
 }
 
 EXPORT int cudaLaunchCooperativeKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments,
                                        size_t shared, void* stream) {
-  if (observe(__builtin_return_address(0), kRuntimeName, kernel)) return 0;
-  return pass_on<kCudaLaunchCooperativeKernel>(kernel, grid, block, arguments, shared, stream);
+  const Launch launch(__builtin_return_address(0), kRuntimeName, kernel, stream);
+  return launch([=] {
+    return pass_on<kCudaLaunchCooperativeKernel>(kernel, grid, block, arguments, shared, stream);
+  });
 }
 
 // The driver's own, for those that link it.
 EXPORT int cuLaunchKernel(void* kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                           unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
                           void* stream, void** arguments, void** extra) {
-  if (observe(__builtin_return_address(0), kDriverName, kernel)) return 0;
-  return pass_on<kCuLaunchKernel>(kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared,
-                                  stream, arguments, extra);
+  const Launch launch(__builtin_return_address(0), kDriverName, kernel, stream);
+  return launch([=] {
+    return pass_on<kCuLaunchKernel>(kernel, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                                    shared, stream, arguments, extra);
+  });
 }
 
 EXPORT int cuLaunchKernelEx(const void* config, void* kernel, void** arguments, void** extra) {
-  if (observe(__builtin_return_address(0), kDriverName, kernel)) return 0;
-  return pass_on<kCuLaunchKernelEx>(config, kernel, arguments, extra);
+  const Launch launch(__builtin_return_address(0), kDriverName, kernel, driver_stream_of(config));
+  return launch([=] { return pass_on<kCuLaunchKernelEx>(config, kernel, arguments, extra); });
 }
