@@ -31,6 +31,8 @@ class SanitizedRequest:
     cases: str
     """File that holds a `SanitizedCases` once the candidate is to run."""
     confinement: Confinement
+    judge: int
+    """Process that writes the file; where it ends before that, this one does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> None:
     from kernelwright.worker.kernel_checks import Unwatched
 
     start = request.start
-    cases = _wait_for(Path(request.cases))
+    cases = _wait_for(Path(request.cases), Path(f"/proc/{request.judge}"))
     device = torch.device(start.device)
     problem = parse_problem(Path(start.problem_path), start.problem_source)
     candidate = Candidate(problem, Path(start.candidate_path), device, Unwatched())
@@ -65,10 +67,10 @@ def main(arguments: list[str]) -> None:
     sys.exit(0 if came_back else 1)
 
 
-def _wait_for(file: Path) -> SanitizedCases:
+def _wait_for(file: Path, judge: Path) -> SanitizedCases:
     deadline = time.monotonic() + _PATIENCE
     while not file.is_file():
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline or not judge.exists():
             sys.exit("nobody sent any cases")
         time.sleep(_POLL)
     return from_plain(SanitizedCases, json.loads(file.read_text()))

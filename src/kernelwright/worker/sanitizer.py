@@ -90,7 +90,10 @@ class Sanitizing:
         self._beside = self._stack.enter_context(ThreadPoolExecutor(max_workers=1))
         self._checks: Future[tuple[Check, ...]] | None = None
         request = SanitizedRequest(
-            start=start, cases=str(self._folder / _CASES), confinement=quarters.confinement
+            start=start,
+            cases=str(self._folder / _CASES),
+            confinement=quarters.confinement,
+            judge=os.getpid(),
         )
         self._runs = [
             _start(program, tool, request, quarters.environment, self._folder) for tool in tools
