@@ -409,6 +409,10 @@ class Graph:
     notes: tuple[str, ...] = ()
     """What a reader of the report should know, for example why sizes are static."""
     _by_name: Mapping[str, Node] = field(init=False, repr=False, compare=False)
+    _users: Mapping[str, tuple[str, ...]] | None = field(
+        init=False, repr=False, compare=False, default=None
+    )
+    """What `users` has found."""
 
     def __post_init__(self) -> None:
         # Of two nodes with one name, which `ir.spec` refuses, the first.
@@ -428,8 +432,14 @@ class Graph:
         """Names of the nodes that a caller sees: returned values and buffer updates."""
         return (*refs(self.returns), *(update.value for update in self.updates))
 
-    def users(self) -> dict[str, tuple[str, ...]]:
+    def users(self) -> Mapping[str, tuple[str, ...]]:
         """For each node the names of those that read it, in order (returns are not nodes)."""
+        if self._users is None:
+            object.__setattr__(self, "_users", self._find_users())
+        assert self._users is not None
+        return self._users
+
+    def _find_users(self) -> Mapping[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {node.name: [] for node in self.nodes}
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):

@@ -309,9 +309,9 @@ class ScanRates:
     input is read; else for two thirds of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Machine:
-    """Limits and rates of one card."""
+    """Limits and rates of one card; each is equal to itself alone, so that rankings can be kept."""
 
     name: str
     """As `torch.cuda.get_device_name` gives it."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 
 from kernelwright.ir.configs import Config, GemmConfig, PointwiseConfig, ProductConfig
@@ -57,12 +58,16 @@ def elementwise_configs(
     return tuple(config for _, config in ranked_products(shape, max(sizes), machine))
 
 
+@lru_cache(maxsize=512)
 def ranked_products(
     shape: ProductShape, widest: int, machine: Machine
-) -> list[tuple[float, ProductConfig]]:
-    """Configurations of a product with their modelled seconds; `widest`: bytes of an element."""
+) -> tuple[tuple[float, ProductConfig], ...]:
+    """Configurations of a product with their modelled seconds; `widest`: bytes of an element.
+
+    Layers of one module are often alike, and ranking takes milliseconds.
+    """
     if shape.are_many_small(machine):
-        return sorted(_ranked_many_small(shape, machine), key=lambda entry: entry[0])
+        return tuple(sorted(_ranked_many_small(shape, machine), key=lambda entry: entry[0]))
     legal = [config for config in gemm_configs() if not why_illegal(config, widest, machine)]
     simt = [
         (simt_seconds(shape, config, machine), _with_least_tiles(config, shape, machine))
@@ -75,7 +80,7 @@ def ranked_products(
     thin = [
         (thin_seconds(shape, config, machine), config) for config in thin_configs(shape, machine)
     ]
-    return sorted([*thin, *tensor_cores, *simt], key=lambda entry: entry[0])
+    return tuple(sorted([*thin, *tensor_cores, *simt], key=lambda entry: entry[0]))
 
 
 def _ranked_many_small(

@@ -31,28 +31,33 @@ _LONGEST_CHAIN = 16
 
 def with_cheap_copies(graph: Graph) -> Graph:
     """The graph with such a step once for every reader; the values are the same."""
-    nodes = list(graph.nodes)
     fixed = {*graph.results, *graph.readers_of_mutable()}
     # What these make, and steps on it: such steps join them as they are.
-    anchors = (node.name for node in nodes if isinstance(node.kind, _JOINED))
+    anchors = (node.name for node in graph.nodes if isinstance(node.kind, _JOINED))
     fixed |= made_of(anchors, graph)
     lengths = _chain_lengths(graph)
-    taken = {node.name for node in nodes}
-    for at in range(len(nodes) - 1, -1, -1):
-        node = nodes[at]
+    nodes = {node.name: node for node in graph.nodes}
+    users = {name: list(readers) for name, readers in graph.users().items()}
+    copies: dict[str, list[str]] = {}
+    taken = set(nodes)
+    for node in reversed(graph.nodes):
         short = lengths.get(node.name, 0) <= _LONGEST_CHAIN
         if node.name in fixed or not short or not _is_cheap(node, graph):
             continue
-        readers = [n for n in range(at + 1, len(nodes)) if node.name in nodes[n].inputs]
-        if len(readers) < 2 or not all(_can_compute(nodes[n]) for n in readers):
+        readers = users[node.name]
+        if len(readers) < 2 or not all(_can_compute(nodes[name]) for name in readers):
             continue
-        copies = []
+        made = copies[node.name] = []
         for number, reader in enumerate(readers[1:], start=2):
             name = fresh_name(f"{node.name}_copy{number}", taken)
-            copies.append(replace(node, name=name))
+            made.append(name)
+            nodes[name] = replace(node, name=name)
             nodes[reader] = rename_inputs(nodes[reader], {node.name: name})
-        nodes[at + 1 : at + 1] = copies
-    return replace(graph, nodes=tuple(nodes))
+        for source in dict.fromkeys(node.inputs):
+            at = users[source].index(node.name) + 1
+            users[source][at:at] = made
+    names = (it for node in graph.nodes for it in (node.name, *copies.get(node.name, ())))
+    return replace(graph, nodes=tuple(nodes[name] for name in names))
 
 
 def _is_cheap(node: Node, graph: Graph) -> bool:

@@ -57,7 +57,7 @@ def element_groups(
     return groups
 
 
-def _grow(root: Node, producers: list[Node], users: dict[str, tuple[str, ...]]) -> ElementGroup:
+def _grow(root: Node, producers: list[Node], users: Mapping[str, tuple[str, ...]]) -> ElementGroup:
     """Absorb every producer all of whose users are in the group and that is worth it."""
     if isinstance(root.kind, Contract):
         return ElementGroup(root=root, members=(root,), anchor=root)

@@ -94,6 +94,10 @@ class _Finder:
             and node.name not in ordered
             and (_has_long_parts(node, graph, machine) if wanted is None else node.name in wanted)
         }
+        self._numbers = {name: number for number, name in enumerate(self._wholes)}
+        self._by_first: dict[str, list[str]] = {}
+        for whole in self._wholes.values():
+            self._by_first.setdefault(whole.inputs[0], []).append(whole.name)
         self._in_one_piece = set(graph.results)
         for step in reversed(steps):
             if step.result not in self._wholes and self._wants_one_piece(step):
@@ -123,7 +127,7 @@ class _Finder:
         self._taken.add(name)
         family.wholes.append(name)
         missing = set(range(len(whole.inputs)))
-        for other in reversed(self._wholes):
+        for other in self._alike(whole):
             run = self._run_of(other, whole)
             if run and missing.issuperset(run) and self._may_lie_apart(other):
                 family.homes[other] = self._within(whole, run)
@@ -136,6 +140,12 @@ class _Finder:
                 family.homes[part] = home
             else:
                 family.copied[name, number] = home
+
+    def _alike(self, whole: Node) -> list[str]:
+        """The wholes that may be a run of this one's parts, the last one first."""
+        found = {name for name in whole.inputs if name in self._wholes}
+        found.update(name for part in whole.inputs for name in self._by_first.get(part, ()))
+        return sorted(found, key=self._numbers.__getitem__, reverse=True)
 
     def _run_of(self, other: str, whole: Node) -> range:
         """Which parts of a whole another one is, or is made of; none if it is neither."""

@@ -38,35 +38,35 @@ def faster_on_channels_last(graph: Graph, machine: Machine) -> frozenset[str]:
     ]
     if not found:
         return frozenset()
+    if not any(_is_total_over_channels(node, graph) for node in graph.nodes):
+        return frozenset(found)
     repeated = with_cheap_copies(graph)
     return frozenset(name for name in found if _is_read_well(name, repeated))
 
 
 def _is_read_well(convolution: str, graph: Graph) -> bool:
     """Whether what reads the result by place gains by it."""
-    known = {node.name: node for node in graph.nodes}
     users = graph.users()
     inside = by_place(graph, {convolution}, placed(graph, {convolution}))
-    size = known[convolution].tensor.numel_hint
+    size = graph[convolution].tensor.numel_hint
 
     def is_read_outside(name: str) -> bool:
         """Whether a step of the convolution's size reads it in the usual order."""
-        readers = [known[user] for user in users[name] if user not in inside]
+        readers = [graph[user] for user in users[name] if user not in inside]
         return any(
             isinstance(it.kind, Pointwise) and it.tensor.numel_hint == size for it in readers
         )
 
-    for name in inside:
-        node = known[name]
-        match node.kind:
-            case Project() if _is_over_channels(known[node.inputs[0]]) and is_read_outside(name):
-                # A softmax: it reads twice what rows hold once.
-                return False
-    return True
+    # A softmax: it reads twice what rows hold once.
+    totals = (name for name in inside if _is_total_over_channels(graph[name], graph))
+    return not any(map(is_read_outside, totals))
 
 
-def _is_over_channels(node: Node) -> bool:
-    return isinstance(node.kind, Reduce) and node.kind.dims == (1,)
+def _is_total_over_channels(node: Node, graph: Graph) -> bool:
+    if not isinstance(node.kind, Project):
+        return False
+    pair = graph[node.inputs[0]].kind
+    return isinstance(pair, Reduce) and pair.dims == (1,)
 
 
 def _pays(node: Node, known: dict[str, Node], machine: Machine) -> bool:

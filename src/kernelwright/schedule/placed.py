@@ -171,6 +171,8 @@ def _operations_before(node: Node, known: Mapping[str, Node]) -> int:
     waiting = [node]
     while waiting:
         step = waiting.pop()
+        if step.name in found:
+            continue
         if isinstance(step.kind, Pointwise) and step.type == node.type:
             found[step.name] = operations(step.kind.expr)
             waiting += [known[name] for name in step.inputs]
