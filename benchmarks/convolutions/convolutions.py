@@ -44,21 +44,47 @@ def row_taps(case: Case) -> list[tuple[Literal["APART", "FOLDED", "OVERLAPPING"]
     return found or [("APART", chunk_for(case.in_channels))]
 
 
+Schedule = Literal["SHARED", "ALTERNATE"]
+PATCHES: dict[tuple[int, int], tuple[tuple[Schedule, int, int, int, int], ...]] = {
+    (1, 64): (("ALTERNATE", 256, 8, 2, 66560), ("ALTERNATE", 256, 7, 3, 49152)),
+    (1, 32): (("ALTERNATE", 256, 8, 2, 66560),),
+    (1, 16): (("ALTERNATE", 256, 8, 4, 20480),),
+    (2, 64): (("SHARED", 256, 5, 2, 57344), ("ALTERNATE", 128, 5, 3, 40960)),
+    (2, 32): (("SHARED", 256, 6, 3, 32768), ("ALTERNATE", 128, 6, 4, 20480)),
+    (2, 16): (("SHARED", 256, 6, 3, 20480), ("ALTERNATE", 128, 6, 4, 12288)),
+}
+"""Schedule, width, stages, patches and bytes of one, by channel parts and a pixel's channels."""
+
+
+def with_patches(case: Case) -> list[Variant]:
+    """Variants whose pixels lie in patches: for images, without strides along W and H."""
+    n, parts = case.spatial, 2 if case.out_channels > 64 else 1
+    strides = (1,) * n if case.transposed else case.stride[:n]
+    if n == 1 or strides[-2:] != (1, 1) or case.in_channels < 16:
+        return []
+    chunk = chunk_for(case.in_channels)
+    return [
+        Variant(n, chunk, 1, parts, width, schedule, stages, 1, "APART", patches, bytes_)
+        for schedule, width, stages, patches, bytes_ in PATCHES[parts, 64 if chunk == 48 else chunk]
+    ]
+
+
 def variants(case: Case) -> list[Variant]:
     """What may be fast for it."""
-    found = []
-    for how, chunk in row_taps(case):
-        n, parts = case.spatial, 2 if case.out_channels > 64 else 1
-        if case.arithmetic == "float32":
+    if case.arithmetic == "float32":
+        found = []
+        for how, chunk in row_taps(case):
             whole = 64 if chunk == 48 else chunk
-            found.append(Variant(n, whole, 2, 1, 128, "ALTERNATE", 4, 1, how))
-            found.append(Variant(n, whole, 2, 1, 128, "SHARED", 2, 1, how))
-        elif parts == 2:
-            found += [Variant(n, chunk, 1, 2, 256, "SHARED", 4, k, how) for k in (1, 2)]
-            found += [Variant(n, chunk, 1, 2, 128, "ALTERNATE", 6, k, how) for k in (1, 2)]
+            for schedule, stages in (("ALTERNATE", 4), ("SHARED", 2)):
+                found.append(Variant(case.spatial, whole, 2, 1, 128, schedule, stages, 1, how))
+        return found
+    found = with_patches(case)
+    for how, chunk in row_taps(case):
+        if case.out_channels > 64:
+            found.append(Variant(case.spatial, chunk, 1, 2, 256, "SHARED", 4, 1, how))
+            found.append(Variant(case.spatial, chunk, 1, 2, 128, "ALTERNATE", 6, 1, how))
         else:
-            found += [Variant(n, chunk, 1, 1, 256, "ALTERNATE", 5, k, how) for k in (1, 2)]
-            found.append(Variant(n, chunk, 1, 1, 128, "SHARED", 5, 1, how))
+            found.append(Variant(case.spatial, chunk, 1, 1, 256, "ALTERNATE", 5, 1, how))
     return found
 
 
@@ -186,6 +212,26 @@ def print_record(record: dict[str, object]) -> None:
         )
 
 
+def print_best(records: list[dict[str, object]]) -> None:
+    """The best variant of each case."""
+    for record in records:
+        measured = [v for v in record["variants"] if "ms" in v]
+        if not measured:
+            print(f"{record['case']:>3} no variant takes it")
+            continue
+        best = min(measured, key=lambda v: v["ms"])
+        kernels = " ".join(f"{ms:.3f}" for ms in best["kernels_ms"].values() if ms > 0)
+        own = best["errors"][0] / record["eager_errors"][0]
+        most = best["errors"][1] / record["eager_errors"][1]
+        others = " ".join(f"{v['ms']:.3f}" for v in measured)
+        print(
+            f"{record['case']:>3} eager {record['eager_ms']:7.3f} best {best['ms']:7.3f} "
+            f"x{record['eager_ms'] / best['ms']:5.2f} floor {best['floor_ms'] / best['ms']:4.0%} "
+            f"[{kernels}] err x{own:.2f} x{most:.2f} {best['variant']} | {others} "
+            f"{'' if best['finite'] and best['repeats'] else 'WRONG'}"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", default="", help="numbers, separated by commas")
@@ -211,6 +257,7 @@ def main() -> None:
         records.append(measure(case, chosen, options.libraries, options.repeats))
         print_record(records[-1])
         torch.cuda.empty_cache()
+    print_best(records)
     if options.output:
         content = {"provenance": provenance(), "records": records}
         options.output.write_text(json.dumps(content, indent=1) + "\n")

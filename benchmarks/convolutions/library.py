@@ -29,6 +29,8 @@ class Variant:
     stages: int = 4
     cluster: int = 1
     row_taps: Literal["APART", "FOLDED", "OVERLAPPING"] = "APART"
+    patches: int = 0
+    patch_bytes: int = 0
 
     def __str__(self) -> str:
         alternates = self.schedule == "ALTERNATE"
@@ -37,6 +39,7 @@ class Variant:
             f"{self.spatial}d {self.row_taps[0].lower()}{self.chunk} p{self.planes} "
             f"{64 * self.parts}x{positions}{'alt' if alternates else ''} "
             f"s{self.stages} k{self.cluster}"
+            f"{f' h{self.patches}x{self.patch_bytes}' if self.patches else ''}"
         )
 
     def text(self) -> str:
@@ -47,6 +50,7 @@ class Variant:
             f"ConvSchedule::{self.schedule}",
             *(str(n) for n in (self.stages, self.cluster)),
             f"RowTaps::{self.row_taps}",
+            *(str(n) for n in (self.patches, self.patch_bytes)),
         )
         return f"ConvConfig<{', '.join(words)}>"
 

@@ -89,8 +89,8 @@ def _config(width: int, *words: object) -> str:
 
 _ALTERNATE, _SHARED = "ConvSchedule::ALTERNATE", "ConvSchedule::SHARED"
 _APART, _FOLDED, _OVERLAPPING = (f"RowTaps::{how}" for how in ("APART", "FOLDED", "OVERLAPPING"))
-# Dimensions, chunk, planes, channel parts, schedule, stages, cluster, taps of a row. Each chunk,
-# schedule, cluster and way to bring taps at least once.
+# Dimensions, chunk, planes, channel parts, schedule, stages, cluster, taps of a row, patches and
+# bytes of one. Each chunk, schedule, cluster and way to bring taps at least once, with patches too.
 _CONFIGS = (
     _config(256, 2, 64, 1, 1, _ALTERNATE, 5, 1, _APART),
     _config(256, 2, 32, 1, 2, _SHARED, 4, 2, _APART),
@@ -99,9 +99,12 @@ _CONFIGS = (
     _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
     _config(128, 3, 16, 1, 1, _SHARED, 5, 1, _APART),
     _config(256, 1, 48, 1, 1, _ALTERNATE, 5, 2, _APART),
+    _config(256, 3, 64, 1, 1, _ALTERNATE, 8, 1, _APART, 2, 66560),
+    _config(256, 2, 32, 1, 2, _SHARED, 6, 1, _APART, 3, 32768),
+    _config(128, 2, 16, 1, 2, _ALTERNATE, 6, 1, _APART, 4, 12288),
 )
 # Over the sum of absolute terms: two roundings to 11 bits, or to 22 and a float32 sum.
-_ALLOWED = (5e-4, 5e-4, 5e-4, 1e-6, 1e-6, 5e-4, 5e-4)
+_ALLOWED = (5e-4, 5e-4, 5e-4, 1e-6, 1e-6, 5e-4, 5e-4, 5e-4, 5e-4, 5e-4)
 
 
 @pytest.mark.parametrize("seed", [1])
@@ -129,11 +132,13 @@ def test_every_form_against_float64(seed: int, run_script: Callable[..., Any]) -
             _config(256, 2, 64, 1, 1, _ALTERNATE, 5, 1, _APART),
             _config(256, 2, 64, 1, 2, _SHARED, 4, 2, _APART),
             _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
+            _config(256, 3, 32, 1, 1, _ALTERNATE, 8, 1, _APART, 2, 66560),
         ),
         (
             _config(128, 2, 64, 1, 2, _ALTERNATE, 6, 2, _OVERLAPPING),
             _config(256, 3, 48, 1, 1, _ALTERNATE, 5, 2, _APART),
             _config(128, 3, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
+            _config(128, 2, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960),
         ),
     ],
     ids=["common", "others"],

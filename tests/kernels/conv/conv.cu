@@ -2,13 +2,15 @@
 // after the workspace picks the config.
 
 template <class Instruction_, int SPATIAL_, int CHUNK_, int PLANES_, int CHANNEL_PARTS_,
-          ConvSchedule SCHEDULE_, int STAGES_, int CLUSTER_, RowTaps ROW_TAPS_>
+          ConvSchedule SCHEDULE_, int STAGES_, int CLUSTER_, RowTaps ROW_TAPS_, int PATCHES_ = 0,
+          int PATCH_BYTES_ = 0>
 struct ConvConfig {
   using Instruction = Instruction_;
   static constexpr int SPATIAL = SPATIAL_, CHUNK = CHUNK_, PLANES = PLANES_;
   static constexpr int CHANNEL_PARTS = CHANNEL_PARTS_, STAGES = STAGES_, CLUSTER = CLUSTER_;
   static constexpr ConvSchedule SCHEDULE = SCHEDULE_;
   static constexpr RowTaps ROW_TAPS = ROW_TAPS_;
+  static constexpr int PATCHES = PATCHES_, PATCH_BYTES = PATCH_BYTES_;
 };
 
 using Parameters = ConvParameters<float, float, ConvBias>;

@@ -2,80 +2,9 @@
 // Host side of conv_sm90.cuh: what it admits, the workspace, and the two launches: the kernel that
 // writes the planes, and the convolution.
 
+#include "conv_request.cuh"
 #include "conv_sm90.cuh"
 #include "gemm_sm90_launch.cuh"
-#include "launch.cuh"
-
-enum class ConvDirection { USUAL, TRANSPOSED };
-
-// One call. Channels of the filter are those of a group; a bias belongs to the epilogue.
-template <class Input, class Result>
-struct ConvRequest {
-  ConvDirection direction;
-  int spatial, groups;
-  int64_t images, in_channels, out_channels;  // channels of all groups
-  ConvCall calls[MAX_SPATIAL];                // W, H, D
-  const Input* data;
-  const Input* filter;
-  Result* out;
-  ImageStrides data_strides, out_strides;
-  FilterStrides filter_strides;
-
-  bool is_empty() const {
-    return images * out_channels * calls[0].out * calls[1].out * calls[2].out == 0;
-  }
-
-  // Tensors as PyTorch has them: images, channels, and D, H, W as far as there are; the filter of a
-  // transposed convolution has input channels first. Strides, paddings and dilations W first.
-  static ConvRequest of(ConvDirection direction, int groups, const Tensor& out, const Tensor& data,
-                        const Tensor& filter, const int (&strides)[MAX_SPATIAL],
-                        const int (&paddings)[MAX_SPATIAL], const int (&dilations)[MAX_SPATIAL]) {
-    const bool is_usual = direction == ConvDirection::USUAL;
-    ConvRequest request = {};
-    request.direction = direction;
-    request.spatial = data.rank - 2;
-    request.groups = groups;
-    request.images = data.sizes[0];
-    request.in_channels = data.sizes[1];
-    request.out_channels = out.sizes[1];
-    request.data = static_cast<const Input*>(data.data);
-    request.filter = static_cast<const Input*>(filter.data);
-    request.out = static_cast<Result*>(out.data);
-    request.data_strides.image = data.strides[0];
-    request.data_strides.channel = data.strides[1];
-    request.out_strides.image = out.strides[0];
-    request.out_strides.channel = out.strides[1];
-    const int64_t of_group = (is_usual ? out.sizes[1] : data.sizes[1]) / groups;
-    request.filter_strides.group = of_group * filter.strides[0];
-    request.filter_strides.out_channel = filter.strides[is_usual ? 0 : 1];
-    request.filter_strides.in_channel = filter.strides[is_usual ? 1 : 0];
-    for (int d = 0; d < request.spatial; ++d) {
-      const int axis = data.rank - 1 - d;
-      request.calls[d] = {data.sizes[axis], out.sizes[axis], static_cast<int>(filter.sizes[axis]),
-                          strides[d],       paddings[d],     dilations[d]};
-      request.data_strides.spatial[d] = data.strides[axis];
-      request.out_strides.spatial[d] = out.strides[axis];
-      request.filter_strides.taps[d] = filter.strides[axis];
-    }
-    request.turn();
-    return request;
-  }
-
- private:
-  // A transposed convolution without strides is a usual one with the filter's taps in reverse.
-  void turn() {
-    for (const ConvCall& call : calls) {
-      if (direction == ConvDirection::USUAL || call.stride != 1) return;
-    }
-    direction = ConvDirection::USUAL;
-    for (int d = 0; d < spatial; ++d) {
-      ConvCall& call = calls[d];
-      call.padding = call.dilation * (call.kernel - 1) - call.padding;
-      filter += (call.kernel - 1) * filter_strides.taps[d];
-      filter_strides.taps[d] = -filter_strides.taps[d];
-    }
-  }
-};
 
 // Two __global__ functions: write_planes and conv_sm90 of a config.
 template <class Config, class Input, class Result, class Epilogue>
@@ -99,6 +28,7 @@ struct ConvVariant {
       if (call.in > MOST || call.out > MOST || call.in < 1 || call.kernel < 1) return false;
       if (request.direction == ConvDirection::TRANSPOSED && call.stride > MAX_PHASES) return false;
     }
+    if (Tile::HAS_PATCHES && ROW_TAPS != RowTaps::APART) return false;
     if (ROW_TAPS != RowTaps::APART &&
         (request.groups > 1 || request.direction != ConvDirection::USUAL)) {
       return false;
@@ -108,8 +38,12 @@ struct ConvVariant {
       return false;
     }
     const ConvShape shape = describe(request);
-    for (int d = 0; d < Config::SPATIAL; ++d) {
-      if (!shape.dimensions[d].fits(Config::SPATIAL)) return false;
+    if constexpr (Tile::HAS_PATCHES) {
+      if (!plan_halo(shape, nullptr)) return false;
+    } else {
+      for (int d = 0; d < Config::SPATIAL; ++d) {
+        if (!shape.dimensions[d].fits(Config::SPATIAL)) return false;
+      }
     }
     const double units = static_cast<double>(shape.positions()) / Tile::BLOCK_POSITIONS *
                          (shape.out_channels / Tile::BLOCK_CHANNELS + 1.0) * shape.groups *
@@ -150,7 +84,8 @@ struct ConvVariant {
     p.divisors = PositionDivisors::make(shape);
     p.positions = static_cast<uint32_t>(shape.positions());
     p.chunks = chunks(shape);
-    p.units = number_units(shape);
+    if constexpr (Tile::HAS_PATCHES) plan_halo(shape, &p.halo);
+    p.units = number_units(shape, p.halo);
     p.out = request.out;
     p.out_strides = request.out_strides;
     p.epilogue = epilogue;
@@ -166,7 +101,11 @@ struct ConvVariant {
     p.data_strides = request.data_strides;
     p.filter = request.filter;
     p.filter_strides = request.filter_strides;
-    status = encode_pixels(&p.pixel_map, pixels, pixel_box(request, shape));
+    if constexpr (Tile::HAS_PATCHES) {
+      status = encode_patch(&p.pixel_map, pixels, patch_box(request, shape, p.halo));
+    } else {
+      status = encode_pixels(&p.pixel_map, pixels, pixel_box(request, shape));
+    }
     if (status == cudaSuccess) status = encode_map(&p.filter_map, rows, filter_box(request, shape));
     if (status != cudaSuccess) return status;
     const int most = device.multiprocessors / Tile::CLUSTER;
@@ -337,13 +276,66 @@ struct ConvVariant {
     planes<<<blocks, PLANE_THREADS, 0, stream>>>(parameters);
   }
 
-  static ConvUnits number_units(const ConvShape& shape) {
+  static ConvUnits number_units(const ConvShape& shape, const HaloPlan& halo) {
     constexpr int64_t POSITIONS = int64_t{Tile::BLOCK_POSITIONS} * Tile::CLUSTER;
-    const int64_t tiles = (shape.positions() + POSITIONS - 1) / POSITIONS;
+    int64_t tiles = (shape.positions() + POSITIONS - 1) / POSITIONS;
+    if (Tile::HAS_PATCHES) {
+      tiles = shape.images;
+      for (const Divisor& along : halo.tiles) tiles *= along.value();
+    }
     const int channel_tiles =
         (shape.out_channels + Tile::BLOCK_CHANNELS - 1) / Tile::BLOCK_CHANNELS;
     return {static_cast<int>(tiles * channel_tiles * shape.groups * shape.phases()),
             Divisor(channel_tiles), Divisor(shape.groups), Divisor(shape.phases())};
+  }
+
+  // The widths and heights of a block's positions that need the fewest blocks; false where no patch
+  // of the taps fits.
+  static bool plan_halo(const ConvShape& shape, HaloPlan* plan) {
+    const ConvDimension &w = shape.dimensions[0], &h = shape.dimensions[1];
+    if (w.step != 1 || h.step != 1 || h.phases > MAX_PHASES || w.phases > MAX_PHASES) return false;
+    if (Tile::CHUNKS > 1 && chunks(shape) > 1) return false;
+    const int64_t halo_w = w.last_offset(), halo_h = h.last_offset();
+    const int64_t block = Tile::BLOCK_POSITIONS;
+    double best = 0;
+    for (int64_t tiles_w = 1; tiles_w <= w.positions; ++tiles_w) {
+      const int64_t columns = (w.positions + tiles_w - 1) / tiles_w, pitch = columns + halo_w;
+      if (columns > block || pitch > MAX_BOX_SIDE) continue;
+      if (columns < 8 && best > 0) break;
+      int64_t rows = (block - columns) / pitch + 1;
+      if (rows > h.positions) rows = h.positions;
+      const int64_t patch_rows = (block + halo_h * pitch + halo_w + pitch - 1) / pitch;
+      if (patch_rows > MAX_BOX_SIDE || patch_rows * pitch * Tile::CHUNK_BYTES > Tile::PATCH_BYTES) {
+        continue;
+      }
+      const int64_t tiles_h = (h.positions + rows - 1) / rows;
+      const double cost = static_cast<double>(tiles_w * tiles_h) *
+                          (1 + 0.0001 * static_cast<double>(patch_rows * pitch));
+      if (best > 0 && cost >= best) continue;
+      best = cost;
+      if (plan == nullptr) return true;
+      plan->columns = static_cast<int>(columns);
+      plan->rows = static_cast<int>(rows);
+      plan->patch_rows = static_cast<int>(patch_rows);
+      plan->pitch = Divisor(static_cast<uint32_t>(pitch));
+      plan->tiles[0] = Divisor(static_cast<uint32_t>(tiles_w));
+      plan->tiles[1] = Divisor(static_cast<uint32_t>(tiles_h));
+      plan->tiles[2] = Divisor(static_cast<uint32_t>(shape.dimensions[2].positions));
+    }
+    return best > 0;
+  }
+
+  static PatchBox patch_box(const Request& request, const ConvShape& shape, const HaloPlan& plan) {
+    PatchBox box = {};
+    box.spatial = Config::SPATIAL;
+    box.images = request.images;
+    box.channels = pixel_pitch(request);
+    for (int d = 0; d < MAX_SPATIAL; ++d) box.sizes[d] = shape.dimensions[d].in;
+    box.box_channels = Tile::CHUNK;
+    box.columns = plan.pitch.value();
+    box.rows = plan.patch_rows;
+    box.swizzle = Tile::SWIZZLE;
+    return box;
   }
 
   static PixelBox pixel_box(const Request& request, const ConvShape& shape) {

@@ -52,6 +52,29 @@ __device__ __forceinline__ void copy_pixels(void* shared, const CUtensorMap* map
   }
 }
 
+// The box of `map` whose first pixel is `at` (W, H, D), with the channels from `channel` on, of one
+// image: what the taps of neighbouring positions meet, once for all taps.
+template <int SPATIAL>
+__device__ __forceinline__ void copy_patch(void* shared, const CUtensorMap* map, int channel,
+                                           const int (&at)[MAX_SPATIAL], int image,
+                                           Barrier* barrier) {
+  static_assert(SPATIAL == 2 || SPATIAL == 3, "a patch has rows");
+  const uint32_t to = shared_address(shared), full = shared_address(barrier);
+  if constexpr (SPATIAL == 2) {
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+        "l"(map), "r"(full), "r"(channel), "r"(at[0]), "r"(at[1]), "r"(image)
+        : "memory");
+  } else {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+        "l"(map), "r"(full), "r"(channel), "r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(image)
+        : "memory");
+  }
+}
+
 // Bits of the bounding box's corners, which have a sign, and of the offsets, which have none.
 constexpr int corner_bits(int spatial) { return spatial == 1 ? 16 : spatial == 2 ? 8 : 5; }
 constexpr int MAX_TRAVERSAL_STEP = 8;
@@ -106,5 +129,39 @@ inline cudaError_t encode_pixels(CUtensorMap* map, void* data, const PixelBox& p
              strides, pixels.lower, pixels.upper, static_cast<uint32_t>(pixels.box_channels),
              static_cast<uint32_t>(pixels.box_pixels), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
              pixels.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+constexpr int MAX_BOX_SIDE = 256;
+
+// fp16 pixels as a tensor of boxes: `columns` by `rows` pixels of one image, and of one D.
+struct PatchBox {
+  int spatial;
+  int64_t images, channels;
+  int64_t sizes[MAX_SPATIAL];
+  int box_channels, columns, rows;
+  CUtensorMapSwizzle swizzle;
+};
+
+inline cudaError_t encode_patch(CUtensorMap* map, void* data, const PatchBox& patch) {
+  static const EncodeTensorMap encode = find_encode_tensor_map();
+  if (encode == nullptr) return cudaErrorNotSupported;
+  const int rank = patch.spatial + 2;
+  uint64_t sizes[MAX_SPATIAL + 2], strides[MAX_SPATIAL + 1];
+  const uint32_t steps[MAX_SPATIAL + 2] = {1, 1, 1, 1, 1};
+  const uint32_t box[MAX_SPATIAL + 2] = {static_cast<uint32_t>(patch.box_channels),
+                                         static_cast<uint32_t>(patch.columns),
+                                         static_cast<uint32_t>(patch.rows), 1, 1};
+  sizes[0] = patch.channels;
+  strides[0] = patch.channels * 2;
+  for (int d = 0; d < patch.spatial; ++d) {
+    sizes[d + 1] = patch.sizes[d];
+    strides[d + 1] = strides[d] * patch.sizes[d];
+  }
+  sizes[rank - 1] = patch.images;
+  const CUresult result =
+      encode(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, static_cast<uint32_t>(rank), data, sizes,
+             strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, patch.swizzle,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }

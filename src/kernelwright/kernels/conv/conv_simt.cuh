@@ -39,20 +39,20 @@ __device__ __forceinline__ float convolve_element(const Parameters& p, const Con
   return sum;
 }
 
+// All units of a convolution with `positions` of a phase: those of the blocks together.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
   using Result = std::remove_pointer_t<decltype(p.out)>;
-  const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
-  for (int unit = cluster; unit < p.units.count; unit += clusters) {
-    const ConvWork work = locate_conv<Tile>(p, unit);
-    for (int i = threadIdx.x; i < Tile::BLOCK_POSITIONS * Tile::BLOCK_CHANNELS;
-         i += Tile::THREADS) {
-      const uint32_t position = work.position + i % Tile::BLOCK_POSITIONS;
-      const int in_group = work.channel + i / Tile::BLOCK_POSITIONS;
-      if (position >= p.positions || in_group >= p.shape.out_channels) continue;
+  const int channels = p.shape.out_channels * p.shape.groups;
+  for (int outer = 0; outer < channels * p.shape.phases(); ++outer) {
+    ConvWork work = {};
+    const int channel = outer % channels;
+    work.phase = ConvPhase::of_number(p.shape, outer / channels);
+    work.group = channel / p.shape.out_channels;
+    for (uint32_t position = blockIdx.x * Tile::THREADS + threadIdx.x; position < p.positions;
+         position += gridDim.x * Tile::THREADS) {
       int at[MAX_SPATIAL];
       const int image = p.divisors.split(position, at);
-      const int channel = work.group * p.shape.out_channels + in_group;
       int64_t place = image * p.out_strides.image + channel * p.out_strides.channel;
       bool exists = true;
 #pragma unroll
@@ -63,8 +63,9 @@ __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
         place += of * p.out_strides.spatial[d];
       }
       if (!exists) continue;
-      const float sum = convolve_element(p, work, image, at, in_group);
-      p.out[place] = narrow<Result>(p.epilogue.row(channel)(sum, place));
+      const float sum =
+          convolve_element(p, work, image, at, channel - work.group * p.shape.out_channels);
+      p.out[place] = narrow<Result>(p.epilogue.finish(p.epilogue.row(channel)(sum), place));
     }
   }
 }

@@ -14,64 +14,12 @@
 //
 // Blocks are persistent. One thread of the first warpgroup fetches, two warpgroups multiply.
 
+#include "conv_halo.cuh"
 #include "conv_producer.cuh"
+#include "conv_products.cuh"
 #include "conv_simt.cuh"
 #include "conv_store.cuh"
 #include "gemm_sm90_products.cuh"
-
-// Rows of ROW_BYTES that follow each other in shared memory, each 16 of K: swizzled over ROW_BYTES.
-template <int ROW_BYTES>
-struct RowsDescriptor {
-  uint32_t low;
-
-  __device__ __forceinline__ static RowsDescriptor of(const void* shared) {
-    const uint32_t low = (shared_address(shared) & 0x3ffff) >> 4 | 1u << 16;
-    return {__shfl_sync(0xffffffffu, low, 0)};
-  }
-  __device__ __forceinline__ RowsDescriptor further(int bytes) const {
-    return {low + (bytes >> 4)};
-  }
-  __device__ __forceinline__ operator uint64_t() const {
-    constexpr uint64_t EIGHT_ROWS = 8 * ROW_BYTES;
-    constexpr uint64_t SWIZZLE = ROW_BYTES == 128 ? 1 : ROW_BYTES == 64 ? 2 : 3;
-    return (EIGHT_ROWS >> 4) << 32 | SWIZZLE << 62 | low;
-  }
-};
-
-// Products of the planes of one stage, by their number.
-template <class Tile>
-class ConvProducts {
- public:
-  using Sums = float[Tile::REGISTERS];
-
-  __device__ __forceinline__ ConvProducts(const ConvShared<Tile>& shared, int warpgroup, int stage)
-      : filter_(RowsDescriptor<Tile::ROW_BYTES>::of(
-            shared.filter(stage, 0) + (Tile::ALTERNATES || Tile::SPLITS_POSITIONS
-                                           ? 0
-                                           : warpgroup * Tile::PART_CHANNELS * Tile::ROW_BYTES))),
-        pixels_(RowsDescriptor<Tile::CHUNK_BYTES>::of(
-            shared.pixels(stage, 0) +
-            (Tile::SPLITS_POSITIONS ? warpgroup * Tile::PART_POSITIONS * Tile::CHUNK_BYTES : 0))) {}
-
-  // Step STEP of the 4 of STEP_K in a stage, of 64 channels; added to sums unless `accumulate` is
-  // 0.
-  template <int FILTER_PLANE, int PIXEL_PLANE, int STEP, int PART = 0>
-  __device__ __forceinline__ void multiply(Sums& sums, int accumulate) const {
-    constexpr int OF_CHUNK = Tile::CHUNK / Tile::STEP_K;
-    constexpr int BYTES = Tile::STEP_K * 2;
-    Tile::Instruction::template multiply<0, 0>(
-        sums,
-        filter_.further(FILTER_PLANE * Tile::FILTER_PLANE +
-                        PART * Tile::PART_CHANNELS * Tile::ROW_BYTES + STEP * BYTES),
-        pixels_.further(PIXEL_PLANE * Tile::PIXEL_PLANE + STEP / OF_CHUNK * Tile::CHUNK_PIXELS +
-                        STEP % OF_CHUNK * BYTES),
-        accumulate);
-  }
-
- private:
-  RowsDescriptor<Tile::ROW_BYTES> filter_;
-  RowsDescriptor<Tile::CHUNK_BYTES> pixels_;
-};
 
 // The products of one stage, of 64 channels.
 template <int PART, class Tile>
@@ -88,10 +36,10 @@ __device__ __forceinline__ void multiply_stage(const ConvProducts<Tile>& product
 // sums = one product over `steps` stages, in one chain; calls issued() once all stages have come.
 // The last stage, which is not released, is returned.
 template <class Tile, class Issued>
-__device__ __forceinline__ int convolve_plain(const ConvShared<Tile>& shared, int warpgroup,
-                                              Ring<Tile::STAGES>& ring, int steps,
-                                              float (&sums)[Tile::PARTS][Tile::REGISTERS],
-                                              const Issued& issued) {
+__device__ __forceinline__ void convolve_plain(const ConvShared<Tile>& shared, int warpgroup,
+                                               Ring<Tile::STAGES>& ring, int steps,
+                                               float (&sums)[Tile::PARTS][Tile::REGISTERS],
+                                               const Issued& issued) {
 #pragma unroll
   for (int part = 0; part < Tile::PARTS; ++part) {
 #pragma unroll
@@ -115,15 +63,15 @@ __device__ __forceinline__ int convolve_plain(const ConvShared<Tile>& shared, in
   wait_products<0>();
 #pragma unroll
   for (int part = 0; part < Tile::PARTS; ++part) pin(sums[part]);
-  return before;
+  if (steps > 0) shared.release(before);
 }
 
 // The same of pairs: three products, as in multiply_pairs.
 template <class Tile, class Issued>
-__device__ __forceinline__ int convolve_pairs(const ConvShared<Tile>& shared, int warpgroup,
-                                              Ring<Tile::STAGES>& ring, int steps,
-                                              float (&sums)[Tile::REGISTERS],
-                                              const Issued& issued) {
+__device__ __forceinline__ void convolve_pairs(const ConvShared<Tile>& shared, int warpgroup,
+                                               Ring<Tile::STAGES>& ring, int steps,
+                                               float (&sums)[Tile::REGISTERS],
+                                               const Issued& issued) {
   constexpr float LOW = 1.0f / (1 << LOW_BITS);
   float high[Tile::REGISTERS], low[Tile::REGISTERS];
 #pragma unroll
@@ -148,7 +96,7 @@ __device__ __forceinline__ int convolve_pairs(const ConvShared<Tile>& shared, in
     for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = fmaf(low[i], LOW, sums[i]);
   }
   issued();
-  return before;
+  if (steps > 0) shared.release(before);
 }
 
 // A warpgroup that multiplies.
@@ -157,6 +105,7 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
                                              int warpgroup, int exponent) {
   const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
   Ring<Tile::STAGES> ring;
+  PatchRing<Tile> patches;
   int turn = 0;
   for (int unit = cluster; unit < p.units.count; unit += clusters) {
     const ConvWork work = locate_conv<Tile>(p, unit);
@@ -164,7 +113,13 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
     if constexpr (Tile::ALTERNATES) {
       turn ^= 1;
       if (turn == warpgroup) {
-        skip_stages(ring, steps);
+        if constexpr (Tile::HAS_PATCHES) {
+          const PatchCounts<Tile> counts(p, work);
+          skip_stages(ring, counts.patches * counts.groups);
+          skip_stages(patches, counts.patches);
+        } else {
+          skip_stages(ring, steps);
+        }
         continue;
       }
     }
@@ -176,13 +131,13 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
         ConvTurns::give_to<Tile>(1 - warpgroup);
       }
     };
-    int last;
-    if constexpr (Tile::PLANES == 1) {
-      last = convolve_plain<Tile>(shared, warpgroup, ring, steps, sums, issued);
+    if constexpr (Tile::HAS_PATCHES) {
+      convolve_patches<Tile>(p, shared, warpgroup, work, ring, patches, sums, issued);
+    } else if constexpr (Tile::PLANES == 1) {
+      convolve_plain<Tile>(shared, warpgroup, ring, steps, sums, issued);
     } else {
-      last = convolve_pairs<Tile>(shared, warpgroup, ring, steps, sums[0], issued);
+      convolve_pairs<Tile>(shared, warpgroup, ring, steps, sums[0], issued);
     }
-    if (steps > 0) shared.release(last);
 #pragma unroll
     for (int part = 0; part < Tile::PARTS; ++part) {
       store_conv<Tile>(p, shared, work, warpgroup, part, exponent, sums[part]);
@@ -219,7 +174,13 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
   }
   if (warpgroup == 0) {
     give_registers_back<Tile::PRODUCER_REGISTERS>();
-    if (threadIdx.x == 0) produce_conv<Tile>(p, shared);
+    if (threadIdx.x == 0) {
+      if constexpr (Tile::HAS_PATCHES) {
+        produce_patches<Tile>(p, shared);
+      } else {
+        produce_conv<Tile>(p, shared);
+      }
+    }
   } else {
     take_registers<Tile::CONSUMER_REGISTERS>();
     consume_conv<Tile>(p, shared, warpgroup - 1, exponent);

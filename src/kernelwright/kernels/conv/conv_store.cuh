@@ -11,13 +11,25 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
                                             const ConvWork& work, int warpgroup) {
   constexpr int COUNT = Tile::PART_POSITIONS;
   const int barrier = 1 + warpgroup;
-  const uint32_t first = work.position + (Tile::SPLITS_POSITIONS ? warpgroup * COUNT : 0);
+  [[maybe_unused]] const uint32_t first =
+      Tile::HAS_PATCHES ? 0 : work.position + (Tile::SPLITS_POSITIONS ? warpgroup * COUNT : 0);
   int64_t* const places = shared.places + warpgroup * COUNT;
   sync_warps(barrier, Tile::WARPGROUP);  // the places before have been read
   for (int i = threadIdx.x % Tile::WARPGROUP; i < COUNT; i += Tile::WARPGROUP) {
-    int at[MAX_SPATIAL];
-    bool exists = first + i < p.positions;
-    int64_t place = p.divisors.split(first + i, at) * p.out_strides.image;
+    int at[MAX_SPATIAL], image;
+    bool exists;
+    if constexpr (Tile::HAS_PATCHES) {
+      const int row = p.halo.pitch.quotient(i), column = i - row * p.halo.pitch.value();
+      at[0] = work.at[0] + column;
+      at[1] = work.at[1] + row;
+      at[2] = work.at[2];
+      image = work.image;
+      exists = row < p.halo.rows && column < p.halo.columns;
+    } else {
+      image = p.divisors.split(first + i, at);
+      exists = first + i < p.positions;
+    }
+    int64_t place = image * p.out_strides.image;
 #pragma unroll
     for (int d = 0; d < MAX_SPATIAL; ++d) {
       const ConvDimension& dimension = p.shape.dimensions[d];
@@ -30,6 +42,48 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
   sync_warps(barrier, Tile::WARPGROUP);
 }
 
+// 16 channels of 32 positions, from a row buffer: rows of `positions` that follow each other, whole
+// and aligned. `out`: of the first channel and position.
+template <class Result, class Epilogue>
+__device__ __forceinline__ void store_run_rows(const RowBuffer& buffer, const Epilogue& epilogue,
+                                               Result* out, int64_t channel_stride,
+                                               int64_t in_result) {
+  const int row = threadIdx.x % 32 / 8, column = threadIdx.x % 8 * RUN;
+  Vector<float, RUN> runs[RUNS];
+#pragma unroll
+  for (int i = 0; i < RUNS; ++i) {
+    runs[i] = load_vector<RUN>(&buffer.numbers[row + i * RUN_ROWS][column]);
+  }
+#pragma unroll
+  for (int i = 0; i < RUNS; ++i) {
+    const int64_t place = (row + i * RUN_ROWS) * channel_stride + column;
+    Vector<Result, RUN> results;
+#pragma unroll
+    for (int j = 0; j < RUN; ++j) {
+      results.element[j] =
+          narrow<Result>(epilogue.finish(runs[i].element[j], in_result + place + j));
+    }
+    store_vector(out + place, results);
+  }
+}
+
+// The same of positions anywhere, a lane for each, and of the first `rows` channels. All loads come
+// before the stores, which would hold them up.
+template <class Result, class Epilogue>
+__device__ __forceinline__ void store_any_rows(const RowBuffer& buffer, const Epilogue& epilogue,
+                                               Result* out, int64_t channel_stride,
+                                               int64_t in_result, int64_t place, int rows) {
+  float values[RowBuffer::ROWS];
+#pragma unroll
+  for (int r = 0; r < RowBuffer::ROWS; ++r) values[r] = buffer.numbers[r][threadIdx.x % 32];
+  if (place < 0) return;
+#pragma unroll
+  for (int r = 0; r < RowBuffer::ROWS; ++r) {
+    const int64_t at = place + r * channel_stride;
+    if (r < rows) out[at] = narrow<Result>(epilogue.finish(values[r], in_result + at));
+  }
+}
+
 // Writes the sums of 64 channels by PART_POSITIONS, through the warps' row buffers: whole lines of
 // a channel's positions. `part`: of the warpgroup.
 template <class Tile, class Parameters>
@@ -37,8 +91,7 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
                                            const ConvWork& work, int warpgroup, int part,
                                            int exponent, float (&sums)[Tile::REGISTERS]) {
   using Result = std::remove_pointer_t<decltype(p.out)>;
-  using Row = typename std::remove_reference_t<decltype(p.epilogue)>::Row;
-  constexpr int COLUMNS = RowBuffer::COLUMNS, ROWS = RowBuffer::ROWS;
+  constexpr int ROWS = RowBuffer::ROWS;
   int thread = threadIdx.x;
   asm volatile("" : "+r"(thread));  // found here: before, its registers would be missing for sums
   const int lane = thread % 32, warp = thread % Tile::WARPGROUP / 32;
@@ -49,50 +102,35 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
   const int first_of_all = work.group * channels + first;
 #pragma unroll
   for (int below = 0; below < 2; ++below) {
-    const int row = min(first + lane / 4 + 8 * below, channels - 1) - first;
-    const Unscale unscale = Unscale::of(exponent + __ldg(p.filter_exponents + first_of_all + row));
+    const int channel = first_of_all + min(first + lane / 4 + 8 * below, channels - 1) - first;
+    const Unscale unscale = Unscale::of(exponent + __ldg(p.filter_exponents + channel));
+    const auto row = p.epilogue.row(channel);
 #pragma unroll
     for (int i = 2 * below; i < Tile::REGISTERS; i += 4) {
-      sums[i] = unscale(sums[i]);
-      sums[i + 1] = unscale(sums[i + 1]);
+      sums[i] = row(unscale(sums[i]));
+      sums[i + 1] = row(unscale(sums[i + 1]));
     }
   }
   RowBuffer& buffer = reinterpret_cast<RowBuffer*>(shared.buffers)[warpgroup * 4 + warp];
   const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
   const int64_t channel_stride = p.out_strides.channel;
-  Result* const out = p.out + first_of_all * channel_stride;
+  const int64_t in_result = first_of_all * channel_stride;
+  Result* const out = p.out + in_result;
+  const int rows = min(ROWS, channels - first);
   // Positions without gaps, whose rows are aligned and all there.
   const int64_t begin = places[0], end = places[Tile::PART_POSITIONS - 1];
-  const bool is_run = begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 &&
-                      first + ROWS <= channels && channel_stride % RUN == 0 &&
+  const bool is_run = begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 && rows == ROWS &&
+                      channel_stride % RUN == 0 &&
                       reinterpret_cast<uintptr_t>(out + begin) % (RUN * sizeof(Result)) == 0;
   if (is_run) {
-    const int row = lane / 8, column = lane % 8 * RUN;
-    Row epilogues[RUNS];
-#pragma unroll
-    for (int i = 0; i < RUNS; ++i) epilogues[i] = p.epilogue.row(first_of_all + row + i * RUN_ROWS);
-    for_each_run(sums, lane / 4, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
-      const int64_t place = begin + columns + column + (row + i * RUN_ROWS) * channel_stride;
-      Vector<Result, RUN> results;
-#pragma unroll
-      for (int j = 0; j < RUN; ++j) {
-        const int64_t in_result = first_of_all * channel_stride + place + j;
-        results.element[j] = narrow<Result>(epilogues[i](run.element[j], in_result));
-      }
-      store_vector(out + place, results);
+    for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
+      store_run_rows(numbers, p.epilogue, out + begin + columns, channel_stride,
+                     in_result + begin + columns);
     });
   } else {
-    const int rows = min(ROWS, channels - first);
     for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
-      const int64_t place = places[columns + lane];
-      if (place < 0) return;
-#pragma unroll 4
-      for (int r = 0; r < rows; ++r) {
-        const Row epilogue = p.epilogue.row(first_of_all + r);
-        const int64_t in_channel = place + r * channel_stride;
-        out[in_channel] = narrow<Result>(
-            epilogue(numbers.numbers[r][lane], first_of_all * channel_stride + in_channel));
-      }
+      store_any_rows(numbers, p.epilogue, out, channel_stride, in_result, places[columns + lane],
+                     rows);
     });
   }
 }

@@ -8,21 +8,23 @@
 #include "wgmma.cuh"
 
 // What follows the sum of an element: `row(channel)` gives what is the same for a channel, a
-// functor of (sum, place of the element in the result).
+// functor of the sum; `finish(value, place)` what the place of the element in the result decides.
 struct ConvPlain {
   struct Row {
-    __device__ __forceinline__ float operator()(float sum, int64_t) const { return sum; }
+    __device__ __forceinline__ float operator()(float sum) const { return sum; }
   };
   __device__ __forceinline__ Row row(int) const { return {}; }
+  __device__ __forceinline__ float finish(float value, int64_t) const { return value; }
 };
 
 struct ConvBias {
   const float* bias;
   struct Row {
     float bias;
-    __device__ __forceinline__ float operator()(float sum, int64_t) const { return sum + bias; }
+    __device__ __forceinline__ float operator()(float sum) const { return sum + bias; }
   };
   __device__ __forceinline__ Row row(int channel) const { return {__ldg(bias + channel)}; }
+  __device__ __forceinline__ float finish(float value, int64_t) const { return value; }
 };
 
 enum class ConvSchedule {
@@ -39,6 +41,7 @@ enum class ConvSchedule {
 //   CHANNEL_PARTS  of 64 output channels: 1 or 2
 //   SCHEDULE       how the two warpgroups that multiply divide the work
 //   STAGES, CLUSTER
+//   PATCHES, PATCH_BYTES  0, or where patches hold the pixels (conv_halo.cuh)
 template <class Config>
 struct ConvTile {
   using Instruction = typename Config::Instruction;
@@ -73,11 +76,14 @@ struct ConvTile {
   static constexpr int FILTER_PLANE = BLOCK_CHANNELS * ROW_BYTES;
   static constexpr int CHUNK_PIXELS = BLOCK_POSITIONS * CHUNK_BYTES;
   static constexpr int PIXEL_PLANE = CHUNKS * CHUNK_PIXELS;
-  static constexpr int STAGE_BYTES = PLANES * (FILTER_PLANE + PIXEL_PLANE);
+  static constexpr bool HAS_PATCHES = Config::PATCHES > 0;
+  static constexpr int PATCHES = Config::PATCHES, PATCH_BYTES = Config::PATCH_BYTES;
+  static constexpr int STAGE_BYTES = PLANES * (FILTER_PLANE + (HAS_PATCHES ? 0 : PIXEL_PLANE));
   static constexpr int ALIGNMENT = 1024;  // of what is swizzled
   static constexpr int PLACE_BYTES = CONSUMERS * PART_POSITIONS * 8;
-  static constexpr int SHARED_BYTES =
-      ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) + PLACE_BYTES + CONSUMER_WARPS * ROW_BUFFER_BYTES;
+  static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) +
+                                      PATCHES * (PATCH_BYTES + 2 * 8) + PLACE_BYTES +
+                                      CONSUMER_WARPS * ROW_BUFFER_BYTES;
   static constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
   // The sum of the low parts may drift by 2^-23 with each instruction (gemm_sm90_tile.cuh).
   static constexpr int FOLD_STEPS = 128;
@@ -89,6 +95,9 @@ struct ConvTile {
   static_assert(Config::CHUNK == 16 || Config::CHUNK == 32 || Config::CHUNK == 48 ||
                     Config::CHUNK == 64,
                 "a copy brings 16, 32, 48 or 64 channels");
+  static_assert(!HAS_PATCHES || (PLANES == 1 && CLUSTER == 1 && !SPLITS_POSITIONS && SPATIAL > 1 &&
+                                 PATCH_BYTES % ALIGNMENT == 0),
+                "patches are for one product of images, whole blocks of positions, and aligned");
   static_assert(PLANES == 1 || Config::CHUNK != 48, "three products take whole stages");
   static_assert(PLANES == 1 || REGISTERS * PARTS <= 64,
                 "three sums of 64 x 256 do not fit registers");
@@ -96,6 +105,14 @@ struct ConvTile {
   static_assert(CLUSTER == 1 || CLUSTER == 2,
                 "blocks of a cluster fetch a half of the filter each");
   static_assert(SHARED_BYTES <= MAX_SHARED_BYTES, "a block has no more shared memory");
+};
+
+// Where patches hold the pixels: a block's positions are `rows` of an image, of `columns` each, and
+// lie `pitch` apart in the patch, which has `patch_rows`.
+struct HaloPlan {
+  int columns, rows, patch_rows;
+  Divisor pitch;
+  Divisor tiles[MAX_SPATIAL];  // of positions along W, H, D
 };
 
 // Numbers of the units of work.
@@ -111,6 +128,7 @@ struct ConvParameters {
   PositionDivisors divisors;
   uint32_t positions;  // of a phase
   ConvUnits units;
+  HaloPlan halo;
   int chunks;  // of a tap's channels
   Result* out;
   ImageStrides out_strides;
@@ -129,8 +147,9 @@ struct ConvParameters {
 struct ConvWork {
   ConvPhase phase;
   int phase_number, group;
-  int channel;        // first, of the group
-  uint32_t position;  // first
+  int channel;                 // first, of the group
+  uint32_t position;           // first; with patches,
+  int at[MAX_SPATIAL], image;  // where it is
   int taps;
 };
 
@@ -148,7 +167,19 @@ __device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
   work.phase_number = rest - next * p.units.phases.value();
   work.phase = ConvPhase::of_number(p.shape, work.phase_number);
   const int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0;
-  work.position = (next * Tile::CLUSTER + rank) * Tile::BLOCK_POSITIONS;
+  if constexpr (Tile::HAS_PATCHES) {
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const uint32_t tile = next;
+      next = p.halo.tiles[d].quotient(tile);
+      work.at[d] = tile - next * p.halo.tiles[d].value();
+    }
+    work.at[0] *= p.halo.columns;
+    work.at[1] *= p.halo.rows;
+    work.image = next;
+  } else {
+    work.position = (next * Tile::CLUSTER + rank) * Tile::BLOCK_POSITIONS;
+  }
   work.taps = work.phase.taps(p.shape);
   return work;
 }
@@ -193,20 +224,29 @@ struct ConvShared {
   int64_t* places;  // of each warpgroup's positions in the result; negative where there is none
   Barrier* full;    // the stage holds its copies
   Barrier* empty;   // nobody reads the stage, in any block of the cluster
+  unsigned char* patches;
+  Barrier *patch_full, *patch_empty;  // the same of the patches
 
   __device__ __forceinline__ explicit ConvShared(unsigned char* shared) {
     const uint32_t address = shared_address(shared);
     stages = shared + (Tile::ALIGNMENT - address % Tile::ALIGNMENT) % Tile::ALIGNMENT;
-    buffers = stages + Tile::STAGES * Tile::STAGE_BYTES;
+    patches = stages + Tile::STAGES * Tile::STAGE_BYTES;
+    buffers = patches + Tile::PATCHES * Tile::PATCH_BYTES;
     places = reinterpret_cast<int64_t*>(buffers + Tile::CONSUMER_WARPS * ROW_BUFFER_BYTES);
     full = reinterpret_cast<Barrier*>(places + Tile::CONSUMERS * Tile::PART_POSITIONS);
     empty = full + Tile::STAGES;
+    patch_full = empty + Tile::STAGES;
+    patch_empty = patch_full + Tile::PATCHES;
   }
 
   __device__ __forceinline__ void init() const {
     for (int s = 0; s < Tile::STAGES; ++s) {
       init_barrier(full + s, 1);
       init_barrier(empty + s, Tile::RELEASES * Tile::CLUSTER);
+    }
+    for (int s = 0; s < Tile::PATCHES; ++s) {
+      init_barrier(patch_full + s, 1);
+      init_barrier(patch_empty + s, Tile::RELEASES);
     }
     fence_barrier_init();
   }
@@ -226,5 +266,12 @@ struct ConvShared {
     } else {
       if (lane < Tile::CLUSTER) arrive_at_rank(empty + stage, lane);
     }
+  }
+
+  __device__ __forceinline__ unsigned char* patch(int number) const {
+    return patches + number * Tile::PATCH_BYTES;
+  }
+  __device__ __forceinline__ void release_patch(int number) const {
+    if (threadIdx.x % 32 == 0) arrive(patch_empty + number);
   }
 };
