@@ -5,11 +5,12 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import nn
-from torch.export import Dim, export
+from torch.export import Dim, ExportedProgram, export
 
 from kernelwright.capture import (
     CaptureError,
@@ -432,6 +433,39 @@ def test_arguments_that_do_not_fit() -> None:
 def test_arguments_of_other_kinds() -> None:
     with pytest.raises(UnsupportedValueError, match="complex"):
         graph_of(lambda x, y: x, torch.rand(3), 1j)
+
+
+def test_plain_programs_are_made_functional_without_tracing_again(run: Run) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3)
+            self.norm = nn.BatchNorm2d(4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = self.norm(self.conv(x)).relu_()
+            kept = y + 1
+            y.add_(kept).mul_(2)
+            return nn.functional.dropout(y.flatten(1), 0.5, self.training) + kept.flatten(1)
+
+    class Shared(nn.Module):
+        """Changes that are seen through a view, an argument, or another type."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x + 1
+            row = y[0]
+            y.mul_(3)
+            return y + row
+
+    model, x = Model().eval(), torch.rand(2, 3, 8, 8)
+    with patch.object(ExportedProgram, "run_decompositions", side_effect=AssertionError):
+        graph = capture_module(model, (x,))
+        with pytest.raises(CaptureError):
+            capture_module(Shared(), (x,))
+    other = torch.rand(3, 3, 9, 7)
+    torch.testing.assert_close(run(graph, model, (other,), {}), model(other))
+    shared = capture_module(Shared(), (x,))
+    torch.testing.assert_close(run(shared, Shared(), (other,), {}), Shared()(other))
 
 
 # --- Manners -----------------------------------------------------------------------------------

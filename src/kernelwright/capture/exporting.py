@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from kernelwright.capture.arguments import Arguments, Leaf
 from kernelwright.capture.caches import without_lifted_tensors
 from kernelwright.capture.errors import CaptureError, SymbolicWorkError, TraceError
+from kernelwright.capture.functional import functional
 from kernelwright.capture.nested import no_nested_tensors
 from kernelwright.capture.openness import TERMS, Extent, OpenSizes, Watch, watched_conditions
 from kernelwright.capture.shapes import known_shapes
@@ -82,7 +83,7 @@ def trace(
         watch = stack.enter_context(watched_conditions(terms))
         try:
             program = export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
-            program = program.run_decompositions({})
+            program = functional(program)
         except CaptureError:
             raise
         except Exception as error:  # of every kind: also the user's own, from `forward`

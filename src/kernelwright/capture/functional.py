@@ -1,0 +1,217 @@
+"""Programs made functional: by hand where that is plain, by PyTorch elsewhere.
+
+torch.export leaves calls that change tensors where they are, and a few composites. PyTorch takes
+both away by tracing the whole program twice more, which is longer than the export itself. Most
+programs need little of it: they change only tensors that nobody else looks at, by calls that have a
+twin that makes a new one.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch.export import ExportedProgram
+
+aten = torch.ops.aten
+Node = Any
+"""fx.Node; what stands in its arguments and its meta has no useful type."""
+
+
+def functional(program: ExportedProgram) -> ExportedProgram:
+    """The program without calls that change a tensor; composite operators stay whole."""
+    if not _is_plain(program.graph):
+        decomposed: ExportedProgram = program.run_decompositions({})
+        return decomposed
+    newest: dict[Node, Node] = {}
+    for node in list(program.graph.nodes):
+        node.args = fx.map_arg(node.args, lambda it: newest.get(it, it))
+        node.kwargs = fx.map_arg(node.kwargs, lambda it: newest.get(it, it))
+        if node.op == "call_function" and isinstance(node.target, OpOverload):
+            if node.target._schema.is_mutable:
+                _follow(newest, node.args[0], node)
+                node.target = _twin(node.target)
+            rewrite = _REWRITTEN.get(node.target)
+            if rewrite is not None:
+                rewrite(node)
+    program.graph.eliminate_dead_code()
+    return program
+
+
+def _follow(newest: dict[Node, Node], changed: Any, node: Node) -> None:
+    """From here on, whoever reads `changed` or what that came from reads `node`."""
+    for older, newer in list(newest.items()):
+        if newer is changed:
+            newest[older] = node
+    newest[changed] = node
+
+
+# --- Which programs are plain ------------------------------------------------------------------
+
+
+def _is_plain(graph: fx.Graph) -> bool:
+    """Whether every call is one that is known here, and every change is seen by nobody else."""
+    calls = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
+    if not all(map(_is_known, calls)):
+        return False
+    changes = [node for node in calls if _is_change(node)]
+    if not changes:
+        return True
+    holders: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        for storage in _storages(node.meta.get("val")):
+            holders.setdefault(storage, []).append(node)
+    return all(_is_private(node, holders) for node in changes)
+
+
+def _is_known(node: Node) -> bool:
+    if node.op != "call_function":
+        return False
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return target is operator.getitem or not _storages(node.meta.get("val"))
+    if target in _REWRITTEN or _twin(target) in _REWRITTEN:
+        return _ALLOWED.get(target, _always)(node)
+    if target._schema.is_mutable:
+        return _has_plain_twin(node)
+    return target not in _CHANGED_BY_PYTORCH and not _is_decomposed(target)
+
+
+def _has_plain_twin(node: Node) -> bool:
+    """Whether the twin of a call that changes a tensor gives what that holds afterwards.
+
+    Not where it would be promoted to another type, draws random numbers, or changes no element.
+    """
+    twin = _twin(node.target)
+    if twin is None or _is_decomposed(twin):
+        return False
+    if {torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded} & set(node.target.tags):
+        return False
+    values = [it.meta.get("val") for it in node.all_input_nodes]
+    dtypes = {value.dtype for value in values if isinstance(value, torch.Tensor)}
+    return dtypes <= {node.meta["val"].dtype, torch.bool}
+
+
+def _is_change(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
+
+
+def _is_private(node: Node, holders: dict[int, list[Node]]) -> bool:
+    """Whether what `node` changes was made by one call; no view precedes the last change."""
+    own = _storages(node.meta.get("val"))
+    changed = node.args[0]
+    if len(own) != 1 or not isinstance(changed, fx.Node) or _storages(changed.meta["val"]) != own:
+        return False
+    maker, *others = holders[own[0]]
+    while not _is_change(others[-1]):  # a view of what there is in the end
+        others.pop()
+    makes = maker.op == "call_function" and not any(
+        own[0] in _storages(it.meta.get("val")) for it in maker.all_input_nodes
+    )
+    return makes and isinstance(maker.meta["val"], torch.Tensor) and all(map(_is_change, others))
+
+
+def _storages(value: Any) -> list[int]:
+    """What identifies the memory of a traced value; of every part of a list."""
+    match value:
+        case torch.Tensor() if value.layout is torch.strided:
+            return [value.untyped_storage()._cdata]
+        case list() | tuple():
+            return [storage for item in value for storage in _storages(item)]
+    return []
+
+
+def _twin(target: Any) -> Any:
+    """The operator that makes a new tensor: relu of relu_; the same of one that does already."""
+    namespace, _, name = target._schema.name.partition("::")
+    if not target._schema.is_mutable:
+        return target
+    if namespace != "aten" or not name.endswith("_") or name.endswith("__"):
+        return None
+    packet = getattr(aten, name.removesuffix("_"), None)
+    return getattr(packet, target._overloadname, None)
+
+
+def _is_decomposed(target: OpOverload) -> bool:
+    """Whether PyTorch takes a call apart when it makes a program functional."""
+    if target.namespace != "aten":
+        return True
+    is_composite = torch._C._dispatch_has_kernel_for_dispatch_key(
+        target.name(),  # type: ignore[no-untyped-call]
+        "CompositeImplicitAutograd",
+    )
+    aliases = any(argument.alias_info is not None for argument in target._schema.arguments)
+    return is_composite and aliases
+
+
+_CHANGED_BY_PYTORCH = frozenset({aten.lift_fresh_copy.default, aten.hardshrink.default})
+"""Operators that it takes apart or replaces though they are no composites that alias."""
+
+# --- Rewrites ----------------------------------------------------------------------------------
+
+
+def _always(_: Node) -> bool:
+    return True
+
+
+def _keeps_count(node: Node) -> bool:
+    """Whether as many elements come out as go in at all sizes.
+
+    Where that is a condition on sizes, PyTorch notes it only as it takes the call apart.
+    """
+    before, after = (it.meta["val"].numel() for it in (node.args[0], node))
+    if isinstance(before, int) and isinstance(after, int):
+        return before == after
+    return bool(sympy.expand(_expression(before) - _expression(after)) == 0)
+
+
+def _expression(size: Any) -> sympy.Expr:
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size)
+
+
+def _without_training(place: int) -> Callable[[Node], bool]:
+    return lambda node: len(node.args) > place and node.args[place] is False
+
+
+def _reshaped(node: Node) -> None:
+    """A view, or where the elements are not laid out for it a copy."""
+    source = node.args[0]
+    is_view = _storages(source.meta["val"]) == _storages(node.meta["val"])
+    node.target = aten.view.default if is_view else aten._unsafe_view.default
+    node.args = (source, list(node.meta["val"].shape))
+    node.kwargs = {}
+
+
+def _copied(node: Node) -> None:
+    node.target, node.args, node.kwargs = aten.clone.default, node.args[:1], {}
+
+
+def _normalized(node: Node) -> None:
+    """Batch norm by its running statistics: the first of three results of another operator."""
+    *tensors, _, momentum, eps, _ = node.args
+    val = node.meta["val"]
+    with node.graph.inserting_before(node):
+        target = aten._native_batch_norm_legit_no_training.default
+        whole = node.graph.call_function(target, (*tensors, momentum, eps))
+    whole.meta = {**node.meta, "val": (val, val.new_empty((0,)), val.new_empty((0,)))}
+    node.target, node.args, node.kwargs = operator.getitem, (whole, 0), {}
+
+
+_RESHAPES = (aten.reshape.default, aten.flatten.using_ints, aten.unflatten.int)
+
+_REWRITTEN: dict[Any, Callable[[Node], None]] = {
+    **{it: _reshaped for it in _RESHAPES},
+    aten.contiguous.default: _copied,
+    aten.dropout.default: _copied,
+    aten.batch_norm.default: _normalized,
+}
+
+_ALLOWED: dict[Any, Callable[[Node], bool]] = {
+    **{it: _without_training(2) for it in (aten.dropout.default, aten.dropout_.default)},
+    aten.batch_norm.default: _without_training(5),
+    **{it: _keeps_count for it in _RESHAPES},
+}
+"""What has to hold for a call to be rewritten here."""
