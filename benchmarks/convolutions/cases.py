@@ -95,6 +95,7 @@ CASES = (
         output_padding=(1, 1, 1),
         groups=4,
         transposed=True,
+        arithmetic="float32",
     ),
     Case(
         "73",

@@ -116,7 +116,8 @@ def kernel_times(function: Callable[[], object]) -> dict[str, float]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         function()
         torch.cuda.synchronize()
-    return {e.key.split("<")[0][-40:]: e.device_time_total / 1e3 for e in profile.key_averages()}
+    times = {e.key.split("<")[0][-40:]: e.device_time_total / 1e3 for e in profile.key_averages()}
+    return {name: ms for name, ms in times.items() if ms > 0}
 
 
 def errors(result: torch.Tensor, exact: torch.Tensor) -> tuple[float, float]:
@@ -202,7 +203,7 @@ def print_record(record: dict[str, object]) -> None:
         if "refused" in v:
             print(f"    {v['variant']:34} refused: {v['refused']}")
             continue
-        kernels = " ".join(f"{ms:.3f}" for ms in v["kernels_ms"].values() if ms > 0)
+        kernels = " ".join(f"{ms:.3f}" for ms in v["kernels_ms"].values())
         faults = "" if v["finite"] and v["repeats"] else "NOT FINITE OR NOT THE SAME AGAIN"
         rms, most = v["errors"]
         print(
@@ -220,7 +221,7 @@ def print_best(records: list[dict[str, object]]) -> None:
             print(f"{record['case']:>3} no variant takes it")
             continue
         best = min(measured, key=lambda v: v["ms"])
-        kernels = " ".join(f"{ms:.3f}" for ms in best["kernels_ms"].values() if ms > 0)
+        kernels = " ".join(f"{ms:.3f}" for ms in best["kernels_ms"].values())
         own = best["errors"][0] / record["eager_errors"][0]
         most = best["errors"][1] / record["eager_errors"][1]
         others = " ".join(f"{v['ms']:.3f}" for v in measured)
