@@ -17,7 +17,7 @@ from kernelwright.build.records import Target
 from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import OutputError, UnsupportedError, writing
-from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
+from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import AnyKernel, Launch, Plan
 from kernelwright.machine import Machine, modelled_machine
@@ -26,6 +26,7 @@ from kernelwright.report.judgement import headline
 from kernelwright.report.plan import Explanation, explain_plan
 from kernelwright.rewrite import Rewritten
 from kernelwright.schedule import OPEN, Choices, Library, least_cost, plan_graph
+from kernelwright.schedule.families import family_of
 from kernelwright.tune.database import Database
 from kernelwright.tune.effort import QUICK, Effort
 from kernelwright.verify.cases import STRICT, Demand, Demands
@@ -332,10 +333,10 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     from kernelwright.tune.plans import with_configs
 
     # At small sizes the library is faster at products that are ours at the full ones.
-    products = any(kernel.family == "gemm" for kernel in compiled.plan.kernels)
+    products = any(family_of(it).cost(it).products is not None for it in compiled.plan.kernels)
     library = Library.NEVER if products else compiled.library
     problem = shrink(compiled.problem, budget)
-    if any(_wants_whole_rows(kernel.config) for kernel in compiled.plan.kernels):
+    if any(family_of(it).wants_whole_rows(it.config) for it in compiled.plan.kernels):
         problem = round_up(problem, _ROW_UNIT, budget)
     small = compile_problem(problem, compiled.machine, library, compiled.choices)
     return replace(small, plan=with_configs(small.plan, _configs_of(compiled.plan, small.plan)))
@@ -349,26 +350,13 @@ def _configs_of(full: Plan, small: Plan) -> dict[str, Config]:
         if isinstance(step, Launch) and step.result in known:
             other = known[step.result]
             if other.family == step.kernel.family:
-                configs.setdefault(step.kernel.name, _for_any_size(other.config))
+                config = family_of(other).at_any_size(other.config)
+                configs.setdefault(step.kernel.name, config)
     return configs
 
 
 _ROW_UNIT = 8
 """Elements: rows of so many start at multiples of 16 bytes in every type that products read."""
-
-
-def _wants_whole_rows(config: Config) -> bool:
-    """Whether the kernel leaves factors with other rows to another variant."""
-    return isinstance(config, TensorCoreConfig) and config.feed is not Feed.SPLIT
-
-
-def _for_any_size(config: Config) -> Config:
-    match config:
-        case GemmConfig():
-            return replace(config, min_tiles=2)
-        case TensorCoreConfig():
-            return replace(config, min_products=0, least_ahead=0)
-    return config
 
 
 class Judged(NamedTuple):

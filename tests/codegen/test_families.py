@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.machine import H200
-from kernelwright.schedule import Library, plan_graph
+from kernelwright.schedule import Library, plan_graph, print_plan
 
 
 class Softmax(nn.Module):
@@ -79,4 +79,4 @@ def test_emitted(name: str, golden: Callable[[str, str], None]) -> None:
     cuda, source = candidate.cuda_source, candidate.source
     kernels = cuda[cuda.index(f"// ---- {planned.plan.kernels[0].name} ----") :]
     module = source[source.index("class ModelNew") : source.index("# ---- This problem's kernels")]
-    golden(f"{planned.plan}\n{kernels}\n{module.rstrip()}\n", f"{name}.txt")
+    golden(f"{print_plan(planned.plan)}\n{kernels}\n{module.rstrip()}\n", f"{name}.txt")

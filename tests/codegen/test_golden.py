@@ -11,7 +11,7 @@ from kernelwright.codegen import Candidate, emit
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.rewrite import rewrite
-from kernelwright.schedule import schedule
+from kernelwright.schedule import print_plan, schedule
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("diag_matmul", "linear_relu_div", "matmul", "matmul_transposed_both", "scalar_mul")
@@ -30,7 +30,7 @@ def stages(name: str) -> tuple[str, Candidate]:
 @pytest.mark.parametrize("name", NAMES)
 def test_graph_and_plan(name: str, golden: Golden) -> None:
     graph, candidate = stages(name)
-    golden(f"{graph}\n{candidate.plan}", f"{name}.txt")
+    golden(f"{graph}\n{print_plan(candidate.plan)}", f"{name}.txt")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -24,7 +24,7 @@ from kernelwright.ir.plan import AnyKernel  # noqa: E402
 from kernelwright.machine import H200  # noqa: E402
 from kernelwright.pipeline import Compiled, compile_captured  # noqa: E402
 from kernelwright.problem.loading import parse_problem  # noqa: E402
-from kernelwright.schedule import Library, ranked_configs  # noqa: E402
+from kernelwright.schedule import Library, print_plan, ranked_configs  # noqa: E402
 from kernelwright.suite.problems import find_problems  # noqa: E402
 from kernelwright.tune.plans import with_configs  # noqa: E402
 
@@ -109,7 +109,7 @@ def _key(item: Item) -> str:
 
 def _plan(compiled: Compiled) -> str:
     """Rewrites, the graph after them, the plan, what stays apart, bytes and seconds."""
-    return f"{compiled.rewritten.graph}\n{compiled.plan}\n{compiled.explanation}\n"
+    return f"{compiled.rewritten.graph}\n{print_plan(compiled.plan)}\n{compiled.explanation}\n"
 
 
 def _file(compiled: Compiled) -> str:

@@ -9,7 +9,8 @@ import torch
 from kernelwright.ir.plan import Side, Triangle
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import H200
-from kernelwright.schedule.cost import Cost, kept_share
+from kernelwright.schedule.cost import Cost
+from kernelwright.schedule.gemm_work import kept_share
 
 
 def test_the_floor_is_that_of_the_fastest_unit_of_the_card() -> None:

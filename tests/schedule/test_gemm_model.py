@@ -15,7 +15,7 @@ from kernelwright.ir.configs import (
 from kernelwright.ir.plan import Side, Triangle
 from kernelwright.ir.types import DType
 from kernelwright.machine import A100, H200
-from kernelwright.schedule.configs import ranked_products
+from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import (
     Factor,
     ProductShape,

@@ -11,7 +11,7 @@ from kernelwright.ir.types import DType
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
-from kernelwright.schedule.configs import ranked_products
+from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import Factor, ProductShape
 from kernelwright.schedule.many_small import (
     library_product_seconds,

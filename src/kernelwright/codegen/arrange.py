@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.ir.graph import Contract
+from kernelwright.ir.plan import AnyKernel
 from kernelwright.schedule.roles import Roles, roles
 
 
@@ -29,6 +30,24 @@ class Arrangement:
         for position in self.unsqueeze:
             tensor = tensor.unsqueeze(position)
         return tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arranged:
+    """Arguments of a launch: which results and inputs, and in which views."""
+
+    results: tuple[Arrangement | None, ...]
+    """The view of each result; None for what is taken as it is."""
+    inputs: tuple[tuple[int, Arrangement | None], ...]
+    """Index of the input, and its view, in the launcher's order."""
+
+
+def as_they_are(kernel: AnyKernel) -> Arranged:
+    """Results and inputs in the order and the views of the plan."""
+    return Arranged(
+        results=(None,) * len(kernel.outputs),
+        inputs=tuple((at, None) for at, _ in enumerate(kernel.inputs)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

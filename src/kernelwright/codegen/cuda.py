@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from kernelwright import kernels
-from kernelwright.codegen import elementwise, rows, scans, windows
+from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.spelling import HEADERS
-from kernelwright.ir.plan import AnyKernel, Kernel, Plan, RowKernel, ScanKernel, WindowKernel
+from kernelwright.ir.plan import AnyKernel, Plan
 from kernelwright.ir.types import DType, TensorType
 
 
@@ -46,15 +46,7 @@ def cuda_text(plan: Plan) -> CudaText:
 
 def kernel_text(kernel: AnyKernel) -> KernelText:
     """The text of one kernel, whatever its family."""
-    match kernel:
-        case Kernel():
-            return elementwise.write(kernel)
-        case RowKernel():
-            return rows.write(kernel)
-        case ScanKernel():
-            return scans.write(kernel)
-        case WindowKernel():
-            return windows.write(kernel)
+    return writer_of(kernel).emit(kernel)
 
 
 def _dtypes(plan: Plan) -> set[DType]:

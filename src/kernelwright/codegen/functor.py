@@ -8,7 +8,8 @@ from kernelwright.codegen.expressions import (
     element_parameters,
     operand_name,
 )
-from kernelwright.codegen.spelling import COMPUTED
+from kernelwright.codegen.kernel_text import heading, read_inputs
+from kernelwright.codegen.spelling import COMPUTED, STORED
 from kernelwright.ir.expr import Coordinate, Expr, walk
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
@@ -51,6 +52,24 @@ def functor(kernel: Kernel, first_element_input: int) -> Functor:
         statements=tuple(writer.statements),
         value=value.text,
     )
+
+
+def elementwise_fields(kernel: Kernel, tiles: int) -> dict[str, object]:
+    """Fields of a template of kernels with one functor, which reads no input before `tiles`."""
+    item = functor(kernel, tiles)
+    elements = [
+        (operand_name(index, tiles), kind.dtype)
+        for index, kind in enumerate(kernel.inputs)
+        if index >= tiles and isinstance(kind, TensorType)
+    ]
+    tensors = ["lhs", "rhs"][:tiles] + [name for name, _ in elements]
+    return {
+        **heading(kernel),
+        "functor": item,
+        "types": ", ".join(STORED[it] for it in (kernel.output.dtype, *(it for _, it in elements))),
+        "arguments": read_inputs(kernel, tensors, item.members),
+        "tensors": tensors,
+    }
 
 
 def camel_case(name: str) -> str:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from kernelwright.codegen.arrange import product_of
+from kernelwright.codegen.arrange import Arrangement
+from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.updates import in_place, views_of
 from kernelwright.ir.calls import Argument, Code, Instance, Record, Ref, Text
 from kernelwright.ir.graph import (
@@ -31,7 +32,6 @@ from kernelwright.ir.library_calls import function_of
 from kernelwright.ir.plan import (
     AnyKernel,
     Einsum,
-    Kernel,
     Launch,
     Plan,
     Reinterpret,
@@ -316,15 +316,9 @@ class _Writer:
                 yield self._allocation(name, output)
         operands = [self._operand(name) for name in step.inputs]
         results = [self._text[name] for name in step.results]
-        if isinstance(kernel, Kernel) and kernel.anchor is not None:
-            product = product_of(kernel.anchor)
-            left, right = reversed(operands[:2]) if product.swapped else operands[:2]
-            results = [product.out.text(step.result)]
-            operands[:2] = [product.left.text(left), product.right.text(right)]
-            operands[2:] = [
-                product.joined(_rank(self._graph[name])).text(text)
-                for name, text in zip(step.inputs[2:], operands[2:], strict=True)
-            ]
+        arranged = writer_of(kernel).arrange(kernel)
+        results = [_viewed(it, how) for it, how in zip(results, arranged.results, strict=True)]
+        operands = [_viewed(operands[at], how) for at, how in arranged.inputs]
         numbers = [dim.text for dim in sizes_used(kernel)]
         arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
@@ -405,6 +399,10 @@ class _Writer:
         return str(arg)
 
 
+def _viewed(text: str, how: Arrangement | None) -> str:
+    return text if how is None else how.text(text)
+
+
 def _leaf_text(node: Node) -> str:
     match node.kind:
         case Input(argument):
@@ -467,10 +465,6 @@ def number(value: float) -> str:
 
 def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
-def _rank(node: Node) -> int:
-    return node.type.rank if isinstance(node.type, TensorType) else 0
 
 
 def _words(text: str) -> set[str]:

@@ -5,13 +5,13 @@ thread alone that writes it, before it does.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernelwright.ir.expr import Expr, Operand, has_coordinates, walk
 from kernelwright.ir.graph import Graph, Parameter, Reshape, Squeeze, Unsqueeze, Update
-from kernelwright.ir.plan import Extent, Kernel, Launch, Plan, Reinterpret, RowKernel, reads
-from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.ir.plan import Launch, Plan, Reinterpret, reads
+from kernelwright.ir.types import TensorType, extents
+from kernelwright.schedule.families import family_of
 
 
 def in_place(plan: Plan) -> Mapping[str, Update]:
@@ -69,7 +69,7 @@ def _names(plan: Plan) -> _Names:
         match step:
             case Reinterpret(result=result, input=source, map=how):
                 roots[result] = roots.get(source, source)
-                is_same = _extents(graph[source].type) == _extents(step.type)
+                is_same = extents(graph[source].type) == extents(step.type)
                 if is_same and isinstance(how, Reshape | Squeeze | Unsqueeze):
                     sources[result] = source
                 continue
@@ -107,9 +107,9 @@ def _may_write(plan: Plan, names: _Names, name: str, update: Update) -> bool:
         ):
             return False
     own = {i for i, it in enumerate(launch.inputs) if names.roots.get(it, it) in owners}
-    if any(_extents(launch.kernel.inputs[i]) != _extents(output) for i in own):
+    if any(extents(launch.kernel.inputs[i]) != extents(output) for i in own):
         return False
-    return _is_alone(launch, place, own)
+    return family_of(launch.kernel).alone(launch.kernel, place, own)
 
 
 def _has_read(plan: Plan, reader: int, at: int) -> bool:
@@ -121,29 +121,4 @@ def _is_like(graph: Graph, owner: str, output: TensorType) -> bool:
     """Whether a buffer has the type of a result, but for dimensions of size 1."""
     kind = graph[owner].type
     is_same = isinstance(kind, TensorType) and kind.dtype is output.dtype
-    return is_same and _extents(kind) == _extents(output)
-
-
-def _is_alone(launch: Launch, place: int, own: set[int]) -> bool:
-    """Whether a result alone is computed from the inputs `own`, element for element."""
-    match launch.kernel:
-        case Kernel(anchor=None, turned=turned, epilogue=epilogue, output=output):
-            # Of a line nothing is turned, whatever its dimensions of size 1 say.
-            return not has_coordinates(epilogue) and (not turned or len(_extents(output)) <= 1)
-        case RowKernel(program=program):
-            others: list[Expr] = [fold.value for fold in program.folds]
-            others += [it.value for number, it in enumerate(program.results) if number != place]
-            mentioned = {number for value in others for number in _operands(value)}
-            return program.results[place].extent is Extent.ROW and own.isdisjoint(mentioned)
-    return False
-
-
-def _operands(value: Expr) -> Iterator[int]:
-    return (part.index for part in walk(value) if isinstance(part, Operand))
-
-
-def _extents(kind: ValueType) -> tuple[str, ...]:
-    """Sizes other than 1."""
-    if not isinstance(kind, TensorType):
-        return ()
-    return tuple(dim.text for dim in kind.shape if dim.text != "1")
+    return is_same and extents(kind) == extents(output)

@@ -426,8 +426,3 @@ class Plan:
     def left_to_pytorch(self) -> tuple[TorchCall | Einsum, ...]:
         """Calls that stay PyTorch's."""
         return tuple(step for step in self.steps if isinstance(step, TorchCall | Einsum))
-
-    def __str__(self) -> str:
-        from kernelwright.ir.printer import print_plan
-
-        return print_plan(self)

@@ -159,3 +159,10 @@ def one_for_each_line(inputs: Sequence[ValueType], output: TensorType) -> int:
     ):
         return 0
     return sum(one << at for at, one in enumerate(ones))
+
+
+def extents(kind: ValueType) -> tuple[str, ...]:
+    """Sizes other than 1 of a tensor, as text."""
+    if not isinstance(kind, TensorType):
+        return ()
+    return tuple(dim.text for dim in kind.shape if dim.text != "1")

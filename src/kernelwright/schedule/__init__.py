@@ -6,6 +6,7 @@ from kernelwright.schedule.cost import Cost, cost_of_kernel, cost_of_plan, least
 from kernelwright.schedule.fusion import schedule
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.planning import OPEN, Choices, Planned, plan_graph
+from kernelwright.schedule.printing import print_plan
 
 __all__ = [
     "OPEN",
@@ -19,6 +20,7 @@ __all__ = [
     "kept_apart",
     "least_cost",
     "plan_graph",
+    "print_plan",
     "ranked_configs",
     "schedule",
 ]

@@ -46,15 +46,17 @@ class AnchoredGroup:
         return self.members[-1]
 
 
-def anchored_groups(graph: Graph, ours: frozenset[str]) -> tuple[AnchoredGroup, ...]:
-    """The groups of a graph; `ours` are the pointwise nodes and products that kernels may have."""
+def anchored_groups(
+    graph: Graph, ours: frozenset[str], kinds: tuple[type, ...] = (Scan, Window)
+) -> tuple[AnchoredGroup, ...]:
+    """The groups of a graph around nodes of these kinds; `ours`: nodes that kernels may have."""
     found: list[AnchoredGroup] = []
     taken: set[str] = set()
     # A product of ours can compute these with its result, which costs nothing.
     products = (node.name for node in graph.nodes if isinstance(node.kind, Contract))
     epilogues = made_of(ours.intersection(products), graph)
     for node in graph.nodes:
-        if isinstance(node.kind, Scan | Window):
+        if isinstance(node.kind, kinds):
             group = _Growth(graph, node, ours - taken, epilogues).grown()
             found.append(group)
             taken.update(member.name for member in group.members)

@@ -3,18 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kernelwright.ir.plan import (
-    AnyKernel,
-    Kernel,
-    Launch,
-    Plan,
-    Reinterpret,
-    RowKernel,
-    ScanKernel,
-    Take,
-    TorchCall,
-    WindowKernel,
-)
+from kernelwright.ir.plan import AnyKernel, Launch, Plan, Reinterpret, Take, TorchCall
+from kernelwright.schedule.families import family_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +72,5 @@ def _why(plan: Plan, maker: Launch | TorchCall, reader: Launch | TorchCall, name
 
 
 def _families(first: AnyKernel, second: AnyKernel) -> str | None:
-    """The reason that the kinds of the two kernels give."""
-    match first, second:
-        case _, Kernel(anchor=anchor) if anchor is not None:
-            return "a product reads its factors many times, so that they are computed before it"
-        case RowKernel(program=one), RowKernel(program=two):
-            if one.dims == two.dims and one.shape == two.shape:
-                return "together they would have too many operands or results"
-            return "the second has other rows, which no block holds while it has those of the first"
-        case RowKernel(), _:
-            return "the second can start when the first has seen whole rows"
-        case _, RowKernel():
-            return "rows of the second are made by many blocks of the first"
-        case ScanKernel() | WindowKernel(), ScanKernel() | WindowKernel():
-            return "blocks of the second need results of many blocks of the first"
-        case _, WindowKernel():
-            return "every window would compute again what it reads"
-    return None
+    """The reason that the families of the two kernels give."""
+    return family_of(second).apart(first, second) or family_of(first).holds

@@ -1,26 +1,14 @@
 """Bytes and FLOPs that a plan must spend, and the time the card cannot beat."""
 
 from dataclasses import dataclass
-from math import prod
 
 from kernelwright.capture.work import flops_of_call
-from kernelwright.ir.expr import operations
-from kernelwright.ir.graph import Contract, Gather, Graph, Input, Node, Parameter, View
-from kernelwright.ir.plan import (
-    AnyKernel,
-    Einsum,
-    Kernel,
-    Launch,
-    Plan,
-    RowKernel,
-    ScanKernel,
-    Side,
-    TorchCall,
-    Triangle,
-    WindowKernel,
-)
-from kernelwright.ir.types import Dim, DType, TensorType, TupleType, ValueType
+from kernelwright.ir.graph import Gather, Graph, Input, Node, Parameter, View
+from kernelwright.ir.plan import AnyKernel, Einsum, Launch, Plan, TorchCall
+from kernelwright.ir.types import DType, TensorType, TupleType, ValueType
 from kernelwright.machine import Machine
+from kernelwright.schedule.families import family_of
+from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,80 +33,13 @@ class Cost:
 def cost_of_kernel(kernel: AnyKernel) -> Cost:
     """Bytes and FLOPs of one launch."""
     size = sum(_bytes(kind) for kind in kernel.inputs) + sum(it.bytes_hint for it in kernel.outputs)
-    units = _UNITS.get(kernel.outputs[0].dtype, _CUDA_CORES)
-    flops = _pointwise_flops(kernel)
-    if isinstance(kernel, Kernel) and kernel.anchor is not None:
-        flops += round(
-            contraction_flops(kernel.anchor, kernel.inputs)
-            * kept_share(kernel.triangle, kernel.output)
-        )
-        units += _PRODUCT_UNITS.get(_factor(kernel).dtype, ())
-    return Cost(bytes=size, flops=flops, units=units)
-
-
-def _pointwise_flops(kernel: AnyKernel) -> int:
-    """Operations on elements; adding one to a total counts as one, too."""
-    match kernel:
-        case Kernel(epilogue=epilogue, output=output):
-            return operations(epilogue) * output.numel_hint
-        case RowKernel(program=program):
-            folds = sum(operations(fold.value) + 1 for fold in program.folds)
-            count = folds * _numel(program.shape)
-            for result in program.results:
-                count += operations(result.value) * _numel(program.result_shape(result.extent))
-            return count
-        case ScanKernel(output=output):
-            return output.numel_hint * (
-                operations(kernel.prologue) + operations(kernel.epilogue) + 1
-            )
-        case WindowKernel(output=output):
-            taps = prod(kernel.window.size)
-            return output.numel_hint * (
-                taps * (operations(kernel.prologue) + 1) + operations(kernel.epilogue)
-            )
-
-
-def _numel(shape: tuple[Dim, ...]) -> int:
-    return prod(dim.hint for dim in shape)
+    work = family_of(kernel).cost(kernel)
+    units = _UNITS.get(kernel.outputs[0].dtype, _CUDA_CORES) + work.units
+    return Cost(bytes=size, flops=work.flops, units=units)
 
 
 _CUDA_CORES: tuple[str, ...] = ("fp32_simt",)
 _UNITS: dict[DType, tuple[str, ...]] = {DType.F64: ("fp64_simt",)}
-_PRODUCT_UNITS: dict[DType, tuple[str, ...]] = {
-    DType.F32: ("fp16x3",),
-    DType.F16: ("fp16",),
-    DType.BF16: ("bf16",),
-}
-
-
-def _factor(kernel: Kernel) -> TensorType:
-    factor = kernel.inputs[0]
-    assert isinstance(factor, TensorType)
-    return factor
-
-
-def kept_share(triangle: Triangle | None, output: TensorType) -> float:
-    """Share of a result's elements that the epilogue does not set to zero anyway."""
-    if triangle is None:
-        return 1.0
-    rows, columns = (dim.hint for dim in output.shape[-2:])
-    # Row r keeps the columns from r + diagonal on, or those up to it.
-    before = [min(max(row + triangle.diagonal, 0), columns) for row in range(rows)]
-    upto = [min(max(row + triangle.diagonal + 1, 0), columns) for row in range(rows)]
-    kept = rows * columns - sum(before) if triangle.kept is Side.UPPER else sum(upto)
-    return kept / max(1, rows * columns)
-
-
-def contraction_flops(contract: Contract, inputs: tuple[ValueType, ...]) -> int:
-    """Two for each combination of the contraction's letters."""
-    sizes: dict[str, int] = {}
-    for labels, kind in zip((contract.lhs, contract.rhs), inputs, strict=False):
-        assert isinstance(kind, TensorType)
-        sizes.update(zip(labels, (dim.hint for dim in kind.shape), strict=True))
-    product = 2
-    for size in sizes.values():
-        product *= size
-    return product
 
 
 def cost_of_plan(plan: Plan) -> Cost:
@@ -159,9 +80,9 @@ def least_cost(plan: Plan) -> Cost:
     flops = 0
     units: dict[str, None] = {}
     for kernel in plan.kernels:
-        if isinstance(kernel, Kernel) and kernel.anchor is not None:
-            share = kept_share(kernel.triangle, kernel.output)
-            flops += round(contraction_flops(kernel.anchor, kernel.inputs) * share)
+        products = family_of(kernel).cost(kernel).products
+        if products is not None:
+            flops += products
             units |= dict.fromkeys(cost_of_kernel(kernel).units)
     return Cost(bytes=size, flops=flops, units=tuple(units) or _CUDA_CORES)
 
@@ -176,9 +97,9 @@ def _library_units(result: ValueType) -> tuple[str, ...]:
         case TupleType(items=(first, *_)):
             return _library_units(first)
         case TensorType(dtype=DType.F32):
-            return (*_CUDA_CORES, *_PRODUCT_UNITS[DType.F32], "tf32")
+            return (*_CUDA_CORES, *PRODUCT_UNITS[DType.F32], "tf32")
         case TensorType(dtype=dtype):
-            return _UNITS.get(dtype, _CUDA_CORES) + _PRODUCT_UNITS.get(dtype, ())
+            return _UNITS.get(dtype, _CUDA_CORES) + PRODUCT_UNITS.get(dtype, ())
     return _CUDA_CORES
 
 

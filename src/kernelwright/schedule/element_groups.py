@@ -32,9 +32,14 @@ class ElementGroup:
     """Root, absorbed pointwise nodes and anchor, users before what they use."""
     anchor: Node | None
 
+    def in_order(self, graph: Graph) -> list[Node]:
+        """Members in the order of the graph."""
+        names = {node.name for node in self.members}
+        return [node for node in graph.nodes if node.name in names]
+
 
 def element_groups(
-    graph: Graph, ours: set[str], alone: frozenset[str] = frozenset()
+    graph: Graph, ours: frozenset[str], alone: frozenset[str] = frozenset()
 ) -> dict[str, ElementGroup]:
     """Groups by the name of their root, grown from the end of the graph backwards.
 

@@ -34,17 +34,16 @@ from kernelwright.ir.plan import (
     TorchCall,
 )
 from kernelwright.machine import Machine
-from kernelwright.schedule.anchored_groups import anchored_groups
 from kernelwright.schedule.channels_last import Formatted, with_channels_last
 from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.counters import with_counters_together
-from kernelwright.schedule.element_groups import element_groups
+from kernelwright.schedule.families import FAMILIES
+from kernelwright.schedule.families.family import Free, Grow, Launcher, Unit
 from kernelwright.schedule.grouped import with_groups, without_groups
 from kernelwright.schedule.joined import with_parts_in_place
-from kernelwright.schedule.launches import launch_anchored, launch_elements, launch_rows, shared
-from kernelwright.schedule.legality import Library, why_not
+from kernelwright.schedule.legality import Library
 from kernelwright.schedule.memory_format import faster_on_channels_last
-from kernelwright.schedule.row_groups import row_groups
+from kernelwright.schedule.sharing import shared
 from kernelwright.schedule.stages import with_stages
 
 
@@ -69,12 +68,13 @@ def schedule(
     ungrouped = without_groups(staged, formatted.turning)
     graph, small = ungrouped.graph, formatted.small | ungrouped.small
     formatted = replace(formatted, graph=graph, small=small)
+    candidates = {kind: family for family in FAMILIES.values() for kind in family.nodes}
     reasons = {
-        node.name: why_not(node, graph, machine, library)
+        node.name: candidates[type(node.kind)].why_not(node, graph, machine, library)
         for node in graph.nodes
-        if isinstance(node.kind, Pointwise | Contract)
+        if type(node.kind) in candidates
     }
-    ours = {name for name, reason in reasons.items() if reason is None}
+    ours = frozenset(name for name, reason in reasons.items() if reason is None)
     units = _units(formatted, ours, machine)
     inside = {member.name for unit in units for member in unit.members}
     alone = [
@@ -99,26 +99,30 @@ class _Unit:
     """The steps that compute them."""
 
 
-def _units(formatted: Formatted, ours: set[str], machine: Machine) -> list[_Unit]:
-    """The launches: around reductions first, then scans and poolings, then what is left."""
+def _units(formatted: Formatted, ours: frozenset[str], machine: Machine) -> list[_Unit]:
+    """The launches, family by family, each of what the ones before have left."""
     graph = formatted.graph
-    # Steps to another memory format only pointwise kernels make well.
+    # Steps to another memory format only kernels without an anchor make well.
     still = graph.readers_of_mutable() | formatted.turning | formatted.apart
-    movable = frozenset(ours - still)
-    rows = row_groups(graph, movable)
-    in_rows = {member.name for group in rows for member in group.members}
-    anchored = anchored_groups(graph, movable - in_rows)
-    in_anchored = {member.name for group in anchored for member in group.members}
-    rest = element_groups(graph, ours - in_rows - in_anchored, formatted.small).values()
+    launchers: dict[Grow, dict[type, Launcher]] = {}
+    for family in FAMILIES.values():
+        launchers.setdefault(family.grow, {}).update(dict.fromkeys(family.nodes, family.launch))
+    found: list[Unit] = []
+    for grow, kinds in launchers.items():
+        taken = {member.name for unit in found for member in unit.members}
+        free = Free(
+            graph=graph,
+            ours=ours - taken,
+            still=frozenset(still),
+            alone=formatted.small,
+            machine=machine,
+        )
+        found += grow(free, kinds)
+    return [_Unit(members=it.members, made=partial(_launched, it)) for it in found]
 
-    def unit(members: tuple[Node, ...], launch: Callable[[], Launch]) -> _Unit:
-        return _Unit(members=members, made=lambda: (launch(),))
 
-    return [
-        *(unit(it.members, partial(launch_rows, it, graph, machine)) for it in rows),
-        *(unit(it.members, partial(launch_anchored, it, graph, machine)) for it in anchored),
-        *(unit(it.members, partial(launch_elements, it, graph, machine)) for it in rest),
-    ]
+def _launched(unit: Unit) -> Sequence[Step]:
+    return (unit.launch(),)
 
 
 def _in_order(units: Sequence[_Unit], graph: Graph) -> Iterator[_Unit]:

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from kernelwright.ir.expr import Operand, has_coordinates
+from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import Concat, Graph, Node, Pointwise, Reshape
 from kernelwright.ir.plan import (
-    Kernel,
     Launch,
     Plan,
     Reinterpret,
@@ -25,7 +24,8 @@ from kernelwright.ir.plan import (
 )
 from kernelwright.ir.sizes import total
 from kernelwright.machine import Machine
-from kernelwright.schedule.launches import launch_copy
+from kernelwright.schedule.families import family_of
+from kernelwright.schedule.families.pointwise import launch_copy
 from kernelwright.schedule.naming import fresh_name
 
 
@@ -40,7 +40,7 @@ def with_parts_in_place(
     families = list(_Finder(graph, steps, wanted, machine).families())
     if wanted is None:
         families = [it for it in families if _is_worth_it(it, graph, machine)]
-    return _Writer(graph, machine, families).written(steps)
+    return _Writer(graph, families).written(steps)
 
 
 def joined_in_place(plan: Plan) -> frozenset[str]:
@@ -175,10 +175,7 @@ class _Finder:
         maker = self._makers.get(name)
         if maker is None or not self._may_lie_apart(name):
             return False
-        kernel = maker.kernel
-        if not isinstance(kernel, Kernel) or kernel.anchor is not None:
-            return False
-        return not has_coordinates(kernel.epilogue)
+        return family_of(maker.kernel).writes_anywhere(maker.kernel)
 
 
 def _has_long_parts(node: Node, graph: Graph, machine: Machine) -> bool:
@@ -192,9 +189,8 @@ def _has_long_parts(node: Node, graph: Graph, machine: Machine) -> bool:
 
 
 class _Writer:
-    def __init__(self, graph: Graph, machine: Machine, families: Sequence[_Family]) -> None:
+    def __init__(self, graph: Graph, families: Sequence[_Family]) -> None:
         self._graph = graph
-        self._machine = machine
         self._wholes = {name for family in families for name in family.wholes}
         self._homes = {name: home for it in families for name, home in it.homes.items()}
         self._copied = {place: home for it in families for place, home in it.copied.items()}
@@ -230,7 +226,7 @@ class _Writer:
             copies.append(copy)
             self._homes[copy.name] = home
             yield from self._rooms(copy)
-            yield launch_copy(copy, self._graph[part], self._graph, self._machine)
+            yield launch_copy(copy, self._graph[part], self._graph)
 
     def _copy_of(self, part: Node, whole: Node) -> Node:
         return Node(

@@ -153,6 +153,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
     from kernelwright import pipeline
     from kernelwright.report.plan import plan_json
     from kernelwright.report.row import judged_row
+    from kernelwright.schedule import print_plan
     from kernelwright.suite.task import Outcome
     from kernelwright.tune.effort import effort_among_many
     from kernelwright.verify.cases import STRICT
@@ -196,7 +197,7 @@ def _optimize(task: "Task", folder: Path, reporter: Reporter) -> "Outcome":
         "graphs": {
             "captured": str(compiled.captured),
             "rewritten": str(compiled.rewritten.graph),
-            "planned": str(compiled.plan),
+            "planned": print_plan(compiled.plan),
         },
         "before": [
             {"name": node.name, "operators": list(node.operators), "source": node.source}

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from kernelwright.bench.timing import Stopwatch
-from kernelwright.codegen.arrange import product_of
+from kernelwright.codegen.arrange import Arrangement
+from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.python import TORCH_DTYPE
-from kernelwright.ir.plan import AnyKernel, Kernel, sizes_used
+from kernelwright.ir.plan import AnyKernel, sizes_used
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.tune.tuner import Failure, Timing, Variant
 
@@ -86,15 +87,14 @@ def _operands(kernel: AnyKernel, device: torch.device) -> list[Any]:
     ]
     inputs = [_operand(kind, device) for kind in kernel.inputs]
     sizes = [dim.hint for dim in sizes_used(kernel)]
-    if not isinstance(kernel, Kernel) or kernel.anchor is None:
-        return [*outputs, *inputs, *sizes]
-    product = product_of(kernel.anchor)
-    left, right = reversed(inputs[:2]) if product.swapped else inputs[:2]
-    factors = [product.left.apply(left), product.right.apply(right)]
-    joined = [
-        product.joined(x.dim()).apply(x) if isinstance(x, torch.Tensor) else x for x in inputs[2:]
-    ]
-    return [product.out.apply(outputs[0]), *factors, *joined, *sizes]
+    arranged = writer_of(kernel).arrange(kernel)
+    results = [_viewed(it, how) for it, how in zip(outputs, arranged.results, strict=True)]
+    return [*results, *(_viewed(inputs[at], how) for at, how in arranged.inputs), *sizes]
+
+
+def _viewed(argument: Any, how: Arrangement | None) -> Any:
+    is_tensor = isinstance(argument, torch.Tensor)
+    return how.apply(argument) if how is not None and is_tensor else argument
 
 
 def _operand(kind: object, device: torch.device) -> Any:

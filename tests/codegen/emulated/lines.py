@@ -7,7 +7,7 @@ import torch
 from launching import Library
 
 from kernelwright.build.emulator import Session
-from kernelwright.codegen.elementwise import write
+from kernelwright.codegen.cuda import kernel_text
 from kernelwright.ir.configs import PointwiseConfig
 from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.plan import Kernel
@@ -74,7 +74,7 @@ def main() -> None:
     worst: dict[str, float] = {}
     ran: dict[str, list[str]] = {}
     with Session(order_seed=5, threads=1) as session:
-        library = Library(kernel, write(kernel))
+        library = Library(kernel, kernel_text(kernel))
         for shape in SHAPES:
             for layout in LAYOUTS:
                 key = f"{shape} {layout}"

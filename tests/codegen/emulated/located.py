@@ -8,7 +8,7 @@ import torch
 from launching import Library
 
 from kernelwright.build.emulator import Session
-from kernelwright.codegen.elementwise import write
+from kernelwright.codegen.cuda import kernel_text
 from kernelwright.ir.configs import PointwiseConfig
 from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
 from kernelwright.ir.plan import Kernel
@@ -67,7 +67,7 @@ def main() -> None:
     kernel = _kernel()
     wrong: dict[str, int] = {}
     with Session(order_seed=5, threads=1) as session:
-        library = Library(kernel, write(kernel))
+        library = Library(kernel, kernel_text(kernel))
         for shape in SHAPES:
             for layout in LAYOUTS:
                 wrong[f"{shape} {layout}"] = _differences(library, shape, layout)

@@ -12,7 +12,7 @@ from launching import Library
 from layouts import LAYOUTS
 
 from kernelwright.build.emulator import Session
-from kernelwright.codegen.scans import write
+from kernelwright.codegen.cuda import kernel_text
 from kernelwright.ir.configs import ScanConfig, ScanWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand
 from kernelwright.ir.graph import Accumulation, Scan
@@ -177,7 +177,7 @@ def main() -> None:
     workspaces = []
     torch.manual_seed(0)
     with Session(order_seed=1, threads=1) as session:
-        library = Library(kernel, write(kernel))
+        library = Library(kernel, kernel_text(kernel))
         for shape in case.shapes:
             for layout in LAYOUTS:
                 inputs = draw(case, shape, layout)

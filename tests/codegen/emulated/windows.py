@@ -13,7 +13,7 @@ from launching import Library
 from layouts import LAYOUTS
 
 from kernelwright.build.emulator import Session
-from kernelwright.codegen.windows import write
+from kernelwright.codegen.cuda import kernel_text
 from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import Pooling, Window
@@ -184,7 +184,7 @@ def main() -> None:
     worst: dict[str, float] = {}
     torch.manual_seed(0)
     with Session(order_seed=1, threads=1) as session:
-        library = Library(kernel, write(kernel))
+        library = Library(kernel, kernel_text(kernel))
         for shape in case.shapes:
             for layout in LAYOUTS:
                 inputs = draw(case, shape, layout)

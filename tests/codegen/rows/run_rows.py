@@ -18,7 +18,7 @@ from torch.utils import cpp_extension
 
 from kernelwright import kernels
 from kernelwright.build.emulator import Session
-from kernelwright.codegen import rows
+from kernelwright.codegen.cuda import kernel_text
 from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.ir.configs import (
     BlockRows,
@@ -54,7 +54,7 @@ SCALE = 0.75
 
 
 def text_of(kernel: RowKernel) -> str:
-    text = rows.write(kernel)
+    text = kernel_text(kernel)
     headers, library = kernels.in_use(
         text.section, *text.sources, "math.cuh", "half.cuh", "bfloat16.cuh"
     )

@@ -1,10 +1,14 @@
-"""The variants of a product's kernel as CUDA text: what differs between the families."""
+"""Matrix products as CUDA text: a functor, and the variants that run it."""
 
 from dataclasses import dataclass
 
+from kernelwright.codegen.arrange import Arranged, product_of
+from kernelwright.codegen.families.writer import Writer
+from kernelwright.codegen.functor import elementwise_fields
+from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.configs import Feed, GemmConfig, Major, TensorCoreConfig, ThinConfig
-from kernelwright.ir.plan import Kernel
+from kernelwright.ir.plan import AnyKernel, Kernel
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.schedule.roles import Roles, roles
 
@@ -152,3 +156,29 @@ def _factor(kernel: Kernel) -> TensorType:
     factor = kernel.inputs[0]
     assert isinstance(factor, TensorType)
     return factor
+
+
+def emit(kernel: AnyKernel) -> KernelText:
+    """The text of a product and its epilogue."""
+    assert isinstance(kernel, Kernel)
+    fields = elementwise_fields(kernel, 2)
+    section = TEMPLATES.get_template("gemm.cu.jinja").render(**fields, **product_fields(kernel))
+    own = tuned(kernel)
+    sources = (*own.sources, "gemm_launch.cuh")
+    return KernelText(section=section, sources=sources, has_workspace=own.has_workspace)
+
+
+def _arrange(kernel: AnyKernel) -> Arranged:
+    """The operands as matrices of rows and columns, whatever the contraction calls them."""
+    assert isinstance(kernel, Kernel) and kernel.anchor is not None
+    product = product_of(kernel.anchor)
+    order = (1, 0) if product.swapped else (0, 1)
+    factors = zip(order, (product.left, product.right), strict=True)
+    ranks = (kind.rank if isinstance(kind, TensorType) else 0 for kind in kernel.inputs)
+    return Arranged(
+        results=(product.out,),
+        inputs=(*factors, *((at, product.joined(rank)) for at, rank in enumerate(ranks) if at > 1)),
+    )
+
+
+GEMM = Writer(emit=emit, arrange=_arrange)

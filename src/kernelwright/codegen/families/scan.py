@@ -1,14 +1,16 @@
 """Scans as CUDA text: a functor, and the ways to compute its running totals."""
 
+from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Variant, surroundings
 from kernelwright.ir.configs import ScanConfig, ScanWay
-from kernelwright.ir.plan import ScanKernel
+from kernelwright.ir.plan import AnyKernel, ScanKernel
 
 
-def write(kernel: ScanKernel) -> KernelText:
+def emit(kernel: AnyKernel) -> KernelText:
     """The text of a kernel that computes running totals."""
+    assert isinstance(kernel, ScanKernel)
     functor = surroundings(kernel)
     section = TEMPLATES.get_template("scan.cu.jinja").render(
         **heading(kernel),
@@ -82,3 +84,6 @@ def _general(kernel: ScanKernel) -> Variant:
 
 def _column_members(config: ScanConfig) -> tuple[str, ...]:
     return (f"int COLUMNS = {config.width}, ITEMS = {config.items}, WARPS = {config.warps}",)
+
+
+SCAN = Writer(emit=emit)

@@ -10,6 +10,7 @@ from kernelwright.codegen.expressions import (
     element_parameters,
     operand_name,
 )
+from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, STORED, Spelling
@@ -24,7 +25,7 @@ from kernelwright.ir.configs import (
 )
 from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, has_coordinates, walk
 from kernelwright.ir.graph import Reduction
-from kernelwright.ir.plan import Extent, Fold, RowKernel
+from kernelwright.ir.plan import AnyKernel, Extent, Fold, RowKernel
 from kernelwright.ir.types import DType, TensorType
 
 _FOLDS: dict[Reduction, str] = {
@@ -139,8 +140,9 @@ def _constants(config: _Config) -> list[str]:
     ]
 
 
-def write(kernel: RowKernel) -> KernelText:
+def emit(kernel: AnyKernel) -> KernelText:
     """The text of a kernel that computes a row program."""
+    assert isinstance(kernel, RowKernel)
     writer = ExpressionWriter(
         kernel.inputs, kernel.expressions, operand_name, lambda call: _spelling(kernel, call)
     )
@@ -419,3 +421,6 @@ def _method(
         ),
         value=text,
     )
+
+
+ROWS = Writer(emit=emit)

@@ -3,21 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Surroundings, Variant, surroundings
 from kernelwright.ir.configs import WindowWay
 from kernelwright.ir.graph import Pooling
-from kernelwright.ir.plan import WindowKernel
+from kernelwright.ir.plan import AnyKernel, WindowKernel
 from kernelwright.ir.types import Dim, TensorType
 
 _AXES = ("Depth", "Height", "Width")
 
 
-def write(kernel: WindowKernel) -> KernelText:
+def emit(kernel: AnyKernel) -> KernelText:
     """The text of a kernel that pools."""
+    assert isinstance(kernel, WindowKernel)
     functor = surroundings(kernel)
-    section = TEMPLATES.get_template("window.cu.jinja").render(
+    section = TEMPLATES.get_template("pooling.cu.jinja").render(
         **heading(kernel),
         functor=functor,
         traits=_traits(kernel),
@@ -115,3 +117,6 @@ def _any(kernel: WindowKernel) -> Variant:
         kernels=(Device(name=name, function="window_any"),),
         pointers=(name,),
     )
+
+
+POOLING = Writer(emit=emit)

@@ -1,0 +1,23 @@
+"""The table of writers, one for each family of `kernelwright.schedule.families`."""
+
+from kernelwright.codegen.families.gemm import GEMM
+from kernelwright.codegen.families.pointwise import POINTWISE
+from kernelwright.codegen.families.pooling import POOLING
+from kernelwright.codegen.families.rows import ROWS
+from kernelwright.codegen.families.scan import SCAN
+from kernelwright.codegen.families.writer import Writer
+from kernelwright.ir.plan import AnyKernel
+
+WRITERS: dict[str, Writer] = {
+    "gemm": GEMM,
+    "pointwise": POINTWISE,
+    "pooling": POOLING,
+    "rows": ROWS,
+    "scan": SCAN,
+}
+"""By the name of the family."""
+
+
+def writer_of(kernel: AnyKernel) -> Writer:
+    """The writer of a kernel."""
+    return WRITERS[kernel.family]

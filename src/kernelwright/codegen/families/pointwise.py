@@ -1,0 +1,54 @@
+"""Pointwise kernels as CUDA text: a functor, and what runs it."""
+
+from dataclasses import asdict, dataclass
+
+from kernelwright.codegen.families.writer import Writer
+from kernelwright.codegen.functor import elementwise_fields
+from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
+from kernelwright.ir.plan import AnyKernel, Kernel
+from kernelwright.ir.types import one_for_each_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Way:
+    """How a pointwise kernel walks its operands."""
+
+    template: str = "Pointwise"
+    source: str = "pointwise.cuh"
+    more: str = ""
+    """The way that it has besides what all have."""
+    why: str = ""
+    ones: int = 0
+    """A bit for each tensor that it reads, with one element for a line of the result."""
+
+
+def _way(kernel: Kernel) -> _Way:
+    if kernel.turned:
+        return _Way(
+            template="TiledPointwise",
+            source="pointwise_tiles.cuh",
+            more="tiled",
+            why="In tiles, where an operand lies along another dimension than the result",
+        )
+    ones = one_for_each_line(kernel.inputs, kernel.output)
+    if ones == 0:
+        return _Way()
+    return _Way(
+        template="LinePointwise",
+        source="pointwise_lines.cuh",
+        more="lines",
+        why="Lines, and one element for each of them",
+        ones=ones,
+    )
+
+
+def emit(kernel: AnyKernel) -> KernelText:
+    """The text of a kernel that computes an expression for each element of its result."""
+    assert isinstance(kernel, Kernel)
+    way = _way(kernel)
+    fields = elementwise_fields(kernel, 0)
+    section = TEMPLATES.get_template("pointwise.cu.jinja").render(**fields, **asdict(way))
+    return KernelText(section=section, sources=(way.source,), has_workspace=False)
+
+
+POINTWISE = Writer(emit=emit)

@@ -1,0 +1,19 @@
+"""The table of families of kernels: everything else looks a kernel's family up here."""
+
+from kernelwright.ir.plan import AnyKernel
+from kernelwright.schedule.families.family import Family
+from kernelwright.schedule.families.gemm import GEMM
+from kernelwright.schedule.families.pointwise import POINTWISE
+from kernelwright.schedule.families.pooling import POOLING
+from kernelwright.schedule.families.rows import ROWS
+from kernelwright.schedule.families.scan import SCAN
+
+FAMILIES: dict[str, Family] = {
+    family.name: family for family in (ROWS, SCAN, POOLING, GEMM, POINTWISE)
+}
+"""By name, in the order in which they take nodes of a graph."""
+
+
+def family_of(kernel: AnyKernel) -> Family:
+    """The family of a kernel."""
+    return FAMILIES[kernel.family]

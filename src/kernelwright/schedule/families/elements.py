@@ -1,0 +1,26 @@
+"""Kernels that compute element by element, around a product or nothing: how they are grown."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from kernelwright.ir.graph import Pointwise
+from kernelwright.schedule.element_groups import element_groups
+from kernelwright.schedule.families.family import Free, Launcher, Unit
+
+
+def grow_elements(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
+    """Every product with its epilogue, and what is left of the pointwise nodes."""
+    graph, machine = free.graph, free.machine
+    groups = element_groups(graph, free.ours, free.alone).values()
+    return [
+        Unit(
+            members=it.members,
+            launch=partial(
+                launchers[Pointwise if it.anchor is None else type(it.anchor.kind)],
+                it,
+                graph,
+                machine,
+            ),
+        )
+        for it in groups
+    ]

@@ -1,0 +1,129 @@
+"""A family of kernels as one record: everything that planning asks about its kernels."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kernelwright.ir.configs import Config
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.plan import AnyKernel, Launch
+from kernelwright.machine import Machine
+from kernelwright.schedule.legality import Library
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """Nodes of a graph that are in no kernel yet."""
+
+    graph: Graph
+    ours: frozenset[str]
+    """Nodes that some family computes and that no kernel has."""
+    still: frozenset[str]
+    """Nodes that keep their place, or go to another memory format: only kernels without an anchor
+    take them."""
+    alone: frozenset[str]
+    """Nodes that no reader computes."""
+    machine: Machine
+
+    @property
+    def movable(self) -> frozenset[str]:
+        """Nodes that may join a kernel around an anchor."""
+        return self.ours - self.still
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """Nodes that one launch computes."""
+
+    members: tuple[Node, ...]
+    launch: Callable[[], Launch]
+
+
+Launcher = Callable[[Any, Graph, Machine], Launch]
+"""The launch of a group of nodes, which is what its family's `grow` finds."""
+Grow = Callable[[Free, Mapping[type, Launcher]], Sequence[Unit]]
+"""Kernels around the anchors whose kinds have a launcher."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Operations of one launch at the captured sizes."""
+
+    flops: int
+    """Multiply-adds count two; a pointwise operation counts one, and so does adding to a total."""
+    products: int | None = None
+    """FLOPs among them that no program gets around; None for kernels that multiply nothing."""
+    units: tuple[str, ...] = ()
+    """Units besides the CUDA cores that can do them, keys of `Machine.flops`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a kernel computes, for people."""
+
+    what: str
+    """Its anchor, written behind the name of its family; empty where it has none."""
+    computes: tuple[str, ...]
+    """A line for each expression."""
+
+
+def _unrelated(first: AnyKernel, second: AnyKernel) -> str | None:
+    return None
+
+
+def _never(kernel: AnyKernel) -> bool:
+    return False
+
+
+def _not_alone(kernel: AnyKernel, place: int, own: set[int]) -> bool:
+    return False
+
+
+def _as_it_is(config: Config) -> Config:
+    return config
+
+
+def _any_rows(config: Config) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """One row of the table of families."""
+
+    name: str
+    """Also the name of its files in schedule/families and codegen/families, and of its folder in
+    kernels."""
+    nodes: tuple[type, ...]
+    """Kinds of nodes that its kernels have as anchor, or compute where they have none."""
+    grow: Grow
+    """Which nodes become kernels; families that compete for nodes share it."""
+    launch: Launcher
+    """The launch of one group that `grow` found."""
+    why_not: Callable[[Node, Graph, Machine, Library], str | None]
+    """Why a node of these kinds stays PyTorch's; None where a kernel of the family computes it."""
+    configs: Callable[[AnyKernel, Machine], tuple[Config, ...]]
+    """Every legal configuration, best first by the model; at least one."""
+    cost: Callable[[AnyKernel], Work]
+    same_text: Callable[[AnyKernel], object]
+    """What has to be equal, besides the types and operators, for one text to serve two kernels."""
+    describe: Callable[[AnyKernel], Description]
+    apart: Callable[[AnyKernel, AnyKernel], str | None] = _unrelated
+    """Why a kernel does not share one with another that reads it: (producer, reader), asked of the
+    reader's family."""
+    holds: str | None = None
+    """Why no reader shares a kernel with its kernels, where that is so for all readers."""
+    writes_anywhere: Callable[[AnyKernel], bool] = _never
+    """Whether a kernel's result may have any strides."""
+    alone: Callable[[AnyKernel, int, set[int]], bool] = _not_alone
+    """Whether the result with this number is computed from these inputs alone, element for element,
+    so that it may have their memory."""
+    at_any_size: Callable[[Config], Config] = _as_it_is
+    """The configuration without what its launcher refuses only for being small."""
+    wants_whole_rows: Callable[[Config], bool] = _any_rows
+    """Whether the launcher leaves rows to another variant that are no whole number of vectors."""
+
+
+def computed(node: Node, graph: Graph, machine: Machine, library: Library) -> None:
+    """No reason: a family that takes every node of its kinds."""
+    return

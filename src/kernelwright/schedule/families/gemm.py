@@ -1,0 +1,137 @@
+"""Matrix products, with what becomes of each element of their results."""
+
+from dataclasses import replace
+
+from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
+from kernelwright.ir.expr import operations
+from kernelwright.ir.graph import Contract, Graph, Node
+from kernelwright.ir.plan import AnyKernel, Kernel, Launch, Triangle
+from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.machine import Machine
+from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
+from kernelwright.schedule.families.elements import grow_elements
+from kernelwright.schedule.families.family import Description, Family, Work
+from kernelwright.schedule.gemm_configs import ranked_products
+from kernelwright.schedule.gemm_model import product_shape
+from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops, kept_share
+from kernelwright.schedule.launches import labels, launched
+from kernelwright.schedule.legality import Library, first_reason, rank_fits
+from kernelwright.schedule.product_or_library import why_the_library
+from kernelwright.schedule.roles import roles
+from kernelwright.schedule.triangles import kept_triangle
+
+
+def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
+    inputs, expression = inputs_and_expression(group, graph)
+    assert group.anchor is not None and isinstance(group.anchor.kind, Contract)
+    types = tuple(node.type for node in inputs)
+    triangle = kept_triangle(expression)
+    output = group.root.tensor
+    kernel = Kernel(
+        anchor=group.anchor.kind,
+        inputs=types,
+        epilogue=expression,
+        output=output,
+        config=_ranked(group.anchor.kind, types, output, machine, triangle)[0],
+        triangle=triangle,
+        **labels(group.in_order(graph)),
+    )
+    return launched(kernel, [group.root], inputs)
+
+
+def _ranked(
+    anchor: Contract,
+    inputs: tuple[ValueType, ...],
+    output: TensorType,
+    machine: Machine,
+    triangle: Triangle | None,
+) -> tuple[Config, ...]:
+    widest = max(it.dtype.itemsize for it in (output, *inputs) if isinstance(it, TensorType))
+    shape = product_shape(anchor, inputs, output, triangle)
+    return tuple(config for _, config in ranked_products(shape, widest, machine))
+
+
+def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
+    reason = first_reason((_is_float, _is_matrix_product, rank_fits), node, graph)
+    if reason is None and library is Library.WHERE_FASTER:
+        return why_the_library(node, graph, machine)
+    return reason
+
+
+def _is_float(node: Node, inputs: list[Node]) -> str | None:
+    # Sums of integers must be exact, and complex numbers are pairs.
+    dtype = node.tensor.dtype
+    return None if dtype.is_float else f"its elements are {dtype.value}"
+
+
+def _is_matrix_product(node: Node, inputs: list[Node]) -> str | None:
+    assert isinstance(node.kind, Contract)
+    found = roles(node.kind)
+    return found if isinstance(found, str) else None
+
+
+def _kernel(kernel: AnyKernel) -> tuple[Kernel, Contract]:
+    assert isinstance(kernel, Kernel) and kernel.anchor is not None
+    return kernel, kernel.anchor
+
+
+def _configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
+    own, anchor = _kernel(kernel)
+    return _ranked(anchor, own.inputs, own.output, machine, own.triangle)
+
+
+def _cost(kernel: AnyKernel) -> Work:
+    own, anchor = _kernel(kernel)
+    factor = own.inputs[0]
+    assert isinstance(factor, TensorType)
+    products = round(contraction_flops(anchor, own.inputs) * kept_share(own.triangle, own.output))
+    return Work(
+        flops=operations(own.epilogue) * own.output.numel_hint + products,
+        products=products,
+        units=PRODUCT_UNITS.get(factor.dtype, ()),
+    )
+
+
+def _same_text(kernel: AnyKernel) -> object:
+    # How a product is multiplied matters; only on the CUDA cores is one tile as good as another.
+    own, anchor = _kernel(kernel)
+    way = None if isinstance(own.config, GemmConfig) else own.config
+    return (str(own.epilogue), anchor, way)
+
+
+def _describe(kernel: AnyKernel) -> Description:
+    own, anchor = _kernel(kernel)
+    kept = f", {own.triangle}" if own.triangle else ""
+    return Description(what=f" {anchor}{kept}", computes=(f"{own.output} = {own.epilogue}",))
+
+
+def _apart(first: AnyKernel, second: AnyKernel) -> str:
+    return "a product reads its factors many times, so that they are computed before it"
+
+
+def _at_any_size(config: Config) -> Config:
+    if isinstance(config, GemmConfig):
+        return replace(config, min_tiles=2)
+    if isinstance(config, TensorCoreConfig):
+        return replace(config, min_products=0, least_ahead=0)
+    return config
+
+
+def _wants_whole_rows(config: Config) -> bool:
+    return isinstance(config, TensorCoreConfig) and config.feed is not Feed.SPLIT
+
+
+GEMM = Family(
+    name="gemm",
+    nodes=(Contract,),
+    grow=grow_elements,
+    launch=_launch,
+    why_not=_why_not,
+    configs=_configs,
+    cost=_cost,
+    same_text=_same_text,
+    describe=_describe,
+    apart=_apart,
+    at_any_size=_at_any_size,
+    wants_whole_rows=_wants_whole_rows,
+)

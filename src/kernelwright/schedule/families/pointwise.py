@@ -1,0 +1,96 @@
+"""Pointwise kernels: an expression for each element of a result, and no anchor."""
+
+from collections.abc import Sequence
+
+from kernelwright.ir.configs import Config
+from kernelwright.ir.expr import Expr, has_coordinates, operations
+from kernelwright.ir.graph import Graph, Node, Pointwise
+from kernelwright.ir.plan import AnyKernel, Kernel, Launch
+from kernelwright.ir.types import extents
+from kernelwright.machine import Machine
+from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
+from kernelwright.schedule.families.elements import grow_elements
+from kernelwright.schedule.families.family import Description, Family, Work
+from kernelwright.schedule.launches import labels, launched
+from kernelwright.schedule.legality import Library, first_reason, no_complex, rank_fits
+from kernelwright.schedule.memory_format import is_turned
+from kernelwright.schedule.pointwise_configs import pointwise_configs
+
+
+def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
+    inputs, expression = inputs_and_expression(group, graph)
+    return _launched(group.root, group.in_order(graph), inputs, expression, graph)
+
+
+def launch_copy(copy: Node, source: Node, graph: Graph) -> Launch:
+    """The launch of a node, none of the graph's yet, that has the elements of another one."""
+    assert isinstance(copy.kind, Pointwise)
+    return _launched(copy, [copy], [source], copy.kind.expr, graph)
+
+
+def _launched(
+    root: Node, members: Sequence[Node], inputs: Sequence[Node], expression: Expr, graph: Graph
+) -> Launch:
+    types = tuple(node.type for node in inputs)
+    kernel = Kernel(
+        anchor=None,
+        inputs=types,
+        epilogue=expression,
+        output=root.tensor,
+        config=pointwise_configs(types, root.tensor)[0],
+        turned=any(is_turned(node, graph) for node in inputs),
+        **labels(members),
+    )
+    return launched(kernel, [root], inputs)
+
+
+def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
+    return first_reason((rank_fits, no_complex), node, graph)
+
+
+def _kernel(kernel: AnyKernel) -> Kernel:
+    assert isinstance(kernel, Kernel)
+    return kernel
+
+
+def _configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
+    return pointwise_configs(kernel.inputs, _kernel(kernel).output)
+
+
+def _cost(kernel: AnyKernel) -> Work:
+    own = _kernel(kernel)
+    return Work(flops=operations(own.epilogue) * own.output.numel_hint)
+
+
+def _same_text(kernel: AnyKernel) -> object:
+    return (str(_kernel(kernel).epilogue), kernel.config, _kernel(kernel).turned)
+
+
+def _describe(kernel: AnyKernel) -> Description:
+    own = _kernel(kernel)
+    return Description(what="", computes=(f"{own.output} = {own.epilogue}",))
+
+
+def _writes_anywhere(kernel: AnyKernel) -> bool:
+    return not has_coordinates(_kernel(kernel).epilogue)
+
+
+def _alone(kernel: AnyKernel, place: int, own: set[int]) -> bool:
+    # Of a line nothing is turned, whatever its dimensions of size 1 say.
+    is_line = len(extents(_kernel(kernel).output)) <= 1
+    return not has_coordinates(_kernel(kernel).epilogue) and (not _kernel(kernel).turned or is_line)
+
+
+POINTWISE = Family(
+    name="pointwise",
+    nodes=(Pointwise,),
+    grow=grow_elements,
+    launch=_launch,
+    why_not=_why_not,
+    configs=_configs,
+    cost=_cost,
+    same_text=_same_text,
+    describe=_describe,
+    writes_anywhere=_writes_anywhere,
+    alone=_alone,
+)

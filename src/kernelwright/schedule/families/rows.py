@@ -1,0 +1,123 @@
+"""Row programs: reductions and pointwise steps over rows."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from math import prod
+
+from kernelwright.ir.configs import Config
+from kernelwright.ir.expr import Expr, Operand, operations, walk
+from kernelwright.ir.graph import Graph, Reduce
+from kernelwright.ir.plan import AnyKernel, Extent, Launch, RowKernel
+from kernelwright.machine import Machine
+from kernelwright.schedule.families.family import (
+    Description,
+    Family,
+    Free,
+    Launcher,
+    Unit,
+    Work,
+    computed,
+)
+from kernelwright.schedule.launches import labels, launched
+from kernelwright.schedule.row_configs import row_configs
+from kernelwright.schedule.row_groups import RowGroup, program_of, row_groups
+
+
+def _grow(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
+    launch = launchers[Reduce]
+    return [
+        Unit(members=it.members, launch=partial(launch, it, free.graph, free.machine))
+        for it in row_groups(free.graph, free.movable)
+    ]
+
+
+def _launch(group: RowGroup, graph: Graph, machine: Machine) -> Launch:
+    program, inputs = program_of(group, graph)
+    types = tuple(node.type for node in inputs)
+    kernel = RowKernel(
+        program=program,
+        inputs=types,
+        outputs=tuple(node.tensor for node in group.results),
+        config=row_configs(program, types, machine)[0],
+        **labels(group.members),
+    )
+    return launched(kernel, group.results, inputs)
+
+
+def _kernel(kernel: AnyKernel) -> RowKernel:
+    assert isinstance(kernel, RowKernel)
+    return kernel
+
+
+def _configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
+    return row_configs(_kernel(kernel).program, kernel.inputs, machine)
+
+
+def _cost(kernel: AnyKernel) -> Work:
+    program = _kernel(kernel).program
+    folds = sum(operations(fold.value) + 1 for fold in program.folds)
+    flops = folds * prod(dim.hint for dim in program.shape)
+    for result in program.results:
+        shape = program.result_shape(result.extent)
+        flops += operations(result.value) * prod(dim.hint for dim in shape)
+    return Work(flops=flops)
+
+
+def _same_text(kernel: AnyKernel) -> object:
+    own = _kernel(kernel)
+    program = own.program
+    folds = [(fold.op, fold.totals) for fold in program.folds]
+    extents = [result.extent for result in program.results]
+    sizes = (len(program.shape), own.untold, own.is_short, own.are_ones)
+    expressions = [str(expr) for expr in own.expressions]
+    return (expressions, program.dims, sizes, folds, extents, own.config)
+
+
+def _describe(kernel: AnyKernel) -> Description:
+    program = _kernel(kernel).program
+    shape = ", ".join(map(str, program.shape))
+    what = f" of [{shape}] along {', '.join(map(str, program.dims))}"
+    return Description(what=what, computes=tuple(_computations(_kernel(kernel))))
+
+
+def _computations(kernel: RowKernel) -> Iterator[str]:
+    first = 0
+    for fold in kernel.program.folds:
+        names = [f"total{first + i}" for i in range(len(fold.totals))]
+        first += len(fold.totals)
+        yield f"{', '.join(names)} = {fold.op} of {fold.value}"
+    for result, output in zip(kernel.program.results, kernel.outputs, strict=True):
+        yield f"{output} = {result.value}"
+
+
+def _apart(first: AnyKernel, second: AnyKernel) -> str:
+    if not isinstance(first, RowKernel):
+        return "rows of the second are made by many blocks of the first"
+    one, two = first.program, _kernel(second).program
+    if one.dims == two.dims and one.shape == two.shape:
+        return "together they would have too many operands or results"
+    return "the second has other rows, which no block holds while it has those of the first"
+
+
+def _alone(kernel: AnyKernel, place: int, own: set[int]) -> bool:
+    program = _kernel(kernel).program
+    others: list[Expr] = [fold.value for fold in program.folds]
+    others += [it.value for number, it in enumerate(program.results) if number != place]
+    mentioned = {part.index for it in others for part in walk(it) if isinstance(part, Operand)}
+    return program.results[place].extent is Extent.ROW and own.isdisjoint(mentioned)
+
+
+ROWS = Family(
+    name="rows",
+    nodes=(Reduce,),
+    grow=_grow,
+    launch=_launch,
+    why_not=computed,
+    configs=_configs,
+    cost=_cost,
+    same_text=_same_text,
+    describe=_describe,
+    apart=_apart,
+    holds="the second can start when the first has seen whole rows",
+    alone=_alone,
+)

@@ -1,0 +1,53 @@
+"""Whether a product is ours or the library's, by the modelled time of both."""
+
+from kernelwright.ir.graph import Contract, Conv, Graph, Node, Reshape, Slice, View
+from kernelwright.machine import Machine
+from kernelwright.schedule.gemm_configs import ranked_products
+from kernelwright.schedule.gemm_model import (
+    convolution_seconds,
+    is_convincing,
+    library_seconds,
+    product_shape,
+)
+from kernelwright.schedule.many_small import many_small_library_seconds
+
+
+def why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
+    """Reason for leaving a product to the library; None where ours is faster for sure."""
+    assert isinstance(node.kind, Contract)
+    types = [graph[name].type for name in node.inputs]
+    shape = product_shape(node.kind, types, node.tensor)
+    (ours, config), *_ = ranked_products(shape, shape.dtype.itemsize, machine)
+    ours += sum(_picking_seconds(node, graph[name], graph, machine) for name in node.inputs)
+    is_conv = node.part_of is not None and isinstance(node.part_of.kind, Conv)
+    if shape.are_many_small(machine) and not is_conv:
+        library = many_small_library_seconds(node, shape, graph, machine)
+        convincing = machine.many_small.margin * ours <= library
+    else:
+        seconds = convolution_seconds if is_conv else library_seconds
+        library = seconds(shape, machine)
+        convincing = is_convincing(config, shape, ours, library, machine)
+    if convincing:
+        return None
+    if library <= ours:
+        return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"
+    times = f"modelled {ours * 1e6:.3g} us, the library {library * 1e6:.3g} us"
+    return f"the model is not sure enough that ours is faster ({times})"
+
+
+def _picking_seconds(product: Node, operand: Node, graph: Graph, machine: Machine) -> float:
+    """Of the copy that takes some of an operand's indices out, where its dimensions are joined.
+
+    So it is for a convolution with strides, which the library reads in place; what the user takes
+    out before the call is copied for both.
+    """
+    given = () if product.part_of is None else product.part_of.call.refs
+    joined = False
+    source = operand
+    while isinstance(source.kind, View) and source.name not in given:
+        if joined and isinstance(source.kind.map, Slice):
+            copying = 2 * operand.tensor.bytes_hint / machine.copy_bandwidth
+            return copying + machine.launches.product_seconds
+        joined |= isinstance(source.kind.map, Reshape)
+        source = graph[source.inputs[0]]
+    return 0.0
