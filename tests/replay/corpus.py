@@ -75,10 +75,18 @@ def texts(item: Item, captures: Path) -> dict[str, str]:
         return {"refused": f"{error}\n".replace(str(item.path.parent), "")}
     made = {"captured": f"{graph}\n"}
     for library in (Library.WHERE_FASTER, Library.NEVER):
-        compiled = compile_captured(_problem(item), graph, H200, library)
-        stages = {"plan": _plan(compiled), "file": _file(compiled), "variants": _variants(compiled)}
+        stages = _stages(item, graph, library)
         made |= {f"{stage}, {library.name.lower()}": text for stage, text in stages.items()}
     return made
+
+
+def _stages(item: Item, graph: Graph, library: Library) -> dict[str, str]:
+    """Texts of a captured problem; the error alone of one that the compiler breaks on."""
+    try:
+        compiled = compile_captured(_problem(item), graph, H200, library)
+        return {"plan": _plan(compiled), "file": _file(compiled), "variants": _variants(compiled)}
+    except Exception as error:
+        return {"broken": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}\n"}
 
 
 def _problem(item: Item) -> kernelwright.problem.Problem:

@@ -31,6 +31,7 @@ RECORD = Path(__file__).with_name("recorded.txt")
 _SHOWN_LINES = 60
 """Of the diff of one text."""
 _SHOWN_TEXTS = 12
+_NAMED_TEXTS = 80
 _ABSENT = "absent"
 
 Hashes = Mapping[str, str]
@@ -113,7 +114,9 @@ def report(changed: Sequence[str], before: Hashes, made: Hashes, store: Path) ->
         yield from _diff(store, before.get(name), made.get(name))
     if len(changed) > _SHOWN_TEXTS:
         yield "\n==== and"
-        yield from changed[_SHOWN_TEXTS:]
+        yield from changed[_SHOWN_TEXTS:_NAMED_TEXTS]
+    if len(changed) > _NAMED_TEXTS:
+        yield f"... {len(changed) - _NAMED_TEXTS} more"
 
 
 def _diff(store: Path, before: str | None, made: str | None) -> Iterator[str]:
