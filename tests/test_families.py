@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from kernelwright.ir.anchors import Side, Triangle
 from kernelwright.ir.configs import Config, Feed, GemmConfig, Major, TensorCoreConfig, ThinConfig
-from kernelwright.ir.plan import Side, Triangle
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, compile_problem, write_candidate
 from kernelwright.problem import load_problem

@@ -19,7 +19,7 @@ from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import OutputError, UnsupportedError, writing
 from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import AnyKernel, Launch, Plan
+from kernelwright.ir.plan import Kernel, Launch, Plan
 from kernelwright.machine import Machine, modelled_machine
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
@@ -144,7 +144,7 @@ def tuned_plan(
 ) -> Plan:
     from kernelwright.tune.plans import best_known, tune_plan
 
-    def on_kernel(number: int, kernel: AnyKernel) -> None:
+    def on_kernel(number: int, kernel: Kernel) -> None:
         total = len(plan.kernels)
         progress(Event(stage="tune", message=kernel.name, done=number, total=total))
 

@@ -239,7 +239,7 @@ def test_rows_spill_nothing(
 ) -> None:
     kernel = CASES[name](*dtype).kernel(rank, dims, RowConfig(multiprocessors=132))
     report = compile_check(text_of(kernel))
-    assert len(report.kernels) == 2 + len(kernel.program.levels)
+    assert len(report.kernels) == 2 + len(kernel.anchor.levels)
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
 
 

@@ -1,6 +1,6 @@
 """What a plan says of its kernels."""
 
-from kernelwright.ir.plan import untold_sizes
+from kernelwright.ir.anchors import untold_sizes
 from kernelwright.ir.types import Dim, DType, TensorType
 
 

@@ -20,7 +20,7 @@ from kernelwright.codegen import emit  # noqa: E402
 from kernelwright.codegen.cuda import kernel_text  # noqa: E402
 from kernelwright.errors import KernelwrightError  # noqa: E402
 from kernelwright.ir.graph import Graph  # noqa: E402
-from kernelwright.ir.plan import AnyKernel  # noqa: E402
+from kernelwright.ir.plan import Kernel  # noqa: E402
 from kernelwright.machine import H200  # noqa: E402
 from kernelwright.pipeline import Compiled, compile_captured  # noqa: E402
 from kernelwright.problem.loading import parse_problem  # noqa: E402
@@ -137,7 +137,7 @@ def _variants(compiled: Compiled) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _named(kernels: tuple[AnyKernel, ...], kernel: AnyKernel) -> AnyKernel:
+def _named(kernels: tuple[Kernel, ...], kernel: Kernel) -> Kernel:
     return next(it for it in kernels if it.name == kernel.name)
 
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from kernelwright.capture import capture_module
+from kernelwright.ir.anchors import Side, Triangle
 from kernelwright.ir.graph import Contract, Expand, Permute, Pointwise
-from kernelwright.ir.plan import Reinterpret, Side, Triangle
+from kernelwright.ir.plan import Reinterpret
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 import torch
 
-from kernelwright.ir.plan import Side, Triangle
+from kernelwright.ir.anchors import Side, Triangle
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import H200
 from kernelwright.schedule.cost import Cost

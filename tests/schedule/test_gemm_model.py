@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kernelwright.ir.anchors import Side, Triangle
 from kernelwright.ir.configs import (
     Feed,
     GemmConfig,
@@ -12,7 +13,6 @@ from kernelwright.ir.configs import (
     TensorCoreConfig,
     ThinConfig,
 )
-from kernelwright.ir.plan import Side, Triangle
 from kernelwright.ir.types import DType
 from kernelwright.machine import A100, H200
 from kernelwright.schedule.gemm_configs import ranked_products

@@ -7,15 +7,7 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.plan import (
-    Kernel,
-    Launch,
-    Plan,
-    Reinterpret,
-    RowKernel,
-    TorchCall,
-    WindowKernel,
-)
+from kernelwright.ir.plan import Launch, Plan, Reinterpret, TorchCall
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
@@ -48,7 +40,7 @@ def _reads_turned(plan: Plan) -> bool:
 
 
 def _turned(plan: Plan) -> list[bool]:
-    return [isinstance(kernel, Kernel) and kernel.turned for kernel in plan.kernels]
+    return [kernel.family in ("pointwise", "gemm") and kernel.turned for kernel in plan.kernels]
 
 
 def test_a_step_turns_what_it_reads() -> None:
@@ -108,25 +100,25 @@ def test_a_norm_before_a_convolution_is_written_once_and_its_factor_is_made_once
     module = Before(nn.Sequential(nn.BatchNorm2d(16), nn.ReLU()))
     plan, launches = _launches(module.train())
     assert launches.count(("contiguous",)) == 0
-    (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
+    (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
     assert "rsqrt" in str(rows.expressions)
     (last,) = (kernel for kernel in plan.kernels if kernel.operators == ("batch_norm", "relu"))
-    assert isinstance(last, Kernel) and last.turned
+    assert last.family in ("pointwise", "gemm") and last.turned
     assert "rsqrt" not in str(last.expressions)
 
 
 def test_totals_over_channels_are_of_neighbours() -> None:
     plan = _plan(After(lambda y: torch.min(y, dim=1, keepdim=True)[0].tanh()))
-    (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
-    assert rows.program.dims == (3,)
+    (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
+    assert rows.anchor.dims == (3,)
     assert "rows in registers" in str(rows.config)
 
 
 def test_a_norm_reads_its_operand_twice_and_writes_once() -> None:
     plan = _plan(After(lambda y: nn.functional.instance_norm(y) * 2))
-    first, second = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
+    first, second = (kernel for kernel in plan.kernels if kernel.family == "rows")
     # Along rows of places, then along what is left of the columns: nothing of the whole's size.
-    assert (first.program.dims, second.program.dims) == ((2,), (1,))
+    assert (first.anchor.dims, second.anchor.dims) == ((2,), (1,))
     assert all(kind.numel_hint < 16 * 64 * 126 * 126 / 100 for kind in first.outputs)
     assert _turned(plan) == [True, False, False, True]
     # The factor is computed for each row.
@@ -136,16 +128,16 @@ def test_a_norm_reads_its_operand_twice_and_writes_once() -> None:
 
 def test_a_softmax_over_channels_is_computed_where_they_are_neighbours() -> None:
     plan = _plan(After(lambda y: torch.softmax(y, dim=1) + 1))
-    (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
-    assert rows.program.dims == (3,)
+    (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
+    assert rows.anchor.dims == (3,)
     assert rows.outputs[0].numel_hint == 16 * 64 * 126 * 126
     assert plan.kernels[-1].operators == ("add",) and _turned(plan)[-1]
 
 
 def test_a_norm_along_the_width_has_whole_rows() -> None:
     plan = _plan(After(lambda y: nn.functional.layer_norm(y, (126,)) + 1))
-    (rows,) = (kernel for kernel in plan.kernels if isinstance(kernel, RowKernel))
-    assert rows.program.dims == (2,)
+    (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
+    assert rows.anchor.dims == (2,)
     assert "held in registers" in str(rows.config)
     assert plan.kernels[-1].operators == ("add",)
 
@@ -161,7 +153,7 @@ def test_dear_steps_that_a_norm_reads_twice_are_a_kernel() -> None:
     dear, first = plan.kernels[1:3]
     assert dear.operators == ("bias", "exp", "tanh", "sin", "mul")
     assert [dim.hint for dim in dear.outputs[0].shape] == [16, 126, 126, 64]
-    assert isinstance(first, RowKernel)
+    assert first.family == "rows"
     assert all(kind.numel_hint < 16 * 64 * 126 * 126 / 100 for kind in first.outputs)
 
 
@@ -169,7 +161,7 @@ def test_groups_of_channels_are_one_dimension_for_the_step() -> None:
     norm = nn.GroupNorm(4, 64)
     plan = _plan(After(norm))
     small = plan.kernels[-2]
-    assert isinstance(small, Kernel)
+    assert small.family in ("pointwise", "gemm")
     assert [dim.hint for dim in small.output.shape] == [16, 4, 16, 1, 1]
     assert plan.kernels[-1].operators == ("bias", "group_norm")
 
@@ -192,8 +184,8 @@ def test_nothing_is_computed_that_nobody_reads() -> None:
 
 def test_a_pooling_has_the_channels_as_columns() -> None:
     plan = _plan(After(lambda y: nn.functional.max_pool2d(y, 2).tanh()))
-    (window,) = (kernel for kernel in plan.kernels if isinstance(kernel, WindowKernel))
-    assert window.window.size == (2, 2, 1)
+    (window,) = (kernel for kernel in plan.kernels if kernel.family == "pooling")
+    assert window.anchor.window.size == (2, 2, 1)
     assert window.output.shape[-1].hint == 64
     assert plan.kernels[-1].operators == ("tanh",)
 

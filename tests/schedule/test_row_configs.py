@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
+from kernelwright.ir.anchors import RowProgram
 from kernelwright.ir.configs import (
     BlockRows,
     GridRows,
@@ -15,7 +16,6 @@ from kernelwright.ir.configs import (
     RingRows,
     RowConfig,
 )
-from kernelwright.ir.plan import RowKernel
 from kernelwright.machine import H200, Machine
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule
@@ -43,8 +43,8 @@ def test_batch_norms_have_blocks_for_rows_of_short_runs(
         image = torch.empty(shape)
     graph = rewrite(capture_module(module, (image,))).graph
     plan = schedule(graph, H200, Library.NEVER, frozenset())
-    (kernel,) = (it for it in plan.kernels if isinstance(it, RowKernel))
-    best = row_configs(kernel.program, kernel.inputs, H200)[0].tuned
+    (kernel,) = (it for it in plan.kernels if it.family == "rows")
+    best = row_configs(kernel.anchored(RowProgram), kernel.inputs, H200)[0].tuned
     assert isinstance(best, family)
     assert isinstance(best, BlockRows | PartRows)
     assert best.width == width
@@ -136,5 +136,5 @@ def _configs(module: nn.Module, shape: tuple[int, ...], machine: Machine) -> tup
         rows = torch.empty(shape)
     graph = rewrite(capture_module(module, (rows,))).graph
     plan = schedule(graph, machine, Library.NEVER, frozenset())
-    (kernel,) = (it for it in plan.kernels if isinstance(it, RowKernel))
-    return row_configs(kernel.program, kernel.inputs, machine)
+    (kernel,) = (it for it in plan.kernels if it.family == "rows")
+    return row_configs(kernel.anchored(RowProgram), kernel.inputs, machine)

@@ -7,7 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.plan import Extent, Launch, Plan, RowKernel, ScanKernel
+from kernelwright.ir.anchors import Extent
+from kernelwright.ir.plan import Launch, Plan
 from kernelwright.machine import H200
 from kernelwright.schedule import Library, plan_graph
 from kernelwright.schedule.copies import with_cheap_copies
@@ -43,8 +44,8 @@ def test_softmax_and_its_neighbours_are_one_kernel() -> None:
     result = plan(lambda m, x, y: (x * 2 + y).softmax(-1).log(), *ROWS)
     assert launches(result) == [("mul", "add", "softmax", "log")]
     (kernel,) = result.kernels
-    assert isinstance(kernel, RowKernel)
-    assert len(kernel.inputs) == 2 and len(kernel.program.folds) == 1
+    assert kernel.family == "rows"
+    assert len(kernel.inputs) == 2 and len(kernel.anchor.folds) == 1
 
 
 def test_a_residual_is_read_once_and_both_results_are_written() -> None:
@@ -54,8 +55,8 @@ def test_a_residual_is_read_once_and_both_results_are_written() -> None:
 
     result = plan(function, *ROWS)
     (first, *_) = result.kernels
-    assert isinstance(first, RowKernel)
-    assert [it.extent for it in first.program.results].count(Extent.ELEMENT) >= 1
+    assert first.family == "rows"
+    assert [it.extent for it in first.anchor.results].count(Extent.ELEMENT) >= 1
     assert {kind.rank for kind in first.inputs} >= {2}
 
 
@@ -63,7 +64,7 @@ def test_reductions_over_the_same_rows_merge_and_over_others_do_not() -> None:
     same = plan(lambda m, x, y: (x.sum(1), x.amax(1), (x * y).mean(1)), *ROWS)
     assert len(same.kernels) == 1
     (kernel,) = same.kernels
-    assert isinstance(kernel, RowKernel) and len(kernel.program.results) == 3
+    assert kernel.family == "rows" and len(kernel.anchor.results) == 3
     other = plan(lambda m, x, y: (x.sum(1), x.sum(0)), *ROWS)
     assert len(other.kernels) == 2
 
@@ -71,8 +72,8 @@ def test_reductions_over_the_same_rows_merge_and_over_others_do_not() -> None:
 def test_totals_that_need_others_come_in_levels() -> None:
     result = plan(lambda m, x, y: ((x - x.mean(1, keepdim=True)) ** 2).mean(1), *ROWS)
     (kernel,) = result.kernels
-    assert isinstance(kernel, RowKernel)
-    assert kernel.program.levels == ((0,), (1,))
+    assert kernel.family == "rows"
+    assert kernel.anchor.levels == ((0,), (1,))
 
 
 def test_a_value_that_waits_for_the_group_outside_does_not_join() -> None:
@@ -99,16 +100,16 @@ def test_a_norm_that_only_a_reduction_reads_is_never_written() -> None:
     assert all(
         it.extent is Extent.ROW
         for kernel in result.kernels
-        if isinstance(kernel, RowKernel)
-        for it in kernel.program.results
+        if kernel.family == "rows"
+        for it in kernel.anchor.results
     )
     assert len(result.kernels) == 2
 
 
 def test_training_statistics_are_results_of_the_norm() -> None:
     result = plan(lambda m, x: m.batch_norm(x), *IMAGES)
-    (kernel,) = (it for it in result.kernels if isinstance(it, RowKernel))
-    extents = [it.extent for it in kernel.program.results]
+    (kernel,) = (it for it in result.kernels if it.family == "rows")
+    extents = [it.extent for it in kernel.anchor.results]
     assert sorted(extents) == [Extent.ELEMENT, Extent.ROW, Extent.ROW]
 
 
@@ -126,7 +127,7 @@ def test_a_step_on_totals_is_computed_once() -> None:
 def test_a_scan_takes_the_steps_around_it() -> None:
     result = plan(lambda m, x, y: torch.cumsum(x * y, 1).relu() + y, *ROWS)
     (kernel,) = result.kernels
-    assert isinstance(kernel, ScanKernel)
+    assert kernel.family == "scan"
     assert kernel.operators == ("mul", "cumsum", "relu", "add")
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.plan import Plan, RowKernel
+from kernelwright.ir.plan import Plan
 from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
@@ -38,7 +38,7 @@ def _plan(module: nn.Module, x: torch.Tensor) -> Plan:
 
 
 def _dims(plan: Plan) -> list[tuple[int, ...]]:
-    return [it.program.dims for it in plan.kernels if isinstance(it, RowKernel)]
+    return [it.anchor.dims for it in plan.kernels if it.family == "rows"]
 
 
 def _norm() -> nn.Module:

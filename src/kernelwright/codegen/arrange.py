@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import AnyKernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.schedule.roles import Roles, roles
 
 
@@ -42,7 +42,7 @@ class Arranged:
     """Index of the input, and its view, in the launcher's order."""
 
 
-def as_they_are(kernel: AnyKernel) -> Arranged:
+def as_they_are(kernel: Kernel) -> Arranged:
     """Results and inputs in the order and the views of the plan."""
     return Arranged(
         results=(None,) * len(kernel.outputs),

@@ -6,7 +6,7 @@ from kernelwright import kernels
 from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.spelling import HEADERS
-from kernelwright.ir.plan import AnyKernel, Plan
+from kernelwright.ir.plan import Kernel, Plan
 from kernelwright.ir.types import DType, TensorType
 
 
@@ -44,7 +44,7 @@ def cuda_text(plan: Plan) -> CudaText:
     )
 
 
-def kernel_text(kernel: AnyKernel) -> KernelText:
+def kernel_text(kernel: Kernel) -> KernelText:
     """The text of one kernel, whatever its family."""
     return writer_of(kernel).emit(kernel)
 

@@ -36,12 +36,11 @@ class Functor:
 def functor(kernel: Kernel, first_element_input: int) -> Functor:
     """The functor of `kernel`; inputs before `first_element_input` are read as tiles, not here."""
     first = first_element_input
-    writer = ExpressionWriter(
-        kernel.inputs, (kernel.epilogue,), lambda index: operand_name(index, first)
-    )
-    value = writer.write(kernel.epilogue)
+    (epilogue,) = kernel.expressions
+    writer = ExpressionWriter(kernel.inputs, (epilogue,), lambda index: operand_name(index, first))
+    value = writer.write(epilogue)
     factor = kernel.inputs[0] if kernel.anchor else None
-    place = _place(kernel.epilogue)
+    place = _place(epilogue)
     accumulator = (f"{COMPUTED[factor.dtype]} acc",) if isinstance(factor, TensorType) else ()
     return Functor(
         name=camel_case(kernel.name),

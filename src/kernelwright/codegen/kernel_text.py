@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from kernelwright.codegen.expressions import Member
-from kernelwright.ir.plan import AnyKernel, sizes_used
+from kernelwright.ir.plan import Kernel, sizes_used
 from kernelwright.ir.types import ScalarType
 from kernelwright.schedule.cost import cost_of_kernel
 
@@ -32,7 +32,7 @@ class KernelText:
     """Whether a launch may need device memory for itself: `workspace_<kernel>` says how much."""
 
 
-def heading(kernel: AnyKernel) -> dict[str, object]:
+def heading(kernel: Kernel) -> dict[str, object]:
     """Fields of the comment above a kernel, and its name."""
     cost = cost_of_kernel(kernel)
     inputs = ", ".join(str(kind) for kind in kernel.inputs)
@@ -47,7 +47,7 @@ def heading(kernel: AnyKernel) -> dict[str, object]:
 
 
 def read_inputs(
-    kernel: AnyKernel, tensor_names: Sequence[str], members: Sequence[Member]
+    kernel: Kernel, tensor_names: Sequence[str], members: Sequence[Member]
 ) -> list[str]:
     """Statements that read the launch words after the outputs: inputs, then sizes used as numbers.
 

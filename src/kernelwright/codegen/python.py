@@ -30,8 +30,8 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.library_calls import function_of
 from kernelwright.ir.plan import (
-    AnyKernel,
     Einsum,
+    Kernel,
     Launch,
     Plan,
     Reinterpret,
@@ -73,7 +73,7 @@ def forward_body(plan: Plan) -> tuple[str, ...]:
     return (*checks, *work)
 
 
-def operator_arguments(kernel: AnyKernel) -> str:
+def operator_arguments(kernel: Kernel) -> str:
     """The arguments of a launch in PyTorch's language of schemas; only results are written to."""
     arguments = [f"Tensor(a{at}!) out{at}" for at, _ in enumerate(kernel.outputs)]
     for at, kind in enumerate(kernel.inputs):

@@ -12,7 +12,7 @@ from kernelwright.codegen.expressions import (
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.spelling import COMPUTED, STORED
 from kernelwright.ir.expr import Coordinate, Expr, Operand, walk
-from kernelwright.ir.plan import ScanKernel, WindowKernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType, ValueType
 
 
@@ -85,14 +85,15 @@ class Variant:
     """Blocks that a multiprocessor holds, where the registers are to be limited."""
 
 
-def surroundings(kernel: ScanKernel | WindowKernel) -> Surroundings:
+def surroundings(kernel: Kernel) -> Surroundings:
     """The functor of `kernel`."""
-    writer = ExpressionWriter(kernel.inputs, (kernel.prologue, kernel.epilogue), operand_name)
-    value = COMPUTED[kernel.prologue.dtype]
-    prologue = _method(writer, kernel.inputs, "prologue", kernel.prologue, value, ())
+    before, after = kernel.expressions
+    writer = ExpressionWriter(kernel.inputs, (before, after), operand_name)
+    value = COMPUTED[before.dtype]
+    prologue = _method(writer, kernel.inputs, "prologue", before, value, ())
     writer.start_scope()
     result = COMPUTED[kernel.output.dtype]
-    epilogue = _method(writer, kernel.inputs, "epilogue", kernel.epilogue, result, (value,))
+    epilogue = _method(writer, kernel.inputs, "epilogue", after, result, (value,))
     return Surroundings(
         name=camel_case(kernel.name),
         members=tuple(writer.members.values()),

@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernelwright.ir.anchors import Extent, PooledSource, RowProgram
 from kernelwright.ir.expr import Accumulator, Expr, Total, transform
 from kernelwright.ir.expr import Operand as OperandLeaf
 from kernelwright.ir.graph import Constant as ConstantKind
-from kernelwright.ir.graph import Parameter, Pooling
+from kernelwright.ir.graph import Contract, Parameter, Pooling, Scan
 from kernelwright.ir.interpreter import (
     TORCH_DTYPES,
     GraphRun,
@@ -19,20 +20,15 @@ from kernelwright.ir.interpreter import (
     scanned,
 )
 from kernelwright.ir.plan import (
-    AnyKernel,
     Einsum,
-    Extent,
     Kernel,
     Launch,
     Plan,
     Reinterpret,
     Room,
-    RowKernel,
-    ScanKernel,
     Step,
     Take,
     TorchCall,
-    WindowKernel,
     Within,
 )
 
@@ -93,30 +89,26 @@ class PlanRun(GraphRun):
         else:
             self.values[name] = value
 
-    def launch(self, kernel: AnyKernel, operands: list[Any]) -> list[torch.Tensor]:
+    def launch(self, kernel: Kernel, operands: list[Any]) -> list[torch.Tensor]:
         shapes = [[self.size(dim) for dim in kind.shape] for kind in kernel.outputs]
-        match kernel:
-            case Kernel(anchor=anchor):
-                acc = None
-                if anchor is not None:
-                    acc = torch.einsum(str(anchor), *operands[:2])
-                return [self.value(kernel.epilogue, operands, shapes[0], [], acc)]
-            case RowKernel():
-                return self.rows(kernel, operands, shapes)
-            case ScanKernel():
-                before = self.value(kernel.prologue, operands, shapes[0], [])
-                acc = scanned(kernel.scan, before)
-            case WindowKernel():
-                source = [self.size(dim) for dim in kernel.source]
+        acc = None
+        match kernel.anchor:
+            case RowProgram() as program:
+                return self.rows(program, operands, shapes)
+            case Contract() as contract:
+                acc = torch.einsum(str(contract), *operands[:2])
+            case Scan() as scan:
+                acc = scanned(scan, self.value(kernel.prologue, operands, shapes[0], []))
+            case PooledSource(window=window):
+                source = [self.size(dim) for dim in kernel.anchor.source]
                 before = self.value(kernel.prologue, operands, source, [])
-                weights = operands[-1:] if kernel.window.op is Pooling.DOT else []
-                acc = pooled(kernel.window, before, shapes[0], *weights)
+                weights = operands[-1:] if window.op is Pooling.DOT else []
+                acc = pooled(window, before, shapes[0], *weights)
         return [self.value(kernel.epilogue, operands, shapes[0], [], acc)]
 
     def rows(
-        self, kernel: RowKernel, operands: list[Any], shapes: list[list[int]]
+        self, program: RowProgram, operands: list[Any], shapes: list[list[int]]
     ) -> list[torch.Tensor]:
-        program = kernel.program
         whole = [self.size(dim) for dim in program.shape]
         totals: list[torch.Tensor] = []
         for fold in program.folds:
@@ -133,13 +125,14 @@ class PlanRun(GraphRun):
 
     def value(
         self,
-        expr: Expr,
+        expr: Expr | None,
         operands: list[Any],
         shape: list[int],
         totals: list[torch.Tensor],
         acc: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """The expression for every element of `shape`."""
+        assert expr is not None, "a kernel without this expression"
         known = [*operands, *totals, acc]
 
         def place(leaf: Expr) -> Expr:

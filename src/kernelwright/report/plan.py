@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kernelwright.ir.plan import AnyKernel, Plan
+from kernelwright.ir.plan import Kernel, Plan
 from kernelwright.ir.types import ValueType
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Applied, Rewritten
@@ -132,7 +132,7 @@ def explain_plan(rewritten: Rewritten, plan: Plan, machine: Machine, captured: s
     )
 
 
-def _planned(kernel: AnyKernel, machine: Machine) -> PlannedKernel:
+def _planned(kernel: Kernel, machine: Machine) -> PlannedKernel:
     cost = cost_of_kernel(kernel)
     return PlannedKernel(
         name=f"{kernel.name}_kernel",

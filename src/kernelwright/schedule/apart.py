@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kernelwright.ir.plan import AnyKernel, Launch, Plan, Reinterpret, Take, TorchCall
+from kernelwright.ir.plan import Kernel, Launch, Plan, Reinterpret, Take, TorchCall
 from kernelwright.schedule.families import family_of
 
 
@@ -71,6 +71,6 @@ def _why(plan: Plan, maker: Launch | TorchCall, reader: Launch | TorchCall, name
     )
 
 
-def _families(first: AnyKernel, second: AnyKernel) -> str | None:
+def _families(first: Kernel, second: Kernel) -> str | None:
     """The reason that the families of the two kernels give."""
     return family_of(second).apart(first, second) or family_of(first).holds

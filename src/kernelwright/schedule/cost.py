@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kernelwright.capture.work import flops_of_call
 from kernelwright.ir.graph import Gather, Graph, Input, Node, Parameter, View
-from kernelwright.ir.plan import AnyKernel, Einsum, Launch, Plan, TorchCall
+from kernelwright.ir.plan import Einsum, Kernel, Launch, Plan, TorchCall
 from kernelwright.ir.types import DType, TensorType, TupleType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.families import family_of
@@ -30,7 +30,7 @@ class Cost:
         return machine.floor_seconds(self.bytes, self.flops, self.arithmetic(machine))
 
 
-def cost_of_kernel(kernel: AnyKernel) -> Cost:
+def cost_of_kernel(kernel: Kernel) -> Cost:
     """Bytes and FLOPs of one launch."""
     size = sum(_bytes(kind) for kind in kernel.inputs) + sum(it.bytes_hint for it in kernel.outputs)
     work = family_of(kernel).cost(kernel)

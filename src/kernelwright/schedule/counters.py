@@ -34,7 +34,7 @@ def with_counters_together(plan: Plan) -> Plan:
 def _amount(step: Step) -> int | None:
     """What a launch adds to a single integer; None for any other step."""
     match step:
-        case Launch(kernel=Kernel(anchor=None, epilogue=Call("add", args), output=output)):
+        case Launch(kernel=Kernel(anchor=None, epilogue=Call("add", args), outputs=(output,))):
             match args:
                 case Operand(0), Literal(int() as amount) if (
                     output.dtype is DType.I64 and output.shape == () and len(step.inputs) == 1

@@ -23,9 +23,9 @@ from kernelwright.ir.graph import (
 )
 from kernelwright.ir.library_calls import call_of_view
 from kernelwright.ir.plan import (
-    AnyKernel,
     ChannelsLast,
     Einsum,
+    Kernel,
     Launch,
     Plan,
     Reinterpret,
@@ -84,7 +84,7 @@ def schedule(
     ]
     made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
     graph, steps = with_parts_in_place(graph, made, machine, in_place)
-    kernels: list[AnyKernel] = []
+    kernels: list[Kernel] = []
     named = (shared(step, kernels) if isinstance(step, Launch) else step for step in steps)
     plan = Plan(graph=graph, steps=tuple(named))
     return plan if library is Library.NEVER else with_counters_together(plan)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, prod
 
+from kernelwright.ir.anchors import Side, Triangle
 from kernelwright.ir.configs import (
     Feed,
     GemmConfig,
@@ -16,7 +17,6 @@ from kernelwright.ir.configs import (
     ThinConfig,
 )
 from kernelwright.ir.graph import Contract
-from kernelwright.ir.plan import Side, Triangle
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine, WarpgroupRates
 from kernelwright.schedule.roles import Roles, roles

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 from kernelwright.ir.graph import Node
-from kernelwright.ir.plan import AnyKernel, Launch
+from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.schedule.naming import merge_operators
 
 
@@ -25,7 +25,7 @@ def labels(members: Sequence[Node]) -> Labels:
     )
 
 
-def launched(kernel: AnyKernel, results: Sequence[Node], inputs: Sequence[Node]) -> Launch:
+def launched(kernel: Kernel, results: Sequence[Node], inputs: Sequence[Node]) -> Launch:
     """The launch of a kernel that reads and writes the values of these nodes."""
     return Launch(
         results=tuple(node.name for node in results),

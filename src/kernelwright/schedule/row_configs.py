@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from itertools import product
 from math import prod
 
+from kernelwright.ir.anchors import Extent, RowProgram
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,
@@ -16,7 +17,6 @@ from kernelwright.ir.configs import (
     ShortRows,
 )
 from kernelwright.ir.expr import Call, Operand, operations, walk
-from kernelwright.ir.plan import Extent, RowProgram
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 

@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.expr import Expr, Operand, Total, operations, transform
 from kernelwright.ir.graph import (
     Contract,
@@ -22,7 +23,6 @@ from kernelwright.ir.graph import (
     Window,
     made_of,
 )
-from kernelwright.ir.plan import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.types import Dim, TensorType, TupleType
 
 _CHEAP = 4

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from kernelwright.ir.plan import AnyKernel, Launch
+from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.schedule.families import family_of
 from kernelwright.schedule.naming import kernel_name
 
 
-def shared(launch: Launch, kernels: list[AnyKernel]) -> Launch:
+def shared(launch: Launch, kernels: list[Kernel]) -> Launch:
     """The launch with a named kernel: one of `kernels` if its text serves, or a new one."""
     kernel = launch.kernel
     text = _text(kernel)
@@ -16,11 +16,11 @@ def shared(launch: Launch, kernels: list[AnyKernel]) -> Launch:
         name = kernel_name(kernel.operators, (other.name for other in kernels))
         twin = replace(kernel, name=name)
         kernels.append(twin)
-    shared = replace(kernel, name=twin.name, config=twin.config)  # type: ignore[arg-type]
+    shared = replace(kernel, name=twin.name, config=twin.config)
     return replace(launch, kernel=shared)
 
 
-def _text(kernel: AnyKernel) -> object:
+def _text(kernel: Kernel) -> object:
     """Everything that the text of a kernel depends on, but the sizes that it is told."""
     inputs = [
         (type(kind).__name__, getattr(kind, "dtype", None), getattr(kind, "rank", None))

@@ -1,7 +1,7 @@
 """Results that are zero on one side of a diagonal, which a product need not compute there."""
 
+from kernelwright.ir.anchors import Side, Triangle
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal
-from kernelwright.ir.plan import Side, Triangle
 
 
 def kept_triangle(epilogue: Expr) -> Triangle | None:

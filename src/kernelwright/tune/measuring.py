@@ -12,7 +12,7 @@ from kernelwright.bench.timing import Stopwatch
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.python import TORCH_DTYPE
-from kernelwright.ir.plan import AnyKernel, sizes_used
+from kernelwright.ir.plan import Kernel, sizes_used
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.tune.tuner import Failure, Timing, Variant
 
@@ -23,7 +23,7 @@ _SAMPLES = 30
 class KernelTimer:
     """Holds a kernel's operands on `device`; call it with a variant and its compiled library."""
 
-    def __init__(self, kernel: AnyKernel, device: torch.device) -> None:
+    def __init__(self, kernel: Kernel, device: torch.device) -> None:
         self._function = f"launch_{kernel.name}"
         self._workspace_function = f"workspace_{kernel.name}"
         self._kernel = kernel
@@ -79,7 +79,7 @@ def _words(argument: Any) -> Iterator[int]:
             yield int(argument)
 
 
-def _operands(kernel: AnyKernel, device: torch.device) -> list[Any]:
+def _operands(kernel: Kernel, device: torch.device) -> list[Any]:
     """Results and inputs in the launcher's order; values from [0, 1), or small integers."""
     outputs = [
         torch.empty([dim.hint for dim in kind.shape], dtype=_torch_dtype(kind.dtype), device=device)

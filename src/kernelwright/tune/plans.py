@@ -15,7 +15,7 @@ from kernelwright.build.toolchain import require_nvcc
 from kernelwright.codegen import cuda_source
 from kernelwright.env import usable_cores
 from kernelwright.ir.configs import Config
-from kernelwright.ir.plan import AnyKernel, Launch, Plan
+from kernelwright.ir.plan import Kernel, Launch, Plan
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule import ranked_configs
@@ -26,9 +26,9 @@ from kernelwright.tune.tuner import Ending, Variant, tune
 from kernelwright.tune.turns import Turns, in_one_turn
 
 
-def with_config(kernel: AnyKernel, config: Config) -> AnyKernel:
+def with_config(kernel: Kernel, config: Config) -> Kernel:
     """The kernel in another configuration of its family."""
-    return replace(kernel, config=config)  # type: ignore[arg-type]
+    return replace(kernel, config=config)
 
 
 def with_configs(plan: Plan, configs: dict[str, Config]) -> Plan:
@@ -48,7 +48,7 @@ def tune_plan(
     effort: Effort,
     budget_seconds: float,
     database: Database,
-    on_kernel: Callable[[int, AnyKernel], None],
+    on_kernel: Callable[[int, Kernel], None],
 ) -> None:
     """Time configurations of every kernel that the database does not know at these sizes.
 
@@ -103,7 +103,7 @@ def best_known(plan: Plan, machine: Machine, database: Database) -> Plan:
     return with_configs(plan, configs)
 
 
-def key_of(plan: Plan, kernel: AnyKernel, machine: Machine) -> Key:
+def key_of(plan: Plan, kernel: Kernel, machine: Machine) -> Key:
     """What a timing of the kernel holds for: its text in the model's configuration says it all."""
     dims = [
         dim.hint for kind in kernel.inputs if isinstance(kind, TensorType) for dim in kind.shape
@@ -116,7 +116,7 @@ def key_of(plan: Plan, kernel: AnyKernel, machine: Machine) -> Key:
     )
 
 
-def source_of(plan: Plan, kernel: AnyKernel, config: Config) -> str:
+def source_of(plan: Plan, kernel: Kernel, config: Config) -> str:
     """CUDA text of one kernel alone in one configuration."""
     launches = [step for step in plan.steps if isinstance(step, Launch)]
     mine = next(step for step in launches if step.kernel.name == kernel.name)
@@ -124,5 +124,5 @@ def source_of(plan: Plan, kernel: AnyKernel, config: Config) -> str:
     return cuda_source(replace(plan, steps=(alone,)))
 
 
-def _candidates(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
+def _candidates(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
     return ranked_configs(kernel, machine)

@@ -11,13 +11,13 @@ from torch.utils import cpp_extension
 from kernelwright import kernels
 from kernelwright.codegen.kernel_text import KernelText
 from kernelwright.codegen.spelling import HEADERS
-from kernelwright.ir.plan import Kernel, ScanKernel, WindowKernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
 
 Argument = torch.Tensor | float | int
 
 
-def full_text(kernel: Kernel | ScanKernel | WindowKernel, text: KernelText) -> str:
+def full_text(kernel: Kernel, text: KernelText) -> str:
     """What nvcc would compile."""
     types = [kind for kind in (*kernel.inputs, *kernel.outputs) if isinstance(kind, TensorType)]
     files = sorted({HEADERS[kind.dtype] for kind in types if kind.dtype in HEADERS})
@@ -29,7 +29,7 @@ def full_text(kernel: Kernel | ScanKernel | WindowKernel, text: KernelText) -> s
 class Library:
     """One kernel, built in the session that is open."""
 
-    def __init__(self, kernel: Kernel | ScanKernel | WindowKernel, text: KernelText) -> None:
+    def __init__(self, kernel: Kernel, text: KernelText) -> None:
         source = full_text(kernel, text)
         name = f"{kernel.name}_{hashlib.sha256(source.encode()).hexdigest()[:12]}"
         cpp_extension.load_inline(

@@ -42,6 +42,7 @@ def _kernel() -> Kernel:
     total = Call("add", (Call("add", (product, half), DType.F32), Operand(3, DType.F32)), DType.F32)
     return Kernel(
         name="lined",
+        family="pointwise",
         anchor=None,
         inputs=(
             TensorType(DType.F32, (matrix[0], Dim.static(1))),
@@ -50,7 +51,7 @@ def _kernel() -> Kernel:
             TensorType(DType.F32, ()),
         ),
         epilogue=total,
-        output=TensorType(DType.F32, matrix),
+        outputs=(TensorType(DType.F32, matrix),),
         operators=("mul", "add"),
         config=PointwiseConfig(threads=64, width=4, unroll=2),
     )

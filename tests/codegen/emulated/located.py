@@ -45,10 +45,11 @@ def _kernel() -> Kernel:
     total = Call("add", (Operand(0, DType.F32), Call("cast", (place,), DType.F32)), DType.F32)
     return Kernel(
         name="located",
+        family="pointwise",
         anchor=None,
         inputs=(TensorType(DType.F32, matrix),),
         epilogue=total,
-        output=TensorType(DType.F32, matrix),
+        outputs=(TensorType(DType.F32, matrix),),
         operators=("add",),
         config=PointwiseConfig(threads=64, width=4, unroll=2),
     )

@@ -16,7 +16,7 @@ from kernelwright.codegen.cuda import kernel_text
 from kernelwright.ir.configs import ScanConfig, ScanWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand
 from kernelwright.ir.graph import Accumulation, Scan
-from kernelwright.ir.plan import ScanKernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, DType, TensorType
 
 TORCH = {
@@ -74,7 +74,7 @@ CASES = {
 }
 
 
-def kernel_of(case: Case) -> ScanKernel:
+def kernel_of(case: Case) -> Kernel:
     shape = tuple(Dim(f"s{at}", size) for at, size in enumerate(case.shapes[0]))
     wide = case.dtype is DType.F16
     computed = DType.F32 if wide else case.dtype
@@ -95,13 +95,14 @@ def kernel_of(case: Case) -> ScanKernel:
         epilogue = Call("where", (at_start, epilogue, scaled), computed)
     if wide:
         epilogue = Call("cast", (epilogue,), DType.F16)
-    return ScanKernel(
+    return Kernel(
         name="scan_of_case",
-        scan=Scan(op=case.op, dim=case.dim, reverse=case.reverse, exclusive=case.exclusive),
+        family="scan",
+        anchor=Scan(op=case.op, dim=case.dim, reverse=case.reverse, exclusive=case.exclusive),
         inputs=types if case.masked else types[:1],
         prologue=prologue,
         epilogue=epilogue,
-        output=TensorType(case.dtype, shape),
+        outputs=(TensorType(case.dtype, shape),),
         operators=("cumsum",),
         config=case.config,
     )

@@ -30,10 +30,11 @@ def _kernel() -> Kernel:
     row = (shape[1], Dim.static(1))
     return Kernel(
         name="turned",
+        family="pointwise",
         anchor=None,
         inputs=(*(TensorType(it, shape) for it in types[:-1]), TensorType(DType.F32, row)),
         epilogue=total,
-        output=TensorType(DType.F32, shape),
+        outputs=(TensorType(DType.F32, shape),),
         operators=("add",),
         config=PointwiseConfig(threads=64, width=4, unroll=1),
         turned=True,

@@ -14,10 +14,11 @@ from layouts import LAYOUTS
 
 from kernelwright.build.emulator import Session
 from kernelwright.codegen.cuda import kernel_text
+from kernelwright.ir.anchors import PooledSource
 from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import Pooling, Window
-from kernelwright.ir.plan import WindowKernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, DType, TensorType
 
 TORCH = {DType.F32: torch.float32, DType.F64: torch.float64, DType.F16: torch.float16}
@@ -85,7 +86,7 @@ CASES = {
 }
 
 
-def kernel_of(case: Case) -> WindowKernel:
+def kernel_of(case: Case) -> Kernel:
     dims = len(case.window.size)
     rank = max(len(shape) for shape in case.shapes)
     source = tuple(Dim(f"s{at}", 16) for at in range(rank))
@@ -109,15 +110,14 @@ def kernel_of(case: Case) -> WindowKernel:
     if case.window.op is Pooling.DOT:
         sizes = (Dim.static(size) for size in case.window.size)
         types.append(TensorType(case.dtype, (source[-dims - 1], *sizes)))
-    return WindowKernel(
+    return Kernel(
         name="pool_of_case",
-        window=case.window,
-        source=source,
+        family="pooling",
+        anchor=PooledSource(window=case.window, source=source, prologue_inputs=read),
         inputs=tuple(types),
-        prologue_inputs=read,
         prologue=prologue,
         epilogue=epilogue,
-        output=TensorType(case.dtype, result),
+        outputs=(TensorType(case.dtype, result),),
         operators=("pool",),
         config=case.config,
     )

@@ -6,10 +6,11 @@ from typing import TypeVar
 
 import torch
 
+from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.configs import RowConfig
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size, Total
 from kernelwright.ir.graph import Reduction
-from kernelwright.ir.plan import Extent, Fold, RowKernel, RowProgram, RowResult
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, ValueType
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ class Case:
 
     def kernel(
         self, rank: int, dims: tuple[int, ...], config: RowConfig, sizes: Sequence[int] = ()
-    ) -> RowKernel:
+    ) -> Kernel:
         """The kernel; static where sizes are given."""
         shape = tuple(Dim.static(sizes[at]) if sizes else Dim(f"s{at}", 12) for at in range(rank))
         folds = tuple(Fold(op=op, value=value, totals=totals) for op, value, totals in self.folds)
@@ -47,9 +48,11 @@ class Case:
         outputs = tuple(
             TensorType(dtype, program.result_shape(extent)) for _, extent, dtype in self.results
         )
-        return RowKernel(
+        return Kernel(
             name=self.name,
-            program=program,
+            family="rows",
+            anchor=program,
+            epilogue=None,
             inputs=(*inputs, ScalarType(DType.F64)),
             outputs=outputs,
             operators=(self.name,),

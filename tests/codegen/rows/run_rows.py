@@ -30,7 +30,7 @@ from kernelwright.ir.configs import (
     RowConfig,
     ShortRows,
 )
-from kernelwright.ir.plan import RowKernel, sizes_used
+from kernelwright.ir.plan import Kernel, sizes_used
 from kernelwright.ir.types import DType
 
 TORCH = {
@@ -53,7 +53,7 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 SCALE = 0.75
 
 
-def text_of(kernel: RowKernel) -> str:
+def text_of(kernel: Kernel) -> str:
     text = kernel_text(kernel)
     headers, library = kernels.in_use(
         text.section, *text.sources, "math.cuh", "half.cuh", "bfloat16.cuh"
@@ -79,7 +79,7 @@ def row_config(fields: dict[str, Any]) -> RowConfig:
     return RowConfig(multiprocessors=2, tuned=None if family is None else family(**values))
 
 
-def build(kernel: RowKernel, name: str) -> ctypes.CDLL:
+def build(kernel: Kernel, name: str) -> ctypes.CDLL:
     cpp_extension.load_inline(
         name=name,
         cpp_sources="",
@@ -93,19 +93,19 @@ def build(kernel: RowKernel, name: str) -> ctypes.CDLL:
     return library
 
 
-def launch(library: ctypes.CDLL, kernel: RowKernel, shape: list[int], inputs: list[Any]) -> Any:
-    one = [1 if at in kernel.program.dims else size for at, size in enumerate(shape)]
+def launch(library: ctypes.CDLL, kernel: Kernel, shape: list[int], inputs: list[Any]) -> Any:
+    one = [1 if at in kernel.anchor.dims else size for at, size in enumerate(shape)]
     outputs = [
         torch.empty(
             shape if result.extent == "element" else one, dtype=TORCH[out.dtype], device="cuda"
         )
-        for result, out in zip(kernel.program.results, kernel.outputs, strict=True)
+        for result, out in zip(kernel.anchor.results, kernel.outputs, strict=True)
     ]
     words: list[int] = []
     for tensor in (*outputs, *inputs):
         words += [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
     words += struct.unpack("q", struct.pack("d", SCALE))
-    words += [math.prod(shape[dim] for dim in kernel.program.dims)] * len(sizes_used(kernel))
+    words += [math.prod(shape[dim] for dim in kernel.anchor.dims)] * len(sizes_used(kernel))
 
     def call(function: str, workspace: int) -> int:
         packed = struct.pack(f"{len(words) + 3}q", 0, 0, workspace, *words)

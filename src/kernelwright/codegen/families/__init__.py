@@ -6,7 +6,7 @@ from kernelwright.codegen.families.pooling import POOLING
 from kernelwright.codegen.families.rows import ROWS
 from kernelwright.codegen.families.scan import SCAN
 from kernelwright.codegen.families.writer import Writer
-from kernelwright.ir.plan import AnyKernel
+from kernelwright.ir.plan import Kernel
 
 WRITERS: dict[str, Writer] = {
     "gemm": GEMM,
@@ -18,6 +18,6 @@ WRITERS: dict[str, Writer] = {
 """By the name of the family."""
 
 
-def writer_of(kernel: AnyKernel) -> Writer:
+def writer_of(kernel: Kernel) -> Writer:
     """The writer of a kernel."""
     return WRITERS[kernel.family]

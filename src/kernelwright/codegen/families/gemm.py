@@ -8,7 +8,8 @@ from kernelwright.codegen.functor import elementwise_fields
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.configs import Feed, GemmConfig, Major, TensorCoreConfig, ThinConfig
-from kernelwright.ir.plan import AnyKernel, Kernel
+from kernelwright.ir.graph import Contract
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.schedule.roles import Roles, roles
 
@@ -145,8 +146,7 @@ def _layouts(lhs: Major, rhs: Major) -> str:
 
 def _majors(kernel: Kernel) -> tuple[Major, Major]:
     """How the factors lie if their tensors are contiguous."""
-    assert kernel.anchor is not None
-    found = roles(kernel.anchor)
+    found = roles(kernel.anchored(Contract))
     assert isinstance(found, Roles)
     return found.left_major, found.right_major
 
@@ -158,9 +158,8 @@ def _factor(kernel: Kernel) -> TensorType:
     return factor
 
 
-def emit(kernel: AnyKernel) -> KernelText:
+def emit(kernel: Kernel) -> KernelText:
     """The text of a product and its epilogue."""
-    assert isinstance(kernel, Kernel)
     fields = elementwise_fields(kernel, 2)
     section = TEMPLATES.get_template("gemm.cu.jinja").render(**fields, **product_fields(kernel))
     own = tuned(kernel)
@@ -168,10 +167,9 @@ def emit(kernel: AnyKernel) -> KernelText:
     return KernelText(section=section, sources=sources, has_workspace=own.has_workspace)
 
 
-def _arrange(kernel: AnyKernel) -> Arranged:
+def _arrange(kernel: Kernel) -> Arranged:
     """The operands as matrices of rows and columns, whatever the contraction calls them."""
-    assert isinstance(kernel, Kernel) and kernel.anchor is not None
-    product = product_of(kernel.anchor)
+    product = product_of(kernel.anchored(Contract))
     order = (1, 0) if product.swapped else (0, 1)
     factors = zip(order, (product.left, product.right), strict=True)
     ranks = (kind.rank if isinstance(kind, TensorType) else 0 for kind in kernel.inputs)

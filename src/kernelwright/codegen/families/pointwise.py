@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import elementwise_fields
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
-from kernelwright.ir.plan import AnyKernel, Kernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import one_for_each_line
 
 
@@ -42,9 +42,8 @@ def _way(kernel: Kernel) -> _Way:
     )
 
 
-def emit(kernel: AnyKernel) -> KernelText:
+def emit(kernel: Kernel) -> KernelText:
     """The text of a kernel that computes an expression for each element of its result."""
-    assert isinstance(kernel, Kernel)
     way = _way(kernel)
     fields = elementwise_fields(kernel, 0)
     section = TEMPLATES.get_template("pointwise.cu.jinja").render(**fields, **asdict(way))

@@ -1,23 +1,23 @@
 """Pooling as CUDA text: a functor, and the ways to go over its windows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Surroundings, Variant, surroundings
-from kernelwright.ir.configs import WindowWay
+from kernelwright.ir.anchors import PooledSource, untold_sizes
+from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.graph import Pooling
-from kernelwright.ir.plan import AnyKernel, WindowKernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, TensorType
 
 _AXES = ("Depth", "Height", "Width")
 
 
-def emit(kernel: AnyKernel) -> KernelText:
+def emit(kernel: Kernel) -> KernelText:
     """The text of a kernel that pools."""
-    assert isinstance(kernel, WindowKernel)
+    pooled = kernel.anchored(PooledSource)
     functor = surroundings(kernel)
     section = TEMPLATES.get_template("pooling.cu.jinja").render(
         **heading(kernel),
@@ -26,15 +26,15 @@ def emit(kernel: AnyKernel) -> KernelText:
         stored=STORED[kernel.output.dtype],
         variants=(*_tuned(kernel, functor), _any(kernel)),
         arguments=read_inputs(kernel, functor.tensors, functor.members),
-        source=_source(kernel.untold[-len(kernel.window.size) :]),
+        source=_source(pooled, kernel),
         weights=_weights(kernel, functor),
     )
     return KernelText(section=section, sources=("window_launch.cuh",), has_workspace=False)
 
 
-def _traits(kernel: WindowKernel) -> tuple[str, ...]:
+def _traits(kernel: Kernel) -> tuple[str, ...]:
     """What the kernels know of the windows when they are compiled."""
-    window = kernel.window
+    window = kernel.anchored(PooledSource).window
     dims = len(window.size)
     own = zip(window.size, window.stride, window.padding, window.dilation, strict=True)
     axes = ((1, 1, 0, 1),) * (len(_AXES) - dims) + tuple(own)
@@ -56,22 +56,26 @@ class _Weights:
     stored: str
 
 
-def _weights(kernel: WindowKernel, functor: Surroundings) -> _Weights | None:
+def _weights(kernel: Kernel, functor: Surroundings) -> _Weights | None:
     kind = kernel.inputs[-1]
-    if kernel.window.op is not Pooling.DOT or not isinstance(kind, TensorType):
+    if kernel.anchored(PooledSource).window.op is not Pooling.DOT or not isinstance(
+        kind, TensorType
+    ):
         return None
     return _Weights(tensor=functor.tensors[-1], stored=STORED[kind.dtype])
 
 
-def _source(pooled: Sequence[Dim | None]) -> str:
+def _source(pooled: PooledSource, kernel: Kernel) -> str:
     """Sizes of the source that no operand tells."""
-    sizes = [1 if dim is None else dim.hint for dim in pooled]
+    untold = untold_sizes(pooled.source, kernel.inputs[: pooled.prologue_inputs])
+    known = untold[-len(pooled.window.size) :]
+    sizes = [1 if dim is None else dim.hint for dim in known]
     return ", ".join(map(str, [1] * (len(_AXES) - len(sizes)) + sizes))
 
 
-def _tuned(kernel: WindowKernel, functor: Surroundings) -> tuple[Variant, ...]:
+def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
     """The variant that the config describes, unless it is the general one."""
-    config = kernel.config
+    config = kernel.configured(WindowConfig)
     if config.way is WindowWay.ELEMENTS:
         return ()
     template, function = {
@@ -95,7 +99,7 @@ def _tuned(kernel: WindowKernel, functor: Surroundings) -> tuple[Variant, ...]:
     return (variant,)
 
 
-def _repeated(kernel: WindowKernel, functor: Surroundings) -> str:
+def _repeated(kernel: Kernel, functor: Surroundings) -> str:
     """A bit for each operand of the prologue that has one element for all columns."""
     tensors = [kind for kind in kernel.inputs if isinstance(kind, TensorType)]
     types = dict(zip(functor.tensors, tensors, strict=True))
@@ -107,7 +111,7 @@ def _repeated(kernel: WindowKernel, functor: Surroundings) -> str:
     return f"0x{bits:x}" if bits else "0"
 
 
-def _any(kernel: WindowKernel) -> Variant:
+def _any(kernel: Kernel) -> Variant:
     name = f"{kernel.name}_general_kernel"
     return Variant(
         suffix="General",

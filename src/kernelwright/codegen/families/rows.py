@@ -14,6 +14,7 @@ from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, STORED, Spelling
+from kernelwright.ir.anchors import Extent, Fold, RowProgram, untold_sizes
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,
@@ -21,11 +22,12 @@ from kernelwright.ir.configs import (
     HeldRows,
     PartRows,
     RingRows,
+    RowConfig,
     ShortRows,
 )
 from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, has_coordinates, walk
 from kernelwright.ir.graph import Reduction
-from kernelwright.ir.plan import AnyKernel, Extent, Fold, RowKernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType
 
 _FOLDS: dict[Reduction, str] = {
@@ -140,17 +142,17 @@ def _constants(config: _Config) -> list[str]:
     ]
 
 
-def emit(kernel: AnyKernel) -> KernelText:
+def emit(kernel: Kernel) -> KernelText:
     """The text of a kernel that computes a row program."""
-    assert isinstance(kernel, RowKernel)
     writer = ExpressionWriter(
         kernel.inputs, kernel.expressions, operand_name, lambda call: _spelling(kernel, call)
     )
     methods = [*_takes(kernel, writer), *_results(kernel, writer)]
     members = tuple(writer.members.values())
     tensors = [operand_name(index) for index, _ in _tensors(kernel)]
-    config = kernel.config.tuned
-    tuned = None if config is None else _TUNED[type(config)]
+    config = kernel.configured(RowConfig)
+    way = config.tuned
+    tuned = None if way is None else _TUNED[type(way)]
     section = TEMPLATES.get_template("rows.cu.jinja").render(
         **heading(kernel),
         program=camel_case(kernel.name),
@@ -161,20 +163,29 @@ def emit(kernel: AnyKernel) -> KernelText:
         results=_result_names(kernel),
         tensors=tensors,
         arguments=read_inputs(kernel, tensors, members),
-        levels=len(kernel.program.levels),
+        levels=len(_program(kernel).levels),
         scalars=_names(members),
-        multiprocessors=kernel.config.multiprocessors,
+        multiprocessors=config.multiprocessors,
         tuned=tuned,
         slices=tuned is not None and tuned.fold_function is not None and _has_slices(kernel),
-        constants=[] if config is None else _constants(config),
+        constants=[] if way is None else _constants(way),
     )
     sources = ("row_any.cuh", *(() if tuned is None else (tuned.source,)), "row_launch.cuh")
     return KernelText(section=section, sources=sources, has_workspace=True)
 
 
-def _has_slices(kernel: RowKernel) -> bool:
+def _program(kernel: Kernel) -> RowProgram:
+    return kernel.anchored(RowProgram)
+
+
+def _are_ones(kernel: Kernel, index: int) -> tuple[bool, ...]:
+    """For each dimension along the row, whether the size of an input is always 1."""
+    return _program(kernel).are_ones(kernel.inputs[index])
+
+
+def _has_slices(kernel: Kernel) -> bool:
     """Whether rows in parts may be finished in slices: elements that are found by address alone."""
-    results = kernel.program.results
+    results = _program(kernel).results
     located = any(map(has_coordinates, kernel.expressions))
     return any(result.extent is Extent.ELEMENT for result in results) and not located
 
@@ -183,12 +194,12 @@ def _names(members: Iterable[Member]) -> str:
     return ", ".join(member.name for member in members)
 
 
-def _result_names(kernel: RowKernel) -> list[str]:
+def _result_names(kernel: Kernel) -> list[str]:
     count = len(kernel.outputs)
     return ["out"] if count == 1 else [f"out{number}" for number in range(count)]
 
 
-def _tensors(kernel: RowKernel) -> list[tuple[int, DType]]:
+def _tensors(kernel: Kernel) -> list[tuple[int, DType]]:
     """Indices of the inputs that are tensors, and what they hold."""
     return [
         (index, kind.dtype)
@@ -200,9 +211,9 @@ def _tensors(kernel: RowKernel) -> list[tuple[int, DType]]:
 # --- What the kernels need to know of the program ----------------------------------------------
 
 
-def _facts(kernel: RowKernel) -> list[str]:
+def _facts(kernel: Kernel) -> list[str]:
     """The declarations of the program (row_program.cuh)."""
-    program = kernel.program
+    program = _program(kernel)
     levels = program.levels
     level_of = {fold: level for level, folds in enumerate(levels) for fold in folds}
     by_level = [[program.folds[fold].value for fold in folds] for folds in levels]
@@ -210,8 +221,9 @@ def _facts(kernel: RowKernel) -> list[str]:
         [result.value for result in program.results if result.extent is extent]
         for extent in (Extent.ELEMENT, Extent.ROW)
     )
+    untold = untold_sizes(program.shape, (*kernel.inputs, *kernel.outputs))
     reads = [_reads(kernel, values) for values in (*by_level, of_elements)]
-    sizes = ["-1" if dim is None else str(dim.hint) for dim in kernel.untold]
+    sizes = ["-1" if dim is None else str(dim.hint) for dim in untold]
     reduced = [_CPP[at in program.dims] for at in range(len(program.shape))]
     is_element = [_CPP[result.extent is Extent.ELEMENT] for result in program.results]
     located = any(map(has_coordinates, kernel.expressions))
@@ -245,25 +257,27 @@ def _fold_type(fold: Fold) -> str:
     return _FOLDS[fold.op].format(COMPUTED[fold.value.dtype])
 
 
-def _shared(kernel: RowKernel) -> str:
+def _shared(kernel: Kernel) -> str:
     """The tensors that have size 1 along the whole row, as `_reads` writes them."""
-    return _bits(all(kernel.are_ones[index]) for index, _ in _tensors(kernel))
+    return _bits(all(_are_ones(kernel, index)) for index, _ in _tensors(kernel))
 
 
-def _streamed(kernel: RowKernel) -> str:
+def _streamed(kernel: Kernel) -> str:
     """The tensors that have as many elements along the row as the program has, likewise."""
-    ones = [kernel.are_ones[index] for index, _ in _tensors(kernel)]
+    ones = [_are_ones(kernel, index) for index, _ in _tensors(kernel)]
     return _bits(
-        not any(own and not whole for own, whole in zip(sizes, kernel.is_short, strict=True))
+        not any(
+            own and not whole for own, whole in zip(sizes, _program(kernel).is_short, strict=True)
+        )
         and not all(sizes)
         for sizes in ones
     )
 
 
-def _alike(kernel: RowKernel) -> str:
+def _alike(kernel: Kernel) -> str:
     """The tensors that have size 1 wherever rows differ, likewise."""
-    rank = len(kernel.program.shape)
-    kept = [rank - at for at in range(rank) if at not in kernel.program.dims]
+    rank = len(_program(kernel).shape)
+    kept = [rank - at for at in range(rank) if at not in _program(kernel).dims]
     return _bits(
         bool(kept) and all(at > kind.rank or kind.shape[-at].text == "1" for at in kept)
         for index, _ in _tensors(kernel)
@@ -271,9 +285,9 @@ def _alike(kernel: RowKernel) -> str:
     )
 
 
-def _levelled(kernel: RowKernel) -> str:
+def _levelled(kernel: Kernel) -> str:
     """The tensors that have size 1 along the last dimension in which rows differ, likewise."""
-    shape, dims = kernel.program.shape, kernel.program.dims
+    shape, dims = _program(kernel).shape, _program(kernel).dims
     kept = [at for at, size in enumerate(shape) if at not in dims and size.text != "1"]
     last = len(shape) - kept[-1] if kept else 0
     return _bits(
@@ -288,7 +302,7 @@ def _bits(values: Iterable[bool]) -> str:
     return "0b" + ("".join("1" if value else "0" for value in values)[::-1] or "0")
 
 
-def _reads(kernel: RowKernel, values: Iterable[Expr]) -> str:
+def _reads(kernel: Kernel, values: Iterable[Expr]) -> str:
     """The tensors among the operands of the expressions, a bit for each, the first one lowest."""
     used = {part.index for value in values for part in walk(value) if isinstance(part, Operand)}
     return _bits(index in used for index, _ in _tensors(kernel))
@@ -297,16 +311,16 @@ def _reads(kernel: RowKernel, values: Iterable[Expr]) -> str:
 # --- What it computes --------------------------------------------------------------------------
 
 
-def _takes(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
+def _takes(kernel: Kernel, writer: ExpressionWriter) -> list[Method]:
     return [
         _method(
             kernel, writer, f"What the {fold.op} takes of an element.", "take", index, fold.value
         )
-        for index, fold in enumerate(kernel.program.folds)
+        for index, fold in enumerate(_program(kernel).folds)
     ]
 
 
-def _results(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
+def _results(kernel: Kernel, writer: ExpressionWriter) -> list[Method]:
     names = _result_names(kernel)
     return [
         _method(
@@ -317,16 +331,16 @@ def _results(kernel: RowKernel, writer: ExpressionWriter) -> list[Method]:
             index,
             result.value,
         )
-        for index, result in enumerate(kernel.program.results)
+        for index, result in enumerate(_program(kernel).results)
     ]
 
 
-def _spelling(kernel: RowKernel, call: Call) -> Spelling | None:
+def _spelling(kernel: Kernel, call: Call) -> Spelling | None:
     """How a call is written whose operand all elements of a row share; None for as usual."""
     return IS_AT if _asks_for_place(kernel, call) else _division(kernel, call)
 
 
-def _asks_for_place(kernel: RowKernel, value: Expr) -> bool:
+def _asks_for_place(kernel: Kernel, value: Expr) -> bool:
     """Whether this compares where an element stands in its row with what is the same for all."""
     match value:
         case Call("eq", (Coordinate(dim), other), _):
@@ -334,7 +348,7 @@ def _asks_for_place(kernel: RowKernel, value: Expr) -> bool:
     return False
 
 
-def _division(kernel: RowKernel, call: Call) -> Spelling | None:
+def _division(kernel: Kernel, call: Call) -> Spelling | None:
     """How an element is divided by a total, or what is made of totals; None for other calls."""
     if call.op != "div" or COMPUTED[call.dtype] != "float":
         return None
@@ -350,16 +364,16 @@ def _varies(value: Expr) -> bool:
     return any(isinstance(part, Operand | Coordinate) for part in walk(value))
 
 
-def _differs(kernel: RowKernel, value: Expr) -> bool:
+def _differs(kernel: Kernel, value: Expr) -> bool:
     """Whether it may differ within a row, as `_varies` has it but for inputs with one element."""
     return any(
         isinstance(part, Coordinate)
-        or (isinstance(part, Operand) and not all(kernel.are_ones[part.index]))
+        or (isinstance(part, Operand) and not all(_are_ones(kernel, part.index)))
         for part in walk(value)
     )
 
 
-def _coordinates(kernel: RowKernel, value: Expr) -> set[int]:
+def _coordinates(kernel: Kernel, value: Expr) -> set[int]:
     """The dimensions whose coordinate has to have a name."""
     match value:
         case Coordinate(dim):
@@ -370,10 +384,10 @@ def _coordinates(kernel: RowKernel, value: Expr) -> set[int]:
     return set()
 
 
-def _is_share(kernel: RowKernel, element: Expr, divisor: Expr) -> bool:
+def _is_share(kernel: Kernel, element: Expr, divisor: Expr) -> bool:
     """Whether this is exp(x - the largest x) by the sum of that: both from 0 on, the sum from 1."""
     total = 0
-    for fold in kernel.program.folds:
+    for fold in _program(kernel).folds:
         if fold.op is Reduction.EXP_SUM:
             largest, dtype = Total(total, fold.totals[0]), fold.totals[1]
             term = Call("exp", (Call("sub", (fold.value, largest), dtype),), dtype)
@@ -383,10 +397,10 @@ def _is_share(kernel: RowKernel, element: Expr, divisor: Expr) -> bool:
     return False
 
 
-def _coordinate(kernel: RowKernel, dim: int) -> str:
+def _coordinate(kernel: Kernel, dim: int) -> str:
     """Where an element stands along a dimension, counted from the end."""
-    rank = len(kernel.program.shape)
-    reduced = kernel.program.dims
+    rank = len(_program(kernel).shape)
+    reduced = _program(kernel).dims
     kept = tuple(at for at in range(rank) if at not in reduced)
     for dims, name in ((reduced, "place"), (kept, "row")):
         if dims == (rank + dim,):
@@ -395,7 +409,7 @@ def _coordinate(kernel: RowKernel, dim: int) -> str:
 
 
 def _method(
-    kernel: RowKernel, writer: ExpressionWriter, purpose: str, name: str, index: int, value: Expr
+    kernel: Kernel, writer: ExpressionWriter, purpose: str, name: str, index: int, value: Expr
 ) -> Method:
     writer.start_scope()
     text = writer.write(value).text

@@ -5,12 +5,12 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Variant, surroundings
 from kernelwright.ir.configs import ScanConfig, ScanWay
-from kernelwright.ir.plan import AnyKernel, ScanKernel
+from kernelwright.ir.graph import Scan
+from kernelwright.ir.plan import Kernel
 
 
-def emit(kernel: AnyKernel) -> KernelText:
+def emit(kernel: Kernel) -> KernelText:
     """The text of a kernel that computes running totals."""
-    assert isinstance(kernel, ScanKernel)
     functor = surroundings(kernel)
     section = TEMPLATES.get_template("scan.cu.jinja").render(
         **heading(kernel),
@@ -19,14 +19,14 @@ def emit(kernel: AnyKernel) -> KernelText:
         stored=STORED[kernel.output.dtype],
         variants=(_tuned(kernel), _general(kernel)),
         arguments=read_inputs(kernel, functor.tensors, functor.members),
-        dim=kernel.scan.dim,
+        dim=kernel.anchored(Scan).dim,
     )
     return KernelText(section=section, sources=("scan_launch.cuh",), has_workspace=True)
 
 
-def _traits(kernel: ScanKernel) -> tuple[str, ...]:
+def _traits(kernel: Kernel) -> tuple[str, ...]:
     """What the kernels know of the scan when they are compiled."""
-    scan = kernel.scan
+    scan = kernel.anchored(Scan)
     reverse, exclusive = (str(flag).lower() for flag in (scan.reverse, scan.exclusive))
     return (
         f"static constexpr Running RUNNING = Running::{scan.op.name};",
@@ -34,8 +34,8 @@ def _traits(kernel: ScanKernel) -> tuple[str, ...]:
     )
 
 
-def _tuned(kernel: ScanKernel) -> Variant:
-    config, name = kernel.config, kernel.name
+def _tuned(kernel: Kernel) -> Variant:
+    config, name = kernel.configured(ScanConfig), kernel.name
     match config.way:
         case ScanWay.COLUMNS:
             return Variant(
@@ -70,7 +70,7 @@ def _tuned(kernel: ScanKernel) -> Variant:
 _ANY_LAYOUT = ScanConfig(way=ScanWay.COLUMNS, width=1, items=4, warps=8)
 
 
-def _general(kernel: ScanKernel) -> Variant:
+def _general(kernel: Kernel) -> Variant:
     name = f"{kernel.name}_general_kernel"
     return Variant(
         suffix="General",

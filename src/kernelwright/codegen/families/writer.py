@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from kernelwright.codegen.arrange import Arranged, as_they_are
 from kernelwright.codegen.kernel_text import KernelText
-from kernelwright.ir.plan import AnyKernel
+from kernelwright.ir.plan import Kernel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
     """One row of the table of writers, under the name of the family."""
 
-    emit: Callable[[AnyKernel], KernelText]
+    emit: Callable[[Kernel], KernelText]
     """CUDA text of a kernel, and the device code that it needs."""
-    arrange: Callable[[AnyKernel], Arranged] = as_they_are
+    arrange: Callable[[Kernel], Arranged] = as_they_are
     """Views of results and inputs that its launcher takes."""

@@ -1,6 +1,6 @@
 """The table of families of kernels: everything else looks a kernel's family up here."""
 
-from kernelwright.ir.plan import AnyKernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.schedule.families.family import Family
 from kernelwright.schedule.families.gemm import GEMM
 from kernelwright.schedule.families.pointwise import POINTWISE
@@ -14,6 +14,6 @@ FAMILIES: dict[str, Family] = {
 """By name, in the order in which they take nodes of a graph."""
 
 
-def family_of(kernel: AnyKernel) -> Family:
+def family_of(kernel: Kernel) -> Family:
     """The family of a kernel."""
     return FAMILIES[kernel.family]

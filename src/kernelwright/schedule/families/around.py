@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from functools import partial
 
-from kernelwright.ir.plan import AnyKernel, ScanKernel, WindowKernel
+from kernelwright.ir.plan import Kernel
 from kernelwright.schedule.anchored_groups import anchored_groups
 from kernelwright.schedule.families.family import Description, Free, Launcher, Unit
-
-Surrounded = ScanKernel | WindowKernel
 
 
 def grow_around(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
@@ -22,14 +20,14 @@ def grow_around(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
     ]
 
 
-def describe_around(kernel: Surrounded, what: str) -> Description:
+def describe_around(kernel: Kernel, what: str) -> Description:
     """What goes into the anchor, and what becomes of its result."""
     computes = (f"acc of {kernel.prologue}", f"{kernel.output} = {kernel.epilogue}")
     return Description(what=what, computes=computes)
 
 
-def apart_around(first: AnyKernel, second: AnyKernel) -> str | None:
+def apart_around(first: Kernel, second: Kernel) -> str | None:
     """The reason for two anchors of these kinds, one after the other."""
-    if isinstance(first, Surrounded):
+    if first.prologue is not None:
         return "blocks of the second need results of many blocks of the first"
     return None

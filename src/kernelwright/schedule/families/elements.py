@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from functools import partial
 
+from kernelwright.ir.expr import has_coordinates, operations
 from kernelwright.ir.graph import Pointwise
+from kernelwright.ir.plan import Kernel
 from kernelwright.schedule.element_groups import element_groups
 from kernelwright.schedule.families.family import Free, Launcher, Unit
 
@@ -24,3 +26,14 @@ def grow_elements(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
         )
         for it in groups
     ]
+
+
+def work_of(kernel: Kernel) -> int:
+    """Operations of the epilogue on each element of the result."""
+    assert kernel.epilogue is not None
+    return operations(kernel.epilogue)
+
+
+def is_located(kernel: Kernel) -> bool:
+    """Whether an expression of the kernel asks where an element stands."""
+    return any(map(has_coordinates, kernel.expressions))

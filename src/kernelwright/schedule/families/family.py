@@ -6,7 +6,7 @@ from typing import Any
 
 from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.plan import AnyKernel, Launch
+from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.legality import Library
 
@@ -67,15 +67,15 @@ class Description:
     """A line for each expression."""
 
 
-def _unrelated(first: AnyKernel, second: AnyKernel) -> str | None:
+def _unrelated(first: Kernel, second: Kernel) -> str | None:
     return None
 
 
-def _never(kernel: AnyKernel) -> bool:
+def _never(kernel: Kernel) -> bool:
     return False
 
 
-def _not_alone(kernel: AnyKernel, place: int, own: set[int]) -> bool:
+def _not_alone(kernel: Kernel, place: int, own: set[int]) -> bool:
     return False
 
 
@@ -102,20 +102,20 @@ class Family:
     """The launch of one group that `grow` found."""
     why_not: Callable[[Node, Graph, Machine, Library], str | None]
     """Why a node of these kinds stays PyTorch's; None where a kernel of the family computes it."""
-    configs: Callable[[AnyKernel, Machine], tuple[Config, ...]]
+    configs: Callable[[Kernel, Machine], tuple[Config, ...]]
     """Every legal configuration, best first by the model; at least one."""
-    cost: Callable[[AnyKernel], Work]
-    same_text: Callable[[AnyKernel], object]
+    cost: Callable[[Kernel], Work]
+    same_text: Callable[[Kernel], object]
     """What has to be equal, besides the types and operators, for one text to serve two kernels."""
-    describe: Callable[[AnyKernel], Description]
-    apart: Callable[[AnyKernel, AnyKernel], str | None] = _unrelated
+    describe: Callable[[Kernel], Description]
+    apart: Callable[[Kernel, Kernel], str | None] = _unrelated
     """Why a kernel does not share one with another that reads it: (producer, reader), asked of the
     reader's family."""
     holds: str | None = None
     """Why no reader shares a kernel with its kernels, where that is so for all readers."""
-    writes_anywhere: Callable[[AnyKernel], bool] = _never
+    writes_anywhere: Callable[[Kernel], bool] = _never
     """Whether a kernel's result may have any strides."""
-    alone: Callable[[AnyKernel, int, set[int]], bool] = _not_alone
+    alone: Callable[[Kernel, int, set[int]], bool] = _not_alone
     """Whether the result with this number is computed from these inputs alone, element for element,
     so that it may have their memory."""
     at_any_size: Callable[[Config], Config] = _as_it_is

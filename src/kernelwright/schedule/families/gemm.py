@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
+from kernelwright.ir.anchors import Triangle
 from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
-from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Contract, Graph, Node
-from kernelwright.ir.plan import AnyKernel, Kernel, Launch, Triangle
+from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
-from kernelwright.schedule.families.elements import grow_elements
+from kernelwright.schedule.families.elements import grow_elements, work_of
 from kernelwright.schedule.families.family import Description, Family, Work
 from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import product_shape
@@ -28,10 +28,11 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
     triangle = kept_triangle(expression)
     output = group.root.tensor
     kernel = Kernel(
+        family=GEMM.name,
         anchor=group.anchor.kind,
         inputs=types,
         epilogue=expression,
-        output=output,
+        outputs=(output,),
         config=_ranked(group.anchor.kind, types, output, machine, triangle)[0],
         triangle=triangle,
         **labels(group.in_order(graph)),
@@ -70,42 +71,39 @@ def _is_matrix_product(node: Node, inputs: list[Node]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _kernel(kernel: AnyKernel) -> tuple[Kernel, Contract]:
-    assert isinstance(kernel, Kernel) and kernel.anchor is not None
-    return kernel, kernel.anchor
+def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    anchor = kernel.anchored(Contract)
+    return _ranked(anchor, kernel.inputs, kernel.output, machine, kernel.triangle)
 
 
-def _configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
-    own, anchor = _kernel(kernel)
-    return _ranked(anchor, own.inputs, own.output, machine, own.triangle)
-
-
-def _cost(kernel: AnyKernel) -> Work:
-    own, anchor = _kernel(kernel)
-    factor = own.inputs[0]
+def _cost(kernel: Kernel) -> Work:
+    factor = kernel.inputs[0]
     assert isinstance(factor, TensorType)
-    products = round(contraction_flops(anchor, own.inputs) * kept_share(own.triangle, own.output))
+    products = round(
+        contraction_flops(kernel.anchored(Contract), kernel.inputs)
+        * kept_share(kernel.triangle, kernel.output)
+    )
     return Work(
-        flops=operations(own.epilogue) * own.output.numel_hint + products,
+        flops=work_of(kernel) * kernel.output.numel_hint + products,
         products=products,
         units=PRODUCT_UNITS.get(factor.dtype, ()),
     )
 
 
-def _same_text(kernel: AnyKernel) -> object:
+def _same_text(kernel: Kernel) -> object:
     # How a product is multiplied matters; only on the CUDA cores is one tile as good as another.
-    own, anchor = _kernel(kernel)
-    way = None if isinstance(own.config, GemmConfig) else own.config
-    return (str(own.epilogue), anchor, way)
+    way = None if isinstance(kernel.config, GemmConfig) else kernel.config
+    return (str(kernel.epilogue), kernel.anchor, way)
 
 
-def _describe(kernel: AnyKernel) -> Description:
-    own, anchor = _kernel(kernel)
-    kept = f", {own.triangle}" if own.triangle else ""
-    return Description(what=f" {anchor}{kept}", computes=(f"{own.output} = {own.epilogue}",))
+def _describe(kernel: Kernel) -> Description:
+    kept = f", {kernel.triangle}" if kernel.triangle else ""
+    return Description(
+        what=f" {kernel.anchor}{kept}", computes=(f"{kernel.output} = {kernel.epilogue}",)
+    )
 
 
-def _apart(first: AnyKernel, second: AnyKernel) -> str:
+def _apart(first: Kernel, second: Kernel) -> str:
     return "a product reads its factors many times, so that they are computed before it"
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from kernelwright.ir.configs import Config
-from kernelwright.ir.expr import Expr, has_coordinates, operations
+from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import Graph, Node, Pointwise
-from kernelwright.ir.plan import AnyKernel, Kernel, Launch
+from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import extents
 from kernelwright.machine import Machine
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
-from kernelwright.schedule.families.elements import grow_elements
+from kernelwright.schedule.families.elements import grow_elements, is_located, work_of
 from kernelwright.schedule.families.family import Description, Family, Work
 from kernelwright.schedule.launches import labels, launched
 from kernelwright.schedule.legality import Library, first_reason, no_complex, rank_fits
@@ -33,10 +33,11 @@ def _launched(
 ) -> Launch:
     types = tuple(node.type for node in inputs)
     kernel = Kernel(
+        family=POINTWISE.name,
         anchor=None,
         inputs=types,
         epilogue=expression,
-        output=root.tensor,
+        outputs=(root.tensor,),
         config=pointwise_configs(types, root.tensor)[0],
         turned=any(is_turned(node, graph) for node in inputs),
         **labels(members),
@@ -48,37 +49,30 @@ def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> st
     return first_reason((rank_fits, no_complex), node, graph)
 
 
-def _kernel(kernel: AnyKernel) -> Kernel:
-    assert isinstance(kernel, Kernel)
-    return kernel
+def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    return pointwise_configs(kernel.inputs, kernel.output)
 
 
-def _configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
-    return pointwise_configs(kernel.inputs, _kernel(kernel).output)
+def _cost(kernel: Kernel) -> Work:
+    return Work(flops=work_of(kernel) * kernel.output.numel_hint)
 
 
-def _cost(kernel: AnyKernel) -> Work:
-    own = _kernel(kernel)
-    return Work(flops=operations(own.epilogue) * own.output.numel_hint)
+def _same_text(kernel: Kernel) -> object:
+    return (str(kernel.epilogue), kernel.config, kernel.turned)
 
 
-def _same_text(kernel: AnyKernel) -> object:
-    return (str(_kernel(kernel).epilogue), kernel.config, _kernel(kernel).turned)
+def _describe(kernel: Kernel) -> Description:
+    return Description(what="", computes=(f"{kernel.output} = {kernel.epilogue}",))
 
 
-def _describe(kernel: AnyKernel) -> Description:
-    own = _kernel(kernel)
-    return Description(what="", computes=(f"{own.output} = {own.epilogue}",))
+def _writes_anywhere(kernel: Kernel) -> bool:
+    return not is_located(kernel)
 
 
-def _writes_anywhere(kernel: AnyKernel) -> bool:
-    return not has_coordinates(_kernel(kernel).epilogue)
-
-
-def _alone(kernel: AnyKernel, place: int, own: set[int]) -> bool:
+def _alone(kernel: Kernel, place: int, own: set[int]) -> bool:
     # Of a line nothing is turned, whatever its dimensions of size 1 say.
-    is_line = len(extents(_kernel(kernel).output)) <= 1
-    return not has_coordinates(_kernel(kernel).epilogue) and (not _kernel(kernel).turned or is_line)
+    is_line = len(extents(kernel.output)) <= 1
+    return not is_located(kernel) and (not kernel.turned or is_line)
 
 
 POINTWISE = Family(

@@ -2,10 +2,11 @@
 
 from math import prod
 
+from kernelwright.ir.anchors import PooledSource, RowProgram, untold_sizes
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Graph, Window
-from kernelwright.ir.plan import AnyKernel, Kernel, Launch, WindowKernel
+from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of, source_shape
 from kernelwright.schedule.families.around import apart_around, describe_around, grow_around
@@ -19,53 +20,51 @@ def _launch(group: AnchoredGroup, graph: Graph, machine: Machine) -> Launch:
     window, output = group.anchor.kind, group.root.tensor
     assert isinstance(window, Window)
     types = tuple(node.type for node in found.inputs)
-    kernel = WindowKernel(
+    pooled = PooledSource(
         window=window,
         source=source_shape(group, graph),
-        inputs=types,
         prologue_inputs=found.prologue_inputs,
+    )
+    kernel = Kernel(
+        family=POOLING.name,
+        anchor=pooled,
+        inputs=types,
         prologue=found.prologue,
         epilogue=found.epilogue,
-        output=output,
+        outputs=(output,),
         config=window_configs(window, output, types, machine)[0],
         **labels(group.members),
     )
     return launched(kernel, [group.root], found.inputs)
 
 
-def _kernel(kernel: AnyKernel) -> WindowKernel:
-    assert isinstance(kernel, WindowKernel)
-    return kernel
+def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    window = kernel.anchored(PooledSource).window
+    return window_configs(window, kernel.output, kernel.inputs, machine)
 
 
-def _configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
-    own = _kernel(kernel)
-    return window_configs(own.window, own.output, own.inputs, machine)
+def _cost(kernel: Kernel) -> Work:
+    taps = prod(kernel.anchored(PooledSource).window.size)
+    before, after = map(operations, kernel.expressions)
+    return Work(flops=kernel.output.numel_hint * (taps * (before + 1) + after))
 
 
-def _cost(kernel: AnyKernel) -> Work:
-    own = _kernel(kernel)
-    taps = prod(own.window.size)
-    each = taps * (operations(own.prologue) + 1) + operations(own.epilogue)
-    return Work(flops=own.output.numel_hint * each)
+def _same_text(kernel: Kernel) -> object:
+    pooled = kernel.anchored(PooledSource)
+    expressions = [str(expr) for expr in kernel.expressions]
+    untold = untold_sizes(pooled.source, kernel.inputs[: pooled.prologue_inputs])
+    return (expressions, pooled.window, pooled.prologue_inputs, untold, kernel.config)
 
 
-def _same_text(kernel: AnyKernel) -> object:
-    own = _kernel(kernel)
-    expressions = [str(expr) for expr in own.expressions]
-    return (expressions, own.window, own.prologue_inputs, own.untold, own.config)
+def _describe(kernel: Kernel) -> Description:
+    window = kernel.anchored(PooledSource).window
+    return describe_around(kernel, f" {window.op} of {' x '.join(map(str, window.size))}")
 
 
-def _describe(kernel: AnyKernel) -> Description:
-    own = _kernel(kernel)
-    size = " x ".join(map(str, own.window.size))
-    return describe_around(own, f" {own.window.op} of {size}")
-
-
-def _apart(first: AnyKernel, second: AnyKernel) -> str | None:
-    if isinstance(first, Kernel):
-        return "every window would compute again what it reads"
-    return apart_around(first, second)
+def _apart(first: Kernel, second: Kernel) -> str | None:
+    if first.prologue is not None or isinstance(first.anchor, RowProgram):
+        return apart_around(first, second)
+    return "every window would compute again what it reads"
 
 
 POOLING = Family(

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from math import prod
 
+from kernelwright.ir.anchors import Extent, RowProgram, untold_sizes
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Expr, Operand, operations, walk
 from kernelwright.ir.graph import Graph, Reduce
-from kernelwright.ir.plan import AnyKernel, Extent, Launch, RowKernel
+from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.family import (
     Description,
@@ -34,8 +35,10 @@ def _grow(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
 def _launch(group: RowGroup, graph: Graph, machine: Machine) -> Launch:
     program, inputs = program_of(group, graph)
     types = tuple(node.type for node in inputs)
-    kernel = RowKernel(
-        program=program,
+    kernel = Kernel(
+        family=ROWS.name,
+        anchor=program,
+        epilogue=None,
         inputs=types,
         outputs=tuple(node.tensor for node in group.results),
         config=row_configs(program, types, machine)[0],
@@ -44,17 +47,12 @@ def _launch(group: RowGroup, graph: Graph, machine: Machine) -> Launch:
     return launched(kernel, group.results, inputs)
 
 
-def _kernel(kernel: AnyKernel) -> RowKernel:
-    assert isinstance(kernel, RowKernel)
-    return kernel
+def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    return row_configs(kernel.anchored(RowProgram), kernel.inputs, machine)
 
 
-def _configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
-    return row_configs(_kernel(kernel).program, kernel.inputs, machine)
-
-
-def _cost(kernel: AnyKernel) -> Work:
-    program = _kernel(kernel).program
+def _cost(kernel: Kernel) -> Work:
+    program = kernel.anchored(RowProgram)
     folds = sum(operations(fold.value) + 1 for fold in program.folds)
     flops = folds * prod(dim.hint for dim in program.shape)
     for result in program.results:
@@ -63,44 +61,46 @@ def _cost(kernel: AnyKernel) -> Work:
     return Work(flops=flops)
 
 
-def _same_text(kernel: AnyKernel) -> object:
-    own = _kernel(kernel)
-    program = own.program
+def _same_text(kernel: Kernel) -> object:
+    program = kernel.anchored(RowProgram)
     folds = [(fold.op, fold.totals) for fold in program.folds]
     extents = [result.extent for result in program.results]
-    sizes = (len(program.shape), own.untold, own.is_short, own.are_ones)
-    expressions = [str(expr) for expr in own.expressions]
-    return (expressions, program.dims, sizes, folds, extents, own.config)
+    untold = untold_sizes(program.shape, (*kernel.inputs, *kernel.outputs))
+    ones = tuple(map(program.are_ones, kernel.inputs))
+    sizes = (len(program.shape), untold, program.is_short, ones)
+    expressions = [str(expr) for expr in kernel.expressions]
+    return (expressions, program.dims, sizes, folds, extents, kernel.config)
 
 
-def _describe(kernel: AnyKernel) -> Description:
-    program = _kernel(kernel).program
+def _describe(kernel: Kernel) -> Description:
+    program = kernel.anchored(RowProgram)
     shape = ", ".join(map(str, program.shape))
     what = f" of [{shape}] along {', '.join(map(str, program.dims))}"
-    return Description(what=what, computes=tuple(_computations(_kernel(kernel))))
+    return Description(what=what, computes=tuple(_computations(kernel)))
 
 
-def _computations(kernel: RowKernel) -> Iterator[str]:
+def _computations(kernel: Kernel) -> Iterator[str]:
+    program = kernel.anchored(RowProgram)
     first = 0
-    for fold in kernel.program.folds:
+    for fold in program.folds:
         names = [f"total{first + i}" for i in range(len(fold.totals))]
         first += len(fold.totals)
         yield f"{', '.join(names)} = {fold.op} of {fold.value}"
-    for result, output in zip(kernel.program.results, kernel.outputs, strict=True):
+    for result, output in zip(program.results, kernel.outputs, strict=True):
         yield f"{output} = {result.value}"
 
 
-def _apart(first: AnyKernel, second: AnyKernel) -> str:
-    if not isinstance(first, RowKernel):
+def _apart(first: Kernel, second: Kernel) -> str:
+    one, two = first.anchor, second.anchored(RowProgram)
+    if not isinstance(one, RowProgram):
         return "rows of the second are made by many blocks of the first"
-    one, two = first.program, _kernel(second).program
     if one.dims == two.dims and one.shape == two.shape:
         return "together they would have too many operands or results"
     return "the second has other rows, which no block holds while it has those of the first"
 
 
-def _alone(kernel: AnyKernel, place: int, own: set[int]) -> bool:
-    program = _kernel(kernel).program
+def _alone(kernel: Kernel, place: int, own: set[int]) -> bool:
+    program = kernel.anchored(RowProgram)
     others: list[Expr] = [fold.value for fold in program.folds]
     others += [it.value for number, it in enumerate(program.results) if number != place]
     mentioned = {part.index for it in others for part in walk(it) if isinstance(part, Operand)}

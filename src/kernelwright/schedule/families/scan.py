@@ -3,7 +3,7 @@
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Graph, Scan
-from kernelwright.ir.plan import AnyKernel, Launch, ScanKernel
+from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of
 from kernelwright.schedule.families.around import apart_around, describe_around, grow_around
@@ -17,43 +17,36 @@ def _launch(group: AnchoredGroup, graph: Graph, machine: Machine) -> Launch:
     scan, output = group.anchor.kind, group.root.tensor
     assert isinstance(scan, Scan)
     types = tuple(node.type for node in found.inputs)
-    kernel = ScanKernel(
-        scan=scan,
+    kernel = Kernel(
+        family=SCAN.name,
+        anchor=scan,
         inputs=types,
         prologue=found.prologue,
         epilogue=found.epilogue,
-        output=output,
+        outputs=(output,),
         config=scan_configs(scan, output, types, machine)[0],
         **labels(group.members),
     )
     return launched(kernel, [group.root], found.inputs)
 
 
-def _kernel(kernel: AnyKernel) -> ScanKernel:
-    assert isinstance(kernel, ScanKernel)
-    return kernel
+def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    return scan_configs(kernel.anchored(Scan), kernel.output, kernel.inputs, machine)
 
 
-def _configs(kernel: AnyKernel, machine: Machine) -> tuple[Config, ...]:
-    own = _kernel(kernel)
-    return scan_configs(own.scan, own.output, own.inputs, machine)
+def _cost(kernel: Kernel) -> Work:
+    each = sum(map(operations, kernel.expressions)) + 1
+    return Work(flops=kernel.output.numel_hint * each)
 
 
-def _cost(kernel: AnyKernel) -> Work:
-    own = _kernel(kernel)
-    each = operations(own.prologue) + operations(own.epilogue) + 1
-    return Work(flops=own.output.numel_hint * each)
+def _same_text(kernel: Kernel) -> object:
+    return ([str(expr) for expr in kernel.expressions], kernel.anchor, kernel.config)
 
 
-def _same_text(kernel: AnyKernel) -> object:
-    own = _kernel(kernel)
-    return ([str(expr) for expr in own.expressions], own.scan, own.config)
-
-
-def _describe(kernel: AnyKernel) -> Description:
-    own = _kernel(kernel)
-    order = ", reverse" * own.scan.reverse + ", exclusive" * own.scan.exclusive
-    return describe_around(own, f" {own.scan.op} along {own.scan.dim}{order}")
+def _describe(kernel: Kernel) -> Description:
+    scan = kernel.anchored(Scan)
+    order = ", reverse" * scan.reverse + ", exclusive" * scan.exclusive
+    return describe_around(kernel, f" {scan.op} along {scan.dim}{order}")
 
 
 SCAN = Family(
