@@ -58,3 +58,68 @@ def test_operators_of_pytorch_are_named_by_capture_and_one_table() -> None:
     ]
     assert len(behind) > 50
     assert named == []
+
+
+_TABLES = ("schedule/families/", "codegen/families/", "ir/")
+_ANCHORS = ("RowProgram", "PooledSource")
+"""Records that only kernels have; other anchors are kinds of nodes as well."""
+
+
+def test_only_the_tables_know_families_of_kernels() -> None:
+    """Everything else looks a kernel's family up: there is no dispatch on what kernels are."""
+    asking = [
+        f"{_name(path)}:{node.lineno}"
+        for path in _MODULES
+        if not _name(path).startswith(_TABLES)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if _asks_for_family(node)
+    ]
+    assert asking == []
+
+
+def _asks_for_family(node: ast.AST) -> bool:
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            sides = [left, *others]
+            return any(_is_named(it, "family") for it in sides) and any(map(_is_text, sides))
+        case ast.Match(subject=subject):
+            return _is_named(subject, "family") or _is_named(subject, "anchor")
+        case ast.MatchClass(cls=ast.Name(id=name)):
+            return name in _ANCHORS
+        case ast.Call(func=ast.Name(id="isinstance"), args=[subject, kind]):
+            names = {it.id for it in ast.walk(kind) if isinstance(it, ast.Name)}
+            of_kernel = _is_named(subject, "anchor") and "kernel" in ast.unparse(subject)
+            return of_kernel or not names.isdisjoint((*_ANCHORS, "Kernel"))
+    return False
+
+
+def _is_named(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == name
+
+
+def _is_text(node: ast.AST) -> bool:
+    constants = [it for it in ast.walk(node) if isinstance(it, ast.Constant)]
+    return any(isinstance(it.value, str) for it in constants)
+
+
+def test_a_question_for_the_family_is_seen() -> None:
+    questions = (
+        'kernel.family == "rows"',
+        'kernel.family in ("rows", "scan")',
+        "isinstance(kernel.anchor, Contract)",
+        "isinstance(anchor, RowProgram)",
+    )
+    for question in questions:
+        assert any(map(_asks_for_family, ast.walk(ast.parse(question)))), question
+    assert not any(map(_asks_for_family, ast.walk(ast.parse("one.family == other.family"))))
+
+
+def test_families_have_files_of_their_names() -> None:
+    from kernelwright.codegen.families import WRITERS
+    from kernelwright.schedule.families import FAMILIES
+
+    assert FAMILIES.keys() == WRITERS.keys()
+    for name in FAMILIES:
+        assert (_PACKAGE / "schedule" / "families" / f"{name}.py").is_file()
+        assert (_PACKAGE / "codegen" / "families" / f"{name}.py").is_file()
+        assert list((_PACKAGE / "kernels" / name).glob("*.cuh"))

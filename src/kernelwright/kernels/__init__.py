@@ -24,22 +24,22 @@ def source(name: str) -> str:
     """Text of one file, such as `"pointwise.cuh"`; KeyError if there is none of that name."""
     if name not in names():
         raise KeyError(f"no kernel source {name!r}; there are {', '.join(names())}")
-    return _files()[name].read_text(encoding="utf-8")
+    return paths()[name].read_text(encoding="utf-8")
 
 
 @cache
 def names() -> tuple[str, ...]:
     """Every file of every folder, sorted."""
-    return tuple(sorted(_files()))
+    return tuple(sorted(paths()))
 
 
 def folders() -> tuple[Path, ...]:
     """Folders of device code, for a compiler's path."""
-    return tuple(sorted({path.parent for path in _files().values()}))
+    return tuple(sorted({path.parent for path in paths().values()}))
 
 
 @cache
-def _files() -> Mapping[str, Path]:
+def paths() -> Mapping[str, Path]:
     """Where each file lies. Two files of one name would be one in an emitted text."""
     paths = sorted(Path(__file__).parent.glob("*/*.cuh"))
     found = {path.name: path for path in paths}

@@ -13,7 +13,8 @@ from kernelwright.schedule.families.family import Free, Launcher, Unit
 def grow_elements(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
     """Every product with its epilogue, and what is left of the pointwise nodes."""
     graph, machine = free.graph, free.machine
-    groups = element_groups(graph, free.ours, free.alone).values()
+    own = (node.name for node in graph.nodes if type(node.kind) in launchers)
+    groups = element_groups(graph, free.ours.intersection(own), free.alone).values()
     return [
         Unit(
             members=it.members,
