@@ -46,14 +46,17 @@ def row_taps(case: Case) -> list[tuple[Literal["APART", "FOLDED", "OVERLAPPING"]
 
 Schedule = Literal["SHARED", "ALTERNATE"]
 PATCHES: dict[tuple[int, int], tuple[tuple[Schedule, int, int, int, int], ...]] = {
-    (1, 64): (("ALTERNATE", 256, 8, 2, 66560), ("ALTERNATE", 256, 7, 3, 49152)),
-    (1, 32): (("ALTERNATE", 256, 8, 2, 66560),),
-    (1, 16): (("ALTERNATE", 256, 8, 4, 20480),),
-    (2, 64): (("SHARED", 256, 5, 2, 57344), ("ALTERNATE", 128, 5, 3, 40960)),
-    (2, 32): (("SHARED", 256, 6, 3, 32768), ("ALTERNATE", 128, 6, 4, 20480)),
+    (1, 64): (("ALTERNATE", 256, 7, 2, 65536), ("ALTERNATE", 256, 5, 3, 49152)),
+    (1, 32): (("ALTERNATE", 256, 7, 2, 65536),),
+    (1, 16): (("ALTERNATE", 256, 7, 4, 20480),),
+    (2, 64): (("SHARED", 256, 4, 2, 57344), ("ALTERNATE", 128, 5, 3, 36864)),
+    (2, 32): (("SHARED", 256, 5, 3, 32768), ("ALTERNATE", 128, 6, 4, 20480)),
     (2, 16): (("SHARED", 256, 6, 3, 20480), ("ALTERNATE", 128, 6, 4, 12288)),
 }
 """Schedule, width, stages, patches and bytes of one, by channel parts and a pixel's channels."""
+
+
+STORES: tuple[Literal["LINES", "ROWS"], ...] = ("LINES", "ROWS")
 
 
 def with_patches(case: Case) -> list[Variant]:
@@ -64,8 +67,9 @@ def with_patches(case: Case) -> list[Variant]:
         return []
     chunk = chunk_for(case.in_channels)
     return [
-        Variant(n, chunk, 1, parts, width, schedule, stages, 1, "APART", patches, bytes_)
+        Variant(n, chunk, 1, parts, width, schedule, stages, 1, "APART", patches, bytes_, store)
         for schedule, width, stages, patches, bytes_ in PATCHES[parts, 64 if chunk == 48 else chunk]
+        for store in STORES
     ]
 
 
@@ -82,9 +86,13 @@ def variants(case: Case) -> list[Variant]:
     for how, chunk in row_taps(case):
         if case.out_channels > 64:
             found.append(Variant(case.spatial, chunk, 1, 2, 256, "SHARED", 4, 1, how))
+            found.append(Variant(case.spatial, chunk, 1, 2, 256, "SHARED", 3, 1, how, store="ROWS"))
             found.append(Variant(case.spatial, chunk, 1, 2, 128, "ALTERNATE", 6, 1, how))
         else:
             found.append(Variant(case.spatial, chunk, 1, 1, 256, "ALTERNATE", 5, 1, how))
+            found.append(
+                Variant(case.spatial, chunk, 1, 1, 256, "ALTERNATE", 4, 1, how, store="ROWS")
+            )
     return found
 
 

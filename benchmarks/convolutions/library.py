@@ -31,6 +31,7 @@ class Variant:
     row_taps: Literal["APART", "FOLDED", "OVERLAPPING"] = "APART"
     patches: int = 0
     patch_bytes: int = 0
+    store: Literal["LINES", "ROWS"] = "LINES"
 
     def __str__(self) -> str:
         alternates = self.schedule == "ALTERNATE"
@@ -38,9 +39,12 @@ class Variant:
         return (
             f"{self.spatial}d {self.row_taps[0].lower()}{self.chunk} p{self.planes} "
             f"{64 * self.parts}x{positions}{'alt' if alternates else ''} "
-            f"s{self.stages} k{self.cluster}"
-            f"{f' h{self.patches}x{self.patch_bytes}' if self.patches else ''}"
+            f"s{self.stages} k{self.cluster}{self._room()}"
         )
+
+    def _room(self) -> str:
+        patches = f" h{self.patches}x{self.patch_bytes}" if self.patches else ""
+        return patches + (" rows" if self.store == "ROWS" else "")
 
     def text(self) -> str:
         """As C++."""
@@ -51,6 +55,7 @@ class Variant:
             *(str(n) for n in (self.stages, self.cluster)),
             f"RowTaps::{self.row_taps}",
             *(str(n) for n in (self.patches, self.patch_bytes)),
+            f"ConvStore::{self.store}",
         )
         return f"ConvConfig<{', '.join(words)}>"
 
@@ -66,7 +71,7 @@ def build(variant: Variant, folder: Path) -> Path:
         return target
     folder.mkdir(parents=True, exist_ok=True)
     source = target.with_suffix(".cu")
-    text = SOURCE.read_text().replace("CONFIGS", variant.text())
+    text = SOURCE.read_text().replace("CONFIGS", variant.text()).replace("ELEMENT", "float")
     source.write_text('#include "conv_launch.cuh"\n#include "wgmma_f16.cuh"\n' + text)
     command = ["nvcc", "-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a"]
     command += ["-Xcompiler", "-fPIC", "-shared", *(f"-I{folder}" for folder in KERNELS.glob("*/"))]

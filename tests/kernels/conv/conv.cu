@@ -3,7 +3,7 @@
 
 template <class Instruction_, int SPATIAL_, int CHUNK_, int PLANES_, int CHANNEL_PARTS_,
           ConvSchedule SCHEDULE_, int STAGES_, int CLUSTER_, RowTaps ROW_TAPS_, int PATCHES_ = 0,
-          int PATCH_BYTES_ = 0>
+          int PATCH_BYTES_ = 0, ConvStore STORE_ = ConvStore::LINES>
 struct ConvConfig {
   using Instruction = Instruction_;
   static constexpr int SPATIAL = SPATIAL_, CHUNK = CHUNK_, PLANES = PLANES_;
@@ -11,14 +11,16 @@ struct ConvConfig {
   static constexpr ConvSchedule SCHEDULE = SCHEDULE_;
   static constexpr RowTaps ROW_TAPS = ROW_TAPS_;
   static constexpr int PATCHES = PATCHES_, PATCH_BYTES = PATCH_BYTES_;
+  static constexpr ConvStore STORE = STORE_;
 };
 
-using Parameters = ConvParameters<float, float, ConvBias>;
+using Number = ELEMENT;
+using Parameters = ConvParameters<Number, Number, ConvBias>;
 
 template <class Config>
 __global__ void __launch_bounds__(PLANE_THREADS)
     planes_kernel(const __grid_constant__ PlaneParameters p) {
-  write_planes<float, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS>(p);
+  write_planes<Number, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS>(p);
 }
 template <class Config>
 __global__ void __launch_bounds__(ConvTile<Config>::THREADS, 1)
@@ -27,7 +29,7 @@ __global__ void __launch_bounds__(ConvTile<Config>::THREADS, 1)
 }
 
 struct Call {
-  ConvRequest<float, float> request;
+  ConvRequest<Number, Number> request;
   ConvBias epilogue;
 };
 
@@ -40,8 +42,8 @@ Call read_call(Arguments& arguments) {
   }
   const Tensor out = arguments.tensor(), data = arguments.tensor(), filter = arguments.tensor();
   const auto* const bias = static_cast<const float*>(arguments.tensor().data);
-  return {ConvRequest<float, float>::of(direction, groups, out, data, filter, numbers[0],
-                                        numbers[1], numbers[2]),
+  return {ConvRequest<Number, Number>::of(direction, groups, out, data, filter, numbers[0],
+                                          numbers[1], numbers[2]),
           {bias}};
 }
 
@@ -63,7 +65,7 @@ extern "C" int64_t conv_workspace(const int64_t* words) {
   const int64_t config = arguments.integer();
   const Call call = read_call(arguments);
   return All::pick(config, [&](auto chosen) -> int64_t {
-    using Variant = ConvVariant<decltype(chosen), float, float, ConvBias>;
+    using Variant = ConvVariant<decltype(chosen), Number, Number, ConvBias>;
     return Variant::admits(call.request) ? Variant::workspace_bytes(call.request) : -1;
   });
 }
@@ -74,8 +76,8 @@ extern "C" int64_t conv_launch(const int64_t* words) {
   const Call call = read_call(arguments);
   return All::pick(config, [&](auto chosen) -> int64_t {
     using Config = decltype(chosen);
-    const ConvVariant<Config, float, float, ConvBias> variant{planes_kernel<Config>,
-                                                              conv_kernel<Config>};
+    const ConvVariant<Config, Number, Number, ConvBias> variant{planes_kernel<Config>,
+                                                                conv_kernel<Config>};
     return variant.launch(call.request, call.epilogue, arguments.stream(), arguments.workspace());
   });
 }

@@ -1,7 +1,8 @@
 """Child of test_conv.py: convolutions of every config on the emulator, against float64.
 
-Arguments: the configs as text, the cases as JSON, a seed. Prints one JSON object: of each case that
-a config takes the greatest error over the sum of absolute terms; findings of the emulator.
+Arguments: the configs as text, the cases as JSON, a seed, the type of input and result. Prints one
+JSON object: of each case that a config takes the greatest error over the sum of absolute terms;
+findings of the emulator.
 """
 
 import ctypes
@@ -18,15 +19,18 @@ from kernelwright import kernels
 from kernelwright.build.emulator import Session
 
 USUAL, TRANSPOSED = 0, 1
+_FILES = ("conv_launch.cuh", "wgmma_f16.cuh", "half.cuh", "bfloat16.cuh")
+_TYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 
 
-def build(configs: str) -> ctypes.CDLL:
+def build(configs: str, element: str) -> ctypes.CDLL:
     """The entry points of conv.cu."""
-    text = (Path(__file__).parent / "conv.cu").read_text().replace("CONFIGS", configs)
+    text = (Path(__file__).parent / "conv.cu").read_text()
+    text = text.replace("CONFIGS", configs).replace("ELEMENT", element)
     cpp_extension.load_inline(
         name="conv_test",
         cpp_sources="",
-        cuda_sources=kernels.inline("conv_launch.cuh", "wgmma_f16.cuh") + text,
+        cuda_sources=kernels.inline(*_FILES) + text,
         functions=None,
         is_python_module=False,
         no_implicit_headers=True,
@@ -64,8 +68,8 @@ def reference(case: dict[str, Any], *tensors: torch.Tensor) -> torch.Tensor:
     return getattr(torch.nn.functional, name)(data, filter_, bias, **keywords)
 
 
-def draw(case: dict[str, Any]) -> list[torch.Tensor]:
-    """Input, filter, bias."""
+def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
+    """Input and filter of the type, and a bias, which is float32."""
     channels, out_channels, groups = case["channels"], case["out_channels"], case["groups"]
     outer = (
         (channels, out_channels // groups)
@@ -85,7 +89,7 @@ def draw(case: dict[str, Any]) -> list[torch.Tensor]:
             filter_ *= 1e-20
     if case.get("channels_last"):
         data = data.movedim(1, -1).contiguous().movedim(-1, 1)
-    return [data, filter_, torch.rand(out_channels)]
+    return [data.to(dtype), filter_.to(dtype), torch.rand(out_channels)]
 
 
 def launch(library: ctypes.CDLL, words_: list[int], address: int) -> int:
@@ -98,7 +102,7 @@ def run(
     inputs: list[torch.Tensor],
 ) -> torch.Tensor | None:  # fmt: skip
     """The result, or None where the config does not take the call."""
-    out = torch.full(shape, torch.nan)
+    out = torch.full(shape, torch.nan, dtype=inputs[0].dtype)
     if case.get("channels_last"):
         out = out.movedim(1, -1).contiguous().movedim(-1, 1)
     packed = words(config, case, [out, *inputs])
@@ -123,9 +127,9 @@ def main() -> None:
     torch.manual_seed(0)
     errors: list[list[float | None]] = []
     with Session(order_seed=int(sys.argv[3]), threads=1, multiprocessors=4) as session:
-        library = build(configs)
+        library = build(configs, sys.argv[4])
         for case in cases:
-            inputs = draw(case)
+            inputs = draw(case, _TYPES[sys.argv[4]])
             doubles = [tensor.double() for tensor in inputs]
             exact = reference(case, *doubles)
             size = reference(case, *(tensor.abs() for tensor in doubles))

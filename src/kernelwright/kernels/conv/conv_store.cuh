@@ -84,6 +84,95 @@ __device__ __forceinline__ void store_any_rows(const RowBuffer& buffer, const Ep
   }
 }
 
+// 32 positions of all 16 channels at a time; from `begin` on where they are a run, else at
+// `places`.
+template <int COUNT, class Result, class Epilogue>
+__device__ __forceinline__ void store_lines(const Epilogue& epilogue, const float (&sums)[COUNT],
+                                            RowBuffer& buffer, Result* out, int64_t in_result,
+                                            int64_t channel_stride, int rows, bool is_run,
+                                            int64_t begin, const int64_t* places) {
+  const int lane = threadIdx.x % 32;
+  if (is_run) {
+    for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
+      store_run_rows(numbers, epilogue, out + begin + columns, channel_stride,
+                     in_result + begin + columns);
+    });
+  } else {
+    for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
+      store_any_rows(numbers, epilogue, out, channel_stride, in_result, places[columns + lane],
+                     rows);
+    });
+  }
+}
+
+// All positions of four channels, in shared memory; the pitch keeps fragments free of bank
+// conflicts.
+template <int POSITIONS>
+struct ChannelRows {
+  static constexpr int ROWS = 4;
+  float numbers[ROWS][POSITIONS + 8];
+};
+
+// Calls visit(row, numbers) for each of a warp's first `rows` channels, with all its positions.
+template <int COUNT, class Visit>
+__device__ __forceinline__ void for_each_channel(const float (&sums)[COUNT], unsigned char* room,
+                                                 int rows, const Visit& visit) {
+  constexpr int POSITIONS = COUNT * 2;
+  using Rows = ChannelRows<POSITIONS>;
+  Rows& buffer = *reinterpret_cast<Rows*>(room);
+  const int lane = threadIdx.x % 32, own = lane / 4 % Rows::ROWS, column = lane % 4 * 2;
+#pragma unroll
+  for (int group = 0; group < 16 / Rows::ROWS; ++group) {
+    const int below = group / 2;  // a lane has two channels, 8 apart
+    __syncwarp();                 // the rows before have been read
+    if (lane / 16 == group % 2) {
+#pragma unroll
+      for (int i = 0; i < COUNT; i += 4) {
+        const float* const pair = sums + i + 2 * below;
+        store_vector(&buffer.numbers[own][column + 2 * i], Vector<float, 2>{{pair[0], pair[1]}});
+      }
+    }
+    __syncwarp();
+    const int end = min(static_cast<int>(Rows::ROWS), rows - group * Rows::ROWS);
+#pragma unroll 1
+    for (int row = 0; row < end; ++row) {
+      visit(group * Rows::ROWS + row, buffer.numbers[row]);
+    }
+  }
+}
+
+// The positions of one channel, which follow each other in the result, whole and aligned.
+template <int POSITIONS, class Result, class Epilogue>
+__device__ __forceinline__ void store_run_row(const float* numbers, const Epilogue& epilogue,
+                                              Result* out, int64_t in_result) {
+#pragma unroll
+  for (int i = threadIdx.x % 32 * RUN; i < POSITIONS; i += 32 * RUN) {
+    const Vector<float, RUN> run = load_vector<RUN>(numbers + i);
+    Vector<Result, RUN> results;
+#pragma unroll
+    for (int j = 0; j < RUN; ++j) {
+      results.element[j] = narrow<Result>(epilogue.finish(run.element[j], in_result + i + j));
+    }
+    store_vector(out + i, results);
+  }
+}
+
+// The same of positions anywhere: each lane's COUNT are 32 apart.
+template <int COUNT, class Result, class Epilogue>
+__device__ __forceinline__ void store_any_row(const float* numbers, const Epilogue& epilogue,
+                                              Result* out, int64_t in_result,
+                                              const int64_t (&places)[COUNT]) {
+  float values[COUNT];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) values[i] = numbers[threadIdx.x % 32 + 32 * i];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    if (places[i] >= 0) {
+      out[places[i]] = narrow<Result>(epilogue.finish(values[i], in_result + places[i]));
+    }
+  }
+}
+
 // Writes the sums of 64 channels by PART_POSITIONS, through the warps' row buffers: whole lines of
 // a channel's positions. `part`: of the warpgroup.
 template <class Tile, class Parameters>
@@ -111,7 +200,7 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
       sums[i + 1] = row(unscale(sums[i + 1]));
     }
   }
-  RowBuffer& buffer = reinterpret_cast<RowBuffer*>(shared.buffers)[warpgroup * 4 + warp];
+  unsigned char* const room = shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES;
   const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
   const int64_t channel_stride = p.out_strides.channel;
   const int64_t in_result = first_of_all * channel_stride;
@@ -122,15 +211,22 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
   const bool is_run = begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 && rows == ROWS &&
                       channel_stride % RUN == 0 &&
                       reinterpret_cast<uintptr_t>(out + begin) % (RUN * sizeof(Result)) == 0;
-  if (is_run) {
-    for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
-      store_run_rows(numbers, p.epilogue, out + begin + columns, channel_stride,
-                     in_result + begin + columns);
+  if constexpr (Tile::STORES_ROWS) {
+    constexpr int COUNT = Tile::PART_POSITIONS / 32;
+    int64_t own[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) own[i] = places[lane + 32 * i];
+    for_each_channel(sums, room, rows, [&](int row, const float* numbers) {
+      const int64_t before = row * channel_stride;
+      if (is_run) {
+        store_run_row<Tile::PART_POSITIONS>(numbers, p.epilogue, out + before + begin,
+                                            in_result + before + begin);
+      } else {
+        store_any_row(numbers, p.epilogue, out + before, in_result + before, own);
+      }
     });
   } else {
-    for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
-      store_any_rows(numbers, p.epilogue, out, channel_stride, in_result, places[columns + lane],
-                     rows);
-    });
+    store_lines(p.epilogue, sums, *reinterpret_cast<RowBuffer*>(room), out, in_result,
+                channel_stride, rows, is_run, begin, places);
   }
 }

@@ -32,6 +32,12 @@ enum class ConvSchedule {
   ALTERNATE,  // units in turn: one stores what it has summed while the other multiplies
 };
 
+// How a warp's 16 channels leave for the result.
+enum class ConvStore {
+  LINES,  // 32 positions of each at a time
+  ROWS,   // all positions of one after the other: few changes between places far apart
+};
+
 // A config has
 //   Instruction    of wgmma_f16.cuh: a warpgroup's positions are its N
 //   SPATIAL        dimensions: 1, 2, 3
@@ -40,6 +46,7 @@ enum class ConvSchedule {
 //   PLANES         1, or 2 for pairs of fp16 and three products
 //   CHANNEL_PARTS  of 64 output channels: 1 or 2
 //   SCHEDULE       how the two warpgroups that multiply divide the work
+//   STORE
 //   STAGES, CLUSTER
 //   PATCHES, PATCH_BYTES  0, or where patches hold the pixels (conv_halo.cuh)
 template <class Config>
@@ -80,10 +87,13 @@ struct ConvTile {
   static constexpr int PATCHES = Config::PATCHES, PATCH_BYTES = Config::PATCH_BYTES;
   static constexpr int STAGE_BYTES = PLANES * (FILTER_PLANE + (HAS_PATCHES ? 0 : PIXEL_PLANE));
   static constexpr int ALIGNMENT = 1024;  // of what is swizzled
+  // Of a warp that stores: see RowBuffer and ChannelRows.
+  static constexpr bool STORES_ROWS = Config::STORE == ConvStore::ROWS;
+  static constexpr int BUFFER_BYTES = STORES_ROWS ? 4 * (PART_POSITIONS + 8) * 4 : ROW_BUFFER_BYTES;
   static constexpr int PLACE_BYTES = CONSUMERS * PART_POSITIONS * 8;
   static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) +
                                       PATCHES * (PATCH_BYTES + 2 * 8) + PLACE_BYTES +
-                                      CONSUMER_WARPS * ROW_BUFFER_BYTES;
+                                      CONSUMER_WARPS * BUFFER_BYTES;
   static constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
   // The sum of the low parts may drift by 2^-23 with each instruction (gemm_sm90_tile.cuh).
   static constexpr int FOLD_STEPS = 128;
@@ -232,7 +242,7 @@ struct ConvShared {
     stages = shared + (Tile::ALIGNMENT - address % Tile::ALIGNMENT) % Tile::ALIGNMENT;
     patches = stages + Tile::STAGES * Tile::STAGE_BYTES;
     buffers = patches + Tile::PATCHES * Tile::PATCH_BYTES;
-    places = reinterpret_cast<int64_t*>(buffers + Tile::CONSUMER_WARPS * ROW_BUFFER_BYTES);
+    places = reinterpret_cast<int64_t*>(buffers + Tile::CONSUMER_WARPS * Tile::BUFFER_BYTES);
     full = reinterpret_cast<Barrier*>(places + Tile::CONSUMERS * Tile::PART_POSITIONS);
     empty = full + Tile::STAGES;
     patch_full = empty + Tile::STAGES;
