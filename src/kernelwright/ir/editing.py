@@ -6,7 +6,7 @@ editor.drop_unread()
 graph = editor.graph()
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from kernelwright.ir.calls import rename
@@ -86,6 +86,13 @@ class Editor:
         while f"{stem}_{number}" in self._nodes or f"{stem}_{number}" in reserved:
             number += 1
         return f"{stem}_{number}"
+
+    def named(self, stem: str, reserved: Collection[str]) -> str:
+        """The stem, numbered where a node has that name or it is reserved."""
+        name, number = stem, 1
+        while name in self._nodes or name in reserved:
+            name, number = f"{stem}_{number}", number + 1
+        return name
 
     def graph(self) -> Graph:
         """The graph as it is now."""

@@ -7,7 +7,7 @@ the pooling computes it on the way.
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from kernelwright.ir.editing import drop_unread
+from kernelwright.ir.editing import Editor
 from kernelwright.ir.expr import Operand, has_coordinates
 from kernelwright.ir.graph import (
     Conv,
@@ -22,11 +22,9 @@ from kernelwright.ir.graph import (
     View,
     ViewMap,
     Window,
-    rename_inputs,
 )
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, TensorType
-from kernelwright.schedule.naming import fresh_name
 
 _READERS = (Window,)
 """What gains by it. Totals over channels do not: of a norm, tanh and logsumexp such a kernel took
@@ -44,22 +42,27 @@ class Ungrouped:
 
 def without_groups(graph: Graph, fixed: Collection[str]) -> Ungrouped:
     """The graph with such steps on whole channels, but for those in `fixed`."""
+    editor = Editor(graph)
     small: set[str] = set()
     whole: set[str] = set()
     for node in reversed(graph.nodes):
-        if node.name in fixed or not _is_grouped(node) or node.name in graph.results:
+        if node.name in fixed or not _is_grouped(node) or editor.is_shown(node.name):
             continue
-        users = graph.users()
-        views = [graph[name] for name in users[node.name]]
-        readers = [graph[name] for view in views for name in users[view.name]]
+        views = _readers(editor, node)
+        readers = [it for view in views for it in _readers(editor, view)]
         is_on_the_way = any(isinstance(it.kind, _READERS) or it.name in whole for it in readers)
-        is_seen = any(view.name in graph.results for view in views)
+        is_seen = any(editor.is_shown(view.name) for view in views)
         if is_on_the_way and not is_seen and all(_is_merged(view, node) for view in views):
-            writer = _Writer(graph, node)
-            graph = writer.written(views)
+            writer = _Writer(editor, node)
+            writer.write(views)
             small |= writer.small
             whole.add(writer.name)
-    return Ungrouped(graph=graph, small=frozenset(small))
+    return Ungrouped(graph=editor.graph(), small=frozenset(small))
+
+
+def _readers(editor: Editor, node: Node) -> list[Node]:
+    """The nodes that read a value, in the order of the graph."""
+    return [editor.node(name) for name in editor.ordered(editor.readers(node.name))]
 
 
 def _is_grouped(node: Node) -> bool:
@@ -85,38 +88,36 @@ def _merged(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 class _Writer:
     """One step on whole channels, and its operands."""
 
-    def __init__(self, graph: Graph, node: Node) -> None:
-        self._graph = graph
+    def __init__(self, editor: Editor, node: Node) -> None:
+        self._editor = editor
         self._node = node
-        self._taken = {it.name for it in graph.nodes}
         self._made: dict[str, Node] = {}
-        self.name = fresh_name(f"{node.name}_whole", self._taken)
+        self.name = editor.named(f"{node.name}_whole", ())
         self.small: set[str] = set()
 
-    def written(self, views: list[Node]) -> Graph:
-        """The graph with the step in place of the views of it."""
+    def write(self, views: list[Node]) -> None:
+        """Put the step in place of the views of it."""
         inputs = tuple(self._whole(name) for name in self._node.inputs)
         whole = replace(
             self._node, name=self.name, type=views[0].type, inputs=inputs, origin=None, part_of=None
         )
-        names = {view.name: self.name for view in views}
-        nodes: list[Node] = []
-        for node in self._graph.nodes:
-            if node.name == self._node.name:
-                nodes += [*self._made.values(), whole]
-            else:
-                nodes.append(rename_inputs(node, names))
-        return drop_unread(replace(self._graph, nodes=tuple(nodes)))
+        self._editor.replace(self._node, (*self._made.values(), whole))
+        for view in views:
+            self._editor.replace(view, (whole,))
+        self._editor.drop_unread()
+
+    def _fresh(self, stem: str) -> str:
+        return self._editor.named(stem, (self.name, *self._made))
 
     def _whole(self, name: str) -> str:
         """An operand with the channels as one dimension."""
-        source = self._graph[name]
+        source = self._editor.node(name)
         rank = self._node.tensor.rank
         if not isinstance(source.type, TensorType) or source.type.rank == 0:
             return name
         shape = (ONE,) * (rank - source.type.rank) + source.type.shape
         if isinstance(source.kind, View) and isinstance(source.kind.map, Reshape):
-            before = self._graph[source.inputs[0]]
+            before = self._editor.node(source.inputs[0])
             if before.tensor.shape == _merged(shape):
                 return before.name
         if (shape[1] == ONE) != (shape[2] == ONE):
@@ -130,7 +131,7 @@ class _Writer:
         seen = self._viewed(f"{name}_of_channels", name, Expand(), wide)
         copy = replace(
             self._made[seen],
-            name=fresh_name(f"{name}_each", self._taken),
+            name=self._fresh(f"{name}_each"),
             kind=Pointwise(Operand(0, self._made[seen].tensor.dtype)),
             inputs=(seen,),
             operators=("contiguous",),
@@ -140,9 +141,9 @@ class _Writer:
         return copy.name
 
     def _viewed(self, stem: str, source: str, how: ViewMap, shape: tuple[Dim, ...]) -> str:
-        seen = self._made[source] if source in self._made else self._graph[source]
+        seen = self._made[source] if source in self._made else self._editor.node(source)
         view = Node(
-            name=fresh_name(stem, self._taken),
+            name=self._fresh(stem),
             kind=View(how),
             type=TensorType(seen.tensor.dtype, shape),
             inputs=(source,),
@@ -158,28 +159,28 @@ class _Writer:
 def with_groups(graph: Graph, fixed: Collection[str]) -> Graph:
     """The graph with steps on what a call returns, such as its bias, on groups where all that read
     them do so, but for those in `fixed`: the readers compute them on the way."""
+    editor = Editor(graph)
     for node in reversed(graph.nodes):
-        if node.name in fixed or not _is_on_calls(node, graph):
+        if node.name in fixed or not _is_on_calls(node, editor):
             continue
-        users = graph.users()
-        views = [graph[name] for name in users[node.name]]
-        readers = [graph[name] for view in views for name in users[view.name]]
-        names = {node.name, *(view.name for view in views)}
+        views = _readers(editor, node)
+        readers = [it for view in views for it in _readers(editor, view)]
         if (
             len({view.type for view in views}) == 1
             and all(_splits(view, node) for view in views)
             and all(isinstance(reader.kind, Pointwise | Reduce) for reader in readers)
-            and names.isdisjoint(graph.results)
+            and not any(editor.is_shown(it.name) for it in (node, *views))
         ):
-            graph = _grouped(graph, node, views) or graph
-    return graph
+            _group(editor, node, views)
+    return editor.graph()
 
 
-def _is_on_calls(node: Node, graph: Graph) -> bool:
+def _is_on_calls(node: Node, editor: Editor) -> bool:
     """Whether it is a step that reads nothing of its size but what is in memory anyway."""
     if not isinstance(node.kind, Pointwise) or has_coordinates(node.kind.expr):
         return False
-    wide = [graph[name] for name in node.inputs if graph[name].type == node.type]
+    sources = map(editor.node, node.inputs)
+    wide = [it for it in sources if it.type == node.type]
     return bool(wide) and all(isinstance(it.kind, Opaque | Conv | Input) for it in wide)
 
 
@@ -189,21 +190,19 @@ def _splits(view: Node, node: Node) -> bool:
     return is_view and view.tensor.rank > 3 and _merged(view.tensor.shape) == node.tensor.shape
 
 
-def _grouped(graph: Graph, node: Node, views: list[Node]) -> Graph | None:
-    """The graph with this step on groups in place of the views of it, if its operands have some."""
+def _group(editor: Editor, node: Node, views: list[Node]) -> None:
+    """Put this step on groups in place of the views of it, if its operands have some."""
     whole, parts = node.tensor.shape, views[0].tensor.shape
-    taken = {it.name for it in graph.nodes}
-    at = min(graph.nodes.index(view) for view in views)
     made: list[Node] = []
     inputs: list[str] = []
     for name in node.inputs:
-        kind = graph[name].type
+        kind = editor.node(name).type
         if not isinstance(kind, TensorType) or kind.rank < len(whole) - 1:
             inputs.append(name)  # What has no channels is the same for all.
             continue
         shape = (ONE,) * (len(whole) - kind.rank) + kind.shape
         if shape[1] not in (ONE, whole[1]):
-            return None
+            return
         own = parts[1:3] if shape[1] == whole[1] else (ONE, ONE)
         view = Node(
             name=f"{name}_grouped",
@@ -212,17 +211,28 @@ def _grouped(graph: Graph, node: Node, views: list[Node]) -> Graph | None:
             inputs=(name,),
             source=node.source,
         )
-        twin = next((it for it in graph.nodes[:at] if _same_view(it, view)), None)
+        twin = _twin_before(editor, view, views[0])
         if twin is None:
-            made.append(replace(view, name=fresh_name(view.name, taken)))
+            fresh = editor.named(view.name, [it.name for it in made])
+            made.append(replace(view, name=fresh))
         inputs.append(made[-1].name if twin is None else twin.name)
-    name = fresh_name(f"{node.name}_grouped", taken)
+    name = editor.named(f"{node.name}_grouped", [it.name for it in made])
     step = replace(
         node, name=name, type=views[0].type, inputs=tuple(inputs), origin=None, part_of=None
     )
-    names = {view.name: name for view in views}
-    nodes = [rename_inputs(it, names) for it in graph.nodes]
-    return drop_unread(replace(graph, nodes=(*nodes[:at], *made, step, *nodes[at:])))
+    editor.replace(views[0], (*made, step))
+    for other in views[1:]:
+        editor.replace(other, (step,))
+    editor.drop_unread()
+
+
+def _twin_before(editor: Editor, view: Node, first: Node) -> Node | None:
+    """The same view, if the graph has one in front of this node."""
+    (source,) = view.inputs
+    found = (it for it in _readers(editor, editor.node(source)) if _same_view(it, view))
+    twin = next(found, None)
+    is_before = twin is not None and editor.place(twin.name) < editor.place(first.name)
+    return twin if is_before else None
 
 
 def _same_view(one: Node, other: Node) -> bool:
