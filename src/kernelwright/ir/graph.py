@@ -413,6 +413,8 @@ class Graph:
         init=False, repr=False, compare=False, default=None
     )
     """What `users` has found."""
+    _places: Mapping[str, int] | None = field(init=False, repr=False, compare=False, default=None)
+    """What `places` has found."""
 
     def __post_init__(self) -> None:
         # Of two nodes with one name, which `ir.spec` refuses, the first.
@@ -431,6 +433,14 @@ class Graph:
     def results(self) -> tuple[str, ...]:
         """Names of the nodes that a caller sees: returned values and buffer updates."""
         return (*refs(self.returns), *(update.value for update in self.updates))
+
+    def places(self) -> Mapping[str, int]:
+        """Where each node stands in the order."""
+        if self._places is None:
+            found = {node.name: at for at, node in enumerate(self.nodes)}
+            object.__setattr__(self, "_places", found)
+        assert self._places is not None
+        return self._places
 
     def users(self) -> Mapping[str, tuple[str, ...]]:
         """For each node the names of those that read it, in order (returns are not nodes)."""

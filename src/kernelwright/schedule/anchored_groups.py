@@ -15,6 +15,7 @@ from kernelwright.ir.graph import (
     made_of,
 )
 from kernelwright.ir.types import Dim
+from kernelwright.schedule.in_order import InOrder
 
 _CHEAP = 4
 """Operations that are worth repeating in every window that an element is in."""
@@ -68,7 +69,6 @@ class _Growth:
         self, graph: Graph, anchor: Node, ours: frozenset[str], epilogues: frozenset[str]
     ) -> None:
         self._graph = graph
-        self._nodes = {node.name: node for node in graph.nodes}
         self._users = graph.users()
         self._results = frozenset(graph.results)
         self._ours = ours
@@ -82,16 +82,17 @@ class _Growth:
     def _before(self) -> tuple[Node, ...]:
         """Producers of the same shape that nobody else reads."""
         inside = {self._anchor.name}
-        source = self._nodes[self._anchor.inputs[0]]
+        source = self._graph[self._anchor.inputs[0]]
         found: list[Node] = []
         length = 0
-        for node in reversed(self._graph.nodes):
+        queue = InOrder(self._graph.places(), forwards=False)
+        queue.add(self._anchor.inputs)
+        for node in map(self._graph.__getitem__, queue):
             readers = self._users[node.name]
             joins = (
                 node.name in self._ours
                 and isinstance(node.kind, Pointwise)
                 and node.name not in self._results
-                and readers
                 and all(name in inside for name in readers)
                 and node.tensor.shape == source.tensor.shape
                 and node.name not in self._epilogues
@@ -103,6 +104,7 @@ class _Growth:
             if length > self._longest_before():
                 break
             inside.add(node.name)
+            queue.add(node.inputs)
             found.append(node)
         return tuple(reversed(found))
 
@@ -127,7 +129,7 @@ class _Growth:
             readers = self._users[last.name]
             if len(readers) != 1 or last.name in self._results:
                 return tuple(found)
-            node = self._nodes[readers[0]]
+            node = self._graph[readers[0]]
             read |= set(node.inputs)
             joins = (
                 node.name in self._ours

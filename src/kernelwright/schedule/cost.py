@@ -106,9 +106,8 @@ def _library_units(result: ValueType) -> tuple[str, ...]:
 def _bytes_read(source: Node, graph: Graph) -> int:
     """Bytes of a value that its readers ask for, each element once a reader."""
     total = 0
-    for node in graph.nodes:
-        if source.name not in node.inputs:
-            continue
+    for name in graph.users()[source.name]:
+        node = graph[name]
         match node.kind:
             case View():
                 total += min(_bytes(node.type), _bytes_read(node, graph))

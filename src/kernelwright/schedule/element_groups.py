@@ -13,6 +13,7 @@ from kernelwright.ir.expr import (
     walk,
 )
 from kernelwright.ir.graph import Contract, Graph, Node, Pointwise
+from kernelwright.schedule.in_order import InOrder
 from kernelwright.schedule.roles import Roles, roles
 
 _CHEAP = 4
@@ -35,7 +36,7 @@ class ElementGroup:
     def in_order(self, graph: Graph) -> list[Node]:
         """Members in the order of the graph."""
         names = {node.name for node in self.members}
-        return [node for node in graph.nodes if node.name in names]
+        return [graph[name] for name in sorted(names, key=graph.places().__getitem__)]
 
 
 def element_groups(
@@ -49,29 +50,32 @@ def element_groups(
     fixed = set(graph.results) | graph.readers_of_mutable() | alone
     groups: dict[str, ElementGroup] = {}
     taken: set[str] = set()
-    for position, root in reversed(list(enumerate(graph.nodes))):
+    producers = {name: graph[name] for name in ours - fixed}
+    for root in reversed(graph.nodes):
         if root.name not in ours or root.name in taken:
             continue
-        producers = [
-            node
-            for node in reversed(graph.nodes[:position])
-            if node.name in ours and node.name not in fixed
-        ]
-        groups[root.name] = _grow(root, producers, users)
+        groups[root.name] = _grow(root, producers, users, graph.places())
         taken.update(node.name for node in groups[root.name].members)
     return groups
 
 
-def _grow(root: Node, producers: list[Node], users: Mapping[str, tuple[str, ...]]) -> ElementGroup:
+def _grow(
+    root: Node,
+    producers: Mapping[str, Node],
+    users: Mapping[str, tuple[str, ...]],
+    places: Mapping[str, int],
+) -> ElementGroup:
     """Absorb every producer all of whose users are in the group and that is worth it."""
     if isinstance(root.kind, Contract):
         return ElementGroup(root=root, members=(root,), anchor=root)
     members = {root.name: root}
     copies = {root.name: 1}
     anchor: Node | None = None
-    for node in producers:
+    queue = InOrder(places, forwards=False)
+    queue.add(root.inputs)
+    for node in (producers[name] for name in queue if name in producers):
         readers = users[node.name]
-        if not readers or any(name not in members or members[name] is anchor for name in readers):
+        if any(name not in members or members[name] is anchor for name in readers):
             continue
         uses = sum(copies[name] * _occurrences(members[name], node) for name in readers)
         if isinstance(node.kind, Contract):
@@ -79,8 +83,10 @@ def _grow(root: Node, producers: list[Node], users: Mapping[str, tuple[str, ...]
             fits = node.tensor.shape == root.tensor.shape and _has_their_rows(node, members)
             if anchor is None and fits:
                 anchor = members[node.name] = node
+                queue.add(node.inputs)
         elif _is_worth_joining(node, root, uses) and _input_count(members, node) <= _MOST_INPUTS:
             members[node.name], copies[node.name] = node, uses
+            queue.add(node.inputs)
     return ElementGroup(root=root, members=tuple(members.values()), anchor=anchor)
 
 

@@ -6,9 +6,8 @@ them; what somebody else reads becomes a result of the kernel.
 """
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
-from heapq import heappop, heappush
 
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.expr import Expr, Operand, Total, operations, transform
@@ -24,6 +23,7 @@ from kernelwright.ir.graph import (
     made_of,
 )
 from kernelwright.ir.types import Dim, TensorType, TupleType
+from kernelwright.schedule.in_order import InOrder
 
 _CHEAP = 4
 """Operations on a smaller operand that are worth repeating for each element."""
@@ -66,7 +66,7 @@ class _Around:
         products = (node.name for node in graph.nodes if isinstance(node.kind, Contract))
         self.ours = ours
         self.nodes = {node.name: node for node in graph.nodes}
-        self.places = {node.name: at for at, node in enumerate(graph.nodes)}
+        self.places = graph.places()
         self.users = graph.users()
         self.fixed = frozenset(graph.results)
         self.products = ours.intersection(products)
@@ -117,7 +117,7 @@ class _Growth:
 
     def _grow_down(self) -> None:
         """Join nodes that read members, unless one of their inputs waits for the group."""
-        queue = _Queue(self._places, forwards=True)
+        queue = InOrder(self._places, forwards=True)
         for name in self._members:
             queue.add(self._users[name])
         waits: dict[str, bool] = {}
@@ -172,7 +172,7 @@ class _Growth:
 
     def _grow_up(self) -> None:
         """Join what computes inputs of members; what others read of it becomes a result."""
-        queue = _Queue(self._places, forwards=False)
+        queue = InOrder(self._places, forwards=False)
         for name in self._members:
             queue.add(self._nodes[name].inputs)
         for name in queue:
@@ -368,27 +368,6 @@ class _Growth:
 def _same_shape(one: Node, other: Node) -> bool:
     is_pair = isinstance(one.type, TensorType) and isinstance(other.type, TensorType)
     return is_pair and one.tensor.shape == other.tensor.shape
-
-
-class _Queue:
-    """Names of nodes, each once, in the order of the graph or against it, while more come."""
-
-    def __init__(self, places: Mapping[str, int], *, forwards: bool) -> None:
-        self._places = places
-        self._sign = 1 if forwards else -1
-        self._heap: list[tuple[int, str]] = []
-        self._seen: set[str] = set()
-
-    def add(self, names: Iterable[str]) -> None:
-        """Names that come after the one that was given last."""
-        for name in names:
-            if name not in self._seen:
-                self._seen.add(name)
-                heappush(self._heap, (self._sign * self._places[name], name))
-
-    def __iter__(self) -> Iterator[str]:
-        while self._heap:
-            yield heappop(self._heap)[1]
 
 
 def program_of(group: RowGroup, graph: Graph) -> tuple[RowProgram, tuple[Node, ...]]:

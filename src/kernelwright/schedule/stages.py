@@ -4,7 +4,7 @@ A row of channels that each have their own bias has another operand for each of 
 of one channel has the same for all, and few of its totals are left for the second stage.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -142,7 +142,8 @@ class _Writer:
 def with_stages(graph: Graph, machine: Machine) -> Graph:
     """The graph whose rows have one value of each smaller operand; the values are the same."""
     known = {node.name: node for node in graph.nodes}
-    stages = {node.name: _stages(node, known, machine) for node in graph.nodes}
+    varying = _varying(graph.nodes, known)
+    stages = {node.name: _stages(node, known, varying, machine) for node in graph.nodes}
     shown = [known[name] for name in graph.results]
     fixed = {node.name for node in shown}
     fixed |= {node.inputs[0] for node in shown if isinstance(node.kind, Project)}
@@ -181,13 +182,18 @@ def _in_parts(
     return (*found.parts, found.rest) if found.parts else (node,)
 
 
-def _stages(node: Node, known: Mapping[str, Node], machine: Machine) -> tuple[tuple[int, ...], ...]:
+def _stages(
+    node: Node,
+    known: Mapping[str, Node],
+    varying: Mapping[str, frozenset[int]],
+    machine: Machine,
+) -> tuple[tuple[int, ...], ...]:
     """Dimensions of two stages; none where one is better."""
     if not isinstance(node.kind, Reduce) or not has_stages(node):
         return ()
     source = known[node.inputs[0]]
     rank, dims = source.tensor.rank, node.kind.dims
-    last = max((dim for dim in _varying(source, known) if dim in dims), default=None)
+    last = max((dim for dim in varying.get(source.name, ()) if dim in dims), default=None)
     if last is None or source.tensor.bytes_hint < machine.launches.stage_bytes:
         return ()
     inside = tuple(dim for dim in dims if dim > last)
@@ -196,23 +202,24 @@ def _stages(node: Node, known: Mapping[str, Node], machine: Machine) -> tuple[tu
     return (inside, tuple(dim for dim in dims if dim <= last)) if is_run and long else ()
 
 
-def _varying(source: Node, known: Mapping[str, Node]) -> set[int]:
-    """Dimensions along which smaller operands of the steps in front of a reduction differ."""
-    shape = source.tensor.shape
-    found: set[int] = set()
-    waiting, seen = [source], {source.name}
-    while waiting:
-        step = waiting.pop()
-        if not isinstance(step.kind, Pointwise):
-            continue
-        for name in step.inputs:
-            kind = known[name].type
-            if not isinstance(kind, TensorType) or name in seen:
-                continue
-            seen.add(name)
-            if kind.shape == shape:
-                waiting.append(known[name])
-                continue
-            first = len(shape) - kind.rank
-            found |= {first + at for at, size in enumerate(kind.shape) if size != ONE}
+def _varying(nodes: Iterable[Node], known: Mapping[str, Node]) -> dict[str, frozenset[int]]:
+    """For each step, dimensions along which its smaller operands differ, and those of the steps of
+    its shape in front of it."""
+    found: dict[str, frozenset[int]] = {}
+    for node in nodes:
+        if isinstance(node.kind, Pointwise) and isinstance(node.type, TensorType):
+            own = (_varying_in(known[name], node.tensor.shape, found) for name in node.inputs)
+            found[node.name] = frozenset().union(*own)
     return found
+
+
+def _varying_in(
+    source: Node, shape: tuple[Dim, ...], found: Mapping[str, frozenset[int]]
+) -> frozenset[int]:
+    kind = source.type
+    if not isinstance(kind, TensorType):
+        return frozenset()
+    if kind.shape == shape:
+        return found.get(source.name, frozenset())
+    first = len(shape) - kind.rank
+    return frozenset(first + at for at, size in enumerate(kind.shape) if size != ONE)
