@@ -19,7 +19,6 @@ from torch.utils import cpp_extension
 from kernelwright import kernels
 from kernelwright.build.emulator import Session
 from kernelwright.codegen.cuda import kernel_text
-from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,
@@ -58,9 +57,8 @@ def text_of(kernel: Kernel) -> str:
     headers, library = kernels.in_use(
         text.section, *text.sources, "math.cuh", "half.cuh", "bfloat16.cuh"
     )
-    return TEMPLATES.get_template("kernels.cu.jinja").render(
-        headers=headers, library=library, sections=[text.section]
-    )
+    includes = "".join(f"#include {header}\n" for header in headers)
+    return f"{includes}\nnamespace {{\n\n{library}\n}}  // namespace\n\n{text.section}"
 
 
 def row_config(fields: dict[str, Any]) -> RowConfig:
