@@ -319,6 +319,7 @@ def _cell(text: str) -> str:
 
 def _introduction(record: Mapping[str, Any]) -> Iterator[str]:
     facts = record["runs"][-1]
+    commits = " and ".join(dict.fromkeys(run["commit"] for run in record["runs"]))
     yield "# What published kernels are worth"
     yield ""
     yield (
@@ -327,7 +328,7 @@ def _introduction(record: Mapping[str, Any]) -> Iterator[str]:
         f"speedup over eager that was measured on an H100 ({record['claims without a candidate']} "
         f"speedups more are claimed for records that have no code). {record['judged']} of them "
         f"were judged on {facts.get('card', 'a CPU')} (torch {facts['torch']}, "
-        f"CUDA {facts['cuda']}, commit {facts['commit']}, {facts['date'][:10]}) by "
+        f"CUDA {facts['cuda']}, commit {commits}, {facts['date'][:10]}) by "
         "`benchmarks/judge_published.py`; its rows are in "
         "`benchmarks/results/judge_published_h200.json`. Times are against eager alone. A "
         "file that is wrong only where inputs have NaN is timed all the same; "

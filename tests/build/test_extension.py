@@ -14,6 +14,7 @@ from kernelwright.build.extension import (
     build_error,
     cubins_of,
     cuda_source_of,
+    is_being_built,
     is_built,
     prepare_extension_folder,
 )
@@ -116,10 +117,12 @@ def test_a_lock_that_somebody_holds_stays(cache: Path, tmp_path: Path) -> None:
     (folder / "stale" / "lock").touch()
     try:
         prepare_extension_folder(candidate)
+        assert is_being_built(candidate)  # others wait for it, and do not hang
         assert (folder / "held" / "lock").exists()
         assert not (folder / "stale" / "lock").exists()
     finally:
         os.close(descriptor)
+    assert not is_being_built(candidate)
     prepare_extension_folder(candidate)
     assert not (folder / "held" / "lock").exists()
 

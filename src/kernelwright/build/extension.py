@@ -67,6 +67,12 @@ def is_built(candidate_path: Path) -> bool:
     return any(extensions_folder(_key(candidate_path)).glob("*/*.so"))
 
 
+def is_being_built(candidate_path: Path) -> bool:
+    """Whether a living process builds an extension of the candidate, for which others wait."""
+    batons = set(extensions_folder(_key(candidate_path)).glob(f"*/{_BATON}"))
+    return bool(batons) and not batons.isdisjoint(_open_files())
+
+
 def cuda_source_of(candidate_path: Path) -> str | None:
     """The CUDA text that a file of ours carries in two constants; None if there is none.
 

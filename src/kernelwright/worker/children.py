@@ -10,7 +10,11 @@ from typing import Self
 from kernelwright import env
 from kernelwright.build.emulator.compile import build_shared
 from kernelwright.build.emulator.headers import headers_of_candidate
-from kernelwright.build.extension import extension_environment, prepare_extension_folder
+from kernelwright.build.extension import (
+    extension_environment,
+    is_being_built,
+    prepare_extension_folder,
+)
 from kernelwright.build.guards import guards_library
 from kernelwright.build.launches import launches_library
 from kernelwright.build.records import Target
@@ -188,8 +192,12 @@ class Children:
             least=timeouts.hang if quick else timeouts.slow_hang,
             call=called or 0.0,
             beside=beside,
-            compiles=lambda: compiles(child.number(), self._exchange),
+            compiles=lambda: self._has_compilers(child),
         )
+
+    def _has_compilers(self, child: ChildProcess) -> bool:
+        """Whether a child compiles, or waits for what another child compiles for all of them."""
+        return compiles(child.number(), self._exchange) or is_being_built(self._candidate_path)
 
     def _launch_who_is_watched(self) -> None:
         watched = self._target is Target.CUDA and watches(self._options)

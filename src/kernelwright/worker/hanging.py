@@ -1,7 +1,8 @@
 """When a child that does not answer hangs: it has had many times what the reference took.
 
 A call that compiles (torch.compile, Triton, a compiler that the file starts) takes as long as that
-takes: what counts are the seconds since somebody compiled for it.
+takes: what counts are the seconds since somebody compiled for it. Several processes run a file, and
+one builds its extension while the others wait at PyTorch's lock: that is compiling, too.
 """
 
 import os
