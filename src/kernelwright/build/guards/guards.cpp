@@ -132,8 +132,8 @@ void examine(const Block& block, const char* kernel) {
     if (count == 0) continue;
     is_whole = false;
     const bool is_before = side.place == block.base;
-    describe(side.name, is_before ? kBefore - 1 - last : first, is_before ? kBefore - first : last + 1,
-             count, block, kernel);
+    describe(side.name, is_before ? kBefore - 1 - last : first,
+             is_before ? kBefore - first : last + 1, count, block, kernel);
   }
   if (!is_whole) mark(block, own_stream());
 }
