@@ -205,7 +205,7 @@ class WatchedChild:
     def post(self, operation: str, body: Any) -> None:
         self._asked = operation
 
-    def wait(self, seconds: float) -> Answer:
+    def wait(self, seconds: float, patience: object = None) -> Answer:
         waited = threading.Event()
         other = Lease(0)
         claim = threading.Thread(target=lambda: (other.claim(waited.set), other.release()))
