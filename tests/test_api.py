@@ -18,8 +18,8 @@ from kernelwright.api import OptimizeOptions, optimize_in_memory
 from kernelwright.bench.measurement import Measurement, Series, Speedup, not_measured
 from kernelwright.bench.statistics import Interval
 from kernelwright.bench.timing import TimingPlan
-from kernelwright.build.emulator import Session
 from kernelwright.codegen import emit_module
+from kernelwright.emulator import Session
 from kernelwright.errors import UnsupportedError, UsageError
 from kernelwright.machine import H200
 from kernelwright.module import KernelsUnusedWarning, OptimizedModule, optimize_module

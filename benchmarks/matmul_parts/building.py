@@ -16,13 +16,13 @@ from types import ModuleType
 import torch
 
 from kernelwright import pipeline
-from kernelwright.build.cuda import compile_check
-from kernelwright.build.extension import cuda_source_of
 from kernelwright.errors import KernelwrightError
 from kernelwright.ir.graph import Contract, Graph
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library
+from kernelwright.toolchain.cuda import compile_check
+from kernelwright.toolchain.extension import cuda_source_of
 
 _MESSAGE = 1500
 """Characters kept of an error: a failed build's output has pages."""

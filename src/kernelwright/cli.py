@@ -397,7 +397,7 @@ def doctor(as_json: Json = False) -> ExitCode:
     """Say what works on this machine, what does not, and what to do about it."""
     from dataclasses import asdict
 
-    from kernelwright.build.doctor import Status, diagnose, worst
+    from kernelwright.toolchain.doctor import Status, diagnose, worst
 
     checks = diagnose()
     status = worst(checks)
@@ -421,7 +421,7 @@ def clean(
     """Remove what was built from the cache: all of it, unless told how much or how old."""
     from dataclasses import asdict
 
-    from kernelwright.build import cache
+    from kernelwright.toolchain import cache
 
     limit = 0 if gigabytes is None and days is None else gigabytes
     done = cache.clean(
@@ -467,8 +467,8 @@ def _demands(words: Iterable[str]) -> Any:
 
 
 def _target(name: str | None) -> Any:
-    from kernelwright.build.records import Target
     from kernelwright.errors import NoGpuError
+    from kernelwright.toolchain.records import Target
     from kernelwright.worker.judging import default_target
 
     match name or env.TARGET.get():

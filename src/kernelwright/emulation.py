@@ -13,8 +13,8 @@ from pathlib import Path
 import torch
 from torch.utils._pytree import tree_leaves
 
-from kernelwright.build.emulator.findings import Finding
-from kernelwright.build.emulator.session import Session
+from kernelwright.emulator.findings import Finding
+from kernelwright.emulator.session import Session
 from kernelwright.errors import UsageError
 from kernelwright.problem.execution import execute
 from kernelwright.problem.loading import parse_problem

@@ -30,8 +30,6 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from kernelwright import env
-from kernelwright.build.cache import cached_build, content_key
-from kernelwright.build.extension import prepare_extension_folder
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.errors import UsageError
@@ -39,6 +37,8 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import Machine
 from kernelwright.schedule import Library, least_cost, plan_graph
+from kernelwright.toolchain.cache import cached_build, content_key
+from kernelwright.toolchain.extension import prepare_extension_folder
 from kernelwright.verify.compare import compare
 from kernelwright.verify.nesting import named_effects
 from kernelwright.verify.oracle import OracleRun, Rounded, Ties, run_oracle, run_rounded

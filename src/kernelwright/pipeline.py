@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from kernelwright import env
 from kernelwright.bench.measurement import Measurement
 from kernelwright.bench.roofline import Floor
-from kernelwright.build.cache import database_path
-from kernelwright.build.records import Target
 from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import OutputError, UnsupportedError, writing
@@ -27,6 +25,8 @@ from kernelwright.report.plan import Explanation, explain_plan
 from kernelwright.rewrite import Rewritten
 from kernelwright.schedule import OPEN, Choices, Library, least_cost, plan_graph
 from kernelwright.schedule.families import family_of
+from kernelwright.toolchain.cache import database_path
+from kernelwright.toolchain.records import Target
 from kernelwright.tune.database import Database
 from kernelwright.tune.effort import QUICK, Effort
 from kernelwright.verify.cases import STRICT, Demand, Demands

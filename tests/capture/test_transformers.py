@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from kernelwright.build.emulator import Session
 from kernelwright.capture import UnsupportedValueError, capture_module
 from kernelwright.checking import check_plan
+from kernelwright.emulator import Session
 from kernelwright.ir.calls import instances
 from kernelwright.machine import H200
 from kernelwright.module import optimize_module

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kernelwright.build.cuda import compile_check
-from kernelwright.build.toolchain import find_nvcc
 from kernelwright.ir.configs import GridRows, PartRows, RingRows, RowConfig
 from kernelwright.ir.types import DType
+from kernelwright.toolchain.compilers import find_nvcc
+from kernelwright.toolchain.cuda import compile_check
 
 _FOLDER = Path(__file__).parent / "rows"
 sys.path.insert(0, str(_FOLDER))

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import torch
 
-from kernelwright.build.emulator import Session
+from kernelwright.emulator import Session
 
 LAYOUTS = {
     "contiguous": lambda tensor: tensor,

@@ -3,8 +3,8 @@
 import pytest
 
 from kernelwright import kernels
-from kernelwright.build.cuda import compile_check
-from kernelwright.build.toolchain import find_nvcc
+from kernelwright.toolchain.compilers import find_nvcc
+from kernelwright.toolchain.cuda import compile_check
 
 pytestmark = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kernelwright import kernels
-from kernelwright.build.cuda import compile_check
-from kernelwright.build.toolchain import find_nvcc
+from kernelwright.toolchain.compilers import find_nvcc
+from kernelwright.toolchain.cuda import compile_check
 
 _FOLDER = Path(__file__).parent / "conv"
 

@@ -36,7 +36,7 @@ def get_init_inputs():
 
 _RUN = """\
 import torch
-from kernelwright.build.emulator import Session
+from kernelwright.emulator import Session
 
 with Session(order_seed=1, threads=1) as session, torch.no_grad():
     import emitted

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelwright import kernels
-from kernelwright.build.toolchain import require_cxx
+from kernelwright.toolchain.compilers import require_cxx
 
 _HERE = Path(__file__).parent / "host"
 

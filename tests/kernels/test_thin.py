@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kernelwright import kernels
-from kernelwright.build.cuda import compile_check
-from kernelwright.build.toolchain import find_nvcc
+from kernelwright.toolchain.compilers import find_nvcc
+from kernelwright.toolchain.cuda import compile_check
 
 _RUN = Path(__file__).parent / "thin" / "run.py"
 

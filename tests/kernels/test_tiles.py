@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kernelwright import kernels
-from kernelwright.build.cuda import compile_check
-from kernelwright.build.toolchain import find_nvcc
 from kernelwright.schedule.many_small import TILES
+from kernelwright.toolchain.compilers import find_nvcc
+from kernelwright.toolchain.cuda import compile_check
 
 _RUN = Path(__file__).parent / "tiles" / "run.py"
 _MAJORS = ("K", "MN", "NONE")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from kernelwright.build.records import Target
 from kernelwright.machine import H100, H200, Origin, detect, machine_of, modelled
 from kernelwright.pipeline import default_target
+from kernelwright.toolchain.records import Target
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kernelwright.build.emulator.compile import build_shared
+from kernelwright.emulator.compile import build_shared
 from kernelwright.report.row import Ending, Row
 from kernelwright.suite.pool import LocalPool, Pool, Watcher
 from kernelwright.suite.problems import find_problems, tasks_of

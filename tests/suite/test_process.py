@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.build.launches import launches_library
 from kernelwright.report.row import Ending
 from kernelwright.suite import pool, process
 from kernelwright.suite.child import Reporter, keep_to
 from kernelwright.suite.process import IMPORTED, Running, nursery_environment, run_task
 from kernelwright.suite.task import Outcome, Place, Task
+from kernelwright.toolchain.launches import launches_library
 from kernelwright.verify.verification import Event
 from kernelwright.worker.nursery import LOADED_FIRST, Birth, Nursery
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.build.toolchain import Tool
 from kernelwright.ir.configs import Config, GemmConfig, TensorCoreConfig
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, compile_problem
 from kernelwright.problem import load_problem, resize
 from kernelwright.schedule import ranked_configs
+from kernelwright.toolchain.compilers import Tool
 from kernelwright.tune import plans
 from kernelwright.tune.database import Database, Row
 

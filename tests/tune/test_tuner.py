@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.build.toolchain import find_nvcc
 from kernelwright.errors import CompileError, KernelwrightError, NoCompilerError, UsageError
+from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.tune import effort as efforts
 from kernelwright.tune.effort import effort
 from kernelwright.tune.tuner import (

@@ -1,6 +1,6 @@
 """compute-sanitizer's reports, as it prints them."""
 
-from kernelwright.build.emulator.findings import FindingKind
+from kernelwright.emulator.findings import FindingKind
 from kernelwright.verify.sanitizer_report import Tool, read_report, was_refused
 
 _MEMCHECK = """\

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from kernelwright.bench.roofline import Floor
-from kernelwright.build.records import Target
 from kernelwright.machine import H200
 from kernelwright.problem import Problem, load_problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.verdict import Verdict

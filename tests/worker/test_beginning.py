@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright.build.records import Target
 from kernelwright.problem import Problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
 from kernelwright.worker import timed

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernelwright import env
-from kernelwright.build.records import Target
 from kernelwright.problem import Problem
+from kernelwright.toolchain.records import Target
 from kernelwright.worker import card_start
 from kernelwright.worker.card_start import its_turn, starts_of_machine
 from kernelwright.worker.child_process import ChildProcess

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.build.records import Target
 from kernelwright.problem import load_problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status, Verdict
 from kernelwright.worker import JudgeOptions, judge

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kernelwright.build.emulator.findings import FindingKind
-from kernelwright.build.guards import Overrun
+from kernelwright.emulator.findings import FindingKind
+from kernelwright.toolchain.guards import Overrun
 from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import Fault, FaultKind, KernelFinding
 from kernelwright.verify.records import to_plain

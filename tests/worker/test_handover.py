@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright.build.records import Target
 from kernelwright.problem import Problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status, Verdict
 from kernelwright.worker import handover, roles

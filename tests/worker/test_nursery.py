@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.build.launches import launches_library
-from kernelwright.build.records import Target
 from kernelwright.problem import load_problem
 from kernelwright.suite.process import IMPORTED
+from kernelwright.toolchain.launches import launches_library
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status
 from kernelwright.worker import JudgeOptions, judge

@@ -15,9 +15,9 @@ import torch
 
 from kernelwright.bench.measurement import NO_GPU
 from kernelwright.bench.roofline import Floor
-from kernelwright.build.records import Target
 from kernelwright.errors import ExitCode
 from kernelwright.problem import Problem, load_problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status, Verdict
 from kernelwright.verify.verification import Event
@@ -194,7 +194,7 @@ def test_ctrl_c_ends_the_children(tmp_path: Path) -> None:
     script = f"""
 import signal
 from pathlib import Path
-from kernelwright.build.records import Target
+from kernelwright.toolchain.records import Target
 from kernelwright.problem import load_problem
 from kernelwright.worker import JudgeOptions, judge
 from kernelwright.worker.options import Watch

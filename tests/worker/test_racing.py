@@ -12,8 +12,8 @@ import torch
 from kernelwright.bench.outside import Outside, Standing
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError, Rounds, Samples, TimingPlan
-from kernelwright.build.records import Target
 from kernelwright.problem import Problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.bounds import Expected
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Check, Outcome, Status

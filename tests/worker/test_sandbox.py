@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.build.records import Target
 from kernelwright.problem import Problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import Fault, FaultKind
 from kernelwright.verify.verdict import Outcome, Verdict

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kernelwright.build.records import Target
 from kernelwright.problem import Problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import Observation, RunFacts
 from kernelwright.verify.verification import BuildFacts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kernelwright.build.emulator.compile import build_shared
+from kernelwright.emulator.compile import build_shared
 from kernelwright.errors import UsageError
 from kernelwright.report.row import Row
 from kernelwright.report.summary import Summary, summarise

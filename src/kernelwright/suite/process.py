@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright import env
-from kernelwright.build.launches import launches_library
 from kernelwright.errors import KernelwrightError
 from kernelwright.report.row import Ending, Row, Trouble
 from kernelwright.suite.child import READY, STACK_FILE
 from kernelwright.suite.task import Outcome, Place, Task
+from kernelwright.toolchain.launches import launches_library
 from kernelwright.verify.records import from_plain, to_plain
 from kernelwright.worker.client import BoundedLog
 from kernelwright.worker.nursery import CONVERSATION, LOADED_FIRST, Birth, Nursery, Process

@@ -15,13 +15,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Protocol
 
-from kernelwright.build.lock import exclusive
 from kernelwright.errors import UsageError
 from kernelwright.report.row import Row
 from kernelwright.suite.journal import VERSION, Event, Journal, JournalError, read_journal
 from kernelwright.suite.pool import MakePool, Pool, Watcher
 from kernelwright.suite.process import STARTING
 from kernelwright.suite.task import Outcome, Settings, Task
+from kernelwright.toolchain.lock import exclusive
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.verdict import Status
 

@@ -9,9 +9,6 @@ from dataclasses import asdict, replace
 
 import torch
 
-from kernelwright.build.cache import content_key
-from kernelwright.build.cuda import compile_libraries
-from kernelwright.build.toolchain import require_nvcc
 from kernelwright.codegen import cuda_source
 from kernelwright.env import usable_cores
 from kernelwright.ir.configs import Config
@@ -19,6 +16,9 @@ from kernelwright.ir.plan import Kernel, Launch, Plan
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule import ranked_configs
+from kernelwright.toolchain.cache import content_key
+from kernelwright.toolchain.compilers import require_nvcc
+from kernelwright.toolchain.cuda import compile_libraries
 from kernelwright.tune.database import Database, Key, rows_of
 from kernelwright.tune.effort import Effort
 from kernelwright.tune.measuring import KernelTimer

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from kernelwright.build.cuda import compile_libraries
 from kernelwright.errors import KernelwrightError, NoCompilerError
+from kernelwright.toolchain.cuda import compile_libraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

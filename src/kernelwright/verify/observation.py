@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from kernelwright.build.emulator.findings import FindingKind
+from kernelwright.emulator.findings import FindingKind
 from kernelwright.verify.cases import Case
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Status

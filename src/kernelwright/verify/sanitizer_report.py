@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from kernelwright.build.emulator.findings import FindingKind
+from kernelwright.emulator.findings import FindingKind
 from kernelwright.verify.observation import KernelFinding
 from kernelwright.verify.ran import Maker, base_name, maker_of
 

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Mapping, Sequence
 
-from kernelwright.build.emulator.tokens import Token, TokenKind, following, token_before, tokenize
+from kernelwright.emulator.tokens import Token, TokenKind, following, token_before, tokenize
 from kernelwright.verify.findings import Findings, Severity, docstrings
 
 _NEVER_CALLED: Mapping[str, str] = {

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TypeVar
 
-from kernelwright.build.extension import build_error
+from kernelwright.toolchain.extension import build_error
 from kernelwright.verify.observation import Fault, FaultKind
 from kernelwright.verify.records import RecordError, from_plain
 from kernelwright.worker.candidate import CandidateRun

@@ -8,18 +8,18 @@ from types import TracebackType
 from typing import Self
 
 from kernelwright import env
-from kernelwright.build.emulator.compile import build_shared
-from kernelwright.build.emulator.headers import headers_of_candidate
-from kernelwright.build.extension import (
+from kernelwright.emulator.compile import build_shared
+from kernelwright.emulator.headers import headers_of_candidate
+from kernelwright.errors import KernelwrightError
+from kernelwright.problem import Problem
+from kernelwright.toolchain.extension import (
     extension_environment,
     is_being_built,
     prepare_extension_folder,
 )
-from kernelwright.build.guards import guards_library
-from kernelwright.build.launches import launches_library
-from kernelwright.build.records import Target
-from kernelwright.errors import KernelwrightError
-from kernelwright.problem import Problem
+from kernelwright.toolchain.guards import guards_library
+from kernelwright.toolchain.launches import launches_library
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.sanitizer_report import Tool
 from kernelwright.worker.answers import seconds_of_call
 from kernelwright.worker.card_start import starts_of_machine

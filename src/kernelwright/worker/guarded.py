@@ -1,7 +1,7 @@
 """One call of a candidate in the process with guard zones: what was written outside of tensors."""
 
-from kernelwright.build.emulator.findings import FindingKind
-from kernelwright.build.guards import Guards, Overrun
+from kernelwright.emulator.findings import FindingKind
+from kernelwright.toolchain.guards import Guards, Overrun
 from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import KernelFinding
 from kernelwright.verify.ran import base_name

@@ -14,9 +14,9 @@ from kernelwright.bench.measurement import NO_GPU, Measurement, not_measured
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError
 from kernelwright.bench.trust import lost_check
-from kernelwright.build.records import Target
 from kernelwright.machine import Machine, modelled_machine
 from kernelwright.problem import Problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import (
     LARGE_SEEDS,
     Case,

@@ -7,7 +7,7 @@ from kernelwright.verify.observation import KernelFinding
 from kernelwright.worker.what_ran import CudaKernels, EmulatedKernels, OwnKernels
 
 if TYPE_CHECKING:
-    from kernelwright.build.emulator import Finding
+    from kernelwright.emulator import Finding
 
 
 class KernelChecks(Protocol):
@@ -54,7 +54,7 @@ class Unwatched:
 
     def own_kernels(self) -> OwnKernels:
         """Counted where the process was started with the library that does so."""
-        from kernelwright.build.launches import Launches
+        from kernelwright.toolchain.launches import Launches
 
         if self._own is None:
             self._own = CudaKernels(Launches.of_this_process())
@@ -65,7 +65,7 @@ class Emulated:
     """Kernels run on the emulator, threads of a block in the order of `order_seed`."""
 
     def __init__(self, order_seed: int, threads: int) -> None:
-        from kernelwright.build.emulator import Session
+        from kernelwright.emulator import Session
 
         self._session = Session(order_seed=order_seed, threads=threads)
         self._taken = 0

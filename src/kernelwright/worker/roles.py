@@ -10,8 +10,6 @@ from typing import Any
 import torch
 
 from kernelwright import env
-from kernelwright.build.guards import Guards
-from kernelwright.build.launches import Launches
 from kernelwright.machine import modelled_machine
 from kernelwright.problem import (
     Budget,
@@ -23,6 +21,8 @@ from kernelwright.problem import (
     size_variants,
 )
 from kernelwright.problem.loading import parse_problem
+from kernelwright.toolchain.guards import Guards
+from kernelwright.toolchain.launches import Launches
 from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.records import from_plain
 from kernelwright.worker.candidate import Candidate

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelwright.build.cache import cache_root
+from kernelwright.toolchain.cache import cache_root
 from kernelwright.worker.sandbox import Confinement, Trust
 
 _KEPT = {

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernelwright.build.toolchain import cuda_home, find_nvcc
+from kernelwright.toolchain.compilers import cuda_home, find_nvcc
 from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import status_of
 from kernelwright.verify.records import to_plain

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kernelwright.build.records import Target
 from kernelwright.errors import KernelwrightError
 from kernelwright.machine import Machine
 from kernelwright.problem import Problem
+from kernelwright.toolchain.records import Target
 from kernelwright.verify.agreement import Agreement
 from kernelwright.verify.cases import Case, Sizes, Weights
 from kernelwright.verify.observation import (

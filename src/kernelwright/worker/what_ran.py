@@ -11,9 +11,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from kernelwright.verify.ran import Ran, list_kernels
 
 if TYPE_CHECKING:
-    from kernelwright.build.emulator import Session
-    from kernelwright.build.guards import Guards
-    from kernelwright.build.launches import Launches
+    from kernelwright.emulator import Session
+    from kernelwright.toolchain.guards import Guards
+    from kernelwright.toolchain.launches import Launches
 
 
 _ON_DEVICE = "DeviceType.CUDA"
@@ -58,13 +58,13 @@ class EmulatedKernels:
 
     def silence(self) -> None:
         """Launches do nothing, and succeed."""
-        from kernelwright.build.emulator.session import Kernels
+        from kernelwright.emulator.session import Kernels
 
         self._session.switch(Kernels.SILENT)
 
     def unsilence(self) -> None:
         """Launches run."""
-        from kernelwright.build.emulator.session import Kernels
+        from kernelwright.emulator.session import Kernels
 
         self._session.switch(Kernels.RUN)
 

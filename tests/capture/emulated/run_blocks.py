@@ -7,7 +7,7 @@ from types import ModuleType
 
 import torch
 
-from kernelwright.build.emulator import Session
+from kernelwright.emulator import Session
 
 
 def _load(path: str) -> ModuleType:

@@ -11,8 +11,8 @@ import torch
 from launching import Library
 from layouts import LAYOUTS
 
-from kernelwright.build.emulator import Session
 from kernelwright.codegen.cuda import kernel_text
+from kernelwright.emulator import Session
 from kernelwright.ir.configs import ScanConfig, ScanWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand
 from kernelwright.ir.graph import Accumulation, Scan

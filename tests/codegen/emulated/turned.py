@@ -5,8 +5,8 @@ import json
 import torch
 from launching import Library
 
-from kernelwright.build.emulator import Session
 from kernelwright.codegen.cuda import kernel_text
+from kernelwright.emulator import Session
 from kernelwright.ir.configs import PointwiseConfig
 from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.plan import Kernel

@@ -12,8 +12,8 @@ import torch
 from launching import Library
 from layouts import LAYOUTS
 
-from kernelwright.build.emulator import Session
 from kernelwright.codegen.cuda import kernel_text
+from kernelwright.emulator import Session
 from kernelwright.ir.anchors import PooledSource
 from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand, Size

@@ -17,8 +17,8 @@ from row_programs import CASES, Case, operand_shape
 from torch.utils import cpp_extension
 
 from kernelwright import kernels
-from kernelwright.build.emulator import Session
 from kernelwright.codegen.cuda import kernel_text
+from kernelwright.emulator import Session
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnRows,

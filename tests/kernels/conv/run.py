@@ -16,7 +16,7 @@ import torch
 from torch.utils import cpp_extension
 
 from kernelwright import kernels
-from kernelwright.build.emulator import Session
+from kernelwright.emulator import Session
 
 USUAL, TRANSPOSED = 0, 1
 _FILES = ("conv_launch.cuh", "wgmma_f16.cuh", "half.cuh", "bfloat16.cuh")

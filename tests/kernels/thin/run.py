@@ -15,7 +15,7 @@ import torch
 from torch.utils import cpp_extension
 
 from kernelwright import kernels
-from kernelwright.build.emulator import Session
+from kernelwright.emulator import Session
 
 TYPES = {
     "float": ("float", torch.float32),

@@ -16,7 +16,7 @@ import torch
 from torch.utils import cpp_extension
 
 from kernelwright import kernels
-from kernelwright.build.emulator import Session
+from kernelwright.emulator import Session
 
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "plain": lambda tensor: tensor,

@@ -1,0 +1,131 @@
+"""CUDA C++ without a torch header, compiled by nvcc: to a cubin to look at, to a library to tune.
+
+    report = compile_check(source)  # registers, spills, shared memory; needs no GPU
+    library = compile_library(source)  # ctypes.CDLL(library).scale_launch(words)
+
+Compiling never launches anything, and its results lie in the cache: what was compiled once, by
+whatever process, is not compiled again.
+"""
+
+import subprocess
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from kernelwright import env
+from kernelwright.errors import CompileError, KernelwrightError
+from kernelwright.toolchain.cache import cached_build, content_key, write_log
+from kernelwright.toolchain.compilers import Tool, require_nvcc
+from kernelwright.toolchain.messages import first_error
+from kernelwright.toolchain.ptxas import CubinReport, read_remarks, read_report
+
+_SOURCE = "kernels.cu"
+_CUBIN = "kernels.cubin"
+_LIBRARY = "kernels.so"
+_REPORT = "ptxas.txt"
+
+# What torch.utils.cpp_extension gives nvcc (COMMON_NVCC_FLAGS), so that a source that compiles here
+# compiles in load_inline; and the oldest C++ that any supported torch asks for.
+_FLAGS = (
+    "-O3",
+    "-std=c++17",
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+    "-D__CUDA_NO_HALF2_OPERATORS__",
+    "--expt-relaxed-constexpr",
+)
+
+
+def compile_check(cuda_source: str, arch: str = "sm_90a") -> CubinReport:
+    """Compile to machine code of `arch` and say what each kernel takes.
+
+    Raises NoCompilerError without nvcc; CompileError with the first message, the line, and the log.
+    """
+    flags = (*_FLAGS, _gencode(arch), "-Xptxas=-v", "-cubin")
+    folder = _compile("cubin", cuda_source, flags, _CUBIN)
+    report = (folder / _REPORT).read_text()
+    return CubinReport(
+        path=folder / _CUBIN, arch=arch, kernels=read_report(report), remarks=read_remarks(report)
+    )
+
+
+def compile_library(cuda_source: str, arch: str = "sm_90a") -> Path:
+    """Compile to a shared library for ctypes, with its own copy of the CUDA run-time library.
+
+    Raises NoCompilerError without nvcc; CompileError with the first message, the line, and the log.
+    """
+    flags = (*_FLAGS, _gencode(arch), "-shared", "-Xcompiler=-fPIC")
+    return _compile("library", cuda_source, flags, _LIBRARY) / _LIBRARY
+
+
+def compile_libraries(
+    cuda_sources: Sequence[str], timeout: float, arch: str = "sm_90a"
+) -> Generator[tuple[int, Path | KernelwrightError], None, None]:
+    """Compile many, as many at a time as there are cores; yields them as they become ready.
+
+    Yields the index in `cuda_sources` and the library, or why there is none. Ends early after
+    `timeout` seconds, or when the caller stops asking: what has not started then never starts.
+    """
+    pool = ThreadPoolExecutor(max_workers=env.usable_cores(), thread_name_prefix="nvcc")
+    try:
+        indices: dict[Future[Path], int] = {
+            pool.submit(compile_library, source, arch): index
+            for index, source in enumerate(cuda_sources)
+        }
+        for future in as_completed(indices, timeout=timeout):
+            error = future.exception()
+            if error is not None and not isinstance(error, KernelwrightError):
+                raise error
+            yield indices[future], error or future.result()
+    except TimeoutError:
+        return
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _gencode(arch: str) -> str:
+    return f"-gencode=arch={arch.replace('sm_', 'compute_')},code={arch}"
+
+
+def _compile(kind: str, source: str, flags: Sequence[str], product: str) -> Path:
+    nvcc = require_nvcc()
+    key = content_key(kind, source, nvcc.version, *flags)
+
+    def build(folder: Path) -> None:
+        (folder / _SOURCE).write_text(source)
+        output = _run(nvcc, [*flags, _SOURCE, "-o", product], folder, kind, key)
+        (folder / _REPORT).write_text(output)
+
+    return cached_build(kind, key, build)
+
+
+def _run(nvcc: Tool, arguments: Sequence[str], folder: Path, kind: str, key: str) -> str:
+    """Run nvcc in `folder`; returns what it printed."""
+    command = [str(nvcc.path), *arguments]
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    output = done.stdout.decode(errors="replace")
+    if done.returncode != 0:
+        source = (folder / _SOURCE).read_text()
+        raise _compile_error(source, " ".join(command), output, done.returncode, kind, key)
+    return output
+
+
+def _compile_error(
+    source: str, command: str, output: str, status: int, kind: str, key: str
+) -> CompileError:
+    """The error for a user, with the source kept beside the log so that its line can be opened."""
+    message = first_error(output)
+    log = write_log(kind, key, f"{command}\nexit status {status}\n\n{output}")
+    kept = log.with_suffix(".cu")
+    kept.write_text(source)
+    line = f":{message.line}" if message and message.line and message.file == _SOURCE else ""
+    text = message.text if message else f"exit status {status}"
+    return CompileError(f"nvcc: {text}", location=f"{kept}{line}", log_path=log)

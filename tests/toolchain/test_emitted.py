@@ -1,0 +1,142 @@
+"""nvcc takes the CUDA text of every example for an H200, and no kernel spills registers.
+
+Nor does ptxas make tensor-core products wait for one another: it says so in remarks.
+"""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.capture import capture, capture_module
+from kernelwright.codegen.cuda import cuda_source
+from kernelwright.ir.configs import Feed, TensorCoreConfig
+from kernelwright.ir.plan import Plan
+from kernelwright.machine import H200
+from kernelwright.problem import load_problem
+from kernelwright.rewrite import rewrite
+from kernelwright.schedule import Library, ranked_configs, schedule
+from kernelwright.toolchain.compilers import find_nvcc
+from kernelwright.toolchain.cuda import compile_check
+from kernelwright.tune.plans import with_configs
+
+pytestmark = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+
+_EXAMPLES = sorted(
+    path
+    for path in (Path(__file__).parents[2] / "examples").glob("*.py")
+    if not path.stem.endswith("_new")
+)
+
+
+def test_there_are_examples() -> None:
+    assert len(_EXAMPLES) >= 5
+
+
+def _expect_no_losses(plan: Plan, *, spilled_bytes: int = 0) -> None:
+    report = compile_check(cuda_source(plan), arch="sm_90a")
+    assert len(report.kernels) >= 1
+    spilling = [kernel for kernel in report.spilling if kernel.spill_store_bytes > spilled_bytes]
+    assert [str(kernel) for kernel in spilling] == []
+    losses = [text for text in report.remarks if "Performance Loss" in text or "C7519" in text]
+    assert losses == []
+
+
+@pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
+def test_compiles_without_spills(path: Path) -> None:
+    _expect_no_losses(schedule(rewrite(capture(load_problem(path))).graph, H200))
+
+
+class Layer(torch.nn.Module):
+    """A product that is read along K on one side and along N on the other, with one operand."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ y + bias)
+
+
+class Residual(torch.nn.Module):
+    """The same with two."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x @ y + bias) + x
+
+
+@cache
+def _layer(dtype: torch.dtype, module: type[torch.nn.Module] = Layer) -> Plan:
+    arguments = [torch.zeros(size, size, dtype=dtype) for size in (2048, 2048)]
+    graph = rewrite(capture_module(module(), (*arguments, torch.zeros(2048, dtype=dtype)))).graph
+    return schedule(graph, H200, Library.NEVER)
+
+
+def _variants(dtype: torch.dtype) -> list[TensorCoreConfig]:
+    """One of each feed, side and width."""
+    (kernel,) = _layer(dtype).kernels
+    ranked = ranked_configs(kernel, H200)
+    return [
+        c
+        for c in ranked
+        if isinstance(c, TensorCoreConfig) and (c.cluster == 2 or c.feed is Feed.INSIDE)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "config"),
+    [
+        pytest.param(dtype, config, id=f"{dtype} {config}")
+        for dtype in (torch.float32, torch.float16)
+        for config in _variants(dtype)
+    ],
+)
+def test_tensor_cores_are_not_kept_waiting(dtype: torch.dtype, config: TensorCoreConfig) -> None:
+    layer = _layer(dtype)
+    _expect_no_losses(with_configs(layer, {layer.kernels[0].name: config}))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_more_operands_spill_no_more_than_addresses(dtype: torch.dtype) -> None:
+    # Kept from one tile to the next: nothing that the loop over K touches.
+    _expect_no_losses(_layer(dtype, Residual), spilled_bytes=48)
+
+
+def test_slices() -> None:
+    plan = _layer(torch.float32)
+    config = replace(_variants(torch.float32)[0], slices=3)
+    _expect_no_losses(with_configs(plan, {plan.kernels[0].name: config}))
+
+
+def test_bfloat16() -> None:
+    plan = _layer(torch.bfloat16)
+    config = _variants(torch.bfloat16)[0]
+    _expect_no_losses(with_configs(plan, {plan.kernels[0].name: config}))
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100a"])
+def test_other_cards_take_the_same_file(arch: str) -> None:
+    kernels = compile_check(cuda_source(_layer(torch.float32)), arch=arch).kernels
+    assert len(kernels) == 4
+
+
+class Rows(torch.nn.Module):
+    """Long rows in parts with an operand of one value a column, and rows on chip."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (x * y).clamp(min=0).mean(), x.softmax(1)
+
+
+class Around(torch.nn.Module):
+    """Running totals and poolings, with steps before and after them."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pooled = torch.nn.functional.max_pool1d(x[None].relu(), 4, 2)
+        return torch.cumsum(x * y, 1), pooled * 2
+
+
+@pytest.mark.parametrize("module", [Rows, Around])
+def test_what_memory_limits_compiles_without_spills(module: type[torch.nn.Module]) -> None:
+    arguments = (torch.zeros(4096, 8192), torch.zeros(8192))
+    graph = rewrite(capture_module(module(), arguments)).graph
+    plan = schedule(graph, H200)
+    assert len(plan.kernels) == 2
+    _expect_no_losses(plan)
