@@ -67,7 +67,8 @@ def emulate(path: Path, case: Case, order_seed: int = 0) -> Emulation:
     """Call `ModelNew` of the file at `path`, or its `Model`, once on the inputs of `case`.
 
     `order_seed` shuffles the order of threads and blocks; 0 runs them as they are numbered. Raises
-    ProblemError for a file that is no candidate, and UsageError for inputs beyond MOST_ELEMENTS.
+    ProblemError for a file that is no candidate, and UsageError where there is no file and for
+    inputs beyond MOST_ELEMENTS.
     """
     problem = resize(_as_problem(path), dict(case.sizes))
     with Session(order_seed=order_seed) as session, torch.no_grad():

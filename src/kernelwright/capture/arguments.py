@@ -20,7 +20,7 @@ class Leaf:
     path: str
     """Python text over `forward`'s arguments: "x", "xs[0]"."""
     name: str
-    """The same as an identifier, unique among the leaves."""
+    """An identifier made of the path, unique among the leaves."""
     value: Any
     """What was passed."""
     is_open: bool
@@ -52,7 +52,7 @@ class Arguments:
         return tuple(leaf.name for leaf in self.leaves if leaf.is_open)
 
     def with_constants(self, names: frozenset[str]) -> "Arguments":
-        """The same with the call-time numbers of these names traced as what they are now."""
+        """Arguments whose numbers of these names are traced as constants, at their values now."""
         leaves = [replace(x, is_open=x.is_open and x.name not in names) for x in self.leaves]
         return replace(self, leaves=tuple(leaves))
 

@@ -54,7 +54,7 @@ class OpenSizes:
         return self.reaches(place) and place not in self.held
 
     def without(self, places: frozenset[Place]) -> "OpenSizes":
-        """The same with these held."""
+        """Open sizes without these, which are held at what they are at capture."""
         return replace(self, held=self.held | places)
 
 

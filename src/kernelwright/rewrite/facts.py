@@ -219,7 +219,7 @@ FROM_ANCHOR = Fact(_is_from_anchor, Side.INPUTS, needs=(TOTAL,))
 """What a product, a reduction, a scan or a pooling makes, and what is made of it element by
 element: work on it joins their kernel."""
 FROM_PRODUCT = Fact(_is_from_product, Side.INPUTS)
-"""The same of products alone."""
+"""What a product makes, and what is made of it element by element."""
 BEFORE_REDUCTION = Fact(_is_before_reduction, Side.READERS)
 """What a reduction reads, or what is made of it element by element."""
 BESIDE_PRODUCT = Fact(_is_beside_product, Side.READERS, needs=(FROM_PRODUCT,))

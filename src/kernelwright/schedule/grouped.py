@@ -227,7 +227,7 @@ def _group(editor: Editor, node: Node, views: list[Node]) -> None:
 
 
 def _twin_before(editor: Editor, view: Node, first: Node) -> Node | None:
-    """The same view, if the graph has one in front of this node."""
+    """A view equal to `view` that the graph has in front of node `first`, or None."""
     (source,) = view.inputs
     found = (it for it in _readers(editor, editor.node(source)) if _same_view(it, view))
     twin = next(found, None)

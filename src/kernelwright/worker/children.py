@@ -96,7 +96,7 @@ class Children:
         self.guard: GuardWatch | None = None
         """The candidate under guards, once it is wanted."""
         self.sanitizing: Sanitizing | None = None
-        """The same under compute-sanitizer."""
+        """The candidate under compute-sanitizer, once it is wanted."""
         self.reference = self.child(Role.REFERENCE)
         self.timer = self.child(Role.TIMER)
 

@@ -70,7 +70,8 @@ class Timeouts:
     """Without an answer to "run", and without compiling, at least; or a hundred times what the
     reference's call takes."""
     slow_hang: float = 25.0
-    """The same of one whose kernels run on the emulator, or whose module is still being made."""
+    """Seconds without an answer and without compiling, at least, of a file whose kernels run on
+    the emulator or whose module is still being made."""
     compile: float = 900.0
     """Preparing a torch.compile baseline."""
     memcheck: float = 30.0
