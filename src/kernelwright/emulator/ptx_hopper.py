@@ -84,6 +84,7 @@ _PLAIN = {
     "griddepcontrol.wait": "kwemu_wait_for_previous()",
     "griddepcontrol.launch_dependents": "kwemu_let_next_start()",
     "st.cluster.b32": "::kwemu::ptx::store_cluster({all})",
+    "st.async": "::kwemu::ptx::store_async({all})",
     "ld.acquire": "::kwemu::ptx::load_acquire({all})",
     "ld.acquire.global": "::kwemu::ptx::load_acquire({all})",
     "st.release": "::kwemu::ptx::store_release({all})",

@@ -79,8 +79,10 @@ void fill_outside(const TensorMap& map, char* row) {
 
 void check_place(Block& actor, const BulkCopy& copy, Access access) {
   const Block& home = *copy.home;
-  if (copy.offset % 128 != 0) {
-    fail_misaligned(actor, home.shared_low + copy.offset, 128, access, copy.caller);
+  // Runs, whose elements are wider than any tensor's, lie at any chunk.
+  const size_t alignment = copy.map.element_bytes == kChunkBytes ? kChunkBytes : 128;
+  if (copy.offset % alignment != 0) {
+    fail_misaligned(actor, home.shared_low + copy.offset, alignment, access, copy.caller);
   }
   if (copy.offset + copy.map.box_bytes() > SharedMemory::kBytes) {
     actor.report(FindingKind::kOutOfBounds, Place::of(copy.caller),
@@ -167,7 +169,8 @@ void land(const BulkCopy& copy) {
                   is_watched && count != 0);
     }
   });
-  copy.home->mbarriers.bring(*copy.home, copy.barrier, static_cast<unsigned>(map.box_bytes()));
+  copy.home->mbarriers.bring(*copy.home, copy.barrier, static_cast<unsigned>(map.box_bytes()),
+                             copy.known);
 }
 
 void report_unfinished(const BulkCopy& copy) {

@@ -2,10 +2,13 @@
 // stores from there.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "clocks.h"
 #include "tensor_map.h"
 
 namespace kwemu {
@@ -21,6 +24,10 @@ struct BulkCopy {
   size_t offset;   // in the home's shared memory
   size_t barrier;  // the same, of the barrier to arrive at; stores have none
   const void* caller;
+  // What an asynchronous store of registers carries: the map's address is in here.
+  std::shared_ptr<const std::array<uint32_t, 4>> words = {};
+  // What another block of the cluster knew that sent this: who waits for it knows it, too.
+  Clock known = {};
 };
 
 // A thread of `actor` asks for a copy to one block: the place becomes unreadable until it lands.

@@ -1,5 +1,6 @@
 // The functions of kwemu/abi.h that came with compute capability 9.0: clusters, barriers in shared
 // memory, bulk copies, products of warpgroups.
+#include <algorithm>
 #include <cstring>
 
 #include "access.h"
@@ -216,6 +217,23 @@ KWEMU_EXPORT void kwemu_send_shared(unsigned to, unsigned from, unsigned bytes, 
   kwemu::BulkCopy copy = run_of(here, bytes, target.offset, caller);
   copy.home = target.home;
   copy.barrier = arrival.offset;
+  block.release_into(copy.known);
+  kwemu::ask_for(block, copy);
+}
+
+// As a box of a tensor that lies in the store's own words.
+KWEMU_EXPORT void kwemu_store_async(unsigned to, const unsigned* words, unsigned barrier,
+                                    void* caller) {
+  Block& block = *current_block;
+  const SharedPlace target = place_of(to), arrival = place_of(barrier);
+  if (arrival.home != target.home) fail("an asynchronous store with another block's barrier", caller);
+  const auto held = std::make_shared<std::array<uint32_t, 4>>();
+  std::copy(words, words + held->size(), held->begin());
+  kwemu::BulkCopy copy = run_of(held->data(), sizeof *held, target.offset, caller);
+  copy.words = held;
+  copy.home = target.home;
+  copy.barrier = arrival.offset;
+  block.release_into(copy.known);
   kwemu::ask_for(block, copy);
 }
 

@@ -151,13 +151,14 @@ void MbarrierTable::check_reachable(Block& home, size_t offset, const void* call
   }
 }
 
-void MbarrierTable::bring(Block& home, size_t offset, unsigned bytes) {
+void MbarrierTable::bring(Block& home, size_t offset, unsigned bytes, const Clock& known) {
   const auto found = barriers_.find(offset);
   if (found == barriers_.end()) return;
   Mbarrier& barrier = found->second;
   barrier.bytes -= bytes;
   barrier.brings = true;
   const Clocks& clocks = home.cluster().clocks();
+  if (!known.empty()) barrier.arriving.join(known);
   barrier.arriving.set(clocks.barrier_entry(home.rank, barrier.slot), home.now());
   home.tick();
   ++home.activity;

@@ -59,7 +59,7 @@ class MbarrierTable {
   // Checks that a bulk copy may arrive at it.
   void check_reachable(Block& home, size_t offset, const void* caller);
   // Bytes that bulk copies have brought.
-  void bring(Block& home, size_t offset, unsigned bytes);
+  void bring(Block& home, size_t offset, unsigned bytes, const Clock& known);
   unsigned slot_of(size_t offset) const;
 
   void poll(Block& home);

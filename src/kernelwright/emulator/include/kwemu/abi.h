@@ -168,6 +168,7 @@ void kwemu_proxy_fence();
 void kwemu_copy_box(const kwemu::BoxCopy* copy, void* caller);
 // From this block's shared memory to where the handle and its barrier are.
 void kwemu_send_shared(unsigned to, unsigned from, unsigned bytes, unsigned barrier, void* caller);
+void kwemu_store_async(unsigned to, const unsigned* words, unsigned barrier, void* caller);
 void kwemu_store_box(const kwemu::BoxCopy* order, void* caller);
 // Between memory and this block's shared memory, which the handles name.
 void kwemu_copy_bulk(unsigned to, const void* from, unsigned bytes, unsigned barrier, void* caller);

@@ -146,6 +146,13 @@ KWEMU_DEVICE void send_shared(unsigned to, unsigned from, Bytes bytes, unsigned 
   kwemu_send_shared(to, from, static_cast<unsigned>(bytes), barrier, KWEMU_CALLER);
 }
 
+// Four words to a block's shared memory, counted at its barrier.
+template <class Word>
+KWEMU_DEVICE void store_async(unsigned to, Word a, Word b, Word c, Word d, unsigned barrier) {
+  const unsigned words[] = {a, b, c, d};
+  kwemu_store_async(to, words, barrier, KWEMU_CALLER);
+}
+
 // From memory to this block's shared memory, and back.
 template <class Address, class Bytes>
 KWEMU_DEVICE void copy_bulk(unsigned to, Address from, Bytes bytes, unsigned barrier) {

@@ -1,0 +1,103 @@
+#pragma once
+// What comes before the steps: the largest numbers, and the inputs of the first layer as planes.
+
+#include "recurrent_problem.cuh"
+
+constexpr int PREPARE_THREADS = 256;
+
+__device__ __forceinline__ uint32_t larger_bits(uint32_t most, float value) {
+  const uint32_t bits = __float_as_uint(value) & 0x7fffffffu;
+  return bits <= 0x7f800000u && bits > most ? bits : most;
+}
+
+__device__ __forceinline__ void keep_largest(uint32_t* word, uint32_t most) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    const uint32_t other = __shfl_xor_sync(0xffffffffu, most, distance);
+    most = other > most ? other : most;
+  }
+  if (threadIdx.x % 32 == 0 && most > 0) atomicMax(word, most);
+}
+
+// Of a tensor of `outer` x `middle` x `inner` elements.
+__device__ __forceinline__ uint32_t largest_of(const StepTensor& tensor, int outer, int middle,
+                                               int inner) {
+  const int64_t all = int64_t{gridDim.x} * blockDim.x;
+  const int64_t count = int64_t{outer} * middle * inner;
+  uint32_t most = 0;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += all) {
+    const int64_t rest = i / inner;
+    most = larger_bits(most, *tensor.at(rest / middle, rest % middle, i % inner));
+  }
+  return most;
+}
+
+__device__ __forceinline__ uint32_t largest_of(const float* data, int64_t count, uint32_t most) {
+  const int64_t all = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += all) {
+    most = larger_bits(most, data[i]);
+  }
+  return most;
+}
+
+template <class Config>
+__device__ __forceinline__ void find_extremes(const RecurrentParameters& p) {
+  using Tile = RecurrentTile<Config>;
+  const RecurrentProblem& problem = p.problem;
+  keep_largest(&p.room.extremes->x,
+               largest_of(problem.x, problem.steps, problem.batch, problem.inputs));
+  const int lanes = problem.layers * Tile::DIRECTIONS;
+  if (problem.first_hidden.data != nullptr) {
+    keep_largest(&p.room.extremes->first_hidden,
+                 largest_of(problem.first_hidden, lanes, problem.batch, problem.hidden));
+  }
+  const int64_t rows = int64_t{Tile::Rule::GATES} * problem.hidden;
+  uint32_t most = 0;
+  for (int i = 0; i < lanes; ++i) {
+    const int inputs =
+        i < Tile::DIRECTIONS ? problem.inputs : Tile::DIRECTIONS * problem.hidden;
+    most = largest_of(problem.weights[i].input, rows * inputs, most);
+    most = largest_of(problem.weights[i].hidden, rows * problem.hidden, most);
+  }
+  keep_largest(&p.room.extremes->weights, most);
+}
+
+// 8 neighbours of each plane as they lie in a group: 16 bytes.
+union PlaneRun {
+  __half element[8];
+  uint4 words;
+};
+
+// Records of x: for each step and slice the groups of 8 inputs, zeros where there are none.
+template <class Config>
+__device__ __forceinline__ void write_inputs(const RecurrentParameters& p) {
+  using Tile = RecurrentTile<Config>;
+  const RecurrentProblem& problem = p.problem;
+  const PlaneScales scales = PlaneScales::of(*p.room.extremes);
+  if (!scales.fit) return;
+  constexpr int GROUPS = Tile::INPUTS / 8;
+  const int64_t count = int64_t{problem.steps} * problem.slices * GROUPS * Tile::BATCH;
+  const int64_t all = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += all) {
+    // Neighbours along K by neighbouring threads.
+    const int group = static_cast<int>(i % GROUPS);
+    const int row = static_cast<int>(i / GROUPS % Tile::BATCH);
+    const int64_t record = i / GROUPS / Tile::BATCH;
+    const int64_t time = record / problem.slices;
+    const int64_t batch = record % problem.slices * Tile::BATCH + row;
+    PlaneRun high, low;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const int input = group * 8 + j;
+      const bool is_there = batch < problem.batch && input < problem.inputs;
+      const float value = is_there ? *problem.x.at(time, batch, input) : 0.0f;
+      const PlanePair pair = split_planes(value * scales.x);
+      high.element[j] = pair.high;
+      low.element[j] = pair.low;
+    }
+    unsigned char* const to =
+        p.room.inputs + record * Tile::X_BYTES + group * Tile::GROUP_BYTES + row * 16;
+    *reinterpret_cast<uint4*>(to) = high.words;
+    if (Tile::PLANES == 2) *reinterpret_cast<uint4*>(to + Tile::BATCH * 16) = low.words;
+  }
+}

@@ -1,0 +1,65 @@
+#pragma once
+// Sums of a step: the weights' fragments times the planes of inputs and hidden states.
+
+#include "recurrent_weights.cuh"
+#include "wgmma.cuh"
+
+// Sums of a thread. Columns of `wide` are those of the high plane, then those of the low one;
+// `narrow` is the low plane of the weights times the high plane.
+template <class Tile>
+struct StepSums {
+  static constexpr int NARROW = NarrowProduct<Tile::BATCH>::REGISTERS;
+  static constexpr int WIDE = Tile::PLANES == 2 ? 2 * NARROW : 1;
+
+  float wide[WIDE], narrow[NARROW];
+
+  __device__ __forceinline__ void pin_all() {
+    pin(wide);
+    pin(narrow);
+  }
+  // By a power of two.
+  __device__ __forceinline__ void scale(float ratio) {
+#pragma unroll
+    for (float& sum : wide) sum *= ratio;
+#pragma unroll
+    for (float& sum : narrow) sum *= ratio;
+  }
+  __device__ __forceinline__ float total(int i) const {
+    if constexpr (Tile::PLANES == 1) return narrow[i];
+    return wide[i] + (wide[i + NARROW] + narrow[i]);
+  }
+};
+
+// Issues the products of STEPS steps with groups that begin at `groups`; `low(i)` is operand A of
+// the low plane, registers or a descriptor. They are added to sums unless `accumulate` is 0.
+template <class Tile, int STEPS, class Low>
+__device__ __forceinline__ void multiply_steps(StepSums<Tile>& sums, const Fragments<STEPS>& high,
+                                               const Low& low, CoreMatrices groups,
+                                               int accumulate) {
+  using Narrow = NarrowProduct<Tile::BATCH>;
+#pragma unroll
+  for (int i = 0; i < STEPS; ++i) {
+    const CoreMatrices step = advance_cores(groups, i * 2 * Tile::GROUP_BYTES);
+    const int adds = i > 0 ? 1 : accumulate;
+    if constexpr (Tile::PLANES == 2) {
+      NarrowProduct<2 * Tile::BATCH>::multiply(sums.wide, high.step[i], step, adds);
+      low(i, [&](const auto& lhs) { Narrow::multiply(sums.narrow, lhs, step, adds); });
+    } else {
+      Narrow::multiply(sums.narrow, high.step[i], step, adds);
+    }
+  }
+}
+
+// Writes a warpgroup's sums where threads that compute cells find them: for each of the batch's rows
+// the 64 of the block.
+template <class Tile>
+__device__ __forceinline__ void write_sums(float* shared, const StepSums<Tile>& sums) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  float* const own =
+      shared + lane % 4 * 2 * Tile::SUM_PITCH + warp * 16 + lane / 4;
+#pragma unroll
+  for (int i = 0; i < StepSums<Tile>::NARROW; ++i) {
+    const int column = i / 4 * 8 + i % 2, row = i / 2 % 2 * 8;
+    own[column * Tile::SUM_PITCH + row] = sums.total(i);
+  }
+}

@@ -1,0 +1,367 @@
+#pragma once
+// Recurrent layers in one launch (compute capability 9.0a): the weights of a lane stay in the
+// registers of a cluster, which takes all steps. See recurrent_problem.cuh.
+//
+// A step of a block: two warpgroups multiply their halves of K, inputs first, which have come long
+// before, then the hidden state, as soon as all blocks of the cluster have sent their units; the
+// 256 threads compute cells and send 16 units to all. One warp brings the inputs of later steps, one
+// stores the planes of hidden states for the layer above.
+
+#include "mbarrier.cuh"
+#include "recurrent_plain.cuh"
+#include "recurrent_products.cuh"
+#include "recurrent_states.cuh"
+#include "tma.cuh"
+
+template <class Tile>
+struct RecurrentShared {
+  Barrier x_full[Tile::STAGES], x_empty[Tile::STAGES];
+  Barrier h_full[2];           // the other blocks' units have come
+  Barrier staged[2], kept[2];  // this block's own are written; the courier has read them
+  uint32_t lane;
+};
+
+// 16 bytes to the same place in block `rank` of the cluster, and at its barrier.
+__device__ __forceinline__ void store_async(const void* shared, const uint4& words,
+                                            Barrier* barrier, int rank) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32"
+      " [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address_at_rank(shared_address(shared), rank)),
+      "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w),
+      "r"(address_at_rank(shared_address(barrier), rank))
+      : "memory");
+}
+
+template <class Config>
+struct RecurrentBlock {
+  using Tile = RecurrentTile<Config>;
+  using Shared = RecurrentShared<Tile>;
+  using Sums = StepSums<Tile>;
+
+  const RecurrentParameters& p;
+  Shared& shared;
+  unsigned char* memory;
+  RecurrentLane lane;
+  int rank;
+  PlaneScales scales;
+
+  __device__ __forceinline__ unsigned char* x_stage(int stage) const {
+    return memory + stage * Tile::X_BYTES;
+  }
+  __device__ __forceinline__ unsigned char* h_buffer(int buffer) const {
+    return memory + Tile::STAGES * Tile::X_BYTES + buffer * Tile::H_BYTES;
+  }
+  __device__ __forceinline__ unsigned char* own_slice(int buffer) const {
+    return h_buffer(buffer) + rank * Tile::SLICE_BYTES;
+  }
+  __device__ __forceinline__ unsigned char* low_tiles() const { return h_buffer(2); }
+  __device__ __forceinline__ float* sums() const {
+    return reinterpret_cast<float*>(low_tiles() + Tile::LOW_BYTES);
+  }
+  __device__ __forceinline__ bool has_reader() const {
+    return lane.layer + 1 < p.problem.layers;
+  }
+
+  // --- Before the first step ---
+
+  __device__ __forceinline__ void clear() const {
+    constexpr int WORDS = (Tile::STAGES * Tile::X_BYTES + 2 * Tile::H_BYTES) / 16;
+    for (int i = static_cast<int>(threadIdx.x); i < WORDS; i += Tile::THREADS) {
+      reinterpret_cast<uint4*>(memory)[i] = make_uint4(0, 0, 0, 0);
+    }
+  }
+
+  // Places of a unit and a row of the batch in a buffer of hidden states, high plane.
+  __device__ __forceinline__ static int place(int unit, int row) {
+    return unit / 8 * Tile::GROUP_BYTES + row * 16 + unit % 8 * 2;
+  }
+  __device__ __forceinline__ void write_state(unsigned char* buffer, int unit, int row,
+                                              float value) const {
+    const PlanePair pair = split_planes(value * scales.hidden);
+    *reinterpret_cast<__half*>(buffer + place(unit, row)) = pair.high;
+    if (Tile::PLANES == 2) {
+      *reinterpret_cast<__half*>(buffer + place(unit, row) + Tile::BATCH * 16) = pair.low;
+    }
+  }
+
+  __device__ __forceinline__ void fill_first() const {
+    const RecurrentProblem& problem = p.problem;
+    if (problem.first_hidden.data == nullptr) return;
+    const int layer = lane.layer * Tile::DIRECTIONS + lane.direction;
+    for (int i = static_cast<int>(threadIdx.x); i < problem.hidden * Tile::BATCH;
+         i += Tile::THREADS) {
+      const int unit = i % problem.hidden, row = i / problem.hidden;
+      const int64_t batch = int64_t{lane.slice} * Tile::BATCH + row;
+      if (batch >= problem.batch) continue;
+      write_state(h_buffer(0), unit, row, *problem.first_hidden.at(layer, batch, unit));
+    }
+  }
+
+  // --- The loader's warp ---
+
+  __device__ __forceinline__ void load() const {
+    const LaneRecords<Tile> records = {p, lane};
+    uint32_t seen = 0;
+    for (int step = 0; step < p.problem.steps; ++step) {
+      const int stage = step % Tile::STAGES, round = step / Tile::STAGES;
+      const int time = lane.time(step, p.problem.steps);
+      wait(shared.x_empty + stage, (round & 1) ^ 1);
+      if (lane.layer > 0) records.wait_below(time, seen);
+      if (threadIdx.x % 32 != 0) continue;
+      Barrier* const full = shared.x_full + stage;
+      if (lane.layer == 0) {
+        arrive_expecting(full, Tile::X_BYTES);
+        copy_bulk(x_stage(stage), records.input_record(time), Tile::X_BYTES, full);
+        continue;
+      }
+      fence_for_async();
+      arrive_expecting(full, Tile::DIRECTIONS * Tile::PART_BYTES);
+      for (int i = 0; i < Tile::DIRECTIONS; ++i) {
+        copy_bulk(x_stage(stage) + i * Tile::PART_BYTES,
+                  records.record(records.number(lane.layer - 1, i), time), Tile::PART_BYTES, full);
+      }
+    }
+    __syncwarp();
+  }
+
+  // --- The courier's warp ---
+
+  __device__ __forceinline__ void store_records() const {
+    const LaneRecords<Tile> records = {p, lane};
+    constexpr int RUNS = Tile::SLICE_BYTES / 16, EACH = (RUNS + 31) / 32;
+    const int own = threadIdx.x % 32;
+    for (int step = 0; step < p.problem.steps; ++step) {
+      const int buffer = step & 1, parity = step / 2 & 1;
+      wait(shared.staged + buffer, parity);
+      const auto* const from = reinterpret_cast<const uint4*>(own_slice(buffer ^ 1));
+      uint4 runs[EACH];
+#pragma unroll
+      for (int i = 0; i < EACH; ++i) {
+        if (own + i * 32 < RUNS) runs[i] = from[own + i * 32];
+      }
+      __syncwarp();
+      if (own == 0) arrive(shared.kept + buffer);
+      unsigned char* const record = records.record(lane.number, lane.time(step, p.problem.steps));
+      auto* const to = reinterpret_cast<uint4*>(record + rank * Tile::SLICE_BYTES);
+#pragma unroll
+      for (int i = 0; i < EACH; ++i) {
+        if (own + i * 32 < RUNS) to[own + i * 32] = runs[i];
+      }
+      __syncwarp();
+      if (own == 0) {
+        store_release(records.flag(lane.number, rank), static_cast<uint32_t>(step + 1));
+      }
+    }
+  }
+
+  // --- The warpgroups ---
+
+  __device__ __forceinline__ static void sync_compute() {
+    sync_warps(1, Tile::COMPUTE_THREADS);
+  }
+
+  // This block's units of the next state, which all have written, to the other blocks.
+  __device__ __forceinline__ void send(int buffer) const {
+    if constexpr (Tile::CLUSTER > 1) {
+      unsigned char* const slice = own_slice(buffer);
+      Barrier* const full = shared.h_full + buffer;
+      const int thread = static_cast<int>(threadIdx.x);
+      if (thread == 0) arrive_expecting(full, (Tile::CLUSTER - 1) * Tile::SLICE_BYTES);
+      if constexpr (Config::EXCHANGE == Exchange::COPIES) {
+        if (thread < Tile::CLUSTER && thread != rank) {
+          send_to_rank(slice, Tile::SLICE_BYTES, full, thread);
+        }
+      } else {
+        constexpr int RUNS = Tile::SLICE_BYTES / 16;
+        for (int i = thread; i < RUNS * Tile::CLUSTER; i += Tile::COMPUTE_THREADS) {
+          const int run = i % RUNS, to = i / RUNS;
+          if (to == rank) continue;
+          const auto* const from = reinterpret_cast<const uint4*>(slice) + run;
+          store_async(from, *from, full, to);
+        }
+      }
+    }
+  }
+
+  // One step's sums, in shared memory for all.
+  template <class LowX, class LowH>
+  __device__ __forceinline__ void multiply(int step, Sums& sums_, const Fragments<Tile::X_STEPS>& x,
+                                           const Fragments<Tile::H_STEPS>& h, const LowX& low_x,
+                                           const LowH& low_h) const {
+    const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+    const int stage = step % Tile::STAGES, buffer = step & 1;
+    wait(shared.x_full + stage, step / Tile::STAGES & 1);
+    fence_products();
+    multiply_steps<Tile>(
+        sums_, x, low_x,
+        describe_cores(x_stage(stage) + warpgroup * Tile::X_STEPS * 2 * Tile::GROUP_BYTES,
+                       Tile::GROUP_BYTES),
+        0);
+    commit_products();
+    wait_products<0>();
+    sums_.pin_all();
+    if (threadIdx.x % 32 == 0) arrive(shared.x_empty + stage);
+    if (lane.layer == 0) sums_.scale(scales.hidden / scales.x);
+    if (Tile::CLUSTER > 1 && step > 0) {
+      wait(shared.h_full + buffer, (step - 1) / 2 & 1);
+      if (Config::EXCHANGE == Exchange::STORES) fence_shared_for_async();
+    }
+    sums_.pin_all();
+    fence_products();
+    multiply_steps<Tile>(
+        sums_, h, low_h,
+        describe_cores(h_buffer(buffer) + warpgroup * Tile::H_STEPS * 2 * Tile::GROUP_BYTES,
+                       Tile::GROUP_BYTES),
+        1);
+    commit_products();
+    wait_products<0>();
+    sums_.pin_all();
+    write_sums<Tile>(sums() + warpgroup * Tile::BATCH * Tile::SUM_PITCH, sums_);
+  }
+
+  // The cells of this thread's pairs, into the next buffer.
+  __device__ __forceinline__ void update(UnitStates<Tile>& states, const float (&bias)[4],
+                                         float inverse, int next) const {
+    if (!UnitStates<Tile>::has_pairs()) return;
+#pragma unroll
+    for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
+      const int row = UnitStates<Tile>::row(i), unit = UnitStates<Tile>::slot();
+      const float* const first = sums() + row * Tile::SUM_PITCH + unit;
+      float gates[4];
+#pragma unroll
+      for (int gate = 0; gate < 4; ++gate) {
+        const float* const one = first + gate * Tile::UNITS;
+        gates[gate] = (one[0] + one[Tile::BATCH * Tile::SUM_PITCH]) * inverse + bias[gate];
+      }
+      states.states[i] = Tile::Rule::next(gates, states.states[i]);
+      if (!states.is_there(i)) states.states[i] = {0.0f, 0.0f};
+      write_state(h_buffer(next), states.unit(), row, states.states[i].hidden);
+    }
+  }
+
+  template <class LowX, class LowH>
+  __device__ __forceinline__ void step_all(const Fragments<Tile::X_STEPS>& x,
+                                           const Fragments<Tile::H_STEPS>& h, const LowX& low_x,
+                                           const LowH& low_h) const {
+    const WeightSource<Tile> source = {p.problem, lane, rank};
+    UnitStates<Tile> states = {p.problem, lane, rank};
+    float bias[4];
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) {
+      bias[gate] = source.bias(gate * Tile::UNITS + UnitStates<Tile>::slot());
+    }
+    states.start();
+    const float inverse = 1.0f / scales.hidden / scales.weights;
+    Sums sums_;
+#pragma unroll 1
+    for (int step = 0; step < p.problem.steps; ++step) {
+      const int next = (step & 1) ^ 1;
+      multiply(step, sums_, x, h, low_x, low_h);
+      sync_compute();
+      // The courier has read what this overwrites.
+      if (has_reader() && step >= 2) wait(shared.kept + (step & 1), (step - 2) / 2 & 1);
+      update(states, bias, inverse, next);
+      fence_shared_for_async();
+      sync_compute();
+      if (step + 1 < p.problem.steps) send(next);
+      if (has_reader() && threadIdx.x == 0) arrive(shared.staged + (step & 1));
+      states.store(step);
+    }
+  }
+
+  __device__ __forceinline__ void compute() const {
+    const WeightSource<Tile> source = {p.problem, lane, rank};
+    const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+    Fragments<Tile::X_STEPS> x, low_x;
+    Fragments<Tile::H_STEPS> h, low_h;
+    const LowTiles<Tile> tiles = {low_tiles() + warpgroup * (Tile::LOW_BYTES / 2)};
+    const auto of_input = [&](int row, int k) { return source.of_input(row, k); };
+    const auto of_hidden = [&](int row, int k) { return source.of_hidden(row, k); };
+    load_fragments(h, warpgroup * Tile::H_STEPS, scales.weights, of_hidden,
+                   [&](int i, int j, int, int, uint32_t bits) { low_h.step[i][j] = bits; });
+    load_fragments(x, warpgroup * Tile::X_STEPS, scales.weights, of_input,
+                   [&](int i, int j, int row, int k, uint32_t bits) {
+                     if constexpr (Tile::LOW_BYTES > 0) {
+                       tiles.keep(i, row, k, bits);
+                     } else {
+                       low_x.step[i][j] = bits;
+                     }
+                   });
+    if constexpr (Tile::LOW_BYTES > 0) {
+      fence_shared_for_async();
+      sync_compute();
+    }
+    const CoreMatrices low = tiles.describe();
+    step_all(
+        x, h,
+        [&](int i, const auto& product) {
+          if constexpr (Tile::LOW_BYTES > 0) {
+            product(static_cast<uint64_t>(advance_cores(low, i * Tile::LOW_TILE_BYTES)));
+          } else {
+            product(low_x.step[i]);
+          }
+        },
+        [&](int i, const auto& product) { product(low_h.step[i]); });
+  }
+
+  __device__ __forceinline__ void run() const {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    clear();
+    __syncthreads();
+    fill_first();
+    fence_shared_for_async();
+    // Nobody sends before all have made room.
+    sync_cluster();
+    if (warp < Tile::COMPUTE_WARPS) {
+      take_registers<Tile::COMPUTE_REGISTERS>();
+      compute();
+    } else {
+      give_registers_back<Tile::OTHER_REGISTERS>();
+      if (warp == Tile::LOADER) {
+        load();
+      } else if (warp == Tile::COURIER && has_reader()) {
+        store_records();
+      }
+    }
+  }
+};
+
+template <class Config>
+__device__ __forceinline__ void recurrent_sm90(const RecurrentParameters& p) {
+  using Block = RecurrentBlock<Config>;
+  using Tile = typename Block::Tile;
+  extern __shared__ __align__(1024) unsigned char recurrent_memory[];
+  __shared__ typename Block::Shared shared;
+  const int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < Tile::STAGES; ++i) {
+      init_barrier(shared.x_full + i, 1);
+      init_barrier(shared.x_empty + i, Tile::COMPUTE_WARPS);
+    }
+    for (int i = 0; i < 2; ++i) {
+      init_barrier(shared.h_full + i, 1);
+      init_barrier(shared.staged + i, 1);
+      init_barrier(shared.kept + i, 1);
+    }
+    fence_barrier_init();
+  }
+  sync_cluster();  // all blocks are there
+  if (threadIdx.x == 0 && rank == 0) {
+    const uint32_t ticket = atomicAdd(p.room.ticket, 1u);
+    for (int i = 0; i < Tile::CLUSTER; ++i) store_word_at_rank(&shared.lane, i, ticket);
+  }
+  __syncwarp();
+  sync_cluster();
+  const auto lane =
+      RecurrentLane::of<Tile>(static_cast<int>(shared.lane), p.problem);
+  const PlaneScales scales = PlaneScales::of(*p.room.extremes);
+  if (scales.fit) {
+    const Block block = {p, shared, recurrent_memory, lane, rank, scales};
+    block.run();
+  } else {
+    PlainLane<Tile>{p, lane, rank}.run();
+  }
+  // Nobody ends while others may still send to it.
+  __syncwarp();
+  sync_cluster();
+}
