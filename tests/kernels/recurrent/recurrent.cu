@@ -72,8 +72,7 @@ extern "C" int64_t recurrent_launch(const int64_t* words) {
     using Config = decltype(chosen);
     const RecurrentVariant<Config> variant{recurrent_extremes<Config>, recurrent_inputs<Config>,
                                            recurrent_steps<Config>};
-    const RecurrentRequest request =
-        read_request(arguments, RecurrentTile<Config>::DIRECTIONS);
+    const RecurrentRequest request = read_request(arguments, RecurrentTile<Config>::DIRECTIONS);
     return variant.launch(request, arguments.workspace(), arguments.stream());
   });
 }

@@ -106,6 +106,7 @@ def run(
                 weight = weights.get(f"{kind}_l{layer}{suffix}")
                 kept.append(weight)
                 packed += pack(weight) if weight is not None else [0, 1, 1, 1]
+
     def words(address: int) -> bytes:
         return struct.pack(f"{len(packed) + 3}q", 0, 0, address, *packed)
 

@@ -226,7 +226,8 @@ KWEMU_EXPORT void kwemu_store_async(unsigned to, const unsigned* words, unsigned
                                     void* caller) {
   Block& block = *current_block;
   const SharedPlace target = place_of(to), arrival = place_of(barrier);
-  if (arrival.home != target.home) fail("an asynchronous store with another block's barrier", caller);
+  if (arrival.home != target.home)
+    fail("an asynchronous store with another block's barrier", caller);
   const auto held = std::make_shared<std::array<uint32_t, 4>>();
   std::copy(words, words + held->size(), held->begin());
   kwemu::BulkCopy copy = run_of(held->data(), sizeof *held, target.offset, caller);

@@ -70,10 +70,10 @@ __device__ __forceinline__ void wait(Barrier* barrier, int parity) {
 
 // A word to the same place in block `rank` of the cluster.
 __device__ __forceinline__ void store_word_at_rank(uint32_t* shared, int rank, uint32_t word) {
-  asm volatile("st.shared::cluster.b32 [%0], %1;" ::"r"(
-                   address_at_rank(shared_address(shared), rank)),
-               "r"(word)
-               : "memory");
+  asm volatile(
+      "st.shared::cluster.b32 [%0], %1;" ::"r"(address_at_rank(shared_address(shared), rank)),
+      "r"(word)
+      : "memory");
 }
 
 // This block's place in its cluster.

@@ -19,7 +19,7 @@ struct CellRule;
 
 template <>
 struct CellRule<RecurrentCell::LSTM> {
-  static constexpr int GATES = 4;       // rows of the weights of a unit
+  static constexpr int GATES = 4;  // rows of the weights of a unit
   static constexpr bool HAS_CELL = true;
   // Block of the weights' rows that row `gate` of a unit comes from.
   __host__ __device__ static constexpr int block(int gate) { return gate; }

@@ -6,7 +6,8 @@
 #include "recurrent_prepare.cuh"
 #include "recurrent_sm90.cuh"
 
-// A call as PyTorch has it, time before batch: x (steps, batch, inputs), y (steps, batch, directions
+// A call as PyTorch has it, time before batch: x (steps, batch, inputs), y (steps, batch,
+// directions
 // * hidden), states (layers * directions, batch, hidden). Tensors that are not there have no data.
 struct RecurrentRequest {
   Tensor x, first_hidden, first_cell, y, last_hidden, last_cell;
@@ -110,8 +111,7 @@ struct RecurrentVariant {
     auto* const first = static_cast<unsigned char*>(workspace);
     unsigned char* const inputs = first + header_bytes(request);
     return {reinterpret_cast<uint32_t*>(first), reinterpret_cast<Extremes*>(first + 16),
-            reinterpret_cast<uint32_t*>(first + FIRST_FLAG), inputs,
-            inputs + input_bytes(request)};
+            reinterpret_cast<uint32_t*>(first + FIRST_FLAG), inputs, inputs + input_bytes(request)};
   }
 
   static bool has_plain_weights(const RecurrentRequest& request) {
@@ -148,10 +148,9 @@ struct RecurrentVariant {
     problem.last_cell = step_tensor(request.last_cell);
     for (int i = 0; i < request.layers * Tile::DIRECTIONS; ++i) {
       const Tensor(&of_layer)[4] = request.weights[i];
-      problem.weights[i] = {static_cast<const float*>(of_layer[0].data),
-                            static_cast<const float*>(of_layer[1].data),
-                            static_cast<const float*>(of_layer[2].data),
-                            static_cast<const float*>(of_layer[3].data)};
+      problem.weights[i] = {
+          static_cast<const float*>(of_layer[0].data), static_cast<const float*>(of_layer[1].data),
+          static_cast<const float*>(of_layer[2].data), static_cast<const float*>(of_layer[3].data)};
     }
     return problem;
   }

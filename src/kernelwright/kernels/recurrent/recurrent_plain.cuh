@@ -35,7 +35,9 @@ struct PlainLane {
               : __ldcg(element(records.record(records.number(lane.layer - 1, direction), time),
                                unit, row));
       const int place = lane.layer == 0 ? k : direction * Tile::PART + unit;
-      add(source, states.slot(), input, sums, [&](int from) { return source.of_input(from, place); },
+      add(
+          source, states.slot(), input, sums,
+          [&](int from) { return source.of_input(from, place); },
           [](int gate) { return Tile::Rule::takes_input(gate); });
     }
     for (int k = 0; k < p.problem.hidden; ++k) {
@@ -45,7 +47,8 @@ struct PlainLane {
       } else if (p.problem.first_hidden.data != nullptr) {
         state = *p.problem.first_hidden.at(states.layer(), states.batch(pair), k);
       }
-      add(source, states.slot(), state, sums, [&](int from) { return source.of_hidden(from, k); },
+      add(
+          source, states.slot(), state, sums, [&](int from) { return source.of_hidden(from, k); },
           [](int gate) { return Tile::Rule::takes_hidden(gate); });
     }
   }
@@ -91,8 +94,7 @@ struct PlainLane {
         }
         sum(states, i, step, sums);
         states.states[i] = Tile::Rule::next(sums, states.states[i]);
-        unsigned char* const record =
-            records.record(lane.number, lane.time(step, p.problem.steps));
+        unsigned char* const record = records.record(lane.number, lane.time(step, p.problem.steps));
         *const_cast<float*>(element(record, states.unit(), States::row(i))) =
             states.states[i].hidden;
       }

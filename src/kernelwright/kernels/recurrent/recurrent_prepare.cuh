@@ -54,8 +54,7 @@ __device__ __forceinline__ void find_extremes(const RecurrentParameters& p) {
   const int64_t rows = int64_t{Tile::Rule::GATES} * problem.hidden;
   uint32_t most = 0;
   for (int i = 0; i < lanes; ++i) {
-    const int inputs =
-        i < Tile::DIRECTIONS ? problem.inputs : Tile::DIRECTIONS * problem.hidden;
+    const int inputs = i < Tile::DIRECTIONS ? problem.inputs : Tile::DIRECTIONS * problem.hidden;
     most = largest_of(problem.weights[i].input, rows * inputs, most);
     most = largest_of(problem.weights[i].hidden, rows * problem.hidden, most);
   }

@@ -1,9 +1,9 @@
 #pragma once
 // A stack of recurrent layers as a kernel takes it, and how its work is cut.
 //
-// A lane is one direction of one layer for one slice of the batch: a cluster of blocks takes all its
-// steps, with the lane's weights on chip. Lanes are numbered layer by layer, and a cluster takes the
-// lowest number that is left when it starts: it waits only for lanes that run already.
+// A lane is one direction of one layer for one slice of the batch: a cluster of blocks takes all
+// its steps, with the lane's weights on chip. Lanes are numbered layer by layer, and a cluster
+// takes the lowest number that is left when it starts: it waits only for lanes that run already.
 
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -30,9 +30,9 @@ struct LayerWeights {
 };
 
 struct RecurrentProblem {
-  int steps, batch, hidden, inputs, layers;  // layers without directions
-  int slices;                                // of the batch
-  StepTensor x, y;                           // time, batch, feature
+  int steps, batch, hidden, inputs, layers;                     // layers without directions
+  int slices;                                                   // of the batch
+  StepTensor x, y;                                              // time, batch, feature
   StepTensor first_hidden, first_cell, last_hidden, last_cell;  // layer, batch, unit
   LayerWeights weights[MAX_LAYERS];
 };
@@ -44,7 +44,7 @@ struct Extremes {
 
 // Device memory of the launch's own. What comes before `inputs` is zero when the kernels start.
 struct RecurrentRoom {
-  uint32_t* ticket;        // lanes that have been taken
+  uint32_t* ticket;  // lanes that have been taken
   Extremes* extremes;
   uint32_t* flags;         // steps that each block of each lane has written
   unsigned char* inputs;   // x as planes, a record for each step and slice

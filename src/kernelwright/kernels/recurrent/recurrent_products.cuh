@@ -50,13 +50,12 @@ __device__ __forceinline__ void multiply_steps(StepSums<Tile>& sums, const Fragm
   }
 }
 
-// Writes a warpgroup's sums where threads that compute cells find them: for each of the batch's rows
-// the 64 of the block.
+// Writes a warpgroup's sums where threads that compute cells find them: for each of the batch's
+// rows the 64 of the block.
 template <class Tile>
 __device__ __forceinline__ void write_sums(float* shared, const StepSums<Tile>& sums) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  float* const own =
-      shared + lane % 4 * 2 * Tile::SUM_PITCH + warp * 16 + lane / 4;
+  float* const own = shared + lane % 4 * 2 * Tile::SUM_PITCH + warp * 16 + lane / 4;
 #pragma unroll
   for (int i = 0; i < StepSums<Tile>::NARROW; ++i) {
     const int column = i / 4 * 8 + i % 2, row = i / 2 % 2 * 8;

@@ -4,8 +4,8 @@
 //
 // A step of a block: two warpgroups multiply their halves of K, inputs first, which have come long
 // before, then the hidden state, as soon as all blocks of the cluster have sent their units; the
-// 256 threads compute cells and send 16 units to all. One warp brings the inputs of later steps, one
-// stores the planes of hidden states for the layer above.
+// 256 threads compute cells and send 16 units to all. One warp brings the inputs of later steps,
+// one stores the planes of hidden states for the layer above.
 
 #include "mbarrier.cuh"
 #include "recurrent_plain.cuh"
@@ -58,9 +58,7 @@ struct RecurrentBlock {
   __device__ __forceinline__ float* sums() const {
     return reinterpret_cast<float*>(low_tiles() + Tile::LOW_BYTES);
   }
-  __device__ __forceinline__ bool has_reader() const {
-    return lane.layer + 1 < p.problem.layers;
-  }
+  __device__ __forceinline__ bool has_reader() const { return lane.layer + 1 < p.problem.layers; }
 
   // --- Before the first step ---
 
@@ -156,9 +154,7 @@ struct RecurrentBlock {
 
   // --- The warpgroups ---
 
-  __device__ __forceinline__ static void sync_compute() {
-    sync_warps(1, Tile::COMPUTE_THREADS);
-  }
+  __device__ __forceinline__ static void sync_compute() { sync_warps(1, Tile::COMPUTE_THREADS); }
 
   // This block's units of the next state, which all have written, to the other blocks.
   __device__ __forceinline__ void send(int buffer) const {
@@ -352,8 +348,7 @@ __device__ __forceinline__ void recurrent_sm90(const RecurrentParameters& p) {
   }
   __syncwarp();
   sync_cluster();
-  const auto lane =
-      RecurrentLane::of<Tile>(static_cast<int>(shared.lane), p.problem);
+  const auto lane = RecurrentLane::of<Tile>(static_cast<int>(shared.lane), p.problem);
   const PlaneScales scales = PlaneScales::of(*p.room.extremes);
   if (scales.fit) {
     const Block block = {p, shared, recurrent_memory, lane, rank, scales};

@@ -1,6 +1,6 @@
 #pragma once
-// The weights of a block's 64 rows on chip, as operand A of its two warpgroups: each has half of the
-// steps along K.
+// The weights of a block's 64 rows on chip, as operand A of its two warpgroups: each has half of
+// the steps along K.
 
 #include "recurrent_problem.cuh"
 #include "wgmma_narrow.cuh"
@@ -35,8 +35,7 @@ struct WeightSource {
   __device__ __forceinline__ float of_input(int row, int k) const {
     const int64_t from = weight_row(row);
     const int column = input_column(k);
-    const bool is_there =
-        from >= 0 && column >= 0 && Tile::Rule::takes_input(row / Tile::UNITS);
+    const bool is_there = from >= 0 && column >= 0 && Tile::Rule::takes_input(row / Tile::UNITS);
     return is_there ? __ldg(weights().input + from * inputs() + column) : 0.0f;
   }
   __device__ __forceinline__ float of_hidden(int row, int k) const {
@@ -64,8 +63,8 @@ __device__ __forceinline__ uint32_t pair_bits(__half first, __half second) {
   return static_cast<uint32_t>(__half_as_ushort(second)) << 16 | __half_as_ushort(first);
 }
 
-// Planes of the calling warpgroup's fragments of `weight(row, k)`, from step `first` on; `keep(step,
-// register, row, k, bits)` gets the low ones.
+// Planes of the calling warpgroup's fragments of `weight(row, k)`, from step `first` on;
+// `keep(step, register, row, k, bits)` gets the low ones.
 template <int STEPS, class Weight, class Keep>
 __device__ __forceinline__ void load_fragments(Fragments<STEPS>& high, int first, float scale,
                                                const Weight& weight, const Keep& keep) {
@@ -90,7 +89,8 @@ struct LowTiles {
   unsigned char* shared;  // of the warpgroup
 
   __device__ __forceinline__ void keep(int step, int row, int k, uint32_t bits) const {
-    const int place = step * Tile::LOW_TILE_BYTES + k / 8 * (Tile::ROWS * 16) + row * 16 + k % 8 * 2;
+    const int place =
+        step * Tile::LOW_TILE_BYTES + k / 8 * (Tile::ROWS * 16) + row * 16 + k % 8 * 2;
     *reinterpret_cast<uint32_t*>(shared + place) = bits;
   }
   __device__ __forceinline__ CoreMatrices describe() const {

@@ -1,0 +1,117 @@
+"""Builds recurrent.cu for a table of configs, a library for each, and calls its entry points."""
+
+import ctypes
+import struct
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from cases import Case
+
+ROOT = Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "src" / "kernelwright" / "kernels"
+SOURCE = ROOT / "tests" / "kernels" / "recurrent" / "recurrent.cu"
+NOTHING = [0, 3, 1, 1, 1, 0, 0, 0]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A config of recurrent_sm90.cuh: see recurrent_problem.cuh for the words."""
+
+    cell: Literal["LSTM", "GRU"]
+    directions: int
+    cluster: int
+    batch: int
+    inputs: int
+    planes: int
+    stages: int
+    exchange: Literal["COPIES", "STORES"]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cell} d{self.directions} k{self.cluster} b{self.batch} i{self.inputs} "
+            f"p{self.planes} s{self.stages} {self.exchange.lower()}"
+        )
+
+    def text(self) -> str:
+        """As C++."""
+        numbers = (self.directions, self.cluster, self.batch, self.inputs, self.planes, self.stages)
+        words = (f"RecurrentCell::{self.cell}", *map(str, numbers), f"Exchange::{self.exchange}")
+        return f"RecurrentConfig<{', '.join(words)}>"
+
+    def file_name(self) -> str:
+        """Of its library."""
+        return str(self).replace(" ", "_") + ".so"
+
+
+def build(variant: Variant, folder: Path) -> Path:
+    """Compile with nvcc unless the library is there."""
+    target = folder / variant.file_name()
+    if target.exists():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    source = target.with_suffix(".cu")
+    text = SOURCE.read_text().replace("CONFIGS", variant.text())
+    source.write_text('#include "recurrent_launch.cuh"\n' + text)
+    command = ["nvcc", "-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a"]
+    command += ["-Xcompiler", "-fPIC", "-shared", *(f"-I{folder}" for folder in KERNELS.glob("*/"))]
+    subprocess.run([*command, "-o", str(target), str(source)], check=True)
+    return target
+
+
+def build_all(variants: list[Variant], folder: Path, jobs: int) -> None:
+    """Every library, `jobs` at a time."""
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda variant: build(variant, folder), variants))
+
+
+class Recurrence:
+    """One variant's launches of one case."""
+
+    def __init__(self, library: Path, case: Case) -> None:
+        self._entries = ctypes.CDLL(str(library))
+        self._entries.recurrent_workspace.restype = ctypes.c_int64
+        self._entries.recurrent_launch.restype = ctypes.c_int64
+        self._entries.recurrent_clusters.restype = ctypes.c_int64
+        self._case = case
+
+    def clusters(self) -> int:
+        """How many run at one time."""
+        return int(self._entries.recurrent_clusters(ctypes.c_int64(0)))
+
+    def prepare(
+        self, module: torch.nn.Module, x: torch.Tensor, states: list[torch.Tensor],
+        outs: list[torch.Tensor],
+    ) -> bool:  # fmt: skip
+        """Whether the variant takes the call; allocates its workspace."""
+        weights = [tensor.detach() for tensor in module.parameters()]
+        self._keep = (x, states, outs, weights)
+        words = [0, self._case.layers, self._case.hidden, *_pack(x)]
+        for tensors, count in ((states, 2), (outs, 3)):
+            for tensor in tensors:
+                words += _pack(tensor)
+            words += NOTHING * (count - len(tensors))
+        for tensor in weights:
+            words += _pack(tensor)
+        size = self._entries.recurrent_workspace(struct.pack(f"{len(words) + 3}q", 0, 0, 0, *words))
+        if size < 0:
+            return False
+        self._workspace = torch.empty(size, dtype=torch.uint8, device="cuda")
+        self._words = words
+        return True
+
+    def __call__(self) -> None:
+        """Launch; raise RuntimeError on a CUDA error."""
+        stream = torch.cuda.current_stream().cuda_stream
+        head = (torch.cuda.current_device(), stream, self._workspace.data_ptr())
+        packed = struct.pack(f"{len(self._words) + 3}q", *head, *self._words)
+        status = self._entries.recurrent_launch(packed)
+        if status:
+            raise RuntimeError(f"CUDA error {status}")
+
+
+def _pack(tensor: torch.Tensor) -> list[int]:
+    return [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]

@@ -1,0 +1,139 @@
+"""Recurrent layers in one launch: every config on the emulator, and under nvcc."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kernelwright import kernels
+from kernelwright.toolchain.compilers import find_nvcc
+from kernelwright.toolchain.cuda import compile_check
+
+_FOLDER = Path(__file__).parent / "recurrent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A config of recurrent_sm90.cuh, as recurrent_problem.cuh has its words."""
+
+    cell: str
+    directions: int
+    cluster: int
+    batch: int
+    inputs: int
+    planes: int
+    stages: int
+    exchange: str
+
+    def text(self) -> str:
+        """As C++."""
+        numbers = (self.directions, self.cluster, self.batch, self.inputs, self.planes, self.stages)
+        words = (f"RecurrentCell::{self.cell}", *map(str, numbers), f"Exchange::{self.exchange}")
+        return f"RecurrentConfig<{', '.join(words)}>"
+
+
+def _config(cell: str, *numbers: int, exchange: str = "COPIES") -> Config:
+    names = ("directions", "cluster", "batch", "inputs", "planes", "stages")
+    return Config(cell=cell, exchange=exchange, **dict(zip(names, numbers, strict=True)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One call of a config; `how` names what one of its operands carries: see run.py."""
+
+    config: int
+    cell: str
+    directions: int
+    layers: int = 1
+    inputs: int = 5
+    hidden: int = 7
+    steps: int = 4
+    batch: int = 3
+    bias: bool = True
+    states: bool = True
+    batch_first: bool = False
+    spoiled: str = "x"
+    how: str = ""
+
+
+# Each cluster, batch, exchange and number of planes; low planes in shared memory (608 inputs).
+_CONFIGS = (
+    _config("LSTM", 1, 1, 8, 32, 2, 2),
+    _config("GRU", 2, 2, 8, 64, 2, 2, exchange="STORES"),
+    _config("LSTM", 2, 2, 32, 64, 1, 3),
+    _config("LSTM", 1, 4, 8, 608, 2, 2),
+    _config("GRU", 1, 2, 16, 32, 2, 2),
+)
+
+
+def _case(config: int, **others: Any) -> Case:
+    return Case(
+        config=config, cell=_CONFIGS[config].cell, directions=_CONFIGS[config].directions, **others
+    )
+
+
+_CASES = (
+    _case(0, layers=2),
+    _case(0, layers=2, how="nan"),
+    _case(0, layers=2, how="inf"),
+    _case(0, layers=2, spoiled="weights", how="inf"),
+    _case(0, spoiled="weights", how="nan"),
+    _case(0, how="tiny"),
+    _case(0, how="large", steps=1, batch=1, inputs=1, hidden=1),
+    _case(1, layers=2, hidden=20, batch=11, inputs=9),
+    _case(1, layers=2, hidden=20, spoiled="hidden", how="large"),
+    _case(2, layers=2, hidden=32, steps=5, batch=40, inputs=64, bias=False, states=False,
+          batch_first=True),
+    _case(3, hidden=50, steps=3, batch=9, inputs=600),
+    _case(4, layers=3, hidden=31, steps=5, batch=17, inputs=1),
+    _case(4, spoiled="hidden", how="inf"),
+)  # fmt: skip
+
+
+def _draw(random: Random) -> Case:
+    """Any sizes that a config takes."""
+    config = random.choice((0, 1, 4))
+    chosen = _CONFIGS[config]
+    return _case(
+        config,
+        layers=random.randint(1, 3),
+        inputs=random.randint(1, chosen.inputs),
+        hidden=random.randint(1, chosen.cluster * 16),
+        steps=random.randint(1, 7),
+        batch=random.randint(1, 2 * chosen.batch),
+        bias=random.random() < 0.7,
+        states=random.random() < 0.7,
+        batch_first=random.random() < 0.5,
+        how=random.choice(("", "", "nan", "inf", "tiny")),
+    )
+
+
+def test_every_config_against_float64(run_script: Callable[..., Any]) -> None:
+    random = Random(3)
+    cases = (*_CASES, *(_draw(random) for _ in range(6)))
+    configs = ", ".join(config.text() for config in _CONFIGS)
+    seen = run_script(_FOLDER / "run.py", configs, json.dumps([asdict(c) for c in cases]), "1")
+    assert seen["findings"] == []
+    for case, results in zip(cases, seen["errors"], strict=True):
+        least = 1e-6 if _CONFIGS[case.config].planes == 2 else 2e-3
+        for ours, theirs in results:
+            # A comparison that NaN fails.
+            assert ours <= max(least, 4 * theirs), (case, results)
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+def test_nothing_spills_or_waits_for_each_product() -> None:
+    configs = (
+        _config("LSTM", 1, 16, 16, 256, 2, 3, exchange="STORES"),
+        _config("GRU", 2, 16, 16, 512, 2, 3),
+    )
+    text = (_FOLDER / "recurrent.cu").read_text()
+    text = text.replace("CONFIGS", ", ".join(config.text() for config in configs))
+    report = compile_check(kernels.inline("recurrent_launch.cuh") + text)
+    assert len(report.kernels) == 3 * len(configs)
+    assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
+    assert [remark for remark in report.remarks if "Performance Loss" in remark] == []
