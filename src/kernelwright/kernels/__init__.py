@@ -11,8 +11,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from kernelwright.kernels.declarations import in_use as declarations_in_use
-from kernelwright.kernels.declarations import tokens
+from kernelwright.kernels import pruning
 
 _OWN = '#include "'
 _SYSTEM = "#include <"
@@ -83,16 +82,10 @@ def in_use(by: str, *wanted: str) -> tuple[tuple[str, ...], str]:
     "Use" is a mention, direct or through another declaration that is in use.
     """
     order = closure(*wanted)
-    names: frozenset[str] = frozenset()
-    more = frozenset(tokens(by))
-    # A specialisation is in use when the template is, which another file may be the first to say.
-    while more - names:
-        names |= more
-        kept = {name: declarations_in_use(_code(name), names) for name in order}
-        more = frozenset[str]().union(*(mentions for _, mentions in kept.values()))
-    order = tuple(name for name in order if kept[name][0])
+    kept = dict(zip(order, pruning.in_use(by, [_code(name) for name in order]), strict=True))
+    order = tuple(name for name in order if kept[name])
     found = {header for name in order for header in _system_headers(name)}
-    return tuple(sorted(found)), "\n".join(f"{_title(name)}{kept[name][0]}\n" for name in order)
+    return tuple(sorted(found)), "\n".join(f"{_title(name)}{kept[name]}\n" for name in order)
 
 
 def inline(*wanted: str) -> str:

@@ -1,0 +1,42 @@
+"""Device text without what a problem's kernels cannot reach.
+
+One emitted text is a closed world: nothing outside it can name what is inside. Two facts follow,
+and nothing here relies on more:
+
+- A declaration whose name no other declaration in use mentions is not used (`declarations`).
+- A constant whose every declaration in the text has one value has that value wherever its name
+  stands, whatever stands before the `::` (`constants`). Conditions on such constants are decided
+  while the text is written (`folding`), and what only the other branch mentions is unused, too.
+
+A name that might be anything else is left alone, and so is every condition that is not understood.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from kernelwright.kernels.pruning import declarations, folding
+from kernelwright.kernels.pruning.constants import Known, facts, known
+from kernelwright.kernels.pruning.tokens import words
+
+
+def in_use(by: str, texts: Sequence[str]) -> list[str]:
+    """What the code `by` uses of each text, directly or not; "" of those that it does not use."""
+    wanted = words(by)
+    before: list[tuple[str, ...]] = []
+    kept = declarations.in_use([_blocks(text) for text in texts], wanted)
+    while kept != before:
+        before = kept
+        constants = known([facts(by), *(facts(block) for file in kept for block in file)])
+        folded = [tuple(_folded(block, constants) for block in file) for file in kept]
+        kept = declarations.in_use(folded, wanted)
+    return ["\n\n".join(file) for file in kept]
+
+
+@lru_cache(maxsize=256)
+def _blocks(text: str) -> tuple[str, ...]:
+    return tuple(declarations.block_texts(text))
+
+
+def _folded(block: str, constants: Known) -> str:
+    is_concerned = not constants.values.keys().isdisjoint(words(block))
+    return folding.fold(block, constants) if is_concerned else block
