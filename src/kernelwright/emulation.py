@@ -17,7 +17,7 @@ from kernelwright.emulator.findings import Finding
 from kernelwright.emulator.session import Session
 from kernelwright.errors import UsageError
 from kernelwright.problem.execution import execute
-from kernelwright.problem.loading import parse_problem
+from kernelwright.problem.loading import parse_problem, read_source
 from kernelwright.problem.record import Problem
 from kernelwright.problem.resizing import resize
 from kernelwright.verify.cases import Case, arrange
@@ -67,8 +67,8 @@ def emulate(path: Path, case: Case, order_seed: int = 0) -> Emulation:
     """Call `ModelNew` of the file at `path`, or its `Model`, once on the inputs of `case`.
 
     `order_seed` shuffles the order of threads and blocks; 0 runs them as they are numbered. Raises
-    ProblemError for a file that is no candidate, and UsageError where there is no file and for
-    inputs beyond MOST_ELEMENTS.
+    ProblemError where there is no file or none of a candidate, and UsageError for inputs beyond
+    MOST_ELEMENTS.
     """
     problem = resize(_as_problem(path), dict(case.sizes))
     with Session(order_seed=order_seed) as session, torch.no_grad():
@@ -93,9 +93,7 @@ def emulate(path: Path, case: Case, order_seed: int = 0) -> Emulation:
 
 
 def _as_problem(path: Path) -> Problem:
-    if not path.is_file():
-        raise UsageError(f"{path} is no file")
-    source = path.read_text(encoding="utf-8")
+    source = read_source(path)
     return parse_problem(path, source + _ALIAS if "class ModelNew" in source else source)
 
 

@@ -9,13 +9,8 @@ from kernelwright.codegen.constructor import Kept, keep, keep_nothing
 from kernelwright.codegen.cuda import CudaText, cuda_text, kernel_text
 from kernelwright.codegen.docstring import docstring
 from kernelwright.codegen.kernel_text import TEMPLATES
-from kernelwright.codegen.python import (
-    TORCH_DTYPE,
-    constant_path,
-    forward_body,
-    number,
-    operator_arguments,
-)
+from kernelwright.codegen.python import forward_body, operator_arguments
+from kernelwright.codegen.python_text import TORCH_DTYPE, constant_path, number
 from kernelwright.ir.calls import instances
 from kernelwright.ir.graph import Constant, Node
 from kernelwright.ir.plan import Plan, Step, TorchCall

@@ -1,32 +1,34 @@
 """The body of the emitted `forward`: checks, launches and the calls left to PyTorch."""
 
 import builtins
-import json
 import keyword
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import writer_of
+from kernelwright.codegen.python_text import (
+    TORCH_DTYPE,
+    constant_path,
+    number,
+    path_expression,
+    quoted,
+    renamed,
+    tuple_text,
+    view_text,
+    words,
+)
 from kernelwright.codegen.updates import in_place, views_of
 from kernelwright.ir.calls import Argument, Code, Instance, Record, Ref, Text
 from kernelwright.ir.graph import (
     Constant,
-    Diagonal,
-    Expand,
     Graph,
     Input,
     Node,
     Parameter,
-    Permute,
-    Reshape,
-    Select,
     Slice,
-    Squeeze,
     Symbol,
-    Unsqueeze,
-    ViewMap,
 )
 from kernelwright.ir.library_calls import function_of
 from kernelwright.ir.plan import (
@@ -45,28 +47,13 @@ from kernelwright.ir.plan import (
 )
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, ValueType
 
-TORCH_DTYPE: dict[DType, str] = {
-    DType.F64: "torch.float64",
-    DType.F32: "torch.float32",
-    DType.F16: "torch.float16",
-    DType.BF16: "torch.bfloat16",
-    DType.I64: "torch.int64",
-    DType.I32: "torch.int32",
-    DType.I16: "torch.int16",
-    DType.I8: "torch.int8",
-    DType.U8: "torch.uint8",
-    DType.BOOL: "torch.bool",
-    DType.C64: "torch.complex64",
-    DType.C128: "torch.complex128",
-}
-
 
 def forward_body(plan: Plan) -> tuple[str, ...]:
     """Statements of `forward`, without indentation of its own."""
     writer = _Writer(plan)
     names = _size_names(plan.graph)
-    checks = [_renamed(line, names) for line in writer.checks()]
-    work = [_renamed(line, names) for line in writer.work()]
+    checks = [renamed(line, names) for line in writer.checks()]
+    work = [renamed(line, names) for line in writer.work()]
     if plan.kernels and plan.left_to_pytorch:
         # PyTorch would record a graph for a backward that the kernels do not have.
         return (*checks, "with torch.no_grad():", *(f"    {line}" for line in work))
@@ -104,32 +91,6 @@ def _size_names(graph: Graph) -> dict[str, str]:
     return names
 
 
-def _renamed(line: str, names: Mapping[str, str]) -> str:
-    """`line` with whole words replaced; what follows a dot is an attribute and stays."""
-    text, word = "", ""
-    for char in line + "\n":
-        if char.isalnum() or char == "_":
-            word += char
-            continue
-        text += word if text.endswith(".") else names.get(word, word)
-        text, word = text + char, ""
-    return text[:-1]
-
-
-def path_expression(path: str) -> str:
-    """`layers.0.weight` -> `self.layers[0].weight`."""
-    text = "self"
-    for part in path.split("."):
-        match part:
-            case _ if part.isdigit():
-                text += f"[{part}]"
-            case _ if part.isidentifier() and not keyword.iskeyword(part):
-                text += f".{part}"
-            case _:
-                text = f"getattr({text}, {part!r})"
-    return text
-
-
 class _Writer:
     """Turns steps into lines; values that are one short expression are written in place."""
 
@@ -165,7 +126,7 @@ class _Writer:
     def _input_checks(self) -> Iterator[str]:
         """One for each argument, after which the sizes that are read from it have names."""
         launched = {name for step in self._plan.steps for name in _launch_inputs(step)}
-        mentioned = _words(" ".join(self._size_texts()))
+        mentioned = words(" ".join(self._size_texts()))
         named: set[str] = set()
         late: list[Node] = []
         for node in self._graph.inputs:
@@ -184,7 +145,7 @@ class _Writer:
         text = self._text[node.name]
         match node.type:
             case TensorType(dtype, shape):
-                sizes = _tuple(["None" if self._unknown(d, named) else d.text for d in shape])
+                sizes = tuple_text(["None" if self._unknown(d, named) else d.text for d in shape])
                 yield f"_expect({quoted(text)}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
             case ScalarType(dtype) if node.name in launched:
                 kinds = "(int, float)" if dtype is DType.F64 else "int"
@@ -199,7 +160,7 @@ class _Writer:
                     node.name in self._launched
                 ):
                     name = quoted(_leaf_text(node).removeprefix("self."))
-                    sizes = _tuple([dim.text for dim in shape])
+                    sizes = tuple_text([dim.text for dim in shape])
                     text = self._text[node.name]
                     yield f"_expect({name}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
 
@@ -219,7 +180,7 @@ class _Writer:
 
     def _unknown(self, dim: Dim, named: set[str]) -> bool:
         """Whether the size mentions a symbol that has no name yet."""
-        return any(s.name in _words(dim.text) and s.name not in named for s in self._graph.symbols)
+        return any(s.name in words(dim.text) and s.name not in named for s in self._graph.symbols)
 
     def _symbol(self, symbol: Symbol) -> str:
         """Where the value of a symbol comes from, as an expression over the arguments."""
@@ -249,7 +210,7 @@ class _Writer:
 
     def _mentions_device(self) -> bool:
         calls = [step.call for step in self._plan.steps if isinstance(step, TorchCall)]
-        return any("device" in _words(str(call)) for call in calls)
+        return any("device" in words(str(call)) for call in calls)
 
     # --- Work --------------------------------------------------------------------------------
 
@@ -273,14 +234,14 @@ class _Writer:
         """
         final = [self._argument(self._graph.returns)]
         final += [self._text[update.value] for update in self._graph.updates]
-        kept = _words(" ".join(final))
-        mentions = [_words(" ".join(text)) for text in lines]
+        kept = words(" ".join(final))
+        mentions = [words(" ".join(text)) for text in lines]
         found: dict[int, list[str]] = {}
         results = (name for step in self._plan.steps for name in _results(step))
         for name in dict.fromkeys(results):
             if self._text[name] != name:
                 continue
-            places = [at for at, words in enumerate(mentions) if name in words]
+            places = [at for at, mentioned in enumerate(mentions) if name in mentioned]
             if places and name not in kept:
                 found.setdefault(places[-1], []).append(name)
         return found
@@ -292,12 +253,12 @@ class _Writer:
             case Room(result=result, type=kind, within=None):
                 yield self._allocation(result, kind)
             case Room(result=result, within=Within(whole=whole, dim=dim, start=start, stop=stop)):
-                part = self._view(Slice(dim, start, stop, 1), step.type)
+                part = view_text(Slice(dim, start, stop, 1), step.type)
                 yield f"{result} = {self._text[whole]}{part}"
             case Reinterpret(result=result) if result in self._unread:
                 return
             case Reinterpret(result=result, input=source, map=index_map):
-                text = f"{self._text[source]}{self._view(index_map, step.type)}"
+                text = f"{self._text[source]}{view_text(index_map, step.type)}"
                 yield from self._name_or_inline(result, text)
             case TorchCall():
                 yield self._assign(step.result, self._call(step))
@@ -324,7 +285,7 @@ class _Writer:
         yield f'_launch("launch_{kernel.name}", {arguments})'
 
     def _allocation(self, name: str, kind: TensorType) -> str:
-        sizes = _tuple([dim.text for dim in kind.shape])
+        sizes = tuple_text([dim.text for dim in kind.shape])
         return f"{name} = torch.empty({sizes}, dtype={TORCH_DTYPE[kind.dtype]}, device=device)"
 
     def _buffer(self, path: str, output: TensorType) -> str:
@@ -356,30 +317,6 @@ class _Writer:
             self._text[result] = text
         else:
             yield f"{result} = {text}"
-
-    def _view(self, index_map: ViewMap, kind: TensorType) -> str:
-        sizes = ", ".join(dim.text for dim in kind.shape)
-        match index_map:
-            case Permute((1, 0)):
-                return ".t()"
-            case Permute(dims):
-                return f".permute({', '.join(map(str, dims))})"
-            case Reshape():
-                return f".reshape({sizes})" if kind.shape else ".reshape(())"
-            case Expand():
-                return f".expand({sizes})" if kind.shape else ".expand(())"
-            case Unsqueeze(dim):
-                return f".unsqueeze({dim})"
-            case Squeeze(dims):
-                return "".join(f".squeeze({dim})" for dim in sorted(dims, reverse=True))
-            case Slice(dim, start, stop, step):
-                colons = ":, " * dim
-                return f"[{colons}{start}:{stop}{f':{step}' if step != 1 else ''}]"
-            case Select(dim, index):
-                return f".select({dim}, {index})"
-            case Diagonal():
-                return ".diagonal(dim1=-2, dim2=-1)"
-        raise AssertionError(f"{index_map} is a call, not a view")
 
     def _argument(self, arg: Argument) -> str:
         match arg:
@@ -445,32 +382,6 @@ def _module_names(graph: Graph, launched: frozenset[str]) -> dict[str, str]:
         taken.add(name)
         names[path] = name
     return names
-
-
-def constant_path(node: Node) -> str:
-    """The buffer that the emitted constructor makes for a constant of `forward`."""
-    return f"constant_{node.name}"
-
-
-def quoted(text: str) -> str:
-    """A string literal in double quotes."""
-    return json.dumps(text, ensure_ascii=False)
-
-
-def number(value: float) -> str:
-    """A Python expression for a number, infinite and NaN ones too."""
-    text = repr(value)
-    return text if text not in ("inf", "-inf", "nan") else f'float("{text}")'
-
-
-def _tuple(items: list[str]) -> str:
-    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
-
-
-def _words(text: str) -> set[str]:
-    """Identifiers in a text of expressions."""
-    spaced = "".join(char if char.isalnum() or char == "_" else " " for char in text)
-    return set(spaced.split())
 
 
 def _launch_inputs(step: Step) -> tuple[str, ...]:

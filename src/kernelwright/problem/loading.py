@@ -28,7 +28,7 @@ def load_problem(path: str | Path) -> Problem:
     NoInputsFunctionError or NoInitInputsFunctionError, each with the file and the line.
     """
     path = Path(path)
-    return parse_problem(path, _read(path))
+    return parse_problem(path, read_source(path))
 
 
 def parse_problem(path: Path, source: str) -> Problem:
@@ -51,7 +51,8 @@ def parse_problem(path: Path, source: str) -> Problem:
     return Problem(path=path, source=source, name=path.stem, constants=constants, lines=lines)
 
 
-def _read(path: Path) -> str:
+def read_source(path: Path) -> str:
+    """The text of a Python file, as its coding line says; ProblemFileError where there is none."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise ProblemFileError(f"{path} {what}", location=str(path))

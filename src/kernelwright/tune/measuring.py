@@ -11,7 +11,7 @@ import torch
 from kernelwright.bench.timing import Stopwatch
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import writer_of
-from kernelwright.codegen.python import TORCH_DTYPE
+from kernelwright.codegen.python_text import TORCH_DTYPE
 from kernelwright.ir.plan import Kernel, sizes_used
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.tune.tuner import Failure, Timing, Variant
