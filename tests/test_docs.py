@@ -18,7 +18,7 @@ from kernelwright.errors import ExitCode, render_errors_table
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
-from kernelwright.report.schema import member_texts, render_verdict_page
+from kernelwright.report.schema import member_texts, render_schema, render_verdict_page
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -46,6 +46,7 @@ def _pages() -> dict[str, str]:
         "settings.md": SETTINGS + env.render_settings_table(),
         "errors.md": ERRORS + render_errors_table(),
         "verdict.md": render_verdict_page(),
+        "judgement.schema.json": render_schema(),
         "cli.md": COMMANDS + _exit_codes() + "".join(_commands()),
     }
 

@@ -45,6 +45,17 @@ _COMPILER = ("ir", "rewrite", "lower", "schedule", "program", "codegen", "tune")
 _LIBRARY_CALLS = _PACKAGE / "ir" / "library_calls.py"
 
 
+def test_docstrings_begin_with_their_noun() -> None:
+    found = [
+        f"{_name(path)}:{node.lineno}"
+        for path in _MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if str(node.value.value).startswith(("Of ", "The same"))
+    ]
+    assert found == []
+
+
 def test_operators_of_pytorch_are_named_by_capture_and_one_table() -> None:
     behind = [p for p in _MODULES if p.relative_to(_PACKAGE).parts[0] in _COMPILER]
     named = [

@@ -428,7 +428,7 @@ def _checked(
     kwargs: Mapping[str, Any],
     flops: int,
 ) -> OptimizedModule:
-    """The same with a sentence for each comparison; kernels that are wrong are set aside."""
+    """The module with a sentence for each comparison; kernels that are wrong are set aside."""
     names, values = tuple(kwargs), [*args, *kwargs.values()]
     try:
         with kept_random_state():

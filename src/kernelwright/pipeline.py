@@ -94,7 +94,7 @@ def compile_captured(
     library: Library = Library.WHERE_FASTER,
     choices: Choices = OPEN,
 ) -> Compiled:
-    """The same of a problem that has been captured."""
+    """Rewrite and schedule a problem that has been captured."""
     planned = plan_graph(captured, machine, library, choices)
     return Compiled(
         problem=problem,
@@ -130,7 +130,7 @@ def write_candidate(compiled: Compiled, path: Path, measured: Iterable[str] = ()
 def tuned(
     compiled: Compiled, effort: Effort, budget_seconds: float, progress: Progress
 ) -> Compiled:
-    """The same with the fastest configurations known, after timing those that are not.
+    """The problem with the fastest configurations known, after timing those that are not.
 
     Needs a GPU and nvcc. `budget_seconds` is for all kernels together. Ctrl-C ends the timing, and
     the best so far is used.
@@ -325,7 +325,7 @@ def _judge_shrunk(
 
 
 def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
-    """The same problem at sizes within `budget`, with the configurations of the full one.
+    """The problem at sizes within `budget`, with the configurations of the full one.
 
     The kernels' text is that of the full problem but for what depends on sizes: the comments, and
     the least size of a product, which is lowered so that the tuned variant runs.

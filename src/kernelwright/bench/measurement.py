@@ -43,9 +43,9 @@ class Speedup:
     device: Interval
     """Baseline's median device span over the candidate's, 95 % interval and what clocks resolve."""
     host: Interval
-    """The same for the host times."""
+    """Baseline's median host time over the candidate's, with its 95 % interval."""
     other_inputs: Interval | None = None
-    """The same as `device` on zero-mean inputs; None where they were not tried."""
+    """As `device`, on zero-mean inputs; None where they were not tried."""
     undisturbed: float | None = None
     """The ratio of the quickest tenths of the device spans, which others on the card leave alone:
     they make calls slower, and none quicker. None in records that lack it."""

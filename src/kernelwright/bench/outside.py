@@ -66,11 +66,11 @@ class Outside:
     beyond: float
     """By which they differ more for the candidate."""
     certain: float
-    """The same between all but a tenth of its calls and all but a tenth of the reference's."""
+    """That difference between all but a tenth of its calls and of the reference's."""
     on_time: int
     """Calls in which nobody waited for a core, of the one that had fewer such."""
     calls: int
-    """Of each."""
+    """How many calls of each."""
 
 
 def look_outside(candidate: Rounds, reference: Rounds) -> Outside | None:
@@ -157,7 +157,7 @@ def _differences(rounds: Rounds) -> Times:
 
 
 def _on_time(rounds: Rounds) -> Times:
-    """The same of the calls in which nobody waited for a core."""
+    """Those times for the calls in which nobody waited for a core."""
     kept: Times = _differences(rounds)[np.asarray(_punctual(_flat(rounds.waited_ms)))]
     return kept
 

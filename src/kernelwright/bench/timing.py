@@ -163,7 +163,7 @@ class Rounds:
     device_ms: list[tuple[float, ...]] = field(default_factory=list)
     host_ms: list[tuple[float, ...]] = field(default_factory=list)
     outside_ms: list[tuple[float, ...]] = field(default_factory=list)
-    """The same calls as `device_ms`, by the clock of the timer's process."""
+    """Milliseconds of the calls in `device_ms`, by the clock of the timer's process."""
     other_ms: list[tuple[float, ...]] = field(default_factory=list)
     """Device spans on zero-mean inputs."""
     waited_ms: list[tuple[float, ...]] = field(default_factory=list)

@@ -13,7 +13,7 @@ from kernelwright.verify.verdict import Check, Outcome, Status
 _WRITE_MARGIN = 0.9
 """Share of the time that writing the results takes at the measured rate: the rate may be beaten."""
 _FLOOR_MARGIN = 0.9
-"""The same for the floor of the plan, which is only a model."""
+"""That share for the floor of the plan, which is only a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Work:
     """What one call cannot do without, in bytes."""
 
     written: int
-    """Of the results: each call fills memory of its own."""
+    """Bytes of the results: each call fills memory of its own."""
     floor: Floor | None
     """What our own plan for the problem needs; None without one."""
 

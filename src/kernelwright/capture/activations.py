@@ -132,4 +132,4 @@ ACTIVATIONS: dict[str, Rule] = {
     "special_ndtr": _ndtr,
     "nan_to_num": _nan_to_num,
 }
-"""Of numbers only."""
+"""Rules for numbers only."""

@@ -212,7 +212,7 @@ LOGIC: dict[str, Rule] = {
     "triu": _triangle("ge"),
     "tril": _triangle("le"),
 }
-"""Of truths as well as of numbers."""
+"""Rules for truths as well as for numbers."""
 
 ARITHMETIC: dict[str, Rule] = {
     **{
@@ -258,4 +258,4 @@ ARITHMETIC: dict[str, Rule] = {
     "addcmul": _addcmul,
     "addcdiv": _addcdiv,
 }
-"""Of numbers only."""
+"""Rules for numbers only."""

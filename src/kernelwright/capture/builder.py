@@ -73,7 +73,7 @@ class Builder:
     scalars: list[str] = field(default_factory=list)
     """Names of the input nodes that are call-time numbers."""
     updates: list[Update] = field(default_factory=list)
-    """Of buffers, by calls whose schema does not say that they change them."""
+    """Updates of buffers by calls whose schema does not say that they change them."""
     items: dict[sympy.Symbol, Expr] = field(default_factory=dict)
     """What PyTorch's symbols for the values of call-time numbers stand for."""
 
@@ -158,7 +158,7 @@ class Builder:
         return AtenCall(str(node.target), args, kwargs)
 
     def origin_or_none(self, node: fx.Node) -> AtenCall | None:
-        """The same with call-time numbers as Python numbers.
+        """The call of a node, with call-time numbers as Python numbers.
 
         None where one is computed first, or where the operator takes tensors in its place only.
         """

@@ -165,7 +165,7 @@ class Maker:
         return cast(expr, compute) if expr.dtype.is_float else expr
 
     def converted(self, value: Part, dtype: DType) -> Part:
-        """The same numbers in another element type."""
+        """The numbers of `value` in another element type."""
         if value.dtype is dtype:
             return value
         names = [value.name]
@@ -227,7 +227,7 @@ class Maker:
     # --- Views ---------------------------------------------------------------------------------
 
     def reshape(self, value: Part, shape: tuple[Dim, ...]) -> Part:
-        """The same elements in row-major order."""
+        """The elements of `value` in row-major order, in another shape."""
         return value if shape == value.shape else self._view(value, Reshape(), shape)
 
     def squeeze(self, value: Part, dims: Sequence[int]) -> Part:

@@ -72,7 +72,7 @@ def _shapes_of_functional_norm(
     variance: torch.Tensor,
     *options: Any,
 ) -> tuple[torch.Tensor, ...]:
-    """The same, and the running mean and variance as they are afterwards."""
+    """Results of the norm, and the running mean and variance as they are afterwards."""
     results = _shapes_of_norm(input, weight, bias, mean, variance, *options)
     return (*results, torch.empty_like(mean), torch.empty_like(variance))
 

@@ -61,7 +61,7 @@ class Sizes:
             self._known[expr] = self._new_symbol(hint, source, dim)
 
     def declare_derived(self, size: object, hint: int, source: str, dim: int | None) -> None:
-        """The same for a size such as `2*s + 1` whose `s` no input has: `s` is solved for.
+        """Declare a size such as `2*s + 1` whose `s` no input has: `s` is solved for.
 
         Call it after every input was declared; a guard keeps the division exact. Raises
         UnsolvedSizeError.

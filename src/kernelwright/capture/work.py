@@ -18,11 +18,11 @@ class _Shapes:
 
     call: AtenCall
     operands: tuple[tuple[int, ...], ...]
-    """Of the tensors among the arguments, those inside of lists too, in order."""
+    """Shapes of the tensors among the arguments, those inside of lists too, in order."""
     lists: tuple[tuple[tuple[int, ...], ...], ...]
-    """Of the tensors in each list among the arguments."""
+    """Shapes of the tensors in each list among the arguments."""
     result: tuple[int, ...]
-    """Of the result, or of the first of several."""
+    """Shape of the result, or of the first of several."""
 
 
 def flops_of_call(call: AtenCall, types: Mapping[str, ValueType], result: ValueType) -> int:

@@ -60,9 +60,9 @@ class Product:
     left: Arrangement
     right: Arrangement
     letters: str
-    """Of the result's dimensions."""
+    """One letter for each of the result's dimensions."""
     order: str
-    """The same as the launchers expect them."""
+    """Those letters in the order that the launchers expect."""
 
     def joined(self, rank: int) -> Arrangement:
         """The view of a tensor of so many dimensions that broadcasts to the result."""

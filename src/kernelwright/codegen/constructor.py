@@ -359,7 +359,7 @@ def _body_line(node: ast.FunctionDef) -> int:
 
 
 def _on_lines(source: str, node: ast.FunctionDef) -> tuple[str, ast.FunctionDef]:
-    """The same function, rewritten if its body shares the line of its head."""
+    """Text and tree of the function, rewritten if its body shares the line of its head."""
     if node.body[0].lineno > node.lineno:
         return source, node
     source = ast.unparse(node)

@@ -172,7 +172,7 @@ class Written:
 ROW_QUOTIENT = Spelling("divide_by_row({0}, {1})", _CALL)
 """A quotient of floats whose divisor is the same for many."""
 SHARE = Spelling("share_of_sum({0}, {1})", _CALL)
-"""The same of a number from 0 to 1 that is part of the divisor, a sum from 1 on."""
+"""A quotient whose dividend, from 0 to 1, is part of the divisor, a sum from 1 on."""
 IS_AT = Spelling("place.is_at({1})", _CALL)
 """Whether the place of an element in its row is what all of them share."""
 

@@ -68,7 +68,7 @@ class _Text:
     file: str
     tokens: tuple[Token, ...]
     parameters: frozenset[str] | None = None
-    """Of the macro; None where this is no macro."""
+    """Parameters of the macro; None where this is no macro."""
 
     def line(self, at: int) -> str:
         """The line of a token as C++. A macro is where it is used; elsewhere a number is exact even
@@ -435,7 +435,7 @@ def _specifiers_around(tokens: Sequence[Token], at: int) -> Iterator[int]:
 _CPU_NAMES = {"is_cuda": "is_cpu", "kCUDA": "kCPU"}
 """Names that mean the GPU to PyTorch, and what stands for them where tensors are in host memory."""
 _CPU_ENUMERATORS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}
-"""The same, of DeviceType and DispatchKey: after `::`, or as the key of TORCH_LIBRARY_IMPL."""
+"""Enumerators of DeviceType and DispatchKey: after `::`, or as the key of TORCH_LIBRARY_IMPL."""
 
 
 def _devices(text: _Text) -> Iterator[_Edit]:

@@ -50,7 +50,7 @@ class Fold:
 
     op: Reduction
     value: Expr
-    """Of an element, from Operands, Coordinates and the Totals of folds before this one."""
+    """What an element gives, from Operands, Coordinates and the Totals of folds before this one."""
     totals: tuple[DType, ...]
     """Types of what it gives, `op.totals` of them."""
 

@@ -54,7 +54,7 @@ class Feed(StrEnum):
     SPLIT = "split"
     """float32: a kernel before writes every element of both as two fp16 numbers."""
     AHEAD = "ahead"
-    """The same, but the kernel before splits a part: while a first launch multiplies that, idle
+    """float32, as SPLIT of a part of both: while a first launch multiplies that, idle
     warps of its own split what a second one reads."""
     CONVERT = "convert"
     """float32: a kernel before splits the right one; the left one is split tile by tile, by who
@@ -136,7 +136,7 @@ class ThinConfig:
     resident: int
     """Blocks on a multiprocessor at one time."""
     multiprocessors: int
-    """Of the card."""
+    """Multiprocessors of the card."""
     wide: Major
     """How the factor lies that is not thin."""
 
@@ -164,7 +164,7 @@ class RingRows:
     width: int
     """Neighbouring elements that a thread moves and computes together."""
     vectors: int
-    """Of that width, that a thread holds of each row."""
+    """Vectors of that width that a thread holds of each row."""
     stages: int
     """Rows under way at once."""
     resident: int
@@ -182,7 +182,7 @@ class RingRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldRows(RingRows):
-    """The same of one stage, with a row in registers: the stage takes the next one meanwhile."""
+    """A ring of one stage, and a row in registers: the stage takes the next one meanwhile."""
 
     def __str__(self) -> str:
         return f"{RingRows.__str__(self)}, one more in registers"
@@ -219,7 +219,7 @@ class GridRows:
     width: int
     """Neighbouring elements that a thread moves and computes together."""
     vectors: int
-    """Of that width, that a thread finishes of a chunk at most."""
+    """Vectors of that width that a thread finishes of a chunk at most."""
     ring: int
     """Bytes of chunks that a block holds."""
 
@@ -272,7 +272,7 @@ class ShortRows:
     width: int
     """Neighbouring elements that a thread moves and computes together."""
     vectors: int
-    """Of that width, that a thread has of its row."""
+    """Vectors of that width that a thread has of its row."""
     resident: int
     """Blocks on a multiprocessor at one time."""
 
@@ -293,7 +293,7 @@ class BlockRows:
     width: int
     """Neighbouring elements that a thread moves and computes together."""
     vectors: int
-    """Of that width, that a thread has in flight."""
+    """Vectors of that width that a thread has in flight."""
     holds: bool
     """Whether these are all of its vectors, kept in registers."""
     resident: int
@@ -312,7 +312,7 @@ class RowConfig:
     """Tunables of the row family."""
 
     multiprocessors: int
-    """Of the card."""
+    """Multiprocessors of the card."""
     tuned: RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows | None = None
     """The variant for the captured sizes and layouts, beside the one for any."""
 

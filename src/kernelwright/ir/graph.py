@@ -77,7 +77,7 @@ class Reduction(StrEnum):
     """I64: the first place of the largest element, NaN being largest, counted in row-major order
     over the reduced dimensions."""
     ARGMIN = "argmin"
-    """The same of the smallest element, NaN being smallest."""
+    """I64: the first place of the smallest element, NaN being smallest, counted as for ARGMAX."""
     MOMENTS = "moments"
     """Two totals: the mean, and the sum of squared distances from it."""
     EXP_SUM = "exp_sum"
@@ -214,7 +214,7 @@ class Permute:
 
 @dataclass(frozen=True, slots=True)
 class Reshape:
-    """The same elements in row-major order under the result's shape (a copy where it must be)."""
+    """Elements in row-major order under the result's shape (a copy where it must be)."""
 
 
 @dataclass(frozen=True, slots=True)

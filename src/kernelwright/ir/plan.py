@@ -130,7 +130,7 @@ class ChannelsLast:
     """When a convolution gets the operand that its call names, which is channels-last."""
 
     sizes: tuple[int, ...]
-    """Of the operand. At others cuDNN may compute it with fewer digits than the user's call."""
+    """Sizes of the operand. At others cuDNN may compute with fewer digits than the user's call."""
     given: str
     """What the user's call reads; the operand itself where nothing else is in memory."""
 

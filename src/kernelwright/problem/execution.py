@@ -144,7 +144,7 @@ class Shapes(FakeTensorMode):  # type: ignore[no-untyped-call]
 
 
 def instantiate_fake(problem: Problem, mode: Shapes, module_name: str | None = None) -> Instance:
-    """The same with tensors of `mode`, which hold no data, so that any size costs nothing.
+    """An instance with tensors of `mode`, which hold no data, so that any size costs nothing.
 
     Where the inputs or the constructor need real numbers (`.item()`), that part is made with real
     ones that are then converted; `notes` says so. Real errors of the file raise as in

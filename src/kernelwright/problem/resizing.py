@@ -1,4 +1,4 @@
-"""The same problem with other sizes: its module-level integer constants changed in the text."""
+"""A problem at other sizes: its module-level integer constants changed in the text."""
 
 import ast
 import io

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 760.0, 340.0
-"""Of every chart, in units of its own; text of 12 units is readable where it is shown full size."""
+"""Size of every chart, in its own units; text of 12 units is readable at full size."""
 LEFT, RIGHT, TOP, BOTTOM = 62.0, 14.0, 14.0, 46.0
 """Margins around the area of the plot."""
 _MANTISSAS = (1, 2, 5)

@@ -40,7 +40,7 @@ class CheckGroup:
     counts: Mapping[str, int]
     """By outcome."""
     evidence: str
-    """Of the first one that matters most."""
+    """Evidence of the first one that matters most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ class PlannedKernel:
     """One launch at the captured sizes."""
 
     name: str
-    """Of the `__global__` function."""
+    """Name of the `__global__` function."""
     family: str
     """"pointwise", "rows", "scan", "pooling", "gemm"."""
     operators: tuple[str, ...]
@@ -61,9 +61,9 @@ class Explanation:
     bytes: int
     """Read and written by all kernels and calls together."""
     least_bytes: int
-    """Of inputs, parameters and outputs, each once: nothing that computes the same moves less."""
+    """Bytes of inputs, parameters and outputs, each once: nothing moves less."""
     flops: int
-    """Of all kernels and of the calls that stay PyTorch's; a multiply-add as two."""
+    """Operations of all kernels and of calls that stay PyTorch's; a multiply-add as two."""
     floor_seconds: float
     """The least time for `bytes` and `flops` on `machine`: a model, not a measurement."""
     machine: str
@@ -96,7 +96,7 @@ class Explanation:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The same facts as JSON values."""
+        """These facts as JSON values."""
         plain: dict[str, Any] = to_plain(self)
         return plain
 

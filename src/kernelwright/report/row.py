@@ -96,7 +96,7 @@ class Row:
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Wall time by stage."""
     spent: Mapping[str, float] = field(default_factory=dict)
-    """The same of a judgement, by what was waited for: as in the verdict."""
+    """Wall time of a judgement, by what was waited for: as in the verdict."""
     attempts: int = 1
     """How often the work was begun; above 1 after a kill from outside."""
 

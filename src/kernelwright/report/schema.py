@@ -31,7 +31,7 @@ _PLAIN: Mapping[Any, Schema] = {
 
 
 def judgement_schema() -> Schema:
-    """Of the whole object: "verdict" and "measurement"."""
+    """Schema of the whole object: "verdict" and "measurement"."""
     verdict = _schema(Verdict)
     verdict["properties"]["exit_code"] = {
         "type": "integer",
@@ -59,7 +59,7 @@ def judgement_schema() -> Schema:
 
 
 def render_verdict_page() -> str:
-    """docs/verdict.md: every status with its exit code and advice, then the schema."""
+    """docs/verdict.md: every status with its exit code and advice."""
     texts = member_texts(Status)
     rows = [
         f"| `{status.name}` | {status.value} | {int(status.exit_code)} | "
@@ -67,8 +67,12 @@ def render_verdict_page() -> str:
         for status in Status
     ]
     table = "\n".join(("| status | in words | exit code | means | next |", _RULE, *rows))
-    schema = json.dumps(judgement_schema(), indent=1)
-    return f"{_INTRODUCTION}{table}\n{_BEFORE_SCHEMA}```json\n{schema}\n```\n"
+    return f"{_INTRODUCTION}{table}\n{_AFTER_TABLE}"
+
+
+def render_schema() -> str:
+    """docs/judgement.schema.json: what `judge --json` prints, as a JSON Schema."""
+    return json.dumps(judgement_schema(), indent=1) + "\n"
 
 
 _RULE = "| --- | --- | --- | --- | --- |"
@@ -90,7 +94,7 @@ same for programs, to standard output; the command's exit code is that of the st
 ## Statuses
 
 """
-_BEFORE_SCHEMA = """
+_AFTER_TABLE = """
 ## When values are right
 
 Candidate and reference are both measured against the reference run in float64 on the very same
@@ -150,8 +154,8 @@ note.
 
 ## JSON
 
-Numbers that JSON cannot write are the texts "nan", "inf" and "-inf".
-
+What `--json` prints has a [JSON Schema](judgement.schema.json). Numbers that JSON cannot write are
+the texts "nan", "inf" and "-inf".
 """
 
 

@@ -35,7 +35,7 @@ class Against:
     slower: int
     """Those of them whose interval lies below 1."""
     geomean: float | None
-    """Of the speedups of all that were measured; None without any."""
+    """Geometric mean of the speedups of all that were measured; None without any."""
     fast: tuple[FastP, ...]
 
 

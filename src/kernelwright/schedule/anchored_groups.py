@@ -20,7 +20,7 @@ from kernelwright.schedule.in_order import InOrder
 _CHEAP = 4
 """Operations that are worth repeating in every window that an element is in."""
 _CHEAP_ONCE = 16
-"""The same where a thread keeps the elements of a window for the next ones."""
+"""Operations that are worth repeating where a thread keeps the elements of a window."""
 _LONGEST_EXPRESSION = 96
 """Operations, repetitions counted, of an expression."""
 _MOST_INPUTS = 16

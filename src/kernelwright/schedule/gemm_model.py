@@ -52,7 +52,7 @@ class ProductShape:
     n: int
     k: int
     dtype: DType
-    """Of the factors."""
+    """Element type of the operands."""
     lhs: Factor
     rhs: Factor
     bytes: int
@@ -303,7 +303,7 @@ def library_seconds(shape: ProductShape, machine: Machine) -> float:
 
 
 def convolution_seconds(shape: ProductShape, machine: Machine) -> float:
-    """The same product as a convolution of one tap, by cuDNN.
+    """Seconds of the product as a convolution of one tap, by cuDNN.
 
     PyTorch lets it multiply fp32 as TF32 unless told otherwise (torch.backends.cudnn.allow_tf32).
     """

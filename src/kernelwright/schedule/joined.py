@@ -196,7 +196,7 @@ class _Writer:
         self._copied = {place: home for it in families for place, home in it.copied.items()}
         self._names = {node.name for node in graph.nodes}
         self._copies: dict[str, list[Node]] = {}
-        """Of parts, by their whole."""
+        """Copies of parts, by their whole."""
         self._allocated: set[str] = set()
 
     def written(self, steps: Sequence[Step]) -> tuple[Graph, list[Step]]:

@@ -42,7 +42,7 @@ TILES = (
     (32, 32, 16, 4, 4, 2),
     (4, 128, 8, 4, 4, 2),
 )
-"""Of one sum without a second one, which takes as much shared memory as the result."""
+"""Choices with one accumulator: a second one takes as much shared memory as the result."""
 
 
 def many_small_configs(shape: ProductShape) -> Iterator[GemmConfig]:
@@ -163,7 +163,7 @@ def _is_read_in_place(operand: Node, letters: str, batch: list[str], graph: Grap
 
 
 def _strides(node: Node, graph: Graph) -> tuple[int, ...]:
-    """Of a value at the captured sizes, in elements: as its view has them, or contiguous."""
+    """Strides of a value at the captured sizes, in elements: its view's, or contiguous."""
     if isinstance(node.kind, View):
         source = graph[node.inputs[0]]
         before = _strides(source, graph)

@@ -36,7 +36,7 @@ def why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
 
 
 def _picking_seconds(product: Node, operand: Node, graph: Graph, machine: Machine) -> float:
-    """Of the copy that takes some of an operand's indices out, where its dimensions are joined.
+    """Seconds of the copy that takes some indices of an operand out, where dimensions are joined.
 
     So it is for a convolution with strides, which the library reads in place; what the user takes
     out before the call is copied for both.

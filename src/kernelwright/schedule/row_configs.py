@@ -23,7 +23,7 @@ from kernelwright.machine import Machine
 _FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "xlogy"})
 _EDGE_VECTORS = 13
 _EDGE_THREADS = range(512, 641)
-"""Of a block whose rows begin between two vectors, and how many of them a thread holds."""
+"""Threads of a block whose rows begin between two vectors, and how many of them a thread holds."""
 _FEW_VECTORS = 8
 """Vectors of a thread of a cluster with which it waits for exchanges more than it computes."""
 
@@ -54,21 +54,21 @@ class _Rows:
     is_along: bool
     """Whether neighbours in memory belong to one row."""
     runs: int
-    """Of a row."""
+    """Runs of a row."""
     levels: int
     inputs: tuple[int, ...]
     """Bytes of an element of each input with as many elements as the program."""
     others: int
     """Inputs with fewer elements that are not one for each row."""
     differ: int
-    """Of them those that differ among neighbours."""
+    """Those of them that differ among neighbours."""
     results: tuple[int, ...]
     """Bytes of an element of each result with as many elements as the program."""
     folds: int
     operations: int
     """On an element, for all folds and results."""
     access_bytes: int
-    """Of the widest access of a thread."""
+    """Bytes of the widest access of a thread."""
     functions: int
     """Those of them that take some twenty instructions each."""
 
@@ -79,7 +79,7 @@ class _Rows:
 
     @property
     def row_bytes(self) -> int:
-        """Of the inputs."""
+        """Bytes of a row of all inputs."""
         return self.length * sum(self.inputs)
 
 

@@ -13,7 +13,7 @@ memory, and those of products of floats are doubles."""
 _SUMS = ((8, 4), (16, 2), (8, 2), (4, 4))
 """Warps that share a row, and vectors of a chunk in each of their threads."""
 _PRODUCTS = ((4, 2, 4, 6), (8, 1, 8, 4), (4, 1, 8, 8))
-"""The same of products, whose parts are doubles and take twice as many registers: chunks on their
+"""Shapes for products, whose parts are doubles and take twice as many registers: chunks on their
 way are in shared memory. How many there are, and blocks of a multiprocessor."""
 
 

@@ -28,7 +28,7 @@ COLUMNS = {
     Feed.INSIDE: (128,),
     Feed.DIRECT: (256, 128, 64),
 }
-"""Of a tile: three sums of 256 columns do not fit the registers."""
+"""Columns of a tile: three accumulators of 256 columns do not fit the registers."""
 CLUSTERS = {
     Feed.SPLIT: (2, 1),
     Feed.AHEAD: (2, 1),
@@ -90,7 +90,7 @@ def _is_worth_turning(config: TensorCoreConfig, shape: ProductShape) -> bool:
 def _sliced(
     config: TensorCoreConfig, shape: ProductShape, machine: Machine
 ) -> Iterator[TensorCoreConfig]:
-    """The same with as many slices as fill the card once; only pairs have a kernel to add them."""
+    """The config with slices that fill the card once; only pairs have a kernel to add them."""
     blocks = tensor_core_blocks(shape, config)
     slice_k = warpgroup_rates(machine).slice_k
     slices = min(blocks_at_once(config, machine) // max(1, blocks), shape.k // slice_k)
@@ -101,7 +101,7 @@ def _sliced(
 def _buffered(
     config: TensorCoreConfig, shape: ProductShape, machine: Machine
 ) -> Iterator[TensorCoreConfig]:
-    """The same with a stage less, whose room is for results: clusters need it, and so does a long
+    """The config with a stage less, whose room is for results: clusters need it, and so does a long
     K."""
     fewer = replace(config, stages=config.stages - 1)
     buffered_k = warpgroup_rates(machine).buffered_k

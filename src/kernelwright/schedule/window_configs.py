@@ -26,7 +26,7 @@ _WALK_CHOICES = (
 """How many times the fewest columns that whole vectors allow; threads of a block, blocks of a
 multiprocessor, steps of a segment, planes in flight, steps asked for ahead."""
 _IMAGE_CHOICES = ((2, 128, 6, 64, 2, 1), (2, 256, 3, 64, 2, 0), *_WALK_CHOICES[:6])
-"""The same of two dimensions: neighbouring windows share more of what is read than of three."""
+"""Choices for two dimensions: neighbouring windows share more of what is read than of three."""
 _FLAT_CHOICES = (
     (2, 64, 14, 4, 1, 0),
     (2, 128, 7, 4, 1, 0),
@@ -35,7 +35,7 @@ _FLAT_CHOICES = (
     (1, 256, 1, 4, 1, 0),
     (1, 256, 4, 1, 1, 0),
 )
-"""The same where there is no walk."""
+"""Choices where there is no walk."""
 _CHOICES = {1: _FLAT_CHOICES, 2: _IMAGE_CHOICES, 3: _WALK_CHOICES}
 """By how many dimensions are pooled."""
 _DOT_CHOICES = {
@@ -43,7 +43,7 @@ _DOT_CHOICES = {
     2: ((1, 256, 4, 32, 1), (1, 256, 4, 32, 2), (1, 128, 8, 16, 2), (2, 128, 5, 32, 1)),
     3: (),
 }
-"""Of products with weights, by how many dimensions are pooled: as above, without steps asked for
+"""Choices with weights, by how many dimensions are pooled: as above, without steps asked for
 ahead; fewer blocks where registers do not allow them."""
 _SINGLE_CHOICES = ((9, 4), (12, 3), (27, 2))
 """Where windows are one column wide: up to so many rows of a window, of all operands together, so
@@ -90,7 +90,7 @@ class _Line:
         return times == 1 or fits
 
     def elements(self, outputs: int) -> int:
-        """Of the whole vectors that hold the windows of so many neighbours."""
+        """Elements of the whole vectors that hold the windows of so many neighbours."""
         used = self.offset + (outputs - 1) * self.stride + self.size
         return -(-used // self.vector) * self.vector
 
@@ -171,14 +171,14 @@ def _walks(
 
 
 def _steps(wanted: int, groups: int, times: int) -> int:
-    """Of a segment: fewer where there is little work for the card."""
+    """Steps of a segment: fewer where there is little work for the card."""
     return min(wanted, max(1, groups // times))
 
 
 def _dots(
     window: Window, line: _Line, groups: int, operands: int, machine: Machine
 ) -> tuple[WindowConfig, ...]:
-    """Of products with weights threads keep the elements of a window and all of the weights."""
+    """Configs with weights: threads keep the elements of a window and all of the weights."""
     dims = len(window.size)
     rows = (window.size[0] - 1) * window.dilation[0] + 1 if dims == 2 else 1
     new = min(rows, window.stride[0]) if dims == 2 else 1

@@ -31,7 +31,7 @@ READY, CAPTURE, FINISH = "ready", "capture", "finish"
 _TIME, _TIMING = "time", "timing"
 """The pipeline's last stage, and how its messages begin once the card is taken."""
 _COMPILE_SHARE = 0.35
-"""Of a problem's time: torch.compile gets no more, and what is verified is timed without it."""
+"""Share of a problem's time that torch.compile gets; what is verified is timed without it."""
 STACK_FILE = "stack.txt"
 """In the working folder: where each thread was when the process died or was about to be ended."""
 

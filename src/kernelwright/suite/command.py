@@ -43,7 +43,7 @@ class Request:
     select: tuple[str, ...] = ()
     candidates: Path | None = None
     folder: Path | None = None
-    """Of the run; None for a new one."""
+    """Folder of the run; None for a new one."""
     like: Path | None = None
     """An earlier run or its results: what took longest there is begun first."""
     gpus: str = _ALL

@@ -24,7 +24,7 @@ from kernelwright.verify.records import RecordError
 
 FILE = "journal.jsonl"
 VERSION = 1
-"""Of the lines below; a journal of another version is not touched."""
+"""Version of the lines below; a journal of another version is not touched."""
 
 
 class JournalError(KernelwrightError):

@@ -161,7 +161,7 @@ class LocalPool:
 
 
 class RayPool:
-    """The same over a Ray cluster: it places the tasks and repeats those of machines it loses."""
+    """A pool over a Ray cluster: it places the tasks and repeats those of machines it loses."""
 
     def __init__(
         self,
@@ -222,7 +222,7 @@ def _run_on_cluster(task: Task, command: Sequence[str]) -> Outcome:
 
 
 def _given_up(task: Task, error: Exception) -> Outcome:
-    """Of a task that no worker of the cluster could end."""
+    """Outcome of a task that no worker of the cluster could end."""
     reason = next(iter(str(error).splitlines()), "") or type(error).__name__
     lost = Lost(
         ending=Ending.CRASHED,

@@ -54,7 +54,7 @@ _CLEAN_UP_SECONDS = 5.0
 _ALONE_ON_A_CORE = "1"
 """Threads."""
 _MOST_BYTES = 64 << 20
-"""Of an outcome; more is no outcome."""
+"""Bytes of an outcome; more is no outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

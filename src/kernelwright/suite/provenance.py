@@ -46,7 +46,7 @@ def visible_cards() -> list[str]:
 
 
 def _commit() -> str:
-    """Of the checkout that the package is in; "" for an installed one."""
+    """Commit of the checkout that the package is in; "" for an installed one."""
     package = Path(kernelwright.__file__).parent
     git = ["git", "-C", str(package)]
     if _lines([*git, "ls-files", "--error-unmatch", "__init__.py"]) != ["__init__.py"]:

@@ -44,7 +44,7 @@ def prepare_extension_folder(candidate_path: Path) -> dict[str, str]:
 
 
 def extension_environment(source: bytes) -> dict[str, str]:
-    """The same for a file with this text, wherever it is."""
+    """Environment for a file with this text, wherever it is."""
     key = _key_of(source)
     folder = extensions_folder(key)
     with locked("extensions", key):

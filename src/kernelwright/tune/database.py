@@ -24,7 +24,7 @@ from kernelwright.errors import ExitCode, KernelwrightError
 from kernelwright.tune.tuner import Timing, TuningResult
 
 _VERSION = 1
-"""Of the table below; a file of another version is not touched."""
+"""Version of the table below; a file of another version is not touched."""
 _BUSY_SECONDS = 30.0
 """How long to wait for another process's transaction; ours take milliseconds."""
 

@@ -47,7 +47,7 @@ class Turns:
         return time.monotonic() - self._waited
 
     def alone(self, measure: Measure) -> Measure:
-        """The same, on a card that nobody else uses."""
+        """The measurement, on a card that nobody else uses."""
 
         def measure_alone(variant: Variant, library: Path) -> Timing | Failure:
             self._take()
@@ -58,7 +58,7 @@ class Turns:
     def while_compiling(
         self, compile_all: CompileAll, meanwhile: Callable[[], None] = lambda: None
     ) -> CompileAll:
-        """The same, and others have the card whenever nothing is ready to be timed.
+        """The compiling, during which others have the card whenever nothing is ready to be timed.
 
         `meanwhile` is called once when compiling has begun.
         """
@@ -93,7 +93,7 @@ _SIDE_BY_SIDE = 2
 
 
 def in_one_turn(compile_all: CompileAll, cores: int) -> CompileAll:
-    """The same, and few variants come all together, when the last of them is ready.
+    """The compiling; few variants come all together, when the last of them is ready.
 
     Each turn on a card that others use costs them more than the timing of a variant takes.
     """

@@ -27,7 +27,7 @@ class Weights(Enum):
     OTHER = "other"
     """The constructor under another seed, which follows the case's."""
     DRAWN = "drawn"
-    """The same, with random numbers where layers put ones and zeros: gains, biases, statistics."""
+    """Random numbers also where layers put ones and zeros: gains, biases, statistics."""
     LOADED = "loaded"
     """Loaded by `load_state_dict` after a first call, all of them other than before."""
 
@@ -112,17 +112,17 @@ class Demands:
     nan: Demand = Demand.REQUIRED
     """NaN in the inputs comes out where the reference has it."""
     infinite: Demand = Demand.REPORTED
-    """The same for Inf. Sums in another order or by parts, and softmax in one go, meet Inf - Inf
-    where the reference does not: PyTorch's own fused attention differs from its formula."""
+    """Inf comes out so, too. Sums in another order or by parts, and softmax in one go, meet
+    Inf - Inf where the reference does not: PyTorch's fused attention differs from its formula."""
     other_sizes: Demand = Demand.REQUIRED
     """Right values at other sizes that divide as the problem's own do, by powers of two up to 32.
     Refusing them with an exception is not a failure."""
     ragged_sizes: Demand = Demand.REPORTED
-    """The same at all others: a file may rely on what the problem promises."""
+    """Right values at all other sizes: a file may rely on what the problem promises."""
     layouts: Demand = Demand.REPORTED
     """Right values on strided and misaligned inputs."""
     drop_in: Demand = Demand.REPORTED
-    """The same parameters and buffers, in the same order, with the same values under one seed, and
+    """It has the reference's parameters and buffers in order, with its values under one seed, and
     right values after `load_state_dict`."""
 
     def asking(self, words: Iterable[str]) -> "Demands":

@@ -129,7 +129,7 @@ def is_rounding(metrics: ErrorMetrics, scale: float) -> bool:
 
 
 def with_rounding(metrics: ErrorMetrics, scale: float) -> ErrorMetrics:
-    """The same, with a rounding of the operands as a loss where the result is nothing else."""
+    """The metrics, with a rounding of the operands as a loss where the result is nothing else."""
     if metrics.oracle is not Oracle.FLOAT64 or not is_rounding(metrics, scale):
         return metrics
     loss = metrics.epsilon * scale
@@ -253,7 +253,7 @@ class Comparison:
             self._seen += chunk[1].numel()
 
     def metrics(self) -> ErrorMetrics:
-        """Of everything that was added."""
+        """Metrics of everything that was added."""
         return self._metrics_of(self._sums.tolist())
 
     def start(self, candidate: Tensor, reference: Tensor, oracle: Tensor) -> Tensor:
@@ -319,7 +319,7 @@ class Comparison:
             self._metrics = replace(self._metrics, mismatch_index=_unravel(first, self._shape))
 
     def _note_worst(self, sizes: Sequence[int], seen: Sequence["_Seen"]) -> None:
-        """Of chunks of these sizes, the next ones."""
+        """Remember the worst element of the next chunks, which have these sizes."""
         metrics = self._metrics
         of_reference = max(metrics.reference_worst, *(it.reference_worst for it in seen))
         self._metrics = replace(metrics, reference_worst=of_reference)
@@ -342,7 +342,7 @@ class _Seen:
     worst: float
     reference_worst: float
     place: float
-    """Of the worst, within the chunk."""
+    """Place of the worst within the chunk."""
     any_wrong: float
     any_mismatch: float
     candidate: float
@@ -395,7 +395,7 @@ def rms(tensor: Tensor) -> float:
 
 
 def _rms_there(tensor: Tensor) -> Tensor:
-    """The same, where the tensor is."""
+    """Root mean square, where the tensor is."""
     total = torch.zeros(2, dtype=torch.float64, device=tensor.device)
     for chunk in torch.split(tensor.reshape(-1), _CHUNK):
         finite = chunk.isfinite()

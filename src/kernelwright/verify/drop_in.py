@@ -19,7 +19,7 @@ _FOLLOWING = "does not follow weights that change after construction"
 
 
 def check_state(observation: Observation, tolerance: Tolerance) -> Iterator[Check]:
-    """The same parameters and buffers, in order, with the same values under one seed."""
+    """Whether parameters and buffers are the reference's, in order and under one seed in value."""
     del tolerance
     expected, found = observation.reference_state, observation.candidate_state
     if observation.case.weights is not Weights.MADE or expected is None or found is None:

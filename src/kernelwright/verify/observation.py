@@ -148,7 +148,7 @@ class Observation:
     comparisons: tuple[ErrorMetrics, ...]
     """One per tensor of the result and per tensor that the reference changes."""
     repeats: tuple[ErrorMetrics, ...] | None
-    """The same for a second run; None when it was bit for bit the same."""
+    """Metrics of a second run; None when it was bit for bit the first."""
     findings: tuple[KernelFinding, ...]
     links: Links | None = None
     """What stands for the reference's tensors; None where all have their names and values."""

@@ -103,7 +103,7 @@ def _lowered(value: object) -> object:
 
 
 def _dropped(x: Tensor, share: float, *trains: bool | None) -> tuple[Tensor, Tensor]:
-    """Of dropout only the choice is drawn: values stay as exact as they are."""
+    """Dropout, of which only the choice is drawn: values stay as exact as they are."""
     ones = torch.ones_like(x, dtype=torch.float32)
     _, kept = torch.native_dropout(ones, share, *trains)
     raised = upcast(x)

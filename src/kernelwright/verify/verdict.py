@@ -28,9 +28,9 @@ class Status(Enum):
     """As `VERIFIED_FASTER` for a module as its constructor makes it; it takes no other weights
     later, or only by other keys than the reference's `load_state_dict`."""
     NOT_DROP_IN_NOT_FASTER = "verified, not drop-in, not faster"
-    """The same, but not faster than the best baseline."""
+    """As `NOT_DROP_IN_FASTER`, but not faster than the best baseline."""
     NOT_DROP_IN = "verified, not drop-in, speed not measured"
-    """The same, and its speed is not known."""
+    """As `NOT_DROP_IN_FASTER`, and its speed is not known."""
     WRONG_VALUES = "wrong values"
     """It is less accurate than the reference on some inputs, weights or sizes."""
     WRONG_SHAPE_OR_DTYPE = "wrong shape or dtype"
@@ -89,11 +89,11 @@ class Status(Enum):
         return _EXIT_CODES.get(self, ExitCode.WRONG)
 
     def when_faster(self) -> "Status":
-        """The same of a candidate that is right when it was timed and is faster."""
+        """Status of this candidate once it was timed and is faster."""
         return _TIMED[self][0]
 
     def when_not_faster(self) -> "Status":
-        """The same of one that is not."""
+        """Status of this candidate once it was timed and is not faster."""
         return _TIMED[self][1]
 
 
@@ -161,7 +161,7 @@ class Check:
         return f"kernelwright judge MODEL MODEL_NEW --case '{self.case}'" if self.case else ""
 
     def demoted(self) -> "Check":
-        """The same check as a warning, for what was not demanded."""
+        """This check as a warning, for what was not demanded."""
         return (
             self if self.outcome is not Outcome.FAILED else replace(self, outcome=Outcome.WARNING)
         )

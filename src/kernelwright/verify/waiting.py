@@ -18,7 +18,7 @@ def settle(device: torch.device) -> None:
 
 
 def on_the_host(flats: Sequence[Tensor]) -> list[Tensor]:
-    """The same numbers in the host's memory, with one wait for each device.
+    """The numbers of `flats` in the host's memory, with one wait for each device.
 
     `flats` are of one dimension and those of a device of one dtype. Where several processes use a
     device, waiting for it takes longer than bringing a small tensor.

@@ -55,7 +55,7 @@ gives; copies between host and card, which no contestant overlaps, have one."""
 
 
 _LISTENING = (Role.WITNESS, Role.GUARDED)
-"""Of these, those in which launches are counted."""
+"""Roles in which launches are counted."""
 
 
 def watches(options: JudgeOptions) -> bool:

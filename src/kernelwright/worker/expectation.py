@@ -22,7 +22,7 @@ class Expectation:
     random: str
     """As in `RunFacts`."""
     elements: int
-    """Of all arguments."""
+    """Elements of all arguments."""
     flops: int
     """Multiply-adds of the oracle, twice; 0 where it is None."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from kernelwright.worker.sandbox_warden import family
 
 _TIMES = 100
-"""Of the reference's call, which a candidate may take."""
+"""Times of the reference's call that a candidate may take."""
 _COMPILERS = frozenset(
     {
         *("nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "nvlink"),

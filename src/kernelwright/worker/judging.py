@@ -174,7 +174,7 @@ class Judgement:
         demands: Demands,
         progress: Progress,
     ) -> tuple[Verdict, Measurement]:
-        """The same of a file whose text has been read, with `checks` that refuse nothing."""
+        """Judge a file whose text has been read, with `checks` that refuse nothing."""
         session, options = self._session, replace(self._options, demands=demands)
         self.wait()
         if self._admitted != candidate_path:

@@ -21,7 +21,7 @@ def terms_of(flops: int, inputs: int, effects: Mapping[str, Tensor]) -> float:
 
 
 def bytes_of(arguments: Sequence[object], call: Call) -> int:
-    """Of arguments and results together."""
+    """Bytes of arguments and results together."""
     tensors = [tensor for _, tensor in named_tensors(list(arguments), "input")]
     return sum(t.numel() * t.element_size() for t in (*tensors, *call.effects.values()))
 

@@ -90,7 +90,7 @@ class Reference:
         self._ledger = Ledger()
         self._terms = 1.0
         self._flops: dict[Sizes, int] = {}
-        """Of the oracle, by sizes."""
+        """Operations of the oracle, by sizes."""
         self._scale: float | None = None
 
     def make(self, case: Case) -> None:

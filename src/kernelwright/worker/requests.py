@@ -124,7 +124,7 @@ class SizesReply:
     ragged: tuple[Sizes, ...]
     """Those of `others` that do not divide as the file's own do, by powers of two up to 32."""
     bytes: int
-    """Of one call at the sizes under judgement: inputs, parameters, buffers and outputs."""
+    """Bytes of one call at the sizes under judgement: inputs, parameters, buffers and outputs."""
     largest: int = 0
     """Bytes of the largest result of one operator in that call."""
     memory: int = 0

@@ -26,7 +26,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _INTERVAL = 0.2
 """Seconds between two looks at the child's processes, at least."""
 _SHARE_OF_LOOKING = 0.02
-"""Of a core: where there is much to look at, that is done less often."""
+"""Share of a core: where there is much to look at, that is done less often."""
 _LONGEST_END = 10.0
 """Seconds to wait for processes that the kernel does not let go at once."""
 _MEMORY_SHARE = 0.9

@@ -16,12 +16,12 @@ FEW_SEATS = 7
 """For those who need few, who do not wait for the others."""
 FEW = 3
 _PARTS = 34
-"""Of the memory; what is no seat is left to the processes themselves."""
+"""Parts of the memory; what is no seat is left to the processes themselves."""
 _COPIES = 3
-"""Of all that a call has, which a judgement holds at a time: two processes run the same inputs, and
+"""Copies of all that a call has which a judgement holds: two processes run the same inputs, and
 one of them twice; a timer and three contestants have their results side by side."""
 _BETWEEN = 6
-"""Of what lies between the operators of a call and is larger than its ends: in float64 as well."""
+"""Copies of what lies between operators and is larger than a call's ends: in float64 as well."""
 _POLL = 0.05
 _WORD = "card: memory"
 
@@ -39,7 +39,7 @@ class Footprint:
 
     @property
     def seats(self) -> int:
-        """Of `SEATS`; 0 for a call that is small beside the card."""
+        """How many of `SEATS`; 0 for a call that is small beside the card."""
         if not self.memory:
             return 0
         between = max(0, self.largest - self.bytes // 2)

@@ -73,7 +73,7 @@ class ChildSession(Children):
         """Around whatever is asked that uses the card, and not around the rest."""
         self.agreement = Agreement()
         self.footprint = Footprint(bytes=0, largest=0, memory=0)
-        """Of a call at the sizes under judgement, once those are known."""
+        """Footprint of a call at the sizes under judgement, once those are known."""
         self._machine: Machine | None = None
         self._own_sizes: Sizes = ()
         self._sizes: SizesReply | None = None
@@ -379,7 +379,7 @@ class ChildSession(Children):
             owner.thaw()
 
     def _in_files(self, handed: tuple[Handed, ...], owner: ChildProcess) -> tuple[Handed, ...]:
-        """The same with what lies on the device written by its owner, if that does so."""
+        """What was handed, with what lies on the device written by its owner, if that does so."""
         shared = tuple(it for it in handed if isinstance(it, SharedTensor))
         request = to_plain(WriteRequest(shared=shared))
         answer = owner.ask("write", request, self._options.timeouts.run)

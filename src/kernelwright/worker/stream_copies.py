@@ -89,7 +89,7 @@ class StreamCopies:
         )
 
     def parts(self) -> tuple[Part, ...]:
-        """Of large results, here and there."""
+        """Parts of large results, here and there."""
         if not self._is_for_parts:
             return ()
         return tuple(

@@ -35,11 +35,11 @@ WEIGHT_SEED = 42
 _POISONED = (*[20 << 20] * 4, *[1 << 20] * 8)
 """Bytes of blocks that fill whole segments of PyTorch's allocator, large ones and small ones."""
 _KEPT_SHARE = 96
-"""Of so many parts of the device's memory a process keeps one at most that it does not use. With
+"""Parts of the device's memory, of which a process keeps one at most that it does not use. With
 twelve judgements on an H200 giving memory back took 90 ms each time, which was a third of all that
 candidates took, and taking it again as long: the driver has one lock for all."""
 _FREE_SHARE = 2
-"""Of so many parts one has to be free for anybody to keep more than that: others may need it at any
+"""Parts, of which one has to be free for anybody to keep more than that: others may need it at any
 time."""
 _CERTAIN = 64 << 20
 """Bytes that nobody asks for in vain."""
@@ -143,7 +143,7 @@ class Subject:
         return int(torch.cuda.memory_stats(self.device).get("allocation.all.allocated", 0))
 
     def construct(self, case: Case, make: ModuleMaker) -> "Resident":
-        """The same, and what its state is before the first call."""
+        """Construct it, and note what its state is before the first call."""
         resident = Resident(self.placed(case, make), self.device)
         if case.weights is Weights.LOADED:
             # After a call, so that what a module prepares once is prepared from the old ones.

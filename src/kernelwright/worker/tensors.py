@@ -93,7 +93,7 @@ def write_tensors(
 
 
 def _small_ones_on_the_host(flats: Sequence[Tensor]) -> list[Tensor]:
-    """The same bytes; large ones are brought in pieces, each when it is written."""
+    """Their bytes on the host; large ones are brought in pieces, each when it is written."""
     is_small = [flat.numel() <= _SMALL for flat in flats]
     brought = iter(on_the_host(list(compress(flats, is_small))))
     return [next(brought) if small else flat for flat, small in zip(flats, is_small, strict=True)]

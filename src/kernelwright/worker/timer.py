@@ -66,7 +66,7 @@ class Timer:
         self._expected: dict[str, Expected] = {}
         self._mappings = Mappings(self._driver)
         self._handles: frozenset[str] = frozenset()
-        """Of the allocations that `_expected` lies in."""
+        """Handles of the allocations that `_expected` lies in."""
         self._flush = self._driver.allocate(self._driver.flush_bytes)
 
     @torch.no_grad()

@@ -37,7 +37,7 @@ class Lent:
     handle: str
     """For `Driver.open`."""
     bytes: int
-    """Of one set of inputs."""
+    """Bytes of one set of inputs."""
     room: int
     """Bytes that a set may be moved by."""
     forms: tuple[TensorForm, ...]
@@ -97,7 +97,7 @@ class CallRequest:
     take: Take
     place: int
     seed: int
-    """Of torch's generators, set before the call."""
+    """Seed of torch's generators, set before the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ class CallReply:
     snapshot: tuple[SharedTensor, ...]
     """The results as they were on the stream right after the call; empty for large ones."""
     parts: tuple[Part, ...]
-    """Of large ones, here and there."""
+    """Parts of large ones, here and there."""
     persisting_l2: int
     """Bytes of the L2 that were set aside before the call."""
 
@@ -161,7 +161,7 @@ class Watched:
     late: bool
     """It was not all launched before the gate: the call waits for the device itself."""
     waited_ms: float
-    """Of that time, how long the two first threads of both processes waited for a core."""
+    """Part of that time in which the first threads of both processes waited for a core."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ class CheckRequest:
     """Each holds all that one call gave."""
     look: Look
     parts: tuple[Part, ...] = ()
-    """Of the first of the results."""
+    """Parts of the first of the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ class Tuned:
     threads: str = "THREADS"
     """Member of the variant: threads of a block."""
     blocks: str | None = "MIN_BLOCKS"
-    """The same: blocks that a multiprocessor holds; None for one."""
+    """Member of the variant: blocks that a multiprocessor holds; None for one."""
     why_small: str
     """What is left to the small variant."""
     finished: bool = False

@@ -61,7 +61,7 @@ class Method:
     totals: str
     """Name of the parameter with the totals, empty where none is used."""
     place: str
-    """The same of the element's place."""
+    """Name of the parameter with the element's place, empty where none is used."""
     statements: tuple[str, ...]
     value: str
 

@@ -28,7 +28,7 @@ class Part:
     mentions: frozenset[str]
     """Every identifier in its code."""
     specialises: frozenset[str] = frozenset()
-    """Of a specialisation, the names of its arguments: it is chosen only where all are in use."""
+    """Names of a specialisation's arguments: it is chosen only where all are in use."""
     is_label: bool = False
     """Whether it is `private:` or the like."""
 
@@ -39,7 +39,7 @@ class Declaration:
 
     whole: Part
     members: tuple[Part, ...]
-    """Of a type, what its text consists of; else none."""
+    """What a type's text consists of; none of what is no type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def _empty_lines(code: str, begin: int, end: int) -> Iterator[int]:
 
 
 def in_use(files: Sequence[Sequence[str]], wanted: Iterable[str]) -> list[tuple[str, ...]]:
-    """Of each file's blocks those, and their members, that `wanted` needs, directly or not.
+    """Each file's blocks, and of types the members, that `wanted` needs, directly or not.
 
     A name needs every declaration of it, in whichever file. A comment that opens a file stays, and
     so does one that stands alone before a block that stays; nothing where no declaration does.
