@@ -1,6 +1,6 @@
 """Random graphs of up to 12 operators, many to a module: their plans, and what is emitted of them.
 
-Every graph is captured, rewritten and planned, and its plan interpreted in float64. Every tenth
+Every graph is captured, rewritten and planned, and its program interpreted in float64. Every tenth
 module is also emitted and run on the emulator against float64: to compile it takes ten times as
 long as all the rest. `make random` takes many more graphs.
 """
@@ -16,10 +16,11 @@ import pytest
 import torch
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.plan_interpreter import run_plan
+from kernelwright.ir.program_interpreter import run_program
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem
+from kernelwright.program import program_of
 from kernelwright.schedule import Library, plan_graph
 
 HERE = Path(__file__).parent
@@ -102,7 +103,7 @@ def _misplanned(wanted: Sequence[Program]) -> list[Program]:
     torch.manual_seed(0)
     inputs = tuple(x.double() for x in graphs.get_inputs())
     plan = plan_graph(capture_module(module, inputs), H200, Library.NEVER).plan
-    results = run_plan(plan, module, inputs)
+    results = run_program(program_of(plan), module, inputs)
     expected = module(*inputs)
     return [
         program

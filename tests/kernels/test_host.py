@@ -51,6 +51,49 @@ def _call(entry: Callable[..., int], *arguments: torch.Tensor | int) -> Iterator
     return iter(found)
 
 
+# --- Views between launches ----------------------------------------------------------------------
+
+_SIZES = st.tuples(*[st.integers(1, 4)] * 3)
+
+
+@given(_SIZES, st.permutations(range(3)), st.integers(0, 2), st.data())
+@settings(max_examples=200, deadline=None)
+def test_views(
+    host: ctypes.CDLL, sizes: tuple[int, ...], order: list[int], dim: int, data: st.DataObject
+) -> None:
+    x = torch.empty(sizes).permute(order)
+    in_order = x.contiguous()
+    start = data.draw(st.integers(0, x.shape[dim] - 1))
+    step = data.draw(st.integers(1, 3))
+    stop = data.draw(st.integers(start + 1, x.shape[dim]))
+    wide = data.draw(st.integers(1, 3))
+    expanded = (wide, *(x.shape[:dim]), 5, *(x.shape[dim + 1 :]))
+    parts = 2 if x.shape[dim] % 2 == 0 else 1
+    split = (*x.shape[:dim], parts, x.shape[dim] // parts, *x.shape[dim + 1 :])
+    wanted = [
+        (x, 0, (*order, 0), x.permute(order)),
+        (x, 1, (dim, 0, 0, 0), x.unsqueeze(dim)),
+        (x, 2, (dim, start, -(-(stop - start) // step), step), _slice(x, dim, start, stop, step)),
+        (x, 3, (dim, start, 0, 0), x.select(dim, start)),
+        (x, 5, split, x.view(split)),
+        (in_order, 5, (1, x.numel(), 1, 1), in_order.view(1, -1, 1, 1)),
+        (x, 6, (0, 0, 0, 0), x.diagonal(dim1=-2, dim2=-1)),
+    ]
+    one = x.narrow(dim, 0, 1)
+    wanted.append((one, 4, expanded, one.expand(expanded)))
+    for source, which, numbers, view in wanted:
+        found = list(_call(host.view_of, source, which, *numbers))
+        assert found[0] == view.data_ptr() - source.data_ptr()
+        assert found[1] == view.dim()
+        assert found[2 : 2 + view.dim()] == list(view.shape)
+        strides = zip(found[2 + view.dim() :], view.stride(), view.shape, strict=False)
+        assert all(mine == theirs for mine, theirs, size in strides if size > 1)
+
+
+def _slice(x: torch.Tensor, dim: int, start: int, stop: int, step: int) -> torch.Tensor:
+    return x[(*[slice(None)] * dim, slice(start, stop, step))]
+
+
 # --- Division by invariant integers --------------------------------------------------------------
 
 

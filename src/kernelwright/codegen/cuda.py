@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from kernelwright import kernels
 from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
+from kernelwright.codegen.segments import segment_text
 from kernelwright.codegen.spelling import HEADERS
 from kernelwright.ir.plan import Kernel, Plan
+from kernelwright.ir.program import Program
 from kernelwright.ir.types import DType, TensorType
+from kernelwright.program import program_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +30,14 @@ class CudaText:
 
 def cuda_source(plan: Plan) -> str:
     """Everything that nvcc compiles."""
-    return cuda_text(plan).whole
+    return cuda_text(program_of(plan)).whole
 
 
-def cuda_text(plan: Plan) -> CudaText:
-    """The plan's kernels, and of the device library what they use."""
+def cuda_text(program: Program) -> CudaText:
+    """The program's kernels and segments, and of the device library what they use."""
+    plan = program.plan
     texts = [kernel_text(kernel) for kernel in plan.kernels]
+    texts += [segment_text(segment, plan.graph) for segment in program.segments]
     files = [name for text in texts for name in text.sources]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
     sections = [text.section for text in texts]

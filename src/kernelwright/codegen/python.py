@@ -3,7 +3,7 @@
 import builtins
 import keyword
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kernelwright.codegen.arrange import Arrangement
@@ -19,7 +19,6 @@ from kernelwright.codegen.python_text import (
     view_text,
     words,
 )
-from kernelwright.codegen.updates import in_place, views_of
 from kernelwright.ir.calls import Argument, Code, Instance, Record, Ref, Text
 from kernelwright.ir.graph import (
     Constant,
@@ -42,15 +41,27 @@ from kernelwright.ir.plan import (
     Take,
     TorchCall,
     Within,
-    reads,
     sizes_used,
 )
+from kernelwright.ir.program import (
+    Part,
+    Program,
+    Segment,
+    inputs_by_kind,
+    part_reads,
+    types_of,
+)
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, ValueType
+from kernelwright.program.updates import in_place
+
+_WIDTH = 80
+"""Columns of a list of arguments."""
 
 
-def forward_body(plan: Plan) -> tuple[str, ...]:
+def forward_body(program: Program) -> tuple[str, ...]:
     """Statements of `forward`, without indentation of its own."""
-    writer = _Writer(plan)
+    plan = program.plan
+    writer = _Writer(program)
     names = _size_names(plan.graph)
     checks = [renamed(line, names) for line in writer.checks()]
     work = [renamed(line, names) for line in writer.work()]
@@ -60,13 +71,31 @@ def forward_body(plan: Plan) -> tuple[str, ...]:
     return (*checks, *work)
 
 
-def operator_arguments(kernel: Kernel) -> str:
-    """The arguments of a launch in PyTorch's language of schemas; only results are written to."""
+def operators(program: Program) -> dict[str, str]:
+    """Native calls by name, with their arguments in PyTorch's language of schemas."""
+    found = {f"launch_{kernel.name}": _launch_schema(kernel) for kernel in program.called}
+    for segment in program.segments:
+        found[f"launch_{segment.name}"] = _segment_schema(segment, program.plan.graph)
+    return found
+
+
+def _launch_schema(kernel: Kernel) -> str:
+    """Arguments of one launch; only results are written to."""
     arguments = [f"Tensor(a{at}!) out{at}" for at, _ in enumerate(kernel.outputs)]
     for at, kind in enumerate(kernel.inputs):
         arguments.append(f"{_schema_type(kind)} in{at}")
     arguments += [f"SymInt size{at}" for at, _ in enumerate(sizes_used(kernel))]
     return ", ".join(arguments)
+
+
+def _segment_schema(segment: Segment, graph: Graph) -> str:
+    """Arguments of a segment: lists, since an operator has at most 64 arguments."""
+    kinds = dict.fromkeys(_schema_type(graph[name].type) for name in segment.inputs)
+    lists = {"Tensor": "Tensor[] inputs", "float": "float[] reals", "SymInt": "SymInt[] integers"}
+    if segment.sizes:
+        kinds["SymInt"] = None
+    arguments = [text for kind, text in lists.items() if kind in kinds]
+    return ", ".join(["Tensor(a!)[] results", *arguments])
 
 
 def _schema_type(kind: ValueType) -> str:
@@ -92,9 +121,11 @@ def _size_names(graph: Graph) -> dict[str, str]:
 
 
 class _Writer:
-    """Turns steps into lines; values that are one short expression are written in place."""
+    """Turns parts into lines; values that are one short expression are written in place."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        plan = program.plan
         self._plan = plan
         self._graph: Graph = plan.graph
         self._text: dict[str, str] = {node.name: _leaf_text(node) for node in plan.graph.nodes}
@@ -103,10 +134,9 @@ class _Writer:
         for node in plan.graph.nodes:
             if isinstance(node.kind, Parameter):
                 self._text[node.name] = self._place(node.kind.path)
-        self._uses = _count_uses(plan)
+        self._uses = _count_uses(program)
         self._rooms = {step.result for step in plan.steps if isinstance(step, Room)}
         self._in_place = in_place(plan)
-        self._unread = views_of(plan, self._in_place)
 
     # --- Checks ------------------------------------------------------------------------------
 
@@ -216,7 +246,7 @@ class _Writer:
 
     def work(self) -> Iterator[str]:
         """The steps in order, the buffer updates, and the return."""
-        lines = [list(self._step(step)) for step in self._plan.steps]
+        lines = [list(self._part(part)) for part in self._program.parts]
         dead = self._last_mentions(lines)
         for position, text in enumerate(lines):
             yield from text
@@ -237,7 +267,7 @@ class _Writer:
         kept = words(" ".join(final))
         mentions = [words(" ".join(text)) for text in lines]
         found: dict[int, list[str]] = {}
-        results = (name for step in self._plan.steps for name in _results(step))
+        results = (name for part in self._program.parts for name in _results(part))
         for name in dict.fromkeys(results):
             if self._text[name] != name:
                 continue
@@ -246,17 +276,17 @@ class _Writer:
                 found.setdefault(places[-1], []).append(name)
         return found
 
-    def _step(self, step: Step) -> Iterator[str]:
+    def _part(self, step: Part) -> Iterator[str]:
         match step:
             case Launch():
                 yield from self._launch(step)
+            case Segment():
+                yield from self._segment(step)
             case Room(result=result, type=kind, within=None):
                 yield self._allocation(result, kind)
             case Room(result=result, within=Within(whole=whole, dim=dim, start=start, stop=stop)):
                 part = view_text(Slice(dim, start, stop, 1), step.type)
                 yield f"{result} = {self._text[whole]}{part}"
-            case Reinterpret(result=result) if result in self._unread:
-                return
             case Reinterpret(result=result, input=source, map=index_map):
                 text = f"{self._text[source]}{view_text(index_map, step.type)}"
                 yield from self._name_or_inline(result, text)
@@ -271,10 +301,7 @@ class _Writer:
     def _launch(self, step: Launch) -> Iterator[str]:
         kernel = step.kernel
         for name, output in zip(step.results, kernel.outputs, strict=True):
-            if name in self._in_place:
-                self._text[name] = self._buffer(self._in_place[name].path, output)
-            elif name not in self._rooms:
-                yield self._allocation(name, output)
+            yield from self._memory(name, output)
         operands = [self._operand(name) for name in step.inputs]
         results = [self._text[name] for name in step.results]
         arranged = writer_of(kernel).arrange(kernel)
@@ -283,6 +310,31 @@ class _Writer:
         numbers = [dim.text for dim in sizes_used(kernel)]
         arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
+
+    def _segment(self, segment: Segment) -> Iterator[str]:
+        types = types_of(segment)
+        rooms = {step.result for step in segment.steps if isinstance(step, Room)}
+        for name in segment.results:
+            if name in rooms:
+                yield self._allocation(name, types[name])
+            else:
+                yield from self._memory(name, types[name])
+        lists = [[self._text[name] for name in segment.results]]
+        for names in inputs_by_kind(segment, self._graph):
+            lists.append([self._operand(name) for name in names])
+        lists[-1] += [dim.text for dim in segment.sizes]
+        yield "_launch("
+        yield f'    "launch_{segment.name}",'
+        for items in filter(None, lists):
+            yield from _wrapped(items)
+        yield ")"
+
+    def _memory(self, name: str, output: TensorType) -> Iterator[str]:
+        """What a launch writes to: a buffer, a room that is there, or something new."""
+        if name in self._in_place:
+            self._text[name] = self._buffer(self._in_place[name].path, output)
+        elif name not in self._rooms:
+            yield self._allocation(name, output)
 
     def _allocation(self, name: str, kind: TensorType) -> str:
         sizes = tuple_text([dim.text for dim in kind.shape])
@@ -334,6 +386,23 @@ class _Writer:
             case float():
                 return number(arg)
         return str(arg)
+
+
+def _wrapped(items: Sequence[str]) -> Iterator[str]:
+    """A list over as many lines as it takes, indented as an argument."""
+    text = f"[{', '.join(items)}],"
+    if len(text) <= _WIDTH:
+        yield f"    {text}"
+        return
+    yield "    ["
+    line = ""
+    for item in items:
+        if line and len(line) + len(item) > _WIDTH:
+            yield f"        {line.rstrip()}"
+            line = ""
+        line += f"{item}, "
+    yield f"        {line.rstrip()}"
+    yield "    ],"
 
 
 def _viewed(text: str, how: Arrangement | None) -> str:
@@ -388,8 +457,8 @@ def _launch_inputs(step: Step) -> tuple[str, ...]:
     return step.inputs if isinstance(step, Launch) else ()
 
 
-def _results(step: Step) -> tuple[str, ...]:
-    return step.results if isinstance(step, Launch) else (step.result,)
+def _results(part: Part) -> tuple[str, ...]:
+    return part.results if isinstance(part, Launch | Segment) else (part.result,)
 
 
 def _step_size_texts(step: Step) -> Iterator[str]:
@@ -407,9 +476,6 @@ def _step_size_texts(step: Step) -> Iterator[str]:
             yield str(call)
 
 
-def _count_uses(plan: Plan) -> dict[str, int]:
-    uses: dict[str, int] = {}
-    read = [name for step in plan.steps for name in reads(step)]
-    for name in (*read, *plan.graph.results):
-        uses[name] = uses.get(name, 0) + 1
-    return uses
+def _count_uses(program: Program) -> dict[str, int]:
+    read = (name for part in program.parts for name in part_reads(part))
+    return Counter([*read, *program.plan.graph.results])

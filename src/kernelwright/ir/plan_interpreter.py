@@ -52,6 +52,10 @@ class PlanRun(GraphRun):
         for node in self.graph.nodes:
             if isinstance(node.kind, Parameter | ConstantKind):
                 self.values[node.name] = self.compute(node)
+        self.steps()
+
+    def steps(self) -> None:
+        """Compute what follows the leaves."""
         for step in self.plan.steps:
             self.step(step)
 

@@ -7,6 +7,7 @@
 #include "gemm_problem.cuh"
 #include "index_space.cuh"
 #include "math.cuh"
+#include "run.cuh"
 
 extern "C" {
 
@@ -29,6 +30,32 @@ int index_space(const int64_t* words, int64_t* found) {
     for (int o = 0; o < 3; ++o) *found++ = space.strides[d][o];
   }
   return cudaSuccess;
+}
+
+// Words: a tensor of three dimensions of float32, which view, four numbers. Writes how many bytes
+// further the view begins, its rank, sizes and strides.
+int view_of(const int64_t* words, int64_t* found) {
+  Arguments arguments(words);
+  const Tensor of = arguments.tensor();
+  const int64_t which = arguments.integer();
+  int64_t n[4];
+  for (int64_t& number : n) number = arguments.integer();
+  const int d = static_cast<int>(n[0]), e = static_cast<int>(n[1]), f = static_cast<int>(n[2]);
+  const Tensor views[] = {
+      which == 0 ? permuted(of, {d, e, f}) : of,
+      which == 1 ? unsqueezed(of, d) : of,
+      which == 2 ? sliced(of, 4, d, n[1], n[2], n[3]) : of,
+      which == 3 ? selected(of, 4, d, n[1]) : of,
+      which == 4 ? expanded(of, {n[0], n[1], n[2], n[3]}) : of,
+      which == 5 ? reshaped(of, {n[0], n[1], n[2], n[3]}) : of,
+      which == 6 ? diagonal(of) : of,
+  };
+  const Tensor& view = views[which];
+  *found++ = static_cast<char*>(view.data) - static_cast<char*>(of.data);
+  *found++ = view.rank;
+  for (int i = 0; i < view.rank; ++i) *found++ = view.sizes[i];
+  for (int i = 0; i < view.rank; ++i) *found++ = view.strides[i];
+  return arguments.status();
 }
 
 // Words: an integer width, then as above. Writes both halves: sizes, then byte offsets of operands.

@@ -1,0 +1,183 @@
+"""A segment as C++ text: memory, views and launches, with no Python between them."""
+
+from collections.abc import Iterator
+
+from kernelwright.codegen.arrange import Arrangement
+from kernelwright.codegen.families import writer_of
+from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
+from kernelwright.ir.graph import (
+    Diagonal,
+    Expand,
+    Graph,
+    Permute,
+    Reshape,
+    Select,
+    Slice,
+    Squeeze,
+    Unsqueeze,
+    ViewMap,
+)
+from kernelwright.ir.plan import Launch, Reinterpret, Room, sizes_used
+from kernelwright.ir.program import Segment, Slot, inputs_by_kind, types_of
+from kernelwright.ir.types import Dim, TensorType
+
+_KEYWORDS = (
+    "alignas alignof and asm auto bool break case catch char class compl const continue default "
+    "delete do double else enum explicit export extern false float for friend goto if inline int "
+    "long mutable namespace new not operator or private protected public register return short "
+    "signed sizeof static struct switch template this throw true try typedef typename union "
+    "unsigned using virtual void volatile while xor"
+)
+_OWN = (
+    "arguments contiguous diagonal elements expanded permuted reshaped run selected sliced std "
+    "unsqueezed without"
+)
+_TAKEN = frozenset((*_KEYWORDS.split(), *_OWN.split()))
+"""Names that a value must not have in C++: it would hide what the text needs."""
+
+
+def segment_text(segment: Segment, graph: Graph) -> KernelText:
+    """The text of a segment: `launch_<name>` runs it, `workspace_<name>` says what memory it needs.
+
+    Its launchers stand before it.
+    """
+    writer = _Writer(segment, graph)
+    has_workspace = any(slot.result is None for slot in segment.slots)
+    has_workspace |= any(_has_workspace(step) for step in segment.launches)
+    section = TEMPLATES.get_template("segment.cu.jinja").render(
+        name=segment.name,
+        launches=[launch.kernel.name for launch in segment.launches],
+        lends=any(slot.result is not None for slot in segment.slots),
+        arguments=list(writer.arguments()),
+        memory=list(writer.memory()),
+        work=list(writer.work()),
+        has_workspace=has_workspace,
+    )
+    return KernelText(section=section, sources=("run.cuh",), has_workspace=has_workspace)
+
+
+class _Writer:
+    """Lines of one segment; each value is a local variable."""
+
+    def __init__(self, segment: Segment, graph: Graph) -> None:
+        self._segment = segment
+        self._types = types_of(segment)
+        self._inputs = inputs_by_kind(segment, graph)
+        self._sizes = {dim: f"size{at}" for at, dim in enumerate(segment.sizes)}
+        names = (*segment.results, *segment.inputs, *self._types)
+        self._names = {name: _variable(name) for name in names}
+
+    def arguments(self) -> Iterator[str]:
+        """What the caller passes, in order: results, inputs, sizes."""
+        tensors, reals, integers = self._inputs
+        for name in (*self._segment.results, *tensors):
+            yield f"const Tensor {self._names[name]} = arguments.tensor();"
+        for name in reals:
+            yield f"const double {self._names[name]} = arguments.real();"
+        for name in integers:
+            yield f"const int64_t {self._names[name]} = arguments.integer();"
+        for dim, name in self._sizes.items():
+            yield f"const int64_t {name} = arguments.integer();  // {dim}"
+
+    def memory(self) -> Iterator[str]:
+        """The values that nobody else reads."""
+        arena = 0
+        for slot in self._segment.slots:
+            if slot.result is not None:
+                data = f"{self._names[slot.result]}.data"
+            else:
+                data = f"slot{arena}"
+                arena += 1
+                yield f"void* const {data} = run.take({self._bytes(slot)});"
+            for name in slot.values:
+                sizes = self._braced(self._types[name].shape)
+                yield f"const Tensor {self._names[name]} = contiguous({data}, {sizes});"
+
+    def work(self) -> Iterator[str]:
+        """Views and launches in order."""
+        for step in self._segment.steps:
+            match step:
+                case Launch():
+                    yield self._launch(step)
+                case Reinterpret(result=result, input=source, map=how, type=kind):
+                    view = self._view(how, source, kind)
+                    yield f"const Tensor {self._names[result]} = {view};"
+                case Room(result=result, within=within, type=kind) if within is not None:
+                    part = Slice(within.dim, within.start, within.stop, 1)
+                    view = self._view(part, within.whole, kind)
+                    yield f"const Tensor {self._names[result]} = {view};"
+
+    def _launch(self, step: Launch) -> str:
+        kernel = step.kernel
+        arranged = writer_of(kernel).arrange(kernel)
+        operands = [
+            _arranged(self._names[name], how)
+            for name, how in zip(step.results, arranged.results, strict=True)
+        ]
+        operands += [_arranged(self._names[step.inputs[at]], how) for at, how in arranged.inputs]
+        operands += [self._size(dim) for dim in sizes_used(kernel)]
+        launcher = f"launch_{kernel.name}"
+        if _has_workspace(step):
+            launcher = f"workspace_{kernel.name}, {launcher}"
+            return f"run.launch_with({launcher}, {', '.join(operands)});"
+        return f"run.launch({launcher}, {', '.join(operands)});"
+
+    def _view(self, how: ViewMap, source: str, kind: TensorType) -> str:
+        tensor, bytes_ = self._names[source], kind.dtype.itemsize
+        match how:
+            case Reshape():
+                return f"reshaped({tensor}, {self._braced(kind.shape)})"
+            case Expand():
+                return f"expanded({tensor}, {self._braced(kind.shape)})"
+            case Permute(dims):
+                return _permuted(tensor, dims)
+            case Unsqueeze(dim):
+                return f"unsqueezed({tensor}, {dim})"
+            case Squeeze(dims):
+                for dim in sorted(dims, reverse=True):
+                    tensor = f"without({tensor}, {dim})"
+                return tensor
+            case Slice(dim, start, _, step):
+                size = self._size(kind.shape[dim])
+                return f"sliced({tensor}, {bytes_}, {dim}, {self._size(start)}, {size}, {step})"
+            case Select(dim, index):
+                return f"selected({tensor}, {bytes_}, {dim}, {self._size(index)})"
+            case Diagonal():
+                return f"diagonal({tensor})"
+        raise AssertionError(f"{how} is no view of strides")
+
+    def _bytes(self, slot: Slot) -> str:
+        texts = dict.fromkeys(self._bytes_of(self._types[name]) for name in slot.values)
+        return texts.popitem()[0] if len(texts) == 1 else f"std::max({{{', '.join(texts)}}})"
+
+    def _bytes_of(self, kind: TensorType) -> str:
+        return f"{kind.dtype.itemsize} * elements({self._braced(kind.shape)})"
+
+    def _braced(self, shape: tuple[Dim, ...]) -> str:
+        return f"{{{', '.join(map(self._size, shape))}}}"
+
+    def _size(self, dim: Dim) -> str:
+        return dim.text if dim.is_static else self._sizes[dim]
+
+
+def _variable(name: str) -> str:
+    """A name in C++ that hides nothing that the text needs."""
+    is_free = name not in _TAKEN and not name.startswith(("launch_", "workspace_", "slot", "size"))
+    return name if is_free else f"{name}_"
+
+
+def _arranged(name: str, how: Arrangement | None) -> str:
+    if how is None:
+        return name
+    text = name if how.permute == tuple(range(len(how.permute))) else _permuted(name, how.permute)
+    for dim in how.unsqueeze:
+        text = f"unsqueezed({text}, {dim})"
+    return text
+
+
+def _permuted(tensor: str, dims: tuple[int, ...]) -> str:
+    return f"permuted({tensor}, {{{', '.join(map(str, dims))}}})"
+
+
+def _has_workspace(step: Launch) -> bool:
+    return writer_of(step.kernel).emit(step.kernel).has_workspace

@@ -1,0 +1,9 @@
+"""Plan to Program: which launches are one native call, and where their values lie.
+
+A call from Python costs the host as much as ten launches from C. So launches that follow each other
+are one segment: one call, with one block of memory for all values that nobody else reads.
+"""
+
+from kernelwright.program.segments import program_of
+
+__all__ = ["program_of"]

@@ -1,0 +1,232 @@
+"""A plan cut into segments: launches between two calls left to PyTorch are one native call."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from kernelwright.ir.graph import Select, Slice
+from kernelwright.ir.plan import Launch, Plan, Reinterpret, Room, Step, reads, sizes_used
+from kernelwright.ir.program import NativeStep, Part, Program, Segment
+from kernelwright.ir.types import Dim
+from kernelwright.program.arena import slots_of
+from kernelwright.program.layouts import MAX_RANK, Layout, layout_of
+from kernelwright.program.updates import in_place, views_of
+
+_FEWEST_LAUNCHES = 2
+"""One launch is a native call already."""
+
+
+def program_of(plan: Plan) -> Program:
+    """The program of a plan: it computes the same, in the same order."""
+    written = in_place(plan)
+    dropped = views_of(plan, written)
+    steps = [step for step in plan.steps if step.result not in dropped]
+    updated = {update.path for update in written.values()}
+    kept = {it.value for it in plan.graph.updates if it.path not in updated}
+    read_later = {*plan.graph.results, *kept}
+    rooms = {step.result for step in steps if isinstance(step, Room)}
+    parts: list[Part] = []
+    for run in reversed(_runs(steps, rooms.union(written))):
+        parts[:0] = _parts(run, read_later, rooms.union(written))
+        read_later |= {name for step in run.steps for name in reads(step)}
+    return Program(plan=plan, parts=_named(plan, parts))
+
+
+@dataclass(slots=True)
+class _Run:
+    """Steps in a row that can be one native call, or a step that cannot be part of any."""
+
+    placed: Set[str]
+    """Results of launches that have memory before: parts of another value, and buffers."""
+    steps: list[Step] = field(default_factory=list)
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    """Of each value that its steps make."""
+
+    def takes(self, step: Step) -> bool:
+        """Whether it can have this step, too."""
+        match step:
+            case Launch() | Room():
+                return True
+            case Reinterpret(input=source, map=how, type=kind):
+                layout = self.layouts.get(source)
+                if layout is None:  # A view of what was there before.
+                    return True
+                return layout_of(how, layout, kind) is not None and kind.rank <= MAX_RANK
+        return False
+
+    def add(self, step: Step) -> None:
+        """Have a step."""
+        self.steps.append(step)
+        for name, layout in self._layouts(step):
+            self.layouts.setdefault(name, layout)
+
+    def _layouts(self, step: Step) -> Iterator[tuple[str, Layout]]:
+        match step:
+            case Launch(results=results, kernel=kernel):
+                for name, kind in zip(results, kernel.outputs, strict=True):
+                    yield name, Layout(type=kind, is_contiguous=name not in self.placed)
+            case Room(result=result, type=kind, within=None):
+                yield result, Layout(type=kind, is_contiguous=True)
+            case Room(result=result, type=kind):
+                yield result, Layout(type=kind, is_contiguous=False)
+            case Reinterpret(result=result, input=source, map=how, type=kind):
+                layout = self.layouts.get(source)
+                known = layout and layout_of(how, layout, kind)
+                if known is not None:
+                    yield result, known
+
+
+def _runs(steps: Sequence[Step], placed: Set[str]) -> list[_Run]:
+    """Each step in one run, in order."""
+    runs = [_Run(placed)]
+    for step in steps:
+        if not runs[-1].takes(step):
+            runs.append(_Run(placed))
+        runs[-1].add(step)
+        if not isinstance(step, NativeStep):
+            runs.append(_Run(placed))
+    return [run for run in runs if run.steps]
+
+
+def _parts(run: _Run, read_later: Set[str], placed: Set[str]) -> list[Part]:
+    """The run as a segment between views, or as its own steps."""
+    launches = [step for step in run.steps if isinstance(step, Launch)]
+    if len(launches) < _FEWEST_LAUNCHES:
+        return list(run.steps)
+    before: list[Part] = []
+    inside: list[NativeStep] = []
+    made: set[str] = set()
+    for step in run.steps:
+        match step:
+            case Launch(results=results):
+                inside.append(step)
+                made.update(results)
+            case Reinterpret() | Room() as own if _is_of(own, made):
+                inside.append(own)
+                made.add(own.result)
+            case _:  # A view of what was there before.
+                before.append(step)
+    roots = _roots(inside)
+    outside = [step for step in inside if isinstance(step, Reinterpret | Room)]
+    after = _views_for(outside, read_later)
+    given = (made & placed) - {step.result for step in outside}
+    wanted = {roots.get(name, name) for name in made if name in read_later} | given
+    segment = Segment(
+        name="",
+        steps=tuple(_used(inside)),
+        results=tuple(name for name in _memories(inside) if name in wanted),
+        inputs=tuple(_inputs(inside, made)),
+        slots=slots_of(inside, roots, wanted, given),
+        sizes=tuple(_sizes(_used(inside), wanted)),
+    )
+    return [*before, segment, *after]
+
+
+def _is_of(step: Reinterpret | Room, made: Set[str]) -> bool:
+    """Whether what the step gives has memory that the segment deals with."""
+    if isinstance(step, Reinterpret):
+        return step.input in made
+    return step.within is None or step.within.whole in made
+
+
+def _roots(steps: Sequence[NativeStep]) -> Mapping[str, str]:
+    """What each view and each part is one of, through all of them."""
+    roots: dict[str, str] = {}
+    for step in steps:
+        match step:
+            case Reinterpret(result=result, input=source):
+                roots[result] = roots.get(source, source)
+            case Room(result=result, within=within) if within is not None:
+                roots[result] = roots.get(within.whole, within.whole)
+    return roots
+
+
+def _views_for(steps: Sequence[Reinterpret | Room], read_later: Set[str]) -> list[Part]:
+    """The views among the steps that somebody reads later, and those that they are views of."""
+    wanted = set(read_later)
+    found: list[Part] = []
+    for step in reversed(steps):
+        source = _source(step)
+        if source is not None and step.result in wanted:
+            wanted.add(source)
+            found.insert(0, step)
+    return found
+
+
+def _used(steps: Sequence[NativeStep]) -> list[NativeStep]:
+    """The steps without views that none of them reads."""
+    read: set[str] = set()
+    found: list[NativeStep] = []
+    for step in reversed(steps):
+        if not isinstance(step, Reinterpret) or step.result in read:
+            read.update(reads(step))
+            found.insert(0, step)
+    return found
+
+
+def _source(step: Reinterpret | Room) -> str | None:
+    if isinstance(step, Reinterpret):
+        return step.input
+    return None if step.within is None else step.within.whole
+
+
+def _memories(steps: Sequence[NativeStep]) -> Iterator[str]:
+    """Values that have memory of their own, in order."""
+    rooms: set[str] = set()
+    for step in steps:
+        match step:
+            case Room(result=result, within=within):
+                rooms.add(result)
+                if within is None:
+                    yield result
+            case Launch(results=results):
+                yield from (name for name in results if name not in rooms)
+
+
+def _inputs(steps: Sequence[NativeStep], made: Set[str]) -> Iterator[str]:
+    """What launches read and no step makes, each once."""
+    read = (name for step in steps if isinstance(step, Launch) for name in step.inputs)
+    yield from dict.fromkeys(name for name in read if name not in made)
+
+
+def _sizes(steps: Sequence[NativeStep], results: Set[str]) -> Iterator[Dim]:
+    """Sizes that are not in the words of the tensors that the caller gives."""
+    found: dict[Dim, None] = {}
+    for step in steps:
+        match step:
+            case Launch(kernel=kernel):
+                found |= dict.fromkeys(sizes_used(kernel))
+                for name, kind in zip(step.results, kernel.outputs, strict=True):
+                    found |= {} if name in results else dict.fromkeys(kind.shape)
+            case Room(result=result, type=kind, within=within):
+                found |= {} if result in results else dict.fromkeys(kind.shape)
+                found |= {} if within is None else {within.start: None}
+            case Reinterpret(map=how, type=kind):
+                found |= dict.fromkeys(kind.shape)
+                found |= {start: None for start in _starts(how)}
+    yield from (dim for dim in found if not dim.is_static)
+
+
+def _starts(how: object) -> Iterator[Dim]:
+    match how:
+        case Slice(start=start):
+            yield start
+        case Select(index=index):
+            yield index
+
+
+def _named(plan: Plan, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """The parts, each segment under a name of its own."""
+    taken = {kernel.name for kernel in plan.kernels}
+    count = sum(isinstance(part, Segment) for part in parts)
+    names = _fresh(taken, count)
+    return tuple(
+        replace(part, name=next(names)) if isinstance(part, Segment) else part for part in parts
+    )
+
+
+def _fresh(taken: Set[str], count: int) -> Iterator[str]:
+    for number in range(1, count + 1):
+        name = "forward" if count == 1 else f"forward_{number}"
+        while name in taken:
+            name += "_"
+        yield name

@@ -1,0 +1,123 @@
+"""Plans cut into native calls: what is in one, and what lies where at which time."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from kernelwright.capture import capture_module
+from kernelwright.ir.plan import Launch, Reinterpret, TorchCall
+from kernelwright.ir.program import Program, Segment, Slot
+from kernelwright.ir.program_interpreter import run_program
+from kernelwright.machine import H200
+from kernelwright.program import program_of
+from kernelwright.schedule import Library, plan_graph
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[[Tensor, Tensor], object]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor, y: Tensor) -> object:
+        return self.function(x, y)
+
+
+def program(module: nn.Module, *args: Tensor) -> Program:
+    return program_of(plan_graph(capture_module(module, args), H200, Library.NEVER).plan)
+
+
+def programmed(function: Callable[[Tensor, Tensor], object]) -> Program:
+    return program(Function(function), torch.rand(6, 8), torch.rand(8, 8))
+
+
+def only(found: Program) -> Segment:
+    (segment,) = found.segments
+    return segment
+
+
+def chain(x: Tensor, y: Tensor) -> Tensor:
+    for _ in range(5):
+        x = (x @ y).softmax(1)
+    return x @ y
+
+
+def test_a_chain_is_one_call_in_two_slots_and_its_result() -> None:
+    found = programmed(chain)
+    segment = only(found)
+    assert found.parts == (segment,)
+    assert len(segment.launches) == 11
+    assert len(segment.results) == 1
+    assert len(segment.slots) == 2
+    assert segment.slots[0].result == segment.results[0]
+    assert [dim.text for dim in segment.sizes] == ["s0", "s1"]
+
+
+def test_a_launch_that_stands_alone_is_no_segment() -> None:
+    (part,) = programmed(lambda x, y: x.exp()).parts
+    assert isinstance(part, Launch)
+
+
+def test_calls_left_to_pytorch_part_segments() -> None:
+    found = programmed(lambda x, y: chain(torch.linalg.pinv(chain(x, y)).t(), y))
+    first, call, *views, second = found.parts
+    assert isinstance(first, Segment) and isinstance(second, Segment)
+    assert isinstance(call, TorchCall) and all(isinstance(it, Reinterpret) for it in views)
+    assert first.results == call.call.refs
+
+
+def test_what_others_read_is_a_result_and_its_views_follow() -> None:
+    found = programmed(lambda x, y: ((z := (x @ y).softmax(1)).t(), z @ y, z.sum()))
+    segment, *views = found.parts
+    assert isinstance(segment, Segment)
+    assert len(segment.results) == 3
+    assert views and all(isinstance(view, Reinterpret) for view in views)
+
+
+class Norms(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        z = torch.cat([(x @ y).softmax(1), x.cumsum(1), y.cumsum(0)])
+        result: Tensor = self.norm(z @ y) @ y
+        return result
+
+
+def test_buffers_are_results_and_lend_no_memory() -> None:
+    segment = only(program(Norms(), torch.rand(6, 8), torch.rand(8, 8)))
+    updated = [name for name in segment.results if name.startswith("new_running")]
+    assert len(updated) == 2
+    assert not any(slot.result in updated for slot in segment.slots)
+
+
+@pytest.mark.parametrize("sizes", [(6, 8), (31, 5)])
+@pytest.mark.parametrize("module", [Function(chain), Norms()], ids=["chain", "norms"])
+def test_a_program_computes_the_module_at_any_sizes(
+    module: nn.Module, sizes: tuple[int, int]
+) -> None:
+    rows, columns = (sizes[0], 8) if isinstance(module, Norms) else sizes
+    found = program(module, torch.rand(6, 8), torch.rand(8, 8))
+    x, y = torch.rand(rows, columns), torch.rand(columns, columns)
+    before = {name: value.clone() for name, value in module.named_buffers()}
+    got = run_program(found, module, (x, y))
+    after = {name: value.clone() for name, value in module.named_buffers()}
+    for name, value in module.named_buffers():
+        value.copy_(before[name])
+    torch.testing.assert_close(got, module(x, y))
+    for name, value in module.named_buffers():
+        torch.testing.assert_close(after[name], value)
+
+
+def test_a_value_whose_memory_was_given_away_is_not_what_it_was() -> None:
+    found = programmed(chain)
+    segment = only(found)
+    values = tuple(name for slot in segment.slots for name in slot.values)
+    wrong = replace(segment, slots=(Slot(values=values),))
+    x, y = torch.rand(6, 8), torch.rand(8, 8)
+    module = Function(chain)
+    assert run_program(found, module, (x, y)).isfinite().all()
+    assert run_program(replace(found, parts=(wrong,)), module, (x, y)).isnan().any()
