@@ -39,7 +39,7 @@ class _Run:
     """Results of launches that have memory before: parts of another value, and buffers."""
     steps: list[Step] = field(default_factory=list)
     layouts: dict[str, Layout] = field(default_factory=dict)
-    """Of each value that its steps make."""
+    """Layouts of the values that its steps make."""
 
     def takes(self, step: Step) -> bool:
         """Whether it can have this step, too."""
