@@ -2,21 +2,18 @@
 
 import ast
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from kernelwright.codegen.constructor import Kept, keep, keep_nothing
-from kernelwright.codegen.cuda import CudaText, cuda_text, kernel_text
+from kernelwright.codegen.cuda import CudaText, cuda_text
 from kernelwright.codegen.docstring import docstring
 from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.codegen.python import forward_body, operators
 from kernelwright.codegen.python_text import TORCH_DTYPE, constant_path, number
-from kernelwright.codegen.segments import segment_text
 from kernelwright.ir.calls import instances
 from kernelwright.ir.graph import Constant, Node
 from kernelwright.ir.plan import Plan, Step, TorchCall
-from kernelwright.ir.program import Program
 from kernelwright.problem import Problem
 from kernelwright.program import program_of
 from kernelwright.rewrite import Applied
@@ -65,6 +62,7 @@ class _Build(Enum):
 def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Candidate:
     program = program_of(plan)
     cuda = cuda_text(program) if plan.kernels else CudaText(library="", kernels="")
+    schemas = operators(program)
     digest = hashlib.sha256(cuda.whole.encode()).hexdigest()[:12]
     source = TEMPLATES.get_template("script.py.jinja").render(
         docstring=text,
@@ -72,11 +70,13 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
         kernels=plan.kernels,
         kernels_text=cuda.kernels,
         library_text=cuda.library,
-        schemas=operators(program),
+        schemas=schemas,
         has_segments=bool(program.segments),
         built_on_import=build is _Build.ON_IMPORT,
         convolves=any(_is_channels_last(step) for step in plan.steps),
-        with_workspace=list(_with_workspace(program)),
+        with_workspace=[
+            name for it in schemas if (name := it.removeprefix("launch_")) in cuda.with_workspace
+        ],
         library=f"kernelwright_{_identifier(name)}_{digest}",
         methods=_constructor(kept, plan),
         forward=forward_body(program),
@@ -89,14 +89,6 @@ def _with_classes(imports: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
     """Imports of the user's, and those of the classes that a call returns."""
     lines = (instance.import_line for instance in instances(plan.graph.returns))
     return tuple(dict.fromkeys((*imports, *(line for line in lines if line is not None))))
-
-
-def _with_workspace(program: Program) -> Iterator[str]:
-    """Native calls that may need memory for themselves."""
-    yield from (kernel.name for kernel in program.called if kernel_text(kernel).has_workspace)
-    for segment in program.segments:
-        if segment_text(segment, program.plan.graph).has_workspace:
-            yield segment.name
 
 
 def _is_channels_last(step: Step) -> bool:

@@ -21,6 +21,8 @@ class CudaText:
     """Includes, and the hand-written declarations that the kernels use."""
     kernels: str
     """The plan's kernels with their entry points, `launch_<kernel>`."""
+    with_workspace: frozenset[str] = frozenset()
+    """Kernels and segments whose launch may need device memory for itself."""
 
     @property
     def whole(self) -> str:
@@ -36,8 +38,11 @@ def cuda_source(plan: Plan) -> str:
 def cuda_text(program: Program) -> CudaText:
     """The program's kernels and segments, and of the device library what they use."""
     plan = program.plan
-    texts = [kernel_text(kernel) for kernel in plan.kernels]
-    texts += [segment_text(segment, plan.graph) for segment in program.segments]
+    by_name = {kernel.name: kernel_text(kernel) for kernel in plan.kernels}
+    of_kernels = frozenset(name for name, text in by_name.items() if text.has_workspace)
+    for segment in program.segments:
+        by_name[segment.name] = segment_text(segment, plan.graph, of_kernels)
+    texts = by_name.values()
     files = [name for text in texts for name in text.sources]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
     sections = [text.section for text in texts]
@@ -46,6 +51,7 @@ def cuda_text(program: Program) -> CudaText:
     return CudaText(
         library=template.render(headers=headers, library=library),
         kernels="".join(f"{section}\n" for section in sections),
+        with_workspace=frozenset(name for name, text in by_name.items() if text.has_workspace),
     )
 
 

@@ -1,6 +1,6 @@
 """A segment as C++ text: memory, views and launches, with no Python between them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import writer_of
@@ -36,14 +36,14 @@ _TAKEN = frozenset((*_KEYWORDS.split(), *_OWN.split()))
 """Names that a value must not have in C++: it would hide what the text needs."""
 
 
-def segment_text(segment: Segment, graph: Graph) -> KernelText:
+def segment_text(segment: Segment, graph: Graph, with_workspace: Set[str]) -> KernelText:
     """The text of a segment: `launch_<name>` runs it, `workspace_<name>` says what memory it needs.
 
-    Its launchers stand before it.
+    Its launchers stand before it; `with_workspace` names the kernels that may need memory.
     """
-    writer = _Writer(segment, graph)
+    writer = _Writer(segment, graph, with_workspace)
     has_workspace = any(slot.result is None for slot in segment.slots)
-    has_workspace |= any(_has_workspace(step) for step in segment.launches)
+    has_workspace |= any(step.kernel.name in with_workspace for step in segment.launches)
     section = TEMPLATES.get_template("segment.cu.jinja").render(
         name=segment.name,
         launches=[launch.kernel.name for launch in segment.launches],
@@ -59,8 +59,9 @@ def segment_text(segment: Segment, graph: Graph) -> KernelText:
 class _Writer:
     """Lines of one segment; each value is a local variable."""
 
-    def __init__(self, segment: Segment, graph: Graph) -> None:
+    def __init__(self, segment: Segment, graph: Graph, with_workspace: Set[str]) -> None:
         self._segment = segment
+        self._with_workspace = with_workspace
         self._types = types_of(segment)
         self._inputs = inputs_by_kind(segment, graph)
         self._sizes = {dim: f"size{at}" for at, dim in enumerate(segment.sizes)}
@@ -117,7 +118,7 @@ class _Writer:
         operands += [_arranged(self._names[step.inputs[at]], how) for at, how in arranged.inputs]
         operands += [self._size(dim) for dim in sizes_used(kernel)]
         launcher = f"launch_{kernel.name}"
-        if _has_workspace(step):
+        if kernel.name in self._with_workspace:
             launcher = f"workspace_{kernel.name}, {launcher}"
             return f"run.launch_with({launcher}, {', '.join(operands)});"
         return f"run.launch({launcher}, {', '.join(operands)});"
@@ -177,7 +178,3 @@ def _arranged(name: str, how: Arrangement | None) -> str:
 
 def _permuted(tensor: str, dims: tuple[int, ...]) -> str:
     return f"permuted({tensor}, {{{', '.join(map(str, dims))}}})"
-
-
-def _has_workspace(step: Launch) -> bool:
-    return writer_of(step.kernel).emit(step.kernel).has_workspace
