@@ -12,7 +12,7 @@ from kernelwright.ir.plan import Launch, Reinterpret, TorchCall
 from kernelwright.ir.program import Program, Segment, Slot
 from kernelwright.ir.program_interpreter import run_program
 from kernelwright.machine import H200
-from kernelwright.program import program_of
+from kernelwright.program import arena_bytes, program_of
 from kernelwright.schedule import Library, plan_graph
 
 
@@ -53,6 +53,7 @@ def test_a_chain_is_one_call_in_two_slots_and_its_result() -> None:
     assert len(segment.slots) == 2
     assert segment.slots[0].result == segment.results[0]
     assert [dim.text for dim in segment.sizes] == ["s0", "s1"]
+    assert arena_bytes(segment) == 6 * 8 * 4
 
 
 def test_a_launch_that_stands_alone_is_no_segment() -> None:

@@ -4,6 +4,7 @@ A call from Python costs the host as much as ten launches from C. So launches th
 are one segment: one call, with one block of memory for all values that nobody else reads.
 """
 
+from kernelwright.program.arena import arena_bytes
 from kernelwright.program.segments import program_of
 
-__all__ = ["program_of"]
+__all__ = ["arena_bytes", "program_of"]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from kernelwright.ir.plan import Launch, Room
-from kernelwright.ir.program import NativeStep, Slot
+from kernelwright.ir.program import NativeStep, Segment, Slot, types_of
 from kernelwright.ir.sizes import are_equal
 from kernelwright.ir.types import TensorType
 
@@ -69,6 +69,13 @@ def slots_of(
         for slot in slots
         if slot.lives
     )
+
+
+def arena_bytes(segment: Segment) -> int:
+    """Bytes of a segment's own slots at the captured sizes, kernels' workspaces not counted."""
+    types = types_of(segment)
+    own = (slot.values for slot in segment.slots if slot.result is None)
+    return sum(max(types[name].bytes_hint for name in values) for values in own)
 
 
 def _lives(

@@ -7,9 +7,23 @@ from typing import Any
 from kernelwright.ir.plan import Kernel, Plan
 from kernelwright.ir.types import ValueType
 from kernelwright.machine import Machine
+from kernelwright.program import arena_bytes, program_of
 from kernelwright.rewrite import Applied, Rewritten
 from kernelwright.schedule import Apart, cost_of_kernel, cost_of_plan, kept_apart, least_cost
 from kernelwright.verify.records import to_plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeCall:
+    """Launches in a row that Python starts by one call."""
+
+    name: str
+    launches: int
+    arena_bytes: int
+    """Memory of values that only these launches read, at the captured sizes."""
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.launches} launches, arena {self.arena_bytes / 1e6:,.1f} MB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +72,8 @@ class Explanation:
     """What the capture held fast: sizes, numbers, branches."""
     apart: tuple[Apart, ...]
     """Neighbours that do not share a kernel, and why."""
+    native_calls: tuple[NativeCall, ...]
+    """Launches that are started together; the others are each a call of their own."""
     bytes: int
     """Read and written by all kernels and calls together."""
     least_bytes: int
@@ -86,6 +102,8 @@ class Explanation:
             yield f"note        {note}"
         for pair in self.apart:
             yield f"apart       {pair}"
+        for call in self.native_calls:
+            yield f"one call    {call}"
         yield (
             f"moved       {self.bytes / 1e6:,.1f} MB by kernels and calls; the fewest possible are "
             f"{self.least_bytes / 1e6:,.1f} MB"
@@ -122,6 +140,10 @@ def explain_plan(rewritten: Rewritten, plan: Plan, machine: Machine, captured: s
         ),
         notes=tuple(plan.graph.notes),
         apart=tuple(kept_apart(plan)),
+        native_calls=tuple(
+            NativeCall(name=it.name, launches=len(it.launches), arena_bytes=arena_bytes(it))
+            for it in program_of(plan).segments
+        ),
         bytes=total.bytes,
         least_bytes=least_cost(plan).bytes,
         flops=total.flops,
