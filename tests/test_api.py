@@ -6,6 +6,7 @@ import pickle
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import pytest
@@ -112,6 +113,18 @@ def test_kernels_run_and_agree_with_float64(case: Any) -> None:
             torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=1e-5)
         assert fast.why_not(x) is None
         assert session.findings == ()
+
+
+def test_an_error_of_what_runs_is_raised_and_the_call_not_made_again(case: Any) -> None:
+    _, fast, x, _ = case
+    broken = copy.deepcopy(fast)
+
+    def run(*args: Any) -> None:
+        raise ValueError("raised after a buffer was updated")
+
+    broken._run = FunctionType(run.__code__, fast._run.__globals__)
+    with torch.no_grad(), pytest.raises(ValueError, match="after a buffer was updated"):
+        broken(x)
 
 
 def test_what_optimizing_compares_is_told(case: Any) -> None:

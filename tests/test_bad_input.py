@@ -31,15 +31,15 @@ def raised(
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        ("no tensor", "TypeError", ["x", "expected a torch.float32 tensor", "got list"]),
-        ("dtype", "TypeError", ["x", "expected dtype torch.float32, got torch.float64"]),
-        ("rank", "ValueError", ["x", "expected 2 dimensions", "(136,)"]),
-        ("size", "ValueError", ["x", "expected shape (any, 136)", "(136, 135)"]),
+        ("no tensor", "InputError", ["x", "expected a torch.float32 tensor", "got list"]),
+        ("dtype", "InputError", ["x", "expected dtype torch.float32, got torch.float64"]),
+        ("rank", "InputError", ["x", "expected 2 dimensions", "(136,)"]),
+        ("size", "InputError", ["x", "expected shape (any, 136)", "(136, 135)"]),
         ("gradient", "RuntimeError", ["x", "no backward", "torch.no_grad()"]),
-        ("weight's dtype", "TypeError", ["linear.weight", "got torch.float16"]),
-        ("scalar", "TypeError", ["scale", "expected a Python number", "Tensor"]),
+        ("weight's dtype", "InputError", ["linear.weight", "got torch.float16"]),
+        ("scalar", "InputError", ["scale", "expected a Python number", "Tensor"]),
         ("constructor", "ValueError", ["136", "264", "got [8, 8, 1.0]"]),
-        ("device", "ValueError", ["x", "one CUDA device", "cpu"]),
+        ("device", "InputError", ["x", "one CUDA device", "cpu"]),
     ],
 )
 def test_bad_input_is_named(

@@ -100,8 +100,7 @@ class OptimizedModule(nn.Module):
         if refusal is None:
             try:
                 return self._run(self, *args, **kwargs)
-            except (TypeError, ValueError):
-                # Raised before anything ran: these are no arguments for the kernels.
+            except _input_error(self._run):  # Nothing has run yet.
                 return super().forward(*args, **kwargs)
         if refusal.startswith(_NO_BACKWARD) and not torch.compiler.is_compiling():
             self._warn_once(refusal)
@@ -130,7 +129,7 @@ class OptimizedModule(nn.Module):
         with kept_random_state(), kept_buffers(self):
             try:
                 self._run(self, *args, **kwargs)
-            except (TypeError, ValueError) as error:
+            except _input_error(self._run) as error:
                 return str(error)
         return None
 
@@ -299,6 +298,15 @@ def _text_module(source: str) -> ModuleType:
     spec.loader.exec_module(module)
     _build_with_our_tools(module, path)
     return module
+
+
+def _input_error(forward: Callable[..., Any]) -> type[Exception]:
+    """The class of what the emitted text raises for arguments that the kernels are not made for.
+
+    A text without kernels has none, and is not run.
+    """
+    found: type[Exception] = forward.__globals__["InputError"]
+    return found
 
 
 def _build_with_our_tools(module: ModuleType, path: Path) -> None:

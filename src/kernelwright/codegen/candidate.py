@@ -72,6 +72,7 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
         library_text=cuda.library,
         schemas=schemas,
         has_segments=bool(program.segments),
+        raises=bool(plan.kernels or plan.graph.guards),
         built_on_import=build is _Build.ON_IMPORT,
         convolves=any(_is_channels_last(step) for step in plan.steps),
         with_workspace=[

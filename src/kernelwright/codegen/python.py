@@ -151,7 +151,7 @@ class _Writer:
             yield from self._parameter_checks()
         for guard in self._graph.guards:
             yield f"if not ({guard.condition}):"
-            yield f"    raise ValueError({quoted(guard.message)})"
+            yield f"    raise InputError({quoted(guard.message)})"
 
     def _input_checks(self) -> Iterator[str]:
         """One for each argument, after which the sizes that are read from it have names."""
@@ -181,7 +181,7 @@ class _Writer:
                 kinds = "(int, float)" if dtype is DType.F64 else "int"
                 yield f"if not isinstance({text}, {kinds}):"
                 message = f"{text}: expected a Python number, got "
-                yield f"    raise TypeError({quoted(message)} + type({text}).__name__)"
+                yield f"    raise InputError({quoted(message)} + type({text}).__name__)"
 
     def _parameter_checks(self) -> Iterator[str]:
         for node in self._graph.nodes:
