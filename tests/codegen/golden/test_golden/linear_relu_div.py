@@ -27,3 +27,7 @@ def get_inputs():
 
 def get_init_inputs():
     return [IN_FEATURES, OUT_FEATURES, DIVISOR]
+
+
+class InputError(TypeError, ValueError):
+    """An argument or a parameter that `forward` does not take; nothing has run yet."""

@@ -17,3 +17,7 @@ def get_inputs():
 
 def get_init_inputs():
     return []
+
+
+class InputError(TypeError, ValueError):
+    """An argument or a parameter that `forward` does not take; nothing has run yet."""

@@ -5,7 +5,7 @@ class ModelNew(nn.Module):
         a_size0 = a.shape[0]
         a_size1 = a.shape[1]
         if not isinstance(scale, (int, float)):
-            raise TypeError("scale: expected a Python number, got " + type(scale).__name__)
+            raise InputError("scale: expected a Python number, got " + type(scale).__name__)
         mul = torch.empty((a_size0, a_size1), dtype=torch.float32, device=device)
         _launch("launch_mul", mul, a, float(scale))
         return mul
@@ -17,3 +17,7 @@ def get_inputs():
 
 def get_init_inputs():
     return []
+
+
+class InputError(TypeError, ValueError):
+    """An argument or a parameter that `forward` does not take; nothing has run yet."""
