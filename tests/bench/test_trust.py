@@ -191,4 +191,4 @@ def test_what_else_is_seen() -> None:
     assert checks_of(waiting)["launches"].outcome is Outcome.WARNING
     lost = Rounds(lost="SIGSEGV during 'call'")
     assert checks_of(lost)["timed calls"].status is Status.CRASHED
-    assert lost_check("why").outcome is Outcome.FAILED
+    assert lost_check("why", Status.TIMED_OUT).outcome is Outcome.FAILED

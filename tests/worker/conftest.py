@@ -23,7 +23,8 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Brief, verify
-from kernelwright.worker.client import Answer, Raised, Replied
+from kernelwright.worker.client import Answer, Hung, Raised, Replied
+from kernelwright.worker.hanging import Patience
 from kernelwright.worker.judging import plan
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.options import JudgeOptions, Watch
@@ -56,7 +57,8 @@ class LocalChild:
         """It is always."""
 
     def post(self, operation: str, body: Any) -> None:
-        self._thread = threading.Thread(target=self._work, args=(operation, body))
+        # One that hangs does not outlive its test.
+        self._thread = threading.Thread(target=self._work, args=(operation, body), daemon=True)
         self._thread.start()
 
     def _work(self, operation: str, body: Any) -> None:
@@ -72,14 +74,19 @@ class LocalChild:
             message = f"{type(error).__name__}: {error}"
             self._answer = Raised(message=message, location=None, next_step=None)
 
-    def wait(self, seconds: float, patience: object = None) -> Answer:
-        self._thread.join(seconds)
+    def wait(self, seconds: float, patience: Patience | None = None) -> Answer:
+        self._thread.join(seconds if patience is None else min(seconds, patience.seconds))
+        if self._thread.is_alive():
+            assert patience is not None
+            return Hung(message=f"no answer in {patience.seconds:g} s; {patience.reason}")
         assert self._answer is not None
         return self._answer
 
-    def ask(self, operation: str, body: Any, seconds: float, patience: object = None) -> Answer:
+    def ask(
+        self, operation: str, body: Any, seconds: float, patience: Patience | None = None
+    ) -> Answer:
         self.post(operation, body)
-        return self.wait(seconds)
+        return self.wait(seconds, patience)
 
     def threads(self) -> int:
         """It has no process of its own."""

@@ -12,13 +12,14 @@ import torch
 from kernelwright.bench.outside import Outside, Standing
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.timing import ContestantLostError, Rounds, Samples, TimingPlan
+from kernelwright.bench.trust import lost_check
 from kernelwright.problem import Problem
 from kernelwright.toolchain.records import Target
 from kernelwright.verify.bounds import Expected
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Check, Outcome, Status
 from kernelwright.verify.verification import Event
-from kernelwright.worker import Baseline, JudgeOptions, judge
+from kernelwright.worker import Baseline, JudgeOptions, Timeouts, judge
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.racing import Race
 from kernelwright.worker.stream_copies import StreamCopies
@@ -125,6 +126,29 @@ def test_others_have_the_card_while_times_are_summed_up(
     monkeypatch.setattr("kernelwright.worker.racing.examine_times", examine)
     race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
     assert examined == [True]
+
+
+@pytest.mark.parametrize("name", ["hangs_later", "hangs_at_once"])
+@pytest.mark.parametrize("memory", ["shared_memory", "host_clock"])
+def test_a_candidate_that_hangs_where_it_is_timed_is_ended_as_soon_as_where_it_is_verified(
+    race_here: RaceHere,
+    affine: Problem,
+    name: str,
+    memory: str,
+    request: pytest.FixtureRequest,
+    host_clock: None,
+) -> None:
+    request.getfixturevalue(memory)
+    options = replace(ONE, timeouts=Timeouts(hang=0.3))
+    start = time.monotonic()
+    try:
+        race = race_here(affine, CANDIDATES / f"{name}.py", FLOOR, options)
+        (check,) = (it for it in race.checks if it.status is Status.TIMED_OUT)
+    except ContestantLostError as error:
+        check = lost_check(str(error), error.status)
+    assert check.status is Status.TIMED_OUT
+    assert "no answer in 0.3" in check.evidence
+    assert time.monotonic() - start < 2.5
 
 
 @pytest.mark.usefixtures("host_clock", "shared_memory")

@@ -19,6 +19,7 @@ import torch
 
 from kernelwright.bench.statistics import median_interval
 from kernelwright.errors import UsageError
+from kernelwright.verify.verdict import Status
 
 _FLUSH_TIMES_L2 = 2.5
 _HOST_SHARE = 4
@@ -155,6 +156,15 @@ class Contestant(Protocol):
 class ContestantLostError(Exception):
     """A contestant cannot be measured any more; the message says why."""
 
+    status = Status.CRASHED
+    """What that makes of a candidate."""
+
+
+class ContestantHungError(ContestantLostError):
+    """A contestant did not end in time."""
+
+    status = Status.TIMED_OUT
+
 
 @dataclass(slots=True)
 class Rounds:
@@ -178,6 +188,8 @@ class Rounds:
     """Those that were wrong, a sentence each."""
     lost: str = ""
     """Why it fell out, or empty."""
+    lost_as: Status = ContestantLostError.status
+    """What that makes of a candidate."""
 
     def add(
         self,
@@ -194,9 +206,9 @@ class Rounds:
         self.other_ms.append(tuple(other_ms))
         self.waited_ms.append(tuple(waited_ms))
 
-    def lose(self, reason: str) -> None:
+    def lose(self, error: ContestantLostError) -> None:
         """Fall out: what was measured so far does not count."""
-        self.lost = reason
+        self.lost, self.lost_as = str(error), error.status
         for batches in (
             self.device_ms,
             self.host_ms,
@@ -239,7 +251,7 @@ def _take(contestant: Contestant, rounds: Rounds, count: int) -> None:
     try:
         samples = contestant.take(count)
     except ContestantLostError as error:
-        rounds.lose(str(error))
+        rounds.lose(error)
         return
     rounds.add(samples.device_ms, samples.host_ms)
 

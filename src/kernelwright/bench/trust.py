@@ -36,7 +36,7 @@ def examine_times(
     """All checks of the candidate's samples."""
     yield from _results_check(candidate)
     if candidate.lost and not candidate.wrong:
-        yield lost_check(candidate.lost)
+        yield lost_check(candidate.lost, candidate.lost_as)
     if outside is not None:
         yield _outside_check(candidate, outside)
     if candidate.device_ms:
@@ -61,13 +61,13 @@ def examine_times(
         )
 
 
-def lost_check(reason: str) -> Check:
+def lost_check(reason: str, status: Status) -> Check:
     """The candidate could not be timed to the end, though all its verified calls ended."""
     return Check(
         name="timed calls",
         outcome=Outcome.FAILED,
         evidence=f"while it was timed: {reason}",
-        status=Status.CRASHED,
+        status=status,
     )
 
 

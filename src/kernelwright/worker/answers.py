@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TypeVar
 
+from kernelwright.bench.timing import ContestantHungError, ContestantLostError
 from kernelwright.toolchain.extension import build_error
 from kernelwright.verify.observation import Fault, FaultKind
 from kernelwright.verify.records import RecordError, from_plain
@@ -54,6 +55,12 @@ def as_fault(answer: Raised | Died | Hung, raised: FaultKind) -> Fault:
             return Fault(kind=FaultKind.CRASH, message=message)
         case Hung(message=message):
             return Fault(kind=FaultKind.HANG, message=message)
+
+
+def as_lost(answer: Raised | Died | Hung) -> ContestantLostError:
+    """What an answer without a body says of somebody who is timed."""
+    lost = ContestantHungError if isinstance(answer, Hung) else ContestantLostError
+    return lost(answer.message)
 
 
 def readable(fault: Fault | None, candidate_path: Path) -> Fault | None:

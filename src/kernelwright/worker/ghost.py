@@ -61,23 +61,25 @@ def _look_for_decoys(
     tolerance: Tolerance,
     seconds: float,
 ) -> Check:
-    if _switch(child, "silence", seconds) is None:
+    if _switch(session, child, "silence", seconds) is None:
         return check_decoys({}, (), (), doubt=_NO_ANSWER)
     survivors = []
     for case in cases:
         if not _is_right(session, child, case, tolerance, seconds):
             break  # one case on which they matter is enough
         survivors.append(str(case))
-    silenced = _switch(child, "unsilence", seconds)
+    silenced = _switch(session, child, "unsilence", seconds)
     if silenced is None:
         # It ended for want of what its kernels should have computed: they matter.
         return check_decoys({"its own": 1}, (), [str(case) for case in cases])
     return check_decoys(silenced, survivors, [str(case) for case in cases])
 
 
-def _switch(child: ChildProcess, operation: str, seconds: float) -> dict[str, int] | None:
+def _switch(
+    session: ChildSession, child: ChildProcess, operation: str, seconds: float
+) -> dict[str, int] | None:
     """Launches of own kernels up to now; None if the child cannot be asked."""
-    answer = child.ask(operation, {}, seconds)
+    answer = child.ask(operation, {}, seconds, session.patience(child))
     if not isinstance(answer, Replied):
         return None
     try:
@@ -102,7 +104,7 @@ def _is_right(
 
 def _trace(session: ChildSession, child: ChildProcess, case: Case, seconds: float) -> Ran:
     request = to_plain(CaseRequest(case=case))
-    answer = child.ask("make", request, seconds)
+    answer = child.ask("make", request, seconds, session.patience(child))
     if isinstance(answer, Replied):
         with session.using_card():
             answer = child.ask("trace", request, seconds, session.patience(child))

@@ -459,7 +459,7 @@ def _verify_and_race(
                 lease=lease,
             )
         except ContestantLostError as error:
-            verdict = _with_checks(verdict, (lost_check(str(error)),))
+            verdict = _with_checks(verdict, (lost_check(str(error), error.status),))
             return verdict, untimed(f"not measured: {error}")
     verdict = _explained(_with_checks(verdict, raced.checks), session.sanitized())
     measurement = raced.measurement

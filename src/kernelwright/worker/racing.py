@@ -1,8 +1,9 @@
 """Time a verified candidate against its baselines, each in a process of its own."""
 
 import datetime
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from kernelwright.bench.measurement import Environment, Measurement, not_measured, summarise
@@ -16,7 +17,7 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.verdict import Check, Outcome
 from kernelwright.verify.verification import Event, Progress
-from kernelwright.worker.answers import trusted
+from kernelwright.worker.answers import as_lost, trusted
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Replied
 from kernelwright.worker.errors import ChildStartError
@@ -24,8 +25,9 @@ from kernelwright.worker.lease import Lease
 from kernelwright.worker.options import Baseline, JudgeOptions
 from kernelwright.worker.requests import CaseRequest, EnvironmentReply, Role
 from kernelwright.worker.session import ChildSession
-from kernelwright.worker.shared_race import NoTimerError, Runner, SharedRace
+from kernelwright.worker.shared_race import NoTimerError, Patient, Runner, SharedRace
 from kernelwright.worker.timed import CopyRequest, PrepareRequest, TakeRequest
+from kernelwright.worker.timed_calls import LEAST_CALLS
 
 _CANDIDATE = "candidate"
 _COPY_SAMPLES = 30
@@ -51,12 +53,14 @@ class ChildContestant:
     child: ChildProcess
     seconds: float
     """Longest that one batch may take."""
+    patient: Patient = lambda calls, besides: None
 
     def take(self, count: int) -> Samples:
         """The next `count` device samples."""
-        answer = self.child.ask("time", to_plain(TakeRequest(count=count)), self.seconds)
+        request, patience = to_plain(TakeRequest(count=count)), self.patient(2 * count, 0.0)
+        answer = self.child.ask("time", request, self.seconds, patience)
         if not isinstance(answer, Replied):
-            raise ContestantLostError(answer.message)
+            raise as_lost(answer)
         try:
             samples = from_plain(Samples, answer.body)
         except RecordError as error:
@@ -91,14 +95,20 @@ class Contest:
                 return self.session.reference
         return self.session.child(role)
 
-    def make(self, contestants: Mapping[str, Role]) -> dict[str, str]:
+    def patient_with(self, role: Role) -> Patient:
+        """How long to wait for a contestant's calls: a stranger's may hang."""
+        if role is Role.CANDIDATE:
+            return self.session.patience_with_calls
+        return lambda calls, besides: None
+
+    def make(self, contestants: Mapping[str, Role]) -> "Lost":
         """Let all make their modules at the same time, without the card; why those failed that did.
 
         Those that have the card as they need it make theirs by themselves.
         """
         request = to_plain(CaseRequest(case=self.case))
         asked: dict[str, ChildProcess] = {}
-        lost: dict[str, str] = {}
+        lost: Lost = {}
         for name, role in contestants.items():
             if role in _COMPILED:
                 continue
@@ -107,11 +117,15 @@ class Contest:
                 child.post("make", request)
                 asked[name] = child
             except ChildStartError as error:
-                lost[name] = error.message
-        for name, child in asked.items():
-            answer = child.wait(self.options.timeouts.compile)
+                lost[name] = ContestantLostError(error.message)
+        began = time.monotonic()
+        for name, child in sorted(asked.items(), key=lambda it: it[0] == _CANDIDATE):
+            strange = child is self.session.candidate
+            beside = time.monotonic() - began
+            patience = self.session.patience(child, beside=beside) if strange else None
+            answer = child.wait(self.options.timeouts.compile, patience)
             if not isinstance(answer, Replied):
-                lost[name] = answer.message
+                lost[name] = as_lost(answer)
         return lost
 
     def preparing(self, role: Role) -> AbstractContextManager[None]:
@@ -127,6 +141,10 @@ class Contest:
     def tell(self, message: str, done: int, total: int) -> None:
         """Show that something goes on."""
         self.progress(Event(stage="time", message=message, done=done, total=total))
+
+
+Lost = dict[str, ContestantLostError]
+"""Why contestants fell out before anybody was timed, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,28 +250,12 @@ def _under_the_timer(contest: Contest) -> Outcomes:
         # It computes what is expected, whether it is timed or not.
         contestants[Baseline.EAGER.value] = Role.REFERENCE
     lost = contest.make(contestants)
-    ungated = []
-    for done, (name, role) in enumerate(contestants.items()):
-        contest.tell(f"preparing {name}", done, len(contestants))
-        runner = Runner(child=contest.child_of(role), words=session.words(role))
-        seconds = options.timeouts.compile
-        if name in lost:
-            continue
-        with contest.preparing(role):
-            failure = shared.attach(name, runner, options.timing.warm_up_seconds, seconds)
-            if role is Role.REFERENCE and not failure:
-                shared.rehearse()
-        if failure:
-            lost[name] = failure
-            continue
-        if role in _COMPILED:
-            session.ledger.include(f"{role.value}: attach", runner.spent)
-        if not runner.gated:
-            ungated.append(name)
+    _warm_up(contest, shared, contestants, lost)
     if _CANDIDATE in lost:
-        raise ContestantLostError(lost[_CANDIDATE])
+        raise lost[_CANDIDATE]
     if Baseline.EAGER.value in lost:
         raise NoTimerError(f"the reference could not be prepared: {lost[Baseline.EAGER.value]}")
+    ungated = [name for name, runner in shared.runners.items() if not runner.gated]
 
     def on_round(taken: int) -> None:
         message = f"timing {', '.join(shared.runners)} in turns"
@@ -271,7 +273,75 @@ def _under_the_timer(contest: Contest) -> Outcomes:
     threads = _threads_check(threads_before, session.candidate.threads())
     shared.rest()
     checks = (_timer_check(ungated), *threads)
-    return Outcomes(rounds=rounds, lost=lost, checks=checks, written=shared.written)
+    return Outcomes(rounds=rounds, lost=_told(lost), checks=checks, written=shared.written)
+
+
+def _warm_up(
+    contest: Contest, shared: SharedRace, contestants: Mapping[str, Role], lost: Lost
+) -> None:
+    """Let the baselines warm up side by side, and then the candidate; `lost` gets who fails.
+
+    Baselines need not wait for each other. But a stranger could write to the inputs that they read,
+    and so be rid of one, or of the timer: it gets them when everybody else is done.
+    """
+    baselines = {n: role for n, role in contestants.items() if n != _CANDIDATE and n not in lost}
+    _attach(contest, shared, baselines, lost)
+    if _CANDIDATE in lost or Baseline.EAGER.value in lost:
+        return
+    shared.refill()
+    _attach(contest, shared, {_CANDIDATE: Role.CANDIDATE}, lost)
+    if _CANDIDATE not in lost:
+        with contest.lease.shared():
+            shared.rehearse()
+
+
+def _attach(
+    contest: Contest, shared: SharedRace, contestants: Mapping[str, Role], lost: Lost
+) -> None:
+    """Give these the inputs, all at the same time, and wait until they have warmed up.
+
+    Those that share the card by themselves begin first and are waited for last, without a share:
+    they may wait for somebody who waits for ours.
+    """
+    session, timing = contest.session, contest.options.timing
+    contest.tell(f"preparing {', '.join(contestants)}", 0, 1)
+    runners = {
+        name: Runner(
+            child=contest.child_of(role),
+            words=session.words(role),
+            patient=contest.patient_with(role),
+        )
+        for name, role in contestants.items()
+    }
+
+    def begin(names: list[str]) -> list[str]:
+        for name in names:
+            with losing(name, lost):
+                shared.begin_attaching(runners[name], timing.warm_up_seconds)
+        return [name for name in names if name not in lost]
+
+    def end(names: list[str]) -> None:
+        seconds = contest.options.timeouts.compile
+        for name in names:
+            with losing(name, lost):
+                shared.attach(name, runners[name], timing.warm_up_seconds, seconds)
+
+    compiled = begin([name for name, role in contestants.items() if role in _COMPILED])
+    if others := [name for name, role in contestants.items() if role not in _COMPILED]:
+        with contest.lease.shared():
+            end(begin(others))
+    end(compiled)
+    for name in compiled:
+        session.ledger.include(f"{contestants[name].value}: attach", runners[name].spent)
+
+
+@contextmanager
+def losing(name: str, lost: Lost) -> Iterator[None]:
+    """What the block loses is in `lost`."""
+    try:
+        yield
+    except ContestantLostError as error:
+        lost[name] = error
 
 
 def _begun(contest: Contest) -> SharedRace:
@@ -331,14 +401,12 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
         child = contest.child_of(role)
         if name in lost:
             continue
-        with contest.preparing(role):
-            failure = _prepare(child, contest.case, options)
-        if failure:
-            lost[name] = failure
-        else:
-            ready[name] = ChildContestant(child, options.timeouts.run)
+        patient = contest.patient_with(role)
+        with contest.preparing(role), losing(name, lost):
+            _prepare(child, contest.case, options, patient)
+            ready[name] = ChildContestant(child, options.timeouts.run, patient)
     if _CANDIDATE not in ready:
-        raise ContestantLostError(lost[_CANDIDATE])
+        raise lost[_CANDIDATE]
 
     def on_round(taken: int) -> None:
         contest.tell(f"timing {', '.join(ready)} in turns", taken, options.timing.samples)
@@ -348,17 +416,23 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
     rounds = interleave(ready, options.timing, on_round)
     text = f"no timer outside ({reason}): the candidate's process took its own time"
     check = Check(name=_TIMER, outcome=Outcome.WARNING, evidence=text)
-    return Outcomes(rounds=rounds, lost=lost, checks=(check,))
+    return Outcomes(rounds=rounds, lost=_told(lost), checks=(check,))
 
 
-def _prepare(child: ChildProcess, case: Case, options: JudgeOptions) -> str:
-    """Make the child ready to time itself; why that failed, or nothing."""
+def _prepare(child: ChildProcess, case: Case, options: JudgeOptions, patient: Patient) -> None:
+    """Make the child ready to time itself; ContestantLostError if that fails."""
     request = to_plain(PrepareRequest(case=case, plan=options.timing))
+    patience = patient(LEAST_CALLS, options.timing.warm_up_seconds)
     try:
-        answer = child.ask("prepare", request, options.timeouts.compile)
+        answer = child.ask("prepare", request, options.timeouts.compile, patience)
     except ChildStartError as error:
-        return error.message
-    return "" if isinstance(answer, Replied) else answer.message
+        raise ContestantLostError(error.message) from error
+    if not isinstance(answer, Replied):
+        raise as_lost(answer)
+
+
+def _told(lost: Lost) -> dict[str, str]:
+    return {name: str(error) for name, error in lost.items()}
 
 
 def _copy_bandwidth(session: ChildSession, floor: Floor, options: JudgeOptions) -> float:

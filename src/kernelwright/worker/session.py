@@ -27,12 +27,20 @@ from kernelwright.verify.state import COMPARED_WEIGHTS, link_state
 from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Check
 from kernelwright.verify.verification import BuildFacts
-from kernelwright.worker.answers import as_fault, candidate_run, nonsense, readable, trusted
+from kernelwright.worker.answers import (
+    as_fault,
+    candidate_run,
+    nonsense,
+    readable,
+    seconds_of_call,
+    trusted,
+)
 from kernelwright.worker.candidate import CandidateRun
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.children import Children
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.handover import Handed, WriteReply, WriteRequest
+from kernelwright.worker.hanging import Patience, patience_for
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.options import JudgeOptions, Sanitizers
 from kernelwright.worker.requests import (
@@ -82,6 +90,8 @@ class ChildSession(Children):
         self._compiles = False
         self._builds = False
         self._runs = 0
+        self._longest = 0.0
+        """Seconds of the reference's calls at the sizes under judgement."""
         self._unguarded: list[CaseRequest] = []
         """What the candidate ran before there was a process with guards."""
         self._links: Links | None = None
@@ -269,6 +279,18 @@ class ChildSession(Children):
             self.guard.finish(self._unguarded)
         return self.guard.checks()
 
+    def patience_with_calls(self, calls: int, besides: float) -> Patience:
+        """How long the candidate may take for calls at its own sizes, and `besides` for the rest.
+
+        As in a case: it is measured by the reference's call, the longest that was seen.
+        """
+        return patience_for(
+            least=self._options.timeouts.hang,
+            call=self._longest * calls,
+            beside=besides,
+            compiles=lambda: self._has_compilers(self.candidate),
+        )
+
     def call(self, case: Case, child: ChildProcess) -> tuple[Answer, Answer]:
         """What the reference and `child` answer to a case, which they run at the same time.
 
@@ -295,6 +317,8 @@ class ChildSession(Children):
             elif guarded:
                 self._unguarded.append(asked)
             expected = self.reference.wait(seconds)
+            if case.sizes == self._own_sizes:
+                self._longest = max(self._longest, seconds_of_call(expected) or 0.0)
             beside = time.monotonic() - began
             found = child.wait(seconds, self.patience(child, expected, beside=beside))
             if guard is not None:

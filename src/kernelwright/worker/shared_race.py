@@ -19,9 +19,12 @@ from kernelwright.verify.agreement import Agreement
 from kernelwright.verify.cases import Case
 from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.records import RecordError, from_plain, to_plain
+from kernelwright.worker.answers import as_lost
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Raised, Replied
 from kernelwright.worker.errors import ChildStartError
+from kernelwright.worker.hanging import Patience
+from kernelwright.worker.timed_calls import LEAST_CALLS
 from kernelwright.worker.timer_memory import size_of
 from kernelwright.worker.timer_records import (
     AttachReply,
@@ -60,12 +63,18 @@ class NoTimerError(Exception):
     """Memory cannot be shared here; the message says why."""
 
 
+Patient = Callable[[int, float], Patience | None]
+"""From calls, and seconds for what is done besides, to how long a contestant may take for them;
+None for as long as any answer may take."""
+
+
 @dataclass(slots=True)
 class Runner:
     """A contestant on its way through the race."""
 
     child: ChildProcess
     words: Path
+    patient: Patient = lambda calls, besides: None
     rounds: Rounds = field(default_factory=Rounds)
     turn: int = 0
     gated: bool = False
@@ -113,8 +122,12 @@ class SharedRace:
         self.written = 0
         """Bytes of the results of one call."""
 
-    def attach(self, name: str, runner: Runner, warm_up_seconds: float, seconds: float) -> str:
-        """Let a contestant warm up; why that failed, or nothing."""
+    def refill(self) -> None:
+        """Write the inputs at 0 once more, as they lie there from the beginning."""
+        self._told(self._timer, "fill", FillRequest(place=0))
+
+    def begin_attaching(self, runner: Runner, warm_up_seconds: float) -> None:
+        """Let a contestant warm up on the inputs at 0; ContestantLostError if it cannot begin."""
         request = AttachRequest(
             case=self._case,
             lent=self._lent,
@@ -122,17 +135,16 @@ class SharedRace:
             warm_up_seconds=warm_up_seconds,
         )
         try:
-            self._told(self._timer, "fill", FillRequest(place=0))
-            answer = runner.child.ask("attach", to_plain(request), seconds)
+            runner.child.post("attach", to_plain(request))
         except ChildStartError as error:
-            return error.message
-        try:
-            reply = _read(AttachReply, answer)
-        except ContestantLostError as error:
-            return str(error)
+            raise ContestantLostError(error.message) from error
+
+    def attach(self, name: str, runner: Runner, warm_up_seconds: float, seconds: float) -> None:
+        """Wait until a contestant has warmed up, `seconds` at most; ContestantLostError if not."""
+        patience = runner.patient(LEAST_CALLS, warm_up_seconds)
+        reply = _read(AttachReply, runner.child.wait(seconds, patience))
         runner.gated, runner.spent = reply.gated, reply.spent
         self.runners[name] = runner
-        return ""
 
     def rehearse(self) -> None:
         """Draw inputs, and compare what the reference gives with itself; nobody is timed.
@@ -227,7 +239,7 @@ class SharedRace:
             try:
                 self._turn(runner, take, case, batches[name])
             except ContestantLostError as error:
-                runner.rounds.lose(str(error))
+                runner.rounds.lose(error)
 
     def _turn(self, runner: Runner, take: Take, case: Case, batch: Batch) -> None:
         reply, watched = self._timed_call(runner, take, case.seed)
@@ -257,7 +269,7 @@ class SharedRace:
         call = CallRequest(turn=turn, take=take, place=place, seed=seed)
         with self._alone(runner.child):
             self._timer.post("watch", to_plain(watch))
-            answer = runner.child.ask("call", to_plain(call), self._seconds)
+            answer = runner.child.ask("call", to_plain(call), self._seconds, runner.patient(1, 0.0))
             if not isinstance(answer, Replied):
                 _release(runner.words, turn)
             seen = self._timer.wait(self._seconds)
@@ -359,7 +371,7 @@ def _release(path: Path, turn: int) -> None:
 
 def _read(record: type[Record], answer: Answer) -> Record:
     if not isinstance(answer, Replied):
-        raise ContestantLostError(answer.message)
+        raise as_lost(answer)
     try:
         return from_plain(record, answer.body)
     except RecordError as error:

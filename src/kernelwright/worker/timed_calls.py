@@ -25,6 +25,8 @@ from kernelwright.worker.timer_records import (
 )
 from kernelwright.worker.timer_words import PAGE, Word, Words
 
+LEAST_CALLS = 3
+"""Calls that a module is warmed up with, however long they take."""
 _GO_SECONDS = 60.0
 _TOUCH = 4
 """Bytes whose writing makes the device turn to this process."""
@@ -54,11 +56,11 @@ class SharedCalls:
         return self._gate != 0
 
     def prepare(self, module: nn.Module, seconds: float) -> None:
-        """Call `module` for `seconds` on the inputs at 0, at least three times."""
+        """Call `module` for `seconds` on the inputs at 0, at least `LEAST_CALLS` times."""
         self._module = module
         deadline = time.perf_counter() + seconds
         turn = 0
-        while turn < 3 or time.perf_counter() < deadline:
+        while turn < LEAST_CALLS or time.perf_counter() < deadline:
             self._results = []
             self._results = self._plain(module(*self._arguments(0)))
             self._driver.synchronize()
