@@ -95,7 +95,7 @@ def _settle(place: Place) -> None:
     os.environ |= {env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}
     # Children of all judgements of this process are forks of one that has imported what they need.
     forks = ExitStack()
-    forks.enter_context(employed(Nursery.started(_LOADED, os.environ)))
+    forks.enter_context(employed(Nursery.listening(_LOADED, os.environ)))
     atexit.register(forks.close)
 
 

@@ -114,6 +114,7 @@ def judge_pair(
         "told": told,
         "note": measurement.note,
         "speedups": speedups,
+        "spent": dict(verdict.spent),
         "seconds": round(time.perf_counter() - start, 1),
     }
 

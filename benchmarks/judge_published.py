@@ -13,7 +13,7 @@ the same texts. Several are judged side by side on each card; the clock is alone
 same. NaN in inputs is asked last and only reported, so that a file which is wrong nowhere else has
 its time; it is counted with its own cause all the same. `tabulate` writes
 benchmarks/results/judge_published_h200.json and docs/published.md; of several lines for one
-candidate the last counts.
+candidate the last counts, and what the record has already stays where no line is newer.
 """
 
 import argparse
@@ -355,9 +355,19 @@ def _speeds(timed: Sequence[tuple[Mapping[str, Any], tuple[float, float, float]]
     )
 
 
+def lines_of(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A record as the journal that it was made from."""
+    for number, facts in enumerate(record["runs"]):
+        yield {"run_facts": facts}
+        for row in record["rows"]:
+            if row["run"] == number:
+                yield {name: value for name, value in row.items() if name != "claimed"}
+
+
 def tabulate(arguments: argparse.Namespace) -> None:
-    """Write record and page from the journals."""
-    lines = [line for path in arguments.journals for line in _lines(path)]
+    """Write record and page from what is recorded and the journals."""
+    lines = [*lines_of(json.loads(RESULTS.read_text()))] if RESULTS.exists() else []
+    lines += [line for path in arguments.journals for line in _lines(path)]
     record = table(read_collection(arguments.file), lines)
     notes = json.loads(NOTES.read_text()) if NOTES.exists() else {}
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")

@@ -90,6 +90,11 @@ _COMPILERS = (
 """What capturing imports in any case, before anything can be judged."""
 
 
+_ROLES = "kernelwright.worker.roles"
+_DRIVER = Path("/proc/driver/nvidia")
+"""What the system shows where there is a card."""
+
+
 @contextmanager
 def _children(modules: Sequence[str] = ()) -> Iterator[None]:
     """Children in the block are forks of this process, which saves each the seconds of its imports.
@@ -97,12 +102,15 @@ def _children(modules: Sequence[str] = ()) -> Iterator[None]:
     What is forked has imported what all of them need, and `modules`, and done no more: it has one
     thread and no card.
     """
-    with env.present({env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}):
-        for name in (*modules, "kernelwright.worker.roles"):
-            importlib.import_module(name)
-        from kernelwright.worker.nursery import Nursery, employed, may_fork
+    from kernelwright.worker.nursery import Nursery, employed, may_fork
 
-        forks = employed(Nursery.forked()) if may_fork() else nullcontext()
+    needed = (*modules, _ROLES)
+    with env.present({env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}):
+        # Those that count launches load a library first: theirs imports beside this one.
+        listening = Nursery.listening([_ROLES], os.environ) if _DRIVER.exists() else None
+        for name in needed:
+            importlib.import_module(name)
+        forks = employed(Nursery.forked(), listening) if may_fork() else nullcontext()
     with forks:
         yield
 
@@ -196,6 +204,7 @@ def judge(
     """Verify and time a candidate against a problem."""
     with _children():
         from kernelwright.bench.timing import timing_plan
+        from kernelwright.report.judgement import measurement_lines, verdict_lines
         from kernelwright.worker import JudgeOptions
         from kernelwright.worker.options import Haste, Sanitizers
 
@@ -208,21 +217,24 @@ def judge(
             haste=Haste.AT_ONCE,
             timing=timing_plan(timing),
         )
-        verdict, measurement = _judged(reference, candidate, _target(target), options)
-    if as_json:
-        _print_json({"verdict": verdict.to_json(), "measurement": measurement.to_json()})
-    else:
-        from kernelwright.report.judgement import measurement_lines, verdict_lines
-
-        _print_lines(verdict_lines(verdict))
-        _print_lines(measurement_lines(measurement))
+        # Told before the processes have ended, which takes those with a card a while.
+        with _judging(reference, candidate, _target(target), options) as (verdict, measurement):
+            if as_json:
+                _print_json({"verdict": verdict.to_json(), "measurement": measurement.to_json()})
+            else:
+                _print_lines(verdict_lines(verdict))
+                _print_lines(measurement_lines(measurement))
+            sys.stdout.flush()
     return ExitCode(verdict.status.exit_code)
 
 
-def _judged(reference: Path, candidate: Path, target: Any, options: Any) -> tuple[Any, Any]:
+@contextmanager
+def _judging(
+    reference: Path, candidate: Path, target: Any, options: Any
+) -> Iterator[tuple[Any, Any]]:
     """Verdict and measurement; what captures the problem is imported while processes start."""
     from kernelwright.problem import load_problem
-    from kernelwright.worker import judge_while
+    from kernelwright.worker import judged
 
     problem = load_problem(reference)
 
@@ -231,15 +243,18 @@ def _judged(reference: Path, candidate: Path, target: Any, options: Any) -> tupl
 
         return floor_and_demands(problem, options.demands)
 
-    with _progress() as progress:
-        return judge_while(
+    with (
+        _progress() as progress,
+        judged(
             learn,
             problem,
             candidate,
             target=target,
             options=options,
             progress=progress.event,
-        )
+        ) as found,
+    ):
+        yield found
 
 
 @app.command()

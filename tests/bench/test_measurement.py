@@ -15,6 +15,7 @@ from kernelwright.bench.measurement import (
 from kernelwright.bench.roofline import Floor
 from kernelwright.bench.statistics import median, median_interval, ratio_of_medians
 from kernelwright.bench.timing import (
+    FULL_TIMING,
     QUICK_TIMING,
     ContestantLostError,
     Rounds,
@@ -133,6 +134,10 @@ def test_a_clear_time_is_not_taken_longer_than_it_needs_to_be() -> None:
     assert not plan.enough(16, 9 * plan.most_seconds, [clear[:4]])
     assert plan.enough(plan.samples, 0.1, [noise])
     assert not TimingPlan().enough(20, 0.1, [clear, clear])
+    still = [(1.0, 1.002, 0.999, 1.001)] * 20
+    assert FULL_TIMING.enough(60, 0.1, [still, still])
+    assert not FULL_TIMING.enough(50, 0.1, [still, still])
+    assert not FULL_TIMING.enough(60, 0.1, [still, noise * 4])
 
 
 def test_the_interval_of_a_median_holds_it_as_often_as_it_says() -> None:

@@ -106,6 +106,7 @@ def test_endings_are_counted_by_cause_beside_what_was_claimed(
         ("level1/1", 1, 2.0),
         ("level1/3", 1, 4.0),
     ]
+    assert script.table(collection, script.lines_of(made)) == made
     page = "\n".join(script.page(made, {}))
     assert f"| level1/1 | {faster} | 2.00 | 1.20 | 1.10 to 1.30 | never run |" in page
     assert "1 carry the source of kernels of which none ran" in page

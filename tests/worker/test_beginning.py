@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from kernelwright.verify.records import to_plain
 from kernelwright.worker import timed
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Hung, Replied
-from kernelwright.worker.judging import Judgement
+from kernelwright.worker.judging import Judgement, judgement
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.options import Haste, JudgeOptions, Sanitizers
@@ -171,9 +172,9 @@ class Named:
         ),
         (
             Haste.AT_ONCE,
-            ["reference", "timer", "torch.compile", "torch.compile: compile"],
+            ["reference"],
             ["candidate"],
-            ["candidate, watched", "candidate, guarded"],
+            ["timer", "torch.compile", "candidate, watched", "candidate, guarded"],
         ),
     ],
 )
@@ -190,9 +191,6 @@ def test_who_starts_before_there_is_a_candidate(
     monkeypatch.setattr(ChildSession, "spawn", lambda self, start: Named(start.role, log))
     options = JudgeOptions(haste=haste, sanitizers=Sanitizers.OFF)
     with ChildSession(affine, Target.CUDA, options, tmp_path) as session:
-        session.compile_early(1 << 20, 1 << 10)
-        session.compile_early(1 << 20, 1 << 20)
-        session.compile_early(1 << 20, 1 << 20)
         assert log == before
         log.clear()
         session.admit(tmp_path / "candidate.py")
@@ -201,6 +199,27 @@ def test_who_starts_before_there_is_a_candidate(
         session.launch_the_rest()
         session.launch_the_rest()
         assert log == later
+        log.clear()
+        session.compile_early(1 << 20, 1 << 10)
+        session.compile_early(1 << 20, 1 << 20)
+        session.compile_early(1 << 20, 1 << 20)
+        assert log == ["torch.compile: compile"]
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_candidate_that_is_there_starts_before_those_who_time(
+    affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(ChildSession, "spawn", lambda self, start: Named(start.role, log))
+    options = JudgeOptions(haste=Haste.AT_ONCE, sanitizers=Sanitizers.OFF)
+    path = tmp_path / "candidate.py" if there else None
+    with judgement(affine, target=Target.CUDA, options=options, candidate_path=path) as begun:
+        with suppress(AttributeError):  # nobody is there to be asked
+            begun.wait()
+        begun._session.launch_the_rest()
+        started = ["reference", "candidate", "timer"] if there else ["reference", "timer"]
+        assert log[: len(started)] == started
 
 
 def test_large_calls_are_compiled_when_only_smaller_ones_are_left(

@@ -185,6 +185,21 @@ def test_what_is_loaded_first_is_loaded_in_the_nursery_or_the_child_starts_anew(
     nursery.close()
 
 
+def test_a_nursery_that_listens_loads_the_library_by_itself(environment: dict[str, str]) -> None:
+    preload = {LOADED_FIRST: str(launches_library())}
+    plain = Nursery.started(["nursery_child"], environment)
+    with employed(plain, Nursery.listening(["nursery_child"], environment)):
+        assert current() is plain
+        nursery = current(preload)
+        assert nursery is not None
+        child, conversation = start(nursery, "tell", environment={**environment, **preload})
+        facts = json.loads(conversation.recv(1 << 16))
+        assert child.wait(10) == 0
+    assert facts["watches"]
+    assert facts["imported by"] != facts["pid"]
+    assert current(preload) is None
+
+
 @pytest.mark.parametrize(
     ("word", "code", "said"),
     [("leave", 7, ""), ("raise", 1, "ValueError: wrong"), ("die", -signal.SIGSEGV, "")],

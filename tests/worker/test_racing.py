@@ -148,7 +148,7 @@ def test_a_candidate_that_hangs_where_it_is_timed_is_ended_as_soon_as_where_it_i
         check = lost_check(str(error), error.status)
     assert check.status is Status.TIMED_OUT
     assert "no answer in 0.3" in check.evidence
-    assert time.monotonic() - start < 2.5
+    assert time.monotonic() - start < 2.9  # when it would have gone on
 
 
 @pytest.mark.usefixtures("host_clock", "shared_memory")

@@ -47,7 +47,9 @@ class TimingPlan:
     """Time after which `least_samples` have to do: those of a very large problem."""
     precision: float = 0.0
     """Share of the median that the ends of its interval may be away from it, for each contestant:
-    then `least_samples` do as well. 0: never."""
+    then fewer samples do as well. 0: never."""
+    precise_samples: int = 0
+    """Those that have to be there for that, besides `least_samples`."""
 
     def enough(
         self, taken: int, seconds: float, spans: Sequence[Sequence[Sequence[float]]]
@@ -61,17 +63,20 @@ class TimingPlan:
             return True
         if taken < self.least_samples:
             return False
-        return seconds >= self.most_seconds or (
-            self.precision > 0.0 and all(_known(rounds, self.precision) for rounds in spans)
-        )
+        if seconds >= self.most_seconds:
+            return True
+        asked = self.precision > 0.0 and taken >= self.precise_samples
+        return asked and all(_known(rounds, self.precision) for rounds in spans)
 
 
+FULL_TIMING = TimingPlan(precision=0.003, precise_samples=60)
+"""For one problem: its median may be a third of a percent away where it stops early."""
 QUICK_TIMING = TimingPlan(
     warm_up_seconds=0.2, batch=4, samples=60, seconds=0.5, most_seconds=4.0, precision=0.01
 )
 """For many problems, or one in a hurry: no longer than a clear time takes."""
 
-_PLANS: Mapping[str, TimingPlan] = {"full": TimingPlan(), "quick": QUICK_TIMING}
+_PLANS: Mapping[str, TimingPlan] = {"full": FULL_TIMING, "quick": QUICK_TIMING}
 
 
 def timing_plan(name: str) -> TimingPlan:

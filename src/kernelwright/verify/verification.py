@@ -68,6 +68,9 @@ class Brief:
     """Constants replaced for the sizes under judgement."""
     reduced: Sizes = ()
     """Those of a problem of gigabytes at the sizes where most is asked; else empty."""
+    settled: Callable[[], Demands] | None = None
+    """`demands` once it is known what means nothing in this problem, of inputs with NaN or Inf: to
+    find out may take as long as everything that is asked before these. None: as they are."""
     static_checks: tuple[Check, ...] = ()
     """What reading the file already showed, and what is known before anything runs."""
     further: Sequence[PlannedCase] = ()
@@ -115,9 +118,21 @@ def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check
 
 def _planned(brief: Brief, checks: list[Check]) -> Iterator[PlannedCase]:
     """The cases, and the further ones where `checks`, which grow, have lost the drop-in."""
-    yield from brief.cases
+    for planned in brief.cases:
+        asked = _as_settled(planned, brief)
+        if asked.demand is not Demand.SKIPPED:
+            yield asked
     if any(it.name == DROP_IN and it.outcome is Outcome.WARNING for it in checks):
         yield from brief.further
+
+
+def _as_settled(planned: PlannedCase, brief: Brief) -> PlannedCase:
+    """The case as it is demanded in the end."""
+    if brief.settled is None or planned.case.distribution not in NOT_FINITE:
+        return planned
+    demands = brief.settled()
+    found = demands.nan if planned.case.distribution is Distribution.NAN else demands.infinite
+    return replace(planned, demand=found)
 
 
 def _as_only_failure(

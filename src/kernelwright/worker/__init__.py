@@ -10,7 +10,7 @@ verdict, measurement = judge(
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelwright.worker.judging import Judgement, judge, judge_while, judgement
+    from kernelwright.worker.judging import Judgement, judge, judge_while, judged, judgement
     from kernelwright.worker.options import Baseline, Haste, JudgeOptions, Speed, Timeouts
     from kernelwright.worker.pool import LocalPool
 
@@ -24,6 +24,7 @@ __all__ = [
     "Timeouts",
     "judge",
     "judge_while",
+    "judged",
     "judgement",
 ]
 
@@ -38,6 +39,7 @@ _HOME = {
     "judge": "judging",
     "judge_while": "judging",
     "judgement": "judging",
+    "judged": "judging",
 }
 
 

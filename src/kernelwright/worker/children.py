@@ -102,8 +102,6 @@ class Children:
 
     def __enter__(self) -> Self:
         self.reference.launch()
-        if self._options.haste is Haste.AT_ONCE:
-            self._launch_who_times()
         return self
 
     def __exit__(
@@ -132,10 +130,10 @@ class Children:
 
         PyTorch takes seconds to start: all at once rather than each when it is its turn.
         """
-        self._launch_who_times()
+        self.launch_who_times()
+        self._launch_sanitizers()
         self._launch_who_is_watched()
         self._launch_who_is_guarded()
-        self._launch_sanitizers()
 
     def _may_bring_kernels(self) -> bool:
         try:
@@ -204,7 +202,8 @@ class Children:
         if watched and Role.WITNESS not in self._prelaunched:
             self.prelaunch((Role.WITNESS,))
 
-    def _launch_who_times(self) -> None:
+    def launch_who_times(self) -> None:
+        """The timer and the baselines, once."""
         timed = self._target is Target.CUDA and self._options.speed is Speed.MEASURED
         if timed and not self._times_soon:
             self._times_soon = True

@@ -107,7 +107,7 @@ class BoundedLog:
 
 def _forked(limits: str, environment: Mapping[str, str], theirs: socket.socket) -> Process | None:
     """A child from the nursery; None without one."""
-    nursery = current()
+    nursery = current(environment)
     if nursery is None:
         return None
     birth = Birth(module=_CHILD, arguments=(str(CONVERSATION), limits), environment=environment)

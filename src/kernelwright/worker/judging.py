@@ -1,9 +1,11 @@
 """Judge a candidate from beginning to end: verify it, and if it is right, time it."""
 
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -75,8 +77,12 @@ def judge(
     )
 
 
+Learn = Callable[[], tuple[Floor | None, Demands]]
+"""Finds out the floor of a problem, and what is to be demanded of its candidates."""
+
+
 def judge_while(
-    learn: Callable[[], tuple[Floor | None, Demands]],
+    learn: Learn,
     problem: Problem,
     candidate_path: Path,
     *,
@@ -84,18 +90,50 @@ def judge_while(
     options: JudgeOptions,
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
-    """As `judge`, where `learn` finds out the floor and the demands while processes start."""
+    """As `judge`, where `learn` finds out the floor and the demands while others are at work."""
+    with judged(
+        learn, problem, candidate_path, target=target, options=options, progress=progress
+    ) as found:
+        return found
+
+
+@contextmanager
+def judged(
+    learn: Learn,
+    problem: Problem,
+    candidate_path: Path,
+    *,
+    target: Target | None,
+    options: JudgeOptions,
+    progress: Progress,
+) -> Iterator[tuple[Verdict, Measurement]]:
+    """As `judge_while`, for a block that has what was found while processes still have to end."""
     checks = _read(problem, candidate_path)
     chosen = target or default_target()
     if _refuses(checks):
         floor, _ = learn()
-        return _refused(checks, chosen, floor, modelled_machine())
-    with judgement(problem, target=chosen, options=options) as begun:
-        begun.begin(candidate_path)
-        floor, demands = learn()
-        return begun.judge_read(
-            candidate_path, checks, floor=floor, demands=demands, progress=progress
-        )
+        yield _refused(checks, chosen, floor, modelled_machine())
+        return
+    with (
+        ThreadPoolExecutor(max_workers=1) as learning,
+        judgement(problem, target=chosen, options=options, candidate_path=candidate_path) as begun,
+    ):
+        learned = learning.submit(_giving_way, learn)
+        yield begun.judge_read(candidate_path, checks, learned=learned.result, progress=progress)
+
+
+def _giving_way(learn: Learn) -> tuple[Floor | None, Demands]:
+    """What `learn` gives; whoever waits for children has the interpreter as soon as one speaks."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN)
+    try:
+        return learn()
+    finally:
+        sys.setswitchinterval(usual)
+
+
+_TURN = 2e-4
+"""Seconds that a thread keeps the interpreter for which another one waits."""
 
 
 class Judgement:
@@ -127,9 +165,13 @@ class Judgement:
             return
         self.admit(candidate_path)
         self._hastened = [
-            self._beside.submit(self._begin_build),
-            self._beside.submit(self._session.launch_the_rest),
+            self._submit(self._begin_build),
+            self._submit(self._session.launch_the_rest),
         ]
+
+    def _submit(self, work: Callable[[], None]) -> Future[None]:
+        """Let a thread beside do it, which starts processes where this one does."""
+        return self._beside.submit(copy_context().run, work)
 
     def _begin_build(self) -> None:
         self._session.look_for_sizes()
@@ -141,7 +183,7 @@ class Judgement:
         `size`: bytes of the arguments and results of one call. What fails, `judge` raises.
         """
         if self._target is Target.CUDA and self._options.haste is Haste.AT_ONCE:
-            self._hastened = [self._beside.submit(self._hasten, size)]
+            self._hastened = [self._submit(partial(self._hasten, size))]
 
     def _hasten(self, size: int) -> None:
         self._session.launch_the_rest()
@@ -162,7 +204,7 @@ class Judgement:
         if _refuses(checks):
             return _refused(checks, self._target, floor, self.machine())
         return self.judge_read(
-            candidate_path, checks, floor=floor, demands=demands, progress=progress
+            candidate_path, checks, learned=lambda: (floor, demands), progress=progress
         )
 
     def judge_read(
@@ -170,12 +212,19 @@ class Judgement:
         candidate_path: Path,
         checks: tuple[Check, ...],
         *,
-        floor: Floor | None,
-        demands: Demands,
+        learned: Learn,
         progress: Progress,
     ) -> tuple[Verdict, Measurement]:
-        """Judge a file whose text has been read, with `checks` that refuse nothing."""
-        session, options = self._session, replace(self._options, demands=demands)
+        """Judge a file whose text has been read, with `checks` that refuse nothing.
+
+        `learned` is asked when nothing more can be done without it.
+        """
+        session, options = self._session, self._options
+
+        def settled() -> Demands:
+            with session.ledger.spending(_LEARNING):
+                return learned()[1]
+
         self.wait()
         if self._admitted != candidate_path:
             self.admit(candidate_path)
@@ -184,8 +233,10 @@ class Judgement:
             session.begin_build()
         if options.haste is Haste.AT_ONCE:
             session.launch_the_rest()
-        brief = plan(session, self._target, options, checks)
-        verdict, measurement = _judged(session, self._target, brief, floor, options, progress)
+        brief = replace(plan(session, self._target, options, checks), settled=settled)
+        verdict, measurement = _judged(
+            session, self._target, brief, lambda: learned()[0], options, progress
+        )
         return replace(verdict, spent=session.ledger.entries()), measurement
 
 
@@ -195,9 +246,19 @@ _CALLS_AT_A_TIME = 8
 """Whose arguments and results a card has room for, if one more call is to be made beside others."""
 
 
+_LEARNING = "the problem's plan"
+"""Word of the ledger."""
+
+
 @contextmanager
-def judgement(problem: Problem, *, target: Target, options: JudgeOptions) -> Iterator[Judgement]:
-    """Begin with a problem whose candidate is still to be made; its processes end with the block.
+def judgement(
+    problem: Problem,
+    *,
+    target: Target,
+    options: JudgeOptions,
+    candidate_path: Path | None = None,
+) -> Iterator[Judgement]:
+    """Begin with a problem whose candidate may still have to be made; processes end with the block.
 
     A process takes a second to have a card: here it does so while there is nothing to judge.
     """
@@ -208,6 +269,10 @@ def judgement(problem: Problem, *, target: Target, options: JudgeOptions) -> Ite
             ChildSession(problem, target, options, folder) as session,
         ):
             begun = Judgement(session, target, options, beside)
+            if candidate_path is not None:
+                begun.begin(candidate_path)
+            elif options.haste is Haste.AT_ONCE:
+                session.launch_who_times()
             try:
                 yield begun
             finally:
@@ -239,7 +304,7 @@ def _judged(
     session: ChildSession,
     target: Target,
     brief: Brief,
-    floor: Floor | None,
+    floor: Callable[[], Floor | None],
     options: JudgeOptions,
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
@@ -247,7 +312,7 @@ def _judged(
     match target:
         case Target.CPU:
             verdict = _verify(session, brief, options, progress)
-            return verdict, not_measured(NO_GPU, floor, machine)
+            return verdict, not_measured(NO_GPU, floor(), machine)
         case Target.CUDA:
             return _verify_and_race(session, brief, floor, machine, options, progress)
 
@@ -264,7 +329,7 @@ def plan(
         target=target.value,
         sizes=dict(sizes.own),
         reduced=sizes.others[0] if _is_large(sizes) else (),
-        static_checks=(*static_checks, *_coverage(sizes, options), *_leniency(options)),
+        static_checks=(*static_checks, *_coverage(sizes, options)),
         further=() if options.cases else _further(sizes, options),
         probes=0 if options.cases else _PROBES,
     )
@@ -297,9 +362,9 @@ def _coverage(sizes: SizesReply, options: JudgeOptions) -> tuple[Check, ...]:
     )
 
 
-def _leniency(options: JudgeOptions) -> tuple[Check, ...]:
+def _leniency(demands: Demands) -> tuple[Check, ...]:
     """That less was asked of the candidate than of any other, so that nobody takes it for more."""
-    less = options.demands.less_than(Demands())
+    less = demands.less_than(Demands())
     if not less:
         return ()
     evidence = f"less is asked than of other files: {', '.join(less)}"
@@ -370,7 +435,9 @@ def _verify(
     """The verdict of all cases and, where they hold, of what the candidate's kernels do."""
     asked = session if seats is None else Sharing(session, seats, brief.reduced)
     verdict = verify(asked, brief, progress)
-    verdict = replace(verdict, checks=(*verdict.checks, session.isolation()))
+    asked_in_the_end = brief.settled() if brief.settled else brief.demands
+    about = (*_leniency(asked_in_the_end), session.isolation())
+    verdict = replace(verdict, checks=(*verdict.checks, *about))
     if verdict.status not in _NOT_RUN:
         progress(Event(stage="verify", message="bytes outside of tensors", done=0, total=1))
         verdict = _explained(verdict, session.guarded())
@@ -431,12 +498,14 @@ def _with_checks(verdict: Verdict, checks: tuple[Check, ...]) -> Verdict:
 def _verify_and_race(
     session: ChildSession,
     brief: Brief,
-    floor: Floor | None,
+    floor: Callable[[], Floor | None],
     machine: Machine,
     options: JudgeOptions,
     progress: Progress,
 ) -> tuple[Verdict, Measurement]:
-    untimed = partial(not_measured, floor=floor, machine=machine)
+    def untimed(note: str) -> Measurement:
+        return not_measured(note, floor(), machine)
+
     ledger, card, count = session.ledger, options.device_index, session.footprint.seats
     with open_lease(card, ledger) as lease, open_seats(card, count, ledger) as seats:
         session.using_card = lease.shared
@@ -453,7 +522,7 @@ def _verify_and_race(
                 session,
                 options,
                 case=Case(),
-                floor=floor,
+                floor=floor(),
                 machine=machine,
                 progress=progress,
                 lease=lease,

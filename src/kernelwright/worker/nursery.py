@@ -27,6 +27,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from pathlib import Path
 from typing import IO, NoReturn, Protocol, Self
 
 from kernelwright import env
+from kernelwright.errors import KernelwrightError
 
 CONVERSATION = 3
 """Descriptor under which a forked child finds what it talks through."""
@@ -50,6 +52,7 @@ _MOST_DESCRIPTORS = 1 << 16
 _ASIDE = 64
 """Descriptors from here on are in nobody's way."""
 _START_SECONDS = 300.0
+_LISTENS = "listening"
 _READS_ENVIRONMENT = ("torch.utils.cpp_extension",)
 """Modules that keep what the environment was at their import: each child imports its own."""
 _PATIENCE = 5.0
@@ -172,10 +175,22 @@ class Nursery:
     @classmethod
     def started(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
         """One that imports `modules` first; it ends with the thread that called this."""
+        return cls._started(modules, environment)
+
+    @classmethod
+    def listening(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
+        """The same with the library that counts launches loaded, which it compiles if need be.
+
+        Without a compiler it has none, and children that need it start anew.
+        """
+        return cls._started((_LISTENS, *modules), environment)
+
+    @classmethod
+    def _started(cls, words: Sequence[str], environment: Mapping[str, str]) -> Self:
         adopted_before = _adopt_orphans()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            words = [str(theirs.fileno()), str(os.getpid()), *modules]
+            words = [str(theirs.fileno()), str(os.getpid()), *words]
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, *words],
                 stdin=subprocess.DEVNULL,
@@ -226,22 +241,30 @@ class Nursery:
 
 
 _current: ContextVar[Nursery | None] = ContextVar("nursery", default=None)
+_listening: ContextVar[Nursery | None] = ContextVar("listening nursery", default=None)
 
 
-def current() -> Nursery | None:
-    """The nursery that children come from here; None where each is started anew."""
-    return _current.get()
+def current(environment: Mapping[str, str] | None = None) -> Nursery | None:
+    """Where children with that environment come from here; None where each is started anew."""
+    listening = _listening.get() if LOADED_FIRST in (environment or {}) else None
+    return listening or _current.get()
 
 
 @contextmanager
-def employed(nursery: Nursery) -> Iterator[None]:
-    """Let children of this thread come from `nursery`, which is closed at the end."""
-    token = _current.set(nursery)
+def employed(nursery: Nursery, listening: Nursery | None = None) -> Iterator[None]:
+    """Let children of this context come from `nursery`, which is closed at the end.
+
+    Those that load a library before all others come from `listening`, if there is one.
+    """
+    tokens = _current.set(nursery), _listening.set(listening)
     try:
         yield
     finally:
-        _current.reset(token)
+        for variable, token in zip((_current, _listening), tokens, strict=True):
+            variable.reset(token)
         nursery.close()
+        if listening is not None:
+            listening.close()
 
 
 def may_fork() -> bool:
@@ -253,15 +276,32 @@ def may_fork() -> bool:
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """`python -m kernelwright.worker.nursery DESCRIPTOR PARENT MODULES...`"""
-    connection = socket.socket(fileno=int(arguments[0]))
-    _end_with(int(arguments[1]))
+    """`python -m kernelwright.worker.nursery DESCRIPTOR PARENT [listening] MODULES...`"""
+    descriptor, parent, *modules = arguments
+    _end_with(int(parent))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
-    for name in arguments[2:]:
+    if modules[:1] == [_LISTENS]:
+        _become_listener([descriptor, parent, *modules[1:]])
+    connection = socket.socket(fileno=int(descriptor))
+    for name in modules:
         importlib.import_module(name)
     if not may_fork():
-        sys.exit(f"importing {', '.join(arguments[2:])} started a thread: nothing is forked")
+        sys.exit(f"importing {', '.join(modules)} started a thread: nothing is forked")
     _run_to_the_end(connection)
+
+
+def _become_listener(arguments: list[str]) -> NoReturn:
+    """Start anew with the library that counts launches, once that and the guards' are compiled."""
+    from kernelwright.toolchain.guards import guards_library
+    from kernelwright.toolchain.launches import launches_library
+
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        beside.submit(guards_library)  # who needs it hears why there is none
+        with suppress(KernelwrightError):
+            before = os.environ.get(LOADED_FIRST, "").split()
+            os.environ[LOADED_FIRST] = " ".join([str(launches_library()), *before])
+    command = [sys.executable, "-P", "-m", "kernelwright.worker.nursery", *arguments]
+    os.execv(sys.executable, command)
 
 
 def _run_to_the_end(connection: socket.socket) -> NoReturn:

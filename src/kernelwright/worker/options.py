@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
-from kernelwright.bench.timing import TimingPlan
+from kernelwright.bench.timing import FULL_TIMING, TimingPlan
 from kernelwright.verify.cases import Case, Demands
 
 
@@ -95,7 +95,7 @@ class JudgeOptions:
     variant_flops: int = 1 << 24
     speed: Speed = Speed.MEASURED
     baselines: tuple[Baseline, ...] = (Baseline.EAGER, Baseline.COMPILED)
-    timing: TimingPlan = field(default_factory=TimingPlan)
+    timing: TimingPlan = FULL_TIMING
     timeouts: Timeouts = field(default_factory=Timeouts)
     haste: Haste = Haste.AS_NEEDED
     evidence: Evidence = Evidence.GATHERED

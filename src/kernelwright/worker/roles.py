@@ -1,5 +1,6 @@
 """The roles a child can play, and the table of operations of each."""
 
+import importlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -70,6 +71,9 @@ def make_host(body: dict[str, Any]) -> Host:
     problem = parse_problem(Path(start.problem_path), start.problem_source)
     # An allocator takes its place before there is a device.
     guards = Guards.installed(Path(start.guards)) if start.guards else None
+    if start.role in (Role.COMPILED, Role.COMPILED_MAX):
+        # A second of imports that need no card, while others take theirs into use.
+        importlib.import_module("torch._dynamo")
     if device.type == "cuda" and not start.emulate:
         take(device, start.starts)
     match start.role:
