@@ -91,8 +91,8 @@ _COMPILERS = (
 
 
 _ROLES = "kernelwright.worker.roles"
-_DRIVER = Path("/proc/driver/nvidia")
-"""What the system shows where there is a card."""
+_DRIVER = Path("/dev/nvidiactl")
+"""What is there where there is a card."""
 
 
 @contextmanager

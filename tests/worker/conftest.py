@@ -88,6 +88,10 @@ class LocalChild:
         self.post(operation, body)
         return self.wait(seconds, patience)
 
+    def is_busy(self) -> bool:
+        """It begins nothing."""
+        return False
+
     def threads(self) -> int:
         """It has no process of its own."""
         return 0

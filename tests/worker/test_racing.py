@@ -1,9 +1,11 @@
 """The race between a candidate and its baselines."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +23,9 @@ from kernelwright.verify.verdict import Check, Outcome, Status
 from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions, Timeouts, judge
 from kernelwright.worker.lease import open_lease
-from kernelwright.worker.racing import Race
+from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.racing import Race, _attach
+from kernelwright.worker.requests import Role
 from kernelwright.worker.stream_copies import StreamCopies
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timed_calls import SharedCalls
@@ -357,3 +361,37 @@ def test_the_same_code_is_not_faster_and_two_runs_agree(affine: Problem, tmp_pat
     assert timer.outcome is Outcome.PASSED, timer.evidence
     isolation = next(check for check in verdict.checks if check.name == "isolation")
     assert isolation.outcome is Outcome.PASSED, isolation.evidence
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_who_shares_the_card_by_himself_is_not_waited_for_with_our_share(busy: bool) -> None:
+    log: list[str] = []
+
+    @contextmanager
+    def shared() -> Iterator[None]:
+        log.append("share")
+        yield
+        log.append("let go")
+
+    def child_of(role: Role) -> Any:
+        return SimpleNamespace(role=role, is_busy=lambda: busy)
+
+    contest: Any = SimpleNamespace(
+        session=SimpleNamespace(words=lambda role: Path(role.name), ledger=Ledger()),
+        options=ONE,
+        lease=SimpleNamespace(shared=shared),
+        tell=lambda *_: None,
+        child_of=child_of,
+        patient_with=lambda role: lambda calls, besides: None,
+    )
+    race: Any = SimpleNamespace(
+        begin_attaching=lambda runner, _: log.append(f"begin {runner.words}"),
+        attach=lambda name, *_: log.append(f"end {name}"),
+    )
+    lost: dict[str, ContestantLostError] = {}
+    _attach(contest, race, {"eager": Role.REFERENCE, "compiled": Role.COMPILED}, lost)
+    ours = ["share", "begin REFERENCE", "end eager", "let go"]
+    theirs = ["begin COMPILED"]
+    first, then = (ours, theirs) if busy else (theirs, ours)
+    assert log == [*first, *then, "end compiled"]
+    assert not lost

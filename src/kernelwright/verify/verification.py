@@ -86,9 +86,18 @@ def verify(session: Session, brief: Brief, progress: Progress) -> Verdict:
     checks = [*brief.static_checks, _build_check(built, brief)]
     if built.fault is None:
         checks += _run_cases(session, brief, progress)
+    checks += _leniency(brief)
     return conclude(
         tuple(checks), target=brief.target, sizes=brief.sizes, build_seconds=built.seconds
     )
+
+
+def _leniency(brief: Brief) -> Iterator[Check]:
+    """That less was asked of the candidate than of any other, so that nobody takes it for more."""
+    demands = brief.settled() if brief.settled else brief.demands
+    if less := demands.less_than(Demands()):
+        evidence = f"less is asked than of other files: {', '.join(less)}"
+        yield Check(name="demands", outcome=Outcome.WARNING, evidence=evidence)
 
 
 def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check]:

@@ -52,6 +52,11 @@ class ChildProcess:
         """Whether it could be asked something without waiting for its start."""
         return self._client is not None and (not self._starting or self._client.has_spoken)
 
+    def is_busy(self) -> bool:
+        """Whether `post` would wait: for its start, or for what was begun."""
+        spoken = self._client is not None and self._client.has_spoken
+        return not self.has_started() or (self._begun > 0 and not spoken)
+
     def ready(self) -> None:
         """Wait until it has started; ChildStartError if it does not."""
         self._ready()

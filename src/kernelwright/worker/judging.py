@@ -362,15 +362,6 @@ def _coverage(sizes: SizesReply, options: JudgeOptions) -> tuple[Check, ...]:
     )
 
 
-def _leniency(demands: Demands) -> tuple[Check, ...]:
-    """That less was asked of the candidate than of any other, so that nobody takes it for more."""
-    less = demands.less_than(Demands())
-    if not less:
-        return ()
-    evidence = f"less is asked than of other files: {', '.join(less)}"
-    return (Check(name="demands", outcome=Outcome.WARNING, evidence=evidence),)
-
-
 def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
     if options.cases:
         return tuple(
@@ -435,9 +426,7 @@ def _verify(
     """The verdict of all cases and, where they hold, of what the candidate's kernels do."""
     asked = session if seats is None else Sharing(session, seats, brief.reduced)
     verdict = verify(asked, brief, progress)
-    asked_in_the_end = brief.settled() if brief.settled else brief.demands
-    about = (*_leniency(asked_in_the_end), session.isolation())
-    verdict = replace(verdict, checks=(*verdict.checks, *about))
+    verdict = replace(verdict, checks=(*verdict.checks, session.isolation()))
     if verdict.status not in _NOT_RUN:
         progress(Event(stage="verify", message="bytes outside of tensors", done=0, total=1))
         verdict = _explained(verdict, session.guarded())

@@ -300,8 +300,8 @@ def _attach(
 ) -> None:
     """Give these the inputs, all at the same time, and wait until they have warmed up.
 
-    Those that share the card by themselves begin first and are waited for last, without a share:
-    they may wait for somebody who waits for ours.
+    Those that share the card by themselves begin first, if they do not compile still, and are
+    waited for last, without a share: they may wait for somebody who waits for ours.
     """
     session, timing = contest.session, contest.options.timing
     contest.tell(f"preparing {', '.join(contestants)}", 0, 1)
@@ -326,11 +326,12 @@ def _attach(
             with losing(name, lost):
                 shared.attach(name, runners[name], timing.warm_up_seconds, seconds)
 
-    compiled = begin([name for name, role in contestants.items() if role in _COMPILED])
-    if others := [name for name, role in contestants.items() if role not in _COMPILED]:
+    compiled = [name for name, role in contestants.items() if role in _COMPILED]
+    free = begin([name for name in compiled if not runners[name].child.is_busy()])
+    if others := [name for name in contestants if name not in compiled]:
         with contest.lease.shared():
             end(begin(others))
-    end(compiled)
+    end([*free, *begin([name for name in compiled if name not in free and name not in lost])])
     for name in compiled:
         session.ledger.include(f"{contestants[name].value}: attach", runners[name].spent)
 
