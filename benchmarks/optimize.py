@@ -21,8 +21,8 @@ from provenance import provenance
 
 from kernelwright.env import usable_cores
 
-_COMMAND = "from kernelwright.cli import script; script()"
-_FOLDERS = (
+COMMAND = "from kernelwright.cli import script; script()"
+FOLDERS = (
     "KERNELWRIGHT_CACHE_DIR",
     "TORCH_EXTENSIONS_DIR",
     "TORCHINDUCTOR_CACHE_DIR",
@@ -52,11 +52,11 @@ def main() -> None:
 
 def _optimize(problem: Path, effort: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        kept = {name: str(Path(folder, name.lower())) for name in _FOLDERS}
+        kept = {name: str(Path(folder, name.lower())) for name in FOLDERS}
         command = ["optimize", str(problem), "-o", str(Path(folder, "new.py"))]
         start = time.perf_counter()
         done = subprocess.run(
-            [sys.executable, "-c", _COMMAND, *command, "--effort", effort, "--json"],
+            [sys.executable, "-c", COMMAND, *command, "--effort", effort, "--json"],
             env=os.environ | kept,
             stdout=subprocess.PIPE,
             text=True,

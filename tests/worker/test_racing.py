@@ -26,6 +26,7 @@ from kernelwright.worker.lease import open_lease
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.racing import Race, _attach
 from kernelwright.worker.requests import Role
+from kernelwright.worker.shared_race import Runner, SharedRace
 from kernelwright.worker.stream_copies import StreamCopies
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timed_calls import SharedCalls
@@ -90,6 +91,23 @@ def test_a_race_measures_everybody(race_here: RaceHere, affine: Problem) -> None
     # Two batches of four samples, one for the host and one on zero-mean inputs in each, and what
     # lay on the stream after those that were taken for the device.
     assert "all 22 compared" in results.evidence
+
+
+@pytest.mark.usefixtures("host_clock", "shared_memory")
+def test_the_candidate_warms_up_last(
+    race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    begin, refill = SharedRace.begin_attaching, SharedRace.refill
+
+    def begun(race: SharedRace, runner: Runner, seconds: float) -> None:
+        log.append(f"{runner.words.stem} after {', '.join(race.runners) or 'nobody'}")
+        begin(race, runner, seconds)
+
+    monkeypatch.setattr(SharedRace, "begin_attaching", begun)
+    monkeypatch.setattr(SharedRace, "refill", lambda race: log.append("refill") or refill(race))
+    race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
+    assert log == ["reference after nobody", "refill", "candidate after eager"]
 
 
 @pytest.mark.usefixtures("host_clock", "shared_memory")

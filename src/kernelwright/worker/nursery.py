@@ -179,7 +179,7 @@ class Nursery:
 
     @classmethod
     def listening(cls, modules: Sequence[str], environment: Mapping[str, str]) -> Self:
-        """The same with the library that counts launches loaded, which it compiles if need be.
+        """A nursery that has loaded the library that counts launches, compiled here if need be.
 
         Without a compiler it has none, and children that need it start anew.
         """
