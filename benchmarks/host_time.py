@@ -1,0 +1,131 @@
+"""Host time of a forward's Python, native code left out: one call a launch, and segments.
+
+    python benchmarks/host_time.py --output benchmarks/results/host_time.json
+
+The emitted forward runs on CPU tensors, its launchers replaced by one that does nothing. So this is
+the time in which Python checks arguments, allocates, packs words and calls; the launches themselves
+are not in it. Microseconds of wall time, the least of many calls. Needs no GPU.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+from provenance import provenance
+from torch import Tensor, nn
+
+from kernelwright.capture import capture_module
+from kernelwright.codegen import candidate, emit_module
+from kernelwright.ir.plan import Launch, Plan
+from kernelwright.ir.program import Program
+from kernelwright.machine import H200
+from kernelwright.program import program_of
+from kernelwright.program.updates import in_place, views_of
+from kernelwright.schedule import Library, plan_graph
+
+_CALLS = 400
+
+
+class Perceptron(nn.Module):
+    """Linear layers with batch norm and ReLU."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(16, 16) for _ in range(layers))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(16) for _ in range(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = torch.relu(norm(layer(x)))
+        return x
+
+
+class Attention(nn.Module):
+    """Blocks of attention written by hand, with a gated feed-forward part."""
+
+    def __init__(self, blocks: int) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList(nn.LayerNorm(16) for _ in range(blocks))
+        self.mixed = nn.ModuleList(nn.Linear(16, 48) for _ in range(blocks))
+        self.up = nn.ModuleList(nn.Linear(16, 64) for _ in range(blocks))
+        self.down = nn.ModuleList(nn.Linear(32, 16) for _ in range(blocks))
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = zip(self.norms, self.mixed, self.up, self.down, strict=True)
+        for norm, mixed, up, down in parts:
+            q, k, v = mixed(norm(x)).chunk(3, -1)
+            x = x + torch.softmax(q @ k.transpose(-1, -2) / 4, -1) @ v
+            gate, value = up(x).chunk(2, -1)
+            x = x + down(torch.nn.functional.silu(gate) * value)
+        return x
+
+
+_CASES: dict[str, tuple[nn.Module, Tensor]] = {
+    "perceptron, 1 layer": (Perceptron(1), torch.rand(6, 16)),
+    "perceptron, 8 layers": (Perceptron(8), torch.rand(6, 16)),
+    "perceptron, 50 layers": (Perceptron(50), torch.rand(6, 16)),
+    "attention, 4 blocks": (Attention(4), torch.rand(2, 6, 16)),
+    "attention, 24 blocks": (Attention(24), torch.rand(2, 6, 16)),
+}
+
+
+def main() -> None:
+    """Measure all cases and write one JSON file."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--output", type=Path, required=True)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    for name, (module, x) in _CASES.items():
+        rows.append({"case": name, **_measured(module.eval(), x)})
+        print(rows[-1], flush=True)
+    report = {"provenance": provenance(), "calls": _CALLS, "rows": rows}
+    arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _measured(module: nn.Module, x: Tensor) -> dict[str, Any]:
+    plan = plan_graph(capture_module(module, (x,)), H200, Library.NEVER).plan
+    return {
+        "launches": sum(isinstance(step, Launch) for step in plan.steps),
+        "segments": len(program_of(plan).segments),
+        "microseconds, one call a launch": _microseconds(plan, module, x, _one_by_one),
+        "microseconds, segments": _microseconds(plan, module, x, program_of),
+    }
+
+
+def _one_by_one(plan: Plan) -> Program:
+    """The program in which every launch is a call of its own."""
+    dropped = views_of(plan, in_place(plan))
+    return Program(plan=plan, parts=tuple(it for it in plan.steps if it.result not in dropped))
+
+
+def _microseconds(plan: Plan, module: nn.Module, x: Tensor, programmed: Any) -> float:
+    with mock.patch.object(candidate, "program_of", programmed):
+        text = emit_module("Timed", "self, x", plan).source
+    space: dict[str, Any] = {"__name__": "timed"}
+    exec(compile(text.replace("value.is_cuda", "value.is_cpu"), "timed", "exec"), space)
+    space["_library"] = lambda: _Library()
+    stream = SimpleNamespace(cuda_stream=0)
+    least = float("inf")
+    with torch.no_grad(), mock.patch.object(torch.cuda, "current_stream", lambda device: stream):
+        for _ in range(_CALLS):
+            start = time.perf_counter_ns()
+            space["ModelNew"].forward(module, x)
+            least = min(least, time.perf_counter_ns() - start)
+    return round(least / 1e3, 1)
+
+
+class _Library:
+    """Entry points that do nothing: a launch succeeds, a workspace has a kilobyte."""
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda words: 1024) if name.startswith("workspace_") else (lambda words: 0)
+
+
+if __name__ == "__main__":
+    main()
