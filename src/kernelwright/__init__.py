@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kernelwright.pipeline import Optimized as Optimized
     from kernelwright.pipeline import OptimizeOptions as OptimizeOptions
     from kernelwright.pipeline import Rest as Rest
+    from kernelwright.pipeline import Sizes as Sizes
     from kernelwright.pipeline import Target as Target
     from kernelwright.pipeline import judge as judge
     from kernelwright.report.plan import Explanation as Explanation
@@ -51,6 +52,7 @@ __all__ = [
     "Optimized",
     "OptimizedModule",
     "Rest",
+    "Sizes",
     "Status",
     "Target",
     "Verdict",
@@ -75,6 +77,7 @@ _ROOM_OF = {
     "Optimized": "pipeline",
     "OptimizedModule": "module",
     "Rest": "pipeline",
+    "Sizes": "pipeline",
     "Status": "verify.verdict",
     "Target": "pipeline",
     "Verdict": "verify.verdict",

@@ -138,6 +138,9 @@ def optimize(
     effort: Annotated[str | None, typer.Option(help="Tuning: none, quick or full.")] = None,
     budget: Annotated[float | None, typer.Option(help="Seconds of tuning.", min=0.0)] = None,
     strict: Annotated[bool, typer.Option(help="Refuse to leave anything to PyTorch.")] = False,
+    sizes: Annotated[
+        str, typer.Option(help="any, or captured: a shorter file, for the problem's own sizes.")
+    ] = "any",
     seeds: Seeds = 5,
     as_json: Json = False,
 ) -> ExitCode:
@@ -153,6 +156,7 @@ def optimize(
         options = kw.OptimizeOptions(
             target=_target(target),
             rest=kw.Rest.REFUSED if strict else kw.Rest.LEFT,
+            sizes=_sizes(sizes),
             effort=hard,
             budget_seconds=budget if budget is not None else env.BUDGET.get(),
             judge=kw.JudgeOptions(
@@ -479,6 +483,14 @@ def _demands(words: Iterable[str]) -> Any:
     except ValueError as error:
         step = "Write it as 'nan=reported'; NAME is a field of kernelwright.verify.Demands."
         raise UsageError(f"--demand: {error}", next_step=step) from None
+
+
+def _sizes(name: str) -> Any:
+    from kernelwright.pipeline import Sizes
+
+    if name not in [it.value for it in Sizes]:
+        raise UsageError(f"no sizes are called {name!r}", next_step="Use any or captured.")
+    return Sizes(name)
 
 
 def _target(name: str | None) -> Any:

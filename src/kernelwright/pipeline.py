@@ -15,6 +15,7 @@ from kernelwright.bench.roofline import Floor
 from kernelwright.capture import CaptureError, capture
 from kernelwright.codegen import Candidate, emit
 from kernelwright.errors import OutputError, UnsupportedError, writing
+from kernelwright.ir.captured import at_captured_sizes
 from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Kernel, Launch, Plan
@@ -43,6 +44,16 @@ Progress = Callable[[Event], None]
 # --- Compiling ---------------------------------------------------------------------------------
 
 
+class Sizes(Enum):
+    """At which sizes of its arguments a file works."""
+
+    ANY = "any"
+    """All that the reference takes."""
+    CAPTURED = "captured"
+    """Those that the problem's `get_inputs` makes; at others it raises ValueError. The file is
+    shorter: it has no variants for other sizes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
     """A problem on its way down the line, every stage kept for people to read."""
@@ -55,6 +66,7 @@ class Compiled:
     machine: Machine
     """The card that the plan was made for."""
     library: Library
+    sizes: Sizes = Sizes.ANY
 
     @property
     def floor(self) -> Floor:
@@ -78,13 +90,14 @@ def compile_problem(
     machine: Machine,
     library: Library = Library.WHERE_FASTER,
     choices: Choices = OPEN,
+    sizes: Sizes = Sizes.ANY,
 ) -> Compiled:
     """Capture, rewrite and schedule; needs no GPU and no compiler.
 
     `choices`: those of the same problem at other sizes.
     Raises CaptureError (or another KernelwrightError of the room) when the module does not export.
     """
-    return compile_captured(problem, capture(problem), machine, library, choices)
+    return compile_captured(problem, capture(problem), machine, library, choices, sizes)
 
 
 def compile_captured(
@@ -93,8 +106,11 @@ def compile_captured(
     machine: Machine,
     library: Library = Library.WHERE_FASTER,
     choices: Choices = OPEN,
+    sizes: Sizes = Sizes.ANY,
 ) -> Compiled:
     """Rewrite and schedule a problem that has been captured."""
+    if sizes is Sizes.CAPTURED:
+        captured = at_captured_sizes(captured)
     planned = plan_graph(captured, machine, library, choices)
     return Compiled(
         problem=problem,
@@ -104,6 +120,7 @@ def compile_captured(
         choices=planned.choices,
         machine=machine,
         library=library,
+        sizes=sizes,
     )
 
 
@@ -182,6 +199,8 @@ class OptimizeOptions:
     library: Library = Library.WHERE_FASTER
     """When a product is left to cuBLAS."""
     rest: Rest = Rest.LEFT
+    sizes: Sizes = Sizes.ANY
+    """Sizes at which a file works. A module in memory works at any sizes."""
     effort: Effort = QUICK
     """How much is tuned: `kernelwright.tune.effort.effort("none" | "quick" | "full")`."""
     budget_seconds: float | None = None
@@ -296,7 +315,8 @@ _NAMES_CARD = "cuda"
 def _compiled(
     problem: Problem, captured: Graph, machine: Machine, options: OptimizeOptions
 ) -> Compiled:
-    compiled = compile_captured(problem, captured, machine, options.library_to_use())
+    library = options.library_to_use()
+    compiled = compile_captured(problem, captured, machine, library, sizes=options.sizes)
     if options.rest is Rest.REFUSED:
         demand_nothing_left(compiled.plan)
     return compiled
@@ -338,7 +358,7 @@ def shrunk_for_emulator(compiled: Compiled, budget: Budget) -> Compiled:
     problem = shrink(compiled.problem, budget)
     if any(family_of(it).wants_whole_rows(it.config) for it in compiled.plan.kernels):
         problem = round_up(problem, _ROW_UNIT, budget)
-    small = compile_problem(problem, compiled.machine, library, compiled.choices)
+    small = compile_problem(problem, compiled.machine, library, compiled.choices, compiled.sizes)
     return replace(small, plan=with_configs(small.plan, _configs_of(compiled.plan, small.plan)))
 
 

@@ -1,5 +1,6 @@
 """The CUDA text of a plan: the device library in use, and one section for each kernel."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelwright import kernels
@@ -46,13 +47,23 @@ def cuda_text(program: Program) -> CudaText:
     files = [name for text in texts for name in text.sources]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
     sections = [text.section for text in texts]
-    headers, library = kernels.in_use("\n".join(sections), *files, "math.cuh")
+    by = kernels.User(code="\n".join(sections), asserted=_asserted(texts))
+    headers, library = kernels.in_use(by, *files, "math.cuh")
     template = TEMPLATES.get_template("library.cu.jinja")
     return CudaText(
         library=template.render(headers=headers, library=library),
         kernels="".join(f"{section}\n" for section in sections),
         with_workspace=frozenset(name for name, text in by_name.items() if text.has_workspace),
     )
+
+
+def _asserted(texts: Sequence[KernelText]) -> dict[str, bool]:
+    """Constants that every kernel which asserts one says the same of."""
+    found: dict[str, set[bool]] = {}
+    for text in texts:
+        for name, value in text.asserted.items():
+            found.setdefault(name, set()).add(value)
+    return {name: value for name, (value, *more) in found.items() if not more}
 
 
 def kernel_text(kernel: Kernel) -> KernelText:

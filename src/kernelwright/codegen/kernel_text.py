@@ -1,7 +1,8 @@
 """What the writers of all kernel families share."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -30,6 +31,9 @@ class KernelText:
     """Files of kernels/ that it needs."""
     has_workspace: bool
     """Whether a launch may need device memory for itself: `workspace_<kernel>` says how much."""
+    asserted: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    """Constants of device code whose value the section asserts, by name: what the other value would
+    need is left out of the text."""
 
 
 def heading(kernel: Kernel) -> dict[str, object]:

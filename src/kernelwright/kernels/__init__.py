@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kernelwright.kernels import pruning
+from kernelwright.kernels.pruning import User as User
 
 _OWN = '#include "'
 _SYSTEM = "#include <"
@@ -76,13 +77,14 @@ def body(*wanted: str) -> str:
     return "\n".join(f"{_title(name)}{_code(name)}\n" for name in closure(*wanted))
 
 
-def in_use(by: str, *wanted: str) -> tuple[tuple[str, ...], str]:
+def in_use(by: User | str, *wanted: str) -> tuple[tuple[str, ...], str]:
     """`headers` and `body` of `wanted`, without the declarations that the code `by` has no use for.
 
     "Use" is a mention, direct or through another declaration that is in use.
     """
     order = closure(*wanted)
-    kept = dict(zip(order, pruning.in_use(by, [_code(name) for name in order]), strict=True))
+    user = by if isinstance(by, User) else User(code=by)
+    kept = dict(zip(order, pruning.in_use(user, [_code(name) for name in order]), strict=True))
     order = tuple(name for name in order if kept[name])
     found = {header for name in order for header in _system_headers(name)}
     return tuple(sorted(found)), "\n".join(f"{_title(name)}{kept[name]}\n" for name in order)

@@ -1,6 +1,7 @@
 """Matrix products as CUDA text: a functor, and the variants that run it."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from kernelwright.codegen.arrange import Arranged, product_of
 from kernelwright.codegen.families.writer import Writer
@@ -11,6 +12,8 @@ from kernelwright.ir.configs import Feed, GemmConfig, Major, TensorCoreConfig, T
 from kernelwright.ir.graph import Contract
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType
+from kernelwright.machine import H200
+from kernelwright.schedule.gemm_model import is_buffered
 from kernelwright.schedule.roles import Roles, roles
 
 
@@ -36,6 +39,9 @@ class Tuned:
     """What is left to the small variant."""
     finished: bool = False
     """The general variant's kernel runs after it, too."""
+    buffered: bool | None = None
+    """Whether whole rows of results have room in shared memory: `Sm90Tile::BUFFERED`; None for
+    variants that have no such tile."""
     has_workspace: bool = True
 
 
@@ -49,13 +55,20 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
     """What the template of a product needs besides the fields of every kernel."""
     own = tuned(kernel)
     general = _FINISHING_TILE if own.finished else _SMALL_TILE
+    # The tuned variant is for the captured sizes: where there are no others, none is too small.
+    has_one_size = all(dim.is_static for kind in _tensors(kernel) for dim in kind.shape)
     return {
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
-        "small": _simt_members(_SMALL_TILE, *_majors(kernel)),
+        "small": () if has_one_size else _simt_members(_SMALL_TILE, *_majors(kernel)),
         "general": _simt_members(general, Major.NONE, Major.NONE),
         "triangle": kernel.triangle,
     }
+
+
+def _tensors(kernel: Kernel) -> Iterator[TensorType]:
+    kinds = (*kernel.inputs, *kernel.outputs)
+    return (kind for kind in kinds if isinstance(kind, TensorType))
 
 
 def tuned(kernel: Kernel) -> Tuned:
@@ -64,10 +77,17 @@ def tuned(kernel: Kernel) -> Tuned:
         case GemmConfig() as config:
             return _simt(config, *_majors(kernel))
         case TensorCoreConfig() as config:
-            return _tensor_cores(config, *_majors(kernel), _factor(kernel).dtype)
+            found = _tensor_cores(config, *_majors(kernel), _factor(kernel).dtype)
+            return replace(found, buffered=_stores_whole_rows(config, kernel))
         case ThinConfig() as config:
             return _thin(config)
     raise AssertionError(f"{kernel.name} is no product")
+
+
+def _stores_whole_rows(config: TensorCoreConfig, kernel: Kernel) -> bool:
+    """`Sm90Tile::BUFFERED`, which the text asserts: results of four bytes, or slices' sums."""
+    has_words = config.slices > 1 or kernel.output.dtype.itemsize == 4
+    return has_words and is_buffered(config, H200)
 
 
 def _simt_members(config: GemmConfig, lhs: Major, rhs: Major) -> tuple[str, ...]:
@@ -164,7 +184,10 @@ def emit(kernel: Kernel) -> KernelText:
     section = TEMPLATES.get_template("gemm.cu.jinja").render(**fields, **product_fields(kernel))
     own = tuned(kernel)
     sources = (*own.sources, "gemm_launch.cuh")
-    return KernelText(section=section, sources=sources, has_workspace=own.has_workspace)
+    asserted = {} if own.buffered is None else {"BUFFERED": own.buffered}
+    return KernelText(
+        section=section, sources=sources, has_workspace=own.has_workspace, asserted=asserted
+    )
 
 
 def _arrange(kernel: Kernel) -> Arranged:

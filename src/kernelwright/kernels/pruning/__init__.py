@@ -11,22 +11,35 @@ and nothing here relies on more:
 A name that might be anything else is left alone, and so is every condition that is not understood.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 
 from kernelwright.kernels.pruning import declarations, folding
 from kernelwright.kernels.pruning.constants import Known, facts, known
 from kernelwright.kernels.pruning.tokens import words
 
 
-def in_use(by: str, texts: Sequence[str]) -> list[str]:
-    """What the code `by` uses of each text, directly or not; "" of those that it does not use."""
-    wanted = words(by)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class User:
+    """Code that uses device code, which together are the whole text."""
+
+    code: str
+    asserted: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    """Constants by name with their values, as a `static_assert` in the code says of each type that
+    has one. The text alone does not tell such a value: it depends on types."""
+
+
+def in_use(by: User, texts: Sequence[str]) -> list[str]:
+    """What `by` uses of each text, directly or not; "" of those that it does not use."""
+    wanted = words(by.code)
     before: list[tuple[str, ...]] = []
     kept = declarations.in_use([_blocks(text) for text in texts], wanted)
     while kept != before:
         before = kept
-        constants = known([facts(by), *(facts(block) for file in kept for block in file)])
+        parts = [facts(by.code), *(facts(block) for file in kept for block in file)]
+        constants = known(parts, by.asserted)
         folded = [tuple(_folded(block, constants) for block in file) for file in kept]
         kept = declarations.in_use(folded, wanted)
     return ["\n\n".join(file) for file in kept]

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from kernelwright.kernels.pruning.tokens import Token, closing, closing_angle, is_name, tokenise
 
@@ -60,8 +61,12 @@ def facts(code: str) -> Facts:
     )
 
 
-def known(parts: Iterable[Facts]) -> Known:
-    """The constants with one value in a text that consists of these parts."""
+def known(parts: Iterable[Facts], asserted: Mapping[str, bool] = MappingProxyType({})) -> Known:
+    """The constants with one value in a text that consists of these parts.
+
+    `asserted`: values that are known besides. A name of them that means something else than a
+    constant somewhere is not known all the same.
+    """
     spoiled: set[str] = set()
     enumerations: set[str] = set()
     initialisers: dict[str, list[tuple[Token, ...]]] = defaultdict(list)
@@ -71,9 +76,9 @@ def known(parts: Iterable[Facts]) -> Known:
         for name, expression in part.initialisers:
             if not _copies(name, expression):
                 initialisers[name].append(expression)
-    values: dict[str, Value] = {}
+    values: dict[str, Value] = {name: it for name, it in asserted.items() if name not in spoiled}
     so_far = Known(values=values, enumerations=frozenset(enumerations))
-    left = {name: found for name, found in initialisers.items() if name not in spoiled}
+    left = {name: it for name, it in initialisers.items() if name not in {*spoiled, *values}}
     growing = True
     while growing:
         new = {name: value for name, value in _decided(left, so_far)}
