@@ -13,6 +13,7 @@ from kernelwright.verify.cases import Case, Weights
 from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
+from kernelwright.worker import large_results
 from kernelwright.worker import reference as subject
 from kernelwright.worker.errors import OracleMemoryError
 from kernelwright.worker.reference import Reference
@@ -79,15 +80,15 @@ def test_large_results_are_compared_row_by_row(
     wrong = right * 1.001
     expected = [measured(whole, case, tmp_path, tensor) for tensor in (right, wrong)]
     monkeypatch.setattr(subject, "_LARGE", 1)
-    monkeypatch.setattr(subject, "_PIECE", 2048)
+    monkeypatch.setattr(large_results, "_PIECE", 2048)
     calls = []
-    run = subject.RowOracle.run
+    run = large_results.RowOracle.run
 
-    def count(self: subject.RowOracle, start: int, stop: int, seed: int) -> object:
+    def count(self: large_results.RowOracle, start: int, stop: int, seed: int) -> object:
         calls.append((start, stop))
         return run(self, start, stop, seed)
 
-    monkeypatch.setattr(subject.RowOracle, "run", count)
+    monkeypatch.setattr(large_results.RowOracle, "run", count)
     large = make(forward)
     large.run(case)
     found = [measured(large, case, tmp_path, tensor) for tensor in (right, wrong)]
@@ -105,16 +106,17 @@ def test_large_results_are_compared_row_by_row(
 def test_large_results_are_compared_in_few_pieces(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("_LARGE", 1), ("_PIECE", 1), ("_MOST_PIECES", 4)):
-        monkeypatch.setattr(subject, name, value)
+    monkeypatch.setattr(subject, "_LARGE", 1)
+    for name, value in (("_PIECE", 1), ("_MOST_PIECES", 4)):
+        monkeypatch.setattr(large_results, name, value)
     rows: list[int] = []
-    run = subject.RowOracle.run
+    run = large_results.RowOracle.run
 
-    def count(self: subject.RowOracle, start: int, stop: int, seed: int) -> object:
+    def count(self: large_results.RowOracle, start: int, stop: int, seed: int) -> object:
         rows.append(stop - start)
         return run(self, start, stop, seed)
 
-    monkeypatch.setattr(subject.RowOracle, "run", count)
+    monkeypatch.setattr(large_results.RowOracle, "run", count)
     large = make("x + 1.0")
     large.run(Case())
     assert measured(large, Case(), tmp_path, inputs(Case()) + 1.0).oracle is Oracle.FLOAT64
@@ -171,7 +173,7 @@ def test_large_results_that_are_integers_have_to_be_equal(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "_LARGE", 1)
-    monkeypatch.setattr(subject, "_PIECE", 2048)
+    monkeypatch.setattr(large_results, "_PIECE", 2048)
     reference, case = make("x.argmax(dim=1)"), Case(seed=3)
     reference.run(case)
     right = inputs(case).argmax(dim=1)

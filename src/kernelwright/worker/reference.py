@@ -12,26 +12,21 @@ from torch.utils.flop_counter import FlopCounterMode
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case, Sizes
 from kernelwright.verify.compare import (
-    Comparison,
     Small,
     compare,
     compare_together,
     is_as_large,
     is_rounding,
-    note_unrepresentative,
     represents,
     vanishes,
     with_rounding,
 )
 from kernelwright.verify.mutants import Mutant, mutants_of, run_mutant
 from kernelwright.verify.nesting import named_tensors
-from kernelwright.verify.observation import UNUSED
 from kernelwright.verify.oracle import (
     OracleRun,
     Rounded,
-    RowOracle,
     Ties,
-    rows_oracle,
     run_on_cpu,
     run_oracle,
     run_rounded,
@@ -47,6 +42,7 @@ from kernelwright.verify.tolerance import (
 from kernelwright.worker.errors import OracleMemoryError
 from kernelwright.worker.expectation import Expectation, is_comparable, rounded_as_by
 from kernelwright.worker.handover import Handed, MemoryMaker, taken
+from kernelwright.worker.large_results import oracle_by_rows
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.magnitudes import bytes_of, scale_of, terms_of
 from kernelwright.worker.requests import ReferenceRun
@@ -56,10 +52,6 @@ from kernelwright.worker.weights import load_other
 
 _LARGE = 512 << 20
 """Bytes of arguments and results from which on the oracle is run on some rows at a time."""
-_PIECE = 128 << 20
-"""Bytes of arguments and results that it is then run on together, at least."""
-_MOST_PIECES = 32
-"""Where there would be more, each is larger: the device is waited for after each."""
 _DRAWS = 12
 """Times that inputs are rounded to find the integers that a rounding decides about."""
 _DRAWS_OF_LOSSES = 4
@@ -448,41 +440,13 @@ class Reference:
         self, expected: Expectation, found: Mapping[str, Tensor]
     ) -> tuple[ErrorMetrics, ...]:
         """The oracle on some rows at a time, compared and dropped."""
-        oracle, piece = self._row_oracle(expected)
-        if oracle is None:
+        module = self._resident_for(expected.case).module
+        rows = oracle_by_rows(expected, module, self._subject.arguments(expected.case))
+        if rows is None:
             return self._compare_whole(expected, found)
-        floats = {n: t for n, t in found.items() if expected.effects[n].is_floating_point()}
-        totals = {n: Comparison(n, expected.effects[n], Oracle.FLOAT64) for n in floats}
-        # Counted on one piece: whatever runs while products are counted takes several times longer.
-        flops = FlopCounterMode(display=False)
-        for start, stop, tensors in oracle.pieces(piece, expected.case.seed, flops):
-            for name, tensor in floats.items():
-                rows = slice(start, stop)
-                totals[name].add(tensor[rows], expected.effects[name][rows], tensors[name])
-        metrics = {name: total.metrics() for name, total in totals.items()}
-        for name, tensor in found.items():
-            if name not in metrics:
-                metrics[name] = compare(name, tensor, expected.effects[name], None)
-            elif not represents(metrics[name]):
-                note = note_unrepresentative(metrics[name])
-                metrics[name] = compare(name, tensor, expected.effects[name], None, note)
-        counted = flops.get_total_flops() * oracle.rows // piece
-        self._terms = terms_of(counted, expected.elements, expected.effects)
-        return tuple(metrics[name] for name in found)
-
-    def _row_oracle(self, expected: Expectation) -> tuple[RowOracle | None, int]:
-        case = expected.case
-        module, arguments = self._resident_for(case).module, self._subject.arguments(case)
-        outputs = expected.effects
-        only_outputs = all(name.startswith("output") for name in outputs)
-        first = next(iter(outputs.values()))
-        if not only_outputs or expected.random != UNUSED or first.dim() == 0:
-            return None, 0
-        total = sum(t.numel() * t.element_size() for t in outputs.values())
-        total += sum(t.numel() * t.element_size() for _, t in named_tensors(arguments, "input"))
-        size = max(_PIECE, total // _MOST_PIECES)
-        piece = max(2, first.shape[0] * size // total // 2 * 2)
-        return rows_oracle(module, arguments, outputs, piece), piece
+        metrics, flops = rows.compare(expected, found)
+        self._terms = terms_of(flops, expected.elements, expected.effects)
+        return metrics
 
     def _compare_whole(
         self, expected: Expectation, found: Mapping[str, Tensor]
