@@ -1,6 +1,6 @@
 """The CUDA text of a plan: the device library in use, and one section for each kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kernelwright import kernels
@@ -57,7 +57,7 @@ def cuda_text(program: Program) -> CudaText:
     )
 
 
-def _asserted(texts: Sequence[KernelText]) -> dict[str, bool]:
+def _asserted(texts: Iterable[KernelText]) -> dict[str, bool]:
     """Constants that every kernel which asserts one says the same of."""
     found: dict[str, set[bool]] = {}
     for text in texts:

@@ -49,6 +49,10 @@ using LinearReluDivSmallVariant = GemmVariant<LinearReluDivSmall, LinearReluDivP
 using LinearReluDivTunedVariant =
     Sm90Variant<LinearReluDivTuned, LinearReluDivProblem, LinearReluDivGeneralVariant>;
 
+// The library below has only one way of storing results.
+static_assert(!LinearReluDivTunedVariant::Tile::BUFFERED,
+              "whole rows of results have no room in shared memory");
+
 __global__ void __launch_bounds__(LinearReluDivTunedVariant::THREADS, 1)
     linear_relu_div_kernel(const __grid_constant__ LinearReluDivTunedVariant::Parameters parameters) {
   gemm_sm90<LinearReluDivTuned>(parameters);
@@ -84,7 +88,7 @@ extern "C" int64_t workspace_linear_relu_div(const int64_t* words) {
   const LinearReluDivGeneralVariant general{linear_relu_div_general_kernel};
   return gemm_workspace(read_linear_relu_div(arguments),
                         LinearReluDivTunedVariant{linear_relu_div_kernel, general},
-                        LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
+LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
 }
 
 extern "C" int launch_linear_relu_div(const int64_t* words) {
@@ -94,6 +98,6 @@ extern "C" int launch_linear_relu_div(const int64_t* words) {
   const LinearReluDivGeneralVariant general{linear_relu_div_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
                      LinearReluDivTunedVariant{linear_relu_div_kernel, general},
-                     LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
+LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
 }
 

@@ -49,6 +49,10 @@ using MatmulSmallVariant = GemmVariant<MatmulSmall, MatmulProblem>;
 using MatmulTunedVariant =
     Sm90Variant<MatmulTuned, MatmulProblem, MatmulGeneralVariant>;
 
+// The library below has only one way of storing results.
+static_assert(!MatmulTunedVariant::Tile::BUFFERED,
+              "whole rows of results have no room in shared memory");
+
 __global__ void __launch_bounds__(MatmulTunedVariant::THREADS, 1)
     matmul_kernel(const __grid_constant__ MatmulTunedVariant::Parameters parameters) {
   gemm_sm90<MatmulTuned>(parameters);
@@ -83,7 +87,7 @@ extern "C" int64_t workspace_matmul(const int64_t* words) {
   const MatmulGeneralVariant general{matmul_general_kernel};
   return gemm_workspace(read_matmul(arguments),
                         MatmulTunedVariant{matmul_kernel, general},
-                        MatmulSmallVariant{matmul_small_kernel}, general);
+MatmulSmallVariant{matmul_small_kernel}, general);
 }
 
 extern "C" int launch_matmul(const int64_t* words) {
@@ -93,6 +97,6 @@ extern "C" int launch_matmul(const int64_t* words) {
   const MatmulGeneralVariant general{matmul_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
                      MatmulTunedVariant{matmul_kernel, general},
-                     MatmulSmallVariant{matmul_small_kernel}, general);
+MatmulSmallVariant{matmul_small_kernel}, general);
 }
 
