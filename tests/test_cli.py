@@ -234,16 +234,16 @@ _CHILDREN = """
 import json
 import threading
 
-from kernelwright.cli import _children
+from kernelwright.commands.forking import children
 from kernelwright.worker.nursery import current
 
 seen = []
-with _children():
+with children():
     seen.append(current() is not None)
 stop = threading.Event()
 thread = threading.Thread(target=stop.wait)
 thread.start()
-with _children():
+with children():
     seen.append(current() is not None)
 stop.set()
 seen.append(current() is not None)

@@ -1,0 +1,1 @@
+"""The commands of the script, one function each; `kernelwright.cli` has the list."""
