@@ -48,6 +48,16 @@ class ChannelsLast(nn.Module):
         return self.second(F.relu(self.first(x))) * 2
 
 
+class Convolution(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(64, 64, 3, padding=1)
+        self.second = nn.ConvTranspose2d(64, 64, 2, stride=2, groups=4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(F.relu(self.first(x)) + x)
+
+
 class Products(nn.Module):
     def forward(self, a: Tensor, b: Tensor, thin: Tensor) -> tuple[Tensor, Tensor]:
         return torch.relu(a @ b.T), thin @ b + 1
@@ -58,6 +68,7 @@ class Case(NamedTuple):
 
     module: nn.Module
     sizes: tuple[tuple[int, ...], ...]
+    library: Library = Library.NEVER
 
 
 CASES = {
@@ -65,7 +76,8 @@ CASES = {
     "scan": Case(Scan(), ((64, 4096),)),
     "pooling": Case(Pooling(), ((16, 8, 64, 64),)),
     "concatenation": Case(Concatenation(), ((16, 8, 64, 64),)),
-    "channels_last": Case(ChannelsLast(), ((32, 16, 56, 56),)),
+    "channels_last": Case(ChannelsLast(), ((32, 16, 56, 56),), Library.WHERE_FASTER),
+    "convolution": Case(Convolution(), ((32, 64, 56, 56),)),
     "products": Case(Products(), ((2048, 1024), (1024, 1024), (4, 1024))),
 }
 
@@ -74,7 +86,7 @@ CASES = {
 def test_emitted(name: str, golden: Callable[[str, str], None]) -> None:
     case = CASES[name]
     graph = capture_module(case.module, tuple(map(torch.empty, case.sizes)))
-    planned = plan_graph(graph, H200, Library.NEVER)
+    planned = plan_graph(graph, H200, case.library)
     candidate = emit_module(name, "self, *args", planned.plan)
     cuda, source = candidate.cuda_source, candidate.source
     kernels = cuda[cuda.index(f"// ---- {planned.plan.kernels[0].name} ----") :]

@@ -17,8 +17,11 @@ _PLAIN_FLOATS = {0.0, 1.0, 1e6}
 """Nothing, everything, and microseconds or megabytes in a message."""
 _MOST = 1024
 """Above this an integer is bytes, registers or elements, and so a limit or a threshold."""
-_LAYOUTS = {"SHARED_BYTES_OF_BARRIERS", "OUTSIDE_STAGES", "RAW_BOXES"}
-"""Shared memory that a kernel of ours lays out, on any card."""
+_LAYOUTS = {
+    *("SHARED_BYTES_OF_BARRIERS", "OUTSIDE_STAGES", "RAW_BOXES"),
+    *("CONV_OUTSIDE", "PATCHES", "COUNTED", "COUNTED_CHANNELS", "PATCH_COST"),
+}
+"""Shared memory that a kernel of ours lays out, and what its launcher can count, on any card."""
 
 
 def _numbers(tree: ast.AST) -> Iterator[tuple[ast.AST, int | float]]:
@@ -33,9 +36,13 @@ def _numbers(tree: ast.AST) -> Iterator[tuple[ast.AST, int | float]]:
                 yield node, eval(ast.unparse(node))
 
 
+def _target(node: ast.Assign | ast.AnnAssign) -> str:
+    return ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+
+
 def _without_layouts(tree: ast.Module) -> ast.Module:
     def is_layout(node: ast.stmt) -> bool:
-        return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in _LAYOUTS
+        return isinstance(node, ast.Assign | ast.AnnAssign) and _target(node) in _LAYOUTS
 
     return ast.Module([node for node in tree.body if not is_layout(node)], [])
 
@@ -72,7 +79,8 @@ def test_every_number_of_a_card_has_its_unit_and_its_source() -> None:
     folder = _PACKAGE / "machine"
     records = [
         node
-        for node in ast.parse((folder / "records.py").read_text()).body
+        for name in ("records", "convolutions")
+        for node in ast.parse((folder / f"{name}.py").read_text()).body
         if isinstance(node, ast.ClassDef) and node.name != "Machine"
     ]
     assert [name for record in records for name in _silent(record.body)] == []

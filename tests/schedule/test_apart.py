@@ -16,12 +16,8 @@ from kernelwright.schedule import (
 
 
 class Block(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(4, 4, 3)
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        rows = self.conv(x).softmax(1)
+        rows = x.sort(0).values.softmax(1)
         return rows.sum((2, 3)) @ rows.amax((2, 3)).mT
 
 

@@ -7,10 +7,12 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
+from kernelwright.ir.graph import Conv, Graph
 from kernelwright.ir.plan import Launch, Plan, Reinterpret, TorchCall
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
+from kernelwright.schedule.conv_or_library import Convolutions
 
 
 class After(nn.Module):
@@ -31,7 +33,15 @@ def _plan(module: After, batch: int = 16, side: int = 128) -> Plan:
     channels = module.convolution.in_channels
     with torch.no_grad():
         graph = capture_module(module.eval(), (torch.empty(batch, channels, side, side),))
-    return schedule(rewrite(graph).graph, H200)
+    return _left(graph)
+
+
+def _left(graph: Graph) -> Plan:
+    """The plan of a graph whose convolutions are all the library's."""
+    graph = rewrite(graph).graph
+    names = [node.name for node in graph.nodes if isinstance(node.kind, Conv)]
+    left = Convolutions(left=dict.fromkeys(names, "as it is"), ours={})
+    return schedule(graph, H200, convolutions=left)
 
 
 def _reads_turned(plan: Plan) -> bool:
@@ -68,7 +78,7 @@ class Before(nn.Module):
 def _launches(module: nn.Module) -> tuple[Plan, list[tuple[str, ...]]]:
     with torch.no_grad():
         graph = capture_module(module, (torch.empty(16, 16, 128, 128),))
-    plan = schedule(rewrite(graph).graph, H200)
+    plan = _left(graph)
     return plan, [step.kernel.operators for step in plan.steps if isinstance(step, Launch)]
 
 

@@ -89,7 +89,8 @@ def test_a_value_that_waits_for_the_group_outside_does_not_join() -> None:
 
 
 def test_convolution_bias_and_activation_join_the_norm_behind_a_view() -> None:
-    result = plan(lambda m, x: m.group_norm(torch.sigmoid(m.conv(x))), *IMAGES)
+    module = Function(lambda m, x: m.group_norm(torch.sigmoid(m.conv(x))))
+    result = plan_graph(capture_module(module, IMAGES), H200).plan
     assert [step.name for step in result.left_to_pytorch] == ["aten.conv2d.default"]
     (kernel,) = result.kernels
     assert kernel.operators == ("bias", "sigmoid", "group_norm")

@@ -8,6 +8,7 @@ from enum import Enum
 from kernelwright.codegen.constructor import Kept, keep, keep_nothing
 from kernelwright.codegen.cuda import CudaText, cuda_text
 from kernelwright.codegen.docstring import docstring
+from kernelwright.codegen.families import asks_for_tf32
 from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.codegen.python import forward_body, operators
 from kernelwright.codegen.python_text import TORCH_DTYPE, constant_path, number
@@ -75,6 +76,7 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
         raises=bool(plan.kernels or plan.graph.guards),
         built_on_import=build is _Build.ON_IMPORT,
         convolves=any(_is_channels_last(step) for step in plan.steps),
+        asking=list(_asking(program)),
         with_workspace=[
             name for it in schemas if (name := it.removeprefix("launch_")) in cuda.with_workspace
         ],
@@ -90,6 +92,14 @@ def _with_classes(imports: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
     """Imports of the user's, and those of the classes that a call returns."""
     lines = (instance.import_line for instance in instances(plan.graph.returns))
     return tuple(dict.fromkeys((*imports, *(line for line in lines if line is not None))))
+
+
+def _asking(program: Program) -> Iterator[str]:
+    """Native calls that ask whether the user allows TF32."""
+    yield from (kernel.name for kernel in program.called if asks_for_tf32(kernel))
+    for segment in program.segments:
+        if any(asks_for_tf32(launch.kernel) for launch in segment.launches):
+            yield segment.name
 
 
 def _is_channels_last(step: Step) -> bool:

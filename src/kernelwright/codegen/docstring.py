@@ -1,5 +1,6 @@
 """The docstring of the emitted file: what it is, what was done, what was measured."""
 
+from kernelwright.codegen.families import writer_of
 from kernelwright.ir.plan import Plan
 from kernelwright.problem import Problem
 from kernelwright.rewrite import Applied
@@ -18,6 +19,7 @@ def docstring(
         cost = cost_of_kernel(kernel)
         amount = f"{cost.bytes / 1e6:,.1f} MB, {cost.flops / 1e9:,.3f} GFLOP"
         lines.append(f"  {kernel.name}_kernel  {' + '.join(kernel.operators)}  ({amount})")
+        lines += [f"    {line}" for line in writer_of(kernel).arithmetic(kernel)]
     lines.append(_left_to_pytorch(plan))
     lines += ["", *(measured or ("Speed: not measured.",))]
     lines += ["", f"Reproduce: kernelwright judge {problem.path.name} {problem.path.stem}_new.py"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kernelwright.codegen.arrange import Arrangement
-from kernelwright.codegen.families import writer_of
+from kernelwright.codegen.families import asks_for_tf32, writer_of
 from kernelwright.codegen.python_text import (
     TORCH_DTYPE,
     constant_path,
@@ -85,6 +85,7 @@ def _launch_schema(kernel: Kernel) -> str:
     for at, kind in enumerate(kernel.inputs):
         arguments.append(f"{_schema_type(kind)} in{at}")
     arguments += [f"SymInt size{at}" for at, _ in enumerate(sizes_used(kernel))]
+    arguments += ["bool is_measured"] * asks_for_tf32(kernel)
     return ", ".join(arguments)
 
 
@@ -308,6 +309,9 @@ class _Writer:
         results = [_viewed(it, how) for it, how in zip(results, arranged.results, strict=True)]
         operands = [_viewed(operands[at], how) for at, how in arranged.inputs]
         numbers = [dim.text for dim in sizes_used(kernel)]
+        measured = writer_of(kernel).only_at(kernel)
+        if measured is not None:
+            numbers.append(f"{operands[0]}.shape == {measured}")
         arguments = ", ".join([*results, *operands, *numbers])
         yield f'_launch("launch_{kernel.name}", {arguments})'
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Set
 
 from kernelwright.codegen.arrange import Arrangement
-from kernelwright.codegen.families import writer_of
+from kernelwright.codegen.families import asks_for_tf32, writer_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.ir.graph import (
     Diagonal,
@@ -29,8 +29,8 @@ _KEYWORDS = (
     "unsigned using virtual void volatile while xor"
 )
 _OWN = (
-    "arguments contiguous diagonal elements expanded permuted reshaped run selected sliced std "
-    "unsqueezed without"
+    "arguments contiguous diagonal elements expanded has_sizes is_allowed permuted reshaped run "
+    "selected sliced std unsqueezed without"
 )
 _TAKEN = frozenset((*_KEYWORDS.split(), *_OWN.split()))
 """Names that a value must not have in C++: it would hide what the text needs."""
@@ -79,6 +79,8 @@ class _Writer:
             yield f"const int64_t {self._names[name]} = arguments.integer();"
         for dim, name in self._sizes.items():
             yield f"const int64_t {name} = arguments.integer();  // {dim}"
+        if any(asks_for_tf32(launch.kernel) for launch in self._segment.launches):
+            yield "const int64_t is_allowed = arguments.integer();  // TF32 in convolutions"
 
     def memory(self) -> Iterator[str]:
         """The values that nobody else reads."""
@@ -117,6 +119,11 @@ class _Writer:
         ]
         operands += [_arranged(self._names[step.inputs[at]], how) for at, how in arranged.inputs]
         operands += [self._size(dim) for dim in sizes_used(kernel)]
+        measured = writer_of(kernel).only_at(kernel)
+        if measured is not None:
+            sizes = ", ".join(map(str, measured))
+            source = self._names[step.inputs[0]]
+            operands += [f"int64_t{{has_sizes({source}, {{{sizes}}})}}", "is_allowed"]
         launcher = f"launch_{kernel.name}"
         if kernel.name in self._with_workspace:
             launcher = f"workspace_{kernel.name}, {launcher}"

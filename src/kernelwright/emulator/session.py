@@ -108,6 +108,7 @@ class Session:
             stack.enter_context(_known_memory(allocator.kwemu_torch_allocator()))
             stack.enter_context(pretended_cuda(_synchronize, self._multiprocessors))
             stack.enter_context(_replaced_extensions())
+            stack.enter_context(_without_tf32())
             self._stack = stack.pop_all()
         return self
 
@@ -126,6 +127,18 @@ def _synchronize(_device: object = None) -> None:
     fault = fault_of(load_runtime())
     if fault is not None:
         raise fault
+
+
+@contextmanager
+def _without_tf32() -> Iterator[None]:
+    """A file that asks whether its reference may round to TF32 hears no: on the CPU none does."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.allow_tf32
+    cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32 = before
 
 
 @contextmanager

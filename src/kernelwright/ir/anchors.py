@@ -1,11 +1,12 @@
 """Anchors of kernels: what the threads of a kernel do together with its expressions."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Expr, Total, walk
-from kernelwright.ir.graph import Reduction, Window
+from kernelwright.ir.graph import Conv, Reduction, Window
 from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 
 
@@ -139,3 +140,23 @@ class PooledSource:
     """How many inputs, the first ones, belong to the prologue and broadcast to `source`. The others
     belong to the epilogue and broadcast to the result, but for the weights of a dot product, which
     come last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolution:
+    """A convolution of the first two inputs; a third one, if `has_bias`, is added by channel."""
+
+    conv: Conv
+    has_bias: bool
+    rounding: Rounding
+    sizes: tuple[int, ...]
+    """Sizes of the first input at the capture."""
+    why: str = field(default="", compare=False)
+    """Why it is ours and what is known of the arithmetic, for people."""
+
+    def __str__(self) -> str:
+        conv = self.conv
+        how = "transposed, " if conv.transposed else ""
+        numbers = f"stride {conv.stride}, padding {conv.padding}, dilation {conv.dilation}"
+        groups = f", {conv.groups} groups" if conv.groups > 1 else ""
+        return f"{how}{numbers}{groups}; {self.rounding}"

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from kernelwright.ir.conv_configs import ConvConfig
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointwiseConfig:
@@ -408,4 +410,4 @@ class WindowConfig:
         return f"{self.way}: {own}, accesses of {each}, {self.threads} threads"
 
 
-Config = PointwiseConfig | ProductConfig | RowConfig | ScanConfig | WindowConfig
+Config = PointwiseConfig | ProductConfig | ConvConfig | RowConfig | ScanConfig | WindowConfig

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from kernelwright.ir.calls import Argument, AtenCall, refs, rename_call
+from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.types import Dim, ScalarType, TensorType, ValueType
 
@@ -172,6 +173,8 @@ class Conv:
     transposed: bool = False
     why: str | None = None
     """Why the library does it, where it could have been a matrix product."""
+    rounding: Rounding | None = None
+    """Where a kernel of ours does it: what that may round to."""
     channels_last: tuple[int, ...] | None = None
     """Sizes of a channels-last operand at which it is computed. At other sizes the user's call is,
     on the last of the node's `inputs`; its result becomes channels-last."""

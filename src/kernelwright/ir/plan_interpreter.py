@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelwright.ir.anchors import Extent, PooledSource, RowProgram
+from kernelwright.ir.anchors import Convolution, Extent, PooledSource, RowProgram
 from kernelwright.ir.expr import Accumulator, Expr, Total, transform
 from kernelwright.ir.expr import Operand as OperandLeaf
 from kernelwright.ir.graph import Constant as ConstantKind
@@ -15,6 +15,7 @@ from kernelwright.ir.interpreter import (
     TORCH_DTYPES,
     GraphRun,
     bound_arguments,
+    convolved,
     pooled,
     reduced,
     scanned,
@@ -101,6 +102,8 @@ class PlanRun(GraphRun):
                 return self.rows(program, operands, shapes)
             case Contract() as contract:
                 acc = torch.einsum(str(contract), *operands[:2])
+            case Convolution(conv=conv, has_bias=has_bias):
+                acc = convolved(conv, shapes[0], *operands[: 3 if has_bias else 2])
             case Scan() as scan:
                 acc = scanned(scan, self.value(kernel.prologue, operands, shapes[0], []))
             case PooledSource(window=window):

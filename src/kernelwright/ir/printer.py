@@ -81,10 +81,9 @@ def _right_hand_side(node: Node) -> str:
 
 
 def _attributes(record: ViewMap | Conv | Gather | Concat | Pad) -> str:
-    """`name=value` of each field."""
-    return ", ".join(
-        f"{field.name}={_show(getattr(record, field.name))}" for field in fields(record)
-    )
+    """`name=value` of each field that says something."""
+    values = ((field.name, getattr(record, field.name)) for field in fields(record))
+    return ", ".join(f"{name}={_show(value)}" for name, value in values if value is not None)
 
 
 def _show(value: object) -> str:

@@ -4,6 +4,7 @@ A new card is one file with a `Machine`, and its row in `detection.py`.
 """
 
 from kernelwright.machine.a100 import A100
+from kernelwright.machine.convolutions import ConvolutionRates
 from kernelwright.machine.detection import detect, machine_of, modelled_machine
 from kernelwright.machine.generic import DeviceProperties, modelled
 from kernelwright.machine.h100 import H100
@@ -14,6 +15,7 @@ __all__ = [
     "A100",
     "H100",
     "H200",
+    "ConvolutionRates",
     "DeviceProperties",
     "Limits",
     "Machine",

@@ -36,6 +36,7 @@ A100 = Machine(
     launches=H200.launches,
     cuda_cores=H200.cuda_cores,
     warpgroups=None,
+    convolutions=None,
     thin=H200.thin,
     many_small=H200.many_small,
     library=H200.library,

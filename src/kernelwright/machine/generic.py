@@ -89,6 +89,7 @@ def modelled(properties: DeviceProperties) -> Machine:
         limits=_limits(has, capability),
         # Only this architecture has the instructions that feed its tensor cores fast enough.
         warpgroups=H200.warpgroups if known == (9, 0) else None,
+        convolutions=H200.convolutions if known == (9, 0) else None,
     )
 
 

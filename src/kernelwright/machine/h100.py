@@ -28,6 +28,7 @@ H100 = Machine(
     launches=H200.launches,
     cuda_cores=H200.cuda_cores,
     warpgroups=replace(H200.warpgroups, split_bandwidth=_PINS * H200.warpgroups.split_bandwidth),
+    convolutions=H200.convolutions,
     thin=H200.thin,
     many_small=H200.many_small,
     library=H200.library,

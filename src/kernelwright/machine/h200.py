@@ -5,6 +5,11 @@ Unless a number says otherwise: 2026-11-21, torch 2.11, CUDA 13.0, driver 580.
 
 from types import MappingProxyType
 
+from kernelwright.machine.convolutions import (
+    ConvolutionRates,
+    LibraryConvolution,
+    StoreCycles,
+)
 from kernelwright.machine.records import (
     CudaCoreRates,
     LaunchRates,
@@ -87,6 +92,46 @@ _WARPGROUPS = WarpgroupRates(
 )
 """Fitted to products of fp32, fp16 and bf16, each timed by itself with a cold L2; the clock is what
 was seen at 4096^3 (docs/measured/gemm.md)."""
+
+_CONVOLUTIONS = ConvolutionRates(
+    clock=1.6e9,
+    product_share=1.02,
+    patch_products=1.19,
+    row_cycles=MappingProxyType(
+        {(1, 16): 1.95, (1, 32): 2.05, (1, 64): 3.03, (2, 16): 1.8, (2, 32): 3.26, (2, 64): 3.6}
+    ),
+    deep_rows=1.28,
+    copy_bytes=52.5,
+    runs=StoreCycles(waiting=0.28, moving=0.34),
+    unaligned=StoreCycles(waiting=0.32, moving=0.69),
+    scattered=StoreCycles(waiting=0.07, moving=2.75),
+    store_bandwidth=2.7e12,
+    plane_bandwidth=3.2e12,
+    turned_elements=540e9,
+    moved_elements=320e9,
+    phase_seconds=2.5e-6,
+    library=MappingProxyType(
+        {
+            "tf32": LibraryConvolution(flops=450e12, bandwidth=1.6e12),
+            "deep": LibraryConvolution(flops=130e12, bandwidth=1.6e12),
+            "strided": LibraryConvolution(flops=130e12, bandwidth=1.2e12),
+            "fp32": LibraryConvolution(flops=34e12, bandwidth=3e12),
+            "grouped": LibraryConvolution(flops=12e12, bandwidth=1.2e12),
+            "short": LibraryConvolution(flops=700e12, bandwidth=2.5e12),
+        }
+    ),
+    channels_last=MappingProxyType(
+        {
+            "tf32": LibraryConvolution(flops=420e12, bandwidth=4e12),
+            "deep": LibraryConvolution(flops=300e12, bandwidth=4e12),
+            "strided": LibraryConvolution(flops=300e12, bandwidth=3e12),
+        }
+    ),
+    turning_bandwidth=3.2e12,
+    margin=1.05,
+)
+"""Fitted to benchmarks/results/convolutions_h200.json, within 18 % (RMS); of cuDNN what it reached
+at its best there and in level 2: it is often slower (docs/measured/convolution.md)."""
 
 _THIN = ThinRates(
     read_share=0.97,
@@ -202,6 +247,7 @@ H200 = Machine(
     launches=_LAUNCHES,
     cuda_cores=_CUDA_CORES,
     warpgroups=_WARPGROUPS,
+    convolutions=_CONVOLUTIONS,
     thin=_THIN,
     many_small=_MANY_SMALL,
     library=_LIBRARY,

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from kernelwright.machine.convolutions import ConvolutionRates
+
 
 class Origin(Enum):
     """Where the rates of a `Machine` come from."""
@@ -340,6 +342,8 @@ class Machine:
     cuda_cores: CudaCoreRates
     warpgroups: WarpgroupRates | None
     """None on a card without products by warpgroups: those of compute capability 9.0 alone."""
+    convolutions: ConvolutionRates | None
+    """None on a card without products by warpgroups."""
     thin: ThinRates
     many_small: ManySmallRates
     library: LibraryRates

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform
 from kernelwright.ir.graph import (
     Contract,
+    Conv,
     Graph,
     Node,
     Pointwise,
@@ -54,7 +55,7 @@ def anchored_groups(
     found: list[AnchoredGroup] = []
     taken: set[str] = set()
     # A product of ours can compute these with its result, which costs nothing.
-    products = (node.name for node in graph.nodes if isinstance(node.kind, Contract))
+    products = (node.name for node in graph.nodes if isinstance(node.kind, Contract | Conv))
     epilogues = made_of(ours.intersection(products), graph)
     for node in graph.nodes:
         if isinstance(node.kind, kinds):

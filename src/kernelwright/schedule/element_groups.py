@@ -12,7 +12,8 @@ from kernelwright.ir.expr import (
     transform,
     walk,
 )
-from kernelwright.ir.graph import Contract, Graph, Node, Pointwise
+from kernelwright.ir.graph import Contract, Conv, Graph, Node, Pointwise
+from kernelwright.ir.types import DType
 from kernelwright.schedule.in_order import InOrder
 from kernelwright.schedule.roles import Roles, roles
 
@@ -20,6 +21,8 @@ _CHEAP = 4
 """Operations that are worth recomputing for each element instead of a launch of their own."""
 _LONGEST_EXPRESSION = 96
 """Operations, repetitions counted, above which a producer keeps a kernel of its own."""
+_CONVOLVED = (DType.F32, DType.F16, DType.BF16)
+"""Types of what becomes of a convolution in its kernel."""
 _MOST_INPUTS = 24
 """Inputs of a kernel: each adds 80 bytes to its parameters, of which CUDA 11 takes 4096."""
 
@@ -66,7 +69,7 @@ def _grow(
     places: Mapping[str, int],
 ) -> ElementGroup:
     """Absorb every producer all of whose users are in the group and that is worth it."""
-    if isinstance(root.kind, Contract):
+    if isinstance(root.kind, Contract | Conv):
         return ElementGroup(root=root, members=(root,), anchor=root)
     members = {root.name: root}
     copies = {root.name: 1}
@@ -78,12 +81,14 @@ def _grow(
         if any(name not in members or members[name] is anchor for name in readers):
             continue
         uses = sum(copies[name] * _occurrences(members[name], node) for name in readers)
-        if isinstance(node.kind, Contract):
+        if isinstance(node.kind, Contract | Conv):
             # The tile of the product is the tile of the result: nothing may be broadcast.
             fits = node.tensor.shape == root.tensor.shape and _has_their_rows(node, members)
             if anchor is None and fits:
                 anchor = members[node.name] = node
                 queue.add(node.inputs)
+        elif anchor is not None and _asks_where(anchor, node):
+            continue
         elif _is_worth_joining(node, root, uses) and _input_count(members, node) <= _MOST_INPUTS:
             members[node.name], copies[node.name] = node, uses
             queue.add(node.inputs)
@@ -92,11 +97,20 @@ def _grow(
 
 def _has_their_rows(node: Node, members: Mapping[str, Node]) -> bool:
     """False where elements ask for a row of the result that is none of the product's."""
+    kinds = [member.kind for member in members.values()]
+    located = any(isinstance(kind, Pointwise) and has_coordinates(kind.expr) for kind in kinds)
+    if isinstance(node.kind, Conv):
+        root = next(iter(members.values()))
+        return not located and root.tensor.dtype in _CONVOLVED
     assert isinstance(node.kind, Contract)
     found = roles(node.kind)
-    kinds = (member.kind for member in members.values())
-    located = any(isinstance(kind, Pointwise) and has_coordinates(kind.expr) for kind in kinds)
     return not located or (isinstance(found, Roles) and found.m == node.kind.out[-2:-1] != "")
+
+
+def _asks_where(anchor: Node, node: Node) -> bool:
+    """Whether a step would ask a convolution's kernel where an element stands."""
+    is_located = isinstance(node.kind, Pointwise) and has_coordinates(node.kind.expr)
+    return isinstance(anchor.kind, Conv) and is_located
 
 
 def _input_count(members: Mapping[str, Node], joining: Node) -> int:

@@ -35,6 +35,7 @@ from kernelwright.ir.plan import (
 )
 from kernelwright.machine import Machine
 from kernelwright.schedule.channels_last import Formatted, with_channels_last
+from kernelwright.schedule.conv_or_library import Convolutions, shared_out, with_ours
 from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.families import FAMILIES
@@ -53,14 +54,19 @@ def schedule(
     library: Library = Library.WHERE_FASTER,
     channels_last: frozenset[str] | None = None,
     in_place: frozenset[str] | None = None,
+    convolutions: Convolutions | None = None,
 ) -> Plan:
     """The plan with the fewest modelled bytes that our families allow.
 
     `channels_last`: the convolutions that get such operands; `in_place`: the tensors whose parts
-    are written where they belong. None: those that are faster so.
+    are written where they belong; `convolutions`: who computes which. None: what is faster.
     """
     if channels_last is None:
         channels_last = faster_on_channels_last(graph, machine)
+    if convolutions is None:
+        convolutions = shared_out(graph, machine, library, channels_last)
+    channels_last &= convolutions.left.keys()
+    graph = with_ours(graph, convolutions)
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
     formatted = with_channels_last(with_cheap_copies(graph), channels_last)
@@ -74,6 +80,7 @@ def schedule(
         for node in graph.nodes
         if type(node.kind) in candidates
     }
+    reasons.update(convolutions.left)
     ours = frozenset(name for name, reason in reasons.items() if reason is None)
     units = _units(formatted, ours, machine)
     inside = {member.name for unit in units for member in unit.members}

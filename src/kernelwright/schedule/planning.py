@@ -15,6 +15,7 @@ from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
+from kernelwright.schedule.conv_or_library import Convolutions, shared_out
 from kernelwright.schedule.fusion import schedule
 from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
@@ -30,6 +31,8 @@ class Choices:
     channels_last: frozenset[str] | None = None
     """Convolutions on operands of this memory format, by their node as rewritten; None: not chosen
     yet, as below."""
+    convolutions: Convolutions | None = None
+    """Who computes which, likewise."""
     in_place: frozenset[str] | None = None
     """Tensors whose parts are written where they belong, likewise."""
 
@@ -63,12 +66,16 @@ def plan_graph(
         formats = choices.channels_last
         if formats is None:
             formats = faster_on_channels_last(rewritten.graph, machine)
-        plan = schedule(rewritten.graph, machine, library, formats, choices.in_place)
+        convolutions = choices.convolutions
+        if convolutions is None:
+            convolutions = shared_out(rewritten.graph, machine, library, formats)
+        plan = schedule(rewritten.graph, machine, library, formats, choices.in_place, convolutions)
         found = _products_left(plan)
         if not found:
             made = Choices(
                 left=MappingProxyType(left),
                 channels_last=formats,
+                convolutions=convolutions,
                 in_place=joined_in_place(plan),
             )
             return Planned(rewritten=rewritten, plan=plan, choices=made)

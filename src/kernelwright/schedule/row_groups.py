@@ -13,6 +13,7 @@ from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.expr import Expr, Operand, Total, operations, transform
 from kernelwright.ir.graph import (
     Contract,
+    Conv,
     Graph,
     Node,
     Pointwise,
@@ -63,7 +64,7 @@ class _Around:
     """What all groups of a graph ask about it."""
 
     def __init__(self, graph: Graph, ours: frozenset[str]) -> None:
-        products = (node.name for node in graph.nodes if isinstance(node.kind, Contract))
+        products = (node.name for node in graph.nodes if isinstance(node.kind, Contract | Conv))
         self.ours = ours
         self.nodes = {node.name: node for node in graph.nodes}
         self.places = graph.places()

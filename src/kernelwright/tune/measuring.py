@@ -89,7 +89,9 @@ def _operands(kernel: Kernel, device: torch.device) -> list[Any]:
     sizes = [dim.hint for dim in sizes_used(kernel)]
     arranged = writer_of(kernel).arrange(kernel)
     results = [_viewed(it, how) for it, how in zip(outputs, arranged.results, strict=True)]
-    return [*results, *(_viewed(inputs[at], how) for at, how in arranged.inputs), *sizes]
+    measured = [1, 1] if writer_of(kernel).only_at(kernel) is not None else []
+    operands = (_viewed(inputs[at], how) for at, how in arranged.inputs)
+    return [*results, *operands, *sizes, *measured]
 
 
 def _viewed(argument: Any, how: Arrangement | None) -> Any:

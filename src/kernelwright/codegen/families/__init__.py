@@ -1,5 +1,6 @@
 """The table of writers, one for each family of `kernelwright.schedule.families`."""
 
+from kernelwright.codegen.families.conv import CONV
 from kernelwright.codegen.families.gemm import GEMM
 from kernelwright.codegen.families.pointwise import POINTWISE
 from kernelwright.codegen.families.pooling import POOLING
@@ -9,6 +10,7 @@ from kernelwright.codegen.families.writer import Writer
 from kernelwright.ir.plan import Kernel
 
 WRITERS: dict[str, Writer] = {
+    "conv": CONV,
     "gemm": GEMM,
     "pointwise": POINTWISE,
     "pooling": POOLING,
@@ -21,3 +23,8 @@ WRITERS: dict[str, Writer] = {
 def writer_of(kernel: Kernel) -> Writer:
     """The writer of a kernel."""
     return WRITERS[kernel.family]
+
+
+def asks_for_tf32(kernel: Kernel) -> bool:
+    """Whether its launches say if TF32 is as accurate as the user's call."""
+    return writer_of(kernel).only_at(kernel) is not None

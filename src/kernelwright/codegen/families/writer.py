@@ -8,6 +8,14 @@ from kernelwright.codegen.kernel_text import KernelText
 from kernelwright.ir.plan import Kernel
 
 
+def _always(kernel: Kernel) -> None:
+    return None
+
+
+def _nothing(kernel: Kernel) -> tuple[str, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
     """One row of the table of writers, under the name of the family."""
@@ -16,3 +24,8 @@ class Writer:
     """CUDA text of a kernel, and the device code that it needs."""
     arrange: Callable[[Kernel], Arranged] = as_they_are
     """Views of results and inputs that its launcher takes."""
+    only_at: Callable[[Kernel], tuple[int, ...] | None] = _always
+    """Sizes of the first input at which alone, and while the user lets cuDNN's convolutions take
+    TF32, the launcher may take its first variant. Two more words tell it; None: it does not ask."""
+    arithmetic: Callable[[Kernel], tuple[str, ...]] = _nothing
+    """Lines for the file's docstring about what its numbers are rounded to."""

@@ -15,6 +15,10 @@ inline int64_t elements(Sizes sizes) {
   return count;
 }
 
+inline bool has_sizes(const Tensor& tensor, Sizes sizes) {
+  return std::equal(sizes.begin(), sizes.end(), tensor.sizes, tensor.sizes + tensor.rank);
+}
+
 // A new tensor at `data`, its elements in row-major order.
 inline Tensor contiguous(void* data, Sizes sizes) {
   Tensor tensor;

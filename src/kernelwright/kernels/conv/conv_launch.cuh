@@ -62,7 +62,7 @@ struct ConvVariant {
 
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
                      void* workspace) const {
-    if (request.is_empty()) return cudaSuccess;
+    if (request.result_elements() == 0) return cudaSuccess;
     const DeviceLimits device = DeviceLimits::current();
     const ConvShape shape = describe(request);
     char* const exponents = static_cast<char*>(workspace) + HEADER_BYTES;

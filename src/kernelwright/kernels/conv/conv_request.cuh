@@ -19,8 +19,8 @@ struct ConvRequest {
   ImageStrides data_strides, out_strides;
   FilterStrides filter_strides;
 
-  bool is_empty() const {
-    return images * out_channels * calls[0].out * calls[1].out * calls[2].out == 0;
+  int64_t result_elements() const {
+    return images * out_channels * calls[0].out * calls[1].out * calls[2].out;
   }
 
   // Tensors as PyTorch has them: images, channels, and D, H, W as far as there are; the filter of a

@@ -1,6 +1,7 @@
 """The table of families of kernels: everything else looks a kernel's family up here."""
 
 from kernelwright.ir.plan import Kernel
+from kernelwright.schedule.families.conv import CONV
 from kernelwright.schedule.families.family import Family
 from kernelwright.schedule.families.gemm import GEMM
 from kernelwright.schedule.families.pointwise import POINTWISE
@@ -9,7 +10,7 @@ from kernelwright.schedule.families.rows import ROWS
 from kernelwright.schedule.families.scan import SCAN
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (ROWS, SCAN, POOLING, GEMM, POINTWISE)
+    family.name: family for family in (ROWS, SCAN, POOLING, GEMM, CONV, POINTWISE)
 }
 """By name, in the order in which they take nodes of a graph."""
 

@@ -1,0 +1,140 @@
+"""Convolutions as CUDA text: a functor, and the variants that run it."""
+
+from dataclasses import dataclass
+
+from kernelwright.codegen.expressions import operand_name
+from kernelwright.codegen.families.writer import Writer
+from kernelwright.codegen.functor import functor
+from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
+from kernelwright.codegen.spelling import STORED
+from kernelwright.ir.anchors import Convolution
+from kernelwright.ir.conv_configs import ConvConfig, Rounding
+from kernelwright.ir.graph import Conv
+from kernelwright.ir.plan import Kernel
+from kernelwright.ir.types import TensorType
+from kernelwright.schedule.conv_configs import general_config
+from kernelwright.schedule.families.conv import sizes_of_kernel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Variant:
+    """One way to compute that the launcher chooses from."""
+
+    suffix: str
+    why: str
+    members: tuple[str, ...]
+    """Declarations in its config; none for the one on the CUDA cores."""
+    kernel: str
+    """After the kernel's name."""
+    pointers: tuple[str, ...]
+
+
+def emit(kernel: Kernel) -> KernelText:
+    """The text of a convolution and its epilogue."""
+    anchor = kernel.anchored(Convolution)
+    tiles = 3 if anchor.has_bias else 2
+    item = functor(kernel, tiles)
+    elements = _elements(kernel, tiles)
+    tensors = ["data", "filter", "own_bias"][:tiles] + [name for name, _ in elements]
+    data = kernel.inputs[0]
+    assert isinstance(data, TensorType)
+    section = TEMPLATES.get_template("conv.cu.jinja").render(
+        **heading(kernel),
+        functor=item,
+        input=STORED[data.dtype],
+        result=STORED[kernel.output.dtype],
+        operands=[text for _, text in elements],
+        own_variants=_variants(kernel),
+        arguments=read_inputs(kernel, tensors, item.members),
+        rounds=rounds(kernel),
+        direction="TRANSPOSED" if anchor.conv.transposed else "USUAL",
+        groups=anchor.conv.groups,
+        geometry=_geometry(anchor.conv),
+        tensors=tensors,
+        bias="own_bias" if anchor.has_bias else "Tensor{}",
+        first_operand=tiles,
+    )
+    sources = ("conv_launch.cuh", "wgmma_f16.cuh", "conv_choice.cuh", "conv_any.cuh")
+    return KernelText(section=section, sources=(*sources, "conv_epilogue.cuh"), has_workspace=True)
+
+
+def rounds(kernel: Kernel) -> bool:
+    """Whether its first variant is for the captured sizes alone, and while TF32 is allowed."""
+    return kernel.anchored(Convolution).rounding is Rounding.MEASURED_SIZES
+
+
+def _elements(kernel: Kernel, tiles: int) -> list[tuple[str, str]]:
+    """Name and C++ type of each operand of the epilogue."""
+    spatial = len(kernel.anchored(Convolution).conv.stride)
+    found = []
+    for index, kind in enumerate(kernel.inputs):
+        if index >= tiles and isinstance(kind, TensorType):
+            # Without more than one element along any dimension but the channels'.
+            others = [dim for at, dim in enumerate(reversed(kind.shape)) if at != spatial]
+            template = "ByChannel" if all(it.text == "1" for it in others) else "ByPlace"
+            found.append((operand_name(index, tiles), f"{template}<{STORED[kind.dtype]}>"))
+    return found
+
+
+def _variants(kernel: Kernel) -> tuple[_Variant, ...]:
+    anchor, config = kernel.anchored(Convolution), kernel.configured(ConvConfig)
+    planes = 1 if anchor.rounding is Rounding.SHORT else 2
+    general = general_config(sizes_of_kernel(kernel), planes)
+    tuned = "The captured sizes"
+    found = [_tensor_cores(kernel.name, "Tuned", "", tuned, config)]
+    if general != config:
+        accurate = ", as accurate as float32" if rounds(kernel) else ""
+        why = f"Other sizes{accurate}"
+        found.append(_tensor_cores(kernel.name, "General", "_general", why, general))
+    return (
+        *found,
+        _Variant(
+            suffix="Any",
+            why="Any sizes, on the CUDA cores",
+            members=(),
+            kernel="_any",
+            pointers=(f"{kernel.name}_any_kernel",),
+        ),
+    )
+
+
+def _tensor_cores(name: str, suffix: str, kernel: str, why: str, config: ConvConfig) -> _Variant:
+    return _Variant(
+        suffix=suffix,
+        why=why,
+        members=(
+            f"using Instruction = Wgmma{config.width}F16;",
+            f"static constexpr int SPATIAL = {config.spatial}, CHUNK = {config.chunk}, "
+            f"PLANES = {config.planes};",
+            f"static constexpr int CHANNEL_PARTS = {config.parts}, STAGES = {config.stages}, "
+            "CLUSTER = 1;",
+            f"static constexpr ConvSchedule SCHEDULE = ConvSchedule::{config.schedule.name};",
+            f"static constexpr RowTaps ROW_TAPS = RowTaps::{config.row_taps.name};",
+            f"static constexpr int PATCHES = {config.patches}, PATCH_BYTES = {config.patch_bytes};",
+            "static constexpr ConvStore STORE = ConvStore::LINES;",
+        ),
+        kernel=kernel,
+        pointers=(f"{name}{kernel}_planes_kernel", f"{name}{kernel}_kernel"),
+    )
+
+
+def _geometry(conv: Conv) -> tuple[str, ...]:
+    """Strides, paddings and dilations, W first, as C++ lists of three."""
+    rest = 3 - len(conv.stride)
+    return tuple(
+        "{" + ", ".join(map(str, (*reversed(values), *[filler] * rest))) + "}"
+        for values, filler in ((conv.stride, 1), (conv.padding, 0), (conv.dilation, 1))
+    )
+
+
+def _only_at(kernel: Kernel) -> tuple[int, ...] | None:
+    return kernel.anchored(Convolution).sizes if rounds(kernel) else None
+
+
+def _arithmetic(kernel: Kernel) -> tuple[str, ...]:
+    anchor = kernel.anchored(Convolution)
+    where = f": at input {anchor.sizes}, while PyTorch allows it TF32" if rounds(kernel) else ""
+    return (f"{anchor.rounding}{where}",)
+
+
+CONV = Writer(emit=emit, only_at=_only_at, arithmetic=_arithmetic)

@@ -1,0 +1,105 @@
+#pragma once
+// A convolution of any sizes, strides and alignment on the CUDA cores, in float32: a thread
+// computes elements of the result one by one, from the input and the filter as they lie.
+
+#include "conv_request.cuh"
+#include "convert.cuh"
+
+template <class Input, class Result, class Epilogue>
+struct ConvAnyParameters {
+  ConvRequest<Input, Result> request;
+  Epilogue epilogue;
+  int64_t elements;
+};
+
+// The element of the input's dimension that tap `tap` of output `out` meets; -1: none.
+__device__ __forceinline__ int64_t find_input(const ConvCall& call, ConvDirection direction,
+                                              int64_t out, int tap) {
+  const int64_t reach = int64_t{tap} * call.dilation;
+  int64_t in = out * call.stride - call.padding + reach;
+  if (direction == ConvDirection::TRANSPOSED) {
+    const int64_t scaled = out + call.padding - reach;
+    if (scaled % call.stride != 0) return -1;
+    in = scaled / call.stride;
+  }
+  return in >= 0 && in < call.in ? in : -1;
+}
+
+// The sum of one element; `at`: its place along W, H and D; `channel`: of all groups.
+template <class Input, class Result>
+__device__ __forceinline__ float sum_any(const ConvRequest<Input, Result>& r, int64_t image,
+                                         int64_t channel, const int64_t (&at)[MAX_SPATIAL]) {
+  const int64_t of_group = r.out_channels / r.groups, group = channel / of_group;
+  const int64_t channels = r.in_channels / r.groups;
+  const Input* const filter = r.filter + group * r.filter_strides.group +
+                              (channel - group * of_group) * r.filter_strides.out_channel;
+  const Input* const data =
+      r.data + image * r.data_strides.image + group * channels * r.data_strides.channel;
+  float sum = 0;
+  for (int z = 0; z < r.calls[2].kernel; ++z) {
+    const int64_t depth = find_input(r.calls[2], r.direction, at[2], z);
+    for (int y = 0; depth >= 0 && y < r.calls[1].kernel; ++y) {
+      const int64_t row = find_input(r.calls[1], r.direction, at[1], y);
+      for (int x = 0; row >= 0 && x < r.calls[0].kernel; ++x) {
+        const int64_t column = find_input(r.calls[0], r.direction, at[0], x);
+        if (column < 0) continue;
+        const Input* const from = data + depth * r.data_strides.spatial[2] +
+                                  row * r.data_strides.spatial[1] +
+                                  column * r.data_strides.spatial[0];
+        const Input* const weights = filter + z * r.filter_strides.taps[2] +
+                                     y * r.filter_strides.taps[1] + x * r.filter_strides.taps[0];
+        for (int64_t c = 0; c < channels; ++c) {
+          sum = fmaf(widen(from[c * r.data_strides.channel]),
+                     widen(weights[c * r.filter_strides.in_channel]), sum);
+        }
+      }
+    }
+  }
+  return sum;
+}
+
+// The body of a kernel of any number of threads.
+template <class Parameters>
+__device__ __forceinline__ void conv_any(const Parameters& p) {
+  using Result = std::remove_pointer_t<decltype(p.request.out)>;
+  const auto& r = p.request;
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < p.elements; i += step) {
+    int64_t rest = i, place = 0, at[MAX_SPATIAL];
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      at[d] = rest % r.calls[d].out;
+      rest /= r.calls[d].out;
+      place += at[d] * r.out_strides.spatial[d];
+    }
+    const int64_t channel = rest % r.out_channels, image = rest / r.out_channels;
+    place += image * r.out_strides.image + channel * r.out_strides.channel;
+    const float sum = sum_any(r, image, channel, at);
+    const float value = p.epilogue.row(static_cast<int>(channel))(sum);
+    r.out[place] = narrow<Result>(p.epilogue.finish(value, place));
+  }
+}
+
+// Host side; see conv_launch.cuh for what a variant has.
+template <class Input, class Result, class Epilogue>
+struct ConvAnyVariant {
+  using Parameters = ConvAnyParameters<Input, Result, Epilogue>;
+  using Request = ConvRequest<Input, Result>;
+  static constexpr int THREADS = 256;
+
+  void (*kernel)(Parameters);
+
+  static bool admits(const Request&) { return true; }
+  static int64_t workspace_bytes(const Request&) { return 0; }
+
+  cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
+                     void*) const {
+    constexpr int64_t MOST_BLOCKS = 1 << 16;
+    const int64_t elements = request.result_elements();
+    const int64_t blocks = (elements + THREADS - 1) / THREADS;
+    const unsigned grid = static_cast<unsigned>(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
+    const Parameters parameters = {request, epilogue, elements};
+    kernel<<<grid, THREADS, 0, stream>>>(parameters);
+    return cudaGetLastError();
+  }
+};

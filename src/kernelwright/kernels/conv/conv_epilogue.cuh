@@ -1,0 +1,170 @@
+#pragma once
+// What becomes of the sums of a convolution before they are stored: the bias, an operation, and the
+// operands that it reads besides, which broadcast to the result.
+
+#include <utility>
+
+#include "convert.cuh"
+#include "divide.cuh"
+#include "launch.cuh"
+#include "pack.cuh"
+#include "vector.cuh"
+
+// An operand with one value for each channel, or one in all.
+template <class T>
+struct ByChannel {
+  using Stored = T;
+  static constexpr bool IS_BY_CHANNEL = true;
+};
+
+// Any other.
+template <class T>
+struct ByPlace {
+  using Stored = T;
+  static constexpr bool IS_BY_CHANNEL = false;
+};
+
+// Of an operand: its address and its strides, 0 where it repeats.
+template <class T>
+struct ConvOperand {
+  const T* data;
+  int64_t channel_stride;
+  int64_t strides[MAX_RANK];  // along the dimensions of ConvPlaces
+  bool is_like_result;        // it lies in memory as the result does
+};
+
+// The result's dimensions, those that lie furthest apart first: an element's offset in the result
+// says where it stands.
+struct ConvPlaces {
+  int rank;
+  LongDivisor strides[MAX_RANK];
+};
+
+// Operation: called with the sum and one value of each operand.
+template <class Bias, class Operation, class... Operands>
+class ConvEpilogue {
+ public:
+  static constexpr bool NEEDS_PLACE = !(true && ... && Operands::IS_BY_CHANNEL);
+
+  // What is the same for all elements of a channel.
+  struct Row {
+    float bias;
+    const Operation& operation;
+    Pack<compute_t<typename Operands::Stored>...> values;
+
+    __device__ __forceinline__ float operator()(float sum) const {
+      return apply(sum + bias, std::index_sequence_for<Operands...>());
+    }
+
+   private:
+    template <size_t... I>
+    __device__ __forceinline__ float apply(float sum, std::index_sequence<I...>) const {
+      if constexpr (NEEDS_PLACE) return sum;
+      if constexpr (!NEEDS_PLACE) return static_cast<float>(operation(sum, get<I>(values)...));
+    }
+  };
+
+  // `bias` without an address: none.
+  template <class... Tensors>
+  static ConvEpilogue describe(const Operation& operation, const Tensor& out, const Tensor& bias,
+                               const Tensors&... tensors) {
+    static_assert(sizeof...(Tensors) == sizeof...(Operands), "a tensor for each operand");
+    ConvEpilogue epilogue = {};
+    epilogue.operation_ = operation;
+    epilogue.bias_ = static_cast<const Bias*>(bias.data);
+    epilogue.bias_stride_ = bias.data == nullptr ? 0 : bias.strides[0];
+    int order[MAX_RANK];
+    epilogue.find_places(out, order);
+    epilogue.set_operands(Indices(), out, order, tensors...);
+    return epilogue;
+  }
+
+  __device__ __forceinline__ Row row(int channel) const { return row(channel, Indices()); }
+
+  // `place`: offset of the element in the result.
+  __device__ __forceinline__ float finish(float value, int64_t place) const {
+    if constexpr (NEEDS_PLACE) return finish(value, place, Indices());
+    return value;
+  }
+
+ private:
+  using Indices = std::index_sequence_for<Operands...>;
+
+  template <size_t... I>
+  __device__ __forceinline__ Row row(int channel, std::index_sequence<I...>) const {
+    const float bias =
+        bias_ == nullptr ? 0.0f : widen(load_constant(bias_ + channel * bias_stride_));
+    if constexpr (NEEDS_PLACE) return {bias, operation_, {}};
+    return {bias,
+            operation_,
+            {{{widen(load_constant(get<I>(operands_).data +
+                                   channel * get<I>(operands_).channel_stride))}...}}};
+  }
+
+  template <size_t... I>
+  __device__ __forceinline__ float finish(float value, int64_t place,
+                                          std::index_sequence<I...>) const {
+    int64_t offsets[sizeof...(Operands)] = {};
+    int64_t rest = place;
+#pragma unroll 1
+    for (int d = 0; d < places_.rank; ++d) {
+      const int64_t at = places_.strides[d].quotient(rest);
+      rest -= at * places_.strides[d].value();
+      ((offsets[I] += at * get<I>(operands_).strides[d]), ...);
+    }
+    return static_cast<float>(operation_(
+        value, widen(load_constant(get<I>(operands_).data +
+                                   (get<I>(operands_).is_like_result ? place : offsets[I])))...));
+  }
+
+  // `order`: which dimension of the result each place has.
+  void find_places(const Tensor& out, int (&order)[MAX_RANK]) {
+    int rank = 0;
+    for (int d = 0; d < out.rank; ++d) {
+      if (out.sizes[d] > 1) order[rank++] = d;
+    }
+    for (int i = 1; i < rank; ++i) {
+      for (int j = i; j > 0 && out.strides[order[j]] > out.strides[order[j - 1]]; --j) {
+        const int dimension = order[j];
+        order[j] = order[j - 1];
+        order[j - 1] = dimension;
+      }
+    }
+    places_.rank = rank;
+    for (int i = 0; i < rank; ++i) places_.strides[i] = LongDivisor(out.strides[order[i]]);
+  }
+
+  template <size_t... I, class... Tensors>
+  void set_operands(std::index_sequence<I...>, const Tensor& out, const int (&order)[MAX_RANK],
+                    const Tensors&... tensors) {
+    bool are_like_result = true;
+    (set_operand(get<I>(operands_), out, order, tensors, are_like_result), ...);
+    // What lies like the result asks for no division.
+    if (are_like_result) places_.rank = 0;
+  }
+
+  template <class T>
+  void set_operand(ConvOperand<T>& operand, const Tensor& out, const int (&order)[MAX_RANK],
+                   const Tensor& tensor, bool& are_like_result) {
+    operand.data = static_cast<const T*>(tensor.data);
+    operand.channel_stride = stride_along(tensor, out.rank - 1);
+    operand.is_like_result = true;
+    for (int i = 0; i < places_.rank; ++i) {
+      operand.strides[i] = stride_along(tensor, out.rank - order[i]);
+      if (operand.strides[i] != out.strides[order[i]]) operand.is_like_result = false;
+    }
+    are_like_result = are_like_result && operand.is_like_result;
+  }
+
+  // Of dimension number `from_end`, counted from 1; one that is missing or repeated does not move.
+  static int64_t stride_along(const Tensor& tensor, int from_end) {
+    const int own = tensor.rank - from_end;
+    return own < 0 || tensor.sizes[own] == 1 ? 0 : tensor.strides[own];
+  }
+
+  Operation operation_;
+  const Bias* bias_;
+  int64_t bias_stride_;
+  ConvPlaces places_;
+  Pack<ConvOperand<typename Operands::Stored>...> operands_;
+};

@@ -1,0 +1,71 @@
+"""The records of a card for convolutions: ours on tensor cores, and cuDNN's.
+
+A field says what a number means and in which unit. Where a number was measured stands in the file
+of the card, beside the number.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreCycles:
+    """Cycles of a warpgroup that stores its part of a convolution's tile."""
+
+    waiting: float
+    """For each element of the part, whether it is there or not."""
+    moving: float
+    """For each that is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LibraryConvolution:
+    """The library's convolutions of a kind: both times are added."""
+
+    flops: float
+    """FLOP/s."""
+    bandwidth: float
+    """Bytes of operand and result a second, each counted once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionRates:
+    """The model of convolutions on tensor cores (conv_sm90.cuh) and of cuDNN's."""
+
+    clock: float
+    """Hertz of multiprocessors whose tensor cores are busy."""
+    product_share: float
+    """Factor on the cycles of a tile's products."""
+    patch_products: float
+    """Factor on them where taps are shifts in a patch."""
+    row_cycles: Mapping[tuple[int, int], float]
+    """Cycles of a multiprocessor for one pixel of a copy, by planes and channels."""
+    deep_rows: float
+    """Factor on them in three dimensions."""
+    copy_bytes: float
+    """Bytes a cycle of patches and filters that reach a multiprocessor."""
+    runs: StoreCycles
+    """Tiles whose positions lie side by side in the result and are aligned."""
+    unaligned: StoreCycles
+    """Other tiles."""
+    scattered: StoreCycles
+    """Tiles of phases that write every second element of a row, or fewer."""
+    store_bandwidth: float
+    """Bytes a second that results are stored at, at most."""
+    plane_bandwidth: float
+    """Bytes a second of the kernel that writes planes, read and written."""
+    turned_elements: float
+    """Elements a second, padding counted, that it writes at most."""
+    moved_elements: float
+    """Elements a second where a row's taps become channels."""
+    phase_seconds: float
+    """Seconds that it takes for the filter of each phase of a transposed convolution."""
+    library: Mapping[str, LibraryConvolution]
+    """cuDNN at its best on contiguous operands: "tf32", "deep" (TF32 in three dimensions),
+    "strided" (TF32 transposed), "fp32", "grouped" (float32 in groups), "short" (16 bits)."""
+    channels_last: Mapping[str, LibraryConvolution]
+    """cuDNN in TF32 on channels-last operands: "tf32", "deep", "strided"."""
+    turning_bandwidth: float
+    """Bytes a second, read and written, at which an operand becomes channels-last."""
+    margin: float
+    """How many times faster than the library ours has to be by these models."""

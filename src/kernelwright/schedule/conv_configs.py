@@ -1,0 +1,153 @@
+"""Configurations of convolutions: enumerate, filter with reasons, rank by the machine model."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+
+from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, RowTaps
+from kernelwright.machine import Machine
+from kernelwright.schedule.conv_model import channel_pitch, conv_seconds, halo
+from kernelwright.schedule.conv_shape import MOST_PHASES, ConvSizes
+
+_CHUNKS = (16, 32, 48, 64)
+COUNTED = 1 << 30
+"""Positions and units that the launcher counts."""
+COUNTED_CHANNELS = 1 << 20
+_MOST_STAGES = 8
+CONV_OUTSIDE = 1024 + 8 * 16 * 40 * 4
+"""Bytes of shared memory for alignment, and for what eight warps store."""
+PATCHES: dict[tuple[int, int], tuple[tuple[ConvSchedule, int, int, int], ...]] = {
+    (1, 64): ((ConvSchedule.ALTERNATE, 256, 2, 66560), (ConvSchedule.ALTERNATE, 256, 3, 49152)),
+    (1, 32): ((ConvSchedule.ALTERNATE, 256, 2, 66560),),
+    (1, 16): ((ConvSchedule.ALTERNATE, 256, 4, 20480),),
+    (2, 64): ((ConvSchedule.SHARED, 256, 2, 57344), (ConvSchedule.ALTERNATE, 128, 3, 40960)),
+    (2, 32): ((ConvSchedule.SHARED, 256, 3, 32768), (ConvSchedule.ALTERNATE, 128, 4, 20480)),
+    (2, 16): ((ConvSchedule.SHARED, 256, 3, 20480), (ConvSchedule.ALTERNATE, 128, 4, 12288)),
+}
+"""Schedule, positions of a warpgroup, patches and bytes of one, by 64 output channels and by the
+channels of a copy."""
+
+
+@lru_cache(maxsize=512)
+def ranked_convolutions(
+    sizes: ConvSizes, planes: int, machine: Machine
+) -> tuple[tuple[float, ConvConfig], ...]:
+    """Configurations with their modelled seconds, best first; none on cards without the kernel.
+
+    `planes`: 1 for one fp16 product, 2 for three.
+    """
+    if machine.convolutions is None or not _can_count(sizes):
+        return ()
+    candidates = _candidates(sizes, planes, machine.shared_memory_per_block)
+    found = [it for it in candidates if why_illegal(sizes, it, machine) is None]
+    timed = [(conv_seconds(sizes, config, machine), config) for config in found]
+    return tuple(sorted(timed, key=lambda entry: entry[0]))
+
+
+def general_config(sizes: ConvSizes, planes: int) -> ConvConfig:
+    """What takes other sizes, too: every tap is a copy."""
+    return ConvConfig(
+        spatial=sizes.spatial,
+        chunk=_chunk_for(sizes.in_channels, planes),
+        planes=planes,
+        parts=1,
+        width=128 if planes == 2 else 256,
+        schedule=ConvSchedule.ALTERNATE,
+        stages=4,
+    )
+
+
+def why_illegal(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> str | None:
+    """What the configuration asks too much of, or None."""
+    if shared_bytes(config) > machine.shared_memory_per_block:
+        return "too much shared memory"
+    if config.patches:
+        return None if halo(sizes, config) is not None else "no patch holds what the taps meet"
+    # A row whose taps are channels is as long as the planes say.
+    axes = sizes.axes if config.row_taps is RowTaps.APART else sizes.axes[1:]
+    fits = all(axis.fits_copies(sizes.spatial) for axis in axes)
+    return None if fits else "the copies' offsets have too few bits"
+
+
+def shared_bytes(config: ConvConfig) -> int:
+    """Shared memory of a block (conv_tile.cuh)."""
+    pixels = 0 if config.patches else config.positions * 128
+    stage = config.planes * (config.channels * 128 + pixels)
+    places = 2 * config.width * 8
+    patches = config.patches * (config.patch_bytes + 16)
+    return CONV_OUTSIDE + config.stages * (stage + 16) + places + patches
+
+
+def _can_count(sizes: ConvSizes) -> bool:
+    """Whether the launcher's counters hold the call."""
+    elements = sizes.images * prod(axis.size for axis in sizes.axes)
+    units = sizes.positions / 128 * sizes.groups * sizes.phases * (sizes.out_channels / 64 + 1)
+    channels = max(sizes.in_channels, sizes.out_channels) * sizes.groups
+    phases = max(axis.phases for axis in sizes.axes)
+    counts = max(sizes.positions, 16 * elements, 2 * units) < COUNTED
+    return counts and channels <= COUNTED_CHANNELS and phases <= MOST_PHASES
+
+
+def _candidates(sizes: ConvSizes, planes: int, shared: int) -> Iterator[ConvConfig]:
+    """What may be fast; `shared`: bytes of shared memory of a block."""
+    for config in (*_with_copies(sizes, planes), *_with_patches(sizes, planes)):
+        more = (replace(config, stages=stages) for stages in range(_MOST_STAGES, 1, -1))
+        yield next((it for it in more if shared_bytes(it) <= shared), config)
+
+
+def _with_copies(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
+    parts = 2 if sizes.out_channels > 64 and planes == 1 else 1
+    tiles = {
+        (2, 1): ((ConvSchedule.ALTERNATE, 128), (ConvSchedule.SHARED, 128)),
+        (1, 2): ((ConvSchedule.SHARED, 256), (ConvSchedule.ALTERNATE, 128)),
+        (1, 1): ((ConvSchedule.ALTERNATE, 256),),
+    }[planes, parts]
+    for row_taps, chunk in _row_taps(sizes, planes):
+        for schedule, width in tiles:
+            yield ConvConfig(
+                spatial=sizes.spatial,
+                chunk=chunk,
+                planes=planes,
+                parts=parts,
+                width=width,
+                schedule=schedule,
+                stages=2,
+                row_taps=row_taps,
+            )
+
+
+def _row_taps(sizes: ConvSizes, planes: int) -> Iterator[tuple[RowTaps, int]]:
+    """Ways to bring the taps of a row, and channels of a copy."""
+    channels, taps = sizes.in_channels, sizes.axes[0].taps
+    yield RowTaps.APART, _chunk_for(channels, planes)
+    if sizes.groups > 1 or sizes.transposed or taps == 1:
+        return
+    pitch = channel_pitch(channels)
+    if pitch <= 32 and sizes.axes[0].dilation == 1:
+        yield RowTaps.OVERLAPPING, _chunk_for(min(taps, 64 // pitch) * pitch, planes)
+    if channels < 16:
+        yield RowTaps.FOLDED, _chunk_for(taps * channels, planes)
+
+
+def _chunk_for(channels: int, planes: int) -> int:
+    chunk = min((it for it in _CHUNKS if it >= channels), default=64)
+    return 64 if chunk == 48 and planes == 2 else chunk
+
+
+def _with_patches(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
+    if planes == 2 or sizes.spatial == 1 or sizes.taps == 1:
+        return
+    parts, chunk = 2 if sizes.out_channels > 64 else 1, _chunk_for(sizes.in_channels, 1)
+    for schedule, width, patches, size in PATCHES[parts, 64 if chunk == 48 else chunk]:
+        yield ConvConfig(
+            spatial=sizes.spatial,
+            chunk=chunk,
+            planes=1,
+            parts=parts,
+            width=width,
+            schedule=schedule,
+            stages=2,
+            patches=patches,
+            patch_bytes=size,
+        )

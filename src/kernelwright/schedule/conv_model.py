@@ -1,0 +1,196 @@
+"""How long a convolution takes in each configuration, and in PyTorch's library.
+
+Every rate comes from the machine (docs/measured/convolution.md).
+"""
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, RowTaps
+from kernelwright.machine import ConvolutionRates, Machine
+from kernelwright.schedule.conv_shape import ConvSizes
+
+PATCH_COST = 0.0001
+"""Share of a block that a pixel of its patch counts (ConvVariant::plan_halo)."""
+_STAGE_K = 64
+_MOST_BOX = 256
+"""Pixels along a side of a copied box."""
+
+
+def channel_pitch(channels: int) -> int:
+    """Channels of a pixel in the planes: rows of 16 bytes."""
+    return ceil(channels / 8) * 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mainloop:
+    """The sums of one phase as the tensor cores compute them."""
+
+    taps: int
+    """Taps of a phase, each a copy of pixels."""
+    chunks: int
+    """Parts of a tap's channels."""
+
+
+def row_window(sizes: ConvSizes, config: ConvConfig) -> int:
+    """Taps of a row that are the channels of one."""
+    taps = sizes.axes[0].taps
+    if config.row_taps is RowTaps.FOLDED:
+        return taps
+    if config.row_taps is RowTaps.APART:
+        return 1
+    return min(taps, config.chunk // channel_pitch(sizes.in_channels))
+
+
+def mainloop(sizes: ConvSizes, config: ConvConfig) -> Mainloop:
+    """Taps and chunks that remain when a row's taps are channels."""
+    window, channels = row_window(sizes, config), sizes.in_channels
+    if config.row_taps is RowTaps.FOLDED:
+        channels *= window
+    elif config.row_taps is RowTaps.OVERLAPPING:
+        channels = window * channel_pitch(channels)
+    along = ceil(sizes.axes[0].taps / window) if window > 1 else sizes.axes[0].most_taps
+    others = prod(axis.most_taps for axis in sizes.axes[1:])
+    return Mainloop(taps=along * others, chunks=ceil(channels / config.chunk))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halo:
+    """Blocks of positions whose patch of the input is in shared memory (conv_halo.cuh)."""
+
+    columns: int
+    rows: int
+    pitch: int
+    patch_rows: int
+    blocks: int
+    """Blocks of a phase."""
+
+
+def halo(sizes: ConvSizes, config: ConvConfig) -> Halo | None:
+    """The widths and heights of a block that need the fewest, as the launcher finds them."""
+    width, height = sizes.axes[0], sizes.axes[1]
+    loop, pixel = mainloop(sizes, config), _chunk_bytes(config)
+    if width.step != 1 or height.step != 1 or (_STAGE_K // whole_chunk(config) > 1 < loop.chunks):
+        return None
+    best: Halo | None = None
+    least = 0.0
+    for tiles in range(1, width.positions + 1):
+        columns = ceil(width.positions / tiles)
+        pitch = columns + width.last_offset
+        if columns > config.positions or pitch > _MOST_BOX:
+            continue
+        if columns < 8 and best is not None:
+            break
+        rows = min((config.positions - columns) // pitch + 1, height.positions)
+        room = config.positions + height.last_offset * pitch + width.last_offset
+        patch_rows = ceil(room / pitch)
+        if patch_rows > _MOST_BOX or patch_rows * pitch * pixel > config.patch_bytes:
+            continue
+        blocks = tiles * ceil(height.positions / rows)
+        cost = blocks * (1 + PATCH_COST * patch_rows * pitch)
+        if best is None or cost < least:
+            least = cost
+            others = sizes.images * prod(axis.positions for axis in sizes.axes[2:])
+            best = Halo(
+                columns=columns,
+                rows=rows,
+                pitch=pitch,
+                patch_rows=patch_rows,
+                blocks=blocks * others,
+            )
+    return best
+
+
+def whole_chunk(config: ConvConfig) -> int:
+    """Channels of a copy: of 48, 64 come."""
+    return 64 if config.chunk == 48 else config.chunk
+
+
+def _chunk_bytes(config: ConvConfig) -> int:
+    return whole_chunk(config) * 2
+
+
+def conv_rates(machine: Machine) -> ConvolutionRates:
+    """The rates of a card for which there are configurations."""
+    assert machine.convolutions is not None, f"{machine.name} has no convolutions by warpgroups"
+    return machine.convolutions
+
+
+def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
+    """The kernel that writes the planes, and the waves of tiles after it."""
+    rates = conv_rates(machine)
+    plan = halo(sizes, config) if config.patches else None
+    blocks = plan.blocks if plan else ceil(sizes.positions / config.positions)
+    units = blocks * ceil(sizes.out_channels / config.channels) * sizes.groups * sizes.phases
+    main = _mainloop_cycles(sizes, config, plan, rates)
+    store = _store_cycles(sizes, config, plan, rates)
+    unit = max(main, (main + store) / 2) if _alternates(config) else main + store
+    waves = ceil(units / machine.sm_count)
+    floor = sizes.output_elements * sizes.dtype.itemsize / rates.store_bandwidth
+    seconds = max(waves * unit / rates.clock, floor)
+    return seconds + planes_seconds(sizes, config, machine) + machine.launches.product_seconds
+
+
+def _store_cycles(
+    sizes: ConvSizes, config: ConvConfig, plan: Halo | None, rates: ConvolutionRates
+) -> float:
+    """Cycles in which a warpgroup stores its part of a tile."""
+    if sizes.transposed:
+        cost = rates.scattered
+    elif plan is not None or prod(axis.out for axis in sizes.axes) % 4:
+        cost = rates.unaligned
+    else:
+        cost = rates.runs
+    parts = config.parts if _alternates(config) else 1
+    stored = min(sizes.out_channels, 64 * parts) * config.width
+    return 64 * parts * config.width * cost.waiting + stored * cost.moving
+
+
+def _alternates(config: ConvConfig) -> bool:
+    return config.schedule is ConvSchedule.ALTERNATE
+
+
+def _mainloop_cycles(
+    sizes: ConvSizes, config: ConvConfig, plan: Halo | None, rates: ConvolutionRates
+) -> float:
+    """Cycles of the sums of one tile: products, or the copies of what they read."""
+    loop = mainloop(sizes, config)
+    # A phase has not always the most taps.
+    taps = loop.taps
+    if sizes.transposed:
+        taps = ceil(sizes.taps / sizes.phases)
+    chunk = whole_chunk(config)
+    k_steps = taps * loop.chunks * config.chunk // 16
+    multiplied = {1: 1, 2: 3}[config.planes]
+    tile = config.channels / 64 * config.positions / 256
+    products = k_steps * 128 * tile * multiplied * rates.product_share
+    stages = ceil(taps * loop.chunks * chunk / _STAGE_K)
+    filters = stages * config.channels * _STAGE_K * 2 * config.planes
+    if plan is None:
+        rows = stages * (_STAGE_K // chunk) * config.positions * config.planes
+        copied = rows * rates.row_cycles[config.planes, chunk]
+        if sizes.spatial == 3:
+            copied *= rates.deep_rows
+        return float(max(products, copied + filters / rates.copy_bytes))
+    patch = plan.pitch * plan.patch_rows * _chunk_bytes(config)
+    depth = sizes.axes[2].most_taps if sizes.spatial == 3 else 1
+    moved = depth * loop.chunks * patch + filters
+    return float(max(products * rates.patch_products, moved / rates.copy_bytes))
+
+
+def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
+    """The kernel before, which turns the input and rounds it."""
+    rates = conv_rates(machine)
+    channels = sizes.in_channels * sizes.groups
+    width, moves = sizes.axes[0].size, config.row_taps is not RowTaps.APART
+    if config.row_taps is RowTaps.FOLDED:
+        channels, width = channels * sizes.axes[0].taps, sizes.axes[0].out
+    elsewhere = prod(axis.size for axis in sizes.axes[1:])
+    written = sizes.images * elsewhere * width * channel_pitch(channels) * 2 * config.planes
+    moved = written + sizes.input_elements * sizes.dtype.itemsize
+    tile = 16 if config.row_taps is RowTaps.OVERLAPPING else whole_chunk(config)
+    turned = sizes.images * elsewhere * width * ceil(channels / tile) * tile
+    rate = rates.moved_elements if moves else rates.turned_elements
+    seconds = max(moved / rates.plane_bandwidth, turned / rate)
+    seconds += rates.phase_seconds * sizes.phases
+    return seconds + machine.launches.next_seconds

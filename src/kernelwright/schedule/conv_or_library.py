@@ -1,0 +1,192 @@
+"""Whether a convolution is ours or the library's, and with how many products it is ours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+from types import MappingProxyType
+
+from kernelwright.ir.conv_configs import Rounding
+from kernelwright.ir.graph import Conv, Graph, Node
+from kernelwright.ir.types import DType, TensorType
+from kernelwright.machine import Machine
+from kernelwright.schedule.conv_configs import ranked_convolutions
+from kernelwright.schedule.conv_model import conv_rates
+from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes
+from kernelwright.schedule.legality import Library
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """Modelled seconds of both sides."""
+
+    ours: float
+    library: float
+
+    def __str__(self) -> str:
+        return (
+            f"modelled {self.ours * 1e6:.3g} us, the library {self.library * 1e6:.3g} us at its "
+            "best"
+        )
+
+
+def sizes_of(node: Node, graph: Graph) -> ConvSizes:
+    """The captured sizes of a convolution."""
+    assert isinstance(node.kind, Conv)
+    data, weight = (graph[name].tensor for name in node.inputs[:2])
+    return conv_sizes(node.kind, data, weight, node.tensor)
+
+
+def rounding_of(sizes: ConvSizes, machine: Machine) -> Rounding:
+    """What a convolution may round to, and be no less accurate than cuDNN's.
+
+    cuDNN takes TF32 for float32 operands (if the user lets it, as PyTorch does) where they have
+    channels enough; of few channels, of groups and of small calls it mostly takes float32.
+    """
+    if sizes.dtype is not DType.F32:
+        return Rounding.SHORT
+    moved = 4 * (sizes.input_elements + sizes.output_elements)
+    enough = sizes.groups == 1 and moved >= machine.launches.stage_bytes
+    return Rounding.MEASURED_SIZES if enough and _takes_tf32(sizes, machine) else Rounding.NONE
+
+
+def _takes_tf32(sizes: ConvSizes, machine: Machine) -> bool:
+    rates = machine.library
+    if sizes.transposed:
+        return sizes.spatial < 3 or sizes.taps <= rates.channels_last_taps
+    is_few = sizes.spatial == 3 and sizes.out_channels <= rates.channels_last_few_results
+    least = rates.channels_last_few if is_few else rates.channels_last_channels
+    return sizes.in_channels >= least
+
+
+def planes_of(rounding: Rounding) -> int:
+    """Planes of fp16 numbers: one product of one, three of two."""
+    return 2 if rounding is Rounding.NONE else 1
+
+
+def forecast(
+    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str] = frozenset()
+) -> Forecast | None:
+    """The times of both at the captured sizes; None where no configuration takes the call.
+
+    `channels_last`: the convolutions that the library would compute on such operands.
+    """
+    sizes = sizes_of(node, graph)
+    ranked = ranked_convolutions(sizes, planes_of(rounding_of(sizes, machine)), machine)
+    if not ranked:
+        return None
+    library = _channels_last_seconds if node.name in channels_last else _usual_seconds
+    return Forecast(ours=ranked[0][0], library=library(sizes, machine))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolutions:
+    """Who computes each convolution of a graph, by its node."""
+
+    left: Mapping[str, str]
+    """Why it is the library's."""
+    ours: Mapping[str, Rounding]
+    """What ours may round to."""
+
+
+def shared_out(
+    graph: Graph, machine: Machine, library: Library, channels_last: frozenset[str]
+) -> Convolutions:
+    """The convolutions of a graph, ours and the library's.
+
+    `channels_last`: those that the library would compute on such operands.
+    """
+    left: dict[str, str] = {}
+    ours: dict[str, Rounding] = {}
+    for node in graph.nodes:
+        if isinstance(node.kind, Conv):
+            # What the library does as a product it does as a convolution.
+            why = node.kind.why or why_never(node, graph)
+            if why is None and library is Library.WHERE_FASTER:
+                why = why_the_library(node, graph, machine, channels_last)
+            if why is None:
+                ours[node.name] = rounding_of(sizes_of(node, graph), machine)
+            else:
+                left[node.name] = why
+    return Convolutions(left=MappingProxyType(left), ours=MappingProxyType(ours))
+
+
+def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
+    """The graph whose nodes say which convolutions are ours."""
+
+    def told(node: Node) -> Node:
+        if not isinstance(node.kind, Conv) or node.name not in convolutions.ours:
+            return node
+        return replace(node, kind=replace(node.kind, rounding=convolutions.ours[node.name]))
+
+    return replace(graph, nodes=tuple(map(told, graph.nodes)))
+
+
+def why_the_library(
+    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str]
+) -> str | None:
+    """Reason for leaving a convolution to the library; None where ours is faster by the model."""
+    found = forecast(node, graph, machine, channels_last)
+    if found is None:
+        return "no kernel of ours takes its sizes fast on this card"
+    if found.library < machine.library.known_seconds:
+        return f"it is small: launches and latencies, which the model hardly knows ({found})"
+    if conv_rates(machine).margin * found.ours <= found.library:
+        return None
+    return f"the library may be faster ({found})"
+
+
+def why_never(node: Node, graph: Graph) -> str | None:
+    """Reason why a convolution is no kernel of ours on any card."""
+    conv = node.kind
+    assert isinstance(conv, Conv)
+    types = [graph[name].type for name in node.inputs]
+    if conv.channels_last is not None:
+        return "cuDNN computes it on a channels-last operand"
+    if node.tensor.rank != len(conv.stride) + 2:
+        return "it has no batch dimension"
+    dtypes = {it.dtype for it in types if isinstance(it, TensorType)} | {node.tensor.dtype}
+    if len(dtypes) > 1 or node.tensor.dtype not in (DType.F32, DType.F16, DType.BF16):
+        return f"its elements are {', '.join(sorted(it.value for it in dtypes))}"
+    if any(not dim.is_static for name in node.inputs[1:2] for dim in graph[name].tensor.shape):
+        return "the sizes of its filter are not known"
+    return None
+
+
+def _usual_seconds(sizes: ConvSizes, machine: Machine) -> float:
+    """cuDNN at its best on operands as they are."""
+    kind = _kind(sizes, machine)
+    rate = conv_rates(machine).library[kind]
+    # In float32 its tiles have 64 output channels.
+    padded = ceil(sizes.out_channels / 64) * 64 if kind in ("fp32", "grouped") else 0
+    flops = sizes.flops * max(1.0, padded / sizes.out_channels)
+    seconds = flops / rate.flops + _moved(sizes) / rate.bandwidth
+    return seconds + machine.library.call_seconds
+
+
+def _channels_last_seconds(sizes: ConvSizes, machine: Machine) -> float:
+    """cuDNN at its best on an operand that is turned before."""
+    rates = conv_rates(machine)
+    found = rates.channels_last.get(_kind(sizes, machine))
+    if found is None:
+        return _usual_seconds(sizes, machine)
+    turning = 2 * sizes.dtype.itemsize * sizes.input_elements / rates.turning_bandwidth
+    seconds = max(sizes.flops / found.flops, _moved(sizes) / found.bandwidth)
+    return turning + seconds + machine.library.call_seconds
+
+
+def _moved(sizes: ConvSizes) -> int:
+    return sizes.dtype.itemsize * (sizes.input_elements + sizes.output_elements)
+
+
+def _kind(sizes: ConvSizes, machine: Machine) -> str:
+    """The library's kernels of this kind: a key of its rates."""
+    if sizes.dtype is not DType.F32:
+        return "short"
+    if sizes.groups > 1:
+        return "grouped"
+    # A small call may be float32, and then it is slower than this.
+    if not _takes_tf32(sizes, machine):
+        return "fp32"
+    if sizes.transposed:
+        return "strided"
+    return "deep" if sizes.spatial == 3 else "tf32"

@@ -1,0 +1,163 @@
+"""A convolution at its captured sizes, as the launcher of kernels/conv/ sees it."""
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from kernelwright.ir.graph import Conv
+from kernelwright.ir.types import DType, TensorType
+
+MOST_PHASES = 8
+"""Most phases of a dimension (conv_shape.cuh)."""
+_CORNER_BITS = {1: 16, 2: 8, 3: 5}
+"""Bits of a corner of the box that im2col copies, by the dimensions that are convolved."""
+_MOST_STEP = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvAxis:
+    """One dimension that is convolved."""
+
+    size: int
+    """Elements of the input."""
+    out: int
+    """Elements of the result."""
+    taps: int
+    stride: int
+    padding: int
+    dilation: int
+    transposed: bool
+
+    @property
+    def phases(self) -> int:
+        """Sets of output positions whose taps lie at the same offsets."""
+        return self.stride if self.transposed else 1
+
+    @property
+    def positions(self) -> int:
+        """Output positions of a phase."""
+        return ceil(self.out / self.phases)
+
+    @property
+    def step(self) -> int:
+        """Input elements from one position of a phase to the next."""
+        return 1 if self.transposed else self.stride
+
+    def offsets(self, phase: int) -> tuple[int, ...]:
+        """Input elements that the taps of a phase meet, from `positions * step` on."""
+        if not self.transposed:
+            return tuple(tap * self.dilation - self.padding for tap in range(self.taps))
+        place = phase + self.padding
+        taps = (tap for tap in range(self.taps) if (place - tap * self.dilation) % self.stride == 0)
+        return tuple((place - tap * self.dilation) // self.stride for tap in taps)
+
+    @property
+    def lower(self) -> int:
+        """Where the box of what the taps meet begins, from the first element of the input."""
+        found = self._all_offsets()
+        return min((0, *found)) if self.transposed else -self.padding
+
+    @property
+    def last_offset(self) -> int:
+        """Input elements from `lower` to the last one that the first position meets."""
+        return max((0, *(offset - self.lower for offset in self._all_offsets())))
+
+    @property
+    def most_taps(self) -> int:
+        """Most taps that a phase has."""
+        return max(len(self.offsets(phase)) for phase in range(self.phases))
+
+    def _all_offsets(self) -> list[int]:
+        return [it for phase in range(self.phases) for it in self.offsets(phase)]
+
+    def fits_copies(self, spatial: int) -> bool:
+        """Whether the copies' mode im2col has the bits for it."""
+        most = 1 << (_CORNER_BITS[spatial] - 1)
+        upper = self.lower + (self.positions - 1) * self.step - (self.size - 1)
+        inside = all(-most <= corner < most for corner in (self.lower, upper))
+        few = self.last_offset < 2 * most and self.phases <= MOST_PHASES
+        return inside and few and self.step <= _MOST_STEP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvSizes:
+    """A whole call."""
+
+    images: int
+    groups: int
+    in_channels: int
+    """Input channels of a group."""
+    out_channels: int
+    """Output channels of a group."""
+    axes: tuple[ConvAxis, ...]
+    """W first, then H and D as far as there are."""
+    dtype: DType
+    transposed: bool
+    """With strides; without them a transposed convolution is a usual one."""
+
+    @property
+    def spatial(self) -> int:
+        """Dimensions that are convolved."""
+        return len(self.axes)
+
+    @property
+    def taps(self) -> int:
+        """Taps of the filter."""
+        return prod(axis.taps for axis in self.axes)
+
+    @property
+    def phases(self) -> int:
+        """Phases of all dimensions together."""
+        return prod(axis.phases for axis in self.axes)
+
+    @property
+    def positions(self) -> int:
+        """Output positions of a phase, of all images."""
+        return self.images * prod(axis.positions for axis in self.axes)
+
+    @property
+    def input_elements(self) -> int:
+        """Elements of the input."""
+        return self.images * self.groups * self.in_channels * prod(it.size for it in self.axes)
+
+    @property
+    def output_elements(self) -> int:
+        """Elements of the result."""
+        return self.images * self.groups * self.out_channels * prod(it.out for it in self.axes)
+
+    @property
+    def flops(self) -> int:
+        """Two for each product of an input, a tap and an output channel."""
+        sides = [axis.size if axis.transposed else axis.out for axis in self.axes]
+        channels = self.groups * self.in_channels * self.out_channels
+        return 2 * self.images * prod(sides) * self.taps * channels
+
+
+def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: TensorType) -> ConvSizes:
+    """The sizes of a call with a batch dimension, by their hints."""
+    turned = conv.transposed and all(step == 1 for step in conv.stride)
+    transposed = conv.transposed and not turned
+    count = len(conv.stride)
+    axes = []
+    for at in reversed(range(count)):
+        taps = weight.shape[2 + at].hint
+        padding = conv.padding[at]
+        axes.append(
+            ConvAxis(
+                size=data.shape[2 + at].hint,
+                out=out.shape[2 + at].hint,
+                taps=taps,
+                stride=conv.stride[at],
+                padding=conv.dilation[at] * (taps - 1) - padding if turned else padding,
+                dilation=conv.dilation[at],
+                transposed=transposed,
+            )
+        )
+    return ConvSizes(
+        images=data.shape[0].hint,
+        groups=conv.groups,
+        in_channels=data.shape[1].hint // conv.groups,
+        out_channels=out.shape[1].hint // conv.groups,
+        axes=tuple(axes),
+        dtype=data.dtype,
+        transposed=transposed,
+    )

@@ -1,0 +1,131 @@
+"""Convolutions on tensor cores, with what becomes of each element of their results."""
+
+from dataclasses import replace
+
+from kernelwright.ir.anchors import Convolution
+from kernelwright.ir.configs import Config
+from kernelwright.ir.graph import Conv, Graph, Node
+from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.types import TensorType
+from kernelwright.machine import Machine
+from kernelwright.schedule.conv_configs import general_config, ranked_convolutions
+from kernelwright.schedule.conv_or_library import (
+    forecast,
+    planes_of,
+    sizes_of,
+)
+from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes
+from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
+from kernelwright.schedule.families.elements import grow_elements, work_of
+from kernelwright.schedule.families.family import Description, Family, Work
+from kernelwright.schedule.gemm_work import PRODUCT_UNITS
+from kernelwright.schedule.launches import labels, launched
+from kernelwright.schedule.legality import Library
+
+
+def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
+    inputs, expression = inputs_and_expression(group, graph)
+    node = group.anchor
+    assert node is not None and isinstance(node.kind, Conv)
+    sizes = sizes_of(node, graph)
+    rounding = node.kind.rounding
+    assert rounding is not None, f"{node.name} is the library's"
+    times = forecast(node, graph, machine)
+    kernel = Kernel(
+        family=CONV.name,
+        anchor=Convolution(
+            conv=replace(node.kind, rounding=None),
+            has_bias=len(node.inputs) > 2,
+            rounding=rounding,
+            sizes=tuple(dim.hint for dim in inputs[0].tensor.shape),
+            why="" if times is None else str(times),
+        ),
+        inputs=tuple(it.type for it in inputs),
+        epilogue=expression,
+        outputs=(group.root.tensor,),
+        config=_ranked(sizes, planes_of(rounding), machine)[0],
+        **labels(group.in_order(graph)),
+    )
+    return launched(kernel, [group.root], inputs)
+
+
+def _ranked(sizes: ConvSizes, planes: int, machine: Machine) -> tuple[Config, ...]:
+    """At least one: what no configuration takes the launcher gives to the CUDA cores."""
+    ranked = ranked_convolutions(sizes, planes, machine)
+    return tuple(config for _, config in ranked) or (general_config(sizes, planes),)
+
+
+def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
+    # Decided for the whole graph at once: see conv_or_library.py.
+    conv = node.kind
+    assert isinstance(conv, Conv)
+    return None if conv.rounding is not None else conv.why or "the library computes it"
+
+
+def sizes_of_kernel(kernel: Kernel) -> ConvSizes:
+    """The captured sizes of a kernel's convolution."""
+    data, weight = kernel.inputs[:2]
+    assert isinstance(data, TensorType) and isinstance(weight, TensorType)
+    return conv_sizes(kernel.anchored(Convolution).conv, data, weight, kernel.output)
+
+
+def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    planes = planes_of(kernel.anchored(Convolution).rounding)
+    return _ranked(sizes_of_kernel(kernel), planes, machine)
+
+
+def _cost(kernel: Kernel) -> Work:
+    sizes = sizes_of_kernel(kernel)
+    # cuDNN's TF32 has as many bits as fp16: nobody needs more.
+    planes = planes_of(kernel.anchored(Convolution).rounding)
+    return Work(
+        flops=work_of(kernel) * kernel.output.numel_hint + sizes.flops,
+        products=sizes.flops,
+        units=("fp16", "tf32") if planes == 1 else PRODUCT_UNITS[sizes.dtype],
+    )
+
+
+def _same_text(kernel: Kernel) -> object:
+    anchor = kernel.anchored(Convolution)
+    broadcast = tuple(
+        tuple(dim.text == "1" for dim in kind.shape) if isinstance(kind, TensorType) else None
+        for kind in kernel.inputs
+    )
+    return (
+        str(kernel.epilogue),
+        anchor.conv,
+        anchor.has_bias,
+        anchor.rounding,
+        broadcast,
+        kernel.config,
+        general_config(sizes_of_kernel(kernel), 2),
+    )
+
+
+def _describe(kernel: Kernel) -> Description:
+    anchor = kernel.anchored(Convolution)
+    what = f" {anchor}; {anchor.why}" if anchor.why else f" {anchor}"
+    return Description(what=what, computes=(f"{kernel.output} = {kernel.epilogue}",))
+
+
+def _apart(first: Kernel, second: Kernel) -> str:
+    return "a convolution reads its operands many times, so that they are computed before it"
+
+
+def _anywhere(kernel: Kernel) -> bool:
+    return True
+
+
+CONV = Family(
+    name="conv",
+    nodes=(Conv,),
+    grow=grow_elements,
+    launch=_launch,
+    why_not=_why_not,
+    configs=_configs,
+    cost=_cost,
+    same_text=_same_text,
+    describe=_describe,
+    apart=_apart,
+    writes_anywhere=_anywhere,
+)

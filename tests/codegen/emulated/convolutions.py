@@ -1,0 +1,107 @@
+"""Child of test_convolutions.py: a module of convolutions, from the graph to the emulator.
+
+Prints one JSON object: errors against float64 over the sum of absolute terms, by the sizes and the
+result; findings of the emulator.
+"""
+
+import json
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kernelwright.capture import capture_module
+from kernelwright.codegen import emit_module
+from kernelwright.emulator import Session
+from kernelwright.ir.conv_configs import Rounding
+from kernelwright.ir.graph import Conv
+from kernelwright.machine import H200
+from kernelwright.rewrite import rewrite
+from kernelwright.schedule import Library, schedule
+from kernelwright.schedule.conv_or_library import Convolutions
+
+
+class Layers(nn.Module):
+    """Convolutions of every form, each with something after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plane = nn.Conv2d(16, 24, 3, padding="same")
+        self.up = nn.ConvTranspose2d(16, 9, 3, stride=2, padding=1, output_padding=1)
+        self.deep = nn.Conv3d(8, 12, (2, 3, 2), stride=(1, 2, 1), groups=2, bias=False)
+        self.line = nn.Conv1d(5, 40, 3, dilation=3)
+        self.short = nn.Conv2d(16, 24, (2, 3), dtype=torch.float16)
+        self.scale = nn.Parameter(torch.rand(40, 1))
+
+    def forward(self, x: Tensor, v: Tensor, s: Tensor, h: Tensor, near: Tensor) -> tuple[Any, ...]:
+        return (
+            F.relu(self.plane(x)) + near,
+            self.up(x),
+            torch.tanh(self.deep(v)) * v[:, :1, :1, :1, :1],
+            # By channel, and by place: the operands are broadcast in other ways.
+            self.line(s) * self.scale - s[:, :1, 6:],
+            F.relu(self.short(h)),
+        )
+
+
+def inputs(n: int, side: int) -> tuple[Tensor, ...]:
+    return (
+        torch.rand(n, 16, side, side + 3) - 0.3,
+        torch.rand(n, 8, 4, side, 5) - 0.3,
+        torch.rand(n, 5, 8 * side) - 0.3,
+        (torch.rand(n, 16, side, 9) - 0.3).half(),
+        torch.rand(n, 24, side, side + 3),
+    )
+
+
+def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
+    """The emitted forward; the first convolution rounds at these sizes."""
+    graph = rewrite(capture_module(module, given)).graph
+    ours = {node.name: Rounding.NONE for node in graph.nodes if isinstance(node.kind, Conv)}
+    first, *_, last = ours
+    ours |= {first: Rounding.MEASURED_SIZES, last: Rounding.SHORT}
+    chosen = Convolutions(left={}, ours=ours)
+    plan = schedule(graph, H200, Library.NEVER, convolutions=chosen)
+    assert not plan.left_to_pytorch
+    assert [kernel.family for kernel in plan.kernels] == ["conv"] * 5
+    namespace: dict[str, Any] = {}
+    exec(emit_module("layers", "self, x, v, s, h, near", plan).source, namespace)
+    return namespace["ModelNew"].forward
+
+
+def error(result: Tensor, exact: Tensor) -> float:
+    same = (result.double() == exact) | (result.isnan() & exact.isnan())
+    distance = torch.where(same, 0.0, (result.double() - exact).abs() / (1 + exact.abs()))
+    return distance.nan_to_num(torch.inf).max().item() if distance.numel() else 0.0
+
+
+def errors(forward: Any, module: nn.Module, given: tuple[Tensor, ...]) -> list[float]:
+    double = Layers().double()
+    double.load_state_dict({name: it.double() for name, it in module.state_dict().items()})
+    exact = double(*(it.double() for it in given))
+    return [error(*pair) for pair in zip(forward(module, *given), exact, strict=True)]
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    module = Layers().eval()
+    given = inputs(2, 8)
+    special = tuple(it.clone() for it in given)
+    special[0].view(-1)[7], special[2].view(-1)[9] = torch.inf, torch.nan
+    strided = tuple(torch.stack([it, it], -1).flatten(-2)[..., ::2] for it in given)
+    found: dict[str, list[float]] = {}
+    with Session(order_seed=1, multiprocessors=4) as session, torch.no_grad():
+        forward = planned(module, given)
+        found["captured, TF32 forbidden"] = errors(forward, module, given)
+        torch.backends.cudnn.allow_tf32 = True
+        found["captured"] = errors(forward, module, given)
+        found["others"] = errors(forward, module, inputs(1, 11))
+        found["none"] = errors(forward, module, inputs(0, 8))
+        found["special"] = errors(forward, module, special)
+        found["strided"] = errors(forward, module, strided)
+    print(json.dumps({"errors": found, "findings": [str(it) for it in session.findings]}))
+
+
+if __name__ == "__main__":
+    main()

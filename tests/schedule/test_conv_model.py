@@ -1,0 +1,110 @@
+"""The model of convolutions against what an H200 took, and the choice between ours and cuDNN's."""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "convolutions"))
+
+from cases import CASES, Case
+
+from kernelwright.capture import capture_module
+from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, Rounding, RowTaps
+from kernelwright.ir.graph import Conv
+from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.machine import A100, H200
+from kernelwright.schedule import Library, plan_graph
+from kernelwright.schedule.conv_configs import ranked_convolutions, shared_bytes
+from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes
+
+_RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
+_MEASURED = json.loads((_RESULTS / "convolutions_h200.json").read_text())
+_RECORDS = {record["case"]: record for record in _MEASURED["records"]}
+
+
+def _sizes(case: Case) -> ConvSizes:
+    n = case.spatial
+    conv = Conv(
+        stride=case.stride[:n],
+        padding=case.padding[:n],
+        dilation=case.dilation[:n],
+        groups=case.groups,
+        transposed=case.transposed,
+    )
+    shapes = (case.x, case.weight, case.output_shape())
+    types = (TensorType(DType.F32, tuple(map(Dim.static, shape))) for shape in shapes)
+    return conv_sizes(conv, *types)
+
+
+def _recorded_name(config: ConvConfig) -> str:
+    turns = "alt" if config.schedule is ConvSchedule.ALTERNATE else ""
+    patches = f" h{config.patches}x{config.patch_bytes}" if config.patches else ""
+    return (
+        f"{config.spatial}d {RowTaps(config.row_taps).name[0].lower()}{config.chunk} "
+        f"p{config.planes} {config.channels}x{config.positions}{turns} s{config.stages} k1{patches}"
+    )
+
+
+def test_what_is_ranked_first_is_fast() -> None:
+    logs = []
+    for case in CASES:
+        planes = 1 if case.arithmetic == "tf32" else 2
+        ranked = ranked_convolutions(_sizes(case), planes, H200)
+        found = [v for v in _RECORDS[case.name]["variants"] if "ms" in v]
+        times = {v["variant"].replace(" rows", ""): v["ms"] for v in found}
+        known = [(s, times[name]) for s, c in ranked if (name := _recorded_name(c)) in times]
+        assert all(shared_bytes(config) <= H200.shared_memory_per_block for _, config in ranked)
+        if known:
+            assert known[0][1] <= 1.16 * min(times.values()), case.name
+            logs += [math.log(seconds * 1e3 / ms) for seconds, ms in known]
+    assert len(logs) > 60
+    assert math.sqrt(sum(it * it for it in logs) / len(logs)) < 0.2
+
+
+def test_no_other_card_has_the_kernel() -> None:
+    assert ranked_convolutions(_sizes(CASES[0]), 1, A100) == ()
+
+
+def _plan(layer: nn.Module, *shape: int, library: Library = Library.WHERE_FASTER) -> list[str]:
+    """Rounding of each convolution that is ours; "library" for the others."""
+    graph = capture_module(layer.eval(), (torch.empty(shape, device="meta"),))
+    planned = plan_graph(graph, H200, library)
+    kernels = [kernel for kernel in planned.plan.kernels if kernel.family == "conv"]
+    left = [step for step in planned.plan.left_to_pytorch if "conv" in step.name]
+    return [kernel.anchor.rounding.name for kernel in kernels] + ["library"] * len(left)
+
+
+_ONE, _THREE, _SHORT = (it.name for it in (Rounding.MEASURED_SIZES, Rounding.NONE, Rounding.SHORT))
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "expected"),
+    [
+        (nn.Conv2d(64, 128, 3), (8, 64, 512, 1024), _ONE),
+        # cuDNN computes few channels and groups in float32.
+        (nn.Conv2d(8, 64, 3), (128, 8, 128, 128), _THREE),
+        (nn.ConvTranspose2d(32, 64, (3, 5), (2, 3), (1, 2), groups=4, dilation=(2, 1)),
+         (16, 32, 128, 256), _THREE),
+        # Results that phases scatter, and small calls.
+        (nn.ConvTranspose2d(32, 64, 3, 5, 1, dilation=2), (16, 32, 64, 128), "library"),
+        (nn.ConvTranspose1d(32, 64, 3, 2, 1, dilation=2), (16, 32, 131072), "library"),
+        (nn.Conv3d(3, 64, (3, 3, 1)), (16, 3, 256, 256, 10), "library"),
+        (nn.Conv2d(64, 64, 3), (1, 64, 28, 28), "library"),
+    ],
+)  # fmt: skip
+def test_ours_or_the_library(layer: nn.Module, shape: tuple[int, ...], expected: str) -> None:
+    assert _plan(layer, *shape) == [expected]
+
+
+def test_every_convolution_with_a_batch_can_be_ours() -> None:
+    assert _plan(nn.Conv2d(64, 64, 3), 1, 64, 28, 28, library=Library.NEVER) == [_THREE]
+    half = nn.Conv2d(64, 64, 3, dtype=torch.bfloat16)
+    graph = capture_module(half, (torch.empty(2, 64, 9, 9, dtype=torch.bfloat16),))
+    (kernel,) = plan_graph(graph, H200, Library.NEVER).plan.kernels
+    assert kernel.anchor.rounding is Rounding.SHORT
+    assert _plan(nn.Conv2d(64, 64, 3), 64, 28, 28, library=Library.NEVER) == ["library"]
