@@ -11,6 +11,7 @@ from kernelwright.capture import capture_module
 from kernelwright.codegen.python import forward_body
 from kernelwright.ir.graph import Conv, Opaque, Pooling, Window
 from kernelwright.machine import H200
+from kernelwright.program import program_of
 from kernelwright.schedule import plan_graph
 
 Run = Callable[..., Any]
@@ -90,5 +91,5 @@ def test_steps_before_and_after_are_in_the_kernel() -> None:
     (kernel,) = plan.kernels
     assert kernel.family == "pooling"
     assert kernel.operators == ("batch_norm", "hardtanh", "conv2d", "batch_norm", "hardtanh")
-    launch = next(line for line in forward_body(plan) if "_launch(" in line)
+    launch = next(line for line in forward_body(program_of(plan)) if "_launch(" in line)
     assert launch.endswith(".weight.squeeze(1))")

@@ -7,6 +7,7 @@ from kernelwright.capture import capture_module
 from kernelwright.codegen.python import forward_body
 from kernelwright.ir.plan import Launch, Plan
 from kernelwright.machine import H200
+from kernelwright.program import program_of
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule
 
@@ -34,7 +35,7 @@ def test_many_counters_take_one_call() -> None:
     plan = plan_of(4, Library.WHERE_FASTER)
     assert [step.name for step in plan.left_to_pytorch] == ["aten._foreach_add_.Scalar"]
     assert plan.left_to_pytorch[0].why == "it counts for 4 modules at once"
-    (line,) = (line for line in forward_body(plan) if "_foreach_add_" in line)
+    (line,) = (line for line in forward_body(program_of(plan)) if "_foreach_add_" in line)
     counters = [f"norms_{number}.num_batches_tracked" for number in range(4)]
     assert line.strip() == f"torch.ops.aten._foreach_add_.Scalar([{', '.join(counters)}], 1)"
     # What is read besides is no matter of counting alone.

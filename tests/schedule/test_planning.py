@@ -15,6 +15,7 @@ from kernelwright.ir.graph import Contract
 from kernelwright.ir.library_calls import PUBLIC
 from kernelwright.ir.plan import Einsum, Plan, TorchCall
 from kernelwright.machine import H200, Machine
+from kernelwright.program import program_of
 from kernelwright.schedule import Library, Planned, plan_graph
 
 
@@ -55,7 +56,7 @@ def planned(
 
 def calls(plan: Plan) -> list[str]:
     """The calls of an operator, as they are emitted."""
-    lines = (line.strip().partition(" = ")[2] for line in forward_body(plan))
+    lines = (line.strip().partition(" = ")[2] for line in forward_body(program_of(plan)))
     return [_call(line) for line in lines if any(name in line for name in _NAMES)]
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -15,6 +16,7 @@ from kernelwright.codegen.python_text import TORCH_DTYPE, constant_path, number
 from kernelwright.ir.calls import instances
 from kernelwright.ir.graph import Constant, Node
 from kernelwright.ir.plan import Plan, Step, TorchCall
+from kernelwright.ir.program import Program
 from kernelwright.problem import Problem
 from kernelwright.program import program_of
 from kernelwright.rewrite import Applied
