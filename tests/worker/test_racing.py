@@ -401,6 +401,7 @@ def test_who_shares_the_card_by_himself_is_not_waited_for_with_our_share(busy: b
         tell=lambda *_: None,
         child_of=child_of,
         patient_with=lambda role: lambda calls, besides: None,
+        seconds_to_prepare=lambda role: 1.0,
     )
     race: Any = SimpleNamespace(
         begin_attaching=lambda runner, _: log.append(f"begin {runner.words}"),

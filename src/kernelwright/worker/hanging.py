@@ -40,14 +40,14 @@ class Patience:
 
 
 def patience_for(
-    *, least: float, call: float, beside: float, compiles: Callable[[], bool]
+    *, least: float, call: float, beside: float, compiles: Callable[[], bool], calls: int = 1
 ) -> Patience:
     """That for a candidate whose reference took `call` seconds for its call, of `beside` in all.
 
     What the reference needs beside its call (modules, inputs, their way to the card) the candidate
-    needs as well, twice where it runs twice.
+    needs as well, twice where it runs twice. `calls` are those that it makes before it answers.
     """
-    seconds = max(least, _TIMES * call) + 2 * beside
+    seconds = max(least, _TIMES * call * calls) + 2 * beside
     reason = f"the reference's call takes {call:.2g} s"
     return Patience(seconds=seconds, reason=reason, compiles=compiles)
 

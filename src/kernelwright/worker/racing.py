@@ -101,6 +101,14 @@ class Contest:
             return self.session.patience_with_calls
         return lambda calls, besides: None
 
+    def seconds_to_prepare(self, role: Role) -> float:
+        """The longest that a contestant may take to make its module and to warm up.
+
+        A candidate that says that it compiles is believed for as long as in a case.
+        """
+        timeouts = self.options.timeouts
+        return timeouts.run if role is Role.CANDIDATE else timeouts.compile
+
     def make(self, contestants: Mapping[str, Role]) -> "Lost":
         """Let all make their modules at the same time, without the card; why those failed that did.
 
@@ -123,7 +131,7 @@ class Contest:
             strange = child is self.session.candidate
             beside = time.monotonic() - began
             patience = self.session.patience(child, beside=beside) if strange else None
-            answer = child.wait(self.options.timeouts.compile, patience)
+            answer = child.wait(self.seconds_to_prepare(contestants[name]), patience)
             if not isinstance(answer, Replied):
                 lost[name] = as_lost(answer)
         return lost
@@ -321,8 +329,8 @@ def _attach(
         return [name for name in names if name not in lost]
 
     def end(names: list[str]) -> None:
-        seconds = contest.options.timeouts.compile
         for name in names:
+            seconds = contest.seconds_to_prepare(contestants[name])
             with losing(name, lost):
                 shared.attach(name, runners[name], timing.warm_up_seconds, seconds)
 
@@ -404,7 +412,7 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
             continue
         patient = contest.patient_with(role)
         with contest.preparing(role), losing(name, lost):
-            _prepare(child, contest.case, options, patient)
+            _prepare(child, contest, contest.seconds_to_prepare(role), patient)
             ready[name] = ChildContestant(child, options.timeouts.run, patient)
     if _CANDIDATE not in ready:
         raise lost[_CANDIDATE]
@@ -420,12 +428,13 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
     return Outcomes(rounds=rounds, lost=_told(lost), checks=(check,))
 
 
-def _prepare(child: ChildProcess, case: Case, options: JudgeOptions, patient: Patient) -> None:
+def _prepare(child: ChildProcess, contest: Contest, seconds: float, patient: Patient) -> None:
     """Make the child ready to time itself; ContestantLostError if that fails."""
-    request = to_plain(PrepareRequest(case=case, plan=options.timing))
-    patience = patient(LEAST_CALLS, options.timing.warm_up_seconds)
+    timing = contest.options.timing
+    request = to_plain(PrepareRequest(case=contest.case, plan=timing))
+    patience = patient(LEAST_CALLS, timing.warm_up_seconds)
     try:
-        answer = child.ask("prepare", request, options.timeouts.compile, patience)
+        answer = child.ask("prepare", request, seconds, patience)
     except ChildStartError as error:
         raise ContestantLostError(error.message) from error
     if not isinstance(answer, Replied):

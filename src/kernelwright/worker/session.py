@@ -286,7 +286,8 @@ class ChildSession(Children):
         """
         return patience_for(
             least=self._options.timeouts.hang,
-            call=self._longest * calls,
+            call=self._longest,
+            calls=calls,
             beside=besides,
             compiles=lambda: self._has_compilers(self.candidate),
         )
