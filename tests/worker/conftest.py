@@ -23,9 +23,9 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Brief, verify
+from kernelwright.worker.briefing import plan
 from kernelwright.worker.client import Answer, Hung, Raised, Replied
 from kernelwright.worker.hanging import Patience
-from kernelwright.worker.judging import plan
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.options import JudgeOptions, Watch
 from kernelwright.worker.racing import Race, race

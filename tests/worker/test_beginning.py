@@ -17,11 +17,11 @@ from kernelwright.verify.records import to_plain
 from kernelwright.worker import timed
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Hung, Replied
+from kernelwright.worker.contest import Contest
 from kernelwright.worker.judging import Judgement, judgement
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.options import Haste, JudgeOptions, Sanitizers
-from kernelwright.worker.racing import Contest
 from kernelwright.worker.requests import CaseRequest, Role, StartRequest
 from kernelwright.worker.sandbox import Confinement
 from kernelwright.worker.seats import Footprint
@@ -248,6 +248,6 @@ def test_a_watched_candidate_has_ended_before_anybody_is_timed(
             assert log == []
         assert log == ["candidate, watched: told to end"]
         with open_lease(0) as lease:
-            contest: Any = SimpleNamespace(session=session, lease=lease)
+            contest: Any = SimpleNamespace(session=session, lease=lease, tell=lambda *_: None)
             Contest.claim(contest)
         assert log[1:] == ["candidate, watched: ended"]

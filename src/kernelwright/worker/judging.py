@@ -20,28 +20,21 @@ from kernelwright.machine import Machine, modelled_machine
 from kernelwright.problem import Problem
 from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import (
-    LARGE_SEEDS,
     Case,
-    Demand,
     Demands,
-    PlannedCase,
     Sizes,
-    plan_cases,
-    plan_constructions,
-    plan_large,
 )
 from kernelwright.verify.observation import Observation, RunFacts
 from kernelwright.verify.static import read_candidate
-from kernelwright.verify.tolerance import CPU_STAND_IN, NO_LESS_ACCURATE
 from kernelwright.verify.verdict import VALUES, Check, Outcome, Status, Verdict, conclude
 from kernelwright.verify.verification import Brief, BuildFacts, Event, Progress, Session, verify
+from kernelwright.worker.briefing import plan
 from kernelwright.worker.children import watches
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.ghost import gather
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.options import Haste, JudgeOptions, Speed
 from kernelwright.worker.racing import race
-from kernelwright.worker.requests import LARGE, SizesReply
 from kernelwright.worker.seats import Seats, open_seats
 from kernelwright.worker.session import ChildSession
 from kernelwright.worker.tensors import make_exchange_folder
@@ -315,74 +308,6 @@ def _judged(
             return verdict, not_measured(NO_GPU, floor(), machine)
         case Target.CUDA:
             return _verify_and_race(session, brief, floor, machine, options, progress)
-
-
-def plan(
-    session: ChildSession, target: Target, options: JudgeOptions, static_checks: tuple[Check, ...]
-) -> Brief:
-    """What to ask of the candidate on `target`, at the sizes that the session finds."""
-    sizes = session.sizes()
-    return Brief(
-        cases=_cases(sizes, options),
-        demands=options.demands,
-        tolerance=CPU_STAND_IN if target is Target.CPU else NO_LESS_ACCURATE,
-        target=target.value,
-        sizes=dict(sizes.own),
-        reduced=sizes.others[0] if _is_large(sizes) else (),
-        static_checks=(*static_checks, *_coverage(sizes, options)),
-        further=() if options.cases else _further(sizes, options),
-        probes=0 if options.cases else _PROBES,
-    )
-
-
-def _further(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
-    return plan_constructions(seeds=options.seeds, demands=options.demands, own_sizes=sizes.own)
-
-
-_PROBES = 8
-"""Cases on which wrong answers are tried; what they do not refuse, hardly any other does."""
-
-
-def _is_large(sizes: SizesReply) -> bool:
-    return sizes.bytes > LARGE and bool(sizes.others) and not sizes.own
-
-
-def _coverage(sizes: SizesReply, options: JudgeOptions) -> tuple[Check, ...]:
-    """What is not asked at full size, for a problem of gigabytes."""
-    if options.cases or not _is_large(sizes):
-        return ()
-    reduced = ", ".join(f"{name} = {value}" for name, value in sizes.others[0])
-    return (
-        Check(
-            name="coverage",
-            outcome=Outcome.PASSED,
-            evidence=f"one call touches {sizes.bytes / 1e9:.1f} GB: {LARGE_SEEDS} sets of its own "
-            f"inputs and one of zero mean at full size, everything else at {reduced}",
-        ),
-    )
-
-
-def _cases(sizes: SizesReply, options: JudgeOptions) -> tuple[PlannedCase, ...]:
-    if options.cases:
-        return tuple(
-            PlannedCase(case=case, demand=Demand.REQUIRED, purpose="asked for")
-            for case in options.cases
-        )
-    if _is_large(sizes):
-        return plan_large(
-            seeds=options.seeds,
-            demands=options.demands,
-            other_sizes=sizes.others,
-            ragged=sizes.ragged,
-        )
-    return plan_cases(
-        seeds=options.seeds,
-        demands=options.demands,
-        own_sizes=sizes.own,
-        other_sizes=sizes.others,
-        # Shrunk sizes stand for the file's own, which cannot be run: any of them counts.
-        ragged=() if sizes.own else sizes.ragged,
-    )
 
 
 @dataclass(frozen=True, slots=True)

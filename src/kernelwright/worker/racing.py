@@ -1,9 +1,7 @@
 """Time a verified candidate against its baselines, each in a process of its own."""
 
 import datetime
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelwright.bench.measurement import Environment, Measurement, not_measured, summarise
@@ -16,20 +14,20 @@ from kernelwright.machine import Machine
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.verify.verdict import Check, Outcome
-from kernelwright.verify.verification import Event, Progress
+from kernelwright.verify.verification import Progress
 from kernelwright.worker.answers import as_lost, trusted
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Replied
+from kernelwright.worker.contest import CANDIDATE, Contest, Lost, losing, warm_up
 from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.lease import Lease
 from kernelwright.worker.options import Baseline, JudgeOptions
-from kernelwright.worker.requests import CaseRequest, EnvironmentReply, Role
+from kernelwright.worker.requests import EnvironmentReply, Role
 from kernelwright.worker.session import ChildSession
-from kernelwright.worker.shared_race import NoTimerError, Patient, Runner, SharedRace
+from kernelwright.worker.shared_race import NoTimerError, Patient, SharedRace
 from kernelwright.worker.timed import CopyRequest, PrepareRequest, TakeRequest
 from kernelwright.worker.timed_calls import LEAST_CALLS
 
-_CANDIDATE = "candidate"
 _COPY_SAMPLES = 30
 _MORE_TRIES = 2
 """Times that as many samples again are taken where the machine was too busy."""
@@ -71,91 +69,6 @@ class ChildContestant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
-    """Who takes part, and how."""
-
-    session: ChildSession
-    options: JudgeOptions
-    case: Case
-    progress: Progress
-    lease: Lease
-
-    def contestants(self) -> dict[str, Role]:
-        """The candidate and the baselines that were asked for."""
-        return {_CANDIDATE: Role.CANDIDATE} | {
-            baseline.value: _ROLES[baseline] for baseline in self.options.baselines
-        }
-
-    def child_of(self, role: Role) -> ChildProcess:
-        """The process of a contestant."""
-        match role:
-            case Role.CANDIDATE:
-                return self.session.candidate
-            case Role.REFERENCE:
-                return self.session.reference
-        return self.session.child(role)
-
-    def patient_with(self, role: Role) -> Patient:
-        """How long to wait for a contestant's calls: a stranger's may hang."""
-        if role is Role.CANDIDATE:
-            return self.session.patience_with_calls
-        return lambda calls, besides: None
-
-    def seconds_to_prepare(self, role: Role) -> float:
-        """The longest that a contestant may take to make its module and to warm up.
-
-        A candidate that says that it compiles is believed for as long as in a case.
-        """
-        timeouts = self.options.timeouts
-        return timeouts.run if role is Role.CANDIDATE else timeouts.compile
-
-    def make(self, contestants: Mapping[str, Role]) -> "Lost":
-        """Let all make their modules at the same time, without the card; why those failed that did.
-
-        Those that have the card as they need it make theirs by themselves.
-        """
-        request = to_plain(CaseRequest(case=self.case))
-        asked: dict[str, ChildProcess] = {}
-        lost: Lost = {}
-        for name, role in contestants.items():
-            if role in _COMPILED:
-                continue
-            child = self.child_of(role)
-            try:
-                child.post("make", request)
-                asked[name] = child
-            except ChildStartError as error:
-                lost[name] = ContestantLostError(error.message)
-        began = time.monotonic()
-        for name, child in sorted(asked.items(), key=lambda it: it[0] == _CANDIDATE):
-            strange = child is self.session.candidate
-            beside = time.monotonic() - began
-            patience = self.session.patience(child, beside=beside) if strange else None
-            answer = child.wait(self.seconds_to_prepare(contestants[name]), patience)
-            if not isinstance(answer, Replied):
-                lost[name] = as_lost(answer)
-        return lost
-
-    def preparing(self, role: Role) -> AbstractContextManager[None]:
-        """Share the card, but for those that do so by themselves: their compilers take long."""
-        return nullcontext() if role in _COMPILED else self.lease.shared()
-
-    def claim(self) -> None:
-        """Have the card alone from now on."""
-        self.session.see_them_end()
-        self.session.see_sanitized()
-        self.lease.claim(lambda: self.tell("another process uses the card", 0, 1))
-
-    def tell(self, message: str, done: int, total: int) -> None:
-        """Show that something goes on."""
-        self.progress(Event(stage="time", message=message, done=done, total=total))
-
-
-Lost = dict[str, ContestantLostError]
-"""Why contestants fell out before anybody was timed, by name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
     """The rounds of those who ran, and why others did not."""
 
@@ -164,15 +77,6 @@ class Outcomes:
     checks: tuple[Check, ...] = ()
     written: int = 0
     """Bytes of the results of one call."""
-
-
-_ROLES = {
-    Baseline.EAGER: Role.REFERENCE,
-    Baseline.COMPILED: Role.COMPILED,
-    Baseline.COMPILED_MAX: Role.COMPILED_MAX,
-}
-
-_COMPILED = (Role.COMPILED, Role.COMPILED_MAX)
 
 
 def race(
@@ -213,21 +117,21 @@ def _summed_up(
     trusted_reference = reference if reference and not reference.lost else None
     checks = outcomes.checks
     outside = _outside(rounds)
-    if _CANDIDATE in rounds:
+    if CANDIDATE in rounds:
         work = Work(written=outcomes.written, floor=floor)
-        own = rounds[_CANDIDATE]
+        own = rounds[CANDIDATE]
         checks += tuple(examine_times(own, trusted_reference, outside, work, machine))
-    if trusted_reference is None and any(rounds[_CANDIDATE].outside_ms):
+    if trusted_reference is None and any(rounds[CANDIDATE].outside_ms):
         reason = f"{_NO_REFERENCE}: {reference.lost}" if reference else _NO_REFERENCE
         return Race(measurement=not_measured(reason, floor, machine), checks=checks)
     match outside:
         case Outside(standing=Standing.UNKNOWN):
             return Race(measurement=not_measured(_BUSY, floor, machine), checks=checks)
         case Outside():
-            rounds[_CANDIDATE] = corrected(rounds[_CANDIDATE], outside)
+            rounds[CANDIDATE] = corrected(rounds[CANDIDATE], outside)
     measurement = summarise(
         rounds,
-        candidate=_CANDIDATE,
+        candidate=CANDIDATE,
         lost=outcomes.lost,
         floor=floor,
         machine=machine,
@@ -243,7 +147,7 @@ _BUSY = "not measured: the machine is too busy for a clock that nobody else has 
 
 def _outside(rounds: Mapping[str, Rounds]) -> Outside | None:
     """What the timer's clock says of the candidate, where both it and the reference were timed."""
-    own, reference = rounds.get(_CANDIDATE), rounds.get(Baseline.EAGER.value)
+    own, reference = rounds.get(CANDIDATE), rounds.get(Baseline.EAGER.value)
     if own is None or reference is None or own.lost or reference.lost:
         return None
     return look_outside(own, reference)
@@ -258,9 +162,9 @@ def _under_the_timer(contest: Contest) -> Outcomes:
         # It computes what is expected, whether it is timed or not.
         contestants[Baseline.EAGER.value] = Role.REFERENCE
     lost = contest.make(contestants)
-    _warm_up(contest, shared, contestants, lost)
-    if _CANDIDATE in lost:
-        raise lost[_CANDIDATE]
+    warm_up(contest, shared, contestants, lost)
+    if CANDIDATE in lost:
+        raise lost[CANDIDATE]
     if Baseline.EAGER.value in lost:
         raise NoTimerError(f"the reference could not be prepared: {lost[Baseline.EAGER.value]}")
     ungated = [name for name, runner in shared.runners.items() if not runner.gated]
@@ -282,75 +186,6 @@ def _under_the_timer(contest: Contest) -> Outcomes:
     shared.rest()
     checks = (_timer_check(ungated), *threads)
     return Outcomes(rounds=rounds, lost=_told(lost), checks=checks, written=shared.written)
-
-
-def _warm_up(
-    contest: Contest, shared: SharedRace, contestants: Mapping[str, Role], lost: Lost
-) -> None:
-    """Let the baselines warm up side by side, and then the candidate; `lost` gets who fails.
-
-    Baselines need not wait for each other. But a stranger could write to the inputs that they read,
-    and so be rid of one, or of the timer: it gets them when everybody else is done.
-    """
-    baselines = {n: role for n, role in contestants.items() if n != _CANDIDATE and n not in lost}
-    _attach(contest, shared, baselines, lost)
-    if _CANDIDATE in lost or Baseline.EAGER.value in lost:
-        return
-    shared.refill()
-    _attach(contest, shared, {_CANDIDATE: Role.CANDIDATE}, lost)
-    if _CANDIDATE not in lost:
-        with contest.lease.shared():
-            shared.rehearse()
-
-
-def _attach(
-    contest: Contest, shared: SharedRace, contestants: Mapping[str, Role], lost: Lost
-) -> None:
-    """Give these the inputs, all at the same time, and wait until they have warmed up.
-
-    Those that share the card by themselves begin first, if they do not compile still, and are
-    waited for last, without a share: they may wait for somebody who waits for ours.
-    """
-    session, timing = contest.session, contest.options.timing
-    contest.tell(f"preparing {', '.join(contestants)}", 0, 1)
-    runners = {
-        name: Runner(
-            child=contest.child_of(role),
-            words=session.words(role),
-            patient=contest.patient_with(role),
-        )
-        for name, role in contestants.items()
-    }
-
-    def begin(names: list[str]) -> list[str]:
-        for name in names:
-            with losing(name, lost):
-                shared.begin_attaching(runners[name], timing.warm_up_seconds)
-        return [name for name in names if name not in lost]
-
-    def end(names: list[str]) -> None:
-        for name in names:
-            seconds = contest.seconds_to_prepare(contestants[name])
-            with losing(name, lost):
-                shared.attach(name, runners[name], timing.warm_up_seconds, seconds)
-
-    compiled = [name for name, role in contestants.items() if role in _COMPILED]
-    free = begin([name for name in compiled if not runners[name].child.is_busy()])
-    if others := [name for name in contestants if name not in compiled]:
-        with contest.lease.shared():
-            end(begin(others))
-    end([*free, *begin([name for name in compiled if name not in free and name not in lost])])
-    for name in compiled:
-        session.ledger.include(f"{contestants[name].value}: attach", runners[name].spent)
-
-
-@contextmanager
-def losing(name: str, lost: Lost) -> Iterator[None]:
-    """What the block loses is in `lost`."""
-    try:
-        yield
-    except ContestantLostError as error:
-        lost[name] = error
 
 
 def _begun(contest: Contest) -> SharedRace:
@@ -414,8 +249,8 @@ def _by_their_own_clocks(contest: Contest, reason: str) -> Outcomes:
         with contest.preparing(role), losing(name, lost):
             _prepare(child, contest, contest.seconds_to_prepare(role), patient)
             ready[name] = ChildContestant(child, options.timeouts.run, patient)
-    if _CANDIDATE not in ready:
-        raise lost[_CANDIDATE]
+    if CANDIDATE not in ready:
+        raise lost[CANDIDATE]
 
     def on_round(taken: int) -> None:
         contest.tell(f"timing {', '.join(ready)} in turns", taken, options.timing.samples)
