@@ -149,6 +149,14 @@ def test_one_text_for_several_sizes_on_the_emulator(
     _expect_right(compiled, sizes, "float32", tmp_path, run_script)
 
 
+def test_recurrent_layers_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
+    compiled = _compiled("recurrent", "float32", tmp_path)
+    families = [kernel.family for kernel in compiled.plan.kernels]
+    assert families.count("recurrent") == 2 and not compiled.plan.left_to_pytorch
+    sizes = [{"BATCH": 9, "STEPS": 5}, {"BATCH": 17, "STEPS": 1}, {"BATCH": 0}]
+    _expect_right(compiled, sizes, "float32", tmp_path, run_script)
+
+
 def _compiled(name: str, dtype: str, folder: Path) -> Compiled:
     problem = folder / f"{name}.py"
     problem.write_text(_with_inputs_of(dtype, (FOLDER / f"{name}.py").read_text()))

@@ -63,6 +63,16 @@ class Products(nn.Module):
         return torch.relu(a @ b.T), thin @ b + 1
 
 
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(8, 24, 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        y, (_, cells) = self.lstm(x, (h, c))
+        return y, cells
+
+
 class Case(NamedTuple):
     """A module and its arguments' sizes."""
 
@@ -78,6 +88,7 @@ CASES = {
     "concatenation": Case(Concatenation(), ((16, 8, 64, 64),)),
     "channels_last": Case(ChannelsLast(), ((32, 16, 56, 56),), Library.WHERE_FASTER),
     "convolution": Case(Convolution(), ((32, 64, 56, 56),)),
+    "recurrent": Case(Recurrent(), ((5, 20, 8), (4, 5, 24), (4, 5, 24))),
     "products": Case(Products(), ((2048, 1024), (1024, 1024), (4, 1024))),
 }
 

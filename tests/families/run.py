@@ -52,7 +52,7 @@ def main() -> None:
                     arrange(resize(x, old, dtype)) if isinstance(x, torch.Tensor) else x
                     for x in reference.get_inputs()
                 ]
-                exact = results_of(reference.Model()(*map(widen, inputs)))
+                exact = results_of(reference.Model().double()(*map(widen, inputs)))
                 results = results_of(candidate(*inputs))
                 key = f"{renamed} {layout}"
                 assert [it.shape for it in results] == [it.shape for it in exact], key

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kernelwright import kernels
+from kernelwright.ir.recurrent_configs import Exchange, RecurrentConfig
 from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.toolchain.cuda import compile_check
 
@@ -125,14 +126,31 @@ def test_every_config_against_float64(run_script: Callable[..., Any]) -> None:
             assert ours <= max(least, 4 * theirs), (case, results)
 
 
+def _bytes(config: Config) -> int:
+    """Shared memory of a block by what the planner says."""
+    same = RecurrentConfig(
+        cluster=config.cluster,
+        batch=config.batch,
+        inputs=config.inputs,
+        stages=config.stages,
+        exchange=Exchange.COPIES,
+    )
+    return same.shared_bytes
+
+
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 def test_nothing_spills_or_waits_for_each_product() -> None:
     configs = (
         _config("LSTM", 1, 16, 16, 256, 2, 3, exchange="STORES"),
         _config("GRU", 2, 16, 16, 512, 2, 3),
+        _config("GRU", 1, 1, 32, 32, 2, 2),
     )
     text = (_FOLDER / "recurrent.cu").read_text()
     text = text.replace("CONFIGS", ", ".join(config.text() for config in configs))
+    for config in configs:
+        text += (
+            f"\nstatic_assert(RecurrentTile<{config.text()}>::SHARED_BYTES == {_bytes(config)});"
+        )
     report = compile_check(kernels.inline("recurrent_launch.cuh") + text)
     assert len(report.kernels) == 3 * len(configs)
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []

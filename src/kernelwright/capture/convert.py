@@ -18,6 +18,7 @@ from kernelwright.capture.errors import CaptureError, ScalarNeededError, Unsuppo
 from kernelwright.capture.exporting import Exported
 from kernelwright.capture.interface import add_inputs, collect_returns, collect_updates
 from kernelwright.capture.pointwise import pointwise
+from kernelwright.capture.recurrences import recurrent
 from kernelwright.capture.sizes import Sizes
 from kernelwright.capture.sources import source_of
 from kernelwright.capture.structures import class_names
@@ -34,7 +35,7 @@ _CHECKS = (
 _TO_NUMBER = ("item", "_local_scalar_dense")
 
 # In this order each is asked for the node of a call; the last always has one.
-_TABLES = (view, pointwise, contraction, composite, conv, opaque)
+_TABLES = (view, pointwise, contraction, composite, conv, recurrent, opaque)
 
 
 def convert(exported: Exported) -> Graph:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Expr, Total, walk
 from kernelwright.ir.graph import Conv, Reduction, Window
+from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 
 
@@ -160,3 +161,14 @@ class Convolution:
         numbers = f"stride {conv.stride}, padding {conv.padding}, dilation {conv.dilation}"
         groups = f", {conv.groups} groups" if conv.groups > 1 else ""
         return f"{how}{numbers}{groups}; {self.rounding}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrence:
+    """Recurrent layers, and those of their results that a launch writes."""
+
+    layers: Recurrent
+    hidden: int
+    """Units of a layer's direction."""
+    results: tuple[int, ...]
+    """Indices of the results, ascending."""

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from kernelwright.ir.conv_configs import ConvConfig
+from kernelwright.ir.recurrent_configs import RecurrentConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,4 +411,12 @@ class WindowConfig:
         return f"{self.way}: {own}, accesses of {each}, {self.threads} threads"
 
 
-Config = PointwiseConfig | ProductConfig | ConvConfig | RowConfig | ScanConfig | WindowConfig
+Config = (
+    PointwiseConfig
+    | ProductConfig
+    | ConvConfig
+    | RowConfig
+    | ScanConfig
+    | WindowConfig
+    | RecurrentConfig
+)

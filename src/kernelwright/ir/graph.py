@@ -7,6 +7,7 @@ from enum import StrEnum
 from kernelwright.ir.calls import Argument, AtenCall, refs, rename_call
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Expr
+from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, ScalarType, TensorType, ValueType
 
 # --- Kinds of node -----------------------------------------------------------------------------
@@ -315,6 +316,7 @@ Kind = (
     | Scan
     | Window
     | Conv
+    | Recurrent
     | Gather
     | Concat
     | Pad

@@ -6,7 +6,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelwright.ir.anchors import Convolution, Extent, PooledSource, RowProgram
+from kernelwright.ir.anchors import (
+    Convolution,
+    Extent,
+    PooledSource,
+    Recurrence,
+    RowProgram,
+)
 from kernelwright.ir.expr import Accumulator, Expr, Total, transform
 from kernelwright.ir.expr import Operand as OperandLeaf
 from kernelwright.ir.graph import Constant as ConstantKind
@@ -32,6 +38,7 @@ from kernelwright.ir.plan import (
     TorchCall,
     Within,
 )
+from kernelwright.ir.recurring import recurred
 
 
 def run_plan(
@@ -100,6 +107,9 @@ class PlanRun(GraphRun):
         match kernel.anchor:
             case RowProgram() as program:
                 return self.rows(program, operands, shapes)
+            case Recurrence(layers=layers, results=wanted):
+                found = recurred(layers, operands)
+                return [found[index] for index in wanted]
             case Contract() as contract:
                 acc = torch.einsum(str(contract), *operands[:2])
             case Convolution(conv=conv, has_bias=has_bias):

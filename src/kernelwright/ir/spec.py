@@ -34,6 +34,7 @@ from kernelwright.ir.graph import (
     View,
     Window,
 )
+from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, TupleType
 
 
@@ -283,6 +284,32 @@ def _conv(node: Node, inputs: list[Node]) -> Iterator[str]:
         yield f"has a stride, dilation or groups below 1, or a negative padding: {kind}"
 
 
+def _recurrent(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Recurrent)
+    if node.origin is None:
+        yield "is a stack of layers and needs the call it stands for"
+    results = node.type.items if isinstance(node.type, TupleType) else ()
+    if len(inputs) != kind.input_count or len(results) != kind.first_weight:
+        yield f"has {len(inputs)} inputs and {len(results)} results: {kind}"
+        return
+    states = [_hints(it.tensor) for it in inputs[1 : kind.first_weight]]
+    batch, hidden = states[0][1:]
+    sequence = _hints(inputs[0].tensor)
+    if any(it != [kind.layers * kind.directions, batch, hidden] for it in states) or (
+        len(sequence) != 3 or sequence[not kind.batch_first] != batch
+    ):
+        yield f"begins {inputs[0].type} with states {states}"
+    rows = kind.cell.gates * hidden
+    for at in range(kind.layers * kind.directions):
+        first = kind.first_weight + at * kind.tensors_each
+        below = kind.directions * hidden if at >= kind.directions else sequence[-1]
+        sizes = [[rows, below], [rows, hidden], [rows], [rows]]
+        own = [_hints(it.tensor) for it in inputs[first : first + kind.tensors_each]]
+        if own != sizes[: kind.tensors_each]:
+            yield f"has weights {own} of {sizes}"
+
+
 def _gather(node: Node, inputs: list[Node]) -> Iterator[str]:
     kind = node.kind
     assert isinstance(kind, Gather)
@@ -361,6 +388,7 @@ RULES: dict[type, Callable[[Node, list[Node]], Iterator[str]]] = {
     Scan: _scan,
     Window: _window,
     Conv: _conv,
+    Recurrent: _recurrent,
     Gather: _gather,
     Concat: _concat,
     Pad: _pad,

@@ -9,7 +9,13 @@ from kernelwright.machine.detection import detect, machine_of, modelled_machine
 from kernelwright.machine.generic import DeviceProperties, modelled
 from kernelwright.machine.h100 import H100
 from kernelwright.machine.h200 import H200
-from kernelwright.machine.records import Limits, Machine, Origin, WarpgroupRates
+from kernelwright.machine.records import (
+    Limits,
+    Machine,
+    Origin,
+    RecurrentRates,
+    WarpgroupRates,
+)
 
 __all__ = [
     "A100",
@@ -20,6 +26,7 @@ __all__ = [
     "Limits",
     "Machine",
     "Origin",
+    "RecurrentRates",
     "WarpgroupRates",
     "detect",
     "machine_of",

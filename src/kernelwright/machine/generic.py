@@ -90,6 +90,7 @@ def modelled(properties: DeviceProperties) -> Machine:
         # Only this architecture has the instructions that feed its tensor cores fast enough.
         warpgroups=H200.warpgroups if known == (9, 0) else None,
         convolutions=H200.convolutions if known == (9, 0) else None,
+        recurrent=H200.recurrent if known == (9, 0) else None,
     )
 
 

@@ -35,6 +35,7 @@ H100 = Machine(
     rows=H200.rows,
     windows=H200.windows,
     scans=H200.scans,
+    recurrent=H200.recurrent,
 )
 """The counts are the data sheet's; every rate is carried over from the H200 as said above, none is
 measured."""

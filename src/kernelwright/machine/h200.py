@@ -19,6 +19,7 @@ from kernelwright.machine.records import (
     Machine,
     ManySmallRates,
     Origin,
+    RecurrentRates,
     RowRates,
     ScanRates,
     ThinRates,
@@ -223,6 +224,20 @@ _WINDOWS = WindowRates(
 _SCANS = ScanRates(sm_blocks=4, warp_elements=1024, lean_width=4)
 """Timed with a cold L2 (docs/measured/scan.md)."""
 
+_RECURRENT = RecurrentRates(
+    launch_seconds=28e-6,
+    step_seconds=MappingProxyType({1: 1e-6, 2: 1e-6, 4: 1e-6, 8: 1e-6, 16: 1.15e-6}),
+    k_seconds=MappingProxyType({8: 0.0103e-6, 16: 0.0131e-6, 32: 0.038e-6}),
+    stores=1.02,
+    clusters=MappingProxyType({1: 132, 2: 66, 4: 32, 8: 15, 16: 7}),
+    library_lstm_seconds=7.7e-6,
+    library_gru_seconds=9.1e-6,
+    library_small_hidden=192,
+    library_small_seconds=0.86e-6,
+)
+"""Fitted to benchmarks/results/recurrent_h200.json (docs/measured/recurrent.md). Clusters of fewer
+than eight blocks were not timed; which layers are small is the rule of PyTorch."""
+
 H200 = Machine(
     name="NVIDIA H200",
     origin=Origin.MEASURED,
@@ -254,6 +269,7 @@ H200 = Machine(
     rows=_ROWS,
     windows=_WINDOWS,
     scans=_SCANS,
+    recurrent=_RECURRENT,
 )
 """The counts are what the driver reports; bandwidths and FLOP/s are the best that copies and
 products reached (docs/measured/index.md)."""

@@ -311,6 +311,30 @@ class ScanRates:
     input is read; else for two thirds of them."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentRates:
+    """The model of recurrent layers, ours (recurrent_sm90.cuh) and cuDNN's."""
+
+    launch_seconds: float
+    """Seconds before the first step: planes of the inputs, weights to registers."""
+    step_seconds: Mapping[int, float]
+    """Seconds of a step on top of its products, by the blocks of a cluster."""
+    k_seconds: Mapping[int, float]
+    """Seconds of 16 elements along the sums of a step, by the rows of a slice."""
+    stores: float
+    """Factor on a step whose states travel by asynchronous stores."""
+    clusters: Mapping[int, int]
+    """Clusters that run at one time, by their blocks."""
+    library_lstm_seconds: float
+    """Seconds of cuDNN's step of an LSTM layer's direction."""
+    library_gru_seconds: float
+    """Seconds of its step of a GRU layer's direction."""
+    library_small_hidden: int
+    """Most hidden units with which cuDNN takes all steps of a layer in one kernel."""
+    library_small_seconds: float
+    """Seconds of a step of that kernel."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Machine:
     """Limits and rates of one card; each is equal to itself alone, so that rankings can be kept."""
@@ -350,6 +374,8 @@ class Machine:
     rows: RowRates
     windows: WindowRates
     scans: ScanRates
+    recurrent: RecurrentRates | None
+    """None on a card without products by warpgroups."""
 
     @property
     def has_clusters(self) -> bool:

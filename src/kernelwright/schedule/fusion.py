@@ -33,6 +33,7 @@ from kernelwright.ir.plan import (
     Take,
     TorchCall,
 )
+from kernelwright.ir.recurrence import Recurrent
 from kernelwright.machine import Machine
 from kernelwright.schedule.channels_last import Formatted, with_channels_last
 from kernelwright.schedule.conv_or_library import Convolutions, shared_out, with_ours
@@ -194,7 +195,17 @@ def _step(node: Node, reason: str | None) -> list[Step]:
                     source=node.source,
                 )
             ]
-        case Opaque() | Conv() | View() | Pointwise() | Contract() | Gather() | Concat() | Pad():
+        case (
+            Opaque()
+            | Conv()
+            | Recurrent()
+            | View()
+            | Pointwise()
+            | Contract()
+            | Gather()
+            | Concat()
+            | Pad()
+        ):
             call = node.origin
             if call is None and isinstance(node.kind, View):  # that a rewrite has moved
                 call = call_of_view(node.kind.map, node.inputs[0], node.tensor)

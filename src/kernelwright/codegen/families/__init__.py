@@ -4,6 +4,7 @@ from kernelwright.codegen.families.conv import CONV
 from kernelwright.codegen.families.gemm import GEMM
 from kernelwright.codegen.families.pointwise import POINTWISE
 from kernelwright.codegen.families.pooling import POOLING
+from kernelwright.codegen.families.recurrent import RECURRENT
 from kernelwright.codegen.families.rows import ROWS
 from kernelwright.codegen.families.scan import SCAN
 from kernelwright.codegen.families.writer import Writer
@@ -14,6 +15,7 @@ WRITERS: dict[str, Writer] = {
     "gemm": GEMM,
     "pointwise": POINTWISE,
     "pooling": POOLING,
+    "recurrent": RECURRENT,
     "rows": ROWS,
     "scan": SCAN,
 }

@@ -12,7 +12,9 @@ struct UnitState {
   float hidden, cell;
 };
 
-__device__ __forceinline__ float gate_sigmoid(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
+__device__ __forceinline__ float gate_sigmoid(float x) {
+  return __fdividef(1.0f, 1.0f + __expf(-x));
+}
 
 template <RecurrentCell CELL>
 struct CellRule;

@@ -19,6 +19,15 @@ struct RecurrentRequest {
   int64_t inputs() const { return x.sizes[2]; }
 };
 
+// A sequence whose batch comes before its steps, with the steps first.
+inline void swap_first_dimensions(Tensor& sequence) {
+  const int64_t size = sequence.sizes[0], stride = sequence.strides[0];
+  sequence.sizes[0] = sequence.sizes[1];
+  sequence.strides[0] = sequence.strides[1];
+  sequence.sizes[1] = size;
+  sequence.strides[1] = stride;
+}
+
 // Three kernels and zeros before them: `extremes`, `inputs`, `steps`.
 template <class Config>
 struct RecurrentVariant {
@@ -37,7 +46,7 @@ struct RecurrentVariant {
            request.layers * Tile::DIRECTIONS <= MAX_LAYERS && request.hidden <= Tile::PART &&
            request.inputs() >= 1 && request.inputs() <= Tile::INPUTS && above <= Tile::INPUTS &&
            request.steps() >= 1 && request.steps() < MOST && request.batch() >= 1 &&
-           lanes(request) * Tile::CLUSTER < MOST && has_plain_weights(request);
+           lanes(request) * Tile::CLUSTER < MOST;
   }
 
   // Whether the card runs a cluster of such blocks at all.
@@ -53,6 +62,7 @@ struct RecurrentVariant {
   }
 
   cudaError_t launch(const RecurrentRequest& request, void* workspace, cudaStream_t stream) const {
+    if (request.batch() == 0) return cudaSuccess;
     if (!admits(request) || !has_room()) return cudaErrorNotSupported;
     const RecurrentParameters parameters = {problem_of(request), room_of(request, workspace)};
     cudaError_t status =
@@ -114,22 +124,13 @@ struct RecurrentVariant {
             reinterpret_cast<uint32_t*>(first + FIRST_FLAG), inputs, inputs + input_bytes(request)};
   }
 
-  static bool has_plain_weights(const RecurrentRequest& request) {
-    for (int i = 0; i < request.layers * Tile::DIRECTIONS; ++i) {
-      for (const Tensor& tensor : request.weights[i]) {
-        int64_t stride = 1;
-        for (int d = tensor.rank - 1; tensor.data != nullptr && d >= 0; --d) {
-          if (tensor.sizes[d] != 1 && tensor.strides[d] != stride) return false;
-          stride *= tensor.sizes[d];
-        }
-      }
-    }
-    return true;
-  }
-
   static StepTensor step_tensor(const Tensor& tensor) {
     return {static_cast<float*>(tensor.data),
             {tensor.strides[0], tensor.strides[1], tensor.strides[2]}};
+  }
+
+  static WeightMatrix matrix(const Tensor& tensor) {
+    return {static_cast<const float*>(tensor.data), {tensor.strides[0], tensor.strides[1]}};
   }
 
   static RecurrentProblem problem_of(const RecurrentRequest& request) {
@@ -148,9 +149,8 @@ struct RecurrentVariant {
     problem.last_cell = step_tensor(request.last_cell);
     for (int i = 0; i < request.layers * Tile::DIRECTIONS; ++i) {
       const Tensor(&of_layer)[4] = request.weights[i];
-      problem.weights[i] = {
-          static_cast<const float*>(of_layer[0].data), static_cast<const float*>(of_layer[1].data),
-          static_cast<const float*>(of_layer[2].data), static_cast<const float*>(of_layer[3].data)};
+      problem.weights[i] = {matrix(of_layer[0]), matrix(of_layer[1]), matrix(of_layer[2]),
+                            matrix(of_layer[3])};
     }
     return problem;
   }

@@ -85,6 +85,7 @@ struct PlainLane {
     uint32_t seen[2] = {0, 0};
     for (int step = 0; step < p.problem.steps; ++step) {
       wait_for(step, seen);
+#pragma unroll
       for (int i = 0; i < States::EACH; ++i) {
         if (!states.is_there(i)) continue;
         float sums[4];

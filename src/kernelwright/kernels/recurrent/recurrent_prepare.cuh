@@ -32,10 +32,11 @@ __device__ __forceinline__ uint32_t largest_of(const StepTensor& tensor, int out
   return most;
 }
 
-__device__ __forceinline__ uint32_t largest_of(const float* data, int64_t count, uint32_t most) {
+__device__ __forceinline__ uint32_t largest_of(const WeightMatrix& matrix, int64_t rows,
+                                               int columns, uint32_t most) {
   const int64_t all = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += all) {
-    most = larger_bits(most, data[i]);
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows * columns; i += all) {
+    most = larger_bits(most, matrix.at(i / columns, i % columns));
   }
   return most;
 }
@@ -55,8 +56,8 @@ __device__ __forceinline__ void find_extremes(const RecurrentParameters& p) {
   uint32_t most = 0;
   for (int i = 0; i < lanes; ++i) {
     const int inputs = i < Tile::DIRECTIONS ? problem.inputs : Tile::DIRECTIONS * problem.hidden;
-    most = largest_of(problem.weights[i].input, rows * inputs, most);
-    most = largest_of(problem.weights[i].hidden, rows * problem.hidden, most);
+    most = largest_of(problem.weights[i].input, rows, inputs, most);
+    most = largest_of(problem.weights[i].hidden, rows, problem.hidden, most);
   }
   keep_largest(&p.room.extremes->weights, most);
 }

@@ -24,9 +24,20 @@ struct StepTensor {
   }
 };
 
-// Contiguous, rows gate by gate as PyTorch has them. Biases are null where there are none.
+// Two dimensions with any strides, in elements; a vector has one column. Null for what is not
+// there.
+struct WeightMatrix {
+  const float* data = nullptr;
+  int64_t strides[2] = {};
+
+  __device__ __forceinline__ float at(int64_t row, int64_t column) const {
+    return __ldg(data + row * strides[0] + column * strides[1]);
+  }
+};
+
+// Rows gate by gate as PyTorch has them.
 struct LayerWeights {
-  const float *input, *hidden, *input_bias, *hidden_bias;
+  WeightMatrix input, hidden, input_bias, hidden_bias;
 };
 
 struct RecurrentProblem {
@@ -56,8 +67,8 @@ struct RecurrentParameters {
   RecurrentRoom room;
 };
 
-// How blocks hand their slices of the hidden state to the others of the cluster: a bulk copy to
-// each, or every 16 bytes by an asynchronous store.
+// How blocks hand their slices of the hidden state to the others of the cluster: a bulk copy of a
+// slice in shared memory to each, or asynchronous stores of 16 bytes from registers.
 enum class Exchange { COPIES, STORES };
 
 // Sizes that a config fixes. It has

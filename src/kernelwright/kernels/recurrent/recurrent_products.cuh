@@ -17,13 +17,6 @@ struct StepSums {
     pin(wide);
     pin(narrow);
   }
-  // By a power of two.
-  __device__ __forceinline__ void scale(float ratio) {
-#pragma unroll
-    for (float& sum : wide) sum *= ratio;
-#pragma unroll
-    for (float& sum : narrow) sum *= ratio;
-  }
   __device__ __forceinline__ float total(int i) const {
     if constexpr (Tile::PLANES == 1) return narrow[i];
     return wide[i] + (wide[i + NARROW] + narrow[i]);
@@ -50,15 +43,33 @@ __device__ __forceinline__ void multiply_steps(StepSums<Tile>& sums, const Fragm
   }
 }
 
-// Writes a warpgroup's sums where threads that compute cells find them: for each of the batch's
+// Totals of a thread. The sums of inputs and of hidden states are added here: the shorter a sum on
+// the tensor cores, which cut off what does not fit, the more accurate it is.
+template <class Tile>
+struct StepTotals {
+  static constexpr int COUNT = StepSums<Tile>::NARROW;
+
+  float value[COUNT];
+
+  __device__ __forceinline__ void set(const StepSums<Tile>& sums, float ratio) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) value[i] = sums.total(i) * ratio;
+  }
+  __device__ __forceinline__ void add(const StepSums<Tile>& sums) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) value[i] += sums.total(i);
+  }
+};
+
+// Writes a warpgroup's totals where threads that compute cells find them: for each of the batch's
 // rows the 64 of the block.
 template <class Tile>
-__device__ __forceinline__ void write_sums(float* shared, const StepSums<Tile>& sums) {
+__device__ __forceinline__ void write_totals(float* shared, const StepTotals<Tile>& totals) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   float* const own = shared + lane % 4 * 2 * Tile::SUM_PITCH + warp * 16 + lane / 4;
 #pragma unroll
-  for (int i = 0; i < StepSums<Tile>::NARROW; ++i) {
+  for (int i = 0; i < StepTotals<Tile>::COUNT; ++i) {
     const int column = i / 4 * 8 + i % 2, row = i / 2 % 2 * 8;
-    own[column * Tile::SUM_PITCH + row] = sums.total(i);
+    own[column * Tile::SUM_PITCH + row] = totals.value[i];
   }
 }

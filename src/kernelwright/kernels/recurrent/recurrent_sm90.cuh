@@ -7,30 +7,11 @@
 // 256 threads compute cells and send 16 units to all. One warp brings the inputs of later steps,
 // one stores the planes of hidden states for the layer above.
 
-#include "mbarrier.cuh"
 #include "recurrent_plain.cuh"
 #include "recurrent_products.cuh"
+#include "recurrent_shared.cuh"
 #include "recurrent_states.cuh"
 #include "tma.cuh"
-
-template <class Tile>
-struct RecurrentShared {
-  Barrier x_full[Tile::STAGES], x_empty[Tile::STAGES];
-  Barrier h_full[2];           // the other blocks' units have come
-  Barrier staged[2], kept[2];  // this block's own are written; the courier has read them
-  uint32_t lane;
-};
-
-// 16 bytes to the same place in block `rank` of the cluster, and at its barrier.
-__device__ __forceinline__ void store_async(const void* shared, const uint4& words,
-                                            Barrier* barrier, int rank) {
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32"
-      " [%0], {%1, %2, %3, %4}, [%5];" ::"r"(address_at_rank(shared_address(shared), rank)),
-      "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w),
-      "r"(address_at_rank(shared_address(barrier), rank))
-      : "memory");
-}
 
 template <class Config>
 struct RecurrentBlock {
@@ -130,7 +111,9 @@ struct RecurrentBlock {
     const int own = threadIdx.x % 32;
     for (int step = 0; step < p.problem.steps; ++step) {
       const int buffer = step & 1, parity = step / 2 & 1;
-      wait(shared.staged + buffer, parity);
+      // What is stored comes with what the other blocks store.
+      const bool is_stored = Config::EXCHANGE == Exchange::STORES;
+      wait(is_stored ? shared.h_full + (buffer ^ 1) : shared.staged + buffer, parity);
       const auto* const from = reinterpret_cast<const uint4*>(own_slice(buffer ^ 1));
       uint4 runs[EACH];
 #pragma unroll
@@ -156,27 +139,56 @@ struct RecurrentBlock {
 
   __device__ __forceinline__ static void sync_compute() { sync_warps(1, Tile::COMPUTE_THREADS); }
 
+  // Rows of the slice that the batch has; the others stay zero.
+  __device__ __forceinline__ int rows() const {
+    const int64_t left = p.problem.batch - int64_t{lane.slice} * Tile::BATCH;
+    return left < Tile::BATCH ? static_cast<int>(left) : Tile::BATCH;
+  }
+
   // This block's units of the next state, which all have written, to the other blocks.
-  __device__ __forceinline__ void send(int buffer) const {
+  __device__ __forceinline__ void send_slice(int buffer) const {
     if constexpr (Tile::CLUSTER > 1) {
-      unsigned char* const slice = own_slice(buffer);
-      Barrier* const full = shared.h_full + buffer;
       const int thread = static_cast<int>(threadIdx.x);
+      Barrier* const full = shared.h_full + buffer;
       if (thread == 0) arrive_expecting(full, (Tile::CLUSTER - 1) * Tile::SLICE_BYTES);
-      if constexpr (Config::EXCHANGE == Exchange::COPIES) {
-        if (thread < Tile::CLUSTER && thread != rank) {
-          send_to_rank(slice, Tile::SLICE_BYTES, full, thread);
-        }
-      } else {
-        constexpr int RUNS = Tile::SLICE_BYTES / 16;
-        for (int i = thread; i < RUNS * Tile::CLUSTER; i += Tile::COMPUTE_THREADS) {
-          const int run = i % RUNS, to = i / RUNS;
-          if (to == rank) continue;
-          const auto* const from = reinterpret_cast<const uint4*>(slice) + run;
-          store_async(from, *from, full, to);
-        }
+      if (thread < Tile::CLUSTER && thread != rank) {
+        send_to_rank(own_slice(buffer), Tile::SLICE_BYTES, full, thread);
       }
     }
+  }
+
+  // The warp's values to all blocks, this one too: each eight lanes have eight neighbouring units
+  // of one row, a run of 16 bytes in each plane.
+  __device__ __forceinline__ void send_values(int row, float value, int buffer) const {
+    const PlanePair pair = split_planes(value * scales.hidden);
+    const uint32_t own = pair_bits(pair.high, pair.low);
+    const int first = threadIdx.x % 32 / 8 * 8;
+    uint32_t high[4], low[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t a = __shfl_sync(0xffffffffu, own, first + 2 * i);
+      const uint32_t b = __shfl_sync(0xffffffffu, own, first + 2 * i + 1);
+      high[i] = __byte_perm(a, b, 0x5410);
+      low[i] = __byte_perm(a, b, 0x7632);
+    }
+    __syncwarp();  // who waits for a run knows that all eight lanes have read their sums
+    if (row >= rows()) return;
+    const int unit = rank * Tile::UNITS + UnitStates<Tile>::slot() / 8 * 8;
+    unsigned char* const to = h_buffer(buffer) + place(unit, row);
+    Barrier* const full = shared.h_full + buffer;
+#pragma unroll
+    for (int block = threadIdx.x % 8; block < Tile::CLUSTER; block += 8) {
+      store_async(to, high, full, block);
+      if (Tile::PLANES == 2) store_async(to + Tile::BATCH * 16, low, full, block);
+    }
+  }
+
+  // Returns when the state before `step` has come from all blocks.
+  __device__ __forceinline__ void wait_state(int step) const {
+    if (Config::EXCHANGE == Exchange::STORES || Tile::CLUSTER > 1) {
+      wait(shared.h_full + (step & 1), (step - 1) / 2 & 1);
+    }
+    if (Config::EXCHANGE == Exchange::STORES) fence_shared_for_async();
   }
 
   // One step's sums, in shared memory for all.
@@ -197,41 +209,71 @@ struct RecurrentBlock {
     wait_products<0>();
     sums_.pin_all();
     if (threadIdx.x % 32 == 0) arrive(shared.x_empty + stage);
-    if (lane.layer == 0) sums_.scale(scales.hidden / scales.x);
-    if (Tile::CLUSTER > 1 && step > 0) {
-      wait(shared.h_full + buffer, (step - 1) / 2 & 1);
-      if (Config::EXCHANGE == Exchange::STORES) fence_shared_for_async();
-    }
-    sums_.pin_all();
+    StepTotals<Tile> totals;
+    totals.set(sums_, lane.layer == 0 ? scales.hidden / scales.x : 1.0f);
+    if (step > 0) wait_state(step);
     fence_products();
     multiply_steps<Tile>(
         sums_, h, low_h,
         describe_cores(h_buffer(buffer) + warpgroup * Tile::H_STEPS * 2 * Tile::GROUP_BYTES,
                        Tile::GROUP_BYTES),
-        1);
+        0);
     commit_products();
     wait_products<0>();
     sums_.pin_all();
-    write_sums<Tile>(sums() + warpgroup * Tile::BATCH * Tile::SUM_PITCH, sums_);
+    totals.add(sums_);
+    write_totals<Tile>(sums() + warpgroup * Tile::BATCH * Tile::SUM_PITCH, totals);
   }
 
-  // The cells of this thread's pairs, into the next buffer.
+  // The sums of a pair's gates.
+  __device__ __forceinline__ void read_gates(int row, const float (&bias)[4], float inverse,
+                                             float (&gates)[4]) const {
+    const float* const first = sums() + row * Tile::SUM_PITCH + UnitStates<Tile>::slot();
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) {
+      const float* const one = first + gate * Tile::UNITS;
+      gates[gate] = (one[0] + one[Tile::BATCH * Tile::SUM_PITCH]) * inverse + bias[gate];
+    }
+  }
+
+  // The cells of this thread's pairs, into the next buffer of this block or of all. Only sums of
+  // pairs that are there are read: their values arrive at a barrier before the next ones are
+  // written.
   __device__ __forceinline__ void update(UnitStates<Tile>& states, const float (&bias)[4],
                                          float inverse, int next) const {
     if (!UnitStates<Tile>::has_pairs()) return;
 #pragma unroll
     for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
-      const int row = UnitStates<Tile>::row(i), unit = UnitStates<Tile>::slot();
-      const float* const first = sums() + row * Tile::SUM_PITCH + unit;
-      float gates[4];
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) {
-        const float* const one = first + gate * Tile::UNITS;
-        gates[gate] = (one[0] + one[Tile::BATCH * Tile::SUM_PITCH]) * inverse + bias[gate];
+      const int row = UnitStates<Tile>::row(i);
+      if (states.is_there(i)) {
+        float gates[4];
+        read_gates(row, bias, inverse, gates);
+        states.states[i] = Tile::Rule::next(gates, states.states[i]);
       }
-      states.states[i] = Tile::Rule::next(gates, states.states[i]);
-      if (!states.is_there(i)) states.states[i] = {0.0f, 0.0f};
-      write_state(h_buffer(next), states.unit(), row, states.states[i].hidden);
+      if constexpr (Config::EXCHANGE == Exchange::STORES) {
+        send_values(row, states.states[i].hidden, next);
+      } else {
+        write_state(h_buffer(next), states.unit(), row, states.states[i].hidden);
+      }
+    }
+  }
+
+  // From the sums to the next state in all blocks.
+  __device__ __forceinline__ void hand_over(UnitStates<Tile>& states, const float (&bias)[4],
+                                            float inverse, int step) const {
+    const int next = (step & 1) ^ 1;
+    // The courier has read what this overwrites.
+    if (has_reader() && step >= 2) wait(shared.kept + (step & 1), (step - 2) / 2 & 1);
+    if constexpr (Config::EXCHANGE == Exchange::STORES) {
+      constexpr int ROW_BYTES = Tile::PART * 2 * Tile::PLANES;
+      if (threadIdx.x == 0) arrive_expecting(shared.h_full + next, rows() * ROW_BYTES);
+      update(states, bias, inverse, next);
+    } else {
+      update(states, bias, inverse, next);
+      fence_shared_for_async();
+      sync_compute();
+      if (step + 1 < p.problem.steps) send_slice(next);
+      if (has_reader() && threadIdx.x == 0) arrive(shared.staged + (step & 1));
     }
   }
 
@@ -251,18 +293,12 @@ struct RecurrentBlock {
     Sums sums_;
 #pragma unroll 1
     for (int step = 0; step < p.problem.steps; ++step) {
-      const int next = (step & 1) ^ 1;
       multiply(step, sums_, x, h, low_x, low_h);
       sync_compute();
-      // The courier has read what this overwrites.
-      if (has_reader() && step >= 2) wait(shared.kept + (step & 1), (step - 2) / 2 & 1);
-      update(states, bias, inverse, next);
-      fence_shared_for_async();
-      sync_compute();
-      if (step + 1 < p.problem.steps) send(next);
-      if (has_reader() && threadIdx.x == 0) arrive(shared.staged + (step & 1));
+      hand_over(states, bias, inverse, step);
       states.store(step);
     }
+    if (Config::EXCHANGE == Exchange::STORES) wait_state(p.problem.steps);
   }
 
   __device__ __forceinline__ void compute() const {

@@ -36,20 +36,20 @@ struct WeightSource {
     const int64_t from = weight_row(row);
     const int column = input_column(k);
     const bool is_there = from >= 0 && column >= 0 && Tile::Rule::takes_input(row / Tile::UNITS);
-    return is_there ? __ldg(weights().input + from * inputs() + column) : 0.0f;
+    return is_there ? weights().input.at(from, column) : 0.0f;
   }
   __device__ __forceinline__ float of_hidden(int row, int k) const {
     const int64_t from = weight_row(row);
     const bool is_there =
         from >= 0 && k < problem.hidden && Tile::Rule::takes_hidden(row / Tile::UNITS);
-    return is_there ? __ldg(weights().hidden + from * problem.hidden + k) : 0.0f;
+    return is_there ? weights().hidden.at(from, k) : 0.0f;
   }
   __device__ __forceinline__ float bias(int row) const {
     const int64_t from = weight_row(row);
-    if (from < 0 || weights().input_bias == nullptr) return 0.0f;
+    if (from < 0 || weights().input_bias.data == nullptr) return 0.0f;
     const int gate = row / Tile::UNITS;
-    return (Tile::Rule::takes_input(gate) ? __ldg(weights().input_bias + from) : 0.0f) +
-           (Tile::Rule::takes_hidden(gate) ? __ldg(weights().hidden_bias + from) : 0.0f);
+    return (Tile::Rule::takes_input(gate) ? weights().input_bias.at(from, 0) : 0.0f) +
+           (Tile::Rule::takes_hidden(gate) ? weights().hidden_bias.at(from, 0) : 0.0f);
   }
 };
 

@@ -6,11 +6,12 @@ from kernelwright.schedule.families.family import Family
 from kernelwright.schedule.families.gemm import GEMM
 from kernelwright.schedule.families.pointwise import POINTWISE
 from kernelwright.schedule.families.pooling import POOLING
+from kernelwright.schedule.families.recurrent import RECURRENT
 from kernelwright.schedule.families.rows import ROWS
 from kernelwright.schedule.families.scan import SCAN
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (ROWS, SCAN, POOLING, GEMM, CONV, POINTWISE)
+    family.name: family for family in (RECURRENT, ROWS, SCAN, POOLING, GEMM, CONV, POINTWISE)
 }
 """By name, in the order in which they take nodes of a graph."""
 

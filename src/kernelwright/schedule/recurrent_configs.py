@@ -1,0 +1,137 @@
+"""Configurations of recurrent layers, and how long these take in ours and in the library."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+
+from kernelwright.ir.recurrence import Cell, Recurrent
+from kernelwright.ir.recurrent_configs import Exchange, RecurrentConfig
+from kernelwright.ir.types import TensorType
+from kernelwright.machine import Machine, RecurrentRates
+
+MOST_LAYERS = 32
+"""Layers and directions that a launch takes; `MAX_LAYERS` in kernels/recurrent."""
+_CLUSTERS = (1, 2, 4, 8, 16)
+_STAGES = (3, 2)
+_OTHER_SHARED = 2 * 1024
+"""Static shared memory: barriers."""
+_WEIGHT_REGISTERS = 160
+"""Registers of a thread that hold weights at most: with more, ptxas spills."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecurrentSizes:
+    """Sizes of a stack at capture."""
+
+    kind: Recurrent
+    steps: int
+    batch: int
+    inputs: int
+    hidden: int
+
+    @property
+    def lanes(self) -> int:
+        """Layers and directions."""
+        return self.kind.layers * self.kind.directions
+
+    @property
+    def weights(self) -> int:
+        """Multiply-adds of one step and row of the batch."""
+        above = self.kind.directions * self.hidden
+        read = self.inputs + (self.kind.layers - 1) * above + self.kind.layers * self.hidden
+        return self.kind.cell.gates * self.hidden * self.kind.directions * read
+
+    @property
+    def flops(self) -> int:
+        """Two for each multiply-add."""
+        return 2 * self.steps * self.batch * self.weights
+
+
+def recurrent_sizes(kind: Recurrent, data: TensorType, state: TensorType) -> RecurrentSizes:
+    """The sizes of a stack that begins with `data` and with states of the type `state`."""
+    first, second, inputs = (dim.hint for dim in data.shape)
+    steps, batch = (second, first) if kind.batch_first else (first, second)
+    return RecurrentSizes(
+        kind=kind, steps=steps, batch=batch, inputs=inputs, hidden=state.shape[2].hint
+    )
+
+
+def why_none(sizes: RecurrentSizes, machine: Machine) -> str | None:
+    """Why no configuration holds the weights of a stack on chip; None where one does."""
+    if machine.recurrent is None:
+        return "its weights stay on chip with clusters and products of warpgroups alone"
+    if sizes.lanes > MOST_LAYERS:
+        return f"it has more than {MOST_LAYERS} layers and directions"
+    most = _CLUSTERS[-1] * RecurrentConfig.UNITS
+    if sizes.hidden > most:
+        return f"no cluster holds the weights of more than {most} hidden units"
+    if sizes.inputs < 1 or not any(_fitting(sizes, machine)):
+        return f"no cluster holds the weights of {sizes.inputs} inputs"
+    return None
+
+
+def recurrent_configs(sizes: RecurrentSizes, machine: Machine) -> tuple[RecurrentConfig, ...]:
+    """Those that hold the weights, best first by the model."""
+    found = _fitting(sizes, machine)
+    return tuple(sorted(found, key=lambda config: recurrent_seconds(sizes, config, machine)))
+
+
+def _fitting(sizes: RecurrentSizes, machine: Machine) -> Iterator[RecurrentConfig]:
+    units = RecurrentConfig.UNITS
+    cluster = next((count for count in _CLUSTERS if count * units >= sizes.hidden), None)
+    if cluster is None:
+        return
+    above = sizes.kind.directions * cluster * units if sizes.kind.layers > 1 else 0
+    inputs = ceil(max(sizes.inputs, above) / 32) * 32
+    room = machine.shared_memory_per_block - _OTHER_SHARED
+    for batch in (8, 16, 32):
+        for exchange in Exchange:
+            each = (
+                RecurrentConfig(
+                    cluster=cluster, batch=batch, inputs=inputs, stages=stages, exchange=exchange
+                )
+                for stages in _STAGES
+            )
+            # Registers hold the high planes of all weights, and both of the hidden state's.
+            fits = (
+                it for it in each if it.shared_bytes <= room and _registers(it) <= _WEIGHT_REGISTERS
+            )
+            yield from (it for it in (next(fits, None),) if it is not None)
+
+
+def _registers(config: RecurrentConfig) -> int:
+    """Registers of a thread that hold weights: without the low planes of inputs that do not fit."""
+    inputs, hidden = config.inputs // 8, max(32, config.part) // 8
+    low = inputs if config.holds_low else 0
+    return inputs + low + 2 * hidden
+
+
+def rates_of(machine: Machine) -> RecurrentRates:
+    """The rates of a card that has configurations."""
+    assert machine.recurrent is not None, f"{machine.name} has no recurrent layers by warpgroups"
+    return machine.recurrent
+
+
+def recurrent_seconds(sizes: RecurrentSizes, config: RecurrentConfig, machine: Machine) -> float:
+    """Seconds of the launch: its steps, one after the other, as often as clusters take turns."""
+    rates = rates_of(machine)
+    step = rates.step_seconds[config.cluster] + config.depth / 16 * rates.k_seconds[config.batch]
+    step *= rates.stores if config.exchange is Exchange.STORES else 1
+    slices = ceil(sizes.batch / config.batch)
+    together = rates.clusters[config.cluster]
+    if sizes.kind.directions == 2:
+        turns = float(sizes.kind.layers * ceil(2 * slices / together))
+        return rates.launch_seconds + turns * sizes.steps * step
+    turns = ceil(slices * sizes.kind.layers / together)
+    lag = min(sizes.kind.layers, together) - 1
+    return rates.launch_seconds + (turns * sizes.steps + lag) * step
+
+
+def library_seconds(sizes: RecurrentSizes, machine: Machine) -> float:
+    """Seconds of cuDNN's layers: kernels for each step, or one for all of few units."""
+    rates = rates_of(machine)
+    steps = sizes.steps * sizes.kind.layers
+    if sizes.hidden <= rates.library_small_hidden:
+        return steps * rates.library_small_seconds
+    each = {Cell.LSTM: rates.library_lstm_seconds, Cell.GRU: rates.library_gru_seconds}
+    return steps * sizes.kind.directions * each[sizes.kind.cell]
