@@ -102,7 +102,12 @@ def _read_mapping(kinds: tuple[Any, ...], value: object) -> dict[Any, Any]:
         return dict(pairs)
     if not isinstance(value, dict):
         raise RecordError(f"expected an object, found {type(value).__name__}")
-    return {_read(kinds[0], key): _read(kinds[1], item) for key, item in value.items()}
+    return {_read_key(kinds[0], key): _read(kinds[1], item) for key, item in value.items()}
+
+
+def _read_key(kind: Any, key: object) -> Any:
+    """A key of an object, which JSON has as text."""
+    return int(key) if kind is int and isinstance(key, str) else _read(kind, key)
 
 
 @functools.cache
