@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
+from kernelwright.codegen.cuda import cuda_source
 from kernelwright.emulation import emulate
 from kernelwright.ir.captured import at_captured_sizes
 from kernelwright.ir.types import TensorType
@@ -14,7 +15,7 @@ from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, Sizes, compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.problem.resizing import resize
-from kernelwright.schedule import Library
+from kernelwright.schedule import Library, plan_graph
 from kernelwright.verify.cases import Case
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -56,3 +57,17 @@ def test_a_product_has_no_variant_for_other_sizes(tmp_path: Path) -> None:
         texts[sizes] = write_candidate(_compiled("matmul", sizes), path).source
     assert "small_kernel" in texts[Sizes.ANY] and "small_kernel" not in texts[Sizes.CAPTURED]
     assert len(texts[Sizes.CAPTURED].splitlines()) < len(texts[Sizes.ANY].splitlines()) < 3450
+
+
+class TwoProducts(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x @ x, y @ y
+
+
+def test_a_product_that_launches_of_several_sizes_share_has_a_variant_for_small_ones() -> None:
+    for size, has_small in ((512, False), (256, True)):
+        inputs = [torch.ones(512, 512), torch.ones(size, size)]
+        graph = at_captured_sizes(capture_module(TwoProducts(), inputs))
+        plan = plan_graph(graph, H200, Library.NEVER).plan
+        assert len(plan.kernels) == 1
+        assert ("small_kernel" in cuda_source(plan)) is has_small

@@ -39,7 +39,7 @@ def cuda_source(plan: Plan) -> str:
 def cuda_text(program: Program) -> CudaText:
     """The program's kernels and segments, and of the device library what they use."""
     plan = program.plan
-    by_name = {kernel.name: kernel_text(kernel) for kernel in plan.kernels}
+    by_name = {kernel.name: kernel_text(kernel) for kernel in plan.kernels_to_write}
     of_kernels = frozenset(name for name, text in by_name.items() if text.has_workspace)
     for segment in program.segments:
         by_name[segment.name] = segment_text(segment, plan.graph, of_kernels)

@@ -1,6 +1,6 @@
 """The plan: which kernels run, on what, in what order; the last stage before text."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from kernelwright.ir.anchors import RowProgram, Triangle
@@ -42,6 +42,8 @@ class Kernel:
     """The part of a product's result that the epilogue keeps, where it sets the rest to zero."""
     turned: bool = False
     """Whether an input is known to lie along another dimension than the result."""
+    serves_several_sizes: bool = False
+    """Whether launches with other sizes than these run it as well, which its text has to know."""
 
     @property
     def output(self) -> TensorType:
@@ -213,6 +215,18 @@ class Plan:
             if isinstance(step, Launch):
                 found.setdefault(step.kernel.name, step.kernel)
         return tuple(found.values())
+
+    @property
+    def kernels_to_write(self) -> tuple[Kernel, ...]:
+        """`kernels`, those marked that launches with several sizes share."""
+        sizes: dict[str, set[object]] = {}
+        for step in self.steps:
+            if isinstance(step, Launch):
+                own = (step.kernel.inputs, step.kernel.outputs)
+                sizes.setdefault(step.kernel.name, set()).add(own)
+        return tuple(
+            replace(it, serves_several_sizes=len(sizes[it.name]) > 1) for it in self.kernels
+        )
 
     @property
     def left_to_pytorch(self) -> tuple[TorchCall | Einsum, ...]:

@@ -56,7 +56,8 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
     own = tuned(kernel)
     general = _FINISHING_TILE if own.finished else _SMALL_TILE
     # The tuned variant is for the captured sizes: where there are no others, none is too small.
-    has_one_size = all(dim.is_static for kind in _tensors(kernel) for dim in kind.shape)
+    is_static = all(dim.is_static for kind in _tensors(kernel) for dim in kind.shape)
+    has_one_size = is_static and not kernel.serves_several_sizes
     return {
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
