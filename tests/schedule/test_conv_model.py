@@ -101,6 +101,20 @@ def test_ours_or_the_library(layer: nn.Module, shape: tuple[int, ...], expected:
     assert _plan(layer, *shape) == [expected]
 
 
+def _kernels(*layers: nn.Module) -> list[tuple[str, ...]]:
+    graph = capture_module(nn.Sequential(*layers), (torch.empty(32, 64, 56, 56),))
+    return [kernel.operators for kernel in plan_graph(graph, H200).plan.kernels]
+
+
+def test_what_joins_a_convolution() -> None:
+    conv = nn.Conv2d(64, 128, 3)
+    # Two steps of the norm read it: it is added where it is made, not twice.
+    assert _kernels(conv, nn.InstanceNorm2d(128))[0] == ("conv2d", "bias")
+    assert _kernels(conv, nn.Mish()) == [("conv2d", "bias", "mish")]
+    # Its few warps would take longer than a kernel that reads and writes.
+    assert _kernels(conv, nn.Mish(), nn.Mish()) == [("conv2d",), ("bias", "mish")]
+
+
 def test_every_convolution_with_a_batch_can_be_ours() -> None:
     assert _plan(nn.Conv2d(64, 64, 3), 1, 64, 28, 28, library=Library.NEVER) == [_THREE]
     half = nn.Conv2d(64, 64, 3, dtype=torch.bfloat16)

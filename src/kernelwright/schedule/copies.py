@@ -9,6 +9,7 @@ from dataclasses import replace
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import (
     Contract,
+    Conv,
     Graph,
     Node,
     Pointwise,
@@ -22,7 +23,8 @@ from kernelwright.ir.types import TensorType
 from kernelwright.schedule.naming import fresh_name
 
 _JOINED = Contract | Reduce | Scan | Window
-"""Steps on what these make, at its own size, are computed by the same kernel."""
+"""Steps on what these make, at its own size, are computed by the same kernel; so are those on what
+convolutions of ours make."""
 _CHEAP = 4
 """Operations of a step that is repeated."""
 _LONGEST_CHAIN = 16
@@ -33,7 +35,7 @@ def with_cheap_copies(graph: Graph) -> Graph:
     """The graph with such a step once for every reader; the values are the same."""
     fixed = {*graph.results, *graph.readers_of_mutable()}
     # What these make, and steps on it: such steps join them as they are.
-    anchors = (node.name for node in graph.nodes if isinstance(node.kind, _JOINED))
+    anchors = (node.name for node in graph.nodes if _is_joined(node))
     fixed |= made_of(anchors, graph)
     lengths = _chain_lengths(graph)
     nodes = {node.name: node for node in graph.nodes}
@@ -58,6 +60,12 @@ def with_cheap_copies(graph: Graph) -> Graph:
             users[source][at:at] = made
     names = (it for node in graph.nodes for it in (node.name, *copies.get(node.name, ())))
     return replace(graph, nodes=tuple(nodes[name] for name in names))
+
+
+def _is_joined(node: Node) -> bool:
+    if isinstance(node.kind, Conv):
+        return node.kind.rounding is not None
+    return isinstance(node.kind, _JOINED)
 
 
 def _is_cheap(node: Node, graph: Graph) -> bool:

@@ -13,8 +13,8 @@ struct ConvAnyParameters {
 };
 
 // The element of the input's dimension that tap `tap` of output `out` meets; -1: none.
-__device__ __forceinline__ int64_t find_input(const ConvCall& call, ConvDirection direction,
-                                              int64_t out, int tap) {
+__device__ __forceinline__ int64_t input_of_conv(const ConvCall& call, ConvDirection direction,
+                                                 int64_t out, int tap) {
   const int64_t reach = int64_t{tap} * call.dilation;
   int64_t in = out * call.stride - call.padding + reach;
   if (direction == ConvDirection::TRANSPOSED) {
@@ -27,8 +27,8 @@ __device__ __forceinline__ int64_t find_input(const ConvCall& call, ConvDirectio
 
 // The sum of one element; `at`: its place along W, H and D; `channel`: of all groups.
 template <class Input, class Result>
-__device__ __forceinline__ float sum_any(const ConvRequest<Input, Result>& r, int64_t image,
-                                         int64_t channel, const int64_t (&at)[MAX_SPATIAL]) {
+__device__ __forceinline__ float sum_of_conv(const ConvRequest<Input, Result>& r, int64_t image,
+                                             int64_t channel, const int64_t (&at)[MAX_SPATIAL]) {
   const int64_t of_group = r.out_channels / r.groups, group = channel / of_group;
   const int64_t channels = r.in_channels / r.groups;
   const Input* const filter = r.filter + group * r.filter_strides.group +
@@ -37,11 +37,11 @@ __device__ __forceinline__ float sum_any(const ConvRequest<Input, Result>& r, in
       r.data + image * r.data_strides.image + group * channels * r.data_strides.channel;
   float sum = 0;
   for (int z = 0; z < r.calls[2].kernel; ++z) {
-    const int64_t depth = find_input(r.calls[2], r.direction, at[2], z);
+    const int64_t depth = input_of_conv(r.calls[2], r.direction, at[2], z);
     for (int y = 0; depth >= 0 && y < r.calls[1].kernel; ++y) {
-      const int64_t row = find_input(r.calls[1], r.direction, at[1], y);
+      const int64_t row = input_of_conv(r.calls[1], r.direction, at[1], y);
       for (int x = 0; row >= 0 && x < r.calls[0].kernel; ++x) {
-        const int64_t column = find_input(r.calls[0], r.direction, at[0], x);
+        const int64_t column = input_of_conv(r.calls[0], r.direction, at[0], x);
         if (column < 0) continue;
         const Input* const from = data + depth * r.data_strides.spatial[2] +
                                   row * r.data_strides.spatial[1] +
@@ -74,7 +74,7 @@ __device__ __forceinline__ void conv_any(const Parameters& p) {
     }
     const int64_t channel = rest % r.out_channels, image = rest / r.out_channels;
     place += image * r.out_strides.image + channel * r.out_strides.channel;
-    const float sum = sum_any(r, image, channel, at);
+    const float sum = sum_of_conv(r, image, channel, at);
     const float value = p.epilogue.row(static_cast<int>(channel))(sum);
     r.out[place] = narrow<Result>(p.epilogue.finish(value, place));
   }
