@@ -307,7 +307,7 @@ def explain(
     arguments = _arguments(args, "explain(model, args)")
     captured = capture_in_memory(model, arguments, dict(kwargs or {}))
     planned = plan_graph(captured, machine, library)
-    return explain_plan(planned.rewritten, planned.plan, machine, str(captured))
+    return explain_plan(planned.rewritten, planned.lowered, planned.plan, machine, str(captured))
 
 
 def check(

@@ -19,6 +19,7 @@ from kernelwright.ir.captured import at_captured_sizes
 from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Kernel, Launch, Plan
+from kernelwright.lower import Pass
 from kernelwright.machine import Machine, modelled_machine
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
@@ -63,6 +64,8 @@ class Compiled:
     rewritten: Rewritten
     plan: Plan
     choices: Choices
+    lowered: tuple[Pass, ...]
+    """Passes that changed the graph between rewriting and scheduling."""
     machine: Machine
     """The card that the plan was made for."""
     library: Library
@@ -82,7 +85,9 @@ class Compiled:
     @property
     def explanation(self) -> Explanation:
         """The facts for people: rewrites, kernels, what stays PyTorch's and why, bytes, floor."""
-        return explain_plan(self.rewritten, self.plan, self.machine, str(self.captured))
+        return explain_plan(
+            self.rewritten, self.lowered, self.plan, self.machine, str(self.captured)
+        )
 
 
 def compile_problem(
@@ -118,6 +123,7 @@ def compile_captured(
         rewritten=planned.rewritten,
         plan=planned.plan,
         choices=planned.choices,
+        lowered=planned.lowered,
         machine=machine,
         library=library,
         sizes=sizes,

@@ -9,9 +9,9 @@ from torch.nn import functional
 from kernelwright.capture import capture_module
 from kernelwright.ir.anchors import Extent
 from kernelwright.ir.plan import Launch, Plan
+from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.machine import H200
 from kernelwright.schedule import Library, plan_graph
-from kernelwright.schedule.copies import with_cheap_copies
 
 
 class Function(nn.Module):

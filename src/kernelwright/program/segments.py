@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from kernelwright.ir.graph import Select, Slice
+from kernelwright.ir.graph import Expand, Reshape, Select, Slice, ViewMap
 from kernelwright.ir.plan import Launch, Plan, Reinterpret, Room, Step, reads, sizes_used
 from kernelwright.ir.program import NativeStep, Part, Program, Segment
-from kernelwright.ir.types import Dim
+from kernelwright.ir.types import Dim, TensorType
 from kernelwright.program.arena import slots_of
 from kernelwright.program.layouts import MAX_RANK, Layout, layout_of
 from kernelwright.program.updates import in_place, views_of
@@ -190,28 +190,32 @@ def _inputs(steps: Sequence[NativeStep], made: Set[str]) -> Iterator[str]:
 
 def _sizes(steps: Sequence[NativeStep], results: Set[str]) -> Iterator[Dim]:
     """Sizes that are not in the words of the tensors that the caller gives."""
+    own = set(_memories(steps)) - results
     found: dict[Dim, None] = {}
     for step in steps:
         match step:
-            case Launch(kernel=kernel):
+            case Launch(results=written, kernel=kernel):
                 found |= dict.fromkeys(sizes_used(kernel))
-                for name, kind in zip(step.results, kernel.outputs, strict=True):
-                    found |= {} if name in results else dict.fromkeys(kind.shape)
-            case Room(result=result, type=kind, within=within):
-                found |= {} if result in results else dict.fromkeys(kind.shape)
-                found |= {} if within is None else {within.start: None}
+                for name, kind in zip(written, kernel.outputs, strict=True):
+                    found |= dict.fromkeys(kind.shape if name in own else ())
+            case Room(type=kind, within=within) if within is not None:
+                found |= dict.fromkeys((within.start, kind.shape[within.dim]))
+            case Room(result=result, type=kind):
+                found |= dict.fromkeys(kind.shape if result in own else ())
             case Reinterpret(map=how, type=kind):
-                found |= dict.fromkeys(kind.shape)
-                found |= {start: None for start in _starts(how)}
+                found |= dict.fromkeys(_sizes_of_view(how, kind))
     yield from (dim for dim in found if not dim.is_static)
 
 
-def _starts(how: object) -> Iterator[Dim]:
+def _sizes_of_view(how: ViewMap, kind: TensorType) -> tuple[Dim, ...]:
     match how:
-        case Slice(start=start):
-            yield start
-        case Select(index=index):
-            yield index
+        case Reshape() | Expand():
+            return kind.shape
+        case Slice(dim, start, _, _):
+            return (start, kind.shape[dim])
+        case Select(_, index):
+            return (index,)
+    return ()
 
 
 def _named(plan: Plan, parts: Sequence[Part]) -> tuple[Part, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kernelwright.ir.plan import Kernel, Plan
 from kernelwright.ir.types import ValueType
+from kernelwright.lower import Pass
 from kernelwright.machine import Machine
 from kernelwright.program import arena_bytes, program_of
 from kernelwright.rewrite import Applied, Rewritten
@@ -66,6 +67,8 @@ class Explanation:
     """What kernelwright would do to a module, and what that costs at the captured sizes."""
 
     rewrites: tuple[Applied, ...]
+    lowered: tuple[str, ...]
+    """Passes that changed how the graph is computed, in order, each with what it does."""
     kernels: tuple[PlannedKernel, ...]
     left_to_pytorch: tuple[LeftToPyTorch, ...]
     notes: tuple[str, ...]
@@ -93,6 +96,8 @@ class Explanation:
         """One fact a line, in the order of the pipeline; what `kernelwright explain` prints."""
         for item in self.rewrites:
             yield f"rewritten   {item}{'  [algebraic]' if item.algebraic else ''}"
+        for text in self.lowered:
+            yield f"lowered     {text}"
         for kernel in self.kernels:
             yield from _kernel_lines(kernel)
         for step in self.left_to_pytorch:
@@ -128,11 +133,18 @@ def _kernel_lines(kernel: PlannedKernel) -> Iterator[str]:
     )
 
 
-def explain_plan(rewritten: Rewritten, plan: Plan, machine: Machine, captured: str) -> Explanation:
+def explain_plan(
+    rewritten: Rewritten,
+    lowered: tuple[Pass, ...],
+    plan: Plan,
+    machine: Machine,
+    captured: str,
+) -> Explanation:
     """The facts of a plan; `captured` is the text of the graph before the rewrites."""
     total = cost_of_plan(plan)
     return Explanation(
         rewrites=rewritten.applied,
+        lowered=tuple(f"{it.name}: {it.what}" for it in lowered),
         kernels=tuple(_planned(kernel, machine) for kernel in plan.kernels),
         left_to_pytorch=tuple(
             LeftToPyTorch(operator=step.name, source=step.source, why=step.why)
@@ -176,5 +188,5 @@ def _kinds(kinds: Iterable[ValueType]) -> tuple[str, ...]:
 
 def plan_json(rewritten: Rewritten, plan: Plan, machine: Machine) -> dict[str, Any]:
     """The facts of a plan as JSON values, without the graphs: what rows of results hold."""
-    facts = explain_plan(rewritten, plan, machine, captured="").to_json()
-    return {name: facts[name] for name in facts if name not in ("captured", "rewritten")}
+    facts = explain_plan(rewritten, (), plan, machine, captured="").to_json()
+    return {name: facts[name] for name in facts if name not in ("captured", "rewritten", "lowered")}

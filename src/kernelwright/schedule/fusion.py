@@ -1,7 +1,7 @@
 """Graph to plan: which nodes share a kernel, and in which order everything runs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -34,19 +34,15 @@ from kernelwright.ir.plan import (
     TorchCall,
 )
 from kernelwright.ir.recurrence import Recurrent
+from kernelwright.lower import Lowered, faster_on_channels_last, lower
 from kernelwright.machine import Machine
-from kernelwright.schedule.channels_last import Formatted, with_channels_last
 from kernelwright.schedule.conv_or_library import Convolutions, shared_out, with_ours
-from kernelwright.schedule.copies import with_cheap_copies
 from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.families import FAMILIES
 from kernelwright.schedule.families.family import Free, Grow, Launcher, Unit
-from kernelwright.schedule.grouped import with_groups, without_groups
 from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.legality import Library
-from kernelwright.schedule.memory_format import faster_on_channels_last
 from kernelwright.schedule.sharing import shared
-from kernelwright.schedule.stages import with_stages
 
 
 def schedule(
@@ -57,7 +53,7 @@ def schedule(
     in_place: frozenset[str] | None = None,
     convolutions: Convolutions | None = None,
 ) -> Plan:
-    """The plan with the fewest modelled bytes that our families allow.
+    """The plan of a rewritten graph: it is lowered, then scheduled.
 
     `channels_last`: the convolutions that get such operands; `in_place`: the tensors whose parts
     are written where they belong; `convolutions`: who computes which. None: what is faster.
@@ -66,15 +62,29 @@ def schedule(
         channels_last = faster_on_channels_last(graph, machine)
     if convolutions is None:
         convolutions = shared_out(graph, machine, library, channels_last)
-    channels_last &= convolutions.left.keys()
-    graph = with_ours(graph, convolutions)
+    lowered = lowered_with(convolutions, graph, machine, channels_last)
+    return schedule_lowered(lowered, machine, library, in_place, convolutions)
+
+
+def lowered_with(
+    convolutions: Convolutions, graph: Graph, machine: Machine, channels_last: frozenset[str]
+) -> Lowered:
+    """The graph after all passes, where the library's convolutions alone have a memory format."""
+    formats = channels_last & convolutions.left.keys()
+    return lower(with_ours(graph, convolutions), machine, formats)
+
+
+def schedule_lowered(
+    lowered: Lowered,
+    machine: Machine,
+    library: Library,
+    in_place: frozenset[str] | None,
+    convolutions: Convolutions,
+) -> Plan:
+    """The plan with the fewest modelled bytes that our families allow."""
+    graph = lowered.graph
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
-    formatted = with_channels_last(with_cheap_copies(graph), channels_last)
-    staged = with_groups(with_stages(formatted.graph, machine), formatted.turning)
-    ungrouped = without_groups(staged, formatted.turning)
-    graph, small = ungrouped.graph, formatted.small | ungrouped.small
-    formatted = replace(formatted, graph=graph, small=small)
     candidates = {kind: family for family in FAMILIES.values() for kind in family.nodes}
     reasons = {
         node.name: candidates[type(node.kind)].why_not(node, graph, machine, library)
@@ -83,7 +93,7 @@ def schedule(
     }
     reasons.update(convolutions.left)
     ours = frozenset(name for name, reason in reasons.items() if reason is None)
-    units = _units(formatted, ours, machine)
+    units = _units(lowered, ours, machine)
     inside = {member.name for unit in units for member in unit.members}
     alone = [
         _Unit(members=(node,), made=partial(_step, node, reasons.get(node.name)))
@@ -107,11 +117,11 @@ class _Unit:
     """The steps that compute them."""
 
 
-def _units(formatted: Formatted, ours: frozenset[str], machine: Machine) -> list[_Unit]:
+def _units(lowered: Lowered, ours: frozenset[str], machine: Machine) -> list[_Unit]:
     """The launches, family by family, each of what the ones before have left."""
-    graph = formatted.graph
+    graph = lowered.graph
     # Steps to another memory format only kernels without an anchor make well.
-    still = graph.readers_of_mutable() | formatted.turning | formatted.apart
+    still = graph.readers_of_mutable() | lowered.turning | lowered.apart
     launchers: dict[Grow, dict[type, Launcher]] = {}
     for family in FAMILIES.values():
         launchers.setdefault(family.grow, {}).update(dict.fromkeys(family.nodes, family.launch))
@@ -122,7 +132,7 @@ def _units(formatted: Formatted, ours: frozenset[str], machine: Machine) -> list
             graph=graph,
             ours=ours - taken,
             still=frozenset(still),
-            alone=formatted.small,
+            alone=lowered.small,
             machine=machine,
         )
         found += grow(free, kinds)

@@ -12,6 +12,7 @@ from math import prod
 
 from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import Concat, Graph, Node, Pointwise, Reshape
+from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.plan import (
     Launch,
     Plan,
@@ -26,7 +27,6 @@ from kernelwright.ir.sizes import total
 from kernelwright.machine import Machine
 from kernelwright.schedule.families import family_of
 from kernelwright.schedule.families.pointwise import launch_copy
-from kernelwright.schedule.naming import fresh_name
 
 
 def with_parts_in_place(

@@ -1,4 +1,4 @@
-"""Names of kernels, which say what they do, and of new nodes."""
+"""Names of kernels, which say what they do."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,15 +15,6 @@ def kernel_name(operators: Sequence[str], taken: Iterable[str]) -> str:
     used = set(taken)
     while name in used:
         name, number = f"{stem}_{number}", number + 1
-    return name
-
-
-def fresh_name(stem: str, taken: set[str]) -> str:
-    """The stem, numbered when it is taken; it is taken from now on."""
-    name, number = stem, 1
-    while name in taken:
-        name, number = f"{stem}_{number}", number + 1
-    taken.add(name)
     return name
 
 

@@ -13,13 +13,13 @@ from kernelwright.ir.editing import Editor
 from kernelwright.ir.graph import Contract, Conv, Graph, Node, UserCall
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
+from kernelwright.lower import PASSES, Pass, faster_on_channels_last
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.schedule.conv_or_library import Convolutions, shared_out
-from kernelwright.schedule.fusion import schedule
+from kernelwright.schedule.fusion import lowered_with, schedule_lowered
 from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
-from kernelwright.schedule.memory_format import faster_on_channels_last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +48,8 @@ class Planned:
     rewritten: Rewritten
     plan: Plan
     choices: Choices
+    lowered: tuple[Pass, ...]
+    """Passes that changed the graph between rewriting and scheduling."""
 
 
 def plan_graph(
@@ -69,7 +71,8 @@ def plan_graph(
         convolutions = choices.convolutions
         if convolutions is None:
             convolutions = shared_out(rewritten.graph, machine, library, formats)
-        plan = schedule(rewritten.graph, machine, library, formats, choices.in_place, convolutions)
+        lowered = lowered_with(convolutions, rewritten.graph, machine, formats)
+        plan = schedule_lowered(lowered, machine, library, choices.in_place, convolutions)
         found = _products_left(plan)
         if not found:
             made = Choices(
@@ -78,7 +81,8 @@ def plan_graph(
                 convolutions=convolutions,
                 in_place=joined_in_place(plan),
             )
-            return Planned(rewritten=rewritten, plan=plan, choices=made)
+            passes = tuple(it for it in PASSES if it.name in lowered.changed)
+            return Planned(rewritten=rewritten, plan=plan, choices=made, lowered=passes)
         left |= found
 
 

@@ -7,13 +7,13 @@ from kernelwright.ir.expr import Expr
 from kernelwright.ir.graph import Graph, Node, Pointwise
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import extents
+from kernelwright.lower.memory_format import is_turned
 from kernelwright.machine import Machine
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
 from kernelwright.schedule.families.elements import grow_elements, is_located, work_of
 from kernelwright.schedule.families.family import Description, Family, Work
 from kernelwright.schedule.launches import labels, launched
 from kernelwright.schedule.legality import Library, first_reason, no_complex, rank_fits
-from kernelwright.schedule.memory_format import is_turned
 from kernelwright.schedule.pointwise_configs import pointwise_configs
 
 

@@ -6,7 +6,7 @@ where it lies and write as PyTorch would.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.expr import Operand
@@ -28,11 +28,12 @@ from kernelwright.ir.graph import (
     Window,
     rename_inputs,
 )
+from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
-from kernelwright.schedule.hoisting import Hoisted, hoisted
-from kernelwright.schedule.naming import fresh_name
-from kernelwright.schedule.placed import (
+from kernelwright.lower.hoisting import Hoisted, hoisted
+from kernelwright.lower.lowered import Lowered
+from kernelwright.lower.placed import (
     by_place,
     from_last,
     is_dear,
@@ -40,34 +41,22 @@ from kernelwright.schedule.placed import (
     to_last,
     turned_early,
 )
-from kernelwright.schedule.stages import has_stages, in_stages
+from kernelwright.lower.split_reductions import has_stages, in_stages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Formatted:
-    """A graph whose convolutions have the operands they are fastest on."""
-
-    graph: Graph
-    turning: frozenset[str]
-    """Steps that read one memory format and write another."""
-    small: frozenset[str]
-    """Copies of few elements that save their reader time: no part of it."""
-    apart: frozenset[str]
-    """Steps that no kernel for rows computes on the way."""
-
-
-def with_channels_last(graph: Graph, convolutions: Collection[str]) -> Formatted:
-    """The graph with such operands for the convolutions of these names; the values are the same.
+def with_channels_last(lowered: Lowered) -> Lowered:
+    """The graph with such operands for the convolutions that are to have them.
 
     At other sizes one of these names can be a product: that stays as it is.
     """
+    graph = lowered.graph
     calls = {node.name for node in graph.nodes if isinstance(node.kind, Conv)}
-    convolutions = calls.intersection(convolutions)
+    convolutions = calls.intersection(lowered.channels_last)
     if not convolutions:
-        nothing: frozenset[str] = frozenset()
-        return Formatted(graph=graph, turning=nothing, small=nothing, apart=nothing)
+        return lowered
     writer = _Writer(graph, convolutions)
-    return Formatted(
+    return replace(
+        lowered,
         graph=writer.written(),
         turning=frozenset(writer.turning),
         small=frozenset(writer.small),

@@ -19,11 +19,11 @@ from kernelwright.ir.graph import (
     Reduction,
     rename_inputs,
 )
+from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
+from kernelwright.lower.hoisting import hoisted
 from kernelwright.machine import Machine
-from kernelwright.schedule.hoisting import hoisted
-from kernelwright.schedule.naming import fresh_name
 
 _OF_TOTALS = (
     Reduction.SUM,

@@ -3,7 +3,7 @@
 from kernelwright.ir.expr import Call, Coordinate, Expr, Operand
 from kernelwright.ir.graph import Node, Pointwise
 from kernelwright.ir.types import Dim, DType, TensorType
-from kernelwright.schedule.hoisting import Hoisted, hoisted
+from kernelwright.lower.hoisting import Hoisted, hoisted
 
 F32 = DType.F32
 

@@ -19,9 +19,9 @@ from kernelwright.ir.graph import (
     View,
 )
 from kernelwright.ir.types import DType, TensorType
+from kernelwright.lower.placed import by_place, from_last, placed
+from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.machine import Machine
-from kernelwright.schedule.copies import with_cheap_copies
-from kernelwright.schedule.placed import by_place, from_last, placed
 
 _SPATIAL = (2, 3)
 """Spatial dimensions of convolutions that have a memory format."""

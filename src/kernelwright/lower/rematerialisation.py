@@ -19,8 +19,8 @@ from kernelwright.ir.graph import (
     made_of,
     rename_inputs,
 )
+from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.types import TensorType
-from kernelwright.schedule.naming import fresh_name
 
 _JOINED = Contract | Reduce | Scan | Window
 """Steps on what these make, at its own size, are computed by the same kernel; so are those on what

@@ -1,0 +1,11 @@
+"""Graph to graph: how tensors lie in memory, what is computed twice, which reductions are split.
+
+The rewrites before it say what is computed, the schedule after it which nodes share a kernel. The
+passes are one list in `passes.py`.
+"""
+
+from kernelwright.lower.lowered import Lowered, Pass
+from kernelwright.lower.memory_format import faster_on_channels_last
+from kernelwright.lower.passes import PASSES, lower
+
+__all__ = ["PASSES", "Lowered", "Pass", "faster_on_channels_last", "lower"]

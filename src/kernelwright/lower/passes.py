@@ -1,0 +1,73 @@
+"""The passes in the order in which they run."""
+
+from dataclasses import replace
+
+from kernelwright.ir.graph import Graph
+from kernelwright.lower.channel_groups import with_groups, without_groups
+from kernelwright.lower.channels_last import with_channels_last
+from kernelwright.lower.lowered import Lowered, Pass
+from kernelwright.lower.rematerialisation import with_cheap_copies
+from kernelwright.lower.split_reductions import with_stages
+from kernelwright.machine import Machine
+
+
+def lower(graph: Graph, machine: Machine, channels_last: frozenset[str]) -> Lowered:
+    """A graph after all passes; `channels_last` are the convolutions on such operands."""
+    lowered = Lowered(graph=graph, channels_last=channels_last)
+    for step in PASSES:
+        after = step.run(lowered, machine)
+        if after.graph != lowered.graph:
+            after = replace(after, changed=(*lowered.changed, step.name))
+        lowered = after
+    return lowered
+
+
+def _rematerialised(lowered: Lowered, machine: Machine) -> Lowered:
+    return replace(lowered, graph=with_cheap_copies(lowered.graph))
+
+
+def _on_channels_last(lowered: Lowered, machine: Machine) -> Lowered:
+    return with_channels_last(lowered)
+
+
+def _split(lowered: Lowered, machine: Machine) -> Lowered:
+    return replace(lowered, graph=with_stages(lowered.graph, machine))
+
+
+def _on_groups(lowered: Lowered, machine: Machine) -> Lowered:
+    return replace(lowered, graph=with_groups(lowered.graph, lowered.turning))
+
+
+def _on_whole_channels(lowered: Lowered, machine: Machine) -> Lowered:
+    found = without_groups(lowered.graph, lowered.turning)
+    return replace(lowered, graph=found.graph, small=lowered.small | found.small)
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass(
+        name="rematerialisation",
+        what="A cheap step with several readers is computed by each of them, and never written.",
+        run=_rematerialised,
+    ),
+    Pass(
+        name="channels-last operands",
+        what="Convolutions read and write channels-last memory where their neighbours pay for it.",
+        run=_on_channels_last,
+    ),
+    Pass(
+        name="split reductions",
+        what="A reduction whose operands differ along a row is made in stages, by its parts first.",
+        run=_split,
+    ),
+    Pass(
+        name="steps on channel groups",
+        what="A step on what a call returns is computed on groups where all its readers are.",
+        run=_on_groups,
+    ),
+    Pass(
+        name="steps on whole channels",
+        what="A step on groups of channels is computed on whole channels where it is read so.",
+        run=_on_whole_channels,
+    ),
+)
+"""Each pass sees what the ones before it decided."""
