@@ -55,7 +55,7 @@ def build(variant: Variant, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     source = target.with_suffix(".cu")
     text = SOURCE.read_text().replace("CONFIGS", variant.text())
-    source.write_text('#include "recurrent_launch.cuh"\n' + text)
+    source.write_text('#include "dependent_launch.cuh"\n#include "recurrent_launch.cuh"\n' + text)
     command = ["nvcc", "-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a"]
     command += ["-Xcompiler", "-fPIC", "-shared", *(f"-I{folder}" for folder in KERNELS.glob("*/"))]
     subprocess.run([*command, "-o", str(target), str(source)], check=True)

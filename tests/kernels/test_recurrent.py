@@ -151,7 +151,7 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
         text += (
             f"\nstatic_assert(RecurrentTile<{config.text()}>::SHARED_BYTES == {_bytes(config)});"
         )
-    report = compile_check(kernels.inline("recurrent_launch.cuh") + text)
+    report = compile_check(kernels.inline("recurrent_launch.cuh", "dependent_launch.cuh") + text)
     assert len(report.kernels) == 3 * len(configs)
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
     assert [remark for remark in report.remarks if "Performance Loss" in remark] == []

@@ -27,7 +27,7 @@ def build(configs: str) -> ctypes.CDLL:
     cpp_extension.load_inline(
         name="recurrent_test",
         cpp_sources="",
-        cuda_sources=kernels.inline("recurrent_launch.cuh") + text,
+        cuda_sources=kernels.inline("recurrent_launch.cuh", "dependent_launch.cuh") + text,
         functions=None,
         is_python_module=False,
         no_implicit_headers=True,

@@ -1,7 +1,6 @@
 #pragma once
 // Host side of recurrent layers: what a config takes, its workspace, its kernels in order.
 
-#include "dependent_launch.cuh"
 #include "launch.cuh"
 #include "recurrent_prepare.cuh"
 #include "recurrent_sm90.cuh"
@@ -37,8 +36,8 @@ struct RecurrentVariant {
 
   Kernel extremes, inputs, steps;
 
-  // Whether the sizes are ones that the config has room for. The card has to have room for a
-  // cluster, too: see `has_room`.
+  // Whether the sizes are ones that the config has room for. A card that runs no such cluster
+  // refuses the launch.
   static bool admits(const RecurrentRequest& request) {
     constexpr int64_t MOST = int64_t{1} << 30;
     const int64_t above = request.layers > 1 ? int64_t{Tile::DIRECTIONS} * Tile::PART : 0;
@@ -49,13 +48,6 @@ struct RecurrentVariant {
            lanes(request) * Tile::CLUSTER < MOST;
   }
 
-  // Whether the card runs a cluster of such blocks at all.
-  bool has_room() const {
-    cudaFuncSetAttribute(reinterpret_cast<const void*>(steps),
-                         cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    return most_clusters(steps, Tile::THREADS, Tile::SHARED_BYTES, Tile::CLUSTER) > 0;
-  }
-
   static int64_t workspace_bytes(const RecurrentRequest& request) {
     return header_bytes(request) + input_bytes(request) +
            lanes(request) * request.steps() * Tile::RECORD_BYTES;
@@ -63,10 +55,11 @@ struct RecurrentVariant {
 
   cudaError_t launch(const RecurrentRequest& request, void* workspace, cudaStream_t stream) const {
     if (request.batch() == 0) return cudaSuccess;
-    if (!admits(request) || !has_room()) return cudaErrorNotSupported;
+    if (!admits(request)) return cudaErrorNotSupported;
     const RecurrentParameters parameters = {problem_of(request), room_of(request, workspace)};
     cudaError_t status =
         cudaMemsetAsync(workspace, 0, static_cast<size_t>(header_bytes(request)), stream);
+    if (status == cudaSuccess) status = allow_steps();
     if (status == cudaSuccess) status = start(extremes, parameters, stream, prepare_shape());
     if (status == cudaSuccess) status = start(inputs, parameters, stream, prepare_shape());
     if (status == cudaSuccess) status = start(steps, parameters, stream, step_shape(request));
@@ -78,6 +71,15 @@ struct RecurrentVariant {
     int64_t blocks;
     int threads, cluster, shared_bytes;
   };
+
+  // What a kernel has only if it is asked for: all of the shared memory, clusters of 16.
+  cudaError_t allow_steps() const {
+    const auto* const kernel = reinterpret_cast<const void*>(steps);
+    const cudaError_t status = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SHARED_BYTES);
+    if (status != cudaSuccess || Tile::CLUSTER <= 8) return status;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  }
 
   static Shape prepare_shape() { return {PREPARE_BLOCKS, PREPARE_THREADS, 1, 0}; }
   static Shape step_shape(const RecurrentRequest& request) {
