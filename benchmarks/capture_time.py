@@ -23,7 +23,7 @@ from torch.export import Dim, export
 from kernelwright.capture import capture_module
 from kernelwright.ir.graph import Graph
 
-_SIZES = (1, 4, 16, 64)
+_SIZES = (1, 4, 16)
 """Blocks of a stack."""
 _RUNS = 3
 
@@ -49,6 +49,7 @@ def _layers(*layers: nn.Module) -> nn.Module:
 FAMILIES: Mapping[str, tuple[Callable[[int], nn.Module], tuple[int, ...]]] = {
     "linear, gelu": (_perceptron, (16, 32)),
     "convolution, norm, relu (evaluation)": (_convolutions, (2, 8, 16, 16)),
+    "transformer encoder (evaluation)": (lambda blocks: _transformer(blocks).eval(), (2, 10, 32)),
     "transformer encoder (training)": (_transformer, (2, 10, 32)),
 }
 """What makes a stack of so many blocks, and the shape of its argument."""

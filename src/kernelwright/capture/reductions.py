@@ -234,8 +234,6 @@ def _dist(m: Maker) -> Part:
     return _normed(m, m.rows(m.wide(difference), []), m.literal("p"))
 
 
-_EXTREMES = {"amax": Reduction.MAXIMUM, "amin": Reduction.MINIMUM}
-
 RULES: dict[str, Rule] = {
     "sum": _total(Reduction.SUM),
     "nansum": _total(Reduction.SUM, _nan_as_zero),

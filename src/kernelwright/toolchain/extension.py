@@ -8,7 +8,6 @@ extensions it loads are built under the hash of the file. A lock file that a kil
 on which PyTorch would wait for ever, is removed first.
 """
 
-import ast
 import importlib.metadata
 import platform
 import socket
@@ -18,9 +17,7 @@ from kernelwright import env
 from kernelwright.errors import CompileError, KernelwrightError, NoCompilerError
 from kernelwright.toolchain.cache import content_key, extensions_folder, locked, write_log
 from kernelwright.toolchain.compilers import cuda_home, find_ninja, find_nvcc
-from kernelwright.toolchain.cuda import compile_check
 from kernelwright.toolchain.messages import Message, first_error, locate
-from kernelwright.toolchain.ptxas import CubinReport
 
 _BATON = "lock"
 """torch.utils.file_baton: a file of this name in the build folder says that somebody builds."""
@@ -62,44 +59,10 @@ def extension_environment(source: bytes) -> dict[str, str]:
     return env.child_environment(overrides)
 
 
-def is_built(candidate_path: Path) -> bool:
-    """Whether a child has built an extension of the candidate here before."""
-    return any(extensions_folder(_key(candidate_path)).glob("*/*.so"))
-
-
 def is_being_built(candidate_path: Path) -> bool:
     """Whether a living process builds an extension of the candidate, for which others wait."""
     batons = set(extensions_folder(_key(candidate_path)).glob(f"*/{_BATON}"))
     return bool(batons) and not batons.isdisjoint(_open_files())
-
-
-def cuda_source_of(candidate_path: Path) -> str | None:
-    """The CUDA text that a file of ours carries in two constants; None if there is none.
-
-    Reads the file, never runs it.
-    """
-    try:
-        tree = ast.parse(candidate_path.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError):
-        return None
-    found: dict[str, str] = {}
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(str(text))):
-                found[name] = text
-    parts = [found.get(name) for name in ("DEVICE_LIBRARY", "KERNELS")]
-    return None if None in parts else "".join(filter(None, parts))
-
-
-def cubins_of(candidate_path: Path, arch: str = "sm_90a") -> tuple[CubinReport, ...]:
-    """What ptxas says of the kernels of a file of ours; empty without nvcc, or for a stranger's.
-
-    Raises CompileError if nvcc refuses the text.
-    """
-    source = cuda_source_of(candidate_path)
-    if source is None or find_nvcc() is None:
-        return ()
-    return (compile_check(source, arch),)
 
 
 def build_error(output: str, candidate_path: Path) -> KernelwrightError:
