@@ -23,8 +23,10 @@ from torch.export import Dim, export
 from kernelwright.capture import capture_module
 from kernelwright.ir.graph import Graph
 
-_SIZES = (1, 4, 16)
-"""Blocks of a stack."""
+_SMALL = (1, 4, 16, 64)
+"""Blocks of a stack whose block is a few nodes."""
+_LARGE = (1, 2, 4)
+"""Blocks of a stack whose block is fifty."""
 _RUNS = 3
 
 
@@ -46,13 +48,13 @@ def _layers(*layers: nn.Module) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-FAMILIES: Mapping[str, tuple[Callable[[int], nn.Module], tuple[int, ...]]] = {
-    "linear, gelu": (_perceptron, (16, 32)),
-    "convolution, norm, relu (evaluation)": (_convolutions, (2, 8, 16, 16)),
-    "transformer encoder (evaluation)": (lambda blocks: _transformer(blocks).eval(), (2, 10, 32)),
-    "transformer encoder (training)": (_transformer, (2, 10, 32)),
+FAMILIES: Mapping[str, tuple[Callable[[int], nn.Module], tuple[int, ...], tuple[int, ...]]] = {
+    "linear, gelu": (_perceptron, (16, 32), _SMALL),
+    "convolution, norm, relu (evaluation)": (_convolutions, (2, 8, 16, 16), _SMALL),
+    "transformer encoder (evaluation)": (lambda it: _transformer(it).eval(), (2, 10, 32), _LARGE),
+    "transformer encoder (training)": (_transformer, (2, 10, 32), _LARGE),
 }
-"""What makes a stack of so many blocks, and the shape of its argument."""
+"""What makes a stack of so many blocks, the shape of its argument, and how many blocks."""
 
 
 def main() -> None:
@@ -64,13 +66,13 @@ def main() -> None:
     for row in _rows():
         rows.append(row)
         print(row, flush=True)
-    report = {"provenance": provenance(), "runs": _RUNS, "rows": rows}
-    arguments.output.write_text(json.dumps(report, indent=1) + "\n")
+        report = {"provenance": provenance(), "runs": _RUNS, "rows": rows}
+        arguments.output.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def _rows() -> Iterator[dict[str, Any]]:
-    for name, (make, shape) in FAMILIES.items():
-        for blocks in _SIZES:
+    for name, (make, shape, sizes_of_stacks) in FAMILIES.items():
+        for blocks in sizes_of_stacks:
             module, x = make(blocks), torch.rand(shape)
             sizes = ({place: Dim.AUTO for place in range(x.dim())},)
 
