@@ -22,6 +22,8 @@ class Lowered:
     """Copies of few elements that save their reader time: no part of it."""
     apart: frozenset[str] = _NONE
     """Nodes that no kernel for rows computes on the way."""
+    whole: frozenset[str] = _NONE
+    """Steps on convolutions of ours, which stay on whole channels."""
     changed: tuple[str, ...] = ()
     """Names of the passes that changed the graph, in order."""
 

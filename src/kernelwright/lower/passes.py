@@ -5,6 +5,7 @@ from dataclasses import replace
 from kernelwright.ir.graph import Graph
 from kernelwright.lower.channel_groups import with_groups, without_groups
 from kernelwright.lower.channels_last import with_channels_last
+from kernelwright.lower.convolution_steps import with_whole_steps
 from kernelwright.lower.lowered import Lowered, Pass
 from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.lower.split_reductions import with_stages
@@ -22,6 +23,11 @@ def lower(graph: Graph, machine: Machine, channels_last: frozenset[str]) -> Lowe
     return lowered
 
 
+def _on_convolutions(lowered: Lowered, machine: Machine) -> Lowered:
+    found = with_whole_steps(lowered.graph)
+    return replace(lowered, graph=found.graph, whole=found.steps)
+
+
 def _rematerialised(lowered: Lowered, machine: Machine) -> Lowered:
     return replace(lowered, graph=with_cheap_copies(lowered.graph))
 
@@ -35,15 +41,20 @@ def _split(lowered: Lowered, machine: Machine) -> Lowered:
 
 
 def _on_groups(lowered: Lowered, machine: Machine) -> Lowered:
-    return replace(lowered, graph=with_groups(lowered.graph, lowered.turning))
+    return replace(lowered, graph=with_groups(lowered.graph, lowered.turning | lowered.whole))
 
 
 def _on_whole_channels(lowered: Lowered, machine: Machine) -> Lowered:
-    found = without_groups(lowered.graph, lowered.turning)
+    found = without_groups(lowered.graph, lowered.turning | lowered.whole)
     return replace(lowered, graph=found.graph, small=lowered.small | found.small)
 
 
 PASSES: tuple[Pass, ...] = (
+    Pass(
+        name="steps on convolutions",
+        what="A step before a norm of groups is computed where a convolution of ours is stored.",
+        run=_on_convolutions,
+    ),
     Pass(
         name="rematerialisation",
         what="A cheap step with several readers is computed by each of them, and never written.",
