@@ -13,8 +13,8 @@ MOST_LAYERS = 32
 """Layers and directions that a launch takes; `MAX_LAYERS` in kernels/recurrent."""
 _CLUSTERS = (1, 2, 4, 8, 16)
 _STAGES = (3, 2)
-_OTHER_SHARED = 2 * 1024
-"""Static shared memory: barriers."""
+_STATIC_SHARED = 1024
+"""Bytes of static shared memory, as ptxas says: barriers, and what aligns the rest."""
 _WEIGHT_REGISTERS = 160
 """Registers of a thread that hold weights at most: with more, ptxas spills."""
 
@@ -83,7 +83,7 @@ def _fitting(sizes: RecurrentSizes, machine: Machine) -> Iterator[RecurrentConfi
         return
     above = sizes.kind.directions * cluster * units if sizes.kind.layers > 1 else 0
     inputs = ceil(max(sizes.inputs, above) / 32) * 32
-    room = machine.shared_memory_per_block - _OTHER_SHARED
+    room = machine.shared_memory_per_block - _STATIC_SHARED
     for batch in (8, 16, 32):
         for exchange in Exchange:
             each = (
