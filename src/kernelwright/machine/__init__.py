@@ -16,9 +16,11 @@ from kernelwright.machine.records import (
     RecurrentRates,
     WarpgroupRates,
 )
+from kernelwright.machine.wgmma import CARD_WITH_WGMMA
 
 __all__ = [
     "A100",
+    "CARD_WITH_WGMMA",
     "H100",
     "H200",
     "ConvolutionRates",

@@ -12,7 +12,7 @@ from kernelwright.ir.configs import Feed, GemmConfig, Major, TensorCoreConfig, T
 from kernelwright.ir.graph import Contract
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType
-from kernelwright.machine import H200
+from kernelwright.machine import CARD_WITH_WGMMA
 from kernelwright.schedule.gemm_model import is_buffered
 from kernelwright.schedule.roles import Roles, roles
 
@@ -88,7 +88,7 @@ def tuned(kernel: Kernel) -> Tuned:
 def _stores_whole_rows(config: TensorCoreConfig, kernel: Kernel) -> bool:
     """`Sm90Tile::BUFFERED`, which the text asserts: results of four bytes, or slices' sums."""
     has_words = config.slices > 1 or kernel.output.dtype.itemsize == 4
-    return has_words and is_buffered(config, H200)
+    return has_words and is_buffered(config, CARD_WITH_WGMMA)
 
 
 def _simt_members(config: GemmConfig, lhs: Major, rhs: Major) -> tuple[str, ...]:
