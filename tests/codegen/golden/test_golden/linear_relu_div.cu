@@ -88,7 +88,7 @@ extern "C" int64_t workspace_linear_relu_div(const int64_t* words) {
   const LinearReluDivGeneralVariant general{linear_relu_div_general_kernel};
   return gemm_workspace(read_linear_relu_div(arguments),
                         LinearReluDivTunedVariant{linear_relu_div_kernel, general},
-LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
+                        LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
 }
 
 extern "C" int launch_linear_relu_div(const int64_t* words) {
@@ -98,6 +98,6 @@ extern "C" int launch_linear_relu_div(const int64_t* words) {
   const LinearReluDivGeneralVariant general{linear_relu_div_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
                      LinearReluDivTunedVariant{linear_relu_div_kernel, general},
-LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
+                     LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
 }
 

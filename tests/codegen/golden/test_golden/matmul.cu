@@ -87,7 +87,7 @@ extern "C" int64_t workspace_matmul(const int64_t* words) {
   const MatmulGeneralVariant general{matmul_general_kernel};
   return gemm_workspace(read_matmul(arguments),
                         MatmulTunedVariant{matmul_kernel, general},
-MatmulSmallVariant{matmul_small_kernel}, general);
+                        MatmulSmallVariant{matmul_small_kernel}, general);
 }
 
 extern "C" int launch_matmul(const int64_t* words) {
@@ -97,6 +97,6 @@ extern "C" int launch_matmul(const int64_t* words) {
   const MatmulGeneralVariant general{matmul_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
                      MatmulTunedVariant{matmul_kernel, general},
-MatmulSmallVariant{matmul_small_kernel}, general);
+                     MatmulSmallVariant{matmul_small_kernel}, general);
 }
 
