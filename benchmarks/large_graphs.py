@@ -4,14 +4,13 @@ from collections.abc import Callable, Mapping
 
 from kernelwright.ir.calls import AtenCall, Record, Ref
 from kernelwright.ir.expr import Call, Operand
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import (
     Concat,
     Contract,
     Conv,
-    Graph,
     Input,
     Kind,
-    Node,
     Parameter,
     Permute,
     Pointwise,

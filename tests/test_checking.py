@@ -14,7 +14,8 @@ from kernelwright.checking import check_plan
 from kernelwright.cli import app
 from kernelwright.ir.calls import Record
 from kernelwright.ir.expr import Expr, Literal, transform
-from kernelwright.ir.graph import Node, Pointwise
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Pointwise
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
 

@@ -17,7 +17,8 @@ import torch
 
 from kernelwright import pipeline
 from kernelwright.errors import KernelwrightError
-from kernelwright.ir.graph import Contract, Graph
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Contract
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library

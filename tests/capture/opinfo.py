@@ -22,8 +22,9 @@ from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 from kernelwright.capture import CaptureError, UnsupportedValueError, capture_module
-from kernelwright.ir.graph import Graph, Opaque
+from kernelwright.ir.graph import Graph
 from kernelwright.ir.interpreter import run_graph
+from kernelwright.ir.kinds import Opaque
 
 TABLE = Path(__file__).parent / "opinfo.txt"
 

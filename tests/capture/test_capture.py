@@ -24,8 +24,9 @@ from kernelwright.capture.attempts import Attempt, following
 from kernelwright.capture.errors import SymbolicWorkError, UnsolvedSizeError
 from kernelwright.capture.openness import Extent, OpenSizes, watched_conditions
 from kernelwright.errors import ExitCode
-from kernelwright.ir.graph import Constant, Contract, Graph, Input, Opaque, Pointwise, View
+from kernelwright.ir.graph import Graph
 from kernelwright.ir.interpreter import RefusedCallError
+from kernelwright.ir.kinds import Constant, Contract, Input, Opaque, Pointwise, View
 from kernelwright.ir.types import DType, ScalarType, TensorType
 from kernelwright.problem.loading import parse_problem
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from kernelwright.capture import capture_module
 from kernelwright.codegen.python import forward_body
-from kernelwright.ir.graph import Conv, Opaque, Pooling, Window
+from kernelwright.ir.kinds import Conv, Opaque, Pooling, Window
 from kernelwright.machine import H200
 from kernelwright.program import program_of
 from kernelwright.schedule import plan_graph

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.graph import Contract, Node, Pointwise, View
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Contract, Pointwise, View
 
 
 class Einsum(nn.Module):

@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.graph import Graph, Opaque, Pointwise, Reduce, Window
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Opaque, Pointwise, Reduce, Window
 
 Run = Callable[..., Any]
 Calls = Callable[..., tuple[torch.Tensor, ...]]

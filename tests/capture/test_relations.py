@@ -13,8 +13,9 @@ from torch.utils._sympy.functions import FloorDiv, Mod
 
 from kernelwright.capture import capture_module, capturing, exporting
 from kernelwright.capture.relations import Values, simplest, solved
-from kernelwright.ir.graph import Contract, Graph, Opaque
+from kernelwright.ir.graph import Graph
 from kernelwright.ir.interpreter import RefusedCallError
+from kernelwright.ir.kinds import Contract, Opaque
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernelwright.codegen.arrange import product_of
-from kernelwright.ir.graph import Contract
+from kernelwright.ir.kinds import Contract
 from kernelwright.schedule.roles import Roles, roles
 
 SIZES = dict(zip("abcde", (2, 3, 4, 5, 6), strict=True))

@@ -6,15 +6,14 @@ import pytest
 
 from kernelwright.ir.calls import AtenCall, Ref
 from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import (
     Accumulation,
     Concat,
     Contract,
     Expand,
     Gather,
-    Graph,
     Input,
-    Node,
     Opaque,
     Pad,
     Permute,

@@ -1,7 +1,8 @@
 """Parts of steps that depend on few elements."""
 
 from kernelwright.ir.expr import Call, Coordinate, Expr, Operand
-from kernelwright.ir.graph import Node, Pointwise
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Pointwise
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.lower.hoisting import Hoisted, hoisted
 

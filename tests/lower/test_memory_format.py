@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.graph import Conv, Graph
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Launch, Plan, Reinterpret, TorchCall
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.ir.graph import Permute, Reshape, Select, Slice, Squeeze, Unsqueeze
+from kernelwright.ir.kinds import Permute, Reshape, Select, Slice, Squeeze, Unsqueeze
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.program.layouts import Layout, layout_of, only_splits
 

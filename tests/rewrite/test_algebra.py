@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.graph import Concat, Contract, Graph, Reduce, Scan, View
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Concat, Contract, Reduce, Scan, View
 from kernelwright.rewrite import Rewritten, rewrite
 
 Forward = Callable[..., torch.Tensor]

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.graph import Contract, Graph, Opaque, Window
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Contract, Opaque, Window
 from kernelwright.rewrite import Rewritten, rewrite
 
 RULE = "average of a product becomes a product of an average"

@@ -9,7 +9,8 @@ from kernelwright.capture import capture
 from kernelwright.ir.calls import Ref
 from kernelwright.ir.editing import Edit, Editor
 from kernelwright.ir.expr import Call, Operand
-from kernelwright.ir.graph import Graph, Input, Node, Pointwise
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Input, Pointwise
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.problem import load_problem
 from kernelwright.rewrite import rewrite

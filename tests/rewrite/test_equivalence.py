@@ -11,7 +11,7 @@ from torch import nn
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.anchors import Side, Triangle
-from kernelwright.ir.graph import Contract, Expand, Permute, Pointwise
+from kernelwright.ir.kinds import Contract, Expand, Permute, Pointwise
 from kernelwright.ir.plan import Reinterpret
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite

@@ -15,7 +15,7 @@ from cases import CASES, Case
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, Rounding, RowTaps
-from kernelwright.ir.graph import Conv
+from kernelwright.ir.kinds import Conv
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import A100, H200
 from kernelwright.schedule import Library, plan_graph

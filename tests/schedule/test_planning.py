@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from kernelwright.capture import capture_module
 from kernelwright.codegen.python import forward_body
-from kernelwright.ir.graph import Contract
+from kernelwright.ir.kinds import Contract
 from kernelwright.ir.library_calls import PUBLIC
 from kernelwright.ir.plan import Einsum, Plan, TorchCall
 from kernelwright.machine import H200, Machine

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.graph import Opaque
+from kernelwright.ir.kinds import Opaque
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.recurrent_configs import RecurrentConfig
 from kernelwright.machine import A100, H200, Machine

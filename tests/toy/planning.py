@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from kernelwright.ir.graph import Flip, Graph, Node, View
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Flip, View
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.family import Description, Family, Free, Launcher, Unit, Work

@@ -14,7 +14,8 @@ from kernelwright.capture.sizes import Sizes
 from kernelwright.capture.types import type_of
 from kernelwright.ir.calls import Argument, AtenCall, Code, Record, Ref, Text
 from kernelwright.ir.expr import Expr, Operand
-from kernelwright.ir.graph import Kind, Node, Update, View
+from kernelwright.ir.graph import Node, Update
+from kernelwright.ir.kinds import Kind, View
 from kernelwright.ir.types import ValueType
 
 RESERVED = frozenset(

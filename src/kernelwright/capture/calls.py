@@ -14,7 +14,7 @@ from torch import fx
 from kernelwright.capture.builder import Builder, Call, Number
 from kernelwright.capture.errors import ScalarNeededError
 from kernelwright.ir.calls import AtenCall
-from kernelwright.ir.graph import Opaque, Parameter, Project
+from kernelwright.ir.kinds import Opaque, Parameter, Project
 
 
 def opaque(builder: Builder, call: Call) -> str:

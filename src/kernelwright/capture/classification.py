@@ -11,7 +11,7 @@ from kernelwright.capture.making import Maker, NotMadeError, Part, Rows, Rule
 from kernelwright.capture.scope import cast, op, test
 from kernelwright.capture.softmaxes import exponentials, log_probability
 from kernelwright.ir.expr import Expr, Literal
-from kernelwright.ir.graph import Reduction
+from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.types import DType
 
 

@@ -10,7 +10,8 @@ from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.convolutions import conv_of, convolution
 from kernelwright.capture.equations import contract_all, einsum
 from kernelwright.capture.products import plus, product, term_of
-from kernelwright.ir.graph import Contract, Opaque, UserCall
+from kernelwright.ir.graph import UserCall
+from kernelwright.ir.kinds import Contract, Opaque
 from kernelwright.ir.types import TensorType
 
 Rule = Callable[[Builder, Call], str | None]

@@ -5,7 +5,7 @@ from typing import Any
 from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.products import Term, line_up, plus, product, term_of, viewed
 from kernelwright.capture.views import add_view
-from kernelwright.ir.graph import Conv, Slice, Squeeze
+from kernelwright.ir.kinds import Conv, Slice, Squeeze
 from kernelwright.ir.types import Dim, TensorType
 
 _SPACE = "xyz"

@@ -5,7 +5,7 @@ from kernelwright.capture.making import Maker, Part, Rows, Rule, counted
 from kernelwright.capture.reductions import norm_of
 from kernelwright.capture.scope import op, test
 from kernelwright.ir.expr import Expr
-from kernelwright.ir.graph import Reduction
+from kernelwright.ir.kinds import Reduction
 
 
 def _cosine_similarity(m: Maker) -> Part:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.products import Term, diagonals, line_up, product, term_of
 from kernelwright.ir.calls import AtenCall, Record, Ref
-from kernelwright.ir.graph import Opaque
+from kernelwright.ir.kinds import Opaque
 from kernelwright.ir.types import TensorType
 
 Item = TypeVar("Item")

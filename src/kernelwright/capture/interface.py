@@ -20,7 +20,8 @@ from kernelwright.capture.relations import relations_of, solved
 from kernelwright.capture.structures import structured
 from kernelwright.ir.calls import Argument, AtenCall, Ref
 from kernelwright.ir.expr import Operand
-from kernelwright.ir.graph import Constant, Guard, Input, Kind, Opaque, Parameter, Update
+from kernelwright.ir.graph import Guard, Update
+from kernelwright.ir.kinds import Constant, Input, Kind, Opaque, Parameter
 from kernelwright.ir.types import DType, ScalarType, ValueType
 
 

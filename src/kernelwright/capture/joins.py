@@ -6,7 +6,7 @@ from kernelwright.capture.making import Maker, NotMadeError, Part, Rule
 from kernelwright.capture.scope import cast, test
 from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
 from kernelwright.ir.expr import Expr
-from kernelwright.ir.graph import Concat, Gather, Pad
+from kernelwright.ir.kinds import Concat, Gather, Pad
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType, TensorType
 

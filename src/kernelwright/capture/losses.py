@@ -6,7 +6,7 @@ from collections.abc import Callable
 from kernelwright.capture.making import Maker, Part, Rule
 from kernelwright.capture.scope import op, test
 from kernelwright.ir.expr import Expr
-from kernelwright.ir.graph import Reduction
+from kernelwright.ir.kinds import Reduction
 
 MEAN, SUM = 1, 2
 """What the argument `reduction` of a loss means; 0 leaves the elements as they are."""

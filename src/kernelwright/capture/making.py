@@ -17,7 +17,7 @@ from kernelwright.capture.types import dtype_of
 from kernelwright.capture.views import add_view
 from kernelwright.ir.calls import AtenCall
 from kernelwright.ir.expr import Coordinate, Expr, Literal, Operand, Size
-from kernelwright.ir.graph import (
+from kernelwright.ir.kinds import (
     Expand,
     Flip,
     Kind,

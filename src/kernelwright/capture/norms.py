@@ -17,7 +17,8 @@ from kernelwright.capture.reductions import Each, mean_of, variance
 from kernelwright.capture.scope import op
 from kernelwright.capture.types import dtype_of
 from kernelwright.ir.expr import Expr
-from kernelwright.ir.graph import Parameter, Reduction, Update
+from kernelwright.ir.graph import Update
+from kernelwright.ir.kinds import Parameter, Reduction
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType
 

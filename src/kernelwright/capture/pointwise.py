@@ -14,7 +14,7 @@ from kernelwright.capture.scope import HALVES, NotPointwiseError, Rule, Scope, c
 from kernelwright.capture.types import dtype_of
 from kernelwright.ir.calls import AtenCall, Code, Record, Ref
 from kernelwright.ir.expr import Expr, Operand, transform
-from kernelwright.ir.graph import Pointwise
+from kernelwright.ir.kinds import Pointwise
 from kernelwright.ir.types import DType, TensorType
 
 

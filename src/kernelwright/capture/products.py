@@ -10,7 +10,7 @@ from kernelwright.capture.views import add_view
 from kernelwright.ir.calls import AtenCall, Record, Ref, Text
 from kernelwright.ir.expr import Call as Op
 from kernelwright.ir.expr import Literal, Operand
-from kernelwright.ir.graph import (
+from kernelwright.ir.kinds import (
     Contract,
     Diagonal,
     Permute,

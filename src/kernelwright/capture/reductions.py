@@ -5,7 +5,7 @@ from collections.abc import Callable
 from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rows, Rule, accumulated
 from kernelwright.capture.scope import op, test
 from kernelwright.ir.expr import Call, Expr, Literal
-from kernelwright.ir.graph import Reduction
+from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.types import DType
 
 Each = Callable[[Expr], Expr]

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelwright.ir.graph import Graph, Input, Node, Pointwise
+from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.interpreter import TORCH_DTYPES, GraphRun
+from kernelwright.ir.kinds import Input, Pointwise
 from kernelwright.ir.types import Dim, TensorType
 
 _CLOSE = 1e-5

@@ -1,7 +1,7 @@
 """Running sums and products."""
 
 from kernelwright.capture.making import Maker, NotMadeError, Part, Rule, accumulated
-from kernelwright.ir.graph import Accumulation, Scan
+from kernelwright.ir.kinds import Accumulation, Scan
 from kernelwright.ir.types import DType
 
 

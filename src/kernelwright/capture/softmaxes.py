@@ -5,7 +5,7 @@ import math
 from kernelwright.capture.making import Maker, Part, Rows, Rule
 from kernelwright.capture.scope import op, test
 from kernelwright.ir.expr import Expr
-from kernelwright.ir.graph import Reduction
+from kernelwright.ir.kinds import Reduction
 
 
 def exponentials(m: Maker, rows: Rows) -> tuple[Part, Part]:

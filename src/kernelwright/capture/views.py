@@ -6,7 +6,7 @@ from typing import Any
 from torch import fx
 
 from kernelwright.capture.builder import Builder, Call, Number
-from kernelwright.ir.graph import (
+from kernelwright.ir.kinds import (
     DiagEmbed,
     Diagonal,
     Expand,

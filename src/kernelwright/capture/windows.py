@@ -10,7 +10,7 @@ from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Row
 from kernelwright.capture.reductions import mean_of
 from kernelwright.capture.scope import cast, op
 from kernelwright.ir.expr import Expr, Literal, Size
-from kernelwright.ir.graph import Pooling, Reduction, Window
+from kernelwright.ir.kinds import Pooling, Reduction, Window
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType, TensorType
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from kernelwright.ir.graph import Contract
+from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel
 from kernelwright.schedule.roles import Roles, roles
 

@@ -14,7 +14,8 @@ from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.codegen.python import forward_body, operators
 from kernelwright.codegen.python_text import TORCH_DTYPE, constant_path, number
 from kernelwright.ir.calls import instances
-from kernelwright.ir.graph import Constant, Node
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Constant
 from kernelwright.ir.plan import Plan, Step, TorchCall
 from kernelwright.ir.program import Program
 from kernelwright.problem import Problem

@@ -20,15 +20,8 @@ from kernelwright.codegen.python_text import (
     words,
 )
 from kernelwright.ir.calls import Argument, Code, Instance, Record, Ref, Text
-from kernelwright.ir.graph import (
-    Constant,
-    Graph,
-    Input,
-    Node,
-    Parameter,
-    Slice,
-    Symbol,
-)
+from kernelwright.ir.graph import Graph, Node, Symbol
+from kernelwright.ir.kinds import Constant, Input, Parameter, Slice
 from kernelwright.ir.library_calls import function_of
 from kernelwright.ir.plan import (
     Einsum,

@@ -4,10 +4,10 @@ import json
 import keyword
 from collections.abc import Mapping, Sequence
 
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import (
     Diagonal,
     Expand,
-    Node,
     Permute,
     Reshape,
     Select,

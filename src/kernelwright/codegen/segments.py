@@ -5,10 +5,10 @@ from collections.abc import Iterator, Set
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import asks_for_tf32, writer_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import (
     Diagonal,
     Expand,
-    Graph,
     Permute,
     Reshape,
     Select,

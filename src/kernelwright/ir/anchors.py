@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Expr, Total, walk
-from kernelwright.ir.graph import Conv, Reduction, Window
+from kernelwright.ir.kinds import Conv, Reduction, Window
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 

@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from kernelwright.ir.calls import rename
-from kernelwright.ir.graph import Graph, Input, Node, Opaque, Update, rename_inputs
+from kernelwright.ir.graph import Graph, Node, Update, rename_inputs
+from kernelwright.ir.kinds import Input, Opaque
 
 Place = tuple[int, ...]
 """Where a node stands: places are ordered, and between two there is always room for more."""

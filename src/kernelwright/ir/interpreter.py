@@ -15,7 +15,8 @@ from torch.utils._pytree import tree_leaves
 
 from kernelwright.ir.calls import Argument, AtenCall, Code, Instance, Record, Ref, Text
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import (
     Accumulation,
     Concat,
     Constant,
@@ -26,9 +27,7 @@ from kernelwright.ir.graph import (
     Expand,
     Flip,
     Gather,
-    Graph,
     Input,
-    Node,
     Opaque,
     Pad,
     Parameter,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kernelwright.ir.calls import AtenCall, Record, Ref
-from kernelwright.ir.graph import (
+from kernelwright.ir.kinds import (
     DiagEmbed,
     Diagonal,
     Expand,

@@ -7,7 +7,8 @@ from kernelwright.ir.anchors import RowProgram, Triangle
 from kernelwright.ir.calls import AtenCall
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Expr, Size, walk
-from kernelwright.ir.graph import Contract, Graph, ViewMap
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Contract, ViewMap
 from kernelwright.ir.library_calls import EINSUM
 from kernelwright.ir.types import Dim, TensorType, ValueType
 

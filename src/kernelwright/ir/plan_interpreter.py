@@ -15,8 +15,6 @@ from kernelwright.ir.anchors import (
 )
 from kernelwright.ir.expr import Accumulator, Expr, Total, transform
 from kernelwright.ir.expr import Operand as OperandLeaf
-from kernelwright.ir.graph import Constant as ConstantKind
-from kernelwright.ir.graph import Contract, Parameter, Pooling, Scan
 from kernelwright.ir.interpreter import (
     TORCH_DTYPES,
     GraphRun,
@@ -26,6 +24,8 @@ from kernelwright.ir.interpreter import (
     reduced,
     scanned,
 )
+from kernelwright.ir.kinds import Constant as ConstantKind
+from kernelwright.ir.kinds import Contract, Parameter, Pooling, Scan
 from kernelwright.ir.plan import (
     Einsum,
     Kernel,

@@ -2,15 +2,14 @@
 
 from dataclasses import fields
 
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import (
     Concat,
     Constant,
     Contract,
     Conv,
     Gather,
-    Graph,
     Input,
-    Node,
     Opaque,
     Pad,
     Parameter,

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from kernelwright.ir.expr import OPERATIONS, Call, Coordinate, Operand, walk
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import (
     Concat,
     Constant,
     Contract,
@@ -13,9 +14,7 @@ from kernelwright.ir.graph import (
     Expand,
     Flip,
     Gather,
-    Graph,
     Input,
-    Node,
     Opaque,
     Pad,
     Parameter,

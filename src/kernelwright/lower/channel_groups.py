@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 
 from kernelwright.ir.editing import Editor
 from kernelwright.ir.expr import Operand, has_coordinates
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import (
     Conv,
     Expand,
-    Graph,
     Input,
-    Node,
     Opaque,
     Pointwise,
     Reduce,

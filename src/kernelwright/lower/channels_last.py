@@ -10,13 +10,12 @@ from dataclasses import replace
 
 from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.expr import Operand
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Graph, Node, rename_inputs
+from kernelwright.ir.kinds import (
     Conv,
     Expand,
-    Graph,
     Input,
     Kind,
-    Node,
     Permute,
     Pointwise,
     Project,
@@ -26,7 +25,6 @@ from kernelwright.ir.graph import (
     View,
     ViewMap,
     Window,
-    rename_inputs,
 )
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.sizes import ONE, product

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from kernelwright.ir.editing import Editor
 from kernelwright.ir.expr import has_coordinates
-from kernelwright.ir.graph import Conv, Graph, Node, Pointwise, Reshape, View
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Conv, Pointwise, Reshape, View
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, TensorType
 

@@ -14,7 +14,8 @@ from kernelwright.ir.expr import (
     transform,
     walk,
 )
-from kernelwright.ir.graph import Node, Pointwise
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Pointwise
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, TensorType, ValueType, broadcast
 

@@ -6,18 +6,8 @@ anyway, or not at all. PyTorch takes the format from the input; the weights foll
 
 from math import prod
 
-from kernelwright.ir.graph import (
-    Conv,
-    Graph,
-    Node,
-    Permute,
-    Pointwise,
-    Project,
-    Reduce,
-    Reshape,
-    Squeeze,
-    View,
-)
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Conv, Permute, Pointwise, Project, Reduce, Reshape, Squeeze, View
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.lower.placed import by_place, from_last, placed
 from kernelwright.lower.rematerialisation import with_cheap_copies

@@ -4,9 +4,8 @@ computed in that order."""
 from collections.abc import Collection, Mapping
 
 from kernelwright.ir.expr import has_coordinates, operations
-from kernelwright.ir.graph import (
-    Graph,
-    Node,
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import (
     Pointwise,
     Pooling,
     Project,

@@ -7,18 +7,8 @@ it would read anyway: what is saved is a kernel, or the result that it would hav
 from dataclasses import replace
 
 from kernelwright.ir.expr import operations
-from kernelwright.ir.graph import (
-    Contract,
-    Conv,
-    Graph,
-    Node,
-    Pointwise,
-    Reduce,
-    Scan,
-    Window,
-    made_of,
-    rename_inputs,
-)
+from kernelwright.ir.graph import Graph, Node, made_of, rename_inputs
+from kernelwright.ir.kinds import Contract, Conv, Pointwise, Reduce, Scan, Window
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.types import TensorType
 

@@ -9,16 +9,8 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from kernelwright.ir.expr import Call, Operand, Size
-from kernelwright.ir.graph import (
-    Graph,
-    Kind,
-    Node,
-    Pointwise,
-    Project,
-    Reduce,
-    Reduction,
-    rename_inputs,
-)
+from kernelwright.ir.graph import Graph, Node, rename_inputs
+from kernelwright.ir.kinds import Kind, Pointwise, Project, Reduce, Reduction
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.ir.graph import Permute, Reshape, Select, Slice, Squeeze, Unsqueeze, ViewMap
+from kernelwright.ir.kinds import Permute, Reshape, Select, Slice, Squeeze, Unsqueeze, ViewMap
 from kernelwright.ir.sizes import are_equal
 from kernelwright.ir.types import Dim, TensorType
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from kernelwright.ir.graph import Expand, Reshape, Select, Slice, ViewMap
+from kernelwright.ir.kinds import Expand, Reshape, Select, Slice, ViewMap
 from kernelwright.ir.plan import Launch, Plan, Reinterpret, Room, Step, reads, sizes_used
 from kernelwright.ir.program import NativeStep, Part, Program, Segment
 from kernelwright.ir.types import Dim, TensorType

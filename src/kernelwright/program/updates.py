@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernelwright.ir.graph import Graph, Parameter, Reshape, Squeeze, Unsqueeze, Update
+from kernelwright.ir.graph import Graph, Update
+from kernelwright.ir.kinds import Parameter, Reshape, Squeeze, Unsqueeze
 from kernelwright.ir.plan import Launch, Plan, Reinterpret, reads
 from kernelwright.ir.types import TensorType, extents
 from kernelwright.schedule.families import family_of

@@ -6,16 +6,8 @@ from math import prod
 
 from kernelwright.ir.calls import rename_call
 from kernelwright.ir.expr import Call, Expr, Literal, Operand
-from kernelwright.ir.graph import (
-    Contract,
-    Conv,
-    Node,
-    Pointwise,
-    Pooling,
-    Unsqueeze,
-    View,
-    Window,
-)
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Contract, Conv, Pointwise, Pooling, Unsqueeze, View, Window
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType
 from kernelwright.rewrite.driver import Rule

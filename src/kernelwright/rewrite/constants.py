@@ -5,16 +5,8 @@ from dataclasses import replace
 from math import inf
 
 from kernelwright.ir.expr import Call, Expr, Literal, Operand, transform
-from kernelwright.ir.graph import (
-    Constant,
-    Node,
-    Pointwise,
-    Project,
-    Reduce,
-    Reduction,
-    Reshape,
-    View,
-)
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Constant, Pointwise, Project, Reduce, Reduction, Reshape, View
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType, TupleType
 from kernelwright.rewrite.driver import Rule

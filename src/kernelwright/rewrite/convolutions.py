@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from kernelwright.ir.expr import Call, Operand
-from kernelwright.ir.graph import Conv, Node, Pointwise, Reshape, View
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Conv, Pointwise, Reshape, View
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType
 from kernelwright.rewrite.driver import Rule

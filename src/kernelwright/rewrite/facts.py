@@ -10,10 +10,10 @@ from enum import Enum
 from heapq import heapify, heappop, heappush
 
 from kernelwright.ir.editing import Edit, Editor, Place
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import (
     Contract,
     Input,
-    Node,
     Opaque,
     Parameter,
     Pointwise,

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from kernelwright.ir.graph import Contract, Node, Permute, Reshape, View, ViewMap
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Contract, Permute, Reshape, View, ViewMap
 from kernelwright.ir.sizes import product
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.rewrite.driver import Rule

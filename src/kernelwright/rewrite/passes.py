@@ -1,6 +1,7 @@
 """The passes, in order. Read this first."""
 
-from kernelwright.ir.graph import Graph, Node, Opaque
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Opaque
 from kernelwright.rewrite.averages import AVERAGE_RULES
 from kernelwright.rewrite.constants import CONSTANT_RULES
 from kernelwright.rewrite.convolutions import CONVOLUTION_RULES

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from kernelwright.ir.graph import Node, Reduce, Reshape, Squeeze, Unsqueeze, View
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Reduce, Reshape, Squeeze, Unsqueeze, View
 from kernelwright.ir.sizes import ONE, regroup
 from kernelwright.ir.types import Dim, TensorType, TupleType
 from kernelwright.rewrite.driver import Rule

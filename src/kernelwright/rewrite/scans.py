@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from kernelwright.ir.expr import Literal
-from kernelwright.ir.graph import Accumulation, Concat, Flip, Node, Pointwise, Scan, Slice, View
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Accumulation, Concat, Flip, Pointwise, Scan, Slice, View
 from kernelwright.rewrite.driver import Rule
 from kernelwright.rewrite.surroundings import Surroundings
 

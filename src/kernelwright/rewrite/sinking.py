@@ -8,12 +8,12 @@ that it comes from.
 from dataclasses import replace
 
 from kernelwright.ir.expr import Coordinate, Expr, has_coordinates, transform
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import (
     DiagEmbed,
     Diagonal,
     Expand,
     Flip,
-    Node,
     Permute,
     Pointwise,
     Reshape,

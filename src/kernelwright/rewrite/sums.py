@@ -3,16 +3,8 @@
 from dataclasses import dataclass, replace
 
 from kernelwright.ir.expr import Call, Expr, Literal, Operand, Size
-from kernelwright.ir.graph import (
-    Contract,
-    Kind,
-    Node,
-    Pointwise,
-    Reduce,
-    Reduction,
-    Reshape,
-    View,
-)
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Contract, Kind, Pointwise, Reduce, Reduction, Reshape, View
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.rewrite.driver import Rule

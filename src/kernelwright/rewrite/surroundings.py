@@ -3,16 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from kernelwright.ir.editing import Edit, Editor
-from kernelwright.ir.graph import (
-    Concat,
-    Node,
-    Opaque,
-    Pointwise,
-    Reduce,
-    Scan,
-    View,
-    Window,
-)
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Concat, Opaque, Pointwise, Reduce, Scan, View, Window
 from kernelwright.rewrite.facts import (
     BEFORE_REDUCTION,
     BESIDE_PRODUCT,

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from kernelwright.ir.calls import rename_call
 from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import (
     Contract,
     DiagEmbed,
     Expand,
-    Node,
     Permute,
     Pointwise,
     Reshape,

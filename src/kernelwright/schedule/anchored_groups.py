@@ -4,17 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform
-from kernelwright.ir.graph import (
-    Contract,
-    Conv,
-    Graph,
-    Node,
-    Pointwise,
-    Pooling,
-    Scan,
-    Window,
-    made_of,
-)
+from kernelwright.ir.graph import Graph, Node, made_of
+from kernelwright.ir.kinds import Contract, Conv, Pointwise, Pooling, Scan, Window
 from kernelwright.ir.types import Dim
 from kernelwright.schedule.in_order import InOrder
 

@@ -6,7 +6,8 @@ from math import ceil
 from types import MappingProxyType
 
 from kernelwright.ir.conv_configs import Rounding
-from kernelwright.ir.graph import Conv, Graph, Node
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Conv
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import ceil, prod
 
-from kernelwright.ir.graph import Conv
+from kernelwright.ir.kinds import Conv
 from kernelwright.ir.types import DType, TensorType
 
 MOST_PHASES = 8

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from kernelwright.capture.work import flops_of_call
-from kernelwright.ir.graph import Gather, Graph, Input, Node, Parameter, View
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Gather, Input, Parameter, View
 from kernelwright.ir.plan import Einsum, Kernel, Launch, Plan, TorchCall
 from kernelwright.ir.types import DType, TensorType, TupleType, ValueType
 from kernelwright.machine import Machine

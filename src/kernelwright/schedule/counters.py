@@ -4,7 +4,8 @@ from collections import Counter
 from dataclasses import replace
 
 from kernelwright.ir.expr import Call, Literal, Operand
-from kernelwright.ir.graph import Parameter, Update
+from kernelwright.ir.graph import Update
+from kernelwright.ir.kinds import Parameter
 from kernelwright.ir.library_calls import call_of_count
 from kernelwright.ir.plan import Kernel, Launch, Plan, Step, TorchCall, reads
 from kernelwright.ir.types import DType

@@ -13,7 +13,8 @@ from kernelwright.ir.expr import (
     transform,
     walk,
 )
-from kernelwright.ir.graph import Contract, Conv, Graph, Node, Pointwise
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Contract, Conv, Pointwise
 from kernelwright.ir.types import DType
 from kernelwright.schedule.in_order import InOrder
 from kernelwright.schedule.roles import Roles, roles

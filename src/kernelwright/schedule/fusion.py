@@ -6,15 +6,14 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
-from kernelwright.ir.graph import (
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import (
     Concat,
     Contract,
     Conv,
     DiagEmbed,
     Flip,
     Gather,
-    Graph,
-    Node,
     Opaque,
     Pad,
     Pointwise,

@@ -1,7 +1,7 @@
 """Work of a matrix product: its multiplications, and the share of them that is kept."""
 
 from kernelwright.ir.anchors import Side, Triangle
-from kernelwright.ir.graph import Contract
+from kernelwright.ir.kinds import Contract
 from kernelwright.ir.types import DType, TensorType, ValueType
 
 PRODUCT_UNITS: dict[DType, tuple[str, ...]] = {

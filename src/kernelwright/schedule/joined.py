@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from kernelwright.ir.expr import Operand
-from kernelwright.ir.graph import Concat, Graph, Node, Pointwise, Reshape
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Concat, Pointwise, Reshape
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.plan import (
     Launch,

@@ -10,18 +10,8 @@ from itertools import pairwise
 from math import ceil
 
 from kernelwright.ir.configs import GemmConfig, Major, ProductConfig, TensorCoreConfig, ThinConfig
-from kernelwright.ir.graph import (
-    Contract,
-    Expand,
-    Graph,
-    Node,
-    Permute,
-    Select,
-    Slice,
-    Squeeze,
-    Unsqueeze,
-    View,
-)
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Contract, Expand, Permute, Select, Slice, Squeeze, Unsqueeze, View
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_model import (

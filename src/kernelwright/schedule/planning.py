@@ -10,7 +10,8 @@ from types import MappingProxyType
 
 from kernelwright.ir.calls import AtenCall, rename_call
 from kernelwright.ir.editing import Editor
-from kernelwright.ir.graph import Contract, Conv, Graph, Node, UserCall
+from kernelwright.ir.graph import Graph, Node, UserCall
+from kernelwright.ir.kinds import Contract, Conv
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
 from kernelwright.lower import PASSES, Pass, faster_on_channels_last

@@ -1,6 +1,7 @@
 """Whether a product is ours or the library's, by the modelled time of both."""
 
-from kernelwright.ir.graph import Contract, Conv, Graph, Node, Reshape, Slice, View
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Contract, Conv, Reshape, Slice, View
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kernelwright.ir.configs import Major
-from kernelwright.ir.graph import Contract
+from kernelwright.ir.kinds import Contract
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,18 +11,8 @@ from dataclasses import dataclass
 
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.expr import Expr, Operand, Total, operations, transform
-from kernelwright.ir.graph import (
-    Contract,
-    Conv,
-    Graph,
-    Node,
-    Pointwise,
-    Project,
-    Reduce,
-    Scan,
-    Window,
-    made_of,
-)
+from kernelwright.ir.graph import Graph, Node, made_of
+from kernelwright.ir.kinds import Contract, Conv, Pointwise, Project, Reduce, Scan, Window
 from kernelwright.ir.types import Dim, TensorType, TupleType
 from kernelwright.schedule.in_order import InOrder
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kernelwright.ir.configs import ScanConfig, ScanWay
-from kernelwright.ir.graph import Accumulation, Scan
+from kernelwright.ir.kinds import Accumulation, Scan
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 

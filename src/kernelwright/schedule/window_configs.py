@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from kernelwright.ir.configs import WindowConfig, WindowWay
-from kernelwright.ir.graph import Pooling, Window
+from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.types import Dim, TensorType, ValueType
 from kernelwright.machine import Machine
 

@@ -15,7 +15,7 @@ from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.emulator import Session
 from kernelwright.ir.conv_configs import Rounding
-from kernelwright.ir.graph import Conv
+from kernelwright.ir.kinds import Conv
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule

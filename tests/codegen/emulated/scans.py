@@ -15,7 +15,7 @@ from kernelwright.codegen.cuda import kernel_text
 from kernelwright.emulator import Session
 from kernelwright.ir.configs import ScanConfig, ScanWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand
-from kernelwright.ir.graph import Accumulation, Scan
+from kernelwright.ir.kinds import Accumulation, Scan
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, DType, TensorType
 

@@ -17,7 +17,7 @@ from kernelwright.emulator import Session
 from kernelwright.ir.anchors import PooledSource
 from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.expr import Accumulator, Call, Coordinate, Expr, Literal, Operand, Size
-from kernelwright.ir.graph import Pooling, Window
+from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, DType, TensorType
 

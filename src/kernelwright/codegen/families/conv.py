@@ -9,7 +9,7 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.conv_configs import ConvConfig, Rounding
-from kernelwright.ir.graph import Conv
+from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
 from kernelwright.schedule.conv_configs import general_config

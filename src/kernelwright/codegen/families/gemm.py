@@ -9,7 +9,7 @@ from kernelwright.codegen.functor import elementwise_fields
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.configs import Feed, GemmConfig, Major, TensorCoreConfig, ThinConfig
-from kernelwright.ir.graph import Contract
+from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import CARD_WITH_WGMMA

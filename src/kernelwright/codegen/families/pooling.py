@@ -8,7 +8,7 @@ from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Surroundings, Variant, surroundings
 from kernelwright.ir.anchors import PooledSource, untold_sizes
 from kernelwright.ir.configs import WindowConfig, WindowWay
-from kernelwright.ir.graph import Pooling
+from kernelwright.ir.kinds import Pooling
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, TensorType
 

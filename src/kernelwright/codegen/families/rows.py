@@ -26,7 +26,7 @@ from kernelwright.ir.configs import (
     ShortRows,
 )
 from kernelwright.ir.expr import Call, Coordinate, Expr, Operand, Total, has_coordinates, walk
-from kernelwright.ir.graph import Reduction
+from kernelwright.ir.kinds import Reduction
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType
 

@@ -5,7 +5,7 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import STORED
 from kernelwright.codegen.surroundings import Device, Variant, surroundings
 from kernelwright.ir.configs import ScanConfig, ScanWay
-from kernelwright.ir.graph import Scan
+from kernelwright.ir.kinds import Scan
 from kernelwright.ir.plan import Kernel
 
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.configs import Config
-from kernelwright.ir.graph import Conv, Graph, Node
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine

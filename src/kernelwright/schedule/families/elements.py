@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from kernelwright.ir.expr import has_coordinates, operations
-from kernelwright.ir.graph import Pointwise
+from kernelwright.ir.kinds import Pointwise
 from kernelwright.ir.plan import Kernel
 from kernelwright.schedule.element_groups import element_groups
 from kernelwright.schedule.families.family import Free, Launcher, Unit

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from kernelwright.ir.anchors import Triangle
 from kernelwright.ir.configs import Config, Feed, GemmConfig, TensorCoreConfig
-from kernelwright.ir.graph import Contract, Graph, Node
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Expr
-from kernelwright.ir.graph import Graph, Node, Pointwise
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Pointwise
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import extents
 from kernelwright.lower.memory_format import is_turned

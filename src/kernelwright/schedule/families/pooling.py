@@ -5,7 +5,8 @@ from math import prod
 from kernelwright.ir.anchors import PooledSource, RowProgram, untold_sizes
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import operations
-from kernelwright.ir.graph import Graph, Window
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Window
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of, source_shape

@@ -6,7 +6,8 @@ from functools import partial
 
 from kernelwright.ir.anchors import Recurrence
 from kernelwright.ir.configs import Config
-from kernelwright.ir.graph import Graph, Node, Project
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Project
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import DType, TensorType

@@ -7,7 +7,8 @@ from math import prod
 from kernelwright.ir.anchors import Extent, RowProgram, untold_sizes
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Expr, Operand, operations, walk
-from kernelwright.ir.graph import Graph, Reduce
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Reduce
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.family import (

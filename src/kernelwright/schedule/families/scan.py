@@ -2,7 +2,8 @@
 
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import operations
-from kernelwright.ir.graph import Graph, Scan
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Scan
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of

@@ -1,0 +1,322 @@
+"""Kinds of nodes: what each operation of a graph means."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kernelwright.ir.conv_configs import Rounding
+from kernelwright.ir.expr import Expr
+from kernelwright.ir.recurrence import Recurrent
+from kernelwright.ir.types import Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An argument of `forward`, tensor or Python scalar; no inputs."""
+
+    argument: str
+    """The parameter name in `forward`'s signature; `"xs[0]"` for an element of a list argument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter or buffer of the module; no inputs."""
+
+    path: str
+    """Dotted path from the module, for example `"linear.weight"`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A tensor that is neither parameter nor buffer; no inputs."""
+
+    path: str | None
+    """Dotted attribute path from the module when the constructor made it, else None."""
+    values: tuple[float | int | bool, ...] = ()
+    """Row-major elements when `forward` itself made it from literals (path is None)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointwise:
+    """One expression for every element; the inputs broadcast to the result by trailing dims."""
+
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """Sum of products of two inputs, in Einstein notation with one letter for each dimension.
+
+    A letter in both inputs and the result is a batch dimension; in both inputs only, it is summed
+    over; in one input and the result, it is free. Every letter is one of these.
+    """
+
+    lhs: str
+    rhs: str
+    out: str
+
+    def __str__(self) -> str:
+        return f"{self.lhs},{self.rhs}->{self.out}"
+
+
+class Reduction(StrEnum):
+    """What becomes of the elements of a row; sums and moments of floats are in float32 or better.
+
+    The totals of a row without elements are those that PyTorch gives.
+    """
+
+    SUM = "sum"
+    PRODUCT = "product"
+    MAXIMUM = "maximum"
+    """NaN propagates, as it does in MINIMUM."""
+    MINIMUM = "minimum"
+    ANY = "any"
+    ALL = "all"
+    ARGMAX = "argmax"
+    """I64: the first place of the largest element, NaN being largest, counted in row-major order
+    over the reduced dimensions."""
+    ARGMIN = "argmin"
+    """I64: the first place of the smallest element, NaN being smallest, counted as for ARGMAX."""
+    MOMENTS = "moments"
+    """Two totals: the mean, and the sum of squared distances from it."""
+    EXP_SUM = "exp_sum"
+    """Two totals: the maximum m, and the sum of exp(x - m), every term 0 where m is -inf."""
+
+    @property
+    def totals(self) -> int:
+        """How many values a row is reduced to; two are a TupleType."""
+        return 2 if self in (Reduction.MOMENTS, Reduction.EXP_SUM) else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Every row of the one input, the elements that differ in `dims` only, reduced to totals.
+
+    The result keeps the reduced dimensions with size 1. Its element type is the input's (I64 for
+    ARGMAX and ARGMIN; BOOL in and out for ANY and ALL); sums are of F32, F64 or I64.
+    """
+
+    op: Reduction
+    dims: tuple[int, ...]
+    """Ascending, counted from 0; none empty."""
+
+
+class Accumulation(StrEnum):
+    """How a running total grows."""
+
+    SUM = "sum"
+    PRODUCT = "product"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Running totals of the one input along a dimension, in the input's element type.
+
+    Of F32, F64 or I64. Element i of the result is the total of elements 0 to i.
+    """
+
+    op: Accumulation
+    dim: int
+    reverse: bool = False
+    """From the end: the total of elements i to the last."""
+    exclusive: bool = False
+    """Without element i itself: the neutral element comes first."""
+
+
+class Pooling(StrEnum):
+    """What becomes of the elements in a window."""
+
+    MAXIMUM = "maximum"
+    """NaN propagates; positions outside of the input do not count."""
+    SUM = "sum"
+    """Positions outside of the input are 0."""
+    DOT = "dot"
+    """The sum of products with weights, which are the second input: of each channel, the dimension
+    before those that are pooled, one for each place of a window. Outside as for a sum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Pooling over the last len(size) dimensions of the first input, in its element type.
+
+    Element i of the result along such a dimension pools the positions
+    i * stride - padding + j * dilation for 0 <= j < size. How many there are, ceil mode or not, is
+    in the result's shape. 16-bit floats are summed in float32.
+    """
+
+    op: Pooling
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """Convolution of the first input with the second; the third, if any, is a bias by channel.
+
+    The last `len(stride)` dimensions of the input are convolved; its channels come before them, and
+    a batch or nothing before those. A weight is (out channels, channels / groups, *taps), and
+    (channels, out channels / groups, *taps) where `transposed`. Element p of the result sums the
+    input's elements p * stride - padding + tap * dilation; what lies outside is 0. Transposed,
+    element p of the input adds to those elements of the result. Sizes of the result are its type's:
+    they tell an output padding, and a padding that is wider behind than in front.
+    """
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    """Zeros in front of each dimension."""
+    dilation: tuple[int, ...]
+    groups: int = 1
+    transposed: bool = False
+    why: str | None = None
+    """Why the library does it, where it could have been a matrix product."""
+    rounding: Rounding | None = None
+    """Where a kernel of ours does it: what that may round to."""
+    channels_last: tuple[int, ...] | None = None
+    """Sizes of a channels-last operand at which it is computed. At other sizes the user's call is,
+    on the last of the node's `inputs`; its result becomes channels-last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Slices of the first input, picked by the second: integers in place of dimension `dim`.
+
+    The result's shape is source.shape[:dim] + index.shape + source.shape[dim + 1:]; negative
+    indices count from the end, others out of range are an error on the device, as in PyTorch.
+    """
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """The inputs one after the other along a dimension."""
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """The one input with a constant around it; a negative width cuts off."""
+
+    before: tuple[int, ...]
+    """For every dimension."""
+    after: tuple[int, ...]
+    value: float | int | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Permute:
+    """Dimension i of the result is dimension dims[i] of the input."""
+
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """Elements in row-major order under the result's shape (a copy where it must be)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Broadcast by trailing dimensions to the result's shape, with stride 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsqueeze:
+    """Insert a dimension of size 1 before `dim` (0 <= dim <= rank)."""
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class Squeeze:
+    """Remove the dimensions `dims`, all of size 1."""
+
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Elements start, start+step, ... before stop of one dimension; bounds already in range."""
+
+    dim: int
+    start: Dim
+    stop: Dim
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One index of one dimension, which disappears."""
+
+    dim: int
+    index: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Reverse the dimensions `dims` (PyTorch copies; a kernel reads backwards)."""
+
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiagEmbed:
+    """A vector (..., n) on the main diagonal of zero matrices (..., n, n)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagonal:
+    """The main diagonal (..., n) of matrices (..., n, n)."""
+
+
+ViewMap = (
+    Permute | Reshape | Expand | Unsqueeze | Squeeze | Slice | Select | Flip | DiagEmbed | Diagonal
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An index map of one input: no arithmetic."""
+
+    map: ViewMap
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """An ATen call left to PyTorch: the node's `origin` is the call."""
+
+    mutates: tuple[str, ...] = ()
+    """Paths of the buffers the call changes in place."""
+    random: bool = False
+    """Draws random numbers: calls of this kind keep their order."""
+    why: str | None = None
+    """Why no kernel of ours does it, where ours could do other calls of the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Item `index` of an input of TupleType."""
+
+    index: int
+
+
+Kind = (
+    Input
+    | Parameter
+    | Constant
+    | Pointwise
+    | Contract
+    | Reduce
+    | Scan
+    | Window
+    | Conv
+    | Recurrent
+    | Gather
+    | Concat
+    | Pad
+    | View
+    | Opaque
+    | Project
+)
