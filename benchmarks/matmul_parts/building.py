@@ -23,7 +23,6 @@ from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library
 from kernelwright.toolchain.cuda import compile_check
-from kernelwright.toolchain.extension import cuda_source_of
 
 _MESSAGE = 1500
 """Characters kept of an error: a failed build's output has pages."""
@@ -189,7 +188,7 @@ def _build(path: Path) -> str:
 
 def _report(path: Path) -> str:
     """Compile without importing, and print registers and spills; "" or why that failed."""
-    source = cuda_source_of(path)
+    source = _cuda_source_of(path)
     assert source is not None, "only files with kernels are built"
     try:
         kernels = compile_check(source).kernels
@@ -209,3 +208,17 @@ def write_problems(sources: Sequence[tuple[str, str]], folder: Path) -> dict[str
         paths[name].write_text(text)
     assert len(set(paths.values())) == len(paths), "two names give one file"
     return paths
+
+
+def _cuda_source_of(path: Path) -> str | None:
+    """The CUDA text that an emitted file carries in two constants; None if there is none.
+
+    Reads the file, never runs it.
+    """
+    found: dict[str, str] = {}
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(str(text))):
+                found[name] = text
+    parts = [found.get(name) for name in ("DEVICE_LIBRARY", "KERNELS")]
+    return None if None in parts else "".join(filter(None, parts))
