@@ -291,6 +291,11 @@ def child_environment(overrides: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **overrides}
 
 
+def put_first(name: str, word: str) -> None:
+    """Put a word in front of those that a variable of this process's environment has."""
+    os.environ[name] = " ".join([word, *os.environ.get(name, "").split()])
+
+
 def forget(name: str) -> None:
     """Take a variable out of this process's environment, so that its children do not have it."""
     os.environ.pop(name, None)

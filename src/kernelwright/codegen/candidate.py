@@ -67,6 +67,7 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
     program = program_of(plan)
     cuda = cuda_text(program) if plan.kernels else CudaText(library="", kernels="")
     schemas = operators(program)
+    called = [launch.removeprefix("launch_") for launch in schemas]
     digest = hashlib.sha256(cuda.whole.encode()).hexdigest()[:12]
     source = TEMPLATES.get_template("script.py.jinja").render(
         docstring=text,
@@ -80,9 +81,7 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
         built_on_import=build is _Build.ON_IMPORT,
         convolves=any(_is_channels_last(step) for step in plan.steps),
         asking=list(_asking(program)),
-        with_workspace=[
-            name for it in schemas if (name := it.removeprefix("launch_")) in cuda.with_workspace
-        ],
+        with_workspace=[it for it in called if it in cuda.with_workspace],
         library=f"kernelwright_{_identifier(name)}_{digest}",
         methods=_constructor(kept, plan),
         forward=forward_body(program),

@@ -1,7 +1,6 @@
 """Children of a command as forks of its process."""
 
 import importlib
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -25,7 +24,9 @@ def children(modules: Sequence[str] = ()) -> Iterator[None]:
     needed = (*modules, _ROLES)
     with env.present({env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}):
         # Those that count launches load a library first: theirs imports beside this one.
-        listening = Nursery.listening([_ROLES], os.environ) if _DRIVER.exists() else None
+        listening = (
+            Nursery.listening([_ROLES], env.child_environment({})) if _DRIVER.exists() else None
+        )
         for name in needed:
             importlib.import_module(name)
         forks = employed(Nursery.forked(), listening) if may_fork() else nullcontext()

@@ -132,13 +132,15 @@ def _synchronize(_device: object = None) -> None:
 @contextmanager
 def _without_tf32() -> Iterator[None]:
     """A file that asks whether its reference may round to TF32 hears no: on the CPU none does."""
-    cudnn = torch.backends.cudnn
-    before = cudnn.allow_tf32
-    cudnn.allow_tf32 = False
-    try:
+    now = torch.backends.cudnn
+    # The flags one by one can be locked; in a block they never are.
+    with now.flags(
+        enabled=now.enabled,
+        benchmark=now.benchmark,
+        deterministic=now.deterministic,
+        allow_tf32=False,
+    ):
         yield
-    finally:
-        cudnn.allow_tf32 = before
 
 
 @contextmanager

@@ -298,8 +298,7 @@ def _become_listener(arguments: list[str]) -> NoReturn:
     with ThreadPoolExecutor(max_workers=1) as beside:
         beside.submit(guards_library)  # who needs it hears why there is none
         with suppress(KernelwrightError):
-            before = os.environ.get(LOADED_FIRST, "").split()
-            os.environ[LOADED_FIRST] = " ".join([str(launches_library()), *before])
+            env.put_first(LOADED_FIRST, str(launches_library()))
     command = [sys.executable, "-P", "-m", "kernelwright.worker.nursery", *arguments]
     os.execv(sys.executable, command)
 
