@@ -100,8 +100,10 @@ def _measured(module: nn.Module, x: Tensor) -> dict[str, Any]:
 
 def _one_by_one(plan: Plan) -> Program:
     """The program in which every launch is a call of its own."""
-    dropped = views_of(plan, in_place(plan))
-    return Program(plan=plan, parts=tuple(it for it in plan.steps if it.result not in dropped))
+    written = in_place(plan)
+    dropped = views_of(plan, written)
+    parts = tuple(it for it in plan.steps if it.result not in dropped)
+    return Program(plan=plan, parts=parts, in_place=written)
 
 
 def _microseconds(plan: Plan, module: nn.Module, x: Tensor, programmed: Any) -> float:

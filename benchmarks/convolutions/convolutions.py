@@ -9,7 +9,6 @@ with the result written and the FLOPs at 600 TFLOP/s (225 for three products).
 
 import argparse
 import json
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from cases import CASES, Case
 from library import Convolution, Variant, build, build_all
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from event_time import median_ms
 from provenance import provenance
 
 BYTES_PER_MS = 4.2e9
@@ -104,21 +104,6 @@ def floor(case: Case, planes: int) -> float:
     return (4 * x + 2 * planes * x) / BYTES_PER_MS + work
 
 
-def time(function: Callable[[], object], repeats: int) -> float:
-    """Milliseconds, median."""
-    for _ in range(2):
-        function()
-    events = []
-    for _ in range(repeats):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        function()
-        stop.record()
-        events.append((start, stop))
-    torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(stop) for start, stop in events)
-
-
 def kernel_times(function: Callable[[], object]) -> dict[str, float]:
     """Milliseconds of each kernel of one call."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -152,7 +137,7 @@ def half_time(case: Case, x: torch.Tensor, weight: torch.Tensor, repeats: int) -
     half, half_weight = (
         tensor.half().movedim(1, -1).contiguous().movedim(-1, 1) for tensor in (x, weight)
     )
-    return time(lambda: case.call(half, half_weight), repeats)
+    return median_ms(lambda: case.call(half, half_weight), repeats)
 
 
 def measure(case: Case, chosen: list[Variant], libraries: Path, repeats: int) -> dict[str, object]:
@@ -165,7 +150,7 @@ def measure(case: Case, chosen: list[Variant], libraries: Path, repeats: int) ->
     record: dict[str, object] = {
         "case": case.name,
         "gflop": case.flops() / 1e9,
-        "eager_ms": time(lambda: case.call(x, weight), repeats),
+        "eager_ms": median_ms(lambda: case.call(x, weight), repeats),
         "eager_errors": errors(eager[:1], exact),
     }
     record["half_channels_last_ms"] = half_time(case, x, weight, repeats)
@@ -179,7 +164,7 @@ def measure(case: Case, chosen: list[Variant], libraries: Path, repeats: int) ->
             continue
         out.fill_(torch.nan)
         try:
-            ms = time(run, repeats)
+            ms = median_ms(run, repeats)
         except RuntimeError as error:
             found.append({"variant": str(variant), "refused": str(error)})
             continue

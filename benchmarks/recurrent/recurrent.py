@@ -9,7 +9,6 @@ without.
 
 import argparse
 import json
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from cases import CASES, Case
 from library import Recurrence, Variant, build, build_all
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from event_time import median_ms
 from provenance import provenance
 
 
@@ -40,21 +40,6 @@ def variants(case: Case) -> list[Variant]:
     if batch == 32:
         chosen.append(Variant(case.cell, case.directions, cluster, 16, inputs, 2, stages, "COPIES"))
     return chosen
-
-
-def time(function: Callable[[], object], repeats: int) -> float:
-    """Milliseconds, median."""
-    for _ in range(2):
-        function()
-    events = []
-    for _ in range(repeats):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        function()
-        stop.record()
-        events.append((start, stop))
-    torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(stop) for start, stop in events)
 
 
 def errors(results: list[torch.Tensor], exact: list[torch.Tensor]) -> list[tuple[float, float]]:
@@ -104,11 +89,11 @@ def measure(case: Case, libraries: Path, repeats: int) -> dict[str, object]:
     record: dict[str, object] = {
         "case": case.name,
         "serial_steps": case.serial_steps(),
-        "eager_ms": time(lambda: call(module, x, states), repeats),
+        "eager_ms": median_ms(lambda: call(module, x, states), repeats),
     }
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         float32 = call(module, x, states)
-        record["eager_float32_ms"] = time(lambda: call(module, x, states), repeats)
+        record["eager_float32_ms"] = median_ms(lambda: call(module, x, states), repeats)
     exact = call(module.double(), x.double(), [state.double() for state in states])
     module.float()
     record["eager_errors"] = errors(eager, exact)
@@ -122,7 +107,7 @@ def measure(case: Case, libraries: Path, repeats: int) -> dict[str, object]:
             continue
         clusters = run.clusters()
         try:
-            ms = time(run, repeats)
+            ms = median_ms(run, repeats)
         except RuntimeError as error:
             found.append({"variant": str(variant), "refused": str(error), "clusters": clusters})
             continue
