@@ -45,7 +45,6 @@ from kernelwright.ir.program import (
     types_of,
 )
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, ValueType
-from kernelwright.program.updates import in_place
 
 _WIDTH = 80
 """Columns of a list of arguments."""
@@ -130,7 +129,7 @@ class _Writer:
                 self._text[node.name] = self._place(node.kind.path)
         self._uses = _count_uses(program)
         self._rooms = {step.result for step in plan.steps if isinstance(step, Room)}
-        self._in_place = in_place(plan)
+        self._in_place = program.in_place
 
     # --- Checks ------------------------------------------------------------------------------
 

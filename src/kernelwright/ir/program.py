@@ -1,9 +1,10 @@
 """The program: a plan whose launches are native calls, and where their values lie."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import Kernel, Launch, Plan, Reinterpret, Room, Step, TorchCall, reads
+from kernelwright.ir.graph import Graph, Update
+from kernelwright.ir.plan import Kernel, Launch, Plan, Reinterpret, Room, Step, reads
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType
 
 NativeStep = Launch | Room | Reinterpret
@@ -57,6 +58,8 @@ class Program:
     plan: Plan
     parts: tuple[Part, ...]
     """In execution order. A launch that stands alone is a part of its own."""
+    in_place: Mapping[str, Update]
+    """Updates of buffers that launches write themselves, by the result that takes the buffer."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -68,11 +71,6 @@ class Program:
         """Kernels of launches that are parts of their own, each once."""
         found = (part.kernel for part in self.parts if isinstance(part, Launch))
         return tuple({kernel.name: kernel for kernel in found}.values())
-
-    @property
-    def torch_calls(self) -> tuple[TorchCall, ...]:
-        """Calls left to PyTorch."""
-        return tuple(part for part in self.parts if isinstance(part, TorchCall))
 
 
 def part_reads(part: Part) -> tuple[str, ...]:

@@ -23,12 +23,12 @@ def program_of(plan: Plan) -> Program:
     updated = {update.path for update in written.values()}
     kept = {it.value for it in plan.graph.updates if it.path not in updated}
     read_later = {*plan.graph.results, *kept}
-    rooms = {step.result for step in steps if isinstance(step, Room)}
+    placed = {step.result for step in steps if isinstance(step, Room)}.union(written)
     parts: list[Part] = []
-    for run in reversed(_runs(steps, rooms.union(written))):
-        parts[:0] = _parts(run, read_later, rooms.union(written))
+    for run in reversed(_runs(steps, placed)):
+        parts[:0] = _parts(run, read_later, placed)
         read_later |= {name for step in run.steps for name in reads(step)}
-    return Program(plan=plan, parts=_named(plan, parts))
+    return Program(plan=plan, parts=_named(plan, parts), in_place=written)
 
 
 @dataclass(slots=True)
@@ -110,33 +110,31 @@ def _parts(run: _Run, read_later: Set[str], placed: Set[str]) -> list[Part]:
     after = _views_for(outside, read_later)
     given = (made & placed) - {step.result for step in outside}
     wanted = {roots.get(name, name) for name in made if name in read_later} | given
+    used = _used(inside)
     segment = Segment(
         name="",
-        steps=tuple(_used(inside)),
+        steps=tuple(used),
         results=tuple(name for name in _memories(inside) if name in wanted),
         inputs=tuple(_inputs(inside, made)),
         slots=slots_of(inside, roots, wanted, given),
-        sizes=tuple(_sizes(_used(inside), wanted)),
+        sizes=tuple(_sizes(used, wanted)),
     )
     return [*before, segment, *after]
 
 
 def _is_of(step: Reinterpret | Room, made: Set[str]) -> bool:
     """Whether what the step gives has memory that the segment deals with."""
-    if isinstance(step, Reinterpret):
-        return step.input in made
-    return step.within is None or step.within.whole in made
+    source = _source(step)
+    return source is None or source in made
 
 
 def _roots(steps: Sequence[NativeStep]) -> Mapping[str, str]:
     """What each view and each part is one of, through all of them."""
     roots: dict[str, str] = {}
     for step in steps:
-        match step:
-            case Reinterpret(result=result, input=source):
-                roots[result] = roots.get(source, source)
-            case Room(result=result, within=within) if within is not None:
-                roots[result] = roots.get(within.whole, within.whole)
+        source = None if isinstance(step, Launch) else _source(step)
+        if source is not None:
+            roots[step.result] = roots.get(source, source)
     return roots
 
 
