@@ -41,7 +41,8 @@ from kernelwright.toolchain.cache import cached_build, content_key
 from kernelwright.toolchain.extension import prepare_extension_folder
 from kernelwright.verify.compare import compare
 from kernelwright.verify.nesting import named_effects
-from kernelwright.verify.oracle import OracleRun, Rounded, Ties, run_oracle, run_rounded
+from kernelwright.verify.noise import Ties
+from kernelwright.verify.oracle import OracleRun, Rounded, run_oracle, run_rounded
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
 
 Form = tuple[object, ...]

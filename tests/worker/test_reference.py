@@ -16,6 +16,7 @@ from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle
 from kernelwright.worker import large_results
 from kernelwright.worker import reference as subject
 from kernelwright.worker.errors import OracleMemoryError
+from kernelwright.worker.magnitudes import counting_products
 from kernelwright.worker.reference import Reference
 from kernelwright.worker.requests import Role, SizesReply, SizesRequest, StartRequest
 from kernelwright.worker.roles import make_host
@@ -398,6 +399,65 @@ def test_an_oracle_holds_where_shortened_operands_of_convolutions_explain_the_re
     for wrong in (exact.flip(0), 0.8 * exact):
         metrics = measured(reference, case, tmp_path, wrong)
         assert not rule(metrics, NO_LESS_ACCURATE).accepted
+
+
+RECURRENT = """torch._cudnn_rnn(
+            x[None] + 130, [torch.eye(32, dtype=x.dtype), torch.zeros(32, 32, dtype=x.dtype)],
+            2, None, torch.zeros(1, 64, 32, dtype=x.dtype), None,
+            0, 32, 0, 1, False, 0.0, False, False, [], None,
+        )[0][0] - 130"""
+"""A library's recurrent layer whose operands are large beside the result."""
+
+
+def nearest(tensor: Tensor, dropped: int) -> Tensor:
+    """float32 without its `dropped` last bits, to nearest: 13 leave TF32, 16 leave bfloat16."""
+    half, kept = 1 << dropped - 1, -1 << dropped
+    return ((tensor.view(torch.int32) + half) & kept).view(torch.float32)
+
+
+def layer_of_library(x: Tensor, weights: list[Tensor], *others: object) -> tuple[Tensor, ...]:
+    """One layer of ReLU units on sequences of one step, float32 multiplied as TF32."""
+    operands = [x, weights[0]]
+    if x.dtype == torch.float32:
+        operands = [nearest(operand, 13) for operand in operands]
+    y = (operands[0] @ operands[1].T).relu()
+    return y, y.clone(), y.new_empty(0), y.new_empty(0), y.new_empty(0)
+
+
+def test_an_oracle_holds_where_shortened_operands_of_recurrent_layers_explain_the_reference(
+    make: Make, tmp_path: Path
+) -> None:
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        library.impl("_cudnn_rnn", layer_of_library, "CPU")
+        reference = make(RECURRENT)
+        case = Case(seed=5)
+        reference.run(case)
+        exact = inputs(case)
+        results = {
+            "float32": (exact + 130) - 130,
+            "TF32": nearest(exact + 130.03, 13) - 130.03,
+            "bfloat16": nearest(exact + 130, 16) - 130,
+            "flipped": exact.flip(0),
+        }
+        metrics = {
+            name: measured(reference, case, tmp_path, result) for name, result in results.items()
+        }
+    first = metrics["float32"]
+    assert first.reference_rmse > 0.05 * first.rms, "the case is no sensitive one"
+    assert all(it.oracle is Oracle.FLOAT64 for it in metrics.values())
+    accepted = {name: rule(it, NO_LESS_ACCURATE).accepted for name, it in metrics.items()}
+    assert accepted == {"float32": True, "TF32": True, "bfloat16": False, "flipped": False}
+
+
+def test_products_of_recurrent_layers_of_a_library_are_counted() -> None:
+    weights = [torch.empty(*shape, device="meta") for shape in ((768, 128), (768, 256), (768,))]
+    with counting_products() as counted:
+        torch._cudnn_rnn(
+            *(torch.empty(7, 10, 128, device="meta"), [*weights, weights[-1]], 4, None),
+            *(torch.empty(1, 10, 256, device="meta"), None),
+            *(3, 256, 0, 1, False, 0.0, False, False, [], None),
+        )
+    assert counted.get_total_flops() == 2 * 7 * 10 * 768 * (128 + 256)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.verify.nesting import map_tensors, named_effects, named_tensors
+from kernelwright.verify.noise import Noise, Ties
 
 _RAISED = {
     torch.float16: torch.float64,
@@ -113,29 +114,35 @@ def _dropped(x: Tensor, share: float, *trains: bool | None) -> tuple[Tensor, Ten
 
 
 class _Shortened(_InFloat64):
-    """Besides, rounds what convolutions multiply, as a library with shorter operands does."""
+    """Besides, rounds what cuDNN multiplies, as it does with shorter operands."""
 
-    def __init__(self, noise: "_Noise") -> None:
+    def __init__(self, noise: Noise) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._noise = noise
 
     def __torch_dispatch__(  # type: ignore[no-untyped-def]
         self, func, types, args=(), kwargs=None
     ):
-        if func.overloadpacket is torch.ops.aten.convolution:
-            operands = [_raised_copy(operand) for operand in args[:2]]
-            for operand in operands:
-                self._noise.add_to(operand, _TF32_EPSILON)
+        recurs = func.overloadpacket is torch.ops.aten._cudnn_rnn
+        if recurs or func.overloadpacket is torch.ops.aten.convolution:
+            operands = [map_tensors(operand, self._shortened) for operand in args[:2]]
             args = (*operands, *args[2:])
+        if recurs:  # the buffer has all weights once more, and they would be read there
+            args = (*args[:3], None, *args[4:])
         return super().__torch_dispatch__(  # type: ignore[no-untyped-call]
             func, types, args, kwargs
         )
+
+    def _shortened(self, operand: Tensor) -> Tensor:
+        raised = _raised_copy(operand)
+        self._noise.add_to(raised, _TF32_EPSILON)
+        return raised
 
 
 class _RoundingAll(_InFloat64):
     """Besides, rounds every result that has memory of its own."""
 
-    def __init__(self, noise: "_Noise", epsilon: float) -> None:
+    def __init__(self, noise: Noise, epsilon: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._noise = noise
         self._epsilon = epsilon
@@ -207,19 +214,12 @@ def run_on_cpu(model: nn.Module, arguments: Sequence[object], *, seed: int) -> O
         return OracleRun(tensors={}, note=_note(error))
 
 
-class Ties(Enum):
-    """Whether numbers that are equal become unequal."""
-
-    KEPT = "kept"
-    BROKEN = "broken"
-
-
 class Rounded(Enum):
     """What is rounded once."""
 
     GIVEN = "inputs and weights"
-    SHORTENED = "these to TF32, and so what convolutions multiply in between"
-    """As PyTorch's convolutions do with float32 by default."""
+    SHORTENED = "these to TF32, and so what cuDNN multiplies in between"
+    """As its convolutions and recurrent layers do with float32 by default in PyTorch."""
     ALL = "inputs, weights and the result of every operator"
 
 
@@ -241,7 +241,7 @@ def run_rounded(
     `draw` says in which direction each. With `Ties.BROKEN` zeros move a little as well.
     """
     try:
-        noise = _Noise(draw, ties)
+        noise = Noise(draw, ties)
         rounded_model = copy.deepcopy(model)
         epsilons = {name: _epsilon(tensor, what) for name, tensor in model.state_dict().items()}
         rounded_model.double()
@@ -377,25 +377,3 @@ def _epsilon(tensor: Tensor, what: Rounded) -> float:
     if what is Rounded.SHORTENED and tensor.dtype == torch.float32:
         return _TF32_EPSILON
     return torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
-
-
-class _Noise:
-    """Moves numbers by up to half the distance to the next one of their type."""
-
-    def __init__(self, draw: int, ties: Ties) -> None:
-        """`draw` says in which direction each; zeros move as well with `Ties.BROKEN`."""
-        self._ties = ties
-        self._generator = torch.Generator()
-        self._generator.manual_seed(draw)
-
-    def add_to(self, tensor: Tensor, epsilon: float) -> None:
-        """Change a floating-point tensor in place; all others stay."""
-        if epsilon == 0.0 or tensor.numel() == 0 or not tensor.is_floating_point():
-            return
-        seed = int(torch.randint(1 << 30, (), generator=self._generator).item())
-        local = torch.Generator(device=tensor.device)
-        local.manual_seed(seed)
-        noise = torch.empty_like(tensor).uniform_(-epsilon / 2, epsilon / 2, generator=local)
-        if self._ties is Ties.BROKEN:
-            tensor.add_(noise * float(tensor[tensor.isfinite()].abs().mean().nan_to_num(1.0)))
-        tensor.add_(tensor * noise)

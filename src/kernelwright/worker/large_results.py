@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from kernelwright.verify.compare import Comparison, compare, note_unrepresentative, represents
 from kernelwright.verify.nesting import named_tensors
@@ -12,6 +11,7 @@ from kernelwright.verify.observation import UNUSED
 from kernelwright.verify.oracle import RowOracle, rows_oracle
 from kernelwright.verify.tolerance import ErrorMetrics, Oracle
 from kernelwright.worker.expectation import Expectation
+from kernelwright.worker.magnitudes import counting_products
 
 _PIECE = 128 << 20
 """Bytes of arguments and results that the oracle is run on together, at least."""
@@ -34,7 +34,7 @@ class OracleByRows:
         floats = {n: t for n, t in found.items() if expected.effects[n].is_floating_point()}
         totals = {n: Comparison(n, expected.effects[n], Oracle.FLOAT64) for n in floats}
         # Counted on one piece: whatever runs while products are counted takes several times longer.
-        flops = FlopCounterMode(display=False)
+        flops = counting_products()
         for start, stop, tensors in self.oracle.pieces(self.piece, expected.case.seed, flops):
             for name, tensor in floats.items():
                 rows = slice(start, stop)

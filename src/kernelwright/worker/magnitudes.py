@@ -1,8 +1,11 @@
 """How much a call reads, adds up and computes from."""
 
+import math
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from kernelwright.verify.compare import rms
 from kernelwright.verify.nesting import named_tensors
@@ -11,6 +14,20 @@ from kernelwright.worker.subject import Call
 _MOST_ADDED, _MOST_MULTIPLIED = 1 << 12, 1 << 20
 """Terms of one sum: a sum over more numbers is added up in parts by anybody, one of products
 hardly ever."""
+
+
+def counting_products() -> FlopCounterMode:
+    """A mode that counts multiply-adds, twice each: recurrent layers of cuDNN as well."""
+    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten._cudnn_rnn: _of_layers})
+
+
+def _of_layers(
+    inputs: Sequence[int], weights: Sequence[Sequence[int]], *others: object, **named: object
+) -> int:
+    """Operations of recurrent layers, from shapes: every row of every step meets every weight."""
+    del others, named
+    matrices = sum(math.prod(shape) for shape in weights if len(shape) == 2)
+    return 2 * math.prod(inputs[:-1]) * matrices
 
 
 def terms_of(flops: int, inputs: int, effects: Mapping[str, Tensor]) -> float:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case, Sizes
@@ -23,10 +22,10 @@ from kernelwright.verify.compare import (
 )
 from kernelwright.verify.mutants import Mutant, mutants_of, run_mutant
 from kernelwright.verify.nesting import named_tensors
+from kernelwright.verify.noise import Ties
 from kernelwright.verify.oracle import (
     OracleRun,
     Rounded,
-    Ties,
     run_on_cpu,
     run_oracle,
     run_rounded,
@@ -44,7 +43,7 @@ from kernelwright.worker.expectation import Expectation, is_comparable, rounded_
 from kernelwright.worker.handover import Handed, MemoryMaker, taken
 from kernelwright.worker.large_results import oracle_by_rows
 from kernelwright.worker.ledger import Ledger
-from kernelwright.worker.magnitudes import bytes_of, scale_of, terms_of
+from kernelwright.worker.magnitudes import bytes_of, counting_products, scale_of, terms_of
 from kernelwright.worker.requests import ReferenceRun
 from kernelwright.worker.subject import Resident, Subject, module_key
 from kernelwright.worker.timed import Timed
@@ -134,7 +133,7 @@ class Reference:
         if case.sizes in self._flops:
             yield
             return
-        with FlopCounterMode(display=False) as flops:
+        with counting_products() as flops:
             yield
         self._flops[case.sizes] = flops.get_total_flops()
 
@@ -454,7 +453,7 @@ class Reference:
         """The oracle in one piece; where it does not fit, its note says so."""
         case = expected.case
         module, arguments = self._resident_for(case).module, self._subject.arguments(case)
-        with self._ledger.spending("oracle"), FlopCounterMode(display=False) as flops:
+        with self._ledger.spending("oracle"), counting_products() as flops:
             oracle = run_oracle(module, arguments, seed=case.seed)
             self._subject.synchronize()
         whole = replace(expected, oracle=oracle, flops=flops.get_total_flops())
