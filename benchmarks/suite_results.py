@@ -1,11 +1,11 @@
-"""Turn the run of a suite into what is published: a page, JSON, Markdown and the README's table.
+"""Turn the run of a suite into what is published: a page, JSON, Markdown and tables of the docs.
 
     python benchmarks/suite_results.py RUN
 
 Writes docs/results/kernelbench_report.html, kernelbench.json (every row, with provenance) and
-kernelbench.md (the tables), puts the table of levels between the marks in README.md and the page
-into the navigation of the site. Folders of the machine that ran it are cut off; one that is left
-ends the script without a file.
+kernelbench.md (the tables), puts the table of levels between the marks in docs/benchmarks.md and
+the page into the navigation of the site. Folders of the machine that ran it are cut off; one that
+is left ends the script without a file. `benchmarks/front_page.py` takes it from there to README.md.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from kernelwright.verify.records import from_plain, to_plain
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- suite: begin -->", "<!-- suite: end -->"
-"""Marks in README.md, each in a line of its own."""
+"""Marks in docs/benchmarks.md, each in a line of its own."""
 MACHINE = ("/tmp/", "/root/", "/home/", "/work/", "/opt/", "/usr/", "/mnt/")
 KEPT = ("/KernelBench/", "/site-packages/", "/dist-packages/", "/kernelwright/", "/python3")
 """What a path is cut off before, the first that it has."""
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run", type=Path, help="folder of the run")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "results")
-    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "benchmarks.md")
     parser.add_argument("--navigation", type=Path, default=ROOT / "mkdocs.yml")
     parser.add_argument("--name", default="kernelbench")
     asked = parser.parse_args(arguments)
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
         path = asked.output / f"{asked.name}{ending}"
         path.write_text(text, encoding="utf-8")
         print(f"{path}: {len(text.encode()) / 2**20:.2f} MiB")
-    _put(asked.readme, "\n".join([*table, "", *_links(asked.name, "docs/results/")]))
+    _put(asked.page, "\n".join([*table, "", *_links(asked.name, "results/")]))
     _into_navigation(asked.navigation, f"results/{asked.name}.md")
     print("\n".join(table))
     return 0
@@ -270,12 +270,12 @@ def as_json(run: RunData, summary: Summary, walls: Mapping[str, float]) -> dict[
     }
 
 
-def _put(readme: Path, text: str) -> None:
+def _put(page: Path, text: str) -> None:
     """Replace what is between the marks, where there are any."""
-    before, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if begin and end:
-        readme.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+        page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
 
 
 def _into_navigation(settings: Path, place: str) -> None:

@@ -3,8 +3,11 @@
 import ast
 import importlib
 import inspect
+import json
 import pkgutil
+import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -14,11 +17,16 @@ from typer.models import OptionInfo
 
 import kernelwright
 from kernelwright import cli, env
+from kernelwright.codegen import emit
 from kernelwright.errors import ExitCode, render_errors_table
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
 from kernelwright.report.schema import member_texts, render_schema, render_verdict_page
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import front_page
+from capture_corpus import declare_torchvision
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -174,3 +182,55 @@ def test_python_of_the_pages_names_what_there_is() -> None:
             match node:
                 case ast.Attribute(ast.Name("kw"), name):
                     assert name in offered
+
+
+def test_table_and_chart_of_the_readme_are_those_of_the_published_run() -> None:
+    run = json.loads(front_page.RUN.read_text())
+    found = front_page.groups(run["rows"])
+    readme = front_page.README.read_text()
+    assert front_page.with_results(readme, run, found) == readme, "run benchmarks/front_page.py"
+    assert front_page.CHART.read_text() == front_page.chart(found[:3])
+    assert sum(it.problems for it in found[:3]) == run["provenance"]["problems"] == 250
+
+
+def test_the_readme_is_short_and_has_no_other_measured_number() -> None:
+    readme = front_page.README.read_text()
+    assert len(readme.splitlines()) <= 130
+    before, _, rest = readme.partition(front_page.BEGIN)
+    text = before + rest.partition(front_page.END)[2]
+    prose = "".join(text.split("```")[::2])
+    assert re.findall(r"\d(?:x|%| ms| us| s| TFLOP| GB)\b", prose) == []
+    assert all(line.partition("[")[2] for line in readme.splitlines() if line.startswith("!"))
+
+
+def test_the_kernel_of_the_readme_is_what_is_emitted() -> None:
+    golden = DOCS.parent / "tests" / "codegen" / "golden" / "test_golden" / "linear_relu_div.cu"
+    shown = _blocks("../README.md", "cuda")
+    assert len(shown) == 2
+    assert all(block in golden.read_text() for block in shown)
+
+
+def test_what_the_page_of_an_emitted_file_shows_is_in_that_file(tmp_path: Path) -> None:
+    module, *python = _blocks("reading.md", "python")
+    path = tmp_path / "swish.py"
+    path.write_text(module)
+    source = emit(load_problem(path), compile_problem(load_problem(path), H200).plan, ()).source
+    shown = [*python, *_blocks("reading.md", "cuda")]
+    assert len(shown) >= 5
+    for block in shown:
+        assert block in source, block
+
+
+@pytest.mark.parametrize("package", ["torch", "torchvision", "timm", "transformers"])
+def test_the_networks_of_the_page_are_captured(package: str) -> None:
+    declare_torchvision()
+    pytest.importorskip(package)
+    first, *blocks = _blocks("networks.md", "python")
+    others = ("torchvision", "timm", "transformers")
+    own = [it for it in blocks if not any(name in it for name in others)]
+    wanted = own if package == "torch" else [it for it in blocks if package in it]
+    assert wanted
+    values: dict[str, Any] = {}
+    for block in (first, *wanted):
+        exec(compile(block, "networks.md", "exec"), values)
+    assert values["facts"].kernels

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import kernelbench_newest
 import suite_results
 
-README = f"# Title\n\n{suite_results.BEGIN}\nold\n{suite_results.END}\n\nRest\n"
+PAGE = f"# Title\n\n{suite_results.BEGIN}\nold\n{suite_results.END}\n\nRest\n"
 NAVIGATION = "nav:\n  - How it works:\n      - measured/index.md\n      - trust.md\n"
 
 
@@ -28,14 +28,14 @@ def written(tmp_path: Path) -> Path:
     journal = run / FILE
     text = journal.read_text().replace("x.py:12", "/tmp/kw/.kb/KernelBench/level1/1_x.py:12")
     journal.write_text(text)
-    (tmp_path / "README.md").write_text(README)
+    (tmp_path / "benchmarks.md").write_text(PAGE)
     (tmp_path / "mkdocs.yml").write_text(NAVIGATION)
     return run
 
 
 def publish(run: Path) -> int:
     here = run.parent
-    output = ["--output", str(here / "results"), "--readme", str(here / "README.md")]
+    output = ["--output", str(here / "results"), "--page", str(here / "benchmarks.md")]
     return suite_results.main([str(run), *output, "--navigation", str(here / "mkdocs.yml")])
 
 
@@ -46,11 +46,11 @@ def test_everything_is_written_once(written: Path) -> None:
     recorded = json.loads((here / "results" / "kernelbench.json").read_text())
     assert len(recorded["rows"]) == recorded["summary"]["levels"][0]["problems"] == 7
     page = (here / "results" / "kernelbench.md").read_text()
-    readme = (here / "README.md").read_text()
+    shown = (here / "benchmarks.md").read_text()
     summary = summarise(read_run(written).rows)
     table = "\n".join(suite_results.level_table(summary))
-    assert table in page and table in readme
-    assert "old" not in readme and readme.startswith("# Title") and readme.endswith("Rest\n")
+    assert table in page and table in shown
+    assert "old" not in shown and shown.startswith("# Title") and shown.endswith("Rest\n")
     navigation = (here / "mkdocs.yml").read_text()
     assert navigation.count("      - results/kernelbench.md\n") == 1
     assert (here / "results" / "kernelbench_report.html").read_text().startswith("<!doctype html>")
