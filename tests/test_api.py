@@ -358,6 +358,17 @@ def test_kernels_stay_where_they_are_faster(
     assert (kept.kernelwright.set_aside, kept.kernelwright.times) == ("", "not measured")
 
 
+def test_ctrl_c_while_calls_are_timed_keeps_the_kernels(case: Any) -> None:
+    model, _, x, _ = case
+
+    def clock(*_: object) -> Measurement:
+        raise KeyboardInterrupt
+
+    fast = optimize_in_memory(model, (x,), None, OptimizeOptions(), lambda event: None, clock)
+    made = fast.kernelwright
+    assert (made.set_aside, made.times) == ("", "not measured: interrupted")
+
+
 def test_explaining_a_module_and_a_file_is_one_thing(case: Any) -> None:
     model, fast, x, _ = case
     facts = kw.explain(model, (x,))

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from kernelwright import __version__, cli
+from kernelwright.commands.printing import ProgressLine
 from kernelwright.errors import ExitCode, OutputError
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem
+from kernelwright.verify.verification import Event
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -257,3 +259,37 @@ def test_children_are_forked_where_there_is_one_thread(
     script = tmp_path / "script.py"
     script.write_text(_CHILDREN)
     assert run_script(script) == [True, False, False]
+
+
+def test_ctrl_c_while_a_file_is_judged_says_that_the_file_is_there(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kernelwright.pipeline._judge_shrunk", interrupted)
+    written = tmp_path / "new.py"
+    words = ("optimize", EXAMPLES / "scalar_mul.py", "-o", written, "--target", "cpu")
+    code, out, err = run(*words)
+    assert (code, out) == (130, "")
+    assert f"interrupted: {written} is written, but not verified" in err
+    assert "capture: scalar_mul.py" in err  # no terminal: a stage is a line
+    assert "class ModelNew" in written.read_text()
+
+
+def test_a_line_of_progress_says_how_far_it_is_and_what_is_left() -> None:
+    lines: list[str] = []
+    said: list[str] = []
+    seconds = iter([0.0, 8.0, 8.0, 20.0])
+    line = ProgressLine(lines.append, said.append, lambda: next(seconds))
+    line.event(Event(stage="tune", message="gelu", done=0, total=5))
+    line.event(Event(stage="tune", message="norm", done=2, total=5))
+    line.begin("time", "calls [of both]")
+    line.event(Event(stage="time", message="calls", done=1, total=1))
+    assert lines == [
+        "tune 1/5: gelu; then build, verify, time",
+        "tune 3/5: norm, about 12 s left; then build, verify, time",
+        "time: calls \\[of both]",
+        "time: calls",
+    ]
+    assert said == ["tune: gelu", "time: calls [of both]"]

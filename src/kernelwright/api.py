@@ -102,7 +102,8 @@ def optimize(
     KernelsUnusedWarning says so; `OptimizeOptions(keep=Keep.ALL)` keeps slower ones, untimed.
 
     `progress` is called with an Event whenever a step begins: its stage, message, and the number of
-    steps done and in all.
+    steps done and in all. Ctrl-C ends the tuning, and the best so far are used; while calls are
+    timed it keeps the kernels, untimed.
 
     Raises a ProblemError where the file cannot be loaded, CaptureError where
     torch.export does not take the module, UnsupportedError with `Rest.REFUSED`, UsageError: all of
@@ -140,12 +141,22 @@ def optimize_in_memory(
     fast = optimize_module(model, arguments, kwargs, machine=machine, library=library, tune=tune)
     if not fast.kernelwright.set_aside and options.keep is Keep.FASTER:
         clock = clock or partial(_measure_in_memory, options=_AGAINST_ITSELF, progress=progress)
-        fast = keep_if_faster(fast, clock(fast, arguments, dict(kwargs or {})))
+        fast = keep_if_faster(fast, _timed(clock, fast, arguments, dict(kwargs or {})))
     if fast.kernelwright.set_aside:
         name, why = type(model).__name__, fast.kernelwright.set_aside
         text = f"{name} runs in PyTorch, without kernels: {why}"
         warnings.warn(text, KernelsUnusedWarning, stacklevel=3)  # where `optimize` is called
     return fast
+
+
+def _timed(
+    clock: Clock, fast: OptimizedModule, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Measurement:
+    """What the clock says; no times where Ctrl-C ends it: the kernels are right all the same."""
+    try:
+        return clock(fast, args, kwargs)
+    except KeyboardInterrupt:
+        return not_measured("not measured: interrupted", None, modelled_machine())
 
 
 _AGAINST_ITSELF = JudgeOptions(baselines=(Baseline.EAGER,), timing=QUICK_TIMING)

@@ -3,7 +3,9 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from typing import Any
 
 import typer
@@ -25,8 +27,26 @@ app = typer.Typer(
 # Recent releases of typer carry a click of their own; this is the class that either one raises.
 _WrongWords: Any = typer.BadParameter.__base__
 
+
+class _InterruptedError(Exception):
+    """Ctrl-C, with what it says of what is there; typer keeps no word of a KeyboardInterrupt."""
+
+
+def _telling(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """The command, whose Ctrl-C typer lets pass."""
+
+    @wraps(command)
+    def run(*args: Any, **kwargs: Any) -> ExitCode:
+        try:
+            return command(*args, **kwargs)
+        except KeyboardInterrupt as end:
+            raise _InterruptedError(*end.args) from end
+
+    return run
+
+
 for _command in (optimize, judge, explain, emulate, suite, report, doctor, clean, version):
-    app.command()(_command)
+    app.command()(_telling(_command))
 
 
 def main() -> None:
@@ -41,8 +61,8 @@ def main() -> None:
         if message := _words_of(error):  # Without any, the help has been printed.
             wrong = UsageError(message)
             _print_error(wrong.to_json(), str(wrong))
-    except (KeyboardInterrupt, typer.Abort):
-        typer.echo("interrupted", err=True)
+    except (_InterruptedError, KeyboardInterrupt, typer.Abort) as end:
+        typer.echo(": ".join(["interrupted", *map(str, end.args)]), err=True)
         sys.exit(130)
     sys.exit(int(code))
 

@@ -2,8 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -261,8 +261,10 @@ def optimize(
 ) -> Optimized:
     """Turn the problem file `model` into the file `output`, verify it and time it.
 
-    Raises OutputError and what loading and capturing raise, all of them KernelwrightError; a file
-    that turns out wrong is no exception but a verdict.
+    Ctrl-C while kernels are tuned ends the tuning, and the best so far are used; later it leaves
+    the file as it is, not verified, which KeyboardInterrupt says. Raises OutputError and what
+    loading and capturing raise, all of them KernelwrightError; a file that turns out wrong is no
+    exception but a verdict.
     """
     wanted, path = options or OptimizeOptions(), Path(model)
     written = Path(output or path.with_name(f"{path.stem}_new.py"))
@@ -291,14 +293,16 @@ def optimize_problem(
                     compiled = tuned(compiled, options.effort, options.tuning_seconds, progress)
                     write_candidate(compiled, path)
                 demands = _demands(options.judge.demands, compiled)
-                verdict, measurement = begun.judge(
-                    path, floor=compiled.floor, demands=demands, progress=progress
-                )
+                with _kept(path):
+                    verdict, measurement = begun.judge(
+                        path, floor=compiled.floor, demands=demands, progress=progress
+                    )
         case Target.CPU:
             compiled = _compiled(problem, capture(problem), modelled_machine(), options)
             write_candidate(compiled, path)
             asked = replace(options.judge, demands=_demands(options.judge.demands, compiled))
-            verdict, measurement = _judge_shrunk(compiled, asked, progress)
+            with _kept(path):
+                verdict, measurement = _judge_shrunk(compiled, asked, progress)
     return Optimized(
         compiled=compiled,
         path=path,
@@ -306,6 +310,15 @@ def optimize_problem(
         verdict=verdict,
         measurement=measurement,
     )
+
+
+@contextmanager
+def _kept(path: Path) -> Iterator[None]:
+    """Where Ctrl-C ends the block, its exception says that the file is there and not verified."""
+    try:
+        yield
+    except KeyboardInterrupt as end:
+        raise KeyboardInterrupt(f"{path} is written, but not verified") from end
 
 
 def _captured(problem: Problem, options: OptimizeOptions) -> Graph:

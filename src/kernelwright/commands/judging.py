@@ -121,7 +121,9 @@ def emulate(
     """Run a file's kernels once on the emulator, in this process: launches, findings, results."""
     from kernelwright.emulation import emulate as run
 
-    done = run(file, parse_case(case), order)
+    with progress_line() as progress:
+        progress.begin("emulate", str(file))
+        done = run(file, parse_case(case), order)
     if as_json:
         print_json(done.to_json())
     else:

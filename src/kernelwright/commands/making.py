@@ -78,8 +78,12 @@ def explain(
     """Say what would be rewritten and fused, what not and why. Runs nothing but what is checked."""
     import kernelwright as kw
 
-    facts = kw.explain(model)
-    checks = kw.check(model) if check else ()
+    with progress_line() as progress:
+        progress.begin("plan", str(model))
+        facts = kw.explain(model)
+        if check:
+            progress.begin("check", "graph and plan against the module")
+        checks = kw.check(model) if check else ()
     code = ExitCode.VERIFIED if all(it.agrees for it in checks) else ExitCode.WRONG
     if as_json:
         plain = [{"stage": it.stage, "difference": it.difference} for it in checks]
