@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kernelwright.verify.verdict import Verdict as Verdict
     from kernelwright.worker.options import JudgeOptions as JudgeOptions
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Check",
