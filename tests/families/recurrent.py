@@ -1,4 +1,4 @@
-"""Problem: two layers of LSTM in both directions, and a GRU on what they give."""
+"""Problem: two layers of LSTM in both directions, a GRU on what they give, and an RNN."""
 
 import torch
 from torch import nn
@@ -12,13 +12,15 @@ class Model(nn.Module):
         torch.manual_seed(3)
         self.lstm = nn.LSTM(6, 20, 2, batch_first=True, bidirectional=True)
         self.gru = nn.GRU(40, 13, bias=False)
+        self.rnn = nn.RNN(13, 7)
 
     def forward(
         self, x: torch.Tensor, h: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         y, (_, cells) = self.lstm(x, (h, h * 2))
         z, last = self.gru(y.transpose(0, 1))
-        return torch.relu(z), last, cells
+        plain, _ = self.rnn(z)
+        return torch.relu(plain), last, cells
 
 
 def get_inputs() -> list[torch.Tensor]:

@@ -68,6 +68,7 @@ _CONFIGS = (
     _config("LSTM", 2, 2, 32, 64, 1, 3),
     _config("LSTM", 1, 4, 8, 608, 2, 2),
     _config("GRU", 1, 2, 16, 32, 2, 2),
+    _config("RNN_TANH", 2, 2, 8, 64, 2, 2, exchange="STORES"),
 )
 
 
@@ -92,12 +93,14 @@ _CASES = (
     _case(3, hidden=50, steps=3, batch=9, inputs=600),
     _case(4, layers=3, hidden=31, steps=5, batch=17, inputs=1),
     _case(4, spoiled="hidden", how="inf"),
+    _case(5, layers=2, hidden=20, batch=11, inputs=9),
+    _case(5, spoiled="weights", how="nan"),
 )  # fmt: skip
 
 
 def _draw(random: Random) -> Case:
     """Any sizes that a config takes."""
-    config = random.choice((0, 1, 4))
+    config = random.choice((0, 1, 4, 5))
     chosen = _CONFIGS[config]
     return _case(
         config,
@@ -115,7 +118,7 @@ def _draw(random: Random) -> Case:
 
 def test_every_config_against_float64(run_script: Callable[..., Any]) -> None:
     random = Random(3)
-    cases = (*_CASES, *(_draw(random) for _ in range(6)))
+    cases = (*_CASES, *(_draw(random) for _ in range(7)))
     configs = ", ".join(config.text() for config in _CONFIGS)
     seen = run_script(_FOLDER / "run.py", configs, json.dumps([asdict(c) for c in cases]), "1")
     assert seen["findings"] == []
@@ -143,7 +146,7 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
     configs = (
         _config("LSTM", 1, 16, 16, 256, 2, 3, exchange="STORES"),
         _config("GRU", 2, 16, 16, 512, 2, 3),
-        _config("GRU", 1, 1, 32, 32, 2, 2),
+        _config("RNN_TANH", 1, 1, 32, 32, 2, 2),
     )
     text = (_FOLDER / "recurrent.cu").read_text()
     text = text.replace("CONFIGS", ", ".join(config.text() for config in configs))

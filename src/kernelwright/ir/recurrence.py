@@ -9,6 +9,8 @@ class Cell(StrEnum):
 
     LSTM = "lstm"
     GRU = "gru"
+    RNN_TANH = "rnn_tanh"
+    RNN_RELU = "rnn_relu"
 
     @property
     def states(self) -> int:
@@ -18,7 +20,7 @@ class Cell(StrEnum):
     @property
     def gates(self) -> int:
         """Blocks of rows of its weights."""
-        return 4 if self is Cell.LSTM else 3
+        return {Cell.LSTM: 4, Cell.GRU: 3}.get(self, 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Meaning of recurrent layers: one step after the other in plain PyTorch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,6 +41,8 @@ def _next(
     of_input, of_hidden, *biases = own
     from_input = F.linear(step, of_input, *biases[:1]).chunk(cell.gates, -1)
     from_hidden = F.linear(states[0], of_hidden, *biases[1:]).chunk(cell.gates, -1)
+    if cell in _PLAIN:
+        return [_PLAIN[cell](from_input[0] + from_hidden[0])]
     if cell is Cell.GRU:
         reset, update = (
             torch.sigmoid(a + b) for a, b in zip(from_input[:2], from_hidden[:2], strict=True)
@@ -50,3 +52,10 @@ def _next(
     enter, forget, fresh, leave = (a + b for a, b in zip(from_input, from_hidden, strict=True))
     kept = torch.sigmoid(forget) * states[1] + torch.sigmoid(enter) * torch.tanh(fresh)
     return [torch.sigmoid(leave) * torch.tanh(kept), kept]
+
+
+_PLAIN: Mapping[Cell, Callable[[torch.Tensor], torch.Tensor]] = {
+    Cell.RNN_TANH: torch.tanh,
+    Cell.RNN_RELU: torch.relu,
+}
+"""Of cells with one gate, which is the next state."""

@@ -60,6 +60,8 @@ def why_none(sizes: RecurrentSizes, machine: Machine) -> str | None:
     """Why no configuration holds the weights of a stack on chip; None where one does."""
     if machine.recurrent is None:
         return "its weights stay on chip with clusters and products of warpgroups alone"
+    if sizes.kind.cell is Cell.RNN_RELU:
+        return "states of ReLU cells have no bound, and planes of fp16 numbers need one"
     if sizes.lanes > MOST_LAYERS:
         return f"it has more than {MOST_LAYERS} layers and directions"
     most = _CLUSTERS[-1] * RecurrentConfig.UNITS
@@ -130,8 +132,10 @@ def recurrent_seconds(sizes: RecurrentSizes, config: RecurrentConfig, machine: M
 def library_seconds(sizes: RecurrentSizes, machine: Machine) -> float:
     """Seconds of cuDNN's layers: kernels for each step, or one for all of few units."""
     rates = rates_of(machine)
-    steps = sizes.steps * sizes.kind.layers
-    if sizes.hidden <= rates.library_small_hidden:
+    cell, steps = sizes.kind.cell, sizes.steps * sizes.kind.layers
+    small = rates.library_small_hidden * (2 if cell.gates == 1 else 1)
+    if sizes.hidden <= small:
         return steps * rates.library_small_seconds
-    each = {Cell.LSTM: rates.library_lstm_seconds, Cell.GRU: rates.library_gru_seconds}
-    return steps * sizes.kind.directions * each[sizes.kind.cell]
+    # Plain cells of more units were not timed: as long as the quickest that was.
+    each = {Cell.GRU: rates.library_gru_seconds}.get(cell, rates.library_lstm_seconds)
+    return steps * sizes.kind.directions * each

@@ -45,9 +45,9 @@ def pack(tensor: torch.Tensor | None) -> list[int]:
     return [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
 
 
-def module_of(case: dict[str, Any]) -> torch.nn.LSTM | torch.nn.GRU:
+def module_of(case: dict[str, Any]) -> torch.nn.RNNBase:
     """What PyTorch has, in float32."""
-    kind = {"LSTM": torch.nn.LSTM, "GRU": torch.nn.GRU}[case["cell"]]
+    kind = {"LSTM": torch.nn.LSTM, "GRU": torch.nn.GRU, "RNN_TANH": torch.nn.RNN}[case["cell"]]
     return kind(
         case["inputs"], case["hidden"], case["layers"], bias=case["bias"],
         bidirectional=case["directions"] == 2,

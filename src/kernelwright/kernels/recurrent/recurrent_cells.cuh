@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-enum class RecurrentCell { LSTM, GRU };
+enum class RecurrentCell { LSTM, GRU, RNN_TANH };
 
 struct UnitState {
   float hidden, cell;
@@ -47,5 +47,20 @@ struct CellRule<RecurrentCell::GRU> {
     const float reset = gate_sigmoid(sums[0]), update = gate_sigmoid(sums[1]);
     const float fresh = tanhf(sums[2] + reset * sums[3]);
     return {fresh + update * (before.hidden - fresh), 0.0f};
+  }
+};
+
+// One row of a unit has anything to add up, and the other three are zeros: a step's time goes to
+// what blocks tell each other, not to its products.
+template <>
+struct CellRule<RecurrentCell::RNN_TANH> {
+  static constexpr int GATES = 1;
+  static constexpr bool HAS_CELL = false;
+  __host__ __device__ static constexpr int block(int) { return 0; }
+  __host__ __device__ static constexpr bool takes_input(int gate) { return gate == 0; }
+  __host__ __device__ static constexpr bool takes_hidden(int gate) { return gate == 0; }
+
+  __device__ __forceinline__ static UnitState next(const float (&sums)[4], UnitState) {
+    return {tanhf(sums[0]), 0.0f};
   }
 };
