@@ -3,7 +3,7 @@
 
 template <class Instruction_, int SPATIAL_, int CHUNK_, int PLANES_, int CHANNEL_PARTS_,
           ConvSchedule SCHEDULE_, int STAGES_, int CLUSTER_, RowTaps ROW_TAPS_, int PATCHES_ = 0,
-          int PATCH_BYTES_ = 0, ConvStore STORE_ = ConvStore::LINES>
+          int PATCH_BYTES_ = 0, ConvStore STORE_ = ConvStore::LINES, int JOINED_ = 0>
 struct ConvConfig {
   using Instruction = Instruction_;
   static constexpr int SPATIAL = SPATIAL_, CHUNK = CHUNK_, PLANES = PLANES_;
@@ -12,6 +12,7 @@ struct ConvConfig {
   static constexpr RowTaps ROW_TAPS = ROW_TAPS_;
   static constexpr int PATCHES = PATCHES_, PATCH_BYTES = PATCH_BYTES_;
   static constexpr ConvStore STORE = STORE_;
+  static constexpr int JOINED = JOINED_;
 };
 
 using Number = ELEMENT;
@@ -20,7 +21,8 @@ using Parameters = ConvParameters<Number, Number, ConvBias>;
 template <class Config>
 __global__ void __launch_bounds__(PLANE_THREADS)
     planes_kernel(const __grid_constant__ PlaneParameters p) {
-  write_planes<Number, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS>(p);
+  write_planes<Number, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS,
+               (Config::JOINED > 0)>(p);
 }
 template <class Config>
 __global__ void __launch_bounds__(ConvTile<Config>::THREADS, 1)

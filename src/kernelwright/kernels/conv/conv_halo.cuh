@@ -42,7 +42,7 @@ __device__ __forceinline__ void produce_patches(const Parameters& p,
     const ConvWork work = locate_conv<Tile>(p, unit);
     const PatchCounts<Tile> counts(p, work);
     const int row =
-        (work.phase_number * p.shape.groups + work.group) * p.shape.out_channels + work.channel;
+        (work.phase_number * p.shape.groups + work.group) * p.shape.rows() + work.row;
     int at[MAX_SPATIAL];
 #pragma unroll
     for (int d = 0; d < 2; ++d) at[d] = work.at[d] + p.shape.dimensions[d].lower;

@@ -37,6 +37,7 @@ struct ConvVariant {
         (request.calls[0].dilation != 1 || row_window(request) < 2)) {
       return false;
     }
+    if (Tile::JOINED && !can_join(request)) return false;
     const ConvShape shape = describe(request);
     if constexpr (Tile::HAS_PATCHES) {
       if (!plan_halo(shape, nullptr)) return false;
@@ -46,7 +47,7 @@ struct ConvVariant {
       }
     }
     const double units = static_cast<double>(shape.positions()) / Tile::BLOCK_POSITIONS *
-                         (shape.out_channels / Tile::BLOCK_CHANNELS + 1.0) * shape.groups *
+                         (shape.rows() / Tile::BLOCK_CHANNELS + 1.0) * shape.groups *
                          shape.phases();
     return shape.positions() < MOST && plane_positions(request) < MOST && shape.taps() > 0 &&
            units < static_cast<double>(MOST) / 2 &&
@@ -56,7 +57,7 @@ struct ConvVariant {
 
   static int64_t workspace_bytes(const Request& request) {
     const ConvShape shape = describe(request);
-    return HEADER_BYTES + exponent_bytes(request) + filter_bytes(request, shape) +
+    return HEADER_BYTES + exponent_bytes(request) + filter_bytes(shape) +
            aligned_bytes(Tile::PLANES * plane_elements(request) * 2);
   }
 
@@ -67,7 +68,7 @@ struct ConvVariant {
     const ConvShape shape = describe(request);
     char* const exponents = static_cast<char*>(workspace) + HEADER_BYTES;
     char* const rows = exponents + exponent_bytes(request);
-    char* const pixels = rows + filter_bytes(request, shape);
+    char* const pixels = rows + filter_bytes(shape);
     PlaneParameters planes = {};
     planes.header = static_cast<GemmHeader*>(workspace);
     planes.shape = shape;
@@ -89,7 +90,7 @@ struct ConvVariant {
     p.out = request.out;
     p.out_strides = request.out_strides;
     p.epilogue = epilogue;
-    const int64_t elements = plane_elements(request) + filter_elements(request, shape);
+    const int64_t elements = plane_elements(request) + filter_elements(shape);
     p.rest = {planes.header,
               static_cast<int>(plane_blocks),
               SMALL_ELEMENTS + (elements >> SMALL_SHARE_BITS),
@@ -106,7 +107,7 @@ struct ConvVariant {
     } else {
       status = encode_pixels(&p.pixel_map, pixels, pixel_box(request, shape));
     }
-    if (status == cudaSuccess) status = encode_map(&p.filter_map, rows, filter_box(request, shape));
+    if (status == cudaSuccess) status = encode_map(&p.filter_map, rows, filter_box(shape));
     if (status != cudaSuccess) return status;
     const int most = device.multiprocessors / Tile::CLUSTER;
     const int clusters = p.units.count < most ? p.units.count : most;
@@ -116,6 +117,12 @@ struct ConvVariant {
 
  private:
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(GemmHeader));
+
+  static bool can_join(const Request& request) {
+    int joined = 1;
+    for (int d = 0; d < Config::JOINED; ++d) joined *= request.calls[d].stride;
+    return request.direction == ConvDirection::TRANSPOSED && joined <= FILTER_RUN;
+  }
 
   static int64_t channel_pitch(int64_t channels) { return (channels + 7) / 8 * 8; }
   // Taps of a row that are the channels of one.
@@ -149,6 +156,9 @@ struct ConvVariant {
   // As the tensor cores compute it.
   static ConvShape describe(const Request& request) {
     ConvShape shape = describe_plain(request);
+    for (int d = 0; d < Config::JOINED; ++d) {
+      shape.dimensions[d] = ConvDimension::joined_phases(request.calls[d]);
+    }
     if (ROW_TAPS == RowTaps::APART) return shape;
     ConvCall row;
     row.out = request.calls[0].out;
@@ -195,14 +205,14 @@ struct ConvVariant {
   static int64_t filter_pitch(const ConvShape& shape) {
     return int64_t{shape.taps()} * chunks(shape) * Tile::CHUNK;
   }
-  static int64_t filter_rows(const Request& request, const ConvShape& shape) {
-    return request.out_channels * shape.phases();
+  static int64_t filter_rows(const ConvShape& shape) {
+    return int64_t{shape.rows()} * shape.groups * shape.phases();
   }
-  static int64_t filter_elements(const Request& request, const ConvShape& shape) {
-    return filter_rows(request, shape) * filter_pitch(shape);
+  static int64_t filter_elements(const ConvShape& shape) {
+    return filter_rows(shape) * filter_pitch(shape);
   }
-  static int64_t filter_bytes(const Request& request, const ConvShape& shape) {
-    return aligned_bytes(Tile::PLANES * filter_elements(request, shape) * 2);
+  static int64_t filter_bytes(const ConvShape& shape) {
+    return aligned_bytes(Tile::PLANES * filter_elements(shape) * 2);
   }
   static int64_t exponent_bytes(const Request& request) {
     return aligned_bytes(request.out_channels * 4);
@@ -242,7 +252,7 @@ struct ConvVariant {
     f.strides = request.filter_strides;
     f.rows = static_cast<__half*>(rows);
     f.pitch = filter_pitch(shape);
-    f.plane_elements = filter_elements(request, shape);
+    f.plane_elements = filter_elements(shape);
     f.exponents = static_cast<int*>(exponents);
     f.chunk = Tile::CHUNK;
     f.used = Config::CHUNK;
@@ -284,7 +294,7 @@ struct ConvVariant {
       for (const Divisor& along : halo.tiles) tiles *= along.value();
     }
     const int channel_tiles =
-        (shape.out_channels + Tile::BLOCK_CHANNELS - 1) / Tile::BLOCK_CHANNELS;
+        (shape.rows() + Tile::BLOCK_CHANNELS - 1) / Tile::BLOCK_CHANNELS;
     return {static_cast<int>(tiles * channel_tiles * shape.groups * shape.phases()),
             Divisor(channel_tiles), Divisor(shape.groups), Divisor(shape.phases())};
   }
@@ -357,7 +367,7 @@ struct ConvVariant {
     return box;
   }
 
-  static TensorBox filter_box(const Request& request, const ConvShape& shape) {
+  static TensorBox filter_box(const ConvShape& shape) {
     TensorBox box = {};
     box.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
     box.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
@@ -365,10 +375,10 @@ struct ConvVariant {
     box.box[1] = Tile::BLOCK_CHANNELS / Tile::CLUSTER;
     box.box[2] = 1;
     box.sizes[0] = filter_pitch(shape);
-    box.sizes[1] = filter_rows(request, shape);
+    box.sizes[1] = filter_rows(shape);
     box.sizes[2] = Tile::PLANES;
     box.strides[0] = filter_pitch(shape) * 2;
-    box.strides[1] = filter_elements(request, shape) * 2;
+    box.strides[1] = filter_elements(shape) * 2;
     return box;
   }
 };

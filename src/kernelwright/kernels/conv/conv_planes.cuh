@@ -225,8 +225,36 @@ class PlaneTile {
   int image_;
 };
 
+// Joined phase number `number`, of each dimension.
+struct JoinedPhase {
+  int of[MAX_SPATIAL];
+
+  __device__ __forceinline__ static JoinedPhase of_number(const ConvShape& shape, int number) {
+    JoinedPhase phase;
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const int count = shape.dimensions[d].joined;
+      phase.of[d] = number % count;
+      number /= count;
+    }
+    return phase;
+  }
+};
+
+// Zeros in the rows of a run that are no channel's: `row` is the first of all, `end` the last one's
+// end.
+template <int PLANES>
+__device__ __forceinline__ void clear_rows(const FilterPlanes& f, int64_t row, int64_t end) {
+  for (int64_t k = row * f.pitch + threadIdx.x; k < end * f.pitch; k += PLANE_THREADS) {
+#pragma unroll
+    for (int plane = 0; plane < PLANES; ++plane) {
+      f.rows[plane * f.plane_elements + k] = __float2half(0.0f);
+    }
+  }
+}
+
 // One output channel's rows of K, of all phases.
-template <class Filter, int PLANES>
+template <class Filter, int PLANES, bool JOINED>
 __device__ __forceinline__ void write_filter(const PlaneParameters& p, int channel, int& shared,
                                              Guard<2>& guard) {
   const FilterPlanes& f = p.filter;
@@ -234,8 +262,9 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
   const int group = channel / shape.out_channels;
   const auto* const from = static_cast<const Filter*>(f.data) + group * f.strides.group +
                            (channel - group * shape.out_channels) * f.strides.out_channel;
+  const int joined = JOINED ? shape.joined() : 1;
   // Element `k` of the row of a phase; zero where there is none.
-  const auto element = [&](const ConvPhase& phase, int64_t k) {
+  const auto element = [&](const ConvPhase& phase, const JoinedPhase& row, int64_t k) {
     const int in_chunk = static_cast<int>(k % f.chunk);
     int64_t rest = k / f.chunk;
     int at = static_cast<int>(rest % f.chunks) * f.used + in_chunk;
@@ -253,8 +282,15 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
     for (int d = 0; d < MAX_SPATIAL; ++d) {
       const int count = phase.taps(shape, d);
       if (count == 0) return 0.0f;
-      int tap = shape.dimensions[d].tap(phase.of[d], static_cast<int>(rest % count));
+      const int at_tap = static_cast<int>(rest % count);
+      int tap = shape.dimensions[d].tap(phase.of[d], at_tap);
       rest /= count;
+      if constexpr (JOINED) {
+        if (shape.dimensions[d].is_joined()) {
+          tap = shape.dimensions[d].joined_tap(row.of[d], at_tap);
+          if (tap < 0) return 0.0f;
+        }
+      }
       if (d == 0 && f.fold > 1) {
         tap = tap * f.fold + in_fold;
         if (tap >= f.row_taps) return 0.0f;
@@ -266,10 +302,11 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
   if (threadIdx.x == 0) shared = 0;
   __syncthreads();
   uint32_t largest = 0;
-  for (int number = 0; number < shape.phases(); ++number) {
-    const ConvPhase phase = ConvPhase::of_number(shape, number);
+  for (int number = 0; number < shape.phases() * joined; ++number) {
+    const ConvPhase phase = ConvPhase::of_number(shape, number / joined);
+    const JoinedPhase own = JoinedPhase::of_number(shape, number % joined);
     for (int64_t k = threadIdx.x; k < f.pitch; k += PLANE_THREADS) {
-      const uint32_t bits = __float_as_uint(element(phase, k)) & 0x7fffffffu;
+      const uint32_t bits = __float_as_uint(element(phase, own, k)) & 0x7fffffffu;
       if (bits < 0x7f800000u) largest = max(largest, bits);
     }
   }
@@ -279,11 +316,25 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
   const int exponent = scale_exponent(static_cast<uint32_t>(shared));
   const float scale = power_of_two(exponent);
   if (threadIdx.x == 0) f.exponents[channel] = exponent;
-  for (int number = 0; number < shape.phases(); ++number) {
-    const ConvPhase phase = ConvPhase::of_number(shape, number);
-    __half* const row = f.rows + (int64_t{number} * f.out_channels + channel) * f.pitch;
+  const int of_group = channel - group * shape.out_channels;
+  const int run_channels = shape.run_channels(), run = of_group / run_channels;
+  for (int number = 0; number < shape.phases() * joined; ++number) {
+    const int phase_number = number / joined, in_channel = number - phase_number * joined;
+    const ConvPhase phase = ConvPhase::of_number(shape, phase_number);
+    const JoinedPhase own = JoinedPhase::of_number(shape, in_channel);
+    int64_t place = int64_t{phase_number} * f.out_channels + channel;
+    if constexpr (JOINED) {
+      const int64_t begin =
+          (int64_t{phase_number} * shape.groups + group) * shape.rows() + run * FILTER_RUN;
+      place = begin + (of_group - run * run_channels) * joined + in_channel;
+      const bool ends = of_group + 1 == shape.out_channels || (of_group + 1) % run_channels == 0;
+      if (ends && in_channel == joined - 1) {
+        clear_rows<PLANES>(f, place + 1, begin + FILTER_RUN);
+      }
+    }
+    __half* const row = f.rows + place * f.pitch;
     for (int64_t k = threadIdx.x * 2; k < f.pitch; k += PLANE_THREADS * 2) {
-      const float values[2] = {element(phase, k), element(phase, k + 1)};
+      const float values[2] = {element(phase, own, k), element(phase, own, k + 1)};
       const float scaled[2] = {values[0] * scale, values[1] * scale};
       guard.see(values, scaled);
       guard.end_block();
@@ -299,7 +350,7 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
 
 // The body of a kernel of PLANE_THREADS threads: the first blocks write the filter, the others the
 // input.
-template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS>
+template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool JOINED>
 __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS != RowTaps::APART>;
   __shared__ typename Tile::Words words;
@@ -309,7 +360,7 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   Guard<2> guard;
   if (static_cast<int>(blockIdx.x) < p.filter_blocks) {
     for (int channel = blockIdx.x; channel < p.filter.out_channels; channel += p.filter_blocks) {
-      write_filter<Input, PLANES>(p, channel, largest, guard);
+      write_filter<Input, PLANES, JOINED>(p, channel, largest, guard);
     }
   } else {
     const uint32_t tiles =

@@ -8,6 +8,9 @@
 //                * t, the taps that hit are every (stride / g)-th, g = gcd(stride, dilation), and
 //                meet input t + (phase + padding - k * dilation) / stride: each dilation / g less
 // Both: position t meets input  lower + t * step + offset(tap)  with offset(tap) >= 0.
+//
+// Phases may be joined: a position then computes all of its phases, each a row of the filter. Its
+// taps are the offsets that any phase meets; where a phase has none of its own the filter is zero.
 
 #include <cuda_runtime.h>
 
@@ -17,6 +20,7 @@
 #include "divide.cuh"
 
 constexpr int MAX_PHASES = 8;  // along one dimension
+constexpr int FILTER_RUN = 16;  // rows of the filter that a warp stores: joined phases do not cross
 
 // What the user's call says of one dimension.
 struct ConvCall {
@@ -27,7 +31,10 @@ struct ConvCall {
 struct ConvDimension {
   int in, out;    // elements
   int positions;  // of a phase: the most that one has
-  int phases;     // output o is position o / phases of phase o % phases
+  int phases;     // units of work
+  int out_step;   // output o is position o / out_step
+  int joined;     // phases of a position that are rows of the filter; 1: none are
+  int kernel, padding, dilation;  // of the user's call where phases are joined, else 0
   int lower, step;
   int tap_step, offset_step;  // from one tap of a phase to the next: of the filter, of the input
   int taps[MAX_PHASES];
@@ -45,7 +52,7 @@ struct ConvDimension {
     ConvDimension d = {};
     d.in = static_cast<int>(call.in);
     d.out = d.positions = static_cast<int>(call.out);
-    d.phases = 1;
+    d.phases = d.out_step = d.joined = 1;
     d.lower = -call.padding;
     d.step = call.stride;
     d.tap_step = 1;
@@ -59,7 +66,8 @@ struct ConvDimension {
     const int divisor = greatest_divisor(call.stride, call.dilation);
     d.in = static_cast<int>(call.in);
     d.out = static_cast<int>(call.out);
-    d.phases = call.stride;
+    d.phases = d.out_step = call.stride;
+    d.joined = 1;
     d.positions = (d.out + call.stride - 1) / call.stride;
     d.step = 1;
     d.tap_step = call.stride / divisor;
@@ -77,6 +85,41 @@ struct ConvDimension {
     }
     for (int phase = 0; phase < d.phases; ++phase) d.first_offset[phase] -= d.lower;
     return d;
+  }
+
+  // All phases of a transposed convolution together.
+  static ConvDimension joined_phases(const ConvCall& call) {
+    const ConvDimension apart = transposed(call);
+    int least = 0, most = 0;
+    bool is_first = true;
+    for (int phase = 0; phase < apart.phases; ++phase) {
+      if (apart.taps[phase] == 0) continue;
+      const int high = apart.lower + apart.first_offset[phase];
+      const int low = high + (apart.taps[phase] - 1) * apart.offset_step;
+      least = is_first || low < least ? low : least;
+      most = is_first || high > most ? high : most;
+      is_first = false;
+    }
+    ConvDimension d = {};
+    d.in = apart.in;
+    d.out = apart.out;
+    d.positions = apart.positions;
+    d.phases = d.step = d.tap_step = d.offset_step = 1;
+    d.out_step = d.joined = call.stride;
+    d.kernel = call.kernel;
+    d.padding = call.padding;
+    d.dilation = call.dilation;
+    d.lower = least;
+    d.taps[0] = most - least + 1;
+    return d;
+  }
+  // Also with one phase: its taps are offsets, too.
+  __host__ __device__ __forceinline__ bool is_joined() const { return dilation > 0; }
+  // The filter's tap at the offset of tap `number` in a joined phase; -1: none.
+  __host__ __device__ __forceinline__ int joined_tap(int phase, int number) const {
+    const int reach = phase + padding - (lower + number) * joined;
+    const int tap = reach / dilation;
+    return reach >= 0 && tap * dilation == reach && tap < kernel ? tap : -1;
   }
 
   // The corner of the bounding box at the end, from the last pixel.
@@ -121,6 +164,16 @@ struct ConvShape {
 
   __host__ __device__ int phases() const {
     return dimensions[0].phases * dimensions[1].phases * dimensions[2].phases;
+  }
+  __host__ __device__ int joined() const {
+    return dimensions[0].joined * dimensions[1].joined * dimensions[2].joined;
+  }
+  // Output channels of FILTER_RUN rows, with all of their joined phases.
+  __host__ __device__ int run_channels() const { return FILTER_RUN / joined(); }
+  // The filter's of one group and phase: a channel's joined phases follow each other, W first.
+  __host__ __device__ int rows() const {
+    if (!dimensions[0].is_joined()) return out_channels;
+    return (out_channels + run_channels() - 1) / run_channels() * FILTER_RUN;
   }
   int64_t positions() const {
     return images * dimensions[0].positions * dimensions[1].positions * dimensions[2].positions;

@@ -43,12 +43,13 @@ __device__ __forceinline__ float convolve_element(const Parameters& p, const Con
 template <class Tile, class Parameters>
 __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
   using Result = std::remove_pointer_t<decltype(p.out)>;
-  const int channels = p.shape.out_channels * p.shape.groups;
-  for (int outer = 0; outer < channels * p.shape.phases(); ++outer) {
+  const ConvShape& shape = p.plain;
+  const int channels = shape.out_channels * shape.groups;
+  for (int outer = 0; outer < channels * shape.phases(); ++outer) {
     ConvWork work = {};
     const int channel = outer % channels;
-    work.phase = ConvPhase::of_number(p.shape, outer / channels);
-    work.group = channel / p.shape.out_channels;
+    work.phase = ConvPhase::of_number(shape, outer / channels);
+    work.group = channel / shape.out_channels;
     for (uint32_t position = blockIdx.x * Tile::THREADS + threadIdx.x; position < p.positions;
          position += gridDim.x * Tile::THREADS) {
       int at[MAX_SPATIAL];
@@ -57,14 +58,14 @@ __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
       bool exists = true;
 #pragma unroll
       for (int d = 0; d < MAX_SPATIAL; ++d) {
-        const ConvDimension& dimension = p.shape.dimensions[d];
-        const int of = at[d] * dimension.phases + work.phase.of[d];
+        const ConvDimension& dimension = shape.dimensions[d];
+        const int of = at[d] * dimension.out_step + work.phase.of[d];
         exists = exists && of < dimension.out;
         place += of * p.out_strides.spatial[d];
       }
       if (!exists) continue;
       const float sum =
-          convolve_element(p, work, image, at, channel - work.group * p.shape.out_channels);
+          convolve_element(p, work, image, at, channel - work.group * shape.out_channels);
       p.out[place] = narrow<Result>(p.epilogue.finish(p.epilogue.row(channel)(sum), place));
     }
   }

@@ -1,7 +1,7 @@
 #pragma once
 // From the fragments of a warpgroup to the result, in any strides.
 
-#include "conv_tile.cuh"
+#include "conv_joined.cuh"
 #include "gemm_sm90_store.cuh"
 #include "vector.cuh"
 
@@ -29,15 +29,16 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
       image = p.divisors.split(first + i, at);
       exists = first + i < p.positions;
     }
-    int64_t place = image * p.out_strides.image;
+    int64_t place = image * p.out_strides.image, counts = 0;
 #pragma unroll
     for (int d = 0; d < MAX_SPATIAL; ++d) {
       const ConvDimension& dimension = p.shape.dimensions[d];
-      const int of = at[d] * dimension.phases + work.phase.of[d];
+      const int of = at[d] * dimension.out_step + work.phase.of[d];
       exists = exists && of < dimension.out;
       place += of * p.out_strides.spatial[d];
+      if constexpr (Tile::JOINED) counts |= JoinedPlace::counted(dimension, d, of);
     }
-    places[i] = exists ? place : -1;
+    places[i] = !exists ? -1 : Tile::JOINED ? JoinedPlace::word(place, counts) : place;
   }
   sync_warps(barrier, Tile::WARPGROUP);
 }
@@ -173,49 +174,26 @@ __device__ __forceinline__ void store_any_row(const float* numbers, const Epilog
   }
 }
 
-// Writes the sums of 64 channels by PART_POSITIONS, through the warps' row buffers: whole lines of
-// a channel's positions. `part`: of the warpgroup.
+// A warp's sums of `rows` channels, whose positions are anywhere in the result. `room`: of a warp;
+// `in_result`: offset of the first channel.
 template <class Tile, class Parameters>
-__device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared<Tile>& shared,
-                                           const ConvWork& work, int warpgroup, int part,
-                                           int exponent, float (&sums)[Tile::REGISTERS]) {
+__device__ __forceinline__ void store_by_channel(const Parameters& p,
+                                                 const float (&sums)[Tile::REGISTERS],
+                                                 unsigned char* room, const int64_t* places,
+                                                 int rows, int64_t in_result) {
   using Result = std::remove_pointer_t<decltype(p.out)>;
-  constexpr int ROWS = RowBuffer::ROWS;
-  int thread = threadIdx.x;
-  asm volatile("" : "+r"(thread));  // found here: before, its registers would be missing for sums
-  const int lane = thread % 32, warp = thread % Tile::WARPGROUP / 32;
-  const int of_part = Tile::ALTERNATES ? part : Tile::SPLITS_POSITIONS ? 0 : warpgroup;
-  const int first = work.channel + of_part * Tile::PART_CHANNELS + warp * ROWS;  // of the group
-  const int channels = p.shape.out_channels;
-  if (first >= channels) return;
-  const int first_of_all = work.group * channels + first;
-#pragma unroll
-  for (int below = 0; below < 2; ++below) {
-    const int channel = first_of_all + min(first + lane / 4 + 8 * below, channels - 1) - first;
-    const Unscale unscale = Unscale::of(exponent + __ldg(p.filter_exponents + channel));
-    const auto row = p.epilogue.row(channel);
-#pragma unroll
-    for (int i = 2 * below; i < Tile::REGISTERS; i += 4) {
-      sums[i] = row(unscale(sums[i]));
-      sums[i + 1] = row(unscale(sums[i + 1]));
-    }
-  }
-  unsigned char* const room = shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES;
-  const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
   const int64_t channel_stride = p.out_strides.channel;
-  const int64_t in_result = first_of_all * channel_stride;
   Result* const out = p.out + in_result;
-  const int rows = min(ROWS, channels - first);
   // Positions without gaps, whose rows are aligned and all there.
   const int64_t begin = places[0], end = places[Tile::PART_POSITIONS - 1];
-  const bool is_run = begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 && rows == ROWS &&
+  const bool is_run = begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 && rows == RowBuffer::ROWS &&
                       channel_stride % RUN == 0 &&
                       reinterpret_cast<uintptr_t>(out + begin) % (RUN * sizeof(Result)) == 0;
   if constexpr (Tile::STORES_ROWS) {
     constexpr int COUNT = Tile::PART_POSITIONS / 32;
     int64_t own[COUNT];
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) own[i] = places[lane + 32 * i];
+    for (int i = 0; i < COUNT; ++i) own[i] = places[threadIdx.x % 32 + 32 * i];
     for_each_channel(sums, room, rows, [&](int row, const float* numbers) {
       const int64_t before = row * channel_stride;
       if (is_run) {
@@ -228,5 +206,52 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
   } else {
     store_lines(p.epilogue, sums, *reinterpret_cast<RowBuffer*>(room), out, in_result,
                 channel_stride, rows, is_run, begin, places);
+  }
+}
+
+// Writes the sums of 64 channels by PART_POSITIONS, through the warps' row buffers: whole lines of
+// a channel's positions. `part`: of the warpgroup.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared<Tile>& shared,
+                                           const ConvWork& work, int warpgroup, int part,
+                                           int exponent, float (&sums)[Tile::REGISTERS]) {
+  using Result = std::remove_pointer_t<decltype(p.out)>;
+  constexpr int ROWS = RowBuffer::ROWS;
+  int thread = threadIdx.x;
+  asm volatile("" : "+r"(thread));  // found here: before, its registers would be missing for sums
+  const int lane = thread % 32, warp = thread % Tile::WARPGROUP / 32;
+  const int of_part = Tile::ALTERNATES ? part : Tile::SPLITS_POSITIONS ? 0 : warpgroup;
+  const int first_row = work.row + of_part * Tile::PART_CHANNELS + warp * ROWS;  // of the group
+  if (first_row >= (Tile::JOINED ? p.shape.rows() : p.shape.out_channels)) return;
+  const int channels = p.shape.out_channels, joined = Tile::JOINED ? p.shape.joined() : 1;
+  const int run_channels = Tile::JOINED ? p.shape.run_channels() : ROWS;
+  const int first = Tile::JOINED ? first_row / ROWS * run_channels : first_row;
+  const int first_of_all = work.group * channels + first;
+#pragma unroll
+  for (int below = 0; below < 2; ++below) {
+    const int row_of_warp = lane / 4 + 8 * below;
+    const int of_group = first + (Tile::JOINED ? row_of_warp / joined : row_of_warp);
+    const int channel = first_of_all + min(of_group, channels - 1) - first;
+    const Unscale unscale = Unscale::of(exponent + __ldg(p.filter_exponents + channel));
+    const auto row = p.epilogue.row(channel);
+#pragma unroll
+    for (int i = 2 * below; i < Tile::REGISTERS; i += 4) {
+      sums[i] = row(unscale(sums[i]));
+      sums[i + 1] = row(unscale(sums[i + 1]));
+    }
+  }
+  unsigned char* const room = shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES;
+  const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
+  const int64_t in_result = first_of_all * p.out_strides.channel;
+  const int rows = min(run_channels, channels - first);
+  if constexpr (Tile::JOINED) {
+    const JoinedStore<Result, decltype(p.epilogue)> store(p.shape, p.out_strides, p.epilogue,
+                                                          p.out + in_result, in_result, rows);
+    for_each_columns(sums, lane / 4, *reinterpret_cast<RowBuffer*>(room),
+                     [&](int columns, const RowBuffer& numbers) {
+                       store.store(numbers, places + columns);
+                     });
+  } else {
+    store_by_channel<Tile>(p, sums, room, places, rows, in_result);
   }
 }

@@ -48,6 +48,7 @@ enum class ConvStore {
 //   SCHEDULE       how the two warpgroups that multiply divide the work
 //   STORE
 //   STAGES, CLUSTER
+//   JOINED         dimensions, W first, whose phases are rows of the filter (conv_shape.cuh)
 //   PATCHES, PATCH_BYTES  0, or where patches hold the pixels (conv_halo.cuh)
 template <class Config>
 struct ConvTile {
@@ -56,6 +57,7 @@ struct ConvTile {
   static constexpr int STAGES = Config::STAGES, CLUSTER = Config::CLUSTER;
   static constexpr int CHANNEL_PARTS = Config::CHANNEL_PARTS;
   static constexpr bool ALTERNATES = Config::SCHEDULE == ConvSchedule::ALTERNATE;
+  static constexpr bool JOINED = Config::JOINED > 0;
   static constexpr int CONSUMERS = 2;  // warpgroups
   static constexpr int WARPGROUP = 128;
   static constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
@@ -108,6 +110,8 @@ struct ConvTile {
   static_assert(!HAS_PATCHES || (PLANES == 1 && CLUSTER == 1 && !SPLITS_POSITIONS && SPATIAL > 1 &&
                                  PATCH_BYTES % ALIGNMENT == 0),
                 "patches are for one product of images, whole blocks of positions, and aligned");
+  static_assert(!JOINED || (Config::ROW_TAPS == RowTaps::APART && !STORES_ROWS),
+                "joined phases have taps apart, and leave in lines");
   static_assert(PLANES == 1 || Config::CHUNK != 48, "three products take whole stages");
   static_assert(PLANES == 1 || REGISTERS * PARTS <= 64,
                 "three sums of 64 x 256 do not fit registers");
@@ -157,7 +161,7 @@ struct ConvParameters {
 struct ConvWork {
   ConvPhase phase;
   int phase_number, group;
-  int channel;                 // first, of the group
+  int row;                     // of the filter: first, of the group
   uint32_t position;           // first; with patches,
   int at[MAX_SPATIAL], image;  // where it is
   int taps;
@@ -168,7 +172,7 @@ __device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
   ConvWork work;
   uint32_t rest = unit;
   uint32_t next = p.units.channel_tiles.quotient(rest);
-  work.channel = (rest - next * p.units.channel_tiles.value()) * Tile::BLOCK_CHANNELS;
+  work.row = (rest - next * p.units.channel_tiles.value()) * Tile::BLOCK_CHANNELS;
   rest = next;
   next = p.units.groups.quotient(rest);
   work.group = rest - next * p.units.groups.value();
