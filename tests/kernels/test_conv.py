@@ -93,7 +93,7 @@ _CASES = (
     _case(2, 24, (50,), 70, (3,), stride=(2,), dilation=(2,), padding=(1,), transposed=True),
     _case(2, 3, (6, 7, 8), 17, (3, 5, 3), padding=(1, 0, 1), stride=(1, 2, 1)),
     _case(1, 12, (4, 5, 9), 20, (2, 3, 5), padding=(0, 1, 2), transposed=True),
-    _case(1, 16, (3, 4, 5), 8, (3, 5, 7), stride=(2, 2, 2), padding=(1, 2, 3), groups=4,
+    _case(1, 16, (3, 2, 3), 8, (3, 4, 5), stride=(2, 2, 2), padding=(1, 2, 3), groups=4,
           output_padding=(1, 1, 1), transposed=True),
 )  # fmt: skip
 
@@ -131,30 +131,30 @@ def _config(width: int, *words: object) -> str:
 
 
 _ALTERNATE, _SHARED = "ConvSchedule::ALTERNATE", "ConvSchedule::SHARED"
-_ROWS = "ConvStore::ROWS"
+_LINES, _ROWS = "ConvStore::LINES", "ConvStore::ROWS"
 _APART, _FOLDED, _OVERLAPPING = (f"RowTaps::{how}" for how in ("APART", "FOLDED", "OVERLAPPING"))
 # Dimensions, chunk, planes, channel parts, schedule, stages, cluster, taps of a row, patches and
-# bytes of one, way to store. Each chunk, schedule, cluster and way to bring taps at least once,
-# with patches too.
+# bytes of one, way to store, dimensions whose phases are joined. Each chunk, schedule, cluster, way
+# to bring taps and number of joined dimensions at least once, with patches too.
 _CONFIGS = (
-    _config(256, 2, 64, 1, 1, _ALTERNATE, 5, 1, _APART),
     _config(256, 2, 32, 1, 2, _SHARED, 4, 2, _APART),
     _config(128, 2, 48, 1, 2, _ALTERNATE, 6, 2, _OVERLAPPING),
     _config(128, 2, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
     _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
-    _config(128, 3, 16, 1, 1, _SHARED, 5, 1, _APART),
-    _config(256, 1, 48, 1, 1, _ALTERNATE, 5, 2, _APART),
     _config(256, 3, 64, 1, 1, _ALTERNATE, 7, 1, _APART, 2, 65536, _ROWS),
     _config(256, 2, 32, 1, 2, _SHARED, 6, 1, _APART, 3, 32768),
-    _config(128, 2, 16, 1, 2, _ALTERNATE, 6, 1, _APART, 4, 12288),
+    _config(256, 1, 64, 1, 1, _ALTERNATE, 5, 1, _APART, 0, 0, _LINES, 1),
+    _config(128, 3, 16, 1, 2, _ALTERNATE, 4, 1, _APART, 0, 0, _LINES, 3),
+    _config(128, 2, 16, 2, 1, _SHARED, 2, 1, _APART, 0, 0, _LINES, 2),
+    _config(128, 3, 16, 1, 1, _SHARED, 5, 1, _APART),
 )
 # Over the sum of absolute terms: two roundings to 11 bits, 2^-10, or to 22 and a float32 sum.
-_ALLOWED = (9.8e-4,) * 3 + (1e-6, 1e-6) + (9.8e-4,) * 5
+_ALLOWED = tuple(1e-6 if ", 2, 1, ConvSchedule" in it else 9.8e-4 for it in _CONFIGS)
 
 
 def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
     random = Random(5)
-    drawn = (*_CASES, *(_draw(random) for _ in range(12)))
+    drawn = (*_CASES, *(_draw(random) for _ in range(6)))
     cases = json.dumps([case.words() for case in drawn])
     seen = run_script(_FOLDER / "run.py", ", ".join(_CONFIGS), cases, "1", "float")
     assert seen["findings"] == []
@@ -170,41 +170,33 @@ def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
     assert min(taken) >= 2, taken
 
 
-# Of two 16-bit types, with the rounding of the result: ordinary, misaligned, transposed, NaN, wide.
-@pytest.mark.parametrize(("element", "bound"), [("__half", 6e-4), ("__nv_bfloat16", 4.5e-3)])
-def test_modules_of_16_bits(element: str, bound: float, run_script: Callable[..., Any]) -> None:
+# With the rounding of the result: ordinary, misaligned, transposed, NaN, wide.
+def test_modules_of_16_bits(run_script: Callable[..., Any]) -> None:
     configs = (
         _config(256, 2, 64, 1, 2, _SHARED, 3, 1, _APART, 0, 0, _ROWS),
         _config(256, 2, 64, 1, 1, _ALTERNATE, 8, 1, _APART, 2, 65536),
     )
     chosen = (_CASES[0], _CASES[1], _CASES[7], _CASES[8], _CASES[10])
     cases = json.dumps([case.words() for case in chosen])
-    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "0", element)
+    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "0", "__half,__nv_bfloat16")
     assert seen["findings"] == []
-    assert all(0 <= error <= bound for errors in seen["errors"] for error in errors), seen
+    half, brain = seen["errors"][: len(chosen)], seen["errors"][len(chosen) :]
+    assert len(brain) == len(chosen)
+    assert all(0 <= error <= 6e-4 for errors in half for error in errors), half
+    assert all(0 <= error <= 4.5e-3 for errors in brain for error in errors), brain
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
-@pytest.mark.parametrize(
-    "configs",
-    [
-        (
-            _config(256, 2, 64, 1, 1, _ALTERNATE, 5, 1, _APART),
-            _config(256, 2, 64, 1, 2, _SHARED, 4, 2, _APART),
-            _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
-            _config(256, 3, 32, 1, 1, _ALTERNATE, 8, 1, _APART, 2, 66560),
-            _config(256, 2, 64, 1, 2, _SHARED, 3, 1, _APART, 0, 0, _ROWS),
-        ),
-        (
-            _config(128, 2, 64, 1, 2, _ALTERNATE, 6, 2, _OVERLAPPING),
-            _config(256, 3, 48, 1, 1, _ALTERNATE, 5, 2, _APART),
-            _config(128, 3, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
-            _config(128, 2, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960),
-        ),
-    ],
-    ids=["common", "others"],
-)
-def test_nothing_spills_or_waits_for_each_product(configs: tuple[str, ...]) -> None:
+def test_nothing_spills_or_waits_for_each_product() -> None:
+    # The most sums of each schedule, with three products, patches and joined phases; the others
+    # differ in numbers alone.
+    configs = (
+        _config(256, 2, 64, 1, 1, _ALTERNATE, 5, 1, _APART),
+        _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
+        _config(256, 3, 48, 1, 2, _SHARED, 3, 1, _APART, 2, 57344, _ROWS),
+        _config(128, 2, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960, _LINES, 2),
+        _config(128, 3, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
+    )
     text = (_FOLDER / "conv.cu").read_text()
     text = text.replace("CONFIGS", ", ".join(configs)).replace("ELEMENT", "float")
     report = compile_check(kernels.inline("conv_launch.cuh", "wgmma_f16.cuh") + text)

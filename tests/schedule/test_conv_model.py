@@ -57,7 +57,8 @@ def test_what_is_ranked_first_is_fast() -> None:
         ranked = ranked_convolutions(_sizes(case), planes, H200)
         found = [v for v in _RECORDS[case.name]["variants"] if "ms" in v]
         times = {v["variant"].replace(" rows", ""): v["ms"] for v in found}
-        known = [(s, times[name]) for s, c in ranked if (name := _recorded_name(c)) in times]
+        apart = [(s, c) for s, c in ranked if not c.joined]  # Others were not timed.
+        known = [(s, times[name]) for s, c in apart if (name := _recorded_name(c)) in times]
         assert all(shared_bytes(config) <= H200.shared_memory_per_block for _, config in ranked)
         if known:
             assert known[0][1] <= 1.16 * min(times.values()), case.name
@@ -90,9 +91,10 @@ _ONE, _THREE, _SHORT = (it.name for it in (Rounding.MEASURED_SIZES, Rounding.NON
         (nn.Conv2d(8, 64, 3), (128, 8, 128, 128), _THREE),
         (nn.ConvTranspose2d(32, 64, (3, 5), (2, 3), (1, 2), groups=4, dilation=(2, 1)),
          (16, 32, 128, 256), _THREE),
-        # Results that phases scatter, and small calls.
-        (nn.ConvTranspose2d(32, 64, 3, 5, 1, dilation=2), (16, 32, 64, 128), "library"),
-        (nn.ConvTranspose1d(32, 64, 3, 2, 1, dilation=2), (16, 32, 131072), "library"),
+        # Phases are stored together.
+        (nn.ConvTranspose2d(32, 64, 3, 5, 1, dilation=2), (16, 32, 64, 128), _ONE),
+        (nn.ConvTranspose1d(32, 64, 3, 2, 1, dilation=2), (16, 32, 131072), _ONE),
+        # Few taps of few channels, and small calls.
         (nn.Conv3d(3, 64, (3, 3, 1)), (16, 3, 256, 256, 10), "library"),
         (nn.Conv2d(64, 64, 3), (1, 64, 28, 28), "library"),
     ],

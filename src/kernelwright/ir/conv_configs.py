@@ -57,10 +57,12 @@ class ConvConfig:
     """Buffers for what all taps of a tile meet; 0: each tap is copied by itself."""
     patch_bytes: int = 0
     """Bytes of such a buffer."""
+    joined: int = 0
+    """Dimensions, W first, whose phases are rows of the filter; of a transposed convolution."""
 
     @property
     def channels(self) -> int:
-        """Output channels of a tile."""
+        """Output channels of a tile, or rows of channels and their phases."""
         return 64 * self.parts
 
     @property
@@ -72,8 +74,9 @@ class ConvConfig:
     def __str__(self) -> str:
         scheme = {1: "one fp16 product", 2: "three fp16 products"}[self.planes]
         taps = f", {self.row_taps}" if self.row_taps is not RowTaps.APART else ""
+        rows = "channels and phases" if self.joined else "channels"
         pixels = f"{self.patches} patches of {self.patch_bytes} bytes" if self.patches else "copies"
         return (
-            f"{scheme} on tensor cores; tile {self.channels} channels x {self.positions} positions,"
+            f"{scheme} on tensor cores; tile {self.channels} {rows} x {self.positions} positions,"
             f" {self.schedule}; {self.chunk} channels a tap, {self.stages} stages, {pixels}{taps}"
         )

@@ -126,6 +126,7 @@ _CONVOLUTIONS = ConvolutionRates(
             "tf32": LibraryConvolution(flops=420e12, bandwidth=4e12),
             "deep": LibraryConvolution(flops=300e12, bandwidth=4e12),
             "strided": LibraryConvolution(flops=300e12, bandwidth=3e12),
+            "odd": LibraryConvolution(flops=300e12, bandwidth=0.7e12),
         }
     ),
     turning_bandwidth=3.2e12,

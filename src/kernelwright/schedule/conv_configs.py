@@ -8,7 +8,7 @@ from math import prod
 from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, RowTaps
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_model import channel_pitch, conv_seconds, halo
-from kernelwright.schedule.conv_shape import MOST_PHASES, ConvSizes
+from kernelwright.schedule.conv_shape import FILTER_RUN, MOST_PHASES, ConvSizes
 
 _CHUNKS = (16, 32, 48, 64)
 COUNTED = 1 << 30
@@ -55,6 +55,7 @@ def general_config(sizes: ConvSizes, planes: int) -> ConvConfig:
         width=128 if planes == 2 else 256,
         schedule=ConvSchedule.ALTERNATE,
         stages=4,
+        joined=1 if 1 in _joins(sizes) else 0,
     )
 
 
@@ -62,6 +63,7 @@ def why_illegal(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> str |
     """What the configuration asks too much of, or None."""
     if shared_bytes(config) > machine.shared_memory_per_block:
         return "too much shared memory"
+    sizes = sizes.with_joined(config.joined)
     if config.patches:
         return None if halo(sizes, config) is not None else "no patch holds what the taps meet"
     # A row whose taps are channels is as long as the planes say.
@@ -91,13 +93,22 @@ def _can_count(sizes: ConvSizes) -> bool:
 
 def _candidates(sizes: ConvSizes, planes: int, shared: int) -> Iterator[ConvConfig]:
     """What may be fast; `shared`: bytes of shared memory of a block."""
-    for config in (*_with_copies(sizes, planes), *_with_patches(sizes, planes)):
-        more = (replace(config, stages=stages) for stages in range(_MOST_STAGES, 1, -1))
-        yield next((it for it in more if shared_bytes(it) <= shared), config)
+    for joined in _joins(sizes):
+        seen = sizes.with_joined(joined)
+        for apart in (*_with_copies(seen, planes), *_with_patches(seen, planes)):
+            config = replace(apart, joined=joined)
+            more = (replace(config, stages=stages) for stages in range(_MOST_STAGES, 1, -1))
+            yield next((it for it in more if shared_bytes(it) <= shared), config)
+
+
+def _joins(sizes: ConvSizes) -> tuple[int, ...]:
+    """Dimensions whose phases may be joined, W first."""
+    most = sizes.spatial if sizes.transposed else 0
+    return tuple(n for n in range(most + 1) if sizes.with_joined(n).joined <= FILTER_RUN)
 
 
 def _with_copies(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
-    parts = 2 if sizes.out_channels > 64 and planes == 1 else 1
+    parts = 2 if sizes.rows > 64 and planes == 1 else 1
     tiles = {
         (2, 1): ((ConvSchedule.ALTERNATE, 128), (ConvSchedule.SHARED, 128)),
         (1, 2): ((ConvSchedule.SHARED, 256), (ConvSchedule.ALTERNATE, 128)),
@@ -138,7 +149,7 @@ def _chunk_for(channels: int, planes: int) -> int:
 def _with_patches(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
     if planes == 2 or sizes.spatial == 1 or sizes.taps == 1:
         return
-    parts, chunk = 2 if sizes.out_channels > 64 else 1, _chunk_for(sizes.in_channels, 1)
+    parts, chunk = 2 if sizes.rows > 64 else 1, _chunk_for(sizes.in_channels, 1)
     for schedule, width, patches, size in PATCHES[parts, 64 if chunk == 48 else chunk]:
         yield ConvConfig(
             spatial=sizes.spatial,

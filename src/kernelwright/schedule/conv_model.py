@@ -67,7 +67,10 @@ class Halo:
 
 
 def halo(sizes: ConvSizes, config: ConvConfig) -> Halo | None:
-    """The widths and heights of a block that need the fewest, as the launcher finds them."""
+    """The widths and heights of a block that need the fewest, as the launcher finds them.
+
+    `sizes`: with phases joined as in the configuration.
+    """
     width, height = sizes.axes[0], sizes.axes[1]
     loop, pixel = mainloop(sizes, config), _chunk_bytes(config)
     if width.step != 1 or height.step != 1 or (_STAGE_K // whole_chunk(config) > 1 < loop.chunks):
@@ -119,9 +122,10 @@ def conv_rates(machine: Machine) -> ConvolutionRates:
 def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
     """The kernel that writes the planes, and the waves of tiles after it."""
     rates = conv_rates(machine)
+    sizes = sizes.with_joined(config.joined)
     plan = halo(sizes, config) if config.patches else None
     blocks = plan.blocks if plan else ceil(sizes.positions / config.positions)
-    units = blocks * ceil(sizes.out_channels / config.channels) * sizes.groups * sizes.phases
+    units = blocks * ceil(sizes.rows / config.channels) * sizes.groups * sizes.phases
     main = _mainloop_cycles(sizes, config, plan, rates)
     store = _store_cycles(sizes, config, plan, rates)
     unit = max(main, (main + store) / 2) if _alternates(config) else main + store
@@ -135,14 +139,18 @@ def _store_cycles(
     sizes: ConvSizes, config: ConvConfig, plan: Halo | None, rates: ConvolutionRates
 ) -> float:
     """Cycles in which a warpgroup stores its part of a tile."""
-    if sizes.transposed:
+    width = sizes.axes[0]
+    if width.joined and width.stride > 1:
+        # Pairs of a phase each leave together where they are aligned.
+        cost = rates.runs if width.stride == 2 and width.out % 2 == 0 else rates.unaligned
+    elif sizes.transposed:
         cost = rates.scattered
     elif plan is not None or prod(axis.out for axis in sizes.axes) % 4:
         cost = rates.unaligned
     else:
         cost = rates.runs
     parts = config.parts if _alternates(config) else 1
-    stored = min(sizes.out_channels, 64 * parts) * config.width
+    stored = min(sizes.rows, 64 * parts) * config.width
     return 64 * parts * config.width * cost.waiting + stored * cost.moving
 
 
@@ -158,7 +166,7 @@ def _mainloop_cycles(
     # A phase has not always the most taps.
     taps = loop.taps
     if sizes.transposed:
-        taps = ceil(sizes.taps / sizes.phases)
+        taps = ceil(prod(axis.mean_taps for axis in sizes.axes))
     chunk = whole_chunk(config)
     k_steps = taps * loop.chunks * config.chunk // 16
     multiplied = {1: 1, 2: 3}[config.planes]
@@ -181,6 +189,7 @@ def _mainloop_cycles(
 def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
     """The kernel before, which turns the input and rounds it."""
     rates = conv_rates(machine)
+    sizes = sizes.with_joined(config.joined)
     channels = sizes.in_channels * sizes.groups
     width, moves = sizes.axes[0].size, config.row_taps is not RowTaps.APART
     if config.row_taps is RowTaps.FOLDED:

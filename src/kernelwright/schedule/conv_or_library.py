@@ -7,13 +7,16 @@ from types import MappingProxyType
 
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Conv
+from kernelwright.ir.kinds import Contract, Conv, Opaque, Pointwise, View
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions
 from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes
 from kernelwright.schedule.legality import Library
+
+_TF32_VECTOR = 4
+"""Channels of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +25,14 @@ class Forecast:
 
     ours: float
     library: float
+    after: float = 0.0
+    """A kernel after the library's for steps that ours computes where it stores its sums."""
 
     def __str__(self) -> str:
+        after = f" and {self.after * 1e6:.3g} us for what follows" if self.after else ""
         return (
             f"modelled {self.ours * 1e6:.3g} us, the library {self.library * 1e6:.3g} us at its "
-            "best"
+            f"best{after}"
         )
 
 
@@ -76,7 +82,27 @@ def forecast(
     if not ranked:
         return None
     library = _channels_last_seconds if node.name in channels_last else _usual_seconds
-    return Forecast(ours=ranked[0][0], library=library(sizes, machine))
+    return Forecast(
+        ours=ranked[0][0],
+        library=library(sizes, machine),
+        after=_pass_seconds(node, graph, machine),
+    )
+
+
+def _pass_seconds(node: Node, graph: Graph, machine: Machine) -> float:
+    """The kernel for the steps after the library's, which ours computes where it stores its sums;
+    0 where another kernel that is there anyway computes them."""
+    steps = {node.name}
+    for reader in graph.nodes:
+        if steps.isdisjoint(reader.inputs):
+            continue
+        if isinstance(reader.kind, Pointwise | View):
+            steps.add(reader.name)
+        elif not isinstance(reader.kind, Conv | Opaque | Contract):
+            return 0.0
+    moved = 2 * node.tensor.bytes_hint
+    has_steps = any(isinstance(graph[name].kind, Pointwise) for name in steps)
+    return moved / conv_rates(machine).turning_bandwidth if has_steps else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +157,7 @@ def why_the_library(
         return "no kernel of ours takes its sizes fast on this card"
     if found.library < machine.library.known_seconds:
         return f"it is small: launches and latencies, which the model hardly knows ({found})"
-    if conv_rates(machine).margin * found.ours <= found.library:
+    if conv_rates(machine).margin * found.ours <= found.library + found.after:
         return None
     return f"the library may be faster ({found})"
 
@@ -167,11 +193,15 @@ def _usual_seconds(sizes: ConvSizes, machine: Machine) -> float:
 def _channels_last_seconds(sizes: ConvSizes, machine: Machine) -> float:
     """cuDNN at its best on an operand that is turned before."""
     rates = conv_rates(machine)
-    found = rates.channels_last.get(_kind(sizes, machine))
+    kind = _kind(sizes, machine)
+    odd = kind == "strided" and sizes.in_channels % _TF32_VECTOR > 0
+    found = rates.channels_last.get("odd" if odd else kind)
     if found is None:
         return _usual_seconds(sizes, machine)
     turning = 2 * sizes.dtype.itemsize * sizes.input_elements / rates.turning_bandwidth
-    seconds = max(sizes.flops / found.flops, _moved(sizes) / found.bandwidth)
+    # Its tiles have 32 input channels.
+    flops = sizes.flops * ceil(sizes.in_channels / 32) * 32 / sizes.in_channels
+    seconds = max(flops / found.flops, _moved(sizes) / found.bandwidth)
     return turning + seconds + machine.library.call_seconds
 
 

@@ -1,6 +1,6 @@
 """A convolution at its captured sizes, as the launcher of kernels/conv/ sees it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from kernelwright.ir.kinds import Conv
@@ -8,6 +8,8 @@ from kernelwright.ir.types import DType, TensorType
 
 MOST_PHASES = 8
 """Most phases of a dimension (conv_shape.cuh)."""
+FILTER_RUN = 16
+"""Rows of the filter that the joined phases of a channel do not cross."""
 _CORNER_BITS = {1: 16, 2: 8, 3: 5}
 """Bits of a corner of the box that im2col copies, by the dimensions that are convolved."""
 _MOST_STEP = 8
@@ -26,16 +28,18 @@ class ConvAxis:
     padding: int
     dilation: int
     transposed: bool
+    joined: bool = False
+    """Whether a position computes all of its phases, whose taps are the offsets of any of them."""
 
     @property
     def phases(self) -> int:
-        """Sets of output positions whose taps lie at the same offsets."""
-        return self.stride if self.transposed else 1
+        """Sets of output positions, computed one by one, whose taps lie at the same offsets."""
+        return self.stride if self.transposed and not self.joined else 1
 
     @property
     def positions(self) -> int:
         """Output positions of a phase."""
-        return ceil(self.out / self.phases)
+        return ceil(self.out / self.stride) if self.transposed else self.out
 
     @property
     def step(self) -> int:
@@ -46,6 +50,13 @@ class ConvAxis:
         """Input elements that the taps of a phase meet, from `positions * step` on."""
         if not self.transposed:
             return tuple(tap * self.dilation - self.padding for tap in range(self.taps))
+        if self.joined:
+            found = [it for own in range(self.stride) for it in self._met(own)]
+            return tuple(range(min(found), max(found) + 1))
+        return self._met(phase)
+
+    def _met(self, phase: int) -> tuple[int, ...]:
+        """Input elements that the taps of a phase of a transposed convolution meet."""
         place = phase + self.padding
         taps = (tap for tap in range(self.taps) if (place - tap * self.dilation) % self.stride == 0)
         return tuple((place - tap * self.dilation) // self.stride for tap in taps)
@@ -54,6 +65,8 @@ class ConvAxis:
     def lower(self) -> int:
         """Where the box of what the taps meet begins, from the first element of the input."""
         found = self._all_offsets()
+        if self.joined:
+            return min(found)
         return min((0, *found)) if self.transposed else -self.padding
 
     @property
@@ -65,6 +78,11 @@ class ConvAxis:
     def most_taps(self) -> int:
         """Most taps that a phase has."""
         return max(len(self.offsets(phase)) for phase in range(self.phases))
+
+    @property
+    def mean_taps(self) -> float:
+        """Taps of a phase, on average."""
+        return self.most_taps if self.joined else self.taps / self.phases
 
     def _all_offsets(self) -> list[int]:
         return [it for phase in range(self.phases) for it in self.offsets(phase)]
@@ -93,6 +111,23 @@ class ConvSizes:
     dtype: DType
     transposed: bool
     """With strides; without them a transposed convolution is a usual one."""
+
+    def with_joined(self, dimensions: int) -> "ConvSizes":
+        """The same, phases along the first dimensions joined."""
+        axes = [replace(axis, joined=at < dimensions) for at, axis in enumerate(self.axes)]
+        return replace(self, axes=tuple(axes))
+
+    @property
+    def joined(self) -> int:
+        """Phases of a position that are rows of the filter."""
+        return prod(axis.stride for axis in self.axes if axis.joined)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the filter of one group and phase."""
+        if not self.axes[0].joined:
+            return self.out_channels
+        return ceil(self.out_channels / (FILTER_RUN // self.joined)) * FILTER_RUN
 
     @property
     def spatial(self) -> int:

@@ -1,8 +1,8 @@
 """Child of test_conv.py: convolutions of every config on the emulator, against float64.
 
-Arguments: the configs as text, the cases as JSON, a seed, the type of input and result. Prints one
-JSON object: of each case that a config takes the greatest error over the sum of absolute terms;
-findings of the emulator.
+Arguments: the configs as text, the cases as JSON, a seed, the types of input and result. Prints one
+JSON object: of each type and case that a config takes the greatest error over the sum of absolute
+terms; findings of the emulator.
 """
 
 import ctypes
@@ -28,14 +28,18 @@ def build(configs: str, element: str) -> ctypes.CDLL:
     text = (Path(__file__).parent / "conv.cu").read_text()
     text = text.replace("CONFIGS", configs).replace("ELEMENT", element)
     cpp_extension.load_inline(
-        name="conv_test",
+        name=f"conv_test{element.strip('_')}",
         cpp_sources="",
         cuda_sources=kernels.inline(*_FILES) + text,
         functions=None,
         is_python_module=False,
         no_implicit_headers=True,
     )
-    library = ctypes.CDLL(next(path for path in torch.ops.loaded_libraries if "conv_test" in path))
+    library = ctypes.CDLL(
+        next(
+            path for path in torch.ops.loaded_libraries if f"conv_test{element.strip('_')}" in path
+        )
+    )
     library.conv_workspace.restype = library.conv_launch.restype = ctypes.c_int64
     return library
 
@@ -122,22 +126,29 @@ def error(out: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> float:
     return distance.max().item() if distance.numel() else 0.0
 
 
+def measure(
+    library: ctypes.CDLL, configs: str, case: dict[str, Any], dtype: torch.dtype
+) -> list[float | None]:
+    """Errors of a case, by config."""
+    inputs = draw(case, dtype)
+    doubles = [tensor.double() for tensor in inputs]
+    exact = reference(case, *doubles)
+    size = reference(case, *(tensor.abs() for tensor in doubles))
+    found = [
+        run(library, config, case, exact.shape, inputs)
+        for config in range(configs.count("ConvConfig"))
+    ]
+    return [None if out is None else error(out, exact, size) for out in found]
+
+
 def main() -> None:
     configs, cases = sys.argv[1], json.loads(sys.argv[2])
     torch.manual_seed(0)
     errors: list[list[float | None]] = []
     with Session(order_seed=int(sys.argv[3]), threads=1, multiprocessors=4) as session:
-        library = build(configs, sys.argv[4])
-        for case in cases:
-            inputs = draw(case, _TYPES[sys.argv[4]])
-            doubles = [tensor.double() for tensor in inputs]
-            exact = reference(case, *doubles)
-            size = reference(case, *(tensor.abs() for tensor in doubles))
-            row = []
-            for config in range(configs.count("ConvConfig")):
-                out = run(library, config, case, exact.shape, inputs)
-                row.append(None if out is None else error(out, exact, size))
-            errors.append(row)
+        for element in sys.argv[4].split(","):
+            library = build(configs, element)
+            errors += [measure(library, configs, case, _TYPES[element]) for case in cases]
     findings = [str(finding) for finding in session.findings]
     print(json.dumps({"errors": errors, "findings": findings}))
 

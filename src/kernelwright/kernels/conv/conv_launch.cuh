@@ -15,6 +15,7 @@ struct ConvVariant {
   static constexpr int THREADS = Tile::THREADS;
   static constexpr RowTaps ROW_TAPS = Config::ROW_TAPS;
   static constexpr int PLANE_CHANNELS = Tile::PLANE_CHANNELS;
+  static constexpr bool JOINED = Tile::JOINED;
 
   void (*planes)(PlaneParameters);
   void (*kernel)(Parameters);
@@ -293,8 +294,7 @@ struct ConvVariant {
       tiles = shape.images;
       for (const Divisor& along : halo.tiles) tiles *= along.value();
     }
-    const int channel_tiles =
-        (shape.rows() + Tile::BLOCK_CHANNELS - 1) / Tile::BLOCK_CHANNELS;
+    const int channel_tiles = (shape.rows() + Tile::BLOCK_CHANNELS - 1) / Tile::BLOCK_CHANNELS;
     return {static_cast<int>(tiles * channel_tiles * shape.groups * shape.phases()),
             Divisor(channel_tiles), Divisor(shape.groups), Divisor(shape.phases())};
   }

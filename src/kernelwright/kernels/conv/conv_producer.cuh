@@ -76,8 +76,7 @@ __device__ __forceinline__ void produce_conv(const Parameters& p, const ConvShar
       }
     }
     TapWalk<Tile, Parameters> walk(p, work);
-    const int row =
-        (work.phase_number * p.shape.groups + work.group) * p.shape.rows() + work.row;
+    const int row = (work.phase_number * p.shape.groups + work.group) * p.shape.rows() + work.row;
     const int steps = conv_steps<Tile>(work, p.chunks);
     for (int step = 0; step < steps; ++step) {
       const int stage = ring.stage;

@@ -19,7 +19,7 @@
 #include "conv_pixels.cuh"
 #include "divide.cuh"
 
-constexpr int MAX_PHASES = 8;  // along one dimension
+constexpr int MAX_PHASES = 8;   // along one dimension
 constexpr int FILTER_RUN = 16;  // rows of the filter that a warp stores: joined phases do not cross
 
 // What the user's call says of one dimension.
@@ -29,11 +29,11 @@ struct ConvCall {
 };
 
 struct ConvDimension {
-  int in, out;    // elements
-  int positions;  // of a phase: the most that one has
-  int phases;     // units of work
-  int out_step;   // output o is position o / out_step
-  int joined;     // phases of a position that are rows of the filter; 1: none are
+  int in, out;                    // elements
+  int positions;                  // of a phase: the most that one has
+  int phases;                     // units of work
+  int out_step;                   // output o is position o / out_step
+  int joined;                     // phases of a position that are rows of the filter; 1: none are
   int kernel, padding, dilation;  // of the user's call where phases are joined, else 0
   int lower, step;
   int tap_step, offset_step;  // from one tap of a phase to the next: of the filter, of the input

@@ -186,8 +186,8 @@ __device__ __forceinline__ void store_by_channel(const Parameters& p,
   Result* const out = p.out + in_result;
   // Positions without gaps, whose rows are aligned and all there.
   const int64_t begin = places[0], end = places[Tile::PART_POSITIONS - 1];
-  const bool is_run = begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 && rows == RowBuffer::ROWS &&
-                      channel_stride % RUN == 0 &&
+  const bool is_run = begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 &&
+                      rows == RowBuffer::ROWS && channel_stride % RUN == 0 &&
                       reinterpret_cast<uintptr_t>(out + begin) % (RUN * sizeof(Result)) == 0;
   if constexpr (Tile::STORES_ROWS) {
     constexpr int COUNT = Tile::PART_POSITIONS / 32;
@@ -247,10 +247,9 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
   if constexpr (Tile::JOINED) {
     const JoinedStore<Result, decltype(p.epilogue)> store(p.shape, p.out_strides, p.epilogue,
                                                           p.out + in_result, in_result, rows);
-    for_each_columns(sums, lane / 4, *reinterpret_cast<RowBuffer*>(room),
-                     [&](int columns, const RowBuffer& numbers) {
-                       store.store(numbers, places + columns);
-                     });
+    for_each_columns(
+        sums, lane / 4, *reinterpret_cast<RowBuffer*>(room),
+        [&](int columns, const RowBuffer& numbers) { store.store(numbers, places + columns); });
   } else {
     store_by_channel<Tile>(p, sums, room, places, rows, in_result);
   }
