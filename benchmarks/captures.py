@@ -33,7 +33,7 @@ from kernelwright.machine import H200
 from kernelwright.module import capture_in_memory
 from kernelwright.schedule import plan_graph
 
-PACKAGES = ("torch", "torchvision", "timm", "transformers")
+PACKAGES = ("torch", "people", "torchvision", "timm", "transformers")
 RESULT = Path(__file__).parent / "results" / "captures.json"
 
 

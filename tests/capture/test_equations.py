@@ -5,8 +5,11 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
+from kernelwright.checking import check_plan
 from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import Contract, Pointwise, View
+from kernelwright.machine import H200
+from kernelwright.schedule import plan_graph
 
 
 class Einsum(nn.Module):
@@ -55,3 +58,27 @@ def test_a_call_of_two_operands_is_its_product() -> None:
 def test_of_a_call_of_three_operands_the_product_can_be_left_alone() -> None:
     (product,) = (x for x in nodes_of("bln,bpn,bl->blp") if isinstance(x.kind, Contract))
     assert product.part_of is None
+
+
+@pytest.mark.parametrize(
+    ("equation", "operator"),
+    [
+        ("bln,np->blp", "aten.matmul.default"),
+        ("bln,bnp->blp", "aten.matmul.default"),
+        ("sbln,bnp->sblp", "aten.matmul.default"),
+        # A row for each of several matrices: torch.matmul would take the rows for one matrix.
+        ("bln,blnp->blp", "aten.einsum.default"),
+        ("bn,bnp->bp", "aten.einsum.default"),
+    ],
+)
+def test_what_stays_a_call_of_the_library_computes_the_product(
+    equation: str, operator: str
+) -> None:
+    left, _ = equation.split("->")
+    inputs = [torch.rand([SIZES[letter] for letter in word]) for word in left.split(",")]
+    module = Einsum(equation)
+    graph = capture_module(module, inputs)
+    (product,) = (node for node in graph.nodes if isinstance(node.kind, Contract))
+    assert product.origin is not None and product.origin.target == operator
+    checks = check_plan(module, inputs, {}, graph, plan_graph(graph, H200).plan)
+    assert all(check.agrees for check in checks)

@@ -72,12 +72,19 @@ def _is_known(node: Node) -> bool:
         return False
     target = node.target
     if not isinstance(target, OpOverload):
+        if _is_functorch(target):
+            return False
         return target is operator.getitem or not _storages(node.meta.get("val"))
     if target in _REWRITTEN or _twin(target) in _REWRITTEN:
         return _ALLOWED.get(target, _always)(node)
     if target._schema.is_mutable:
         return _has_plain_twin(node)
     return target not in _CHANGED_BY_PYTORCH and not _is_decomposed(target)
+
+
+def _is_functorch(target: Any) -> bool:
+    """Whether it begins or ends a transformation, as of torch.vmap, that PyTorch has to resolve."""
+    return str(getattr(target, "__module__", "")).startswith("torch._functorch")
 
 
 def _has_plain_twin(node: Node) -> bool:

@@ -83,7 +83,9 @@ def _origin(call: Call, a: Term, b: Term, out: str) -> AtenCall:
     operands = (Ref(a.name), Ref(b.name))
     if call.operator == "linear":
         return AtenCall("aten.linear.default", operands)
-    if a.letters[-1:] == b.letters[-2:-1] and out == a.letters[:-1] + b.letters[-1:]:
+    # torch.matmul lines the dimensions before a matrix up from the right.
+    is_matmul = a.letters[-1:] == b.letters[-2:-1] and a.letters[:-2].endswith(b.letters[:-2])
+    if is_matmul and out == a.letters[:-1] + b.letters[-1:]:
         return AtenCall("aten.matmul.default", operands)
     if a.letters == b.letters and len(a.letters) == 1:
         return AtenCall("aten.dot.default", operands)
