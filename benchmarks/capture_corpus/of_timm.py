@@ -17,13 +17,36 @@ NAMES = (
     *("test_convnext", "test_convnext2", "test_convnext3"),
 )
 
+FULL = (
+    *("mixer_s32_224", "resmlp_12_224", "gmixer_12_224", "convmixer_768_32", "poolformer_s12"),
+    *("repvgg_a0", "ghostnet_050", "hardcorenas_a", "tinynet_e", "lcnet_035", "regnetx_002"),
+    *(
+        "edgenext_xx_small",
+        "starnet_s1",
+        "inception_next_atto",
+        "mobilevitv2_050",
+        "xcit_nano_12_p16_224",
+    ),
+    *("levit_128s", "pit_ti_224", "cait_xxs24_224", "fastvit_t8", "dla34", "crossvit_tiny_240"),
+)
+"""Networks as they are published, with random weights."""
+FIXED = {"crossvit_tiny_240": 240, "convmixer_768_32": 64, "repvgg_a0": 64, "ghostnet_050": 64}
+"""Sizes of pictures other than 224."""
+
 
 def _model(name):
     sized = {"img_size": 64} if "vit" in name else {}
     return timm.create_model(name, num_classes=10, **sized).eval()
 
 
+def _full(name):
+    model = timm.create_model(name, pretrained=False, num_classes=10).eval()
+    side = FIXED.get(name, 224)
+    return model, (torch.rand(2, 3, side, side),), {}
+
+
 MODULES = {
+    **{name: lambda name=name: _full(name) for name in FULL},
     **{name: lambda name=name: (_model(name), (X,), {}) for name in NAMES},
     "Mlp": lambda: (layers.Mlp(16, 32).eval(), (ROWS,), {}),
     "SwiGLU": lambda: (layers.SwiGLU(16, 32).eval(), (ROWS,), {}),

@@ -79,9 +79,55 @@ TEXTS = {
     "T5, encoder": ("T5Config", "T5EncoderModel", T5, MASKED),
     "T5": ("T5Config", "T5Model", T5, {"decoder_input_ids": IDS}),
     "BART": ("BartConfig", "BartModel", BART, {}),
+    "Falcon": ("FalconConfig", "FalconForCausalLM", {}, {}),
+    "MPT": ("MptConfig", "MptForCausalLM", {"d_model": 16, "n_heads": 2, "n_layers": 1}, {}),
+    "Cohere": ("CohereConfig", "CohereForCausalLM", HEADS, {}),
+    "Granite": ("GraniteConfig", "GraniteForCausalLM", HEADS, {}),
+    "SmolLM3": ("SmolLM3Config", "SmolLM3ForCausalLM", HEADS, {}),
+    "Phi 3": ("Phi3Config", "Phi3ForCausalLM", HEADS, {}),
+    "Starcoder2": ("Starcoder2Config", "Starcoder2ForCausalLM", HEADS, {"use_cache": False}),
+    "CodeGen": (
+        *("CodeGenConfig", "CodeGenForCausalLM"),
+        *({"hidden_size": 64, "num_attention_heads": 4, "rotary_dim": 8}, {}),
+    ),
+    "GPT-Neo": (
+        *("GPTNeoConfig", "GPTNeoForCausalLM"),
+        *({"num_layers": 1, "num_heads": 2, "attention_types": [[["global"], 1]]}, {}),
+    ),
+    "XGLM": (
+        *("XGLMConfig", "XGLMForCausalLM"),
+        *({"d_model": 16, "ffn_dim": 32, "num_layers": 1, "attention_heads": 2}, {}),
+    ),
+    "CamemBERT": ("CamembertConfig", "CamembertModel", {}, {}),
+    "XLM-RoBERTa": ("XLMRobertaConfig", "XLMRobertaModel", {}, MASKED),
+    "MobileBERT": (
+        *("MobileBertConfig", "MobileBertModel"),
+        *({"embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16}, {}),
+    ),
+    "SqueezeBERT": ("SqueezeBertConfig", "SqueezeBertModel", {"embedding_size": 16}, {}),
+    "RoFormer": ("RoFormerConfig", "RoFormerModel", {"embedding_size": 16}, {}),
+    "FNet": ("FNetConfig", "FNetModel", {}, {}),
+    "Marian": ("MarianConfig", "MarianModel", BART, {"decoder_input_ids": IDS}),
+    "Pegasus": ("PegasusConfig", "PegasusModel", BART, {"decoder_input_ids": IDS}),
+    "mBART": ("MBartConfig", "MBartModel", BART, {}),
+    "ModernBERT": (
+        *("ModernBertConfig", "ModernBertModel"),
+        *({"attn_implementation": "sdpa", "reference_compile": False}, {}),
+    ),
     "Mamba": ("MambaConfig", "MambaForCausalLM", {"state_size": 4}, {"use_cache": False}),
     "Mamba, cache": ("MambaConfig", "MambaForCausalLM", {"state_size": 4}, {}),
 }
+
+
+def _sound(config, model):
+    """A model of waves, whose convolutions shorten them first."""
+    options = {
+        **{"conv_dim": [8, 8], "conv_kernel": [10, 3], "conv_stride": [5, 2]},
+        **{"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2},
+        **{"num_feat_extract_layers": 2, "mask_time_prob": 0.0},
+    }
+    made = getattr(hf, config)(**{**COMMON, **options})
+    return getattr(hf, model)(made).eval(), (SOUND,), {}
 
 
 def _clip():
@@ -100,6 +146,24 @@ MODULES = {
     "CLIP": _clip,
     "Whisper, encoder": _whisper,
     "ViT": lambda: _picture("ViTConfig", "ViTModel", {}),
+    "DeiT": lambda: _picture("DeiTConfig", "DeiTModel", {}),
+    "SigLIP, pictures": lambda: _picture("SiglipVisionConfig", "SiglipVisionModel", {}),
+    "ViT-MSN": lambda: _picture("ViTMSNConfig", "ViTMSNModel", {}),
+    "SegFormer": lambda: _picture(
+        "SegformerConfig",
+        "SegformerModel",
+        {
+            **{"hidden_sizes": [8, 16], "depths": [1, 1], "num_encoder_blocks": 2},
+            **{"num_attention_heads": [1, 2], "sr_ratios": [2, 1], "patch_sizes": [7, 3]},
+            **{"strides": [4, 2], "mlp_ratios": [2, 2]},
+        },
+    ),
+    "ResNet": lambda: _picture(
+        *("ResNetConfig", "ResNetModel"),
+        {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]},
+    ),
+    "Wav2Vec2": lambda: _sound("Wav2Vec2Config", "Wav2Vec2Model"),
+    "HuBERT": lambda: _sound("HubertConfig", "HubertModel"),
     "DINOv2": lambda: _picture("Dinov2Config", "Dinov2Model", {}),
     "BEiT": lambda: _picture("BeitConfig", "BeitModel", {}),
     "ConvNeXt": lambda: _picture(

@@ -95,3 +95,25 @@ def test_a_bias_is_added_where_the_groups_are() -> None:
     (step,) = (kernel for kernel in plan.kernels if kernel.family in ("pointwise", "gemm"))
     # It reads the convolution's result once.
     assert sum(getattr(kind, "shape", ()) == step.output.shape for kind in step.inputs) == 1
+
+
+class Mixing(nn.Module):
+    """A pooling of a norm less the norm itself, twice: the second reads what the first became."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.GroupNorm(1, 16), nn.GroupNorm(1, 16)])
+        self.pooling = nn.AvgPool2d(3, 1, 1, count_include_pad=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for norm in self.norms:
+            y = norm(x)
+            x = x + self.pooling(y) - y
+        return x
+
+
+def test_one_step_after_another_is_done_on_whole_channels() -> None:
+    module, x = Mixing(), torch.rand(2, 16, 9, 7, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        plan = schedule(rewrite(capture_module(module, (x,))).graph, H200)
+        torch.testing.assert_close(_run(plan, module, x), module(x), rtol=1e-4, atol=1e-4)
