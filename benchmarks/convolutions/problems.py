@@ -1,188 +1,151 @@
-"""Times emitted files whose convolutions are ours beside eager PyTorch, and their errors.
+"""Times all problems with a convolution: ours beside eager PyTorch, torch.compile and the floor.
 
     python benchmarks/convolutions/problems.py --emit KERNELBENCH/level1 ... --folder FILES
-    python benchmarks/convolutions/problems.py --folder FILES [--output FILE.json]
+    python benchmarks/convolutions/problems.py --folder FILES --seconds 480 --output FILE.json
 
-The first call needs no GPU: it writes the problems, and what they become. The second one builds all
-with nvcc, 16 at a time, and times each as soon as it is built. Errors against float64 are those of
-the first image at the captured sizes, where the result of an image depends on no other.
+The first call needs no GPU: it writes the problems, and what they become. The second one needs
+nvcc, a GPU and torch, and no kernelwright. Each problem has a process: those that compile work
+beside the one that uses the card. Problems come in the order in which they tell most. A line for
+each, and the journal beside the output, are written when it is done; at the end of the time what
+the others have found is kept, too. A second run with the same journal goes on where it stopped.
 """
 
 import argparse
-import importlib.util
 import json
-import statistics
-import subprocess
+import math
+import multiprocessing
+import os
 import sys
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import torch
-import torch.utils.cpp_extension
-
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from emitting import emit_all, informative_first
 from provenance import provenance
 
-
-def emit_all(folders: list[Path], target: Path) -> None:
-    """Every problem that has a convolution of ours, and its file."""
-    from kernelwright.machine import H200
-    from kernelwright.pipeline import compile_problem, write_candidate
-    from kernelwright.problem import load_problem
-
-    for path in sorted(path for folder in folders for path in folder.glob("*.py")):
-        if "nn.Conv" not in (text := path.read_text()):
-            continue
-        compiled = compile_problem(load_problem(path), H200)
-        own = [kernel for kernel in compiled.plan.kernels if kernel.family == "conv"]
-        print(path.stem, [kernel.name for kernel in own], flush=True)
-        if own:
-            folder = target / f"{path.parent.name}_{path.stem.split('_')[0]}"
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / "problem.py").write_text(text)
-            candidate = write_candidate(compiled, folder / "emitted.py")
-            (folder / "kernels.cu").write_text(candidate.cuda_source)
-            facts = [f"{kernel.config}; {kernel.anchor}" for kernel in own]
-            (folder / "facts.json").write_text(json.dumps(facts))
+LONGEST = 150.0
+"""Seconds that a problem may take: then its process ends."""
 
 
-def build(folder: Path) -> Path:
-    """The library of a file."""
-    library = folder / "kernels.so"
-    command = ["nvcc", "-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a"]
-    command += [
-        "--expt-relaxed-constexpr",
-        "-Xcompiler",
-        "-fPIC",
-        "-shared",
-        "-o",
-        str(library),
-        str(folder / "kernels.cu"),
-    ]
-    subprocess.run(command, check=True, capture_output=True)
-    return library
+def run_all(folders: list[Path], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Records of the problems, each written to the journal when its process ends."""
+    journal = options.output.with_suffix(".jsonl")
+    records = [json.loads(line) for line in journal.read_text().splitlines()] if (
+        journal.exists()) else []  # fmt: skip
+    done = {it["problem"] for it in records if "ours_ms" in it}
+    waiting = [folder for folder in folders if folder.name not in done]
+    # As many processes compile as there are cores.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    context: BaseContext = multiprocessing.get_context("forkserver")
+    multiprocessing.set_forkserver_preload(["measuring"])
+    end = time.monotonic() + options.seconds
+    lock = options.folder / "card.lock"
+    running: dict[Path, tuple[BaseProcess, float]] = {}
+    while (waiting or running) and time.monotonic() < end:
+        while waiting and len(running) < options.processes:
+            folder = waiting.pop(0)
+            (folder / "record.json").unlink(missing_ok=True)
+            process = context.Process(target=_child, args=(folder, lock, options.compiles))
+            process.start()
+            running[folder] = process, time.monotonic()
+        for folder, (process, began) in list(running.items()):
+            if process.is_alive() and time.monotonic() - began < LONGEST:
+                continue
+            _end(process)
+            del running[folder]
+            records.append(_kept(folder, journal))
+            _write(records, options.output)
+        time.sleep(0.05)
+    for folder, (process, _) in running.items():
+        _end(process)
+        if (folder / "record.json").exists():
+            records.append(_kept(folder, journal))
+    _write(records, options.output)
+    return records
 
 
-def load(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _child(folder: Path, lock: Path, compiles: int) -> None:
+    from measuring import measure
+
+    measure(folder, lock, compiles)
 
 
-def with_library(path: Path, library: Path) -> ModuleType:
-    """The emitted file, which finds its kernels built."""
-
-    def load_inline(*, name: str, **others: Any) -> None:
-        built = library.with_name(f"{name}.so")
-        library.rename(built)
-        torch.ops.load_library(str(built))
-
-    original = torch.utils.cpp_extension.load_inline
-    torch.utils.cpp_extension.load_inline = load_inline
-    try:
-        return load(path, f"emitted_{path.parent.name}")
-    finally:
-        torch.utils.cpp_extension.load_inline = original
+def _end(process: BaseProcess) -> None:
+    if process.is_alive():
+        process.kill()
+    process.join()
 
 
-def timed(function: Callable[[], object], budget_ms: float = 150.0) -> float:
-    """Milliseconds, median of as many calls as the budget has room for."""
-    function()
-    times: list[float] = []
-    while len(times) < 3 or (sum(times) < budget_ms and len(times) < 30):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        function()
-        stop.record()
-        stop.synchronize()
-        times.append(start.elapsed_time(stop))
-    return statistics.median(times)
-
-
-def kernel_times(function: Callable[[], object]) -> dict[str, float]:
-    """Milliseconds of each kernel of one call."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        function()
-        torch.cuda.synchronize()
-    times = {
-        it.key.split("::")[-1].split("(")[0]: it.device_time_total / 1e3
-        for it in profile.key_averages()
-    }
-    return {name: ms for name, ms in times.items() if ms > 0}
-
-
-def rms_error(result: torch.Tensor, exact: torch.Tensor) -> float:
-    return ((result.double() - exact).norm() / exact.norm()).item()
-
-
-def measure(folder: Path, library: Path) -> dict[str, Any]:
-    """One problem's record."""
-    record: dict[str, Any] = {"problem": folder.name}
-    record["kernels"] = json.loads((folder / "facts.json").read_text())
-    problem = load(folder / "problem.py", f"problem_{folder.name}")
-    emitted = with_library(folder / "emitted.py", library)
-    torch.manual_seed(0)
-    with torch.device("cuda"):
-        inputs = problem.get_inputs()
-        own = problem.Model(*problem.get_init_inputs())
-        new = emitted.ModelNew(*problem.get_init_inputs())
-    new.load_state_dict(own.state_dict())
-    with torch.no_grad():
-        expected, found = own(*inputs), new(*inputs)
-        record["difference"] = (
-            rms_error(found, expected.double()) if found.numel() < 2**28 else None
-        )
-        exact = own.double()(*(it[:1].double() for it in inputs))
-        own.float()
-        record["errors"] = {
-            "eager": rms_error(expected[:1], exact),
-            "ours": rms_error(found[:1], exact),
-        }
-        del expected, found
-        record["eager_ms"] = timed(lambda: own(*inputs))
-        record["ours_ms"] = timed(lambda: new(*inputs))
-        record["kernels_ms"] = kernel_times(lambda: new(*inputs))
+def _kept(folder: Path, journal: Path) -> dict[str, Any]:
+    """What the process of a folder has found; its line, in the journal and to be seen."""
+    path = folder / "record.json"
+    record: dict[str, Any] = {"problem": folder.name, "failed": "its process ended"}
+    if path.exists():
+        record = json.loads(path.read_text())
+    with journal.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+    words = [f"{name[:-3]} {record[name]:.3f}" for name in _TIMES if name in record]
+    verdict = {True: "verified", False: "WRONG", None: "-"}[record.get("verified")]
+    print(f"{folder.name}: {', '.join(words)} ms; {verdict} {record.get('failed', '')[:200]}",
+          flush=True)  # fmt: skip
     return record
+
+
+_TIMES = ("ours_ms", "eager_ms", "compiled_ms", "modelled_ms", "floor_ms")
+
+
+def summary(records: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Geometric means by level: over eager, over the better of both, and over the floor."""
+    found: dict[str, dict[str, float]] = {}
+    timed = [it for it in records if "ours_ms" in it and "eager_ms" in it]
+    for level in sorted({it["problem"].split("_")[0] for it in timed}):
+        own = [it for it in timed if it["problem"].startswith(f"{level}_")]
+        best = [min(it["eager_ms"], it.get("compiled_ms", math.inf)) for it in own]
+        found[level] = {
+            "problems": len(own),
+            "over eager": _mean(it["eager_ms"] / it["ours_ms"] for it in own),
+            "over best": _mean(b / it["ours_ms"] for b, it in zip(best, own, strict=True)),
+            "below 0.98 of best": sum(
+                b < 0.98 * it["ours_ms"] for b, it in zip(best, own, strict=True)
+            ),
+            "within 1.5 of the floor": sum(it["ours_ms"] <= 1.5 * it["floor_ms"] for it in own),
+            "over the floor": _mean(it["ours_ms"] / it["floor_ms"] for it in own),
+        }
+    return found
+
+
+def _mean(ratios: Iterable[float]) -> float:
+    logs = [math.log(it) for it in ratios]
+    return math.exp(sum(logs) / len(logs))
+
+
+def _write(records: list[dict[str, Any]], output: Path) -> None:
+    content = {"provenance": provenance(), "summary": summary(records), "records": records}
+    part = output.with_suffix(".part")
+    part.write_text(json.dumps(content, indent=1) + "\n")
+    part.replace(output)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--emit", nargs="*", type=Path)
+    parser.add_argument("--emit", nargs="*", type=Path, help="folders of problems")
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--seconds", type=float, default=1e9, help="no new problem after these")
+    parser.add_argument("--output", type=Path, default=Path("conv_problems.json"))
+    parser.add_argument("--seconds", type=float, default=480.0, help="it stops after these")
+    parser.add_argument("--processes", type=int, default=0, help="at the same time")
+    parser.add_argument("--compiles", type=int, default=1, help="0: without torch.compile")
     options = parser.parse_args()
+    options.processes = options.processes or min(12, os.cpu_count() or 1)
     if options.emit:
-        emit_all(options.emit, options.folder)
+        emit_all(options.emit, options.folder, options.processes)
         return
-    began = time.monotonic()
-    records = []
-    with ThreadPoolExecutor(16) as pool:
-        building: dict[Path, Future[Path]] = {
-            folder: pool.submit(build, folder) for folder in sorted(options.folder.iterdir())
-        }
-        while building and time.monotonic() - began < options.seconds:
-            ready = next((it for it, job in building.items() if job.done()), None)
-            if ready is None:
-                time.sleep(0.05)
-                continue
-            try:
-                record = measure(ready, building.pop(ready).result())
-            except Exception as error:
-                record = {"problem": ready.name, "failed": repr(error)[:2000]}
-            torch.cuda.empty_cache()
-            records.append(record)
-            print(json.dumps(record)[:900], flush=True)
-            if options.output:
-                content = {"provenance": provenance(), "records": records}
-                options.output.write_text(json.dumps(content, indent=1) + "\n")
-        pool.shutdown(cancel_futures=True)
+    folders = [it.parent for it in sorted(options.folder.glob("*/facts.json"))]
+    records = run_all(informative_first(folders), options)
+    print(json.dumps(summary(records), indent=1))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,161 @@
+"""One problem on the card, in a process of its own: ours, eager, torch.compile, and their errors.
+
+Compilers work while other processes time: the card is used under a lock alone.
+"""
+
+import fcntl
+import importlib.util
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.utils.cpp_extension
+from timing import card_ms, rms_error
+
+NVCC = ("nvcc", "-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a")
+_BATCH_NORMS = (torch.nn.modules.batchnorm._BatchNorm,)
+
+
+def measure(folder: Path, lock: Path, compiles: float) -> None:
+    """Writes `record.json` of the folder after each step. `compiles`: 0 without torch.compile."""
+    facts = json.loads((folder / "facts.json").read_text())
+    record: dict[str, Any] = {"problem": folder.name, **facts}
+
+    def keep(**found: Any) -> None:
+        record.update(found)
+        (folder / "record.json").write_text(json.dumps(record))
+
+    try:
+        library = _build(folder) if (folder / "kernels.cu").read_text().strip() else None
+        _measure(folder, library, lock, compiles, keep)
+    except Exception as error:
+        keep(failed=repr(error)[:1500])
+
+
+def _measure(
+    folder: Path, library: Path | None, lock: Path, compiles: float, keep: Callable[..., None]
+) -> None:
+    problem = _load(folder / "problem.py", f"problem_{folder.name}")
+    emitted = _with_library(folder / "emitted.py", library)
+    # The card's context and cuDNN take seconds to load.
+    torch.nn.functional.conv2d(*(torch.rand(1, 4, 8, 8, device="cuda") for _ in range(2)))
+    with _alone(lock), torch.no_grad():
+        torch.manual_seed(0)
+        with torch.device("cuda"):
+            inputs = [it.cuda() if isinstance(it, torch.Tensor) else it
+                      for it in problem.get_inputs()]  # fmt: skip
+            own = problem.Model(*problem.get_init_inputs())
+            new = emitted.ModelNew(*problem.get_init_inputs())
+        new.load_state_dict(own.state_dict())
+        keep(**_errors(own, new, inputs))
+        keep(ours_ms=card_ms(lambda: new(*inputs)))
+        keep(eager_ms=card_ms(lambda: own(*inputs)))
+        keep(kernels_ms=_kernel_times(lambda: new(*inputs)))
+        torch.cuda.empty_cache()
+    if compiles:
+        _lock_compiled_calls(lock)
+        compiled = torch.compile(own)
+        with torch.no_grad():
+            compiled(*inputs)
+            with _alone(lock):
+                keep(compiled_ms=card_ms(lambda: compiled(*inputs)))
+
+
+def _errors(own: torch.nn.Module, new: torch.nn.Module, inputs: list[Any]) -> dict[str, Any]:
+    """Whether ours is as near to float64 as eager is, on the first image; where the others decide
+    about it, too, how far both are from each other."""
+    expected, found = own(*inputs), new(*inputs)
+    difference = rms_error(found[:1], expected[:1].double())
+    if any(isinstance(it, _BATCH_NORMS) for it in own.modules()):
+        return {"difference": difference, "verified": difference < 2e-3}
+    first = [it[:1].double() if isinstance(it, torch.Tensor) and it.shape[:1] == inputs[0].shape[:1]
+             else it for it in inputs]  # fmt: skip
+    exact = own.double()(*first)
+    own.float()
+    eager, ours = rms_error(expected[:1], exact), rms_error(found[:1], exact)
+    return {
+        "errors": {"eager": eager, "ours": ours},
+        "difference": difference,
+        "verified": ours <= 1.05 * eager + 1e-7,
+    }
+
+
+def _build(folder: Path) -> Path:
+    """The library of a file."""
+    library = folder / "kernels.so"
+    command = [*NVCC, "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC", "-shared", "-o"]
+    done = subprocess.run(
+        [*command, str(library), str(folder / "kernels.cu")], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise RuntimeError(f"nvcc: {done.stderr[-1200:]}")
+    return library
+
+
+def _load(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _with_library(path: Path, library: Path | None) -> ModuleType:
+    """The emitted file, which finds its kernels built."""
+
+    def load_inline(*, name: str, **others: Any) -> None:
+        assert library is not None, "the file has kernels"
+        built = library.with_name(f"{name}.so")
+        library.rename(built)
+        torch.ops.load_library(str(built))
+
+    original = torch.utils.cpp_extension.load_inline
+    torch.utils.cpp_extension.load_inline = load_inline
+    try:
+        return _load(path, f"emitted_{path.parent.name}")
+    finally:
+        torch.utils.cpp_extension.load_inline = original
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """The card for this process; what it launched is done at the end."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+            torch.cuda.synchronize()
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _lock_compiled_calls(lock: Path) -> None:
+    """A compiled graph's first call, which follows its compilation, disturbs nobody's timing."""
+    from torch._inductor.output_code import CompiledFxGraph
+
+    run = CompiledFxGraph.__call__
+    is_first = True
+
+    def call(self: Any, inputs: Any) -> Any:
+        nonlocal is_first
+        if not is_first:
+            return run(self, inputs)
+        is_first = False
+        with _alone(lock):
+            return run(self, inputs)
+
+    CompiledFxGraph.__call__ = call  # type: ignore[method-assign]
+
+
+def _kernel_times(function: Callable[[], object]) -> dict[str, float]:
+    """Milliseconds of each kernel of one call."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        function()
+        torch.cuda.synchronize()
+    times = {it.key[:120]: it.device_time_total / 1e3 for it in profile.key_averages()}
+    return {name: round(ms, 4) for name, ms in times.items() if ms > 0}
