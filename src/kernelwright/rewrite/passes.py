@@ -4,6 +4,7 @@ from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Opaque
 from kernelwright.rewrite.averages import AVERAGE_RULES
 from kernelwright.rewrite.constants import CONSTANT_RULES
+from kernelwright.rewrite.convolution_sums import CONVOLUTION_SUM_RULES
 from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, apply
 from kernelwright.rewrite.orders import ORDER_RULES, TURNING_RULES
@@ -46,6 +47,7 @@ PASSES: tuple[tuple[Rule, ...], ...] = (
     SCAN_RULES,
     SUM_RULES,
     AVERAGE_RULES,
+    CONVOLUTION_SUM_RULES,
     (*CONTRACT_RULES, *VIEW_RULES),
     (*ORDER_RULES, *VIEW_RULES),
     CONVOLUTION_RULES,

@@ -4,49 +4,15 @@ from dataclasses import dataclass, replace
 
 from kernelwright.ir.expr import Call, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import Node
-from kernelwright.ir.kinds import Contract, Kind, Pointwise, Reduce, Reduction, Reshape, View
+from kernelwright.ir.kinds import Contract, Conv, Kind, Pointwise, Reduce, Reduction, Reshape, View
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.rewrite.driver import Rule
 from kernelwright.rewrite.surroundings import Surroundings
 
 
-def _sum_of_product(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
-    # sum_n sum_k A[m,k] B[k,n] = sum_k A[m,k] (sum_n B[k,n]): sums of finitely many terms may
-    # change their order, and A[m,k] does not depend on n. Steps in between that are linear keep
-    # that: sum_n (c x_n) = c sum_n x_n, sum_n (x_n + y_n) = sum_n x_n + sum_n y_n. (In IEEE
-    # arithmetic an Inf that the product would overflow to, or Inf - Inf, may come out otherwise.)
-    if not isinstance(node.kind, Reduce) or node.kind.op is not Reduction.SUM:
-        return None
-    steps: list[_Linear] = []
-    current = around.node(node.inputs[0])
-    while isinstance(current.kind, Pointwise) and _is_private(around, current):
-        step = _linear_step(around, current, node.kind.dims)
-        if step is None:
-            return None
-        steps.append(step)
-        current = around.node(step.main)
-    shape = around.node(node.inputs[0]).tensor.shape
-    if not isinstance(current.kind, Contract) or not _is_private(around, current):
-        return None
-    if current.tensor.shape != shape or node.tensor.dtype not in (DType.F32, DType.F64):
-        return None
-    made = _Made(around, node, node.kind.dims)
-    small = made.product_of_sums(current, current.kind)
-    if small is None:
-        return None
-    for step in reversed(steps):
-        small = made.summed_step(step, small, shape)
-    made.nodes[-1] = replace(made.nodes[-1], name=node.name, source=node.source)
-    return tuple(made.nodes)
-
-
-def _is_private(around: Surroundings, node: Node) -> bool:
-    return around.readers(node.name) == 1 and around.unseen(node.name)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Linear:
+class Linear:
     """One pointwise node, linear in one operand of its own shape."""
 
     node: Node
@@ -57,7 +23,50 @@ class _Linear:
     """Which argument of the call it is."""
 
 
-def _linear_step(around: Surroundings, node: Node, dims: tuple[int, ...]) -> _Linear | None:
+def _sum_of_product(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # sum_n sum_k A[m,k] B[k,n] = sum_k A[m,k] (sum_n B[k,n]): sums of finitely many terms may
+    # change their order, and A[m,k] does not depend on n. Steps in between that are linear keep
+    # that: sum_n (c x_n) = c sum_n x_n, sum_n (x_n + y_n) = sum_n x_n + sum_n y_n. (In IEEE
+    # arithmetic an Inf that the product would overflow to, or Inf - Inf, may come out otherwise.)
+    if not isinstance(node.kind, Reduce) or node.kind.op is not Reduction.SUM:
+        return None
+    steps, current = linear_steps(around, around.node(node.inputs[0]), node.kind.dims)
+    shape = around.node(node.inputs[0]).tensor.shape
+    if not isinstance(current.kind, Contract) or not is_private(around, current):
+        return None
+    if current.tensor.shape != shape or node.tensor.dtype not in (DType.F32, DType.F64):
+        return None
+    made = SumsMade(around, node, node.kind.dims)
+    small = made.product_of_sums(current, current.kind)
+    if small is None:
+        return None
+    for step in reversed(steps):
+        small = made.summed_step(step, small, shape)
+    made.nodes[-1] = replace(made.nodes[-1], name=node.name, source=node.source)
+    return tuple(made.nodes)
+
+
+def linear_steps(
+    around: Surroundings, node: Node, dims: tuple[int, ...]
+) -> tuple[list[Linear], Node]:
+    """Steps that sums over `dims` may be taken before, from the last one back, and what the first
+    of them is made of."""
+    steps: list[Linear] = []
+    while isinstance(node.kind, Pointwise) and is_private(around, node):
+        step = _linear_step(around, node, dims)
+        if step is None:
+            break
+        steps.append(step)
+        node = around.node(step.main)
+    return steps, node
+
+
+def is_private(around: Surroundings, node: Node) -> bool:
+    """Whether one node reads the value, and the caller does not see it."""
+    return around.readers(node.name) == 1 and around.unseen(node.name)
+
+
+def _linear_step(around: Surroundings, node: Node, dims: tuple[int, ...]) -> Linear | None:
     assert isinstance(node.kind, Pointwise)
     call = node.kind.expr
     if not isinstance(call, Call) or call.op not in ("add", "sub", "mul", "div", "neg"):
@@ -70,13 +79,19 @@ def _linear_step(around: Surroundings, node: Node, dims: tuple[int, ...]) -> _Li
             continue
         source = around.node(node.inputs[arg.index])
         is_whole = isinstance(source.type, TensorType) and source.type.shape == node.tensor.shape
-        if not is_whole or not around.is_from_anchor(source.name):
+        if not is_whole or not _is_from_product(around, source, dims):
             continue
         others = [other for number, other in enumerate(call.args) if number != at]
         scales = call.op in ("mul", "div")
         if arg not in others and not (scales and _varies(around, node, others, dims)):
-            return _Linear(node=node, main=source.name, call=call, at=at)
+            return Linear(node=node, main=source.name, call=call, at=at)
     return None
+
+
+def _is_from_product(around: Surroundings, node: Node, dims: tuple[int, ...]) -> bool:
+    if isinstance(node.kind, Conv) or around.is_from_anchor(node.name):
+        return True
+    return isinstance(node.kind, Pointwise) and _linear_step(around, node, dims) is not None
 
 
 def _varies(around: Surroundings, node: Node, others: list[Expr], dims: tuple[int, ...]) -> bool:
@@ -91,7 +106,7 @@ def _varies(around: Surroundings, node: Node, others: list[Expr], dims: tuple[in
     return False
 
 
-class _Made:
+class SumsMade:
     """The new nodes, gathered from the product on."""
 
     def __init__(self, around: Surroundings, node: Node, dims: tuple[int, ...]) -> None:
@@ -118,10 +133,10 @@ class _Made:
             dim for letter, dim in zip(kind.out, node.tensor.shape, strict=True) if letter in out
         )
         names = tuple(factor.name for factor in factors)
-        small = self._add(node, Contract(lhs, rhs, out), shape, names)
-        return self._add(node, View(Reshape()), self._node.tensor.shape, (small.name,), ())
+        small = self.add(node, Contract(lhs, rhs, out), shape, names)
+        return self.add(node, View(Reshape()), self._node.tensor.shape, (small.name,), ())
 
-    def summed_step(self, step: _Linear, small: Node, shape: tuple[Dim, ...]) -> Node:
+    def summed_step(self, step: Linear, small: Node, shape: tuple[Dim, ...]) -> Node:
         """The step on the sums in place of the elements."""
         inputs = [small.name]
         args: list[Expr] = []
@@ -133,15 +148,15 @@ class _Made:
             else:
                 args.append(self._same(step, arg, inputs))
         expr = Call(step.call.op, tuple(args), step.call.dtype)
-        return self._add(step.node, Pointwise(expr), small.tensor.shape, tuple(inputs))
+        return self.add(step.node, Pointwise(expr), small.tensor.shape, tuple(inputs))
 
-    def _same(self, step: _Linear, arg: Expr, inputs: list[str]) -> Expr:
+    def _same(self, step: Linear, arg: Expr, inputs: list[str]) -> Expr:
         if isinstance(arg, Operand):
             inputs.append(step.node.inputs[arg.index])
             return Operand(len(inputs) - 1, arg.dtype)
         return arg
 
-    def _total(self, step: _Linear, arg: Expr, inputs: list[str], shape: tuple[Dim, ...]) -> Expr:
+    def _total(self, step: Linear, arg: Expr, inputs: list[str], shape: tuple[Dim, ...]) -> Expr:
         """The sum of an addend over the dimensions, those that it is broadcast along too."""
         repeated = [shape[dim] for dim in self._dims]
         if isinstance(arg, Operand):
@@ -154,7 +169,7 @@ class _Made:
                     if dim >= missing and addend.tensor.shape[dim - missing] != ONE
                 )
                 repeated = [shape[dim] for dim in self._dims if dim - missing not in own]
-                addend = self._reduced(addend, own) if own else addend
+                addend = self.reduced(addend, own) if own else addend
             inputs.append(addend.name)
             arg = Operand(len(inputs) - 1, arg.dtype)
         if not repeated:
@@ -162,16 +177,16 @@ class _Made:
         return Call("mul", (arg, Size(product(repeated), arg.dtype)), arg.dtype)
 
     def _summed(self, node: Node, dims: tuple[int, ...]) -> Node:
-        total = self._reduced(node, dims)
+        total = self.reduced(node, dims)
         kept = tuple(dim for at, dim in enumerate(node.tensor.shape) if at not in dims)
-        return self._add(node, View(Reshape()), kept, (total.name,), ())
+        return self.add(node, View(Reshape()), kept, (total.name,), ())
 
-    def _reduced(self, node: Node, dims: tuple[int, ...]) -> Node:
+    def reduced(self, node: Node, dims: tuple[int, ...]) -> Node:
         shape = tuple(ONE if at in dims else dim for at, dim in enumerate(node.tensor.shape))
         kind = Reduce(Reduction.SUM, dims)
-        return self._add(node, kind, shape, (node.name,), self._node.operators)
+        return self.add(node, kind, shape, (node.name,), self._node.operators)
 
-    def _add(
+    def add(
         self,
         like: Node,
         kind: Kind,

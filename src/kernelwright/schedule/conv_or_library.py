@@ -182,12 +182,22 @@ def why_never(node: Node, graph: Graph) -> str | None:
 def _usual_seconds(sizes: ConvSizes, machine: Machine) -> float:
     """cuDNN at its best on operands as they are."""
     kind = _kind(sizes, machine)
+    if sizes.turned and sizes.spatial == 3 and kind in ("deep", "fp32"):
+        return _turned_seconds(sizes, machine)
     rate = conv_rates(machine).library[kind]
     # In float32 its tiles have 64 output channels.
     padded = ceil(sizes.out_channels / 64) * 64 if kind in ("fp32", "grouped") else 0
     flops = sizes.flops * max(1.0, padded / sizes.out_channels)
     seconds = flops / rate.flops + _moved(sizes) / rate.bandwidth
     return seconds + machine.library.call_seconds
+
+
+def _turned_seconds(sizes: ConvSizes, machine: Machine) -> float:
+    """cuDNN's data gradients in three dimensions, whose tiles have 32 by 64 channels."""
+    rate = conv_rates(machine).library["deep"]
+    padded = ceil(sizes.in_channels / 32) * 32 * ceil(sizes.out_channels / 64) * 64
+    flops = sizes.flops * padded / (sizes.in_channels * sizes.out_channels)
+    return flops / rate.flops + _moved(sizes) / rate.bandwidth + machine.library.call_seconds
 
 
 def _channels_last_seconds(sizes: ConvSizes, machine: Machine) -> float:

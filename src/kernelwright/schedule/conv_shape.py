@@ -111,6 +111,8 @@ class ConvSizes:
     dtype: DType
     transposed: bool
     """With strides; without them a transposed convolution is a usual one."""
+    turned: bool = False
+    """A transposed one without strides: as a usual one, with its taps in reverse."""
 
     def with_joined(self, dimensions: int) -> "ConvSizes":
         """The same, phases along the first dimensions joined."""
@@ -195,4 +197,5 @@ def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: TensorType
         axes=tuple(axes),
         dtype=data.dtype,
         transposed=transposed,
+        turned=turned,
     )
