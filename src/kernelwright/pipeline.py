@@ -19,7 +19,7 @@ from kernelwright.ir.captured import at_captured_sizes
 from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Kernel, Launch, Plan
-from kernelwright.lower import Pass
+from kernelwright.lower import Decision
 from kernelwright.machine import Machine, modelled_machine
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
 from kernelwright.report.judgement import headline
@@ -64,7 +64,7 @@ class Compiled:
     rewritten: Rewritten
     plan: Plan
     choices: Choices
-    lowered: tuple[Pass, ...]
+    lowered: tuple[Decision, ...]
     """Passes that changed the graph between rewriting and scheduling."""
     machine: Machine
     """The card that the plan was made for."""

@@ -39,6 +39,9 @@ class Recurrent:
     has_bias: bool
     batch_first: bool
     """The sequences are (batch, steps, features) and not (steps, batch, features)."""
+    is_loop: bool = False
+    """The module calls a cell for each step. That multiplies float32 as such: the library's layers,
+    which may take TF32, are no way to compute it."""
 
     @property
     def tensors_each(self) -> int:

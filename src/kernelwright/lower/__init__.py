@@ -4,8 +4,18 @@ The rewrites before it say what is computed, the schedule after it which nodes s
 passes are one list in `passes.py`.
 """
 
-from kernelwright.lower.lowered import Lowered, Pass
+from kernelwright.lower.loops import LOOPS, with_layers
+from kernelwright.lower.lowered import Decision, Lowered, Pass
 from kernelwright.lower.memory_format import faster_on_channels_last
 from kernelwright.lower.passes import PASSES, lower
 
-__all__ = ["PASSES", "Lowered", "Pass", "faster_on_channels_last", "lower"]
+__all__ = [
+    "LOOPS",
+    "PASSES",
+    "Decision",
+    "Lowered",
+    "Pass",
+    "faster_on_channels_last",
+    "lower",
+    "with_layers",
+]

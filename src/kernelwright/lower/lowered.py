@@ -29,10 +29,16 @@ class Lowered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class Decision:
     """One decision about how a graph is computed, for all of its nodes."""
 
     name: str
     what: str
     """What it changes and why, a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass(Decision):
+    """A decision that is made for a rewritten graph."""
+
     run: Callable[[Lowered, Machine], Lowered]

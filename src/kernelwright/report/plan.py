@@ -6,7 +6,7 @@ from typing import Any
 
 from kernelwright.ir.plan import Kernel, Plan
 from kernelwright.ir.types import ValueType
-from kernelwright.lower import Pass
+from kernelwright.lower import Decision
 from kernelwright.machine import Machine
 from kernelwright.program import arena_bytes, program_of
 from kernelwright.rewrite import Applied, Rewritten
@@ -135,7 +135,7 @@ def _kernel_lines(kernel: PlannedKernel) -> Iterator[str]:
 
 def explain_plan(
     rewritten: Rewritten,
-    lowered: tuple[Pass, ...],
+    lowered: tuple[Decision, ...],
     plan: Plan,
     machine: Machine,
     captured: str,

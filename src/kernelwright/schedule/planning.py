@@ -14,10 +14,11 @@ from kernelwright.ir.graph import Graph, Node, UserCall
 from kernelwright.ir.kinds import Contract, Conv
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
-from kernelwright.lower import PASSES, Pass, faster_on_channels_last
+from kernelwright.lower import LOOPS, PASSES, Decision, faster_on_channels_last, with_layers
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.schedule.conv_or_library import Convolutions, shared_out
+from kernelwright.schedule.families.recurrent import RECURRENT, loop_is_slower
 from kernelwright.schedule.fusion import lowered_with, schedule_lowered
 from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
@@ -36,6 +37,8 @@ class Choices:
     """Who computes which, likewise."""
     in_place: frozenset[str] | None = None
     """Tensors whose parts are written where they belong, likewise."""
+    loops: bool | None = None
+    """Whether loops of cells become layers, likewise."""
 
 
 OPEN = Choices()
@@ -49,7 +52,7 @@ class Planned:
     rewritten: Rewritten
     plan: Plan
     choices: Choices
-    lowered: tuple[Pass, ...]
+    lowered: tuple[Decision, ...]
     """Passes that changed the graph between rewriting and scheduling."""
 
 
@@ -64,6 +67,9 @@ def plan_graph(
     What is left to PyTorch in `choices`, as another plan of the same module has it, is in any case.
     """
     left = dict(choices.left)
+    looped = _with_layers(captured, machine, library, choices)
+    found_again = looped is not captured
+    captured = looped
     while True:
         rewritten = rewrite(_as_called(captured, left))
         formats = choices.channels_last
@@ -81,10 +87,24 @@ def plan_graph(
                 channels_last=formats,
                 convolutions=convolutions,
                 in_place=joined_in_place(plan),
+                loops=found_again,
             )
-            passes = tuple(it for it in PASSES if it.name in lowered.changed)
+            changed = tuple(it for it in PASSES if it.name in lowered.changed)
+            passes = (LOOPS, *changed) if found_again else changed
             return Planned(rewritten=rewritten, plan=plan, choices=made, lowered=passes)
         left |= found
+
+
+def _with_layers(captured: Graph, machine: Machine, library: Library, choices: Choices) -> Graph:
+    """The captured graph with layers for loops of cells, where kernels take these."""
+
+    always = choices.loops or library is Library.NEVER
+
+    def takes(node: Node, graph: Graph) -> bool:
+        why_not = RECURRENT.why_not(node, graph, machine, Library.NEVER)
+        return why_not is None and (always or loop_is_slower(node, graph, machine))
+
+    return captured if choices.loops is False else with_layers(captured, takes)
 
 
 def _products_left(plan: Plan) -> dict[str, str]:

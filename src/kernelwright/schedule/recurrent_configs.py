@@ -139,3 +139,9 @@ def library_seconds(sizes: RecurrentSizes, machine: Machine) -> float:
     # Plain cells of more units were not timed: as long as the quickest that was.
     each = {Cell.GRU: rates.library_gru_seconds}.get(cell, rates.library_lstm_seconds)
     return steps * sizes.kind.directions * each
+
+
+def loop_seconds(sizes: RecurrentSizes, machine: Machine) -> float:
+    """Seconds of a product and a launch for the cell for each step: the least that a loop takes."""
+    launches = machine.launches.product_seconds + machine.launches.next_seconds
+    return sizes.steps * launches + sizes.flops / machine.flops["fp16x3"]

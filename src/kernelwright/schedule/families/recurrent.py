@@ -25,6 +25,7 @@ from kernelwright.schedule.legality import Library
 from kernelwright.schedule.recurrent_configs import (
     RecurrentSizes,
     library_seconds,
+    loop_seconds,
     recurrent_configs,
     recurrent_seconds,
     recurrent_sizes,
@@ -95,13 +96,21 @@ def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> st
     if not stack.results or len(set(map(_index, stack.results))) < len(stack.results):
         return "one of its results has several names, or none is read"
     why = why_none(sizes, machine)
-    if why is not None or library is Library.NEVER:
+    assert isinstance(node.kind, Recurrent)
+    if why is not None or node.kind.is_loop or library is Library.NEVER:
         return why
     ours = recurrent_seconds(sizes, recurrent_configs(sizes, machine)[0], machine)
     theirs = library_seconds(sizes, machine)
     if ours < theirs:
         return None
     return f"modelled {ours * 1e6:.3g} us, the library {theirs * 1e6:.3g} us"
+
+
+def loop_is_slower(node: Node, graph: Graph, machine: Machine) -> bool:
+    """Whether launches for each of a node's steps are modelled to take longer than it does."""
+    sizes = _sizes(node, graph)
+    ours = recurrent_seconds(sizes, recurrent_configs(sizes, machine)[0], machine)
+    return ours < loop_seconds(sizes, machine)
 
 
 def _sizes_of_kernel(kernel: Kernel) -> RecurrentSizes:
