@@ -23,6 +23,16 @@ __device__ __forceinline__ void copy_box(void* shared, const CUtensorMap* map, i
       : "memory");
 }
 
+// The box of a 4-D tensor whose first element is (x, y, z, w).
+__device__ __forceinline__ void copy_box_of_four(void* shared, const CUtensorMap* map, int x, int y,
+                                                 int z, int w, Barrier* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+
 // The same to all blocks of the cluster that `mask` names, at the same place in each, each at its
 // own barrier.
 __device__ __forceinline__ void copy_box_to_cluster(void* shared, const CUtensorMap* map, int x,

@@ -1,0 +1,129 @@
+"""Attention: every config on the emulator, and under nvcc."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernelwright import kernels
+from kernelwright.toolchain.compilers import find_nvcc
+from kernelwright.toolchain.cuda import compile_check
+
+_FOLDER = Path(__file__).parent / "attention"
+
+_ELEMENTS = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A config of attention_sm90.cuh, as attention_problem.cuh has its words."""
+
+    dtype: str = "float32"
+    depth: int = 64
+    width: int = 64
+    block_n: int = 64
+    stages: int = 2
+    consumers: int = 2
+    masking: str = "NONE"
+    causal: bool = False
+    empty_is_zero: bool = True
+
+    def text(self) -> str:
+        """As C++."""
+        numbers = (self.depth, self.width, self.block_n, self.stages, self.consumers)
+        flags = (str(it).lower() for it in (self.causal, self.empty_is_zero))
+        words = (_ELEMENTS[self.dtype], *map(str, numbers), f"Masking::{self.masking}", *flags)
+        return f"AttentionConfig<{', '.join(words)}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One call of a config; `how` names what its operands carry: see run.py."""
+
+    config: int
+    dtype: str
+    causal: bool
+    empty_is_zero: bool
+    batch: int = 1
+    heads: int = 2
+    kv_heads: int = 2
+    rows: int = 70
+    keys: int = 150
+    depth: int = 64
+    width: int = 64
+    mask: str = ""
+    scale: float = 0.0
+    laid_out: str = ""
+    how: str = ""
+
+
+_CONFIGS = (
+    Config(block_n=128),
+    Config(causal=True, depth=48, stages=1),
+    Config(masking="ADD", depth=32, consumers=1),
+    Config(masking="KEEP", depth=128, width=128, empty_is_zero=False),
+    Config(dtype="float16", block_n=128),
+    Config(dtype="bfloat16", depth=128, width=128, block_n=128, causal=True),
+    Config(dtype="float16", depth=80, width=128, masking="ADD", consumers=1),
+    Config(dtype="bfloat16", masking="KEEP", causal=True, empty_is_zero=False),
+    Config(depth=256, width=256, stages=1, consumers=1),
+    Config(dtype="float16", depth=256, width=256),
+)
+
+
+def _case(config: int, **others: Any) -> Case:
+    known = _CONFIGS[config]
+    return Case(
+        config=config, dtype=known.dtype, causal=known.causal, empty_is_zero=known.empty_is_zero,
+        **{"depth": known.depth, "width": known.width} | others,
+    )  # fmt: skip
+
+
+_CASES = (
+    _case(0, laid_out="heads inside"),
+    _case(0, rows=130, keys=257, heads=4, kv_heads=2, depth=33, width=63, laid_out="odd"),
+    _case(0, rows=1, keys=1, scale=3.0),
+    _case(0, keys=0),
+    _case(0, depth=70, rows=3, keys=40),
+    _case(0, width=300, rows=3, keys=40),
+    *(_case(0, rows=20, heads=4, kv_heads=1, how=how)
+      for how in ("nan", "nan in q", "inf", "large", "graded", "tiny", "dominant", "signed")),
+    _case(1, rows=150, keys=200),
+    _case(1, rows=150, keys=70, heads=1, kv_heads=1, how="dominant"),
+    _case(2, batch=2, mask="add empty", how="signed"),
+    _case(2, mask="add heads", depth=20, width=8),
+    _case(3, mask="keep empty", rows=20),
+    _case(4, rows=130, keys=300, laid_out="heads inside"),
+    _case(4, laid_out="odd", rows=40),
+    _case(4, rows=20, how="inf"),
+    _case(5, rows=140, keys=140, heads=2, kv_heads=1),
+    _case(6, mask="add empty", rows=60, width=72),
+    _case(7, mask="keep empty", keys=70),
+    _case(8, rows=70, keys=70, heads=1, kv_heads=1),
+    _case(9, rows=70, keys=70, heads=1, kv_heads=1, depth=200),
+)  # fmt: skip
+
+# Of the largest result, where PyTorch's own error is smaller: roundings of results and shares.
+_LEAST = {"float32": 4e-7, "float16": 6e-4, "bfloat16": 5e-3}
+
+
+def test_every_config_against_float64(run_script: Callable[..., Any]) -> None:
+    configs = ", ".join(config.text() for config in _CONFIGS)
+    seen = run_script(_FOLDER / "run.py", configs, json.dumps([asdict(c) for c in _CASES]), "1")
+    assert seen["findings"] == []
+    for case, (ours, theirs) in zip(_CASES, seen["errors"], strict=True):
+        # A comparison that NaN fails.
+        assert ours <= max(_LEAST[case.dtype], theirs), (case, ours, theirs)
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+def test_nothing_spills_or_waits_for_each_product() -> None:
+    text = (_FOLDER / "attention.cu").read_text()
+    text = text.replace("CONFIGS", ", ".join(config.text() for config in _CONFIGS))
+    report = compile_check(kernels.inline("attention_launch.cuh") + text)
+    assert len(report.kernels) == 4 * len(_CONFIGS)
+    assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
+    assert [remark for remark in report.remarks if "Performance Loss" in remark] == []
