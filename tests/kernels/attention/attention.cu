@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(AttentionTile<Config>::THREADS, 1)
   attention_sm90<Config>(p);
 }
 template <class Config>
-__global__ void __launch_bounds__(AttentionTile<Config>::THREADS)
+__global__ void __launch_bounds__(AttentionTile<Config>::THREADS, 1)
     attention_wide_kernel(const __grid_constant__ AttentionParameters p) {
   attention_wide<Config>(p);
 }

@@ -71,20 +71,13 @@ struct AttentionVariant {
     const auto blocks =
         static_cast<unsigned>(int64_t{p.tiles} * p.problem.batches * p.problem.heads);
     if (is_wide(p.problem)) {
-      wide<<<blocks, Tile::THREADS, 0, stream>>>(p);
-      return cudaGetLastError();
+      return launch_dependent(wide, blocks, Tile::THREADS, 0, 1, stream, p, false);
     }
     place_room(p, workspace);
     cudaError_t status = prepare_all(p, workspace, stream);
     for (int i = 0; i < 3 && status == cudaSuccess; ++i) status = encode(p, i);
-    if (status == cudaSuccess) {
-      status =
-          cudaFuncSetAttribute(reinterpret_cast<const void*>(attend),
-                               cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SHARED_BYTES);
-    }
     if (status != cudaSuccess) return status;
-    attend<<<blocks, Tile::THREADS, Tile::SHARED_BYTES, stream>>>(p);
-    return cudaGetLastError();
+    return launch_dependent(attend, blocks, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, p, false);
   }
 
  private:
@@ -159,14 +152,16 @@ struct AttentionVariant {
     const int64_t blocks = prepared.first_block[3];
     if (blocks == 0) return cudaSuccess;
     if (blocks > int64_t{1} << 30) return cudaErrorNotSupported;
+    const auto grid = static_cast<unsigned>(blocks);
+    cudaError_t status = cudaSuccess;
     if (Tile::PLANES == 2) {
-      const cudaError_t status =
-          cudaMemsetAsync(workspace, 0, static_cast<size_t>(header_bytes(p.problem)), stream);
-      if (status != cudaSuccess) return status;
-      largest<<<static_cast<unsigned>(blocks), PREPARE_THREADS, 0, stream>>>(prepared);
+      status = cudaMemsetAsync(workspace, 0, static_cast<size_t>(header_bytes(p.problem)), stream);
+      if (status == cudaSuccess) {
+        status = launch_dependent(largest, grid, PREPARE_THREADS, 0, 1, stream, prepared, false);
+      }
     }
-    prepare<<<static_cast<unsigned>(blocks), PREPARE_THREADS, 0, stream>>>(prepared);
-    return cudaGetLastError();
+    if (status != cudaSuccess) return status;
+    return launch_dependent(prepare, grid, PREPARE_THREADS, 0, 1, stream, prepared, false);
   }
 
   // The boxes of an operand: planes, or the operand itself. Sizes of 1 have any stride.
