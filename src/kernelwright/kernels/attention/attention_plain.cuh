@@ -59,9 +59,14 @@ __device__ __forceinline__ void attend_plainly(const AttentionProblem& p, const 
       const int key = block + lane;
       float score = 0;
       if (key < p.keys) {
-        for (int d = 0; d < p.depth; ++d) {
-          score = fmaf(attention_number(from[0][row * qs[2] + d * qs[3]]),
-                       attention_number(from[1][key * ks[2] + d * ks[3]]), score);
+        // Sums of few numbers first: more accurate than one chain.
+        for (int begin = 0; begin < p.depth; begin += 16) {
+          float part = 0;
+          for (int d = begin; d < min(begin + 16, p.depth); ++d) {
+            part = fmaf(attention_number(from[0][row * qs[2] + d * qs[3]]),
+                        attention_number(from[1][key * ks[2] + d * ks[3]]), part);
+          }
+          score += part;
         }
       }
       score = masked_score<Config>(p, at, row, key, score * p.scale);
@@ -79,17 +84,18 @@ __device__ __forceinline__ void attend_plainly(const AttentionProblem& p, const 
         sum += __shfl_xor_sync(0xffffffffu, sum, distance);
       }
       total = total * shrink + sum;
-      for (int c = 0; c < COLUMNS; ++c) sums[c] *= shrink;
+      float parts[COLUMNS] = {};
       for (int i = 0; i < 32 && block + i < p.keys; ++i) {
         const float weight = __shfl_sync(0xffffffffu, share, i);
         for (int c = 0; c < COLUMNS; ++c) {
           const int column = first + c * 32 + lane;
           if (column < p.width) {
-            sums[c] = fmaf(weight, attention_number(from[2][(block + i) * vs[2] + column * vs[3]]),
-                           sums[c]);
+            const float value = attention_number(from[2][(block + i) * vs[2] + column * vs[3]]);
+            parts[c] = fmaf(weight, value, parts[c]);
           }
         }
       }
+      for (int c = 0; c < COLUMNS; ++c) sums[c] = fmaf(sums[c], shrink, parts[c]);
     }
     const bool is_zero = p.keys == 0 || (Config::EMPTY_IS_ZERO && most == -INFINITY && total == 0);
     for (int c = 0; c < COLUMNS; ++c) {

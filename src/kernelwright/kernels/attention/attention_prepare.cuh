@@ -138,7 +138,7 @@ __device__ __forceinline__ void write_planes(const PrepareParameters& p, int num
   // Of few rows one small number says nothing.
   if (seen >= 4) fits = fits && (some & ~large) == 0;
   if (!__syncthreads_and(static_cast<int>(fits)) && threadIdx.x == 0) {
-    p.room.unfit[number][rows.head] = 1;
+    atomicOr(p.room.unfit[number] + rows.head, 1u);
   }
 }
 
