@@ -157,6 +157,17 @@ def test_recurrent_layers_on_the_emulator(tmp_path: Path, run_script: Callable[.
     _expect_right(compiled, sizes, "float32", tmp_path, run_script)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_attention_on_the_emulator(
+    dtype: str, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    compiled = _compiled("attention", dtype, tmp_path)
+    families = [kernel.family for kernel in compiled.plan.kernels]
+    assert families.count("attention") == 2
+    sizes = [{"BATCH": 1}, {"ROWS": 1, "KEYS": 1}, {"BATCH": 1, "DEPTH": 300, "KEYS": 9}]
+    _expect_right(compiled, sizes, dtype, tmp_path, run_script)
+
+
 def _compiled(name: str, dtype: str, folder: Path) -> Compiled:
     problem = folder / f"{name}.py"
     problem.write_text(_with_inputs_of(dtype, (FOLDER / f"{name}.py").read_text()))

@@ -73,6 +73,11 @@ class Recurrent(nn.Module):
         return y, cells
 
 
+class Attention(nn.Module):
+    def forward(self, q: Tensor, k: Tensor, mask: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, k, attn_mask=mask)
+
+
 class Case(NamedTuple):
     """A module and its arguments' sizes."""
 
@@ -88,6 +93,7 @@ CASES = {
     "concatenation": Case(Concatenation(), ((16, 8, 64, 64),)),
     "channels_last": Case(ChannelsLast(), ((32, 16, 56, 56),), Library.WHERE_FASTER),
     "convolution": Case(Convolution(), ((32, 64, 56, 56),)),
+    "attention": Case(Attention(), ((8, 16, 300, 80), (8, 16, 512, 80), (300, 512))),
     "recurrent": Case(Recurrent(), ((5, 20, 8), (4, 5, 24), (4, 5, 24))),
     "products": Case(Products(), ((2048, 1024), (1024, 1024), (4, 1024))),
 }

@@ -31,8 +31,8 @@ from kernelwright.tune.plans import with_configs  # noqa: E402
 ROOT = Path(__file__).parents[2]
 _PLACES = ("examples", "tests/replay/modules", "tests/capture/corpus")
 _FAMILIES = (
-    *("gemm", "pointwise", "recurrent", "rows_apart", "several_sizes", "triangle_of_product"),
-    "triangles",
+    *("attention", "gemm", "pointwise", "recurrent", "rows_apart", "several_sizes"),
+    *("triangle_of_product", "triangles"),
 )
 _RANDOM_MODULES = 4
 _GRAPHS_OF_A_MODULE = 40

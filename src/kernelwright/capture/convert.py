@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from kernelwright.capture.attentions import attention
 from kernelwright.capture.builder import RESERVED, Builder, Call, Number
 from kernelwright.capture.calls import eager_items, opaque, project
 from kernelwright.capture.composites import composite, composite_items
@@ -35,7 +36,7 @@ _CHECKS = (
 _TO_NUMBER = ("item", "_local_scalar_dense")
 
 # In this order each is asked for the node of a call; the last always has one.
-_TABLES = (view, pointwise, contraction, composite, conv, recurrent, opaque)
+_TABLES = (view, pointwise, contraction, composite, conv, recurrent, attention, opaque)
 
 
 def convert(exported: Exported) -> Graph:

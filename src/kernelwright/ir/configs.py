@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from kernelwright.ir.attention_configs import AttentionConfig
 from kernelwright.ir.conv_configs import ConvConfig
 from kernelwright.ir.recurrent_configs import RecurrentConfig
 
@@ -419,4 +420,5 @@ Config = (
     | ScanConfig
     | WindowConfig
     | RecurrentConfig
+    | AttentionConfig
 )

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from kernelwright.ir.attending import attended
+from kernelwright.ir.attention import Attention
 from kernelwright.ir.calls import Argument, AtenCall, Code, Instance, Record, Ref, Text
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import Graph, Node
@@ -301,6 +303,8 @@ class GraphRun:
                 return convolved(node.kind, self.shape(node), *operands[: len(operands) - planned])
             case Recurrent():
                 return recurred(node.kind, operands)
+            case Attention():
+                return attended(node.kind, operands)
             case Gather(dim):
                 source, index = operands
                 places = torch.where(index < 0, index + source.shape[dim], index)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kernelwright.ir.attention import Attention
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.recurrence import Recurrent
@@ -313,6 +314,7 @@ Kind = (
     | Window
     | Conv
     | Recurrent
+    | Attention
     | Gather
     | Concat
     | Pad

@@ -13,6 +13,8 @@ from kernelwright.ir.anchors import (
     Recurrence,
     RowProgram,
 )
+from kernelwright.ir.attending import attended
+from kernelwright.ir.attention import Attention
 from kernelwright.ir.expr import Accumulator, Expr, Total, transform
 from kernelwright.ir.expr import Operand as OperandLeaf
 from kernelwright.ir.interpreter import (
@@ -110,6 +112,8 @@ class PlanRun(GraphRun):
             case Recurrence(layers=layers, results=wanted):
                 found = recurred(layers, operands)
                 return [found[index] for index in wanted]
+            case Attention() as attention:
+                return [attended(attention, operands)]
             case Contract() as contract:
                 acc = torch.einsum(str(contract), *operands[:2])
             case Convolution(conv=conv, has_bias=has_bias):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from kernelwright.ir.attention import Attention, Masking
 from kernelwright.ir.expr import OPERATIONS, Call, Coordinate, Operand, walk
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
@@ -309,6 +310,32 @@ def _recurrent(node: Node, inputs: list[Node]) -> Iterator[str]:
             yield f"has weights {own} of {sizes}"
 
 
+def _attention(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Attention)
+    if node.origin is None:
+        yield "is attention and needs the call it stands for"
+    if len(inputs) != kind.input_count:
+        yield f"has {len(inputs)} inputs: {kind}"
+        return
+    q, k, v = (it.tensor for it in inputs[:3])
+    if min(it.rank for it in (q, k, v)) < 2:
+        yield f"has operands without rows: {q}, {k}, {v}"
+        return
+    depth, keys = q.shape[-1].hint, k.shape[-2].hint
+    if k.shape[-1].hint != depth or v.shape[-2].hint != keys:
+        yield f"has operands of other sizes: {q}, {k}, {v}"
+    if _hints(node.tensor)[-2:] != [q.shape[-2].hint, v.shape[-1].hint]:
+        yield f"gives {node.type} of {q} and {v}"
+    dtypes = {node.tensor.dtype, q.dtype, k.dtype, v.dtype}
+    if kind.masking is Masking.ADD:
+        dtypes.add(inputs[3].tensor.dtype)
+    if len(dtypes) > 1 or not q.dtype.is_float:
+        yield f"computes with several types: {sorted(map(str, dtypes))}"
+    if kind.masking is Masking.KEEP and inputs[3].tensor.dtype is not DType.BOOL:
+        yield f"keeps scores by {inputs[3].tensor}"
+
+
 def _gather(node: Node, inputs: list[Node]) -> Iterator[str]:
     kind = node.kind
     assert isinstance(kind, Gather)
@@ -388,6 +415,7 @@ RULES: dict[type, Callable[[Node, list[Node]], Iterator[str]]] = {
     Window: _window,
     Conv: _conv,
     Recurrent: _recurrent,
+    Attention: _attention,
     Gather: _gather,
     Concat: _concat,
     Pad: _pad,

@@ -10,6 +10,7 @@ from kernelwright.machine.generic import DeviceProperties, modelled
 from kernelwright.machine.h100 import H100
 from kernelwright.machine.h200 import H200
 from kernelwright.machine.records import (
+    AttentionRates,
     Limits,
     Machine,
     Origin,
@@ -23,6 +24,7 @@ __all__ = [
     "CARD_WITH_WGMMA",
     "H100",
     "H200",
+    "AttentionRates",
     "ConvolutionRates",
     "DeviceProperties",
     "Limits",

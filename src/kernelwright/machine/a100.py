@@ -44,6 +44,7 @@ A100 = Machine(
     windows=H200.windows,
     scans=H200.scans,
     recurrent=None,
+    attention=None,
 )
 """The counts are the data sheet's, the limits those of compute capability 8.0 in the CUDA C++
 programming guide; every other rate is carried over from the H200, none is measured."""

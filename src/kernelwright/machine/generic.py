@@ -91,6 +91,7 @@ def modelled(properties: DeviceProperties) -> Machine:
         warpgroups=H200.warpgroups if known == (9, 0) else None,
         convolutions=H200.convolutions if known == (9, 0) else None,
         recurrent=H200.recurrent if known == (9, 0) else None,
+        attention=H200.attention if known == (9, 0) else None,
     )
 
 

@@ -36,6 +36,7 @@ H100 = Machine(
     windows=H200.windows,
     scans=H200.scans,
     recurrent=H200.recurrent,
+    attention=H200.attention,
 )
 """The counts are the data sheet's; every rate is carried over from the H200 as said above, none is
 measured."""

@@ -11,6 +11,7 @@ from kernelwright.machine.convolutions import (
     StoreCycles,
 )
 from kernelwright.machine.records import (
+    AttentionRates,
     CudaCoreRates,
     LaunchRates,
     LibraryRate,
@@ -239,6 +240,14 @@ _RECURRENT = RecurrentRates(
 """Fitted to benchmarks/results/recurrent_h200.json (docs/measured/recurrent.md). Clusters of fewer
 than eight blocks were not timed; which layers are small is the rule of PyTorch."""
 
+_ATTENTION = AttentionRates(
+    launch_seconds=MappingProxyType({4: 12e-6, 2: 5e-6}),
+    flops=MappingProxyType({4: 140e12, 2: 450e12}),
+    library_launch_seconds=MappingProxyType({4: 6e-6, 2: 6e-6}),
+    library_flops=MappingProxyType({4: 45e12, 2: 550e12}),
+)
+"""Estimates: none is measured yet (benchmarks/attention)."""
+
 H200 = Machine(
     name="NVIDIA H200",
     origin=Origin.MEASURED,
@@ -271,6 +280,7 @@ H200 = Machine(
     windows=_WINDOWS,
     scans=_SCANS,
     recurrent=_RECURRENT,
+    attention=_ATTENTION,
 )
 """The counts are what the driver reports; bandwidths and FLOP/s are the best that copies and
 products reached (docs/measured/index.md)."""

@@ -336,6 +336,20 @@ class RecurrentRates:
     """Seconds of a step of that kernel."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionRates:
+    """The model of attention by bytes of an element, ours (attention_sm90.cuh) and PyTorch's."""
+
+    launch_seconds: Mapping[int, float]
+    """Seconds of the launches and of blocks that begin."""
+    flops: Mapping[int, float]
+    """FLOP/s of both products of a head, those of masked scores not counted."""
+    library_launch_seconds: Mapping[int, float]
+    """Seconds of PyTorch's call of few numbers."""
+    library_flops: Mapping[int, float]
+    """FLOP/s of its fastest backend."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Machine:
     """Limits and rates of one card; each is equal to itself alone, so that rankings can be kept."""
@@ -376,6 +390,8 @@ class Machine:
     windows: WindowRates
     scans: ScanRates
     recurrent: RecurrentRates | None
+    """None on a card without products by warpgroups."""
+    attention: AttentionRates | None
     """None on a card without products by warpgroups."""
 
     @property

@@ -6,6 +6,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
+from kernelwright.ir.attention import Attention
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
     Concat,
@@ -208,6 +209,7 @@ def _step(node: Node, reason: str | None) -> list[Step]:
             Opaque()
             | Conv()
             | Recurrent()
+            | Attention()
             | View()
             | Pointwise()
             | Contract()

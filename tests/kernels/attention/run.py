@@ -121,7 +121,9 @@ def reference(
         mask_causal = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~mask_causal, -torch.inf)
     if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else scores + mask
+        scores = (
+            scores.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else scores + mask
+        )
     shares = F.softmax(scores, -1)
     if case["empty_is_zero"]:
         shares = shares.masked_fill((scores == -torch.inf).all(-1, keepdim=True), 0)

@@ -1,5 +1,6 @@
 """The table of writers, one for each family of `kernelwright.schedule.families`."""
 
+from kernelwright.codegen.families.attention import ATTENTION
 from kernelwright.codegen.families.conv import CONV
 from kernelwright.codegen.families.gemm import GEMM
 from kernelwright.codegen.families.pointwise import POINTWISE
@@ -11,6 +12,7 @@ from kernelwright.codegen.families.writer import Writer
 from kernelwright.ir.plan import Kernel
 
 WRITERS: dict[str, Writer] = {
+    "attention": ATTENTION,
     "conv": CONV,
     "gemm": GEMM,
     "pointwise": POINTWISE,

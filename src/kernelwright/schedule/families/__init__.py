@@ -1,6 +1,7 @@
 """The table of families of kernels: everything else looks a kernel's family up here."""
 
 from kernelwright.ir.plan import Kernel
+from kernelwright.schedule.families.attention import ATTENTION
 from kernelwright.schedule.families.conv import CONV
 from kernelwright.schedule.families.family import Family
 from kernelwright.schedule.families.gemm import GEMM
@@ -11,7 +12,8 @@ from kernelwright.schedule.families.rows import ROWS
 from kernelwright.schedule.families.scan import SCAN
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for family in (RECURRENT, ROWS, SCAN, POOLING, GEMM, CONV, POINTWISE)
+    family.name: family
+    for family in (RECURRENT, ATTENTION, ROWS, SCAN, POOLING, GEMM, CONV, POINTWISE)
 }
 """By name, in the order in which they take nodes of a graph."""
 

@@ -1,0 +1,35 @@
+"""Meaning of attention: scores, shares and sums in plain PyTorch."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+
+from kernelwright.ir.attention import Attention
+
+
+def attended(kind: Attention, operands: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The result of an attention node, in the operands' type."""
+    q, k, v = (
+        operand.float() if operand.element_size() < 4 else operand for operand in operands[:3]
+    )
+    k, v = (_for_heads(it, q) for it in (k, v))
+    scale = 1 / math.sqrt(q.shape[-1]) if kind.scale is None else kind.scale
+    scores = q @ k.mT * scale
+    if kind.causal:
+        kept = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~kept, -math.inf)
+    for mask in operands[3:]:
+        is_kept = mask.dtype is torch.bool
+        scores = scores.masked_fill(~mask, -math.inf) if is_kept else scores + mask
+    shares = scores.softmax(-1)
+    if kind.empty_is_zero:
+        shares = shares.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
+    return (shares @ v).to(operands[0].dtype)
+
+
+def _for_heads(operand: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
+    """The operand with as many heads as q, each for several neighbours."""
+    if operand.dim() < 3 or q.dim() < 3 or operand.shape[-3] in (0, 1, q.shape[-3]):
+        return operand
+    return operand.repeat_interleave(q.shape[-3] // operand.shape[-3], -3)

@@ -1,0 +1,138 @@
+"""Attention: two products and the softmax between them in one launch."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from kernelwright.ir.attention import Attention, Masking
+from kernelwright.ir.configs import Config
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.types import DType, TensorType
+from kernelwright.machine import Machine
+from kernelwright.schedule.attention_configs import (
+    ELEMENTS,
+    LEAST_COLUMNS,
+    MOST_COLUMNS,
+    AttentionSizes,
+    attention_configs,
+    attention_seconds,
+    attention_sizes,
+    library_seconds,
+)
+from kernelwright.schedule.families.family import (
+    Description,
+    Family,
+    Free,
+    Launcher,
+    Unit,
+    Work,
+)
+from kernelwright.schedule.launches import labels, launched
+from kernelwright.schedule.legality import Library
+
+
+def _grow(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
+    return [
+        Unit(members=(node,), launch=partial(launchers[Attention], node, free.graph, free.machine))
+        for node in free.graph.nodes
+        if isinstance(node.kind, Attention) and node.name in free.movable
+    ]
+
+
+def _sizes(node: Node, graph: Graph) -> AttentionSizes:
+    assert isinstance(node.kind, Attention)
+    q, k, v = (graph[name].tensor for name in node.inputs[:3])
+    return attention_sizes(node.kind, q, k, v, node.tensor)
+
+
+def _launch(node: Node, graph: Graph, machine: Machine) -> Launch:
+    inputs = [graph[name] for name in node.inputs]
+    kernel = Kernel(
+        family=ATTENTION.name,
+        anchor=node.kind,
+        inputs=tuple(item.type for item in inputs),
+        epilogue=None,
+        outputs=(node.tensor,),
+        config=attention_configs(_sizes(node, graph), machine)[0],
+        **labels((node,)),
+    )
+    return launched(kernel, (node,), inputs)
+
+
+def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
+    kind = node.kind
+    assert isinstance(kind, Attention)
+    if machine.attention is None:
+        return "its products are those of warpgroups alone"
+    inputs = [graph[name].tensor for name in node.inputs]
+    if inputs[0].dtype not in ELEMENTS:
+        return "it computes with other numbers than float32, float16 and bfloat16"
+    if any(not 2 <= it.rank <= 4 for it in inputs[:3]) or any(it.rank > 4 for it in inputs):
+        return "it has other dimensions than batch, head, row and column"
+    if kind.scale is not None and not kind.scale > 0:
+        return "its scale is not positive"
+    sizes = _sizes(node, graph)
+    if not LEAST_COLUMNS <= sizes.depth <= MOST_COLUMNS or sizes.width > MOST_COLUMNS:
+        return f"its heads have other than {LEAST_COLUMNS} to {MOST_COLUMNS} columns"
+    if library is Library.NEVER:
+        return None
+    ours, theirs = attention_seconds(sizes, machine), library_seconds(sizes, machine)
+    if ours < theirs:
+        return None
+    return f"modelled {ours * 1e6:.3g} us, the library {theirs * 1e6:.3g} us"
+
+
+def _sizes_of_kernel(kernel: Kernel) -> AttentionSizes:
+    q, k, v = kernel.inputs[:3]
+    assert isinstance(q, TensorType) and isinstance(k, TensorType) and isinstance(v, TensorType)
+    return attention_sizes(kernel.anchored(Attention), q, k, v, kernel.output)
+
+
+def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    return attention_configs(_sizes_of_kernel(kernel), machine)
+
+
+def _cost(kernel: Kernel) -> Work:
+    sizes = _sizes_of_kernel(kernel)
+    units = {DType.F32: "fp16x3", DType.F16: "fp16", DType.BF16: "bf16"}
+    return Work(flops=sizes.flops, products=sizes.flops, units=(units[sizes.dtype],))
+
+
+def _same_text(kernel: Kernel) -> object:
+    return (kernel.anchor, kernel.config)
+
+
+def _describe(kernel: Kernel) -> Description:
+    anchor = kernel.anchored(Attention)
+    masks = {
+        Masking.NONE: "",
+        Masking.KEEP: ", where a mask keeps them",
+        Masking.ADD: " plus a mask",
+    }
+    causal = ", causal" if anchor.causal else ""
+    scale = "1 / sqrt(depth)" if anchor.scale is None else f"{anchor.scale:g}"
+    what = f" of softmax over keys{causal}"
+    return Description(
+        what=what,
+        computes=(f"%out0 = softmax(%0 %1^T * {scale}{masks[anchor.masking]}) %2",),
+    )
+
+
+def _apart(first: Kernel, second: Kernel) -> str:
+    return "a block of the second needs results of many blocks of the first"
+
+
+ATTENTION = Family(
+    name="attention",
+    nodes=(Attention,),
+    grow=_grow,
+    launch=_launch,
+    why_not=_why_not,
+    configs=_configs,
+    cost=_cost,
+    same_text=_same_text,
+    describe=_describe,
+    apart=_apart,
+    holds="its blocks end with rows of a head",
+    writes_anywhere=lambda kernel: True,
+)
