@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
-from kernelwright.codegen.python import forward_body
+from kernelwright.codegen.python import forward_body, parameters
 from kernelwright.machine import H200
 from kernelwright.program import program_of
 from kernelwright.rewrite import rewrite
@@ -81,7 +81,9 @@ class Averages(nn.Module):
 
 def update_text(before: str) -> str:
     graph = rewrite(capture_module(Averages(before), (torch.rand(3, 4, 5, 6),))).graph
-    body = forward_body(program_of(schedule(graph, H200, Library.NEVER)))
+    program = program_of(schedule(graph, H200, Library.NEVER))
+    read = parameters(program)
+    body = (*forward_body(program), *(read.operands if read else ()))
     return " ".join(line.strip() for line in body if "_expect" not in line)
 
 

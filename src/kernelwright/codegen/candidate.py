@@ -11,7 +11,7 @@ from kernelwright.codegen.cuda import CudaText, cuda_text
 from kernelwright.codegen.docstring import docstring
 from kernelwright.codegen.families import asks_for_tf32
 from kernelwright.codegen.kernel_text import TEMPLATES
-from kernelwright.codegen.python import forward_body, operators
+from kernelwright.codegen.python import forward_body, operators, parameters
 from kernelwright.codegen.python_text import TORCH_DTYPE, constant_path, number
 from kernelwright.ir.calls import instances
 from kernelwright.ir.graph import Node
@@ -77,6 +77,7 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
         library_text=cuda.library,
         schemas=schemas,
         has_segments=bool(program.segments),
+        parameters=parameters(program),
         raises=bool(plan.kernels or plan.graph.guards),
         built_on_import=build is _Build.ON_IMPORT,
         convolves=any(_is_channels_last(step) for step in plan.steps),

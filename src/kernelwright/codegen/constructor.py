@@ -15,6 +15,9 @@ _ASSIGNMENTS = ast.Assign | ast.AnnAssign
 _OWN_NAMES = frozenset(
     {"DEVICE_LIBRARY", "KERNELS", "ModelNew", "_KERNELS", "_LIBRARY", "_OPERATORS", "_SCHEMAS"}
     | {
+        "_PARAMETERS",
+        "_Parameters",
+        "_READING",
         "_WORKSPACES",
         "_arguments",
         "_expect",
@@ -22,9 +25,15 @@ _OWN_NAMES = frozenset(
         "_launch",
         "_library",
         "_name",
+        "_operands",
+        "_packed",
+        "_parameters",
+        "_places",
         "_run",
+        "_words",
     }
-    | {"ctypes", "functools", "inspect", "load_inline", "nn", "struct", "torch"}
+    | {"ctypes", "functools", "inspect", "load_inline", "nn", "operator", "struct"}
+    | {"torch", "weakref"}
 )
 """Module-level names of the emitted file."""
 _OWN_WORDS = frozenset({"device", "float", "int", "isinstance", "type"})

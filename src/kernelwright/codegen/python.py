@@ -3,8 +3,8 @@
 import builtins
 import keyword
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import asks_for_tf32, writer_of
@@ -55,12 +55,34 @@ def forward_body(program: Program) -> tuple[str, ...]:
     plan = program.plan
     writer = _Writer(program)
     names = _size_names(plan.graph)
-    checks = [renamed(line, names) for line in writer.checks()]
     work = [renamed(line, names) for line in writer.work()]
+    checks = [renamed(line, names) for line in writer.checks(words(" ".join(work)))]
     if plan.kernels and plan.left_to_pytorch:
         # PyTorch would record a graph for a backward that the kernels do not have.
         return (*checks, "with torch.no_grad():", *(f"    {line}" for line in work))
     return (*checks, *work)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """What kernels read of the module, as Python text."""
+
+    checked: Mapping[str, str]
+    """Dtype and sizes of each parameter and buffer, by its dotted path."""
+    operands: tuple[str, ...]
+    """Statements of the function that lists them for each native call."""
+    calls: tuple[str, ...]
+    """Native calls that get them packed."""
+
+
+def parameters(program: Program) -> Parameters | None:
+    """The parameters that segments read; None where there are none."""
+    calls = tuple(f"launch_{it.name}" for it in program.segments if it.kept)
+    if not calls:
+        return None
+    writer = _Writer(program)
+    checked = {path: f"({kind}, {sizes})" for path, _, kind, sizes in writer.parameters()}
+    return Parameters(checked=checked, operands=tuple(writer.operands()), calls=calls)
 
 
 def operators(program: Program) -> dict[str, str]:
@@ -83,11 +105,13 @@ def _launch_schema(kernel: Kernel) -> str:
 
 def _segment_schema(segment: Segment, graph: Graph) -> str:
     """Arguments of a segment: lists, since an operator has at most 64 arguments."""
-    kinds = dict.fromkeys(_schema_type(graph[name].type) for name in segment.inputs)
+    brought = (name for names in inputs_by_kind(segment, graph) for name in names)
+    kinds = dict.fromkeys(_schema_type(graph[name].type) for name in brought)
     lists = {"Tensor": "Tensor[] inputs", "float": "float[] reals", "SymInt": "SymInt[] integers"}
     if segment.sizes:
         kinds["SymInt"] = None
     arguments = [text for kind, text in lists.items() if kind in kinds]
+    arguments += ["Tensor[] parameters"] * bool(segment.kept)
     return ", ".join(["Tensor(a!)[] results", *arguments])
 
 
@@ -128,20 +152,28 @@ class _Writer:
             if isinstance(node.kind, Parameter):
                 self._text[node.name] = self._place(node.kind.path)
         self._uses = _count_uses(program)
+        self._kept = _given_name("kept", plan.graph)
+        self._has_table = any(segment.kept for segment in program.segments)
+        self._unread = _unread_views(program)
         self._rooms = {step.result for step in plan.steps if isinstance(step, Room)}
         self._in_place = program.in_place
 
     # --- Checks ------------------------------------------------------------------------------
 
-    def checks(self) -> Iterator[str]:
-        """Refuse bad input before anything runs, and name the symbolic sizes."""
+    def checks(self, mentioned: Set[str]) -> Iterator[str]:
+        """Refuse bad input before anything runs, and name what the work mentions."""
         if self._plan.kernels or self._mentions_device():
             yield f"device = {self._device()}"
         yield from self._input_checks()
         for path, name in self._modules.items():
-            yield f"{name} = {path_expression(path)}"
-        if self._plan.kernels:
-            yield from self._parameter_checks()
+            if name in mentioned or not self._has_table:
+                yield f"{name} = {path_expression(path)}"
+        if self._has_table:
+            yield f"{self._kept} = _parameters(self, device)"
+        elif self._plan.kernels:
+            for path, text, kind, sizes in self.parameters():
+                name = quoted(path_expression(path).removeprefix("self."))
+                yield f"_expect({name}, {text}, {kind}, {sizes}, device)"
         for guard in self._graph.guards:
             yield f"if not ({guard.condition}):"
             yield f"    raise InputError({quoted(guard.message)})"
@@ -176,16 +208,38 @@ class _Writer:
                 message = f"{text}: expected a Python number, got "
                 yield f"    raise InputError({quoted(message)} + type({text}).__name__)"
 
-    def _parameter_checks(self) -> Iterator[str]:
+    def parameters(self) -> Iterator[tuple[str, str, str, str]]:
+        """Path, expression, dtype and sizes of what launches read of the module."""
         for node in self._graph.nodes:
             match node.kind, node.type:
                 case (Parameter() | Constant(), TensorType(dtype, shape)) if (
                     node.name in self._launched
                 ):
-                    name = quoted(_leaf_text(node).removeprefix("self."))
+                    path = node.kind.path or constant_path(node)
                     sizes = tuple_text([dim.text for dim in shape])
-                    text = self._text[node.name]
-                    yield f"_expect({name}, {text}, {TORCH_DTYPE[dtype]}, {sizes}, device)"
+                    yield path, self._text[node.name], TORCH_DTYPE[dtype], sizes
+
+    def operands(self) -> Iterator[str]:
+        """Statements of the function that lists for each segment what it reads of the module."""
+        texts = dict(self._text)
+        for step in self._plan.steps:
+            if isinstance(step, Reinterpret):
+                texts[step.result] = f"{texts[step.input]}{view_text(step.map, step.type)}"
+        lists = {
+            segment.name: [texts[name] for name in segment.inputs if name in segment.kept]
+            for segment in self._program.segments
+            if segment.kept
+        }
+        mentioned = words(" ".join(text for items in lists.values() for text in items))
+        for path, name in self._modules.items():
+            if name in mentioned:
+                yield f"{name} = {path_expression(path)}"
+        yield "return {"
+        for name, items in lists.items():
+            first, *others = _wrapped(items)
+            yield f'    "launch_{name}": {first.lstrip()}'
+            yield from others
+        yield "}"
 
     def _place(self, path: str) -> str:
         """Where a parameter or buffer is found."""
@@ -228,7 +282,7 @@ class _Writer:
                 return f'getattr({self._text[node.name]}, "device", None)'
         for node in self._graph.nodes:
             if isinstance(node.kind, Parameter):
-                return f"{self._text[node.name]}.device"
+                return f"{path_expression(node.kind.path)}.device"
         return 'torch.device("cuda")'
 
     def _mentions_device(self) -> bool:
@@ -280,6 +334,8 @@ class _Writer:
             case Room(result=result, within=Within(whole=whole, dim=dim, start=start, stop=stop)):
                 part = view_text(Slice(dim, start, stop, 1), step.type)
                 yield f"{result} = {self._text[whole]}{part}"
+            case Reinterpret(result=result) if result in self._unread:
+                return
             case Reinterpret(result=result, input=source, map=index_map):
                 text = f"{self._text[source]}{view_text(index_map, step.type)}"
                 yield from self._name_or_inline(result, text)
@@ -323,6 +379,8 @@ class _Writer:
         yield f'    "launch_{segment.name}",'
         for items in filter(None, lists):
             yield from _wrapped(items)
+        if segment.kept:
+            yield f'    {self._kept}["launch_{segment.name}"],'
         yield ")"
 
     def _memory(self, name: str, output: TensorType) -> Iterator[str]:
@@ -435,8 +493,7 @@ def _module_names(graph: Graph, launched: frozenset[str]) -> dict[str, str]:
         for node in graph.nodes
         if isinstance(node.kind, Parameter) and node.name in launched
     ]
-    taken = {"device", "torch", "self", *(node.name for node in graph.nodes), *dir(builtins)}
-    taken |= {name for pair in _size_names(graph).items() for name in pair}
+    taken = {*_taken(graph), _given_name("kept", graph)}
     names: dict[str, str] = {}
     for path, count in Counter(parents).items():
         name = path.replace(".", "_")
@@ -447,6 +504,46 @@ def _module_names(graph: Graph, launched: frozenset[str]) -> dict[str, str]:
         taken.add(name)
         names[path] = name
     return names
+
+
+def _taken(graph: Graph) -> set[str]:
+    """Names that `forward` has for other things."""
+    taken = {"device", "torch", "self", *(node.name for node in graph.nodes), *dir(builtins)}
+    return taken | {name for pair in _size_names(graph).items() for name in pair}
+
+
+def _given_name(name: str, graph: Graph) -> str:
+    """A name in `forward` that nothing else has."""
+    taken = _taken(graph)
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _unread_views(program: Program) -> frozenset[str]:
+    """Views of what the module keeps that are read where segments' parameters are listed only."""
+    views = {part.result: part.input for part in program.parts if isinstance(part, Reinterpret)}
+    kept = {name for segment in program.segments for name in segment.kept}
+    read = set(program.plan.graph.results)
+    read |= {update.value for update in program.plan.graph.updates}
+    for part in program.parts:
+        match part:
+            case Segment(inputs=inputs, kept=own):
+                read.update(name for name in inputs if name not in own)
+            case Reinterpret():
+                pass
+            case _:
+                read.update(part_reads(part))
+    found = set()
+    for result, source in reversed(views.items()):
+        if result in read:
+            read.add(source)
+        elif result in kept:
+            found.add(result)
+            kept.add(source)
+        else:
+            read.add(source)
+    return frozenset(found)
 
 
 def _launch_inputs(step: Step) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class _Writer:
         self._names = {name: _variable(name) for name in names}
 
     def arguments(self) -> Iterator[str]:
-        """What the caller passes, in order: results, inputs, sizes."""
+        """What the caller passes, in order: results, inputs, sizes, what the module keeps."""
         tensors, reals, integers = self._inputs
         for name in (*self._segment.results, *tensors):
             yield f"const Tensor {self._names[name]} = arguments.tensor();"
@@ -81,6 +81,8 @@ class _Writer:
             yield f"const int64_t {name} = arguments.integer();  // {dim}"
         if any(asks_for_tf32(launch.kernel) for launch in self._segment.launches):
             yield "const int64_t is_allowed = arguments.integer();  // TF32 in convolutions"
+        for name in (it for it in self._segment.inputs if it in self._segment.kept):
+            yield f"const Tensor {self._names[name]} = arguments.tensor();"
 
     def memory(self) -> Iterator[str]:
         """The values that nobody else reads."""

@@ -37,6 +37,8 @@ class Segment:
     """What it writes in memory that the caller gives: values that are read later, and buffers."""
     inputs: tuple[str, ...]
     """What it reads and does not make, each once."""
+    kept: frozenset[str]
+    """Inputs that are the module's own, and views of them that are the same in every call."""
     slots: tuple[Slot, ...]
     """Memory of all other values that it makes."""
     sizes: tuple[Dim, ...]
@@ -93,9 +95,9 @@ def types_of(segment: Segment) -> dict[str, TensorType]:
 def inputs_by_kind(
     segment: Segment, graph: Graph
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The inputs of a segment that are tensors, real numbers, and integers."""
+    """The inputs that a call brings: tensors, real numbers, and integers."""
     tensors, reals, integers = [], [], []
-    for name in segment.inputs:
+    for name in (it for it in segment.inputs if it not in segment.kept):
         match graph[name].type:
             case ScalarType(DType.F64):
                 reals.append(name)

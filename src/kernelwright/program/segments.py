@@ -3,7 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
-from kernelwright.ir.kinds import Expand, Reshape, Select, Slice, ViewMap
+from kernelwright.ir.kinds import (
+    Constant,
+    Expand,
+    Parameter,
+    Reshape,
+    Select,
+    Slice,
+    ViewMap,
+)
 from kernelwright.ir.plan import Launch, Plan, Reinterpret, Room, Step, reads, sizes_used
 from kernelwright.ir.program import NativeStep, Part, Program, Segment
 from kernelwright.ir.types import Dim, TensorType
@@ -13,6 +21,8 @@ from kernelwright.program.updates import in_place, views_of
 
 _FEWEST_LAUNCHES = 2
 """One launch is a native call already."""
+_MANY_READERS = 4
+"""Launches that read parameters from which on each is in a segment, whose parameters are packed."""
 
 
 def program_of(plan: Plan) -> Program:
@@ -21,12 +31,18 @@ def program_of(plan: Plan) -> Program:
     dropped = views_of(plan, written)
     steps = [step for step in plan.steps if step.result not in dropped]
     updated = {update.path for update in written.values()}
-    kept = {it.value for it in plan.graph.updates if it.path not in updated}
-    read_later = {*plan.graph.results, *kept}
+    copied = {it.value for it in plan.graph.updates if it.path not in updated}
+    read_later = {*plan.graph.results, *copied}
     placed = {step.result for step in steps if isinstance(step, Room)}.union(written)
+    kept = _same_in_every_call(plan)
+    fewest = 1 if sum(_reads_any(it, kept) for it in steps) >= _MANY_READERS else _FEWEST_LAUNCHES
     parts: list[Part] = []
     for run in reversed(_runs(steps, placed)):
-        parts[:0] = _parts(run, read_later, placed)
+        launches = [step for step in run.steps if isinstance(step, Launch)]
+        is_segment = len(launches) >= _FEWEST_LAUNCHES or (
+            len(launches) >= fewest and _reads_any(launches[0], kept)
+        )
+        parts[:0] = _parts(run, read_later, placed, kept) if is_segment else run.steps
         read_later |= {name for step in run.steps for name in reads(step)}
     return Program(plan=plan, parts=_named(plan, parts), in_place=written)
 
@@ -87,11 +103,24 @@ def _runs(steps: Sequence[Step], placed: Set[str]) -> list[_Run]:
     return [run for run in runs if run.steps]
 
 
-def _parts(run: _Run, read_later: Set[str], placed: Set[str]) -> list[Part]:
-    """The run as a segment between views, or as its own steps."""
-    launches = [step for step in run.steps if isinstance(step, Launch)]
-    if len(launches) < _FEWEST_LAUNCHES:
-        return list(run.steps)
+def _same_in_every_call(plan: Plan) -> frozenset[str]:
+    """Names of the module's own tensors, and of views of them that no argument has a say in."""
+    own = (Parameter, Constant)
+    found = {node.name for node in plan.graph.nodes if isinstance(node.kind, own)}
+    for step in plan.steps:
+        if isinstance(step, Reinterpret) and step.input in found:
+            sizes = (*step.type.shape, *_sizes_of_view(step.map, step.type))
+            if all(dim.is_static for dim in sizes):
+                found.add(step.result)
+    return frozenset(found)
+
+
+def _reads_any(step: Step, names: Set[str]) -> bool:
+    return isinstance(step, Launch) and not names.isdisjoint(step.inputs)
+
+
+def _parts(run: _Run, read_later: Set[str], placed: Set[str], kept: Set[str]) -> list[Part]:
+    """The run as a segment between views."""
     before: list[Part] = []
     inside: list[NativeStep] = []
     made: set[str] = set()
@@ -111,11 +140,13 @@ def _parts(run: _Run, read_later: Set[str], placed: Set[str]) -> list[Part]:
     given = (made & placed) - {step.result for step in outside}
     wanted = {roots.get(name, name) for name in made if name in read_later} | given
     used = _used(inside)
+    inputs = tuple(_inputs(inside, made))
     segment = Segment(
         name="",
         steps=tuple(used),
         results=tuple(name for name in _memories(inside) if name in wanted),
-        inputs=tuple(_inputs(inside, made)),
+        inputs=inputs,
+        kept=frozenset(name for name in inputs if name in kept),
         slots=slots_of(inside, roots, wanted, given),
         sizes=tuple(_sizes(used, wanted)),
     )
