@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kernelwright.bench.measurement import Measurement as Measurement
     from kernelwright.checking import Check as Check
     from kernelwright.errors import KernelwrightError as KernelwrightError
+    from kernelwright.graphs import Graphed as Graphed
+    from kernelwright.graphs import GraphError as GraphError
     from kernelwright.module import KernelsUnusedWarning as KernelsUnusedWarning
     from kernelwright.module import OptimizedModule as OptimizedModule
     from kernelwright.pipeline import Judged as Judged
@@ -42,6 +44,8 @@ __version__ = "0.2.0"
 __all__ = [
     "Check",
     "Explanation",
+    "GraphError",
+    "Graphed",
     "JudgeOptions",
     "Judged",
     "Keep",
@@ -67,6 +71,8 @@ _ROOM_OF = {
     "Check": "checking",
     "check": "api",
     "Explanation": "report.plan",
+    "GraphError": "graphs",
+    "Graphed": "graphs",
     "JudgeOptions": "worker.options",
     "Judged": "pipeline",
     "Keep": "pipeline",

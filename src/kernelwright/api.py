@@ -25,8 +25,6 @@ from kernelwright.module import (
     KernelsUnusedWarning,
     OptimizedModule,
     capture_in_memory,
-    kept_buffers,
-    kept_random_state,
     optimize_module,
     plain,
 )
@@ -45,6 +43,7 @@ from kernelwright.pipeline import (
 from kernelwright.problem import Budget, shrink
 from kernelwright.problem.execution import instantiate
 from kernelwright.report.plan import Explanation, explain_plan
+from kernelwright.restoring import kept_buffers, kept_random_state
 from kernelwright.schedule import plan_graph
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verification import Event

@@ -13,7 +13,7 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.interpreter import WrongValueError, run_graph
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.plan_interpreter import run_plan
-from kernelwright.module import kept_random_state
+from kernelwright.restoring import kept_random_state
 
 _ALLOWED = {torch.float16: 1e-2, torch.bfloat16: 8e-2, torch.float64: 1e-9}
 """RMSE of a result relative to its RMS: roundings of another order, through a whole network."""

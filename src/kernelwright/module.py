@@ -17,7 +17,6 @@ import sys
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -33,9 +32,11 @@ from kernelwright import env
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.errors import UsageError
+from kernelwright.graphs import Graphed
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import Machine
+from kernelwright.restoring import kept_buffers, kept_random_state
 from kernelwright.schedule import Library, least_cost, plan_graph
 from kernelwright.toolchain.cache import cached_build, content_key
 from kernelwright.toolchain.extension import prepare_extension_folder
@@ -116,6 +117,16 @@ class OptimizedModule(nn.Module):
             del state[name]
         model.__setstate__(_with_own_tables(state))  # type: ignore[no-untyped-call]
         return model
+
+    def graphed(self, *args: Any, **kwargs: Any) -> Graphed:
+        """Calls of this module as CUDA graphs, the first recorded for these arguments, if any.
+
+        The graphs belong to what this returns: calls of the module itself replay none.
+        """
+        made = Graphed(self)
+        if args or kwargs:
+            made(*args, **kwargs)
+        return made
 
     def why_not(self, *args: Any, **kwargs: Any) -> str | None:
         """Why a call with these arguments runs the model's own forward; None: kernels run it.
@@ -382,26 +393,6 @@ def _kind(value: Any) -> object:
 
 
 # --- Checking it -------------------------------------------------------------------------------
-
-
-@contextmanager
-def kept_random_state() -> Iterator[None]:
-    """A block that may draw random numbers and set seeds, here and on the current GPU."""
-    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
-    with torch.random.fork_rng(gpus):
-        yield
-
-
-@contextmanager
-def kept_buffers(module: nn.Module) -> Iterator[None]:
-    """A block after which buffers hold what they held."""
-    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, value in kept:
-                buffer.copy_(value)
 
 
 @torch.no_grad()
