@@ -449,6 +449,15 @@ def test_plain_programs_are_made_functional_without_tracing_again(run: Run) -> N
             y.add_(kept).mul_(2)
             return nn.functional.dropout(y.flatten(1), 0.5, self.training) + kept.flatten(1)
 
+    class Viewed(nn.Module):
+        """Other shapes and types of what there is."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            first, *rest = x.chunk(2, 1)
+            scale = first.mean((1, 2, 3), keepdim=True).expand_as(x).to(torch.float64)
+            flat = (x * scale.to(x.dtype)).flatten(1).reshape_as(x.swapaxes(2, 3)).to(x.device)
+            return flat.to(x).sum((0, 1)).T @ rest[0].sum((0, 1)) + torch.tensor(1.5)
+
     class Shared(nn.Module):
         """Changes that are seen through a view, an argument, or another type."""
 
@@ -461,8 +470,11 @@ def test_plain_programs_are_made_functional_without_tracing_again(run: Run) -> N
     model, x = Model().eval(), torch.rand(2, 3, 8, 8)
     with patch.object(ExportedProgram, "run_decompositions", side_effect=AssertionError):
         graph = capture_module(model, (x,))
+        views = capture_module(Viewed(), (torch.rand(2, 4, 8, 8),))
         with pytest.raises(CaptureError):
             capture_module(Shared(), (x,))
+    square = torch.rand(3, 6, 9, 9)
+    torch.testing.assert_close(run(views, Viewed(), (square,), {}), Viewed()(square))
     other = torch.rand(3, 3, 9, 7)
     torch.testing.assert_close(run(graph, model, (other,), {}), model(other))
     shared = capture_module(Shared(), (x,))

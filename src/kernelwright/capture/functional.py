@@ -93,6 +93,8 @@ def _has_plain_twin(node: Node) -> bool:
     Not where it would be promoted to another type, draws random numbers, or changes no element.
     """
     twin = _twin(node.target)
+    if twin is aten.detach.default:  # what torch.tensor ends with
+        return True
     if twin is None or _is_decomposed(twin):
         return False
     if {torch.Tag.inplace_view, torch.Tag.nondeterministic_seeded} & set(node.target.tags):
@@ -154,7 +156,7 @@ def _is_decomposed(target: OpOverload) -> bool:
     return is_composite and aliases
 
 
-_CHANGED_BY_PYTORCH = frozenset({aten.lift_fresh_copy.default, aten.hardshrink.default})
+_CHANGED_BY_PYTORCH = frozenset({aten.hardshrink.default})
 """Operators that it takes apart or replaces though they are no composites that alias."""
 
 # --- Rewrites ----------------------------------------------------------------------------------
@@ -207,18 +209,68 @@ def _normalized(node: Node) -> None:
     node.target, node.args, node.kwargs = operator.getitem, (whole, 0), {}
 
 
-_RESHAPES = (aten.reshape.default, aten.flatten.using_ints, aten.unflatten.int)
+def _expanded(node: Node) -> None:
+    node.target, node.args = aten.expand.default, (node.args[0], list(node.meta["val"].shape))
+
+
+def _split(node: Node) -> None:
+    source, _, *rest = node.args
+    dim = rest[0] if rest else node.kwargs.get("dim", 0)
+    sizes = [part.shape[dim] for part in node.meta["val"]]
+    node.target, node.args, node.kwargs = aten.split_with_sizes.default, (source, sizes, dim), {}
+
+
+def _transposed(node: Node) -> None:
+    node.target = aten.transpose.int
+
+
+def _reversed(node: Node) -> None:
+    order = list(reversed(range(node.meta["val"].dim())))
+    node.target, node.args = aten.permute.default, (node.args[0], order)
+
+
+def _changes_type_alone(node: Node) -> bool:
+    """Whether a call of `to` gives the same device and layout, in the source's memory format."""
+    before, after = node.args[0].meta["val"], node.meta["val"]
+    names = [it.name for it in node.target._schema.arguments]
+    asked = dict(zip(names, node.args, strict=False))
+    asked |= node.kwargs
+    same_place = (before.device, before.layout) == (after.device, after.layout)
+    return same_place and not asked.get("copy") and asked.get("memory_format") is None
+
+
+def _converted(node: Node) -> None:
+    """A copy in another type; where that is the source's the source itself."""
+    source, dtype = node.args[0], node.meta["val"].dtype
+    if source.meta["val"].dtype == dtype:
+        node.target, node.args, node.kwargs = aten.alias.default, (source,), {}
+    else:
+        node.target, node.args, node.kwargs = aten._to_copy.default, (source,), {"dtype": dtype}
+
+
+_RESHAPES = (
+    *(aten.reshape.default, aten.reshape_as.default),
+    *(aten.flatten.using_ints, aten.unflatten.int),
+)
+_CONVERSIONS = (aten.to.dtype, aten.to.device, aten.to.dtype_layout, aten.to.other)
 
 _REWRITTEN: dict[Any, Callable[[Node], None]] = {
     **{it: _reshaped for it in _RESHAPES},
+    **{it: _converted for it in _CONVERSIONS},
     aten.contiguous.default: _copied,
+    aten.lift_fresh_copy.default: _copied,
     aten.dropout.default: _copied,
     aten.batch_norm.default: _normalized,
+    aten.expand_as.default: _expanded,
+    aten.chunk.default: _split,
+    aten.swapaxes.default: _transposed,
+    aten.numpy_T.default: _reversed,
 }
 
 _ALLOWED: dict[Any, Callable[[Node], bool]] = {
     **{it: _without_training(2) for it in (aten.dropout.default, aten.dropout_.default)},
     aten.batch_norm.default: _without_training(5),
     **{it: _keeps_count for it in _RESHAPES},
+    **{it: _changes_type_alone for it in _CONVERSIONS},
 }
 """What has to hold for a call to be rewritten here."""

@@ -113,8 +113,8 @@ class Editor:
     def replace(self, old: Node, new: tuple[Node, ...]) -> None:
         """Put `new` where `old` is; readers of `old` read the last of `new`.
 
-        `new` may hold nodes that are in the graph already, which then simply take over. Of `old` the
-        name counts: what it reads may have been replaced since the record was looked at.
+        `new` may hold nodes that are in the graph already, which then simply take over. The name of
+        `old` counts: what it reads may have been replaced since the record was looked at.
         """
         old = self._nodes[old.name]
         place, last = self._places[old.name], new[-1].name
