@@ -16,9 +16,10 @@ from typing import Literal
 
 import torch
 from cases import CASES, Case
-from library import Convolution, Variant, build, build_all
+from library import Convolution, Variant, build
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from building import side_by_side
 from event_time import median_ms
 from provenance import provenance
 
@@ -243,7 +244,7 @@ def main() -> None:
         there = {path.name for path in options.libraries.glob("*.so")}
         plan = {case: [v for v in vs if v.file_name() in there] for case, vs in plan.items()}
     needed = sorted({v for vs in plan.values() for v in vs}, key=str)
-    build_all(needed, options.libraries, options.jobs)
+    side_by_side(lambda variant: build(variant, options.libraries), needed, options.jobs)
     if options.build_only:
         return
     records = []

@@ -2,8 +2,7 @@
 
 import ctypes
 import struct
-import subprocess
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,8 +10,10 @@ from typing import Literal
 import torch
 from cases import Case
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from building import built
+
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = ROOT / "src" / "kernelwright" / "kernels"
 SOURCE = ROOT / "tests" / "kernels" / "recurrent" / "recurrent.cu"
 NOTHING = [0, 3, 1, 1, 1, 0, 0, 0]
 
@@ -49,23 +50,11 @@ class Variant:
 
 def build(variant: Variant, folder: Path) -> Path:
     """Compile with nvcc unless the library is there."""
-    target = folder / variant.file_name()
-    if target.exists():
-        return target
-    folder.mkdir(parents=True, exist_ok=True)
-    source = target.with_suffix(".cu")
     text = SOURCE.read_text().replace("CONFIGS", variant.text())
-    source.write_text('#include "dependent_launch.cuh"\n#include "recurrent_launch.cuh"\n' + text)
-    command = ["nvcc", "-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a"]
-    command += ["-Xcompiler", "-fPIC", "-shared", *(f"-I{folder}" for folder in KERNELS.glob("*/"))]
-    subprocess.run([*command, "-o", str(target), str(source)], check=True)
-    return target
-
-
-def build_all(variants: list[Variant], folder: Path, jobs: int) -> None:
-    """Every library, `jobs` at a time."""
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(lambda variant: build(variant, folder), variants))
+    return built(
+        '#include "dependent_launch.cuh"\n#include "recurrent_launch.cuh"\n' + text,
+        folder / variant.file_name(),
+    )
 
 
 class Recurrence:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import torch
 from cases import CASES, Case
-from library import Recurrence, Variant, build, build_all
+from library import Recurrence, Variant, build
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from building import side_by_side
 from event_time import median_ms
 from provenance import provenance
 
@@ -161,7 +162,7 @@ def main() -> None:
     names = options.cases.split(",") if options.cases else [case.name for case in CASES]
     cases = [case for case in CASES if case.name in names]
     needed = sorted({v for case in cases for v in variants(case)}, key=str)
-    build_all(needed, options.libraries, options.jobs)
+    side_by_side(lambda variant: build(variant, options.libraries), needed, options.jobs)
     if options.build_only:
         return
     records = []
