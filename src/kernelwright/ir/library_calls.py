@@ -3,10 +3,10 @@
 With capture, the only place that names PyTorch's operators.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kernelwright.ir.calls import AtenCall, Record, Ref
+from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
 from kernelwright.ir.kinds import (
     DiagEmbed,
     Diagonal,
@@ -20,6 +20,7 @@ from kernelwright.ir.kinds import (
     Unsqueeze,
     ViewMap,
 )
+from kernelwright.ir.recurrence import Cell
 from kernelwright.ir.types import TensorType
 
 EINSUM = "aten.einsum.default"
@@ -32,6 +33,34 @@ def call_of_view(index_map: ViewMap, source: str, kind: TensorType) -> AtenCall:
     It works for any strides, as views of a traced module need not.
     """
     return _CALLS[type(index_map)](index_map, Ref(source), kind)
+
+
+LINEAR = "aten.linear.default"
+"""Operator of a product of rows with a matrix's rows, for an operand of any rank."""
+
+CELLS: Mapping[str, Cell] = {f"aten.{cell}_cell.default": cell for cell in Cell}
+"""Operators of one step of a layer."""
+
+
+def call_of_linear(operands: Iterable[str]) -> AtenCall:
+    """The call for rows, a matrix and, if there is one, a bias."""
+    return AtenCall(LINEAR, tuple(map(Ref, operands)))
+
+
+def call_of_concat(parts: Iterable[str], dim: int) -> AtenCall:
+    """The call that puts the nodes `parts` one behind the other."""
+    return AtenCall("aten.cat.default", (Record("list", tuple(map(Ref, parts))), dim))
+
+
+def call_of_layer(
+    cell: Cell, sequence: str, states: Sequence[str], weights: Sequence[str]
+) -> AtenCall:
+    """The call of one layer in one direction, steps first: with biases if `weights` has four."""
+    first: Argument = Ref(states[0])
+    if cell.states > 1:
+        first = Record("list", tuple(map(Ref, states)))
+    given = (Ref(sequence), first, Record("list", tuple(map(Ref, weights))), len(weights) > 2)
+    return AtenCall(f"aten.{cell}.input", (*given, 1, 0.0, False, False, False))
 
 
 def call_of_count(counters: Iterable[str], amount: int) -> AtenCall:

@@ -58,4 +58,4 @@ _PLAIN: Mapping[Cell, Callable[[torch.Tensor], torch.Tensor]] = {
     Cell.RNN_TANH: torch.tanh,
     Cell.RNN_RELU: torch.relu,
 }
-"""Of cells with one gate, which is the next state."""
+"""Next state of cells with one gate."""

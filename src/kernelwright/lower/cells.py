@@ -1,12 +1,13 @@
 """Steps of recurrent cells in a graph: PyTorch's own cells, and those that a module spells out."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernelwright.ir.calls import Record, Ref
 from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Concat, Contract, Opaque, Pointwise, Project
+from kernelwright.ir.library_calls import CELLS
 from kernelwright.ir.recurrence import Cell
 from kernelwright.ir.types import TensorType
 
@@ -59,14 +60,12 @@ def cell_steps(graph: Graph) -> Iterator[CellStep]:
 
 # --- PyTorch's cells -----------------------------------------------------------------------------
 
-_CELLS: Mapping[str, Cell] = {f"aten.{cell}_cell.default": cell for cell in Cell}
-
 
 def _called(node: Node, graph: Graph) -> CellStep | None:
     origin = node.origin
-    if not isinstance(node.kind, Opaque) or origin is None or origin.target not in _CELLS:
+    if not isinstance(node.kind, Opaque) or origin is None or origin.target not in CELLS:
         return None
-    cell, names = _CELLS[origin.target], origin.operands
+    cell, names = CELLS[origin.target], origin.operands
     states = origin.args[1]
     if isinstance(states, Record):  # hidden and cell of an LSTM
         names = (names[0], *(it.name for it in states.items if isinstance(it, Ref)), *names[1:])
@@ -144,7 +143,7 @@ def _summed(node: Node, graph: Graph) -> tuple[list[Factor], list[str]] | None:
 
 
 def _products(node: Node, graph: Graph) -> list[Factor] | None:
-    """Of rows by a matrix's rows; a concatenation's parts are multiplied apart."""
+    """Products of rows with a matrix's rows; a concatenation's parts are multiplied apart."""
     operand, weight = (graph[name] for name in node.inputs)
     match node.kind:
         case Contract(lhs, rhs, out) if len(lhs) == len(rhs) == len(out) == 2:

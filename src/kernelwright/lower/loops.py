@@ -8,7 +8,6 @@ what is done with the states of each step is done for all steps at once.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
 from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
 from kernelwright.ir.graph import Graph, Node, UserCall
@@ -25,6 +24,7 @@ from kernelwright.ir.kinds import (
     Unsqueeze,
     View,
 )
+from kernelwright.ir.library_calls import call_of_layer, call_of_linear
 from kernelwright.ir.recurrence import Cell, Recurrent
 from kernelwright.ir.spec import check
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
@@ -216,8 +216,8 @@ class _Making:
         for bias in self._first.biases:
             sums.append(self._work.add("input_sums", added, shape, self._like, sums[-1], bias))
         first, found = self._work.made[sums[0]], sums[-1]
-        operands = tuple(map(Ref, (raw, weight, *self._first.biases[:1])))
-        call = UserCall(sums[:2][-1], AtenCall("aten.linear.default", operands), Opaque())
+        linear = call_of_linear((raw, weight, *self._first.biases[:1]))
+        call = UserCall(sums[:2][-1], linear, Opaque())
         self._work.made[first.name] = replace(first, part_of=call)
         is_diagonal = Call("eq", (Coordinate(-2), Coordinate(-1)), DType.BOOL)
         identity = Pointwise(Call("cast", (is_diagonal,), DType.F32))
@@ -254,11 +254,6 @@ class _Making:
             self._work.add("first_states", View(Unsqueeze(0)), shape, self._like, name)
             for name in _first_states(self._chain)
         ]
-        states: Argument = Ref(first[0])
-        if cell is Cell.LSTM:
-            states = Record("list", tuple(map(Ref, first)))
-        settings = (kind.has_bias, 1, 0.0, False, False, False)
-        call = (Ref(sequence), states, Record("list", tuple(map(Ref, weights))), *settings)
         name = self._work.add(
             "loop", kind, self._work.node(sequence).tensor.shape, self._like,
             sequence, *first, *weights,
@@ -269,7 +264,7 @@ class _Making:
         self._work.made[name] = replace(
             self._work.made[name],
             type=TupleType(results),
-            origin=AtenCall(f"aten.{cell}.input", call),
+            origin=call_of_layer(cell, sequence, first, weights),
             operators=(str(cell),),
         )
         return self._work.made[name]

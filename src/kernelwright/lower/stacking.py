@@ -1,4 +1,4 @@
-"""The same steps on every part of a tensor, as one step on the whole tensor.
+"""Steps that are the same on every part of a tensor, as one step on the whole tensor.
 
 `stacked` turns n values that are computed alike, such as a product of each step of a sequence,
 into one value with a first dimension of n.
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from string import ascii_letters
 
-from kernelwright.ir.calls import AtenCall, Record, Ref, rename_call
+from kernelwright.ir.calls import rename_call
 from kernelwright.ir.graph import Graph, Node, UserCall
 from kernelwright.ir.kinds import (
     Concat,
@@ -21,10 +21,9 @@ from kernelwright.ir.kinds import (
     Unsqueeze,
     View,
 )
+from kernelwright.ir.library_calls import LINEAR, call_of_concat
 from kernelwright.ir.types import Dim, TensorType
 
-_LINEAR = "aten.linear.default"
-"""Takes an operand of any rank."""
 _DEEPEST = 24
 """Steps one after the other that are looked through."""
 
@@ -43,8 +42,7 @@ class Stacking:
         """A new node of the dtype and source of another; its name."""
         origin = None
         if isinstance(kind, Concat):
-            parts = Record("list", tuple(map(Ref, inputs)))
-            origin = AtenCall("aten.cat.default", (parts, kind.dim))
+            origin = call_of_concat(inputs, kind.dim)
         name, number = stem, 1
         while name in self.made or name in self.graph.places():
             name, number = f"{stem}_{number}", number + 1
@@ -74,7 +72,7 @@ class Stacking:
         return self._known[key]
 
     def joined(self, names: Sequence[str]) -> str:
-        """The same of any values: by a concatenation where they are not computed alike."""
+        """A node for any values: by a concatenation where they are not computed alike."""
         found = self.stacked(names)
         if found is not None:
             return found
@@ -155,7 +153,7 @@ class Stacking:
         """The user's calls to the products that can be called so for all steps."""
         for name, whole in self.wholes.items():
             user, new = self.node(name).part_of, self.made.get(whole)
-            if user is None or new is None or user.call.target != _LINEAR:
+            if user is None or new is None or user.call.target != LINEAR:
                 continue
             if user.result in self.wholes and new.inputs[1] == self.node(name).inputs[1]:
                 call = rename_call(user.call, self.wholes)
