@@ -163,8 +163,9 @@ def test_attention_on_the_emulator(
 ) -> None:
     compiled = _compiled("attention", dtype, tmp_path)
     families = [kernel.family for kernel in compiled.plan.kernels]
-    assert families.count("attention") == 2
-    sizes = [{"BATCH": 1}, {"ROWS": 1, "KEYS": 1}, {"BATCH": 1, "DEPTH": 300, "KEYS": 9}]
+    # What is written by hand in 16 bits rounds its scores, and stays as it is.
+    assert families.count("attention") == (3 if dtype == "float32" else 2)
+    sizes = [{"ROWS": 1, "KEYS": 1}, {"DEPTH": 300, "KEYS": 9}]
     _expect_right(compiled, sizes, dtype, tmp_path, run_script)
 
 

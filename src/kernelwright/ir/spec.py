@@ -313,7 +313,7 @@ def _recurrent(node: Node, inputs: list[Node]) -> Iterator[str]:
 def _attention(node: Node, inputs: list[Node]) -> Iterator[str]:
     kind = node.kind
     assert isinstance(kind, Attention)
-    if node.origin is None:
+    if node.origin is None and (kind.empty_is_zero or kind.masking is Masking.NONE):
         yield "is attention and needs the call it stands for"
     if len(inputs) != kind.input_count:
         yield f"has {len(inputs)} inputs: {kind}"

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from kernelwright.ir.graph import Graph
+from kernelwright.lower.attention import with_attention
 from kernelwright.lower.channel_groups import with_groups, without_groups
 from kernelwright.lower.channels_last import with_channels_last
 from kernelwright.lower.convolution_steps import with_whole_steps
@@ -21,6 +22,10 @@ def lower(graph: Graph, machine: Machine, channels_last: frozenset[str]) -> Lowe
             after = replace(after, changed=(*lowered.changed, step.name))
         lowered = after
     return lowered
+
+
+def _attention(lowered: Lowered, machine: Machine) -> Lowered:
+    return replace(lowered, graph=with_attention(lowered.graph, machine))
 
 
 def _on_convolutions(lowered: Lowered, machine: Machine) -> Lowered:
@@ -50,6 +55,11 @@ def _on_whole_channels(lowered: Lowered, machine: Machine) -> Lowered:
 
 
 PASSES: tuple[Pass, ...] = (
+    Pass(
+        name="attention",
+        what="A softmax between two products is one node, and one kernel.",
+        run=_attention,
+    ),
     Pass(
         name="steps on convolutions",
         what="A step before a norm of groups is computed where a convolution of ours is stored.",

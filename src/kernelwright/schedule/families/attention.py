@@ -74,7 +74,8 @@ def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> st
     sizes = _sizes(node, graph)
     if not LEAST_COLUMNS <= sizes.depth <= MOST_COLUMNS or sizes.width > MOST_COLUMNS:
         return f"its heads have other than {LEAST_COLUMNS} to {MOST_COLUMNS} columns"
-    if library is Library.NEVER:
+    # No call of the library stands for a node that a mask may leave rows without keys.
+    if library is Library.NEVER or node.origin is None:
         return None
     ours, theirs = attention_seconds(sizes, machine), library_seconds(sizes, machine)
     if ours < theirs:
