@@ -1,10 +1,12 @@
-"""Host time of a forward's Python, native code left out: one call a launch, and segments.
+"""Host time of a call: on the CPU that of Python alone; on a card ours, eager and torch.compile.
 
-    python benchmarks/host_time.py --output benchmarks/results/host_time.json
+    python benchmarks/host.py --output benchmarks/results/host_python.json
+    python benchmarks/host.py --card --seconds 140 --output benchmarks/results/host_h200.json \\
+        --problems KernelBench/level3 --journal host.jsonl
 
-The emitted forward runs on CPU tensors, its launchers replaced by one that does nothing. So this is
-the time in which Python checks arguments, allocates, packs words and calls; the launches themselves
-are not in it. Microseconds of wall time, the least of many calls. Needs no GPU.
+Without a card the emitted forward runs on CPU tensors, its launchers replaced by one that does
+nothing: the time in which Python checks arguments, allocates, packs words and calls. Microseconds
+of wall time, the least of many calls. On a card: see host_card.py.
 """
 
 import argparse
@@ -15,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import host_card
 import torch
 from provenance import provenance
 from torch import Tensor, nn
@@ -78,7 +81,14 @@ def main() -> None:
     """Measure all cases and write one JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--card", action="store_true", help="measure calls on the card")
+    parser.add_argument("--seconds", type=float, default=140.0, help="begin no case after so many")
+    parser.add_argument("--problems", type=Path, help="a folder of problems, measured after ours")
+    parser.add_argument("--journal", type=Path, default=Path("host.jsonl"), help="continued")
     arguments = parser.parse_args()
+    if arguments.card:
+        host_card.run(arguments, _CASES)
+        return
     torch.set_num_threads(1)
     rows = []
     for name, (module, x) in _CASES.items():
