@@ -122,3 +122,16 @@ def test_a_value_whose_memory_was_given_away_is_not_what_it_was() -> None:
     module = Function(chain)
     assert run_program(found, module, (x, y)).isfinite().all()
     assert run_program(replace(found, parts=(wrong,)), module, (x, y)).isnan().any()
+
+
+def test_a_chain_takes_two_slots_where_a_small_value_lies_between_large_ones() -> None:
+    """Had large values chosen first, the small one would meet both neighbours and need a third."""
+
+    def narrow(x: Tensor, y: Tensor) -> Tensor:
+        x = (x @ y[:64, :32]).softmax(0)
+        x = x @ y[:32, :8]
+        x = (x @ y[:8, :16]).softmax(0)
+        return (x @ y[:16, :4]).softmax(0)
+
+    found = program(Function(narrow), torch.rand(6, 64), torch.rand(64, 64))
+    assert arena_bytes(only(found)) == 2 * (6 * 32 * 4)

@@ -47,20 +47,21 @@ class _Shared:
 def slots_of(
     steps: Sequence[NativeStep], roots: Mapping[str, str], results: Set[str], given: Set[str]
 ) -> tuple[Slot, ...]:
-    """Slots for what has memory among the steps and is no result; large values choose first.
+    """Slots for what has memory among the steps and is no result, in as few bytes as two ways find.
+
+    Either large values choose first, or those that are needed first: in a chain of shrinking
+    values each then takes what its predecessor's predecessor had.
 
     `roots`: what each view is one of; `given`: results that are buffers and parts of other values.
     The other results are new, and lend their memory until they are written.
     """
     lives = _lives(steps, roots, len(steps), results)
-    slots = [_Shared(result=life) for life in lives if life.name in results - given]
+    lent = [life for life in lives if life.name in results - given]
     own = [life for life in lives if life.name not in results]
-    for life in sorted(own, key=lambda it: -it.type.bytes_hint):
-        slot = next((it for it in slots if it.takes(life)), None)
-        if slot is None:
-            slot = _Shared()
-            slots.append(slot)
-        slot.lives.append(life)
+    large_first = sorted(own, key=lambda it: -it.type.bytes_hint)
+    in_order = sorted(own, key=lambda it: it.first)
+    found = [_filled(order, lent) for order in (large_first, in_order)]
+    slots = min(found, key=lambda it: sum(map(_own_bytes, it)))
     return tuple(
         Slot(
             values=tuple(life.name for life in sorted(slot.lives, key=lambda it: it.first)),
@@ -69,6 +70,25 @@ def slots_of(
         for slot in slots
         if slot.lives
     )
+
+
+def _filled(order: Sequence[_Life], lent: Sequence[_Life]) -> list[_Shared]:
+    """Slots when values choose in this order, each the first that takes it."""
+    slots = [_Shared(result=life) for life in lent]
+    for life in order:
+        slot = next((it for it in slots if it.takes(life)), None)
+        if slot is None:
+            slot = _Shared()
+            slots.append(slot)
+        slot.lives.append(life)
+    return slots
+
+
+def _own_bytes(slot: _Shared) -> int:
+    """Bytes of the arena that a slot takes at the captured sizes."""
+    if slot.result is not None:
+        return 0
+    return max((life.type.bytes_hint for life in slot.lives), default=0)
 
 
 def arena_bytes(segment: Segment) -> int:
