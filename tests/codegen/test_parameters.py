@@ -193,3 +193,27 @@ def test_calls_keep_no_module_alive(fast: OptimizedModule, x: Tensor) -> None:
         assert parameter() is None
     finally:
         gc.enable()
+
+
+class Failing:
+    """A library of kernels that cannot be launched."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "error_name":
+            return lambda code: b"cudaErrorLaunchFailure"
+        return lambda words: 0 if name.startswith("workspace_") else 719
+
+
+def test_a_launch_that_fails_leaves_nothing_for_later_calls(
+    fast: OptimizedModule, x: Tensor
+) -> None:
+    expected = fast(x)
+    space = fast._run.__globals__
+    library = space["_library"]
+    space["_library"] = Failing
+    try:
+        with pytest.raises(RuntimeError, match=r"launch_forward: cudaErrorLaunchFailure.*719"):
+            fast(x)
+    finally:
+        space["_library"] = library
+    torch.testing.assert_close(fast(x), expected)
