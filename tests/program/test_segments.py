@@ -40,7 +40,7 @@ def only(found: Program) -> Segment:
 
 def chain(x: Tensor, y: Tensor) -> Tensor:
     for _ in range(5):
-        x = (x @ y).softmax(1)
+        x = (x @ y).softmax(0)
     return x @ y
 
 
@@ -70,7 +70,7 @@ def test_calls_left_to_pytorch_part_segments() -> None:
 
 
 def test_what_others_read_is_a_result_and_its_views_follow() -> None:
-    found = programmed(lambda x, y: ((z := (x @ y).softmax(1)).t(), z @ y, z.sum()))
+    found = programmed(lambda x, y: ((z := (x @ y).softmax(0)).t(), z @ y, z.sum()))
     segment, *views = found.parts
     assert isinstance(segment, Segment)
     assert len(segment.results) == 3
@@ -83,7 +83,7 @@ class Norms(nn.Module):
         self.norm = nn.BatchNorm1d(8)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        z = torch.cat([(x @ y).softmax(1), x.cumsum(1), y.cumsum(0)])
+        z = torch.cat([(x @ y).softmax(0), x.cumsum(1), y.cumsum(0)])
         result: Tensor = self.norm(z @ y) @ y
         return result
 
