@@ -5,8 +5,7 @@
 
 Needs nvcc, a GPU and torch, and no kernelwright. Libraries are compiled while others are timed.
 Prints a line for each case, and writes it to the journal beside the output, when it is done; a
-second run with the same journal goes on where it stopped. KernelBench's problems with attention
-are timed by benchmarks/convolutions/problems.py, which takes any problems.
+second run with the same journal goes on where it stopped.
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from kernelwright.ir.interpreter import run_graph
 from kernelwright.lower import lower
 from kernelwright.machine import A100, H200
 from kernelwright.rewrite import rewrite
+from kernelwright.schedule import schedule
 
 
 class Applied(nn.Module):
@@ -85,3 +87,12 @@ def test_rows_without_keys_stay_nan() -> None:
     assert not any(isinstance(node.kind, Attention) for node in on_another.nodes)
     result = run_graph(graph, module, (q, q.clone(), q.clone(), mask), {})
     assert result[:, :, 2].isnan().all() and not result[:, :, :2].isnan().any()
+
+
+def test_what_no_call_means_is_a_kernel_however_slow_the_model_has_it() -> None:
+    rates = H200.attention
+    assert rates is not None
+    slow = replace(H200, attention=replace(rates, flops=dict.fromkeys(rates.flops, 1.0)))
+    q, mask = torch.rand(2, 3, 33, 16), torch.ones(33, 33).tril()
+    graph = rewrite(capture_module(Applied(_filled), (q, q, q, mask))).graph
+    assert [kernel.family for kernel in schedule(graph, slow).kernels].count("attention") == 1
