@@ -8,6 +8,7 @@ from typing import Any
 
 from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
 from kernelwright.ir.kinds import (
+    Conv,
     DiagEmbed,
     Diagonal,
     Expand,
@@ -61,6 +62,26 @@ def call_of_layer(
         first = Record("list", tuple(map(Ref, states)))
     given = (Ref(sequence), first, Record("list", tuple(map(Ref, weights))), len(weights) > 2)
     return AtenCall(f"aten.{cell}.input", (*given, 1, 0.0, False, False, False))
+
+
+def call_of_attention(operands: Iterable[str], scale: float) -> AtenCall:
+    """The call for queries, keys and values without a mask."""
+    given = tuple(map(Ref, operands))
+    return AtenCall("aten.scaled_dot_product_attention.default", given, (("scale", scale),))
+
+
+def call_of_convolution(conv: Conv, data: str, weight: str) -> AtenCall:
+    """The call of a convolution without a bias."""
+    rank = len(conv.stride)
+    stride, padding, dilation, none = (
+        Record("list", items) for items in (conv.stride, conv.padding, conv.dilation, (0,) * rank)
+    )
+    operands = (Ref(data), Ref(weight), None, stride, padding)
+    if not conv.transposed:
+        return AtenCall(f"aten.conv{rank}d.default", (*operands, dilation, conv.groups))
+    overload = "default" if rank == 1 else "input"
+    target = f"aten.conv_transpose{rank}d.{overload}"
+    return AtenCall(target, (*operands, none, conv.groups, dilation))
 
 
 def call_of_count(counters: Iterable[str], amount: int) -> AtenCall:

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 
 from kernelwright.ir.attention import Attention, Masking
-from kernelwright.ir.calls import AtenCall, Ref
+from kernelwright.ir.calls import AtenCall
 from kernelwright.ir.expr import Call, Expr, Literal, Operand
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Permute, Pointwise, Project, Reduce, Reduction, View
+from kernelwright.ir.library_calls import call_of_attention
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.rewrite.driver import Rule, apply
@@ -208,10 +209,7 @@ def _keys(around: Surroundings, product: Node) -> tuple[str | None, tuple[Node, 
 
 def _call(operands: tuple[str, ...], scale: float) -> AtenCall | None:
     """The call of PyTorch that computes the same: with a mask it gives rows without keys zeros."""
-    if len(operands) > 3:
-        return None
-    args = tuple(map(Ref, operands))
-    return AtenCall("aten.scaled_dot_product_attention.default", args, (("scale", scale),))
+    return call_of_attention(operands, scale) if len(operands) == 3 else None
 
 
 _RULES = (Rule(name="attention written by hand", match=_attention_by_hand),)

@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from kernelwright.ir.calls import AtenCall, Record, Ref
 from kernelwright.ir.expr import Call, Expr, Literal, Operand, Size
 from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import (
@@ -19,6 +18,7 @@ from kernelwright.ir.kinds import (
     View,
     Window,
 )
+from kernelwright.ir.library_calls import call_of_convolution
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.rewrite.driver import Rule
@@ -137,7 +137,7 @@ class _WindowsMade(SumsMade):
         filter_ = self.add(self._node, windows, shape, (weight.name,), ())
         made = replace(kind, stride=summed.steps, padding=summed.padding)
         result = self.add(conv, made, self._node.tensor.shape, (conv.inputs[0], filter_.name))
-        call = _call(made, conv.inputs[0], filter_.name)
+        call = call_of_convolution(made, conv.inputs[0], filter_.name)
         self.nodes[-1] = result = replace(result, origin=call)
         self.count = prod(window.size)
         return self.biased(conv, result) if len(conv.inputs) > 2 else result
@@ -167,11 +167,11 @@ class _Filter:
 
     taps: tuple[int, ...]
     strides: tuple[int, ...]
-    """Of the windows of the filter."""
+    """Strides of the filter's windows."""
     before: tuple[int, ...]
     """Zeros in front of it."""
     steps: tuple[int, ...]
-    """Of the convolution."""
+    """Strides of the convolution."""
     padding: tuple[int, ...]
 
     def share(self, windows: tuple[int, ...]) -> int:
@@ -204,20 +204,6 @@ def _filter(conv: Conv, taps: list[int], windows: tuple[int, ...]) -> _Filter | 
         steps=(1,) * len(taps),
         padding=padding,
     )
-
-
-def _call(conv: Conv, data: str, weight: str) -> AtenCall:
-    """PyTorch's call of a convolution without a bias."""
-    rank = len(conv.stride)
-    stride, padding, dilation, none = (
-        Record("list", items) for items in (conv.stride, conv.padding, conv.dilation, (0,) * rank)
-    )
-    operands = (Ref(data), Ref(weight), None, stride, padding)
-    if not conv.transposed:
-        return AtenCall(f"aten.conv{rank}d.default", (*operands, dilation, conv.groups))
-    overload = "default" if rank == 1 else "input"
-    target = f"aten.conv_transpose{rank}d.{overload}"
-    return AtenCall(target, (*operands, none, conv.groups, dilation))
 
 
 # --- Sums over all places ------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class AttentionSizes:
     """Sizes of an attention node at capture."""
 
     heads: int
-    """Of all batches."""
+    """Heads of all batches."""
     rows: int
     keys: int
     depth: int

@@ -115,7 +115,7 @@ class ConvSizes:
     """A transposed one without strides: as a usual one, with its taps in reverse."""
 
     def with_joined(self, dimensions: int) -> "ConvSizes":
-        """The same, phases along the first dimensions joined."""
+        """These sizes with the phases along the first dimensions joined."""
         axes = [replace(axis, joined=at < dimensions) for at, axis in enumerate(self.axes)]
         return replace(self, axes=tuple(axes))
 
