@@ -427,3 +427,21 @@ def test_minus_zero_is_not_zero(run: Any) -> None:
 
     graph = check(run, function, [torch.ones(3), torch.ones(3)]).graph
     assert sum(isinstance(n.kind, Pointwise) and n.operators == ("mul",) for n in graph.nodes) == 2
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "shown",
+    [
+        lambda y: y.reshape(2, 3, 4, 8).permute(0, 1, 3, 2).reshape(2, 3, 4, 8),
+        lambda y: y.reshape(2, 8, 3, 4).permute(0, 2, 3, 1),
+    ],
+)
+def test_of_two_products_under_views_one_stays_where_it_is(
+    shown: Callable[[torch.Tensor], torch.Tensor], run: Any
+) -> None:
+    def function(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        other = shown(x.exp() @ weight)
+        return (x @ weight).reshape(2, 4, 3, 8).permute(0, 2, 1, 3) + other
+
+    check(run, function, [torch.rand(2, 4, 8), torch.rand(8, 24)])

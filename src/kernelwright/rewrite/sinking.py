@@ -76,8 +76,9 @@ def _before(
     made: list[Node] = []
     names: list[str] = []
     for name in node.inputs:
-        views = [] if name == view.name else _undo(around, around.node(name), view, source)
-        if views is None:
+        operand = around.node(name)
+        views = [] if name == view.name else _undo(around, operand, view, source)
+        if views is None or (views and _would_return(around, operand, source)):
             return None
         made += views
         names.append(source.name if name == view.name else views[-1].name if views else name)
@@ -91,6 +92,12 @@ def _before(
     )
     late = replace(node, kind=View(index_map), inputs=(early.name,), origin=None, operators=())
     return (*made, early, late)
+
+
+def _would_return(around: Surroundings, operand: Node, source: Node) -> bool:
+    """Whether an operand, behind one more view, would be the next to move, and the first again."""
+    is_view = isinstance(operand.kind, View)
+    return is_view and _shows_anchor(around, operand) and not around.is_from_anchor(source.name)
 
 
 def _move_coordinates(expr: Expr, index_map: ViewMap) -> Expr | None:
