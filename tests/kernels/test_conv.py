@@ -137,13 +137,12 @@ _APART, _FOLDED, _OVERLAPPING = (f"RowTaps::{how}" for how in ("APART", "FOLDED"
 # bytes of one, way to store, dimensions whose phases are joined. Each chunk, schedule, cluster, way
 # to bring taps and number of joined dimensions at least once, with patches too.
 _CONFIGS = (
-    _config(256, 2, 32, 1, 2, _SHARED, 4, 2, _APART),
-    _config(128, 2, 48, 1, 2, _ALTERNATE, 6, 2, _OVERLAPPING),
+    _config(128, 2, 32, 1, 2, _SHARED, 4, 2, _APART),
     _config(128, 2, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
     _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
-    _config(256, 3, 64, 1, 1, _ALTERNATE, 7, 1, _APART, 2, 65536, _ROWS),
-    _config(256, 2, 32, 1, 2, _SHARED, 6, 1, _APART, 3, 32768),
-    _config(256, 1, 64, 1, 1, _ALTERNATE, 5, 1, _APART, 0, 0, _LINES, 1),
+    _config(128, 3, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960, _ROWS),
+    _config(128, 2, 32, 1, 2, _SHARED, 6, 1, _APART, 3, 32768),
+    _config(256, 1, 48, 1, 1, _ALTERNATE, 5, 1, _APART, 0, 0, _LINES, 1),
     _config(128, 3, 16, 1, 2, _ALTERNATE, 4, 1, _APART, 0, 0, _LINES, 3),
     _config(128, 2, 16, 2, 1, _SHARED, 2, 1, _APART, 0, 0, _LINES, 2),
     _config(128, 3, 16, 1, 1, _SHARED, 5, 1, _APART),
@@ -154,7 +153,7 @@ _ALLOWED = tuple(1e-6 if ", 2, 1, ConvSchedule" in it else 9.8e-4 for it in _CON
 
 def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
     random = Random(5)
-    drawn = (*_CASES, *(_draw(random) for _ in range(6)))
+    drawn = (*_CASES, *(_draw(random) for _ in range(4)))
     cases = json.dumps([case.words() for case in drawn])
     seen = run_script(_FOLDER / "run.py", ", ".join(_CONFIGS), cases, "1", "float")
     assert seen["findings"] == []
@@ -195,7 +194,6 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
         _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
         _config(256, 3, 48, 1, 2, _SHARED, 3, 1, _APART, 2, 57344, _ROWS),
         _config(128, 2, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960, _LINES, 2),
-        _config(128, 3, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
     )
     text = (_FOLDER / "conv.cu").read_text()
     text = text.replace("CONFIGS", ", ".join(configs)).replace("ELEMENT", "float")

@@ -64,8 +64,8 @@ class ConvolutionRates:
     """cuDNN at its best on contiguous operands: "tf32", "deep" (TF32 in three dimensions),
     "strided" (TF32 transposed), "fp32", "grouped" (float32 in groups), "short" (16 bits)."""
     channels_last: Mapping[str, LibraryConvolution]
-    """cuDNN in TF32 on channels-last operands: "tf32", "deep", "strided", and "odd": strided, of
-    channels that are no multiple of four."""
+    """cuDNN in TF32 on channels-last operands: "tf32", "deep", "strided"; strided of fewer than
+    32 channels, "thin", and "odd" where they are no multiple of four."""
     turning_bandwidth: float
     """Bytes a second, read and written, at which an operand becomes channels-last."""
     margin: float

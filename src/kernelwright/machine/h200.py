@@ -127,6 +127,7 @@ _CONVOLUTIONS = ConvolutionRates(
             "tf32": LibraryConvolution(flops=420e12, bandwidth=4e12),
             "deep": LibraryConvolution(flops=300e12, bandwidth=4e12),
             "strided": LibraryConvolution(flops=300e12, bandwidth=3e12),
+            "thin": LibraryConvolution(flops=300e12, bandwidth=1.2e12),
             "odd": LibraryConvolution(flops=300e12, bandwidth=0.7e12),
         }
     ),

@@ -15,6 +15,8 @@ from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes
 from kernelwright.schedule.legality import Library
 
+_TILE_CHANNELS = 32
+"""Input channels of cuDNN's tiles in TF32."""
 _TF32_VECTOR = 4
 """Channels of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
 
@@ -195,7 +197,8 @@ def _usual_seconds(sizes: ConvSizes, machine: Machine) -> float:
 def _turned_seconds(sizes: ConvSizes, machine: Machine) -> float:
     """cuDNN's data gradients in three dimensions, whose tiles have 32 by 64 channels."""
     rate = conv_rates(machine).library["deep"]
-    padded = ceil(sizes.in_channels / 32) * 32 * ceil(sizes.out_channels / 64) * 64
+    rows = ceil(sizes.in_channels / _TILE_CHANNELS) * _TILE_CHANNELS
+    padded = rows * ceil(sizes.out_channels / 64) * 64
     flops = sizes.flops * padded / (sizes.in_channels * sizes.out_channels)
     return flops / rate.flops + _moved(sizes) / rate.bandwidth + machine.library.call_seconds
 
@@ -204,13 +207,14 @@ def _channels_last_seconds(sizes: ConvSizes, machine: Machine) -> float:
     """cuDNN at its best on an operand that is turned before."""
     rates = conv_rates(machine)
     kind = _kind(sizes, machine)
-    odd = kind == "strided" and sizes.in_channels % _TF32_VECTOR > 0
-    found = rates.channels_last.get("odd" if odd else kind)
+    if kind == "strided" and sizes.in_channels < _TILE_CHANNELS:
+        kind = "odd" if sizes.in_channels % _TF32_VECTOR else "thin"
+    found = rates.channels_last.get(kind)
     if found is None:
         return _usual_seconds(sizes, machine)
     turning = 2 * sizes.dtype.itemsize * sizes.input_elements / rates.turning_bandwidth
-    # Its tiles have 32 input channels.
-    flops = sizes.flops * ceil(sizes.in_channels / 32) * 32 / sizes.in_channels
+    tiles = ceil(sizes.in_channels / _TILE_CHANNELS)
+    flops = sizes.flops * tiles * _TILE_CHANNELS / sizes.in_channels
     seconds = max(flops / found.flops, _moved(sizes) / found.bandwidth)
     return turning + seconds + machine.library.call_seconds
 
