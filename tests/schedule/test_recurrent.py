@@ -30,7 +30,7 @@ class Last(nn.Module):
     [
         (nn.LSTM(128, 256, 6), 512, 10, None),
         (nn.LSTM(128, 256, 6, bidirectional=True), 512, 10, None),
-        (nn.GRU(128, 256, 6, batch_first=True), 512, 10, None),
+        (nn.GRU(128, 256, 6, batch_first=True), 64, 10, None),
         (nn.LSTM(128, 256, 2), 256, 256, None),
         (nn.RNN(128, 256, 6), 512, 10, None),
         (nn.RNN(128, 256, 6, nonlinearity="relu"), 512, 10, "no bound"),
@@ -39,7 +39,7 @@ class Last(nn.Module):
         (nn.GRU(40, 100), 100, 20, "the library"),  # one kernel of cuDNN takes all its steps
         (nn.LSTM(16, 257), 512, 10, "more than 256 hidden units"),
         (nn.LSTM(2048, 256), 512, 10, "2048 inputs"),
-        (nn.GRU(16, 16, 33), 512, 10, "more than 32 layers"),
+        (nn.GRU(16, 16, 33), 2, 10, "more than 32 layers"),
         (nn.LSTM(16, 256, dtype=torch.float16), 512, 10, "other numbers than float32"),
     ],
 )
