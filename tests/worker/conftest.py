@@ -23,6 +23,7 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Brief, verify
+from kernelwright.worker import judge
 from kernelwright.worker.briefing import plan
 from kernelwright.worker.client import Answer, Hung, Raised, Replied
 from kernelwright.worker.hanging import Patience
@@ -252,3 +253,22 @@ def shared_memory(monkeypatch: pytest.MonkeyPatch) -> type[HostDriver]:
     # The spans themselves mean nothing here: a busy host is no device.
     monkeypatch.setattr("kernelwright.worker.racing.look_outside", lambda *_: None)
     return HostDriver
+
+
+@pytest.fixture
+def verdict_of() -> Callable[..., Verdict]:
+    """`verdict_of(problem, "hangs", timeouts=...)`: of a candidate in real processes, one case."""
+
+    def judged(problem: Problem, name: str, **changes: Any) -> Verdict:
+        options = JudgeOptions(watch=Watch.NOTHING, cases=(Case(),), **changes)
+        verdict, _ = judge(
+            problem,
+            HERE / "candidates" / f"{name}.py",
+            target=Target.CPU,
+            floor=None,
+            options=options,
+            progress=lambda event: None,
+        )
+        return verdict
+
+    return judged

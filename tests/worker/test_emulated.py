@@ -42,6 +42,7 @@ def emulated(name: str, folder: Path, mutate: Mutate, options: JudgeOptions) -> 
     return verdict
 
 
+@pytest.mark.usefixtures("nursery")
 @pytest.mark.parametrize("name", ["scale", "product"])
 def test_a_right_kernel_is_verified_on_the_emulator(name: str, tmp_path: Path) -> None:
     verdict = emulated(name, tmp_path, lambda text: text, JudgeOptions(seeds=1))
