@@ -316,7 +316,8 @@ class _Writer:
         found: dict[int, list[str]] = {}
         results = (name for part in self._program.parts for name in _results(part))
         for name in dict.fromkeys(results):
-            if self._text[name] != name:
+            # A view that nobody reads has no line, though a method may have its name.
+            if self._text[name] != name or name in self._unread:
                 continue
             places = [at for at, mentioned in enumerate(mentions) if name in mentioned]
             if places and name not in kept:

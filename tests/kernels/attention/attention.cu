@@ -12,12 +12,12 @@ struct AttentionConfig {
 };
 
 template <class Config>
-__global__ void __launch_bounds__(PREPARE_THREADS)
+__global__ void __launch_bounds__(ATTENTION_PREPARE_THREADS)
     attention_largest_kernel(const __grid_constant__ PrepareParameters p) {
   attention_largest(p);
 }
 template <class Config>
-__global__ void __launch_bounds__(PREPARE_THREADS)
+__global__ void __launch_bounds__(ATTENTION_PREPARE_THREADS)
     attention_prepare_kernel(const __grid_constant__ PrepareParameters p) {
   attention_prepare<Config>(p);
 }

@@ -157,11 +157,13 @@ struct AttentionVariant {
     if (Tile::PLANES == 2) {
       status = cudaMemsetAsync(workspace, 0, static_cast<size_t>(header_bytes(p.problem)), stream);
       if (status == cudaSuccess) {
-        status = launch_dependent(largest, grid, PREPARE_THREADS, 0, 1, stream, prepared, false);
+        status = launch_dependent(largest, grid, ATTENTION_PREPARE_THREADS, 0, 1, stream, prepared,
+                                  false);
       }
     }
     if (status != cudaSuccess) return status;
-    return launch_dependent(prepare, grid, PREPARE_THREADS, 0, 1, stream, prepared, false);
+    return launch_dependent(prepare, grid, ATTENTION_PREPARE_THREADS, 0, 1, stream, prepared,
+                            false);
   }
 
   // The boxes of an operand: planes, or the operand itself. Sizes of 1 have any stride.

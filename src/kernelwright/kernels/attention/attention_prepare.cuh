@@ -4,7 +4,7 @@
 
 #include "attention_problem.cuh"
 
-constexpr int PREPARE_THREADS = 256;
+constexpr int ATTENTION_PREPARE_THREADS = 256;
 constexpr int PREPARE_ROWS = 64;  // of a block
 
 struct PrepareParameters {
@@ -40,7 +40,7 @@ struct PreparedRows {
   __device__ __forceinline__ int lane() const { return threadIdx.x % 32 % lanes; }
   __device__ __forceinline__ int column(int turn) const { return (turn * lanes + lane()) * RUN; }
   // Rows of this thread are `first_row`, and every `rows_at_once` further one.
-  __device__ __forceinline__ int rows_at_once() const { return PREPARE_THREADS / lanes; }
+  __device__ __forceinline__ int rows_at_once() const { return ATTENTION_PREPARE_THREADS / lanes; }
   __device__ __forceinline__ int first_row() const {
     return row + static_cast<int>(threadIdx.x) / lanes;
   }
