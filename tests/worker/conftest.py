@@ -33,6 +33,7 @@ from kernelwright.worker.racing import Race, race
 from kernelwright.worker.requests import StartRequest
 from kernelwright.worker.roles import Host, make_host
 from kernelwright.worker.session import ChildSession
+from kernelwright.worker.timeline import Timeline
 
 HERE = Path(__file__).parent
 
@@ -68,7 +69,7 @@ class LocalChild:
 
     def _do(self, operation: str, body: Any) -> None:
         try:
-            self._host = self._host or make_host(to_plain(self._start))
+            self._host = self._host or make_host(to_plain(self._start), Timeline())
             reply = to_plain(self._host.answer(operation, json.loads(json.dumps(body))))
             self._answer = Replied(body=reply)
         except Exception as error:

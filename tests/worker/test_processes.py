@@ -94,6 +94,7 @@ def test_the_whole_judgement_on_the_cpu(affine: Problem) -> None:
     assert measurement.candidate is None
     assert measurement.floor_ms == pytest.approx((1 << 30) / 4.28e12 * 1e3)
     assert {event.stage for event in events} == {"build", "verify"}
+    assert verdict.spent.keys() & {"reference: start, imports", "candidate: start, imports"}
     isolation = [check for check in verdict.checks if check.name == "isolation"]
     assert len(isolation) == 1, "a verdict says what the candidate was kept from"
     assert "a process of its own" in isolation[0].evidence

@@ -22,6 +22,7 @@ from kernelwright.worker.requests import Role, SizesReply, SizesRequest, StartRe
 from kernelwright.worker.roles import make_host
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.tensors import write_tensor
+from kernelwright.worker.timeline import Timeline
 
 PROBLEM = """
 import torch
@@ -299,7 +300,8 @@ def test_a_large_problem_is_asked_at_sizes_that_a_specialised_file_takes(tmp_pat
                 order_seed=0,
                 threads=1,
             )
-        )
+        ),
+        Timeline(),
     )
     request = SizesRequest(bytes=1 << 18, flops=1 << 24, shrink=False, large=1 << 20)
     reply = host.answer("sizes", to_plain(request))

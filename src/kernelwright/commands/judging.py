@@ -1,8 +1,10 @@
 """Commands that run a file: `judge` anybody's, `emulate` one's own."""
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +21,8 @@ from kernelwright.commands.words import (
     parse_target,
 )
 from kernelwright.errors import ExitCode
+from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.timeline import age_of_this_process
 
 
 def judge(
@@ -50,7 +54,10 @@ def judge(
     as_json: Json = False,
 ) -> ExitCode:
     """Verify and time a candidate against a problem."""
+    before, since = Ledger(), time.monotonic()
+    before.add("command: Python", age_of_this_process())
     with children():
+        before.add("command: imports", time.monotonic() - since)
         from kernelwright.bench.timing import timing_plan
         from kernelwright.report.judgement import measurement_lines, verdict_lines
         from kernelwright.worker import JudgeOptions
@@ -70,6 +77,7 @@ def judge(
             verdict,
             measurement,
         ):
+            verdict = replace(verdict, spent=before.entries() | dict(verdict.spent))
             if as_json:
                 print_json({"verdict": verdict.to_json(), "measurement": measurement.to_json()})
             else:

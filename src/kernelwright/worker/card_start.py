@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import torch
 
 from kernelwright.worker.lease import is_locked_by_us, lock_folder
+from kernelwright.worker.timeline import Timeline
 
 _AT_A_TIME = 2
 """One of them has the driver's lock, the other does what it does without."""
@@ -30,12 +31,14 @@ def starts_of_machine() -> tuple[str, ...]:
     return tuple(str(path) for path in paths)
 
 
-def take(device: torch.device, starts: tuple[str, ...]) -> None:
+def take(device: torch.device, starts: tuple[str, ...], timeline: Timeline) -> None:
     """Make this process's context on `device` when it is its turn."""
     with its_turn(starts):
+        timeline.mark("its turn")
         # Else PyTorch asks NVML how many there are, which starts with a look at all of the machine.
         torch.cuda._cached_device_count = torch._C._cuda_getDeviceCount()
         torch.cuda.set_device(device)
+        timeline.mark("context")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ from kernelwright.verify.records import from_plain, to_plain
 from kernelwright.worker.protocol import Channel, ChannelClosedError
 from kernelwright.worker.sandbox import Confinement, Protection, Started, confine
 from kernelwright.worker.sandbox_warden import fork_under_warden
+from kernelwright.worker.timeline import Timeline
 
 if TYPE_CHECKING:
     from kernelwright.worker.roles import Host
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> None:
     """Serve the parent behind the descriptor named in `arguments`, within its confinement."""
+    timeline = Timeline()
+    timeline.mark("process")
     confinement = from_plain(Confinement, json.loads(arguments[1]))
     fork_under_warden(confinement)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends its children.
@@ -34,12 +38,14 @@ def main(arguments: list[str]) -> None:
     os.set_inheritable(descriptor, False)  # noqa: FBT003 - a compiler would keep it open
     channel = Channel(connection)
     try:
-        _serve(channel, confine(confinement))
+        protections = confine(confinement)
+        timeline.mark("sandbox")
+        _serve(channel, protections, timeline)
     except ChannelClosedError:
         os._exit(0)  # The parent has gone: nothing of a candidate's should run at exit.
 
 
-def _serve(channel: Channel, protections: tuple[Protection, ...]) -> None:
+def _serve(channel: Channel, protections: tuple[Protection, ...], timeline: Timeline) -> None:
     request = channel.receive()
 
     def start() -> "Host":
@@ -47,11 +53,15 @@ def _serve(channel: Channel, protections: tuple[Protection, ...]) -> None:
         # what goes wrong in it becomes an answer.
         from kernelwright.worker.roles import make_host
 
-        return make_host(request["body"])
+        timeline.mark("imports")
+        return make_host(request["body"], timeline)
+
+    def announce(_: "Host") -> Any:
+        return to_plain(replace(started, moments=timeline.moments))
 
     # Said before any code of a candidate's runs here, so it can be believed.
     started = Started(pid=os.getpid(), protections=protections)
-    host = _reply(channel, request, start, announce=lambda _: to_plain(started))
+    host = _reply(channel, request, start, announce)
     while host is not None:
         request = channel.receive()
         answer = partial(host.answer, request["operation"], request["body"])

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from kernelwright.worker.hanging import Patience
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.requests import StartRequest
 from kernelwright.worker.sandbox import Confinement, Started
+from kernelwright.worker.timeline import waited_for
 
 
 class ChildProcess:
@@ -36,6 +38,7 @@ class ChildProcess:
         self._start_seconds = start_seconds
         self._client: Client | None = None
         self._starting = False
+        self._launched = 0.0
         self._ledger = ledger
         self._asked = ""
         self._begun = 0.0
@@ -44,6 +47,7 @@ class ChildProcess:
 
     def launch(self) -> None:
         """Start it without waiting until it is ready."""
+        self._launched = time.monotonic()
         self._client = Client(self._start.role.value, self._environment, self._confinement)
         self._client.post("start", to_plain(self._start))
         self._starting = True
@@ -150,11 +154,16 @@ class ChildProcess:
         assert self._client is not None
         if self._starting:
             self._starting = False
-            with self._ledger.spending(f"{self._start.role.value}: start"):
+            word, since = f"{self._start.role.value}: start", time.monotonic()
+            with self._ledger.spending(word):
                 answer = self._client.wait(self._start_seconds)
             match answer:
                 case Replied(body=body):
                     self.started = _read(body)
+                    steps = waited_for(
+                        self.started.moments, self._launched, since, time.monotonic()
+                    )
+                    self._ledger.include(word, dict(steps))
                 case Raised(message=message, location=location, next_step=next_step):
                     raise ChildStartError(message, location=location, next_step=next_step)
                 case Died(message=message) | Hung(message=message):

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -185,9 +186,16 @@ class Judgement:
         self._session.compile_early(size, free // _CALLS_AT_A_TIME)
 
     def wait(self) -> None:
-        """Until nobody is in a hurry any more."""
+        """Until nobody is in a hurry any more.
+
+        What none of them has waited for is the start of those that are needed later.
+        """
+        ledger = self._session.ledger
+        accounted, since = ledger.total, time.monotonic()
         for done in self._hastened:
             done.result()
+        rest = time.monotonic() - since - (ledger.total - accounted)
+        ledger.add(_LAUNCHING, max(0.0, rest))
 
     def judge(
         self, candidate_path: Path, *, floor: Floor | None, demands: Demands, progress: Progress
@@ -240,7 +248,9 @@ _CALLS_AT_A_TIME = 8
 
 
 _LEARNING = "the problem's plan"
-"""Word of the ledger."""
+_BEGINNING = "launching the first"
+_LAUNCHING = "launching the others"
+"""Words of the ledger."""
 
 
 @contextmanager
@@ -255,6 +265,7 @@ def judgement(
 
     A process takes a second to have a card: here it does so while there is nothing to judge.
     """
+    since = time.monotonic()
     folder = make_exchange_folder()
     try:
         with (
@@ -266,6 +277,7 @@ def judgement(
                 begun.begin(candidate_path)
             elif options.haste is Haste.AT_ONCE:
                 session.launch_who_times()
+            session.ledger.add(_BEGINNING, time.monotonic() - since)
             try:
                 yield begun
             finally:

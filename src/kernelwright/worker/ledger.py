@@ -39,6 +39,11 @@ class Ledger:
             self.add(word, time.monotonic() - start)
 
     @property
+    def total(self) -> float:
+        """Seconds of all words together."""
+        return sum(self._seconds.values())
+
+    @property
     def seconds(self) -> Mapping[str, float]:
         """All of it, to be included elsewhere."""
         return dict(self._seconds)

@@ -48,6 +48,7 @@ from kernelwright.worker.requests import (
     StartRequest,
 )
 from kernelwright.worker.timed import Timed
+from kernelwright.worker.timeline import Timeline
 from kernelwright.worker.timer import Timer
 from kernelwright.worker.timer_driver import Driver
 from kernelwright.worker.what_ran import CudaKernels, OwnKernels, start_profiler
@@ -64,9 +65,14 @@ class Host:
         return self.operations[operation](body)
 
 
-def make_host(body: dict[str, Any]) -> Host:
-    """The host of the role that the first request names."""
-    start = from_plain(StartRequest, body)
+def make_host(body: dict[str, Any], timeline: Timeline) -> Host:
+    """The host of the role that the first request names; marks what it has done."""
+    host = _host_of(from_plain(StartRequest, body), timeline)
+    timeline.mark("role")
+    return host
+
+
+def _host_of(start: StartRequest, timeline: Timeline) -> Host:
     device = torch.device(start.device)
     problem = parse_problem(Path(start.problem_path), start.problem_source)
     # An allocator takes its place before there is a device.
@@ -74,8 +80,9 @@ def make_host(body: dict[str, Any]) -> Host:
     if start.role in (Role.COMPILED, Role.COMPILED_MAX):
         # A second of imports that need no card, while others take theirs into use.
         importlib.import_module("torch._dynamo")
+    timeline.mark("problem")
     if device.type == "cuda" and not start.emulate:
-        take(device, start.starts)
+        take(device, start.starts, timeline)
     match start.role:
         case Role.CANDIDATE | Role.WITNESS:
             return _candidate_host(start, problem, device)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from kernelwright.worker.sandbox_landlock import restrict
 from kernelwright.worker.sandbox_seccomp import restrict_system_calls
+from kernelwright.worker.timeline import Moment
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_NO_NEW_PRIVS = 38
@@ -68,6 +69,8 @@ class Started:
 
     pid: int
     protections: tuple[Protection, ...]
+    moments: tuple[Moment, ...] = ()
+    """When it had done what."""
 
 
 def confine(confinement: Confinement) -> tuple[Protection, ...]:
