@@ -139,6 +139,9 @@ def test_a_clear_time_is_not_taken_longer_than_it_needs_to_be() -> None:
     assert FULL_TIMING.enough(60, 0.1, [still, still])
     assert not FULL_TIMING.enough(50, 0.1, [still, still])
     assert not FULL_TIMING.enough(60, 0.1, [still, noise * 4])
+    # A tenth of a microsecond more or less is nothing to what processes are apart.
+    assert FULL_TIMING.enough(60, 0.1, [[(0.0190, 0.0191, 0.0189, 0.0190)] * 20])
+    assert not FULL_TIMING.enough(60, 0.1, [[(0.0183, 0.0190, 0.0194, 0.0197)] * 20])
 
 
 def test_the_interval_of_a_median_holds_it_as_often_as_it_says() -> None:

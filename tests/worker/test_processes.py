@@ -20,7 +20,7 @@ from kernelwright.problem import Problem
 from kernelwright.toolchain.records import Target
 from kernelwright.verify.verdict import Status, Verdict
 from kernelwright.verify.verification import Event
-from kernelwright.worker import JudgeOptions, Timeouts, judge
+from kernelwright.worker import JudgeOptions, Timeouts, hanging, judge
 from kernelwright.worker.client import Client, Died, Hung, Raised
 from kernelwright.worker.errors import CandidateFileError, ChildStartError
 from kernelwright.worker.hanging import compiles, patience_for, tell_when_compiling
@@ -65,7 +65,7 @@ def test_who_compiles_does_not_hang(tmp_path: Path) -> None:
         looks = (time.sleep(0.02) or compiles(os.getpid(), tmp_path) for _ in range(100))
         assert any(looks), "the kernel may miss one that is just being started"
         process.kill()
-    tell_when_compiling(tmp_path, "torch.compile")
+    tell_when_compiling(tmp_path)
     seen = []
 
     @torch.compile(backend=lambda graph, _: seen.append(compiles(os.getpid(), tmp_path)) or graph)
@@ -75,6 +75,28 @@ def test_who_compiles_does_not_hang(tmp_path: Path) -> None:
     double(torch.ones(2))
     assert seen == [True]
     assert not compiles(os.getpid(), tmp_path)
+
+
+def test_pytorchs_compiler_is_imported_by_who_compiles_and_watched_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(hanging, "_CALLBACKS", "compiler_of_this_test")
+    (tmp_path / "compiler_of_this_test.py").write_text(COMPILER)
+    tell_when_compiling(tmp_path)
+    assert "compiler_of_this_test" not in sys.modules
+    from compiler_of_this_test import callback_handler  # type: ignore[import-not-found]
+
+    for callback, working in zip(callback_handler.callbacks, (True, False), strict=True):
+        callback()
+        assert compiles(os.getpid(), tmp_path) is working
+
+
+COMPILER = """
+class callback_handler:
+    callbacks = []
+    register_start_callback = register_end_callback = callbacks.append
+"""
 
 
 def test_the_whole_judgement_on_the_cpu(affine: Problem) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kernelwright.bench.roofline import Floor, share_of_floor
 from kernelwright.bench.statistics import Interval, median, quickest, ratio_of_medians
-from kernelwright.bench.timing import Rounds
+from kernelwright.bench.timing import PROCESS_SCATTER_MS, Rounds
 from kernelwright.machine import Machine
 from kernelwright.verify.records import to_plain
 
@@ -16,12 +16,6 @@ NO_GPU = "not measured: no GPU"
 RESOLUTION = 0.01
 """Speedups below 1 % are not told apart: two processes that run the same code differ by less. On an
 H200 50 judgements of a reference against itself had medians up to 0.6 % apart."""
-PROCESS_SCATTER_MS = 3e-4
-"""Standard deviation of a process's median about that of all processes that run the same code; no
-number of its samples shows it. On an H200 nine processes that ran three kernels of 19.2 us in all
-had medians of 18.74 to 19.46 us: a third of them about 18.76, the others about 19.35. What an event
-resolves (half a microsecond by the CUDA Runtime API, steps of 32 ns as seen) is part of it. It is
-taken to be the same for calls of any length and of any number of kernels."""
 _ONE_IN_A_THOUSAND = 3.09
 """Standard deviations that a thousandth of a normal distribution lies beyond, on one side."""
 

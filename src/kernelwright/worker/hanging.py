@@ -6,10 +6,15 @@ one builds its extension while the others wait at PyTorch's lock: that is compil
 """
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from kernelwright.worker.sandbox_warden import family
@@ -67,13 +72,8 @@ def _name(pid: int) -> str:
     return ""
 
 
-def tell_when_compiling(folder: Path, text: str) -> None:
-    """Make the sign whenever torch.compile works from now on, for a file whose `text` names it."""
-    if "torch.compile" not in text and "_dynamo" not in text:
-        return
-    # Here and not above: it takes a second of a core, in every child.
-    from torch._dynamo.callback import callback_handler as handler
-
+def tell_when_compiling(folder: Path) -> None:
+    """Make the sign whenever torch.compile works in this process from now on."""
     sign = folder / f"{_SIGN}{os.getpid()}"
 
     def begin(*_: Any) -> None:
@@ -82,5 +82,55 @@ def tell_when_compiling(folder: Path, text: str) -> None:
     def end(*_: Any) -> None:
         sign.unlink(missing_ok=True)
 
-    handler.register_start_callback(begin)
-    handler.register_end_callback(end)
+    def watch(callbacks: Any) -> None:
+        callbacks.callback_handler.register_start_callback(begin)
+        callbacks.callback_handler.register_end_callback(end)
+
+    if _CALLBACKS in sys.modules:
+        watch(sys.modules[_CALLBACKS])
+    else:
+        sys.meta_path.insert(0, _OnceImported(_CALLBACKS, watch))
+
+
+_CALLBACKS = "torch._dynamo.callback"
+"""Part of PyTorch's compiler, whose import takes seconds of a core: it is left to who compiles."""
+
+
+class _OnceImported(MetaPathFinder):
+    """Lets `then` have a module when it is imported for the first time."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]) -> None:
+        self._name = name
+        self._then = then
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """What others find, and `then` to be called once it has run."""
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loading(spec.loader, self._then)
+        return spec
+
+
+class _Loading(Loader):
+    """A loader, and what is to be called with the module once it has run."""
+
+    def __init__(self, loader: Loader, then: Callable[[ModuleType], None]) -> None:
+        self._loader = loader
+        self._then = then
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """As the loader does."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module, which has its own loader from then on."""
+        self._loader.exec_module(module)
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._then(module)

@@ -2,7 +2,6 @@
 
 import importlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -144,9 +143,7 @@ def _candidate_host(start: StartRequest, problem: Problem, device: torch.device)
     checks.__enter__()  # left only when the process ends: everything of the candidate is inside
     if start.role is Role.WITNESS and device.type == "cuda" and not start.emulate:
         start_profiler(device)
-    with suppress(OSError):  # whoever reads it says so
-        text = Path(start.candidate_path).read_text(errors="replace")
-        tell_when_compiling(Path(start.folder), text)
+    tell_when_compiling(Path(start.folder))
     memory = None if start.emulate else _memory(device)
     candidate = Candidate(problem, Path(start.candidate_path), device, checks, memory)
 
