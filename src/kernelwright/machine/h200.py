@@ -242,12 +242,14 @@ _RECURRENT = RecurrentRates(
 than eight blocks were not timed; which layers are small is the rule of PyTorch."""
 
 _ATTENTION = AttentionRates(
-    launch_seconds=MappingProxyType({4: 12e-6, 2: 5e-6}),
-    flops=MappingProxyType({4: 140e12, 2: 450e12}),
-    library_launch_seconds=MappingProxyType({4: 6e-6, 2: 6e-6}),
-    library_flops=MappingProxyType({4: 45e12, 2: 550e12}),
+    launch_seconds=MappingProxyType({4: 40e-6, 2: 15e-6}),
+    flops=MappingProxyType({4: 165e12, 2: 345e12}),
+    library_launch_seconds=MappingProxyType({4: 25e-6, 2: 15e-6}),
+    library_flops=MappingProxyType({4: 37e12, 2: 495e12}),
+    mask_seconds=6.8e-12,
+    library_mask_seconds=1.0e-12,
 )
-"""Estimates: none is measured yet (benchmarks/attention)."""
+"""Fitted to benchmarks/results/attention_h200.json (docs/measured/attention.md)."""
 
 H200 = Machine(
     name="NVIDIA H200",

@@ -348,6 +348,10 @@ class AttentionRates:
     """Seconds of PyTorch's call of few numbers."""
     library_flops: Mapping[int, float]
     """FLOP/s of its fastest backend."""
+    mask_seconds: float
+    """Seconds of a score that a mask of its own changes, beside all else, in ours."""
+    library_mask_seconds: float
+    """Seconds of the same score in PyTorch's fastest backend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
-from kernelwright.ir.attention import Attention
+from kernelwright.ir.attention import Attention, Masking
 from kernelwright.ir.attention_configs import AttentionConfig
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import AttentionRates, Machine
@@ -16,6 +16,9 @@ LEAST_COLUMNS = 8
 ELEMENTS = (DType.F32, DType.F16, DType.BF16)
 _STATIC_SHARED = 1024
 """Bytes of static shared memory at most, barriers."""
+_SCORE_PASSES = 8
+_KEY_PASSES = 5
+"""How often PyTorch moves scores, and keys and values, where it fuses nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +27,16 @@ class AttentionSizes:
 
     heads: int
     """Heads of all batches."""
+    groups: int
+    """Heads of all batches that have keys of their own."""
     rows: int
     keys: int
     depth: int
     width: int
     dtype: DType
     causal: bool
+    masked: bool
+    """A mask of its own, beside what causal cuts off."""
 
     @property
     def scores(self) -> int:
@@ -38,6 +45,13 @@ class AttentionSizes:
             return self.rows * self.keys
         whole = min(self.rows, self.keys)
         return whole * (whole + 1) // 2 + (self.rows - whole) * self.keys
+
+    @property
+    def elements(self) -> int:
+        """Numbers of q, k and v."""
+        return self.heads * self.rows * self.depth + self.groups * self.keys * (
+            self.depth + self.width
+        )
 
     @property
     def flops(self) -> int:
@@ -51,14 +65,19 @@ def attention_sizes(kind: Attention, q: TensorType, k: TensorType, v: TensorType
     heads = 1
     for dim in result.shape[:-2]:
         heads *= dim.hint
+    groups = 1
+    for dim in k.shape[:-2]:
+        groups *= dim.hint
     return AttentionSizes(
         heads=heads,
+        groups=groups,
         rows=q.shape[-2].hint,
         keys=k.shape[-2].hint,
         depth=q.shape[-1].hint,
         width=v.shape[-1].hint,
         dtype=q.dtype,
         causal=kind.causal,
+        masked=kind.masking is not Masking.NONE,
     )
 
 
@@ -99,14 +118,31 @@ def rates_of(machine: Machine) -> AttentionRates:
 
 
 def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
-    """Seconds of our launch: planes of float32 operands, and the products."""
+    """Seconds of our launch: planes of float32 operands, the products, and masks."""
     rates, size = rates_of(machine), sizes.dtype.itemsize
-    elements = sizes.heads * (sizes.rows * sizes.depth + sizes.keys * (sizes.depth + sizes.width))
-    planes = 3 * 4 * elements / machine.copy_bandwidth if size == 4 else 0.0
-    return rates.launch_seconds[size] + planes + sizes.flops / rates.flops[size]
+    planes = 12 * sizes.elements / machine.copy_bandwidth if size == 4 else 0.0
+    work = max(sizes.flops / rates.flops[size], size * sizes.elements / machine.read_bandwidth)
+    return rates.launch_seconds[size] + planes + work + _mask_seconds(sizes, rates.mask_seconds)
 
 
 def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
-    """Seconds of PyTorch's fastest backend."""
+    """Seconds of PyTorch's fastest backend; none is fused for grouped heads of float32."""
     rates, size = rates_of(machine), sizes.dtype.itemsize
-    return rates.library_launch_seconds[size] + sizes.flops / rates.library_flops[size]
+    if size == 4 and sizes.groups < sizes.heads:
+        return _unfused_seconds(sizes, machine)
+    work = max(sizes.flops / rates.library_flops[size],
+               size * sizes.elements / machine.read_bandwidth)  # fmt: skip
+    masks = _mask_seconds(sizes, rates.library_mask_seconds)
+    return rates.library_launch_seconds[size] + work + masks
+
+
+def _mask_seconds(sizes: AttentionSizes, of_score: float) -> float:
+    return of_score * sizes.heads * sizes.scores if sizes.masked else 0.0
+
+
+def _unfused_seconds(sizes: AttentionSizes, machine: Machine) -> float:
+    """Seconds of products and softmax in float32 with keys and values repeated for each head."""
+    columns, scores = sizes.depth + sizes.width, sizes.heads * sizes.rows * sizes.keys
+    moved = 4 * (_SCORE_PASSES * scores + _KEY_PASSES * sizes.heads * sizes.keys * columns)
+    products = 2 * scores * columns / machine.flops["fp32_simt"]
+    return rates_of(machine).library_launch_seconds[4] + products + moved / machine.copy_bandwidth
