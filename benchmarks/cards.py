@@ -13,6 +13,7 @@ from typing import Any
 from kernelwright import env
 from kernelwright.suite.child import keep_to
 from kernelwright.suite.pool import places_of
+from kernelwright.suite.process import IMPORTED
 from kernelwright.suite.task import Place
 from kernelwright.verify.verification import Event
 from kernelwright.worker.nursery import Nursery, employed
@@ -95,11 +96,8 @@ def _settle(place: Place) -> None:
     os.environ |= {env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}
     # Children of all judgements of this process are forks of one that has imported what they need.
     forks = ExitStack()
-    forks.enter_context(employed(Nursery.listening(_LOADED, os.environ)))
+    forks.enter_context(employed(Nursery.listening(IMPORTED, os.environ)))
     atexit.register(forks.close)
-
-
-_LOADED = ("kernelwright.pipeline", "kernelwright.worker.roles")
 
 
 def _judge_at(place: Place, task: Task, options: JudgeOptions) -> dict[str, Any]:

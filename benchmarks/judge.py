@@ -49,6 +49,7 @@ from kernelwright.verify.verdict import Outcome, Status  # noqa: E402
 from kernelwright.verify.verification import Event, Progress  # noqa: E402
 from kernelwright.worker.options import (  # noqa: E402
     Baseline,
+    Haste,
     JudgeOptions,
     Sanitizers,
     Speed,
@@ -61,6 +62,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "judge_h200.json"
 _VERIFIED = {status.value for status in Status if status.verified}
 _PLAN = TimingPlan(warm_up_seconds=0.2, samples=60, seconds=0.5, most_seconds=6.0)
 """Shorter than a user's: there are two hundred of them."""
+_SHORT_PLAN = replace(_PLAN, samples=20)
+"""For files that have nothing to hide: what is asked is whether their times are believed."""
 _TIMEOUTS = Timeouts(start=120.0, build=180.0, run=60.0, compile=120.0)
 
 
@@ -75,7 +78,11 @@ def judge_entry(entry: Entry, options: JudgeOptions, progress: Progress = _quiet
         problem = Path(shutil.copy(EXPLOITS / "problems" / f"{entry.problem}.py", folder))
         candidate = Path(shutil.copy(EXPLOITS / entry.file, folder / "candidate.py"))
         wanted = Sanitizers.ALL if entry.sanitize else Sanitizers.MEMCHECK
-        return judge_pair(problem, candidate, replace(options, sanitizers=wanted), progress)
+        asked = replace(options, sanitizers=wanted)
+        if entry.file.startswith(_HONEST):
+            # It is right, so what watches its kernels is needed.
+            asked = replace(asked, timing=_SHORT_PLAN, haste=Haste.WATCHED_FIRST)
+        return judge_pair(problem, candidate, asked, progress)
 
 
 def judge_pair(
@@ -198,7 +205,7 @@ class ModelNew(Model):
 """
 _OF_ITSELF = ("swish", "softmax", "affine", "double_scale")
 """The last one is a few microseconds of launches."""
-_ATTACKS = "attacks/"
+_ATTACKS, _HONEST = "attacks/", "honest/"
 _SLOW_TO_BUILD = "torch/extension.h"
 _AGAIN = ("vectorised_swish", "warp_softmax", "addmm", "norm_by_hand")
 
@@ -282,7 +289,8 @@ def record(arguments: argparse.Namespace) -> None:
     )
     start = time.monotonic()
     runs, rows = _earlier(arguments.update)
-    facts = {"runs": runs, "timing": asdict(_PLAN), "seeds": options.seeds}
+    timing = {"timing": asdict(_PLAN), "timing of honest files": asdict(_SHORT_PLAN)}
+    facts = {"runs": runs, **timing, "seeds": options.seeds}
     cards = Cards(arguments.cards or visible_cards() or [""], arguments.jobs)
     asked = tasks(arguments.only, arguments.runs, read_pairs(arguments.pairs))
     asked = [task for task in asked if task.part in arguments.parts]
