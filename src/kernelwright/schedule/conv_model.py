@@ -190,7 +190,8 @@ def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> fl
     """The kernel before, which turns the input and rounds it."""
     rates = conv_rates(machine)
     sizes = sizes.with_joined(config.joined)
-    channels = sizes.in_channels * sizes.groups
+    pads = sizes.groups > 1
+    channels = (channel_pitch(sizes.in_channels) if pads else sizes.in_channels) * sizes.groups
     width, moves = sizes.axes[0].size, config.row_taps is not RowTaps.APART
     if config.row_taps is RowTaps.FOLDED:
         channels, width = channels * sizes.axes[0].taps, sizes.axes[0].out

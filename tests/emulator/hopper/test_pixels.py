@@ -130,6 +130,7 @@ def test_maps_of_pixels_that_the_driver_refuses(build: Build) -> None:
     [
         ({"place": (8, 0, 0)}, "bounding box"),
         ({"offset": (256, 0, 0)}, "offset"),
+        ({"channel": 20}, "16 bytes"),
     ],
 )
 def test_copies_of_pixels_that_do_not_exist(

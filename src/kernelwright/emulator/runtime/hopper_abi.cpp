@@ -40,10 +40,15 @@ void fail(const char* message, void* caller) {
   current_block->abandon(719 /* cudaErrorLaunchFailure */);
 }
 
-// The first pixel lies in the bounding box, and the offsets have as many bits as there are.
+// The first pixel lies in the bounding box, its channels begin at 16 bytes (the hardware calls
+// others an illegal instruction), and the offsets have as many bits as there are.
 void check_pixels(const kwemu::BulkCopy& copy) {
   constexpr int kOffsetBits[] = {16, 8, 5};
   const kwemu::TensorMap& map = copy.map;
+  if (copy.place[0] * map.element_bytes % 16 != 0) {
+    fail("an im2col copy whose first channel lies at no multiple of 16 bytes",
+         const_cast<void*>(copy.caller));
+  }
   for (unsigned d = 0; d < map.spatial(); ++d) {
     const int64_t at = copy.place[d + 1], last = static_cast<int64_t>(map.sizes[d + 1]) - 1;
     if (at < map.lower[d] || at > last + map.upper[d]) {

@@ -52,7 +52,7 @@ __device__ __forceinline__ void produce_patches(const Parameters& p,
       Barrier* const patch_full = shared.patch_full + patches.stage;
       arrive_expecting(patch_full, bytes);
       copy_patch<Tile::SPATIAL>(shared.patch(patches.stage), &p.pixel_map,
-                                work.group * p.shape.in_channels + chunk * Tile::CHUNK_CHANNELS, at,
+                                work.group * p.group_pitch + chunk * Tile::CHUNK_CHANNELS, at,
                                 work.image, patch_full);
       patches.advance();
       for (int group = 0; group < counts.groups; ++group) {

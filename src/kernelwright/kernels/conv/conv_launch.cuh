@@ -86,6 +86,7 @@ struct ConvVariant {
     p.divisors = PositionDivisors::make(shape);
     p.positions = static_cast<uint32_t>(shape.positions());
     p.chunks = chunks(shape);
+    p.group_pitch = group_pitch(request);
     if constexpr (Tile::HAS_PATCHES) plan_halo(shape, &p.halo);
     p.units = number_units(shape, p.halo);
     p.out = request.out;
@@ -190,9 +191,15 @@ struct ConvVariant {
   static int64_t plane_positions(const Request& request) {
     return plane_width(request) * request.calls[1].in * request.calls[2].in;
   }
+  // Channels of the planes from one group to the next: copies begin at 16 bytes.
+  static int group_pitch(const Request& request) {
+    const int64_t channels = request.in_channels / request.groups;
+    return static_cast<int>(request.groups > 1 ? channel_pitch(channels) : channels);
+  }
   // Channels that a pixel of the planes has.
   static int64_t pixel_channels(const Request& request) {
-    return request.in_channels * (ROW_TAPS == RowTaps::FOLDED ? request.calls[0].kernel : 1);
+    const int64_t channels = int64_t{group_pitch(request)} * request.groups;
+    return channels * (ROW_TAPS == RowTaps::FOLDED ? request.calls[0].kernel : 1);
   }
   static int64_t pixel_pitch(const Request& request) {
     return channel_pitch(pixel_channels(request));
@@ -235,7 +242,10 @@ struct ConvVariant {
     p.channels = static_cast<int>(pixel_channels(request));
     p.pitch = static_cast<int>(pixel_pitch(request));
     p.real_channels = static_cast<int>(request.in_channels);
+    p.group_channels = static_cast<int>(request.in_channels / request.groups);
+    p.group_pitch = group_pitch(request);
     p.of_channels = Divisor(static_cast<uint32_t>(request.in_channels));
+    p.of_groups = Divisor(static_cast<uint32_t>(p.group_pitch));
     p.fold = describe_fold(request);
     p.planes = static_cast<__half*>(planes);
     p.plane_elements = plane_elements(request);

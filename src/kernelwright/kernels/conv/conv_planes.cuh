@@ -41,11 +41,13 @@ struct PixelPlanes {
   int in[MAX_SPATIAL];  // elements of the input
   int channels, pitch;  // of the planes; a multiple of 8
   int real_channels;    // of the input
+  // Channels of a group, and of the planes from one group to the next: copies begin at 16 bytes.
+  int group_channels, group_pitch;
   RowFold fold;
   __half* planes;
   int64_t plane_elements;
   bool is_contiguous;  // W, H and D of a channel follow each other
-  Divisor divisors[MAX_SPATIAL], of_channels;
+  Divisor divisors[MAX_SPATIAL], of_channels, of_groups;
   uint32_t channel_tiles, position_tiles;  // of all images: position tiles x images
   uint32_t positions;                      // of an image
 };
@@ -202,9 +204,15 @@ class PlaneTile {
         rest = next;
       }
     }
+    int end = p_.channels, spare = 0;  // channels before that are no group's
+    if (!MOVES && p_.group_pitch != p_.group_channels && channel < end) {
+      const int group = static_cast<int>(p_.of_groups.quotient(channel));
+      spare = group * (p_.group_pitch - p_.group_channels);
+      end = spare + (group + 1) * p_.group_channels;
+    }
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      if (channel + i >= p_.channels) continue;
+      if (channel + i >= end) continue;
       if constexpr (MOVES) {
         const int tap = static_cast<int>(p_.of_channels.quotient(channel + i));
         const int at = column + tap * p_.fold.dilation;
@@ -214,7 +222,7 @@ class PlaneTile {
                                           real * p_.strides.channel));
         }
       } else {
-        values[i] = widen(load_constant(image + place + (channel + i) * p_.strides.channel));
+        values[i] = widen(load_constant(image + place + (channel + i - spare) * p_.strides.channel));
       }
     }
   }

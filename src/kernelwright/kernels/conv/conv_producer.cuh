@@ -8,7 +8,7 @@ template <class Tile, class Parameters>
 class TapWalk {
  public:
   __device__ __forceinline__ TapWalk(const Parameters& p, const ConvWork& work)
-      : p_(p), phase_(work.phase), first_channel_(work.group * p.shape.in_channels) {
+      : p_(p), phase_(work.phase), first_channel_(work.group * p.group_pitch) {
 #pragma unroll
     for (int d = 0; d < MAX_SPATIAL; ++d) number_[d] = 0;
   }

@@ -143,7 +143,8 @@ struct ConvParameters {
   uint32_t positions;  // of a phase
   ConvUnits units;
   HaloPlan halo;
-  int chunks;  // of a tap's channels
+  int chunks;       // of a tap's channels
+  int group_pitch;  // channels of the planes from one group to the next
   Result* out;
   ImageStrides out_strides;
   Epilogue epilogue;
