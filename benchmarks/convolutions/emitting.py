@@ -59,6 +59,7 @@ def _emit(path: Path, target: Path) -> str:
 def _facts(compiled: Any) -> dict[str, Any]:
     """What the plan of a problem says: convolutions of ours, calls left, times."""
     from kernelwright.ir.anchors import Convolution
+    from kernelwright.ir.plan import Launch
     from kernelwright.machine import H200
     from kernelwright.schedule.conv_configs import ranked_convolutions
     from kernelwright.schedule.conv_or_library import planes_of
@@ -66,7 +67,8 @@ def _facts(compiled: Any) -> dict[str, Any]:
     from kernelwright.schedule.families.conv import sizes_of_kernel
 
     seconds, convolutions = 0.0, []
-    for kernel in compiled.plan.kernels:
+    launched = [step.kernel for step in compiled.plan.steps if isinstance(step, Launch)]
+    for kernel in launched:
         if kernel.family == "conv":
             planes = planes_of(kernel.anchored(Convolution).rounding)
             ranked = ranked_convolutions(sizes_of_kernel(kernel), planes, H200)

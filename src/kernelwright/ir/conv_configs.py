@@ -48,7 +48,7 @@ class ConvConfig:
     parts: int
     """Parts of 64 output channels that a tile has: 1 or 2."""
     width: int
-    """Positions of a warpgroup: 128 or 256."""
+    """Positions of a warpgroup: 64, 128 or 256."""
     schedule: ConvSchedule
     stages: int
     """Shared-memory buffers."""

@@ -222,6 +222,14 @@ class LibraryRates:
     known_seconds: float
     """Least seconds of the library's product for the model of ours on tensor cores to be trusted:
     shorter ones are launches and latencies."""
+    tf32_channels: int
+    """Fewest channels on both sides of a small float32 convolution of two dimensions that cuDNN
+    computes in TF32 all the same."""
+    tf32_bytes: float
+    """Bytes of operand and result from which that is known."""
+    cut_seconds: float
+    """Seconds of the host for a call between launches of ours, which are one native call without
+    it."""
     known_thin_seconds: float
     """Least seconds of the library's product for the model of ours with few rows to be trusted."""
     channels_last_channels: int

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from math import prod
+from math import ceil, prod
 
 from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, RowTaps
 from kernelwright.machine import Machine
@@ -15,6 +15,8 @@ COUNTED = 1 << 30
 """Positions and units that the launcher counts."""
 COUNTED_CHANNELS = 1 << 20
 _MOST_STAGES = 8
+_FEW_TILES = 512
+"""Tiles of 64 channels by 128 positions."""
 CONV_OUTSIDE = 1024 + 8 * 16 * 40 * 4
 """Bytes of shared memory for alignment, and for what eight warps store."""
 PATCHES: dict[tuple[int, int], tuple[tuple[ConvSchedule, int, int, int], ...]] = {
@@ -108,14 +110,16 @@ def _joins(sizes: ConvSizes) -> tuple[int, ...]:
 
 
 def _with_copies(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
-    parts = 2 if sizes.rows > 64 and planes == 1 else 1
-    tiles = {
-        (2, 1): ((ConvSchedule.ALTERNATE, 128), (ConvSchedule.SHARED, 128)),
-        (1, 2): ((ConvSchedule.SHARED, 256), (ConvSchedule.ALTERNATE, 128)),
-        (1, 1): ((ConvSchedule.ALTERNATE, 256),),
-    }[planes, parts]
+    wide = 2 if sizes.rows > 64 and planes == 1 else 1
+    tiles: tuple[tuple[int, ConvSchedule, int], ...] = {
+        (2, 1): ((1, ConvSchedule.ALTERNATE, 128), (1, ConvSchedule.SHARED, 128)),
+        (1, 2): ((2, ConvSchedule.SHARED, 256), (2, ConvSchedule.ALTERNATE, 128)),
+        (1, 1): ((1, ConvSchedule.ALTERNATE, 256),),
+    }[planes, wide]
+    if _fills_few(sizes):
+        tiles += ((1, ConvSchedule.ALTERNATE, 64), (1, ConvSchedule.ALTERNATE, 128))[: 3 - planes]
     for row_taps, chunk in _row_taps(sizes, planes):
-        for schedule, width in tiles:
+        for parts, schedule, width in tiles:
             yield ConvConfig(
                 spatial=sizes.spatial,
                 chunk=chunk,
@@ -126,6 +130,12 @@ def _with_copies(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
                 stages=2,
                 row_taps=row_taps,
             )
+
+
+def _fills_few(sizes: ConvSizes) -> bool:
+    """Whether the usual tiles leave multiprocessors without work, so that smaller ones may gain."""
+    tiles = ceil(sizes.positions / 128) * ceil(sizes.rows / 64) * sizes.groups * sizes.phases
+    return tiles < _FEW_TILES
 
 
 def _row_taps(sizes: ConvSizes, planes: int) -> Iterator[tuple[RowTaps, int]]:

@@ -17,6 +17,9 @@ from kernelwright.schedule.legality import Library
 
 _TILE_CHANNELS = 32
 """Input channels of cuDNN's tiles in TF32."""
+_CHAIN = 4
+"""Convolutions and products of a graph from which one call of the library among launches of ours
+counts as long as the host needs for it, where the card needs less."""
 _TF32_VECTOR = 4
 """Channels of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
 
@@ -49,12 +52,15 @@ def rounding_of(sizes: ConvSizes, machine: Machine) -> Rounding:
     """What a convolution may round to, and be no less accurate than cuDNN's.
 
     cuDNN takes TF32 for float32 operands (if the user lets it, as PyTorch does) where they have
-    channels enough; of few channels, of groups and of small calls it mostly takes float32.
+    channels enough; of few channels, of groups and of other small calls it mostly takes float32.
     """
     if sizes.dtype is not DType.F32:
         return Rounding.SHORT
     moved = 4 * (sizes.input_elements + sizes.output_elements)
-    enough = sizes.groups == 1 and moved >= machine.launches.stage_bytes
+    small = min(sizes.in_channels, sizes.out_channels) >= machine.library.tf32_channels
+    known = small and sizes.spatial == 2 and not (sizes.transposed or sizes.turned)
+    least = machine.library.tf32_bytes if known else machine.launches.stage_bytes
+    enough = sizes.groups == 1 and moved >= least
     return Rounding.MEASURED_SIZES if enough and _takes_tf32(sizes, machine) else Rounding.NONE
 
 
@@ -128,10 +134,11 @@ def shared_out(
     ours: dict[str, Rounding] = {}
     for node in graph.nodes:
         if isinstance(node.kind, Conv):
-            # What the library does as a product it does as a convolution.
-            why = node.kind.why or why_never(node, graph)
+            why = why_never(node, graph)
             if why is None and library is Library.WHERE_FASTER:
                 why = why_the_library(node, graph, machine, channels_last)
+                # A product that was left may be faster as a convolution of one tap.
+                why = why and (node.kind.why or why)
             if why is None:
                 ours[node.name] = rounding_of(sizes_of(node, graph), machine)
             else:
@@ -157,11 +164,18 @@ def why_the_library(
     found = forecast(node, graph, machine, channels_last)
     if found is None:
         return "no kernel of ours takes its sizes fast on this card"
-    if found.library < machine.library.known_seconds:
+    is_cut = _is_chain(graph)
+    if found.library < machine.library.known_seconds and not is_cut:
         return f"it is small: launches and latencies, which the model hardly knows ({found})"
-    if conv_rates(machine).margin * found.ours <= found.library + found.after:
+    library = max(found.library, machine.library.cut_seconds) if is_cut else found.library
+    if conv_rates(machine).margin * found.ours <= library + found.after:
         return None
     return f"the library may be faster ({found})"
+
+
+def _is_chain(graph: Graph) -> bool:
+    """Whether calls of the library may cost the host more than they cost the card."""
+    return sum(isinstance(node.kind, Conv | Contract) for node in graph.nodes) >= _CHAIN
 
 
 def why_never(node: Node, graph: Graph) -> str | None:
