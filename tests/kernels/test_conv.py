@@ -146,6 +146,7 @@ _CONFIGS = (
     _config(128, 3, 16, 1, 2, _ALTERNATE, 4, 1, _APART, 0, 0, _LINES, 3),
     _config(128, 2, 16, 2, 1, _SHARED, 2, 1, _APART, 0, 0, _LINES, 2),
     _config(128, 3, 16, 1, 1, _SHARED, 5, 1, _APART),
+    _config(64, 2, 48, 1, 1, _ALTERNATE, 8, 1, _APART),
 )
 # Over the sum of absolute terms: two roundings to 11 bits, 2^-10, or to 22 and a float32 sum.
 _ALLOWED = tuple(1e-6 if ", 2, 1, ConvSchedule" in it else 9.8e-4 for it in _CONFIGS)

@@ -130,8 +130,8 @@ def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> floa
     store = _store_cycles(sizes, config, plan, rates)
     unit = max(main, (main + store) / 2) if _alternates(config) else main + store
     waves = ceil(units / machine.sm_count)
-    # Nothing hides the last tile's store.
-    cycles = (waves - 1) * unit + main + store
+    # Nothing hides the store of a block's only tile.
+    cycles = max(waves * unit, main + store)
     floor = sizes.output_elements * sizes.dtype.itemsize / rates.store_bandwidth
     seconds = max(cycles / rates.clock, floor)
     return seconds + planes_seconds(sizes, config, machine) + machine.launches.product_seconds

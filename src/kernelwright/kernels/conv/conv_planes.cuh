@@ -222,7 +222,8 @@ class PlaneTile {
                                           real * p_.strides.channel));
         }
       } else {
-        values[i] = widen(load_constant(image + place + (channel + i - spare) * p_.strides.channel));
+        values[i] =
+            widen(load_constant(image + place + (channel + i - spare) * p_.strides.channel));
       }
     }
   }
