@@ -30,12 +30,14 @@ class Config:
     masking: str = "NONE"
     causal: bool = False
     empty_is_zero: bool = True
+    weighing: str = "SOFTMAX"
 
     def text(self) -> str:
         """As C++."""
         numbers = (self.depth, self.width, self.block_n, self.stages, self.consumers)
         flags = (str(it).lower() for it in (self.causal, self.empty_is_zero))
-        words = (_ELEMENTS[self.dtype], *map(str, numbers), f"Masking::{self.masking}", *flags)
+        words = (_ELEMENTS[self.dtype], *map(str, numbers), f"Masking::{self.masking}", *flags,
+                 f"Weighing::{self.weighing}")  # fmt: skip
         return f"AttentionConfig<{', '.join(words)}>"
 
 
@@ -58,6 +60,7 @@ class Case:
     scale: float = 0.0
     laid_out: str = ""
     how: str = ""
+    weighing: str = "SOFTMAX"
 
 
 _CONFIGS = (
@@ -71,6 +74,8 @@ _CONFIGS = (
     Config(dtype="bfloat16", masking="KEEP", causal=True, empty_is_zero=False),
     Config(depth=256, width=256, stages=1, consumers=1),
     Config(dtype="float16", depth=256, width=256),
+    Config(masking="ADD", block_n=128, weighing="RELU"),
+    Config(dtype="bfloat16", masking="KEEP", weighing="RELU"),
 )
 
 
@@ -78,6 +83,7 @@ def _case(config: int, **others: Any) -> Case:
     known = _CONFIGS[config]
     return Case(
         config=config, dtype=known.dtype, causal=known.causal, empty_is_zero=known.empty_is_zero,
+        weighing=known.weighing,
         **{"depth": known.depth, "width": known.width} | others,
     )  # fmt: skip
 
@@ -104,6 +110,10 @@ _CASES = (
     _case(7, mask="keep empty", keys=70),
     _case(8, rows=20, keys=70, heads=1, kv_heads=1),
     _case(9, rows=20, keys=70, heads=1, kv_heads=1, depth=200),
+    _case(10, batch=4, rows=20, mask="add empty in turns", how="signed"),
+    *(_case(10, rows=3, keys=40, mask="add", how=how) for how in ("nan in q", "large", "tiny")),
+    _case(10, width=70, rows=3, keys=40, mask="add"),
+    _case(11, rows=20, mask="keep empty", how="signed"),
 )  # fmt: skip
 
 # Of the largest result, where PyTorch's own error is smaller: roundings of results and shares.

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.attention import Attention, Masking
@@ -38,6 +39,29 @@ def _weighed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Ten
     return shares, shares @ v
 
 
+def _cosine(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    q, k, v = (torch.cat((it, it + 1)) for it in (q, k, v))
+    scores = F.normalize(q, dim=-1) @ F.normalize(k, dim=-1).mT
+    scores = scores * mask[0, 0, :3, :1, None].exp() + mask[:1, :, 0, None]
+    # Masks of some of the batches, in turns.
+    return (scores.view(2, 2, 3, 9, 12) + mask).view(4, 3, 9, 12).softmax(-1) @ v
+
+
+def _joined(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    batch, heads, rows = q.shape[:3]
+    q, k, v = (it.flatten(0, 1) for it in (q, k, v))
+    scores = (torch.bmm(q / 4, k.mT).view(batch, heads, rows, -1) + mask).flatten(0, 1)
+    sums = torch.bmm(scores.softmax(-1), v).view(batch, heads, rows, -1)
+    return sums.transpose(1, 2).flatten(2)
+
+
+def _inside(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    packed = torch.cat((q.transpose(1, 2), k[:, :, :9].transpose(1, 2)), -1)
+    own, other = packed.reshape(2, 9, 96).view(2, 9, 3, 2, 16).permute(3, 0, 2, 1, 4)
+    sums = (own @ other.mT * 0.25).softmax(-1) @ v[:, :, :9]
+    return sums.transpose(1, 2).reshape(2, 9, 72)
+
+
 @pytest.mark.parametrize(
     ("function", "masking"),
     [
@@ -50,12 +74,21 @@ def _weighed(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, Ten
             ),
             Masking.NONE,
         ),
-        # A scale after the mask, another dimension, shares that are returned, other steps.
-        (lambda q, k, v, m: torch.softmax((q @ k.mT + m) / 8, -1) @ v, None),
+        # Any steps that are scales and masks; no softmax; heads that are joined on the way, or inside.
+        (lambda q, k, v, m: torch.softmax((q @ k.mT + m) / 8, -1) @ v, Masking.ADD),
+        (lambda q, k, v, m: torch.softmax(q @ k.mT * -0.1, -1) @ v, Masking.NONE),
+        (lambda q, k, v, m: F.relu((q @ k.mT - 2).masked_fill(m == 0, -math.inf)) / 12 @ v, Masking.ADD),
+        (_cosine, Masking.ADD),
+        (_joined, Masking.ADD),
+        (_inside, Masking.NONE),
+        (lambda q, k, v, m: torch.softmax(k @ q.mT, -2).mT @ v, Masking.NONE),
+        (lambda q, k, v, m: torch.softmax(q @ k[:, 0].mT[:, None], -1) @ v[:, :1], Masking.NONE),
+        # Another dimension, shares that are returned or not those of a softmax, other steps.
         (lambda q, k, v, m: torch.softmax(q @ k.mT, -2) @ v, None),
         (_weighed, None),
         (lambda q, k, v, m: torch.softmax(torch.tanh(q @ k.mT), -1) @ v, None),
-        (lambda q, k, v, m: torch.softmax(q @ k.mT * -0.1, -1) @ v, None),
+        (lambda q, k, v, m: (torch.softmax(q @ k.mT, -1) * 2 + m) @ v, None),
+        (lambda q, k, v, m: torch.softmax((q @ k.mT) * (q @ k.mT), -1) @ v, None),
     ],
 )
 def test_attention_by_hand(

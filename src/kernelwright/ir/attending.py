@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from kernelwright.ir.attention import Attention
+from kernelwright.ir.attention import Attention, Weighing
 
 
 def attended(kind: Attention, operands: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -20,12 +20,15 @@ def attended(kind: Attention, operands: Sequence[torch.Tensor]) -> torch.Tensor:
         kept = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~kept, -math.inf)
     for mask in operands[3:]:
+        if mask.dim() == scores.dim() == 4 and 1 < mask.shape[0] < scores.shape[0]:
+            mask = mask.repeat(scores.shape[0] // mask.shape[0], 1, 1, 1)
         is_kept = mask.dtype is torch.bool
         scores = scores.masked_fill(~mask, -math.inf) if is_kept else scores + mask
-    shares = scores.softmax(-1)
+    shares = scores.relu() if kind.weighing is Weighing.RELU else scores.softmax(-1)
     if kind.empty_is_zero:
         shares = shares.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
-    return (shares @ v).to(operands[0].dtype)
+    result = (shares @ v).to(operands[0].dtype)
+    return result if kind.order is None else result.permute(kind.order).contiguous()
 
 
 def _for_heads(operand: torch.Tensor, q: torch.Tensor) -> torch.Tensor:

@@ -1,13 +1,17 @@
-"""Products and sums of sizes, symbolic ones too."""
+"""Products, sums and quotients of sizes, symbolic ones too."""
 
 import ast
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import prod
 
 from kernelwright.ir.types import Dim
 
 ONE = Dim.static(1)
+
+_Polynomial = Mapping[tuple[str, ...], int]
+"""Coefficients by the symbols of a term, in order; what is no sum or product is a symbol."""
 
 
 def product(dims: Sequence[Dim]) -> Dim:
@@ -19,6 +23,8 @@ def product(dims: Sequence[Dim]) -> Dim:
         return Dim.static(hint)
     if constant != 1:
         texts.insert(0, str(constant))
+    if len(texts) == 1:
+        return Dim(texts[0], hint)
     return Dim("*".join(text if _is_atom(text) else f"({text})" for text in texts), hint)
 
 
@@ -41,28 +47,74 @@ def _times(count: int, text: str) -> str:
 
 def are_equal(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
     """True if the products are known to be the same at every call."""
-    return _factors(a) == _factors(b)
+    return _expanded(tuple(a)) == _expanded(tuple(b))
 
 
-def _factors(dims: Sequence[Dim]) -> tuple[int, Counter[str]]:
-    """The constant and the symbolic factors of a product."""
-    constant, symbolic = 1, Counter[str]()
-    for factor in (part for dim in dims for part in _split(ast.parse(dim.text, mode="eval").body)):
-        match factor:
-            case ast.Constant(int() as value):
-                constant *= value
-            case _:
-                symbolic[ast.unparse(factor)] += 1
-    return constant, symbolic
+def quotient(whole: Dim, part: Dim) -> Dim | None:
+    """The size that times `part` is `whole` at every call; None where that is not known."""
+    if part.hint == 0 or whole.hint % part.hint:
+        return None
+    static = Dim.static(whole.hint // part.hint)
+    if are_equal((part, static), (whole,)):
+        return static
+    divisor = _polynomial(part)
+    if len(divisor) != 1:
+        return None
+    ((symbols, by),) = divisor.items()
+    terms = {}
+    for own, coefficient in _polynomial(whole).items():
+        left = Counter(own)
+        left.subtract(symbols)
+        if coefficient % by or min(left.values(), default=0) < 0:
+            return None
+        terms[tuple(sorted(left.elements()))] = coefficient // by
+    return Dim(" + ".join(map(_term, *zip(*terms.items(), strict=True))), static.hint)
 
 
-def _split(size: ast.expr) -> Iterator[ast.expr]:
+def _term(symbols: tuple[str, ...], coefficient: int) -> str:
+    factors = [text if _is_atom(text) else f"({text})" for text in symbols]
+    return "*".join([str(coefficient)] * (coefficient != 1 or not factors) + factors)
+
+
+def _expanded(dims: tuple[Dim, ...]) -> _Polynomial:
+    """The product of sizes without parentheses."""
+    found: _Polynomial = {(): 1}
+    for dim in dims:
+        found = _multiplied(found, _polynomial(dim))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _polynomial(dim: Dim) -> _Polynomial:
+    return _read(ast.parse(dim.text, mode="eval").body)
+
+
+def _read(size: ast.expr) -> _Polynomial:
     match size:
+        case ast.Constant(int() as value):
+            return {(): value} if value else {}
         case ast.BinOp(left, ast.Mult(), right):
-            yield from _split(left)
-            yield from _split(right)
-        case _:
-            yield size
+            return _multiplied(_read(left), _read(right))
+        case ast.BinOp(left, ast.Add(), right):
+            return _added(_read(left), _read(right))
+        case ast.BinOp(left, ast.Sub(), right):
+            return _added(_read(left), _multiplied({(): -1}, _read(right)))
+        case ast.UnaryOp(ast.USub(), operand):
+            return _multiplied({(): -1}, _read(operand))
+    return {(ast.unparse(size),): 1}
+
+
+def _added(a: _Polynomial, b: _Polynomial) -> _Polynomial:
+    sums = {term: a.get(term, 0) + b.get(term, 0) for term in (*a, *b)}
+    return {term: value for term, value in sums.items() if value}
+
+
+def _multiplied(a: _Polynomial, b: _Polynomial) -> _Polynomial:
+    found: Counter[tuple[str, ...]] = Counter()
+    for one, first in a.items():
+        for other, second in b.items():
+            found[tuple(sorted((*one, *other)))] += first * second
+    return {term: value for term, value in found.items() if value}
 
 
 def _is_atom(text: str) -> bool:

@@ -313,7 +313,7 @@ def _recurrent(node: Node, inputs: list[Node]) -> Iterator[str]:
 def _attention(node: Node, inputs: list[Node]) -> Iterator[str]:
     kind = node.kind
     assert isinstance(kind, Attention)
-    if node.origin is None and (kind.empty_is_zero or kind.masking is Masking.NONE):
+    if node.origin is None and kind.empty_is_zero and kind.order is None:
         yield "is attention and needs the call it stands for"
     if len(inputs) != kind.input_count:
         yield f"has {len(inputs)} inputs: {kind}"
@@ -325,7 +325,11 @@ def _attention(node: Node, inputs: list[Node]) -> Iterator[str]:
     depth, keys = q.shape[-1].hint, k.shape[-2].hint
     if k.shape[-1].hint != depth or v.shape[-2].hint != keys:
         yield f"has operands of other sizes: {q}, {k}, {v}"
-    if _hints(node.tensor)[-2:] != [q.shape[-2].hint, v.shape[-1].hint]:
+    if kind.order is not None and sorted(kind.order) != list(range(node.tensor.rank)):
+        yield f"orders dimensions as {kind.order}: {node.type}"
+        return
+    result = kind.rows_last(_hints(node.tensor))
+    if list(result[-2:]) != [q.shape[-2].hint, v.shape[-1].hint]:
         yield f"gives {node.type} of {q} and {v}"
     dtypes = {node.tensor.dtype, q.dtype, k.dtype, v.dtype}
     if kind.masking is Masking.ADD:

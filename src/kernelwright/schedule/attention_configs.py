@@ -63,7 +63,7 @@ def attention_sizes(kind: Attention, q: TensorType, k: TensorType, v: TensorType
                     result: TensorType) -> AttentionSizes:  # fmt: skip
     """The sizes of a node with these operands."""
     heads = 1
-    for dim in result.shape[:-2]:
+    for dim in kind.rows_last(result.shape)[:-2]:
         heads *= dim.hint
     groups = 1
     for dim in k.shape[:-2]:

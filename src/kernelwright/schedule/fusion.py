@@ -1,7 +1,7 @@
 """Graph to plan: which nodes share a kernel, and in which order everything runs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -36,6 +36,7 @@ from kernelwright.ir.plan import (
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.lower import Lowered, faster_on_channels_last, lower
 from kernelwright.machine import Machine
+from kernelwright.schedule.attention_order import with_orders
 from kernelwright.schedule.conv_or_library import Convolutions, shared_out, with_ours
 from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.families import FAMILIES
@@ -85,6 +86,10 @@ def schedule_lowered(
     graph = lowered.graph
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
+    graph = with_orders(
+        graph, lambda node: FAMILIES["attention"].why_not(node, lowered.graph, machine, library) is None
+    )
+    lowered = replace(lowered, graph=graph)
     candidates = {kind: family for family in FAMILIES.values() for kind in family.nodes}
     reasons = {
         node.name: candidates[type(node.kind)].why_not(node, graph, machine, library)

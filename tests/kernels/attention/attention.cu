@@ -2,12 +2,14 @@
 // the workspace picks the config.
 
 template <class Element_, int DEPTH_, int WIDTH_, int BLOCK_N_, int STAGES_, int CONSUMERS_,
-          Masking MASKING_, bool CAUSAL_, bool EMPTY_IS_ZERO_>
+          Masking MASKING_, bool CAUSAL_, bool EMPTY_IS_ZERO_,
+          Weighing WEIGHING_ = Weighing::SOFTMAX>
 struct AttentionConfig {
   using Element = Element_;
   static constexpr int DEPTH = DEPTH_, WIDTH = WIDTH_, BLOCK_N = BLOCK_N_, STAGES = STAGES_;
   static constexpr int CONSUMERS = CONSUMERS_;
   static constexpr Masking MASKING = MASKING_;
+  static constexpr Weighing WEIGHING = WEIGHING_;
   static constexpr bool CAUSAL = CAUSAL_, EMPTY_IS_ZERO = EMPTY_IS_ZERO_;
 };
 

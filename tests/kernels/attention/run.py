@@ -97,7 +97,8 @@ def mask_of(case: dict[str, Any]) -> torch.Tensor | None:
     if not kind:
         return None
     heads = case["heads"] if "heads" in kind else 1
-    keep = torch.rand(1, heads, case["rows"], case["keys"]) < 0.7
+    batch = case["batch"] // 2 if "in turns" in kind else 1
+    keep = torch.rand(batch, heads, case["rows"], case["keys"]) < 0.7
     if "empty" in kind:
         keep[:, :, min(1, case["rows"] - 1)] = False
     else:
@@ -121,9 +122,12 @@ def reference(
         mask_causal = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
         scores = scores.masked_fill(~mask_causal, -torch.inf)
     if mask is not None:
+        mask = mask.repeat(case["batch"] // mask.shape[0], 1, 1, 1)
         scores = (
             scores.masked_fill(~mask, -torch.inf) if mask.dtype is torch.bool else scores + mask
         )
+    if case["weighing"] == "RELU":
+        return F.relu(scores) @ v
     shares = F.softmax(scores, -1)
     if case["empty_is_zero"]:
         shares = shares.masked_fill((scores == -torch.inf).all(-1, keepdim=True), 0)

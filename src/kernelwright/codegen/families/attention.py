@@ -21,6 +21,7 @@ def emit(kernel: Kernel) -> KernelText:
         members=_members(anchor, config),
         tensors=("result", "q", "k", "v", *masks),
         scale=anchor.scale,
+        order=anchor.order,
         is_pairs=config.planes == 2,
     )
     return KernelText(section=section, sources=("attention_launch.cuh",), has_workspace=True)
@@ -33,6 +34,7 @@ def _members(anchor: Attention, config: AttentionConfig) -> tuple[str, ...]:
         f"int BLOCK_N = {config.block_n}, STAGES = {config.stages}",
         f"int CONSUMERS = {config.consumers}",
         f"Masking MASKING = Masking::{anchor.masking.name}",
+        f"Weighing WEIGHING = Weighing::{anchor.weighing.name}",
         f"bool CAUSAL = {causal}, EMPTY_IS_ZERO = {zero}",
     )
 

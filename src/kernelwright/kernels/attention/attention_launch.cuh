@@ -1,7 +1,9 @@
 #pragma once
 // Host side of attention: what a config takes, its workspace, its kernels in order.
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 
 #include "attention_sm90.cuh"
 #include "launch.cuh"
@@ -20,6 +22,17 @@ inline int64_t size_from_end(const Tensor& tensor, int place) {
 // 0 where all places have the same element.
 inline int64_t stride_from_end(const Tensor& tensor, int place) {
   return size_from_end(tensor, place) == 1 ? 0 : tensor.strides[tensor.rank - 1 - place];
+}
+
+// A tensor whose dimension order[d] is dimension d of the given one.
+inline Tensor in_order(const Tensor& given, std::initializer_list<int> order) {
+  Tensor tensor = given;
+  int d = 0;
+  for (const int to : order) {
+    tensor.sizes[to] = given.sizes[d];
+    tensor.strides[to] = given.strides[d++];
+  }
+  return tensor;
 }
 
 // Kernels of a config: `largest` and `prepare` of float32 operands or `prepare` of those that have
@@ -220,6 +233,7 @@ struct AttentionVariant {
     p.depth = p.operands[1].columns;
     p.width = p.operands[2].columns;
     p.mask = request.mask.data;
+    p.mask_batches = static_cast<int>(std::max<int64_t>(size_from_end(request.mask, 3), 1));
     p.result = request.result.data;
     for (int d = 0; d < 4; ++d) {
       p.mask_strides[d] = stride_from_end(request.mask, 3 - d);

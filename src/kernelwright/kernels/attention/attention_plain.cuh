@@ -27,7 +27,7 @@ __device__ __forceinline__ float masked_score(const AttentionProblem& p, const A
   constexpr float NEVER = -INFINITY;
   if (key >= p.keys || (Config::CAUSAL && key > row)) return NEVER;
   if constexpr (Config::MASKING != Masking::NONE) {
-    const int64_t place = at.batch * p.mask_strides[0] + at.head * p.mask_strides[1] +
+    const int64_t place = at.batch % p.mask_batches * p.mask_strides[0] + at.head * p.mask_strides[1] +
                           row * p.mask_strides[2] + key * p.mask_strides[3];
     if constexpr (Config::MASKING == Masking::KEEP) {
       return static_cast<const bool*>(p.mask)[place] ? score : NEVER;
@@ -70,20 +70,27 @@ __device__ __forceinline__ void attend_plainly(const AttentionProblem& p, const 
         }
       }
       score = masked_score<Config>(p, at, row, key, score * p.scale);
-      float largest = score;
-      for (int distance = 16; distance > 0; distance /= 2) {
-        largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
+      float share, shrink = 1.0f;
+      if constexpr (Config::WEIGHING == Weighing::RELU) {
+        share = score <= 0 ? 0.0f : score;
+        most = 0;
+        total = 1.0f;
+      } else {
+        float largest = score;
+        for (int distance = 16; distance > 0; distance /= 2) {
+          largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, distance));
+        }
+        largest = fmaxf(largest, most);
+        const float base = largest == -INFINITY ? 0.0f : largest;
+        share = expf(score - base);
+        shrink = most == -INFINITY ? 0.0f : expf(most - base);
+        most = largest;
+        float sum = share;
+        for (int distance = 16; distance > 0; distance /= 2) {
+          sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+        }
+        total = total * shrink + sum;
       }
-      largest = fmaxf(largest, most);
-      const float base = largest == -INFINITY ? 0.0f : largest;
-      const float share = expf(score - base);
-      const float shrink = most == -INFINITY ? 0.0f : expf(most - base);
-      most = largest;
-      float sum = share;
-      for (int distance = 16; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-      }
-      total = total * shrink + sum;
       float parts[COLUMNS] = {};
       for (int i = 0; i < 32 && block + i < p.keys; ++i) {
         const float weight = __shfl_sync(0xffffffffu, share, i);

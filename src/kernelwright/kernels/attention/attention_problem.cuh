@@ -19,6 +19,7 @@
 #include "tma.cuh"
 
 enum class Masking { NONE, KEEP, ADD };  // no mask; true where a score is kept; added to scores
+enum class Weighing { SOFTMAX, RELU };   // what scores of a row become before they weigh v
 
 // An operand: batch, head, row, column. A size of 1 stands for all batches, and a head for as many
 // of the result's as there are more of these.
@@ -36,6 +37,7 @@ struct AttentionProblem {
   AttentionOperand operands[3];  // q, k, v
   const void* mask;
   int64_t mask_strides[4];
+  int mask_batches;  // at least 1; fewer than the result's serve these in turns
   void* result;
   int64_t result_strides[4];
   int batches, heads, rows, keys, depth, width;  // of the result; columns of k and of v
@@ -74,7 +76,8 @@ struct AttentionParameters {
 //   DEPTH, WIDTH       columns of q and k, a multiple of 16, and of v, a multiple of 64, at most
 //   BLOCK_N            keys of a step: 64 or 128
 //   STAGES, CONSUMERS  steps in shared memory; warpgroups with 64 rows each: 1 or 2
-//   MASKING, CAUSAL    row i has no keys after i
+//   MASKING, WEIGHING  see above
+//   CAUSAL             row i has no keys after i
 //   EMPTY_IS_ZERO      what a row without keys gives: 0, or else NaN
 template <class Element>
 struct AttentionNumbers {

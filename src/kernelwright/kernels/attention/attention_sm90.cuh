@@ -54,8 +54,47 @@ struct RowState {
     }
   }
 
+  // Positive scores, times a power of two that brings the row's largest to [2^14, 2^15): `total` is
+  // that power. NaN stays.
+  __device__ __forceinline__ void step_positive(float (&scores)[Tile::SCORES], float factor,
+                                                float (&shrink)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float largest = fmaxf(most[r], 0.0f);
+#pragma unroll
+      for (int i = 0; i < Tile::SCORES / 4; ++i) {
+        largest = fmaxf(largest, fmaxf(scores[i * 4 + r * 2], scores[i * 4 + r * 2 + 1]));
+      }
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+      const float power = plane_power(plane_exponent(__float_as_uint(largest * factor)));
+      shrink[r] = most[r] > 0 ? power / total[r] : 1.0f;
+      most[r] = largest;
+      total[r] = power;
+#pragma unroll
+      for (int i = 0; i < Tile::SCORES / 4; ++i) {
+#pragma unroll
+        for (int c = 0; c < 2; ++c) {
+          float& score = scores[i * 4 + r * 2 + c];
+          score = score <= 0 ? 0.0f : score * factor * power;
+        }
+      }
+    }
+  }
+
+  // Scores, times `unit`, become what weighs v.
+  __device__ __forceinline__ void weigh(float (&scores)[Tile::SCORES], float unit,
+                                        float (&shrink)[2]) {
+    if constexpr (Config::WEIGHING == Weighing::RELU) {
+      step_positive(scores, unit, shrink);
+    } else {
+      step(scores, unit * LOG2_E, shrink);
+    }
+  }
+
   // Sums of whole rows.
   __device__ __forceinline__ void join() {
+    if constexpr (Config::WEIGHING == Weighing::RELU) return;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       total[r] += __shfl_xor_sync(0xffffffffu, total[r], 1);
@@ -232,7 +271,7 @@ struct AttentionBlock {
       score_products(stage).multiply_pairs(scores);
       release(barriers.k_empty + stage);
       mask(scores, step, factor);
-      state.step(scores, (IS_ADDED ? 1.0f : factor) * state.LOG2_E, shrink);
+      state.weigh(scores, IS_ADDED ? 1.0f : factor, shrink);
       Shares<Tile> shares;
       shares.set(scores);
       wait(barriers.v_full + stage, parity);
@@ -246,7 +285,7 @@ struct AttentionBlock {
   __device__ __forceinline__ void consume_plain(Sums& sums, RowState<Config>& state) const {
     const float factor = score_factor();
     constexpr bool IS_ADDED = Config::MASKING == Masking::ADD;
-    const float power = (IS_ADDED ? 1.0f : factor) * state.LOG2_E;
+    const float unit = IS_ADDED ? 1.0f : factor;
     const int count = steps();
     wait(&barriers.q_full, 0);
     if (count == 0) return;
@@ -259,7 +298,7 @@ struct AttentionBlock {
     pin(scores);
     release(barriers.k_empty);
     mask(scores, 0, factor);
-    state.step(scores, power, shrink);
+    state.weigh(scores, unit, shrink);
     Shares<Tile> shares;
     shares.set(scores);
 #pragma unroll 1
@@ -276,7 +315,7 @@ struct AttentionBlock {
       pin(scores);
       release(barriers.k_empty + stage);
       mask(scores, step, factor);
-      state.step(scores, power, shrink);
+      state.weigh(scores, unit, shrink);
       wait_products<0>();
 #pragma unroll
       for (int part = 0; part < Tile::PARTS; ++part) {

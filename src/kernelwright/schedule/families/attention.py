@@ -112,10 +112,11 @@ def _describe(kernel: Kernel) -> Description:
     }
     causal = ", causal" if anchor.causal else ""
     scale = "1 / sqrt(depth)" if anchor.scale is None else f"{anchor.scale:g}"
-    what = f" of softmax over keys{causal}"
+    what = f" of {anchor.weighing} over keys{causal}"
+    how = f"{anchor.weighing}(%0 %1^T * {scale}{masks[anchor.masking]}) %2"
+    turned = f".permute{anchor.order}" if anchor.order else ""
     return Description(
-        what=what,
-        computes=(f"%out0 = softmax(%0 %1^T * {scale}{masks[anchor.masking]}) %2",),
+        what=what, computes=(f"%out0 = ({how}){turned}" if turned else f"%out0 = {how}",)
     )
 
 

@@ -1,0 +1,255 @@
+"""Steps on scores as what attention takes: a scale, factors of q and of k, and one mask."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kernelwright.ir.attention import Masking, Weighing
+from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, transform, walk
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Pointwise
+from kernelwright.ir.sizes import ONE, are_equal
+from kernelwright.ir.types import Dim, DType, TensorType, broadcast
+from kernelwright.lower.score_steps import Do, ScoreStep
+from kernelwright.lower.view_chains import Parts, arranged, leaves
+from kernelwright.rewrite.surroundings import Surroundings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The dimensions that attention has: runs of parts of those of the shares."""
+
+    heads: tuple[Parts, ...]
+    """Batch and head, or fewer."""
+    rows: Parts
+    keys: Parts
+
+    @property
+    def of_scores(self) -> list[Parts]:
+        """Of the scores."""
+        return [*self.heads, self.rows, self.keys]
+
+
+@dataclass(slots=True, kw_only=True)
+class Program:
+    """What the steps come to; nodes on the way are in `made`."""
+
+    scale: float = 1.0
+    weighing: Weighing | None = None
+    masking: Masking = Masking.NONE
+    mask: Node | None = None
+    of_rows: list[Node] = field(default_factory=list)
+    """Factors of the rows of q: (heads, rows, 1)."""
+    of_keys: list[Node] = field(default_factory=list)
+    """Factors of the rows of k: (heads, keys, 1)."""
+    made: list[Node] = field(default_factory=list)
+
+
+def program_of(around: Surroundings, steps: Sequence[ScoreStep], frame: Frame) -> Program | None:
+    """The steps as one program; None where attention does something else."""
+    program = Program()
+    if not all(_take(around, program, step, frame) for step in steps):
+        return None
+    return program if program.weighing is not None else None
+
+
+def _take(around: Surroundings, program: Program, step: ScoreStep, frame: Frame) -> bool:
+    """Whether one more step could be taken into the program."""
+    if not around.may_move(step.node):
+        return False
+    match step.do:
+        case Do.SOFTMAX | Do.RELU:
+            is_first = program.weighing is None
+            program.weighing = Weighing.RELU if step.do is Do.RELU else Weighing.SOFTMAX
+            return is_first
+        case Do.SCALE | Do.DIVIDE:
+            return _scale(around, program, step, frame)
+    # Shares are not masked.
+    if program.weighing is not None or step.value is None:
+        return False
+    is_sum = step.do in (Do.ADD, Do.SUBTRACT)
+    value = _inverted(step.value) if step.do in (Do.DROP, Do.SUBTRACT) else step.value
+    if value.dtype is not (DType.F32 if is_sum else DType.BOOL):
+        return False
+    if isinstance(value, Literal) and program.masking is Masking.ADD:
+        _change_mask(around, program, step, "add", value)
+        return True
+    mask = _laid_out(around, program, step, value, frame.of_scores)
+    if mask is None or not _fits(program.mask, mask):
+        return False
+    (_add if is_sum else _keep)(around, program, step, mask)
+    return True
+
+
+def _inverted(value: Expr) -> Expr:
+    if value.dtype is not DType.BOOL:
+        return Call("neg", (value,), value.dtype)
+    match value:
+        case Call("logical_not" | "bitwise_not", (inner,)):
+            return inner
+    return Call("logical_not", (value,), DType.BOOL)
+
+
+# --- Factors -------------------------------------------------------------------------------------
+
+
+def _scale(around: Surroundings, program: Program, step: ScoreStep, frame: Frame) -> bool:
+    value = step.value
+    assert value is not None
+    if step.do is Do.DIVIDE:
+        value = _inverse(value)
+    if isinstance(value, Literal) and float(value.value) > 0:
+        # relu(c x) = c relu(x); what a softmax gives is scaled after it.
+        if program.weighing is Weighing.SOFTMAX:
+            return False
+        number = float(value.value)
+        program.scale *= number
+        if program.masking is Masking.ADD:
+            _change_mask(around, program, step, "mul", value)
+        return True
+    if program.masking is Masking.ADD or program.weighing is not None:
+        return False
+    for factors, run in ((program.of_rows, frame.rows), (program.of_keys, frame.keys)):
+        factor = _laid_out(around, program, step, value, [*frame.heads, run, []])
+        if factor is not None and not _is_in_turns(around, factor, frame):
+            factors.append(factor)
+            return True
+    return False
+
+
+def _inverse(value: Expr) -> Expr:
+    if isinstance(value, Literal) and value.value:
+        return Literal(1.0 / float(value.value), value.dtype)
+    return Call("div", (Literal(1.0, value.dtype), value), value.dtype)
+
+
+def _is_in_turns(around: Surroundings, factor: Node, frame: Frame) -> bool:
+    """Whether a factor has fewer batches: a product would not repeat these."""
+    own, whole = factor.tensor.shape[0], [leaf.size for leaf in leaves(frame.heads[0])]
+    return own != ONE and not are_equal([own], whole) if frame.heads else False
+
+
+# --- Masks ---------------------------------------------------------------------------------------
+
+
+def _fits(before: Node | None, mask: Node) -> bool:
+    """Whether masks broadcast to each other: not so those of some of the batches and of all."""
+    if before is None:
+        return True
+    pairs = zip(before.tensor.shape, mask.tensor.shape, strict=True)
+    return all(a == b or ONE in (a, b) for a, b in pairs)
+
+
+def _change_mask(
+    around: Surroundings, program: Program, step: ScoreStep, op: str, number: Literal
+) -> None:
+    mask = program.mask
+    assert mask is not None
+    expr = Call(op, (Operand(0, mask.tensor.dtype), number), mask.tensor.dtype)
+    program.mask = _pointwise(around, program, step, expr, [mask])
+
+
+def _add(around: Surroundings, program: Program, step: ScoreStep, added: Node) -> None:
+    before, dtype = program.mask, added.tensor.dtype
+    if before is not None:
+        second = Operand(1, dtype)
+        if program.masking is Masking.KEEP:
+            expr = Call("where", (Operand(0, DType.BOOL), second, _never(dtype)), dtype)
+        else:
+            expr = Call("add", (Operand(0, dtype), second), dtype)
+        added = _pointwise(around, program, step, expr, [before, added])
+    program.mask, program.masking = added, Masking.ADD
+
+
+def _keep(around: Surroundings, program: Program, step: ScoreStep, kept: Node) -> None:
+    before, keep = program.mask, Operand(1, DType.BOOL)
+    if before is None:
+        program.mask, program.masking = kept, Masking.KEEP
+        return
+    if program.masking is Masking.KEEP:
+        expr = Call("logical_and", (Operand(0, DType.BOOL), keep), DType.BOOL)
+    else:
+        dtype = before.tensor.dtype
+        expr = Call("where", (keep, Operand(0, dtype), _never(dtype)), dtype)
+    program.mask = _pointwise(around, program, step, expr, [before, kept])
+
+
+def _never(dtype: DType) -> Literal:
+    return Literal(float("-inf"), dtype)
+
+
+def _pointwise(
+    around: Surroundings, program: Program, step: ScoreStep, expr: Expr, inputs: Sequence[Node]
+) -> Node:
+    node = Node(
+        name=around.fresh("mask"),
+        kind=Pointwise(expr),
+        type=TensorType(expr.dtype, broadcast(*(it.tensor.shape for it in inputs))),
+        inputs=tuple(it.name for it in inputs),
+        operators=step.node.operators,
+        source=step.node.source,
+    )
+    program.made.append(node)
+    return node
+
+
+# --- Values of steps -----------------------------------------------------------------------------
+
+
+def _laid_out(
+    around: Surroundings, program: Program, step: ScoreStep, value: Expr, dims: Sequence[Parts]
+) -> Node | None:
+    """A step's value along `dims`; None where it differs along others, or along some of a run."""
+    evaluated, own = _evaluated(around, step, value)
+    made = () if evaluated.name in step.node.inputs else (evaluated,)
+    present = [leaf for run in own for leaf in leaves(run)]
+    wanted: list[Parts] = []
+    for at, run in enumerate(dims):
+        whole = leaves(run)
+        there = [leaf for leaf in whole if leaf in present]
+        # The inner ones of the batches: each such mask serves several batches, in turns.
+        are_batches = at == 0 and len(dims) == _MOST_DIMS and there == whole[len(whole) - len(there) :]
+        if there and there != whole and not are_batches:
+            return None
+        wanted.append(there)
+    if len(present) != sum(map(len, wanted)):
+        return None
+    views = arranged(around, evaluated, own, wanted)
+    program.made += (*made, *views)
+    return views[-1] if views else evaluated
+
+
+_MOST_DIMS = 4
+"""Dimensions of the scores of a kernel: batch, head, row and key."""
+
+
+def _evaluated(around: Surroundings, step: ScoreStep, value: Expr) -> tuple[Node, list[Parts]]:
+    """A node with a step's value, and its dimensions."""
+    inputs = [around.node(name) for name in step.node.inputs]
+    if isinstance(value, Operand) and isinstance(inputs[value.index].type, TensorType):
+        own = inputs[value.index]
+        return own, _along(own.tensor.shape, step.dims)
+    used = sorted({it.index for it in walk(value) if isinstance(it, Operand)})
+    operands = [inputs[index] for index in used]
+    shapes = [it.type.shape for it in operands if isinstance(it.type, TensorType)]
+    far = max((-it.dim for it in walk(value) if isinstance(it, Coordinate)), default=0)
+    shapes.append(step.node.tensor.shape[step.node.tensor.rank - far :])
+    shape = broadcast(*shapes)
+    expr = transform(
+        value,
+        lambda it: Operand(used.index(it.index), it.dtype) if isinstance(it, Operand) else it,
+    )
+    node = Node(
+        name=around.fresh("mask"),
+        kind=Pointwise(expr),
+        type=TensorType(value.dtype, shape),
+        inputs=tuple(it.name for it in operands),
+        operators=step.node.operators,
+        source=step.node.source,
+    )
+    return node, _along(shape, step.dims)
+
+
+def _along(shape: Sequence[Dim], dims: Sequence[Parts]) -> list[Parts]:
+    """The parts of a tensor that broadcasts to dimensions."""
+    behind = dims[len(dims) - len(shape) :]
+    return [[] if size == ONE else run for size, run in zip(shape, behind, strict=True)]
