@@ -17,14 +17,14 @@ class Model(nn.Module):
         scores = (q[:, :2] @ k.mT) / 4
         by_hand = scores.masked_fill(mask > 0.5, float("-inf")).softmax(-1) @ v
         # Windows that have masks in turns, without a softmax.
-        own = q.reshape(2 * BATCH, 2, *q.shape[2:])
+        own = q.float().reshape(2 * BATCH, 2, *q.shape[2:])
         shift = torch.stack((mask[:, :1], -mask[:, -1:]))
-        windows = (own @ own.mT).unflatten(0, (BATCH, 2)) + shift[:, None] - 0.2
+        windows = (own @ own.mT).unflatten(0, (BATCH, 2)) + shift[:, None].float() - 0.2
         positive = windows.flatten(0, 1).relu() @ own
         return (
             causal,
             by_hand.transpose(1, 2).flatten(2),
-            positive.transpose(1, 2).flatten(2),
+            positive.transpose(1, 2).flatten(2).to(q.dtype),
             F.scaled_dot_product_attention(
                 turned, k[:, :1], v[:, :1], attn_mask=mask * 2, scale=0.3
             ),

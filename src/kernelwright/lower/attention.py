@@ -78,8 +78,8 @@ def _heads_of_batches(around: Surroundings, node: Node) -> tuple[Node, ...] | No
         type=replace(node.tensor, shape=(*sizes, *node.tensor.shape[1:])),
     )
     whole = [*([part] for part in batch), rows, width]
-    *views, last = arranged(around, attended, whole, [batch, rows, width])
-    return (*made, attended, *views, replace(last, name=node.name, type=node.type))
+    *joined_views, last = arranged(around, attended, whole, [batch, rows, width])
+    return (*made, attended, *joined_views, replace(last, name=node.name, type=node.type))
 
 
 def _scale_of_operand(around: Surroundings, node: Node) -> tuple[Node, ...] | None:

@@ -85,7 +85,7 @@ def _found(around: Surroundings, node: Node, weighed: _Weighed) -> tuple[Node, .
     if scores is None or operands is None or frame is None:
         return None
     program = program_of(around, scores.steps, frame)
-    if program is None or not _is_worth_it(operands, weighed):
+    if program is None or not _is_worth_it(operands, weighed, program):
         return None
     q, k, depth = operands
     made = list(program.made)
@@ -212,9 +212,13 @@ def _frame(operands: _Pair, weighed: _Weighed) -> Frame | None:
     return Frame(heads=tuple(heads), rows=rows, keys=weighed.keys)
 
 
-def _is_worth_it(operands: _Pair, weighed: _Weighed) -> bool:
+def _is_worth_it(operands: _Pair, weighed: _Weighed, program: Program) -> bool:
     columns = {_size(operands[2]).hint, _size(weighed.width).hint}
-    return columns <= set(_COLUMNS)
+    if not columns <= set(_COLUMNS):
+        return False
+    # Two layers with an activation in between have the same keys for all rows: two products.
+    of_heads = len(weighed.values.dims) > 2 or len(operands[1].dims) > 2
+    return of_heads or program.weighing is not Weighing.RELU
 
 
 def _laid(
