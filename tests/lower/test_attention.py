@@ -74,10 +74,13 @@ def _inside(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
             ),
             Masking.NONE,
         ),
-        # Any steps that are scales and masks; no softmax; heads that are joined on the way, or inside.
+        # Any scales and masks; no softmax; heads that are joined on the way, or inside.
         (lambda q, k, v, m: torch.softmax((q @ k.mT + m) / 8, -1) @ v, Masking.ADD),
         (lambda q, k, v, m: torch.softmax(q @ k.mT * -0.1, -1) @ v, Masking.NONE),
-        (lambda q, k, v, m: F.relu((q @ k.mT - 2).masked_fill(m == 0, -math.inf)) / 12 @ v, Masking.ADD),
+        (
+            lambda q, k, v, m: F.relu((q @ k.mT - 2).masked_fill(m == 0, -math.inf)) / 12 @ v,
+            Masking.ADD,
+        ),
         (_cosine, Masking.ADD),
         (_joined, Masking.ADD),
         (_inside, Masking.NONE),

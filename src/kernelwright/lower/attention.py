@@ -17,7 +17,7 @@ from kernelwright.rewrite.surroundings import Surroundings
 
 
 def _operand_in_one_step(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
-    # Dimensions that are joined, permuted and cut again need only be permuted, which copies nothing.
+    # Dimensions that are joined, permuted and cut again need only be permuted: nothing is copied.
     if not isinstance(node.kind, Attention):
         return None
     for name in node.inputs:
@@ -123,9 +123,7 @@ def _scaled(node: Node, inputs: Sequence[str], scale: float) -> Node:
         call = rename_call(call, dict(zip(node.inputs, inputs, strict=True)))
         others = tuple(it for it in call.kwargs if it[0] != "scale")
         call = replace(call, kwargs=(*others, ("scale", scale)))
-    return replace(
-        node, kind=replace(node.kind, scale=scale), inputs=tuple(inputs), origin=call
-    )
+    return replace(node, kind=replace(node.kind, scale=scale), inputs=tuple(inputs), origin=call)
 
 
 def _with_heads(chain: Chain, sizes: Sequence[Dim]) -> list[Parts] | None:

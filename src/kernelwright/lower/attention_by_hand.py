@@ -133,9 +133,7 @@ def _attention(
         origin=_call(kind, given),
         part_of=None,
         operators=tuple(
-            dict.fromkeys(
-                name for it in (scores.product, *steps, node) for name in it.operators
-            )
+            dict.fromkeys(name for it in (scores.product, *steps, node) for name in it.operators)
         ),
     )
     views = arranged(around, attended, dims, weighed.out)
@@ -221,9 +219,7 @@ def _is_worth_it(operands: _Pair, weighed: _Weighed, program: Program) -> bool:
     return of_heads or program.weighing is not Weighing.RELU
 
 
-def _laid(
-    around: Surroundings, made: list[Node], operand: _Operand, dims: Sequence[Parts]
-) -> Node:
+def _laid(around: Surroundings, made: list[Node], operand: _Operand, dims: Sequence[Parts]) -> Node:
     """An operand with these dimensions, as far as it has them."""
     wanted = [[leaf for leaf in leaves(run) if _has(operand, leaf)] for run in dims]
     views = arranged(around, operand.node, operand.dims, wanted)
@@ -234,8 +230,7 @@ def _laid(
 def _multiplied(around: Surroundings, made: list[Node], operand: Node, factor: Node) -> Node:
     dtype = operand.tensor.dtype
     shape = tuple(
-        a if b == ONE else b
-        for a, b in zip(operand.tensor.shape, factor.tensor.shape, strict=True)
+        a if b == ONE else b for a, b in zip(operand.tensor.shape, factor.tensor.shape, strict=True)
     )
     node = Node(
         name=around.fresh(operand.name),

@@ -207,7 +207,9 @@ def _laid_out(
         whole = leaves(run)
         there = [leaf for leaf in whole if leaf in present]
         # The inner ones of the batches: each such mask serves several batches, in turns.
-        are_batches = at == 0 and len(dims) == _MOST_DIMS and there == whole[len(whole) - len(there) :]
+        are_batches = (
+            at == 0 and len(dims) == _MOST_DIMS and there == whole[len(whole) - len(there) :]
+        )
         if there and there != whole and not are_batches:
             return None
         wanted.append(there)

@@ -93,7 +93,9 @@ def _back(
         if None in peeled:
             continue
         own = tuple(
-            ScoreStep(do=it[0], value=it[1], node=node, dims=dims) for it in peeled if it is not None
+            ScoreStep(do=it[0], value=it[1], node=node, dims=dims)
+            for it in peeled
+            if it is not None
         )
         found = _back(around, source, dims, keys, (*reversed(own), *steps))
         if found is not None:
@@ -141,12 +143,12 @@ def _peeled(expr: Expr, scores: int) -> Iterator[_Peeled | None]:
                 yield Do.ADD, second
             case Call("sub", (first, second)) if not _reads(second, scores):
                 yield Do.SUBTRACT, second
-            case Call("where", (second, first, Literal(value))) if (
-                value == _NEVER and not _reads(second, scores)
+            case Call("where", (second, first, Literal(value))) if value == _NEVER and not _reads(
+                second, scores
             ):
                 yield Do.KEEP, second
-            case Call("where", (second, Literal(value), first)) if (
-                value == _NEVER and not _reads(second, scores)
+            case Call("where", (second, Literal(value), first)) if value == _NEVER and not _reads(
+                second, scores
             ):
                 yield Do.DROP, second
             case Call("relu", (first,)):

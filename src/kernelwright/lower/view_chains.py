@@ -187,4 +187,3 @@ def _runs(own: list[Parts], wanted: list[Parts]) -> tuple[list[Parts], list[Part
                 runs.append([leaf])
     heads = {run[0]: run for run in runs}
     return runs, [heads[leaf] for run in wanted for leaf in run if leaf in heads]
-

@@ -87,7 +87,8 @@ def schedule_lowered(
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
     graph = with_orders(
-        graph, lambda node: FAMILIES["attention"].why_not(node, lowered.graph, machine, library) is None
+        graph,
+        lambda node: FAMILIES["attention"].why_not(node, lowered.graph, machine, library) is None,
     )
     lowered = replace(lowered, graph=graph)
     candidates = {kind: family for family in FAMILIES.values() for kind in family.nodes}

@@ -27,8 +27,9 @@ __device__ __forceinline__ float masked_score(const AttentionProblem& p, const A
   constexpr float NEVER = -INFINITY;
   if (key >= p.keys || (Config::CAUSAL && key > row)) return NEVER;
   if constexpr (Config::MASKING != Masking::NONE) {
-    const int64_t place = at.batch % p.mask_batches * p.mask_strides[0] + at.head * p.mask_strides[1] +
-                          row * p.mask_strides[2] + key * p.mask_strides[3];
+    const int64_t place = at.batch % p.mask_batches * p.mask_strides[0] +
+                          at.head * p.mask_strides[1] + row * p.mask_strides[2] +
+                          key * p.mask_strides[3];
     if constexpr (Config::MASKING == Masking::KEEP) {
       return static_cast<const bool*>(p.mask)[place] ? score : NEVER;
     } else {
