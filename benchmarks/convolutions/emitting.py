@@ -16,7 +16,7 @@ def emit_all(folders: list[Path], target: Path, processes: int) -> None:
     paths = [path for folder in folders for path in sorted(folder.glob("*.py"))]
     having = [path for path in paths if "nn.Conv" in path.read_text()]
     with ProcessPoolExecutor(processes) as pool:
-        for line in pool.map(_emit, having, [target] * len(having)):
+        for line in pool.map(emit_one, having, [target] * len(having)):
             print(line, flush=True)
 
 
@@ -36,7 +36,8 @@ def informative_first(folders: list[Path]) -> list[Path]:
     return sorted(folders, key=surprise, reverse=True)
 
 
-def _emit(path: Path, target: Path) -> str:
+def emit_one(path: Path, target: Path) -> str:
+    """What a problem becomes, in a folder of `target`; a line about it."""
     from kernelwright.machine import H200
     from kernelwright.pipeline import compile_problem, write_candidate
     from kernelwright.problem import load_problem
