@@ -37,7 +37,7 @@ class _Weighed:
     keys: Parts
     width: Parts
     out: list[Parts]
-    """Of the result's dimensions."""
+    """The result's dimensions."""
 
 
 def attention_by_hand(around: Surroundings, node: Node) -> tuple[Node, ...] | None:

@@ -25,7 +25,7 @@ class Frame:
 
     @property
     def of_scores(self) -> list[Parts]:
-        """Of the scores."""
+        """Dimensions of the scores."""
         return [*self.heads, self.rows, self.keys]
 
 

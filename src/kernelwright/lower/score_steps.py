@@ -38,10 +38,10 @@ class ScoreStep:
 
     do: Do
     value: Expr | None = None
-    """Of the operands of `node`."""
+    """Its operands are those of `node`."""
     node: Node
     dims: list[Parts]
-    """Of the node's dimensions."""
+    """Dimensions of the node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Scores:
 
     product: Node
     dims: list[Parts]
-    """Of the product's dimensions."""
+    """Dimensions of the product."""
     steps: tuple[ScoreStep, ...]
     """Those next to the product first."""
 

@@ -36,7 +36,7 @@ class Part:
 
 
 Parts = list[Part]
-"""Of one dimension, the outermost first: none of a dimension of size 1."""
+"""Parts of one dimension, the outermost first: none of a dimension of size 1."""
 
 
 def leaves(parts: Iterable[Part]) -> list[Part]:
@@ -106,9 +106,9 @@ class Chain:
 
     source: Node
     whole: list[Parts]
-    """Of the dimensions of the source."""
+    """Dimensions of the source."""
     dims: list[Parts]
-    """Of the dimensions that are seen."""
+    """Dimensions that are seen."""
     views: tuple[Node, ...]
     """The views, the first of them next to the source."""
 
