@@ -111,6 +111,18 @@ def test_attention_by_hand(
     )
 
 
+def test_wide_heads_are_two_products() -> None:
+    q, mask = torch.rand(1, 2, 300, 512), torch.rand(300, 300) > 0.3
+    mask[5] = False
+    call = F.scaled_dot_product_attention
+    module = Applied(
+        lambda q, k, v, m: (call(q, k, v, m), call(q, k, v, is_causal=True, scale=0.1))
+    )
+    graph = lower(rewrite(capture_module(module, (q, q, q, mask))).graph, H200, frozenset()).graph
+    assert not any(isinstance(node.kind, Attention) for node in graph.nodes)
+    torch.testing.assert_close(run_graph(graph, module, (q, q, q, mask), {}), module(q, q, q, mask))
+
+
 def test_rows_without_keys_stay_nan() -> None:
     q = torch.rand(1, 2, 5, 8)
     mask = torch.ones(1, 1, 5, 5)

@@ -9,6 +9,7 @@ from kernelwright.ir.expr import Call, Expr, Literal, Operand
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Pointwise, View
 from kernelwright.ir.types import Dim
+from kernelwright.lower.attention_apart import wide_attention_apart
 from kernelwright.lower.attention_by_hand import attention_by_hand
 from kernelwright.lower.view_chains import Chain, Part, Parts, arranged, chain_of, leaves, split
 from kernelwright.machine import Machine
@@ -141,6 +142,7 @@ _RULES = (
     Rule(name="scale of an operand of attention", match=_scale_of_operand),
     Rule(name="heads and batches of attention apart", match=_heads_of_batches),
     Rule(name="result of attention in one step", match=_result_in_one_step),
+    Rule(name="attention of wide heads as two products", match=wide_attention_apart),
 )
 
 
