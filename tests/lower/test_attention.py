@@ -55,6 +55,22 @@ def _joined(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return sums.transpose(1, 2).flatten(2)
 
 
+def _causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    scores, ones = q @ k.mT, torch.ones(q.shape[2], k.shape[2])
+    rows, keys = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    later = torch.full(ones.shape, -math.inf).triu(1)
+    return (
+        scores.masked_fill(ones.tril() == 0, -math.inf)
+        .masked_fill(mask == 0, -math.inf)
+        .softmax(-1)
+        @ v,
+        (scores / 2 + later).softmax(-1) @ v,
+        torch.where(rows >= keys, scores, -math.inf).softmax(-1) @ v,
+        # Others.
+        torch.where(rows > keys - 2, scores, -math.inf).softmax(-1) @ v,
+    )
+
+
 def _inside(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     packed = torch.cat((q.transpose(1, 2), k[:, :, :9].transpose(1, 2)), -1)
     own, other = packed.reshape(2, 9, 96).view(2, 9, 3, 2, 16).permute(3, 0, 2, 1, 4)
@@ -84,6 +100,7 @@ def _inside(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         (_cosine, Masking.ADD),
         (_joined, Masking.ADD),
         (_inside, Masking.NONE),
+        (_causal, Masking.KEEP),
         (lambda q, k, v, m: torch.softmax(k @ q.mT, -2).mT @ v, Masking.NONE),
         (lambda q, k, v, m: torch.softmax(q @ k[:, 0].mT[:, None], -1) @ v[:, :1], Masking.NONE),
         # Another dimension, shares that are returned or not those of a softmax, other steps.
@@ -105,7 +122,12 @@ def test_attention_by_hand(
     rewritten = rewrite(capture_module(module, (q, k, v, mask))).graph
     graph = lower(rewritten, H200, frozenset()).graph
     kinds = [node.kind for node in graph.nodes if isinstance(node.kind, Attention)]
-    assert [kind.masking for kind in kinds] == ([] if masking is None else [masking])
+    if function is _causal:
+        assert [(it.causal, it.masking) for it in kinds] == [
+            (True, Masking.KEEP), (True, Masking.NONE), (True, Masking.NONE), (False, Masking.KEEP)
+        ]  # fmt: skip
+    else:
+        assert [kind.masking for kind in kinds] == ([] if masking is None else [masking])
     torch.testing.assert_close(
         run_graph(graph, module, (q, k, v, mask), {}), module(q, k, v, mask), rtol=1e-5, atol=1e-6
     )

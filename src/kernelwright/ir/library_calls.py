@@ -64,10 +64,11 @@ def call_of_layer(
     return AtenCall(f"aten.{cell}.input", (*given, 1, 0.0, False, False, False))
 
 
-def call_of_attention(operands: Iterable[str], scale: float) -> AtenCall:
+def call_of_attention(operands: Iterable[str], scale: float, causal: bool) -> AtenCall:
     """The call for queries, keys and values without a mask."""
     given = tuple(map(Ref, operands))
-    return AtenCall("aten.scaled_dot_product_attention.default", given, (("scale", scale),))
+    others = (("is_causal", True),) * causal + (("scale", scale),)
+    return AtenCall("aten.scaled_dot_product_attention.default", given, others)
 
 
 def call_of_convolution(conv: Conv, data: str, weight: str) -> AtenCall:

@@ -118,7 +118,7 @@ def _attention(
     assert program.weighing is not None
     kind = Attention(
         scale=program.scale,
-        causal=False,
+        causal=program.causal,
         masking=program.masking,
         empty_is_zero=False,
         weighing=program.weighing,
@@ -149,7 +149,9 @@ def _call(kind: Attention, given: Sequence[Node]) -> AtenCall | None:
     if kind.weighing is not Weighing.SOFTMAX or kind.masking is not Masking.NONE:
         return None
     heads = {it.tensor.shape[:-2] for it in given}
-    return call_of_attention([it.name for it in given], kind.scale) if len(heads) == 1 else None
+    if len(heads) > 1:
+        return None
+    return call_of_attention([it.name for it in given], kind.scale, kind.causal)
 
 
 def _size(run: Parts) -> Dim:

@@ -9,6 +9,7 @@ from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import Pointwise
 from kernelwright.ir.sizes import ONE, are_equal
 from kernelwright.ir.types import Dim, DType, TensorType, broadcast
+from kernelwright.lower.coordinate_masks import sides_of
 from kernelwright.lower.score_steps import Do, ScoreStep
 from kernelwright.lower.view_chains import Parts, arranged, leaves
 from kernelwright.rewrite.surroundings import Surroundings
@@ -34,6 +35,7 @@ class Program:
     """What the steps come to; nodes on the way are in `made`."""
 
     scale: float = 1.0
+    causal: bool = False
     weighing: Weighing | None = None
     masking: Masking = Masking.NONE
     mask: Node | None = None
@@ -70,6 +72,8 @@ def _take(around: Surroundings, program: Program, step: ScoreStep, frame: Frame)
     value = _inverted(step.value) if step.do in (Do.DROP, Do.SUBTRACT) else step.value
     if value.dtype is not (DType.F32 if is_sum else DType.BOOL):
         return False
+    if _follows_places(around, program, step, value, frame):
+        return True
     if isinstance(value, Literal) and program.masking is Masking.ADD:
         _change_mask(around, program, step, "add", value)
         return True
@@ -78,6 +82,21 @@ def _take(around: Surroundings, program: Program, step: ScoreStep, frame: Frame)
         return False
     (_add if is_sum else _keep)(around, program, step, mask)
     return True
+
+
+def _follows_places(
+    around: Surroundings, program: Program, step: ScoreStep, value: Expr, frame: Frame
+) -> bool:
+    """Whether a mask keeps all scores, or those of no key after its row: then it is not read."""
+    places = [leaves(run) for run in step.dims[-2:]]
+    sides = sides_of(around, step.node, value)
+    if sides is None or places != [leaves(frame.rows), leaves(frame.keys)]:
+        return False
+    is_sum = value.dtype is not DType.BOOL
+    keeps = {0: True, float("-inf"): False} if is_sum else {True: True, False: False}
+    lower, upper = keeps.get(sides.lower), keeps.get(sides.upper)
+    program.causal |= (lower, upper, sides.most) == (True, False, 0)
+    return (lower, upper) == (True, True) or (lower, upper, sides.most) == (True, False, 0)
 
 
 def _inverted(value: Expr) -> Expr:
