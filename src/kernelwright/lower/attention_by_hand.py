@@ -16,6 +16,7 @@ from kernelwright.lower.score_steps import Scores, scores_of
 from kernelwright.lower.view_chains import Part, Parts, arranged, leaves, parts_of
 from kernelwright.rewrite.surroundings import Surroundings
 
+_ELEMENTS = (DType.F32, DType.F16, DType.BF16)
 _COLUMNS = range(8, 257)
 """Columns of a head with which products are worth a kernel that has both."""
 
@@ -42,7 +43,7 @@ class _Weighed:
 
 def attention_by_hand(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     """What stands for the sums that shares of a row weigh; None of another node."""
-    if not isinstance(node.kind, Contract) or node.tensor.dtype is not DType.F32:
+    if not isinstance(node.kind, Contract) or node.tensor.dtype not in _ELEMENTS:
         return None
     if not around.may_move(node):
         return None
@@ -84,7 +85,7 @@ def _found(around: Surroundings, node: Node, weighed: _Weighed) -> tuple[Node, .
     frame = _frame(operands, weighed) if operands is not None else None
     if scores is None or operands is None or frame is None:
         return None
-    program = program_of(around, scores.steps, frame)
+    program = program_of(around, scores.steps, frame, node.tensor.dtype)
     if program is None or not _is_worth_it(operands, weighed, program):
         return None
     q, k, depth = operands
@@ -171,6 +172,9 @@ def _operands(around: Surroundings, scores: Scores, weighed: _Weighed) -> _Pair 
     parts = dict(zip(kind.out, scores.dims, strict=True))
     summed = [x for x in kind.lhs if x in kind.rhs and x not in kind.out]
     if len(summed) != 1 or not around.may_move(scores.product):
+        return None
+    tensors = (scores.product, *map(around.node, scores.product.inputs), weighed.values.node)
+    if len({it.tensor.dtype for it in tensors}) > 1:
         return None
     found: list[_Operand] = []
     for letters, name in zip((kind.lhs, kind.rhs), scores.product.inputs, strict=True):

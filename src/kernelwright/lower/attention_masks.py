@@ -34,6 +34,8 @@ class Frame:
 class Program:
     """What the steps come to; nodes on the way are in `made`."""
 
+    dtype: DType
+    """Element type of q, k and v."""
     scale: float = 1.0
     causal: bool = False
     weighing: Weighing | None = None
@@ -46,9 +48,11 @@ class Program:
     made: list[Node] = field(default_factory=list)
 
 
-def program_of(around: Surroundings, steps: Sequence[ScoreStep], frame: Frame) -> Program | None:
+def program_of(
+    around: Surroundings, steps: Sequence[ScoreStep], frame: Frame, dtype: DType
+) -> Program | None:
     """The steps as one program; None where attention does something else."""
-    program = Program()
+    program = Program(dtype=dtype)
     if not all(_take(around, program, step, frame) for step in steps):
         return None
     return program if program.weighing is not None else None
@@ -74,6 +78,9 @@ def _take(around: Surroundings, program: Program, step: ScoreStep, frame: Frame)
         return False
     if _follows_places(around, program, step, value, frame):
         return True
+    # Masks of 16-bit scores take longer than the steps by themselves.
+    if program.dtype is not DType.F32:
+        return False
     if isinstance(value, Literal) and program.masking is Masking.ADD:
         _change_mask(around, program, step, "add", value)
         return True
@@ -126,6 +133,8 @@ def _scale(around: Surroundings, program: Program, step: ScoreStep, frame: Frame
             _change_mask(around, program, step, "mul", value)
         return True
     if program.masking is Masking.ADD or program.weighing is not None:
+        return False
+    if program.dtype is not DType.F32:
         return False
     for factors, run in ((program.of_rows, frame.rows), (program.of_keys, frame.keys)):
         factor = _laid_out(around, program, step, value, [*frame.heads, run, []])

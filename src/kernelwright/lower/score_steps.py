@@ -11,7 +11,7 @@ from enum import Enum, auto
 from kernelwright.ir.expr import Call, Expr, Literal, Operand, walk
 from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import Contract, Pointwise, Project, Reduce, Reduction, View
-from kernelwright.ir.types import TensorType
+from kernelwright.ir.types import DType, TensorType
 from kernelwright.lower.view_chains import Parts, leaves, shown
 from kernelwright.rewrite.surroundings import Surroundings
 
@@ -87,7 +87,9 @@ def _back(
     for index, name in enumerate(node.inputs):
         source = around.node(name)
         # Nothing else has steps that lead back to a product.
-        if source.type != node.type or not isinstance(source.kind, Contract | Pointwise | View):
+        if not isinstance(source.kind, Contract | Pointwise | View):
+            continue
+        if source.tensor.shape != node.type.shape:
             continue
         peeled = tuple(_peeled(node.kind.expr, index))
         if None in peeled:
@@ -108,7 +110,7 @@ def _scores_of_softmax(
 ) -> Node | None:
     """What a node is the softmax of, over keys; None of another node."""
     assert isinstance(node.kind, Pointwise)
-    if len(node.inputs) != 3 or str(node.kind.expr) != "div(exp(sub(%0, %1)), %2)":
+    if len(node.inputs) != 3 or str(_wide(node.kind.expr)) != "div(exp(sub(%0, %1)), %2)":
         return None
     scores, *totals = (around.node(name) for name in node.inputs)
     for index, total in enumerate(totals):
@@ -131,6 +133,9 @@ def _peeled(expr: Expr, scores: int) -> Iterator[_Peeled | None]:
     """Steps of an expression of scores, the last one first; None at the end where it is another."""
     while expr != Operand(scores, expr.dtype):
         match expr:
+            # Scores of 16 bits are computed with in float32.
+            case Call("cast", (first,)) if expr.dtype.is_float and first.dtype.is_float:
+                pass
             case Call("mul", (first, second)) if not _reads(second, scores):
                 yield Do.SCALE, second
             case Call("mul", (second, first)) if not _reads(second, scores):
@@ -157,6 +162,14 @@ def _peeled(expr: Expr, scores: int) -> Iterator[_Peeled | None]:
                 yield None
                 return
         expr = first
+
+
+def _wide(expr: Expr) -> Expr:
+    """An expression before its result is rounded."""
+    match expr:
+        case Call("cast", (inner,)) if inner.dtype is DType.F32:
+            return inner
+    return expr
 
 
 def _reads(expr: Expr, operand: int) -> bool:
