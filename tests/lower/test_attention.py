@@ -71,6 +71,12 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, ...]
     )
 
 
+def _grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    q = torch.cat((q, q + 1), 1)
+    k, v = (it[:, :, None].expand(-1, -1, 2, -1, -1).flatten(1, 2) for it in (k, v))
+    return (q @ k.mT / 4).softmax(-1) @ v
+
+
 def _inside(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     packed = torch.cat((q.transpose(1, 2), k[:, :, :9].transpose(1, 2)), -1)
     own, other = packed.reshape(2, 9, 96).view(2, 9, 3, 2, 16).permute(3, 0, 2, 1, 4)
@@ -101,6 +107,7 @@ def _inside(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         (_joined, Masking.ADD),
         (_inside, Masking.NONE),
         (_causal, Masking.KEEP),
+        (_grouped, Masking.NONE),
         (lambda q, k, v, m: torch.softmax(k @ q.mT, -2).mT @ v, Masking.NONE),
         (lambda q, k, v, m: torch.softmax(q @ k[:, 0].mT[:, None], -1) @ v[:, :1], Masking.NONE),
         # Another dimension, shares that are returned or not those of a softmax, other steps.

@@ -7,8 +7,9 @@ from kernelwright.ir.attention import Attention
 from kernelwright.ir.calls import rename_call
 from kernelwright.ir.expr import Call, Expr, Literal, Operand
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Pointwise, View
-from kernelwright.ir.types import Dim
+from kernelwright.ir.kinds import Expand, Pointwise, View
+from kernelwright.ir.sizes import ONE
+from kernelwright.ir.types import Dim, DType
 from kernelwright.lower.attention_apart import wide_attention_apart
 from kernelwright.lower.attention_by_hand import attention_by_hand
 from kernelwright.lower.view_chains import Chain, Part, Parts, arranged, chain_of, leaves, split
@@ -83,6 +84,54 @@ def _heads_of_batches(around: Surroundings, node: Node) -> tuple[Node, ...] | No
     return (*made, attended, *joined_views, replace(last, name=node.name, type=node.type))
 
 
+def _repeated_heads(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+    # Heads of k and v that are the same for several neighbours are read where they lie, once.
+    if not isinstance(node.kind, Attention) or node.tensor.rank != 4 or node.kind.order:
+        return None
+    # PyTorch has no fused kernel for it: with masks, and in 16 bits, its others are fast.
+    if node.tensor.dtype is not DType.F32 or (node.origin and len(node.inputs) > 3):
+        return None
+    made: list[Node] = []
+    names: dict[str, str] = {}
+    for name in node.inputs[1:3]:
+        once = _without_repeats(around, chain_of(around, name))
+        if once is None:
+            return None
+        views = arranged(around, *once)
+        made += views
+        names[name] = views[-1].name if views else once[0].name
+    new = _reading(node, names)
+    call = new.origin
+    if call is not None:
+        others = (it for it in call.kwargs if it[0] != "enable_gqa")
+        call = replace(call, kwargs=(*others, ("enable_gqa", True)))
+    return (*made, replace(new, origin=call))
+
+
+def _without_repeats(
+    around: Surroundings, chain: Chain
+) -> tuple[Node, list[Parts], list[Parts]] | None:
+    """What an operand of four dimensions repeats for neighbouring heads, and its dimensions."""
+    repeated = chain.source
+    if repeated.kind != View(Expand()) or len(chain.dims) != 4 or not around.may_move(repeated):
+        return None
+    source = around.node(repeated.inputs[0])
+    ahead = len(chain.whole) - source.tensor.rank
+    sizes = [*[ONE] * ahead, *source.tensor.shape]
+    new = [[leaf for leaf in leaves(run)] for run, size in zip(chain.whole, sizes, strict=True)
+           if size == ONE]  # fmt: skip
+    repeats = [leaf for run in new for leaf in run]
+    heads = leaves(chain.dims[1])
+    kept = [leaf for leaf in heads if leaf not in repeats]
+    others = [leaf for at in (0, 2, 3) for leaf in leaves(chain.dims[at])]
+    # Each head serves neighbours: what repeats it is inside of what tells heads apart.
+    if not repeats or any(it in others for it in repeats) or heads[: len(kept)] != kept:
+        return None
+    whole = [[] if size == ONE else run for run, size in zip(chain.whole, sizes, strict=True)]
+    batch, _, *columns = chain.dims
+    return source, whole[ahead:], [batch, kept, *columns]
+
+
 def _scale_of_operand(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     # Products are scaled as their factors are.
     if not isinstance(node.kind, Attention) or node.kind.scale is None:
@@ -140,6 +189,7 @@ _RULES = (
     Rule(name="attention written by hand", match=attention_by_hand),
     Rule(name="operand of attention in one step", match=_operand_in_one_step),
     Rule(name="scale of an operand of attention", match=_scale_of_operand),
+    Rule(name="heads that repeat read once", match=_repeated_heads),
     Rule(name="heads and batches of attention apart", match=_heads_of_batches),
     Rule(name="result of attention in one step", match=_result_in_one_step),
     Rule(name="attention of wide heads as two products", match=wide_attention_apart),
