@@ -6,6 +6,7 @@ With capture, the only place that names PyTorch's operators.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from kernelwright.ir.attention import Attention
 from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
 from kernelwright.ir.kinds import (
     Conv,
@@ -64,11 +65,14 @@ def call_of_layer(
     return AtenCall(f"aten.{cell}.input", (*given, 1, 0.0, False, False, False))
 
 
-def call_of_attention(operands: Iterable[str], scale: float, causal: bool) -> AtenCall:
+def call_of_attention(operands: Iterable[str], kind: Attention) -> AtenCall:
     """The call for queries, keys and values without a mask."""
-    given = tuple(map(Ref, operands))
-    others = (("is_causal", True),) * causal + (("scale", scale),)
-    return AtenCall("aten.scaled_dot_product_attention.default", given, others)
+    others = (("is_causal", kind.causal), ("scale", kind.scale))
+    return AtenCall(
+        "aten.scaled_dot_product_attention.default",
+        tuple(map(Ref, operands)),
+        tuple(it for it in others if it[1]),
+    )
 
 
 def call_of_convolution(conv: Conv, data: str, weight: str) -> AtenCall:

@@ -146,13 +146,12 @@ def _attention(
 
 def _call(kind: Attention, given: Sequence[Node]) -> AtenCall | None:
     """The call of PyTorch that computes the same: with a mask it gives rows without keys zeros."""
-    assert kind.scale is not None
     if kind.weighing is not Weighing.SOFTMAX or kind.masking is not Masking.NONE:
         return None
     heads = {it.tensor.shape[:-2] for it in given}
     if len(heads) > 1:
         return None
-    return call_of_attention([it.name for it in given], kind.scale, kind.causal)
+    return call_of_attention([it.name for it in given], kind)
 
 
 def _size(run: Parts) -> Dim:

@@ -100,7 +100,9 @@ def _follows_places(
     if sides is None or places != [leaves(frame.rows), leaves(frame.keys)]:
         return False
     is_sum = value.dtype is not DType.BOOL
-    keeps = {0: True, float("-inf"): False} if is_sum else {True: True, False: False}
+    keeps: dict[float, bool] = (
+        {0: True, float("-inf"): False} if is_sum else {True: True, False: False}
+    )
     lower, upper = keeps.get(sides.lower), keeps.get(sides.upper)
     program.causal |= (lower, upper, sides.most) == (True, False, 0)
     return (lower, upper) == (True, True) or (lower, upper, sides.most) == (True, False, 0)
