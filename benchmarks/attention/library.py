@@ -53,7 +53,7 @@ def build(variant: Variant, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     source, part = target.with_suffix(".cu"), target.with_suffix(".part")
     text = SOURCE.read_text().replace("CONFIGS", variant.text())
-    source.write_text('#include "attention_launch.cuh"\n' + text)
+    source.write_text('#include "attention_few_launch.cuh"\n' + text)
     command = ["nvcc", "-std=c++17", "-O3", "-gencode=arch=compute_90a,code=sm_90a"]
     command += ["-Xcompiler", "-fPIC", "-shared", *(f"-I{folder}" for folder in KERNELS.glob("*/"))]
     subprocess.run([*command, "-o", str(part), str(source)], check=True)

@@ -30,6 +30,7 @@ class Config:
     masking: str = "NONE"
     causal: bool = False
     empty_is_zero: bool = True
+    few: int = 0
     weighing: str = "SOFTMAX"
 
     def text(self) -> str:
@@ -37,7 +38,7 @@ class Config:
         numbers = (self.depth, self.width, self.block_n, self.stages, self.consumers)
         flags = (str(it).lower() for it in (self.causal, self.empty_is_zero))
         words = (_ELEMENTS[self.dtype], *map(str, numbers), f"Masking::{self.masking}", *flags,
-                 f"Weighing::{self.weighing}")  # fmt: skip
+                 str(self.few), f"Weighing::{self.weighing}")  # fmt: skip
         return f"AttentionConfig<{', '.join(words)}>"
 
 
@@ -74,6 +75,12 @@ _CONFIGS = (
     Config(dtype="bfloat16", masking="KEEP", causal=True, empty_is_zero=False),
     Config(depth=256, width=256, stages=1, consumers=1),
     Config(dtype="float16", depth=256, width=256),
+    Config(dtype="bfloat16", block_n=128, consumers=3),
+    Config(dtype="float16", block_n=64, consumers=3, causal=True),
+    Config(depth=128, width=128, few=4, masking="ADD", consumers=1),
+    Config(dtype="bfloat16", depth=128, width=128, few=4, consumers=1),
+    Config(dtype="float16", few=8, masking="KEEP", causal=True, consumers=1),
+    Config(depth=256, width=256, stages=1, few=1, consumers=1),
     Config(masking="ADD", block_n=128, weighing="RELU"),
     Config(dtype="bfloat16", masking="KEEP", weighing="RELU"),
 )
@@ -108,12 +115,27 @@ _CASES = (
     _case(5, rows=70, keys=140, heads=2, kv_heads=1),
     _case(6, mask="add empty", rows=60, width=72),
     _case(7, mask="keep empty", keys=70),
+    _case(7, mask="keep", keys=160, rows=130, heads=1, kv_heads=1),
+    _case(6, mask="add heads same", keys=96, rows=70),
+    _case(3, mask="keep same", keys=75, rows=20, batch=2),
     _case(8, rows=20, keys=70, heads=1, kv_heads=1),
     _case(9, rows=20, keys=70, heads=1, kv_heads=1, depth=200),
-    _case(10, batch=4, rows=20, mask="add empty in turns", how="signed"),
-    *(_case(10, rows=3, keys=40, mask="add", how=how) for how in ("nan in q", "large", "tiny")),
-    _case(10, width=70, rows=3, keys=40, mask="add"),
-    _case(11, rows=20, mask="keep empty", how="signed"),
+    # Several rounds of blocks: the emulated card has few multiprocessors.
+    _case(10, rows=200, keys=300, heads=66, kv_heads=1),
+    _case(11, rows=400, keys=130, heads=130, kv_heads=1, how="signed"),
+    _case(12, rows=1, keys=700, heads=8, kv_heads=2, mask="add heads", how="signed"),
+    _case(12, rows=2, keys=80, heads=2, kv_heads=1, mask="add empty", depth=33, laid_out="odd"),
+    _case(12, rows=2, keys=200, heads=8, kv_heads=2, mask="add"),
+    _case(13, batch=2, rows=1, keys=900, heads=8, kv_heads=2),
+    _case(13, rows=1, keys=40, heads=3, kv_heads=1, depth=100, width=72, how="inf"),
+    _case(14, rows=8, keys=70, mask="keep empty"),
+    _case(15, rows=1, keys=500, how="dominant"),
+    _case(15, rows=1, keys=500, how="nan", width=200),
+    _case(16, batch=4, rows=20, mask="add empty in turns", how="signed"),
+    *(_case(16, rows=3, keys=40, mask="add", how=how) for how in ("nan in q", "large", "tiny")),
+    _case(16, width=70, rows=3, keys=40, mask="add"),
+    _case(17, rows=20, mask="keep empty", how="signed"),
+    _case(12, batch=4, rows=1, keys=80, mask="add in turns"),
 )  # fmt: skip
 
 # Of the largest result, where PyTorch's own error is smaller: roundings of results and shares.
@@ -137,7 +159,8 @@ def test_every_config_against_float64(wide: bool, run_script: Callable[..., Any]
 def test_nothing_spills_or_waits_for_each_product() -> None:
     text = (_FOLDER / "attention.cu").read_text()
     text = text.replace("CONFIGS", ", ".join(config.text() for config in _CONFIGS))
-    report = compile_check(kernels.inline("attention_launch.cuh") + text)
-    assert len(report.kernels) == 4 * len(_CONFIGS)
+    report = compile_check(kernels.inline("attention_few_launch.cuh") + text)
+    few = sum(config.few > 0 for config in _CONFIGS)
+    assert len(report.kernels) == 4 * len(_CONFIGS) + few
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
     assert [remark for remark in report.remarks if "Performance Loss" in remark] == []

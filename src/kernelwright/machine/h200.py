@@ -105,7 +105,6 @@ _CONVOLUTIONS = ConvolutionRates(
     deep_rows=1.28,
     copy_bytes=52.5,
     runs=StoreCycles(waiting=0.28, moving=0.34),
-    rows=StoreCycles(waiting=0.23, moving=0.28),
     unaligned=StoreCycles(waiting=0.32, moving=0.69),
     scattered=StoreCycles(waiting=0.07, moving=2.75),
     store_bandwidth=2.7e12,
@@ -183,7 +182,6 @@ _LIBRARY = LibraryRates(
     margin=1.3,
     known_seconds=22e-6,
     tf32_channels=32,
-    tf32_odd_channels=320,
     tf32_bytes=0.3e6,
     cut_seconds=40e-6,
     known_thin_seconds=6.5e-6,
@@ -247,11 +245,12 @@ _RECURRENT = RecurrentRates(
 than eight blocks were not timed; which layers are small is the rule of PyTorch."""
 
 _ATTENTION = AttentionRates(
-    launch_seconds=MappingProxyType({4: 40e-6, 2: 15e-6}),
-    flops=MappingProxyType({4: 165e12, 2: 345e12}),
-    library_launch_seconds=MappingProxyType({4: 25e-6, 2: 15e-6}),
-    library_flops=MappingProxyType({4: 37e12, 2: 495e12}),
-    mask_seconds=6.8e-12,
+    launch_seconds=MappingProxyType({4: 40e-6, 2: 7e-6}),
+    flops=MappingProxyType({4: 165e12, 2: 620e12}),
+    library_launch_seconds=MappingProxyType({4: 25e-6, 2: 25e-6}),
+    library_flops=MappingProxyType({4: 37e12, 2: 560e12}),
+    few_bandwidth=MappingProxyType({4: 2.2e12, 2: 1.75e12}),
+    mask_seconds=0.3e-12,
     library_mask_seconds=1.0e-12,
 )
 """Fitted to benchmarks/results/attention_h200.json (docs/measured/attention.md)."""

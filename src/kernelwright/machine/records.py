@@ -225,8 +225,6 @@ class LibraryRates:
     tf32_channels: int
     """Fewest channels on both sides of a small float32 convolution of two dimensions that cuDNN
     computes in TF32 all the same."""
-    tf32_odd_channels: int
-    """Fewest channels of the operand of such a one of one tap on maps of no multiple of four."""
     tf32_bytes: float
     """Bytes of operand and result from which that is known."""
     cut_seconds: float
@@ -358,6 +356,8 @@ class AttentionRates:
     """Seconds of PyTorch's call of few numbers."""
     library_flops: Mapping[int, float]
     """FLOP/s of its fastest backend."""
+    few_bandwidth: Mapping[int, float]
+    """Bytes/s of keys and values where rows that have them in common are few."""
     mask_seconds: float
     """Seconds of a score that a mask of its own changes, beside all else, in ours."""
     library_mask_seconds: float

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from math import ceil
 
-from kernelwright.ir.attention import Attention, Masking
+from kernelwright.ir.attention import Attention, Masking, Weighing
 from kernelwright.ir.attention_configs import AttentionConfig
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import AttentionRates, Machine
@@ -16,6 +17,10 @@ LEAST_COLUMNS = 8
 ELEMENTS = (DType.F32, DType.F16, DType.BF16)
 _STATIC_SHARED = 1024
 """Bytes of static shared memory at most, barriers."""
+MOST_FEW = 8
+"""Rows of all heads that have keys in common for which there is a kernel of its own."""
+_MANY_ROWS = 1024
+"""Rows of a head from which on blocks of 192 leave few of their rows without work."""
 _SCORE_PASSES = 8
 _KEY_PASSES = 5
 """How often PyTorch moves scores, and keys and values, where it fuses nothing."""
@@ -35,8 +40,9 @@ class AttentionSizes:
     width: int
     dtype: DType
     causal: bool
-    masked: bool
-    """A mask of its own, beside what causal cuts off."""
+    is_softmax: bool
+    mask_bytes: int
+    """Bytes of an element of a mask of its own, beside what causal cuts off; 0 without one."""
 
     @property
     def scores(self) -> int:
@@ -52,6 +58,13 @@ class AttentionSizes:
         return self.heads * self.rows * self.depth + self.groups * self.keys * (
             self.depth + self.width
         )
+
+    @property
+    def few(self) -> int:
+        """The least power of two of rows that have keys in common; 0 where they are not few."""
+        rows = self.heads // max(self.groups, 1) * self.rows
+        is_few = self.is_softmax and 0 < rows <= MOST_FEW
+        return 1 << (rows - 1).bit_length() if is_few else 0
 
     @property
     def flops(self) -> int:
@@ -77,38 +90,51 @@ def attention_sizes(kind: Attention, q: TensorType, k: TensorType, v: TensorType
         width=v.shape[-1].hint,
         dtype=q.dtype,
         causal=kind.causal,
-        masked=kind.masking is not Masking.NONE,
+        is_softmax=kind.weighing is Weighing.SOFTMAX,
+        mask_bytes={Masking.NONE: 0, Masking.KEEP: 1, Masking.ADD: q.dtype.itemsize}[kind.masking],
     )
 
 
 def attention_configs(sizes: AttentionSizes, machine: Machine) -> tuple[AttentionConfig, ...]:
-    """Those that a block has room for, best first: many rows, long steps, several stages."""
+    """Those that a block has room for, best first: several stages, as many rows as are fastest,
+    long steps."""
     room = machine.shared_memory_per_block - _STATIC_SHARED
     found = [it for it in _candidates(sizes) if it.shared_bytes <= room]
-    few = sizes.rows <= 64
-    return tuple(sorted(found, key=lambda it: (it.stages == 1, (it.consumers == 1) != few,
+    wanted = _consumers(sizes)
+    return tuple(sorted(found, key=lambda it: (it.stages == 1, abs(it.consumers - wanted),
                                                -it.block_n)))  # fmt: skip
+
+
+def _consumers(sizes: AttentionSizes) -> int:
+    """Warpgroups that are fastest: three hide exponentials of narrow rows, but have many rows."""
+    if sizes.rows <= 64:
+        return 1
+    is_narrow = sizes.dtype is not DType.F32 and max(sizes.depth, sizes.width) <= 64
+    return 3 if is_narrow and not sizes.causal and sizes.rows >= _MANY_ROWS else 2
 
 
 def _candidates(sizes: AttentionSizes) -> Iterator[AttentionConfig]:
     """Those whose sums and scores fit registers."""
     depth, width = ceil(sizes.depth / 16) * 16, ceil(max(sizes.width, 1) / 64) * 64
-    planes = 2 if sizes.dtype is DType.F32 else 1
-    most = 64 if planes == 2 else 128
-    for block_n in (128, 64) if max(depth, width) <= most else (64,):
-        for consumers in (2, 1):
-            # Pairs of wide rows need the registers of a block with fewer threads.
-            if planes == 2 and consumers == 2 and max(depth, width) > 128:
-                continue
-            for stages in (2, 1):
-                yield AttentionConfig(
-                    depth=depth,
-                    width=width,
-                    block_n=block_n,
-                    stages=stages,
-                    consumers=consumers,
-                    planes=planes,
-                )
+    planes, columns = 2 if sizes.dtype is DType.F32 else 1, max(depth, width)
+    consumers = [1]
+    # Pairs of wide rows need the registers of a block with fewer threads.
+    if planes == 1 or columns <= 128:
+        consumers.append(2)
+    if planes == 1 and columns <= 64:
+        consumers.append(3)
+    steps = (128, 64) if columns <= (64 if planes == 2 else 128) else (64,)
+    for block_n, groups, stages in product(steps, consumers, (2, 1)):
+        yield AttentionConfig(
+            depth=depth,
+            width=width,
+            block_n=block_n,
+            stages=stages,
+            consumers=groups,
+            planes=planes,
+            mask_bytes=sizes.mask_bytes,
+            few=sizes.few,
+        )
 
 
 def rates_of(machine: Machine) -> AttentionRates:
@@ -118,11 +144,15 @@ def rates_of(machine: Machine) -> AttentionRates:
 
 
 def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
-    """Seconds of our launch: planes of float32 operands, the products, and masks."""
+    """Seconds of our launches: planes of float32 operands, unless rows are few, products, masks."""
     rates, size = rates_of(machine), sizes.dtype.itemsize
+    masks = _mask_seconds(sizes, rates.mask_seconds)
+    if sizes.few:
+        seconds = size * sizes.elements / rates.few_bandwidth[size]
+        return rates.launch_seconds[2] + seconds + masks
     planes = 12 * sizes.elements / machine.copy_bandwidth if size == 4 else 0.0
     work = max(sizes.flops / rates.flops[size], size * sizes.elements / machine.read_bandwidth)
-    return rates.launch_seconds[size] + planes + work + _mask_seconds(sizes, rates.mask_seconds)
+    return rates.launch_seconds[size] + planes + work + masks
 
 
 def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
@@ -137,7 +167,7 @@ def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
 
 
 def _mask_seconds(sizes: AttentionSizes, of_score: float) -> float:
-    return of_score * sizes.heads * sizes.scores if sizes.masked else 0.0
+    return of_score * sizes.heads * sizes.scores if sizes.mask_bytes else 0.0
 
 
 def _unfused_seconds(sizes: AttentionSizes, machine: Machine) -> float:

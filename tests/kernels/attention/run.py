@@ -28,7 +28,7 @@ def build(configs: str) -> ctypes.CDLL:
     cpp_extension.load_inline(
         name="attention_test",
         cpp_sources="",
-        cuda_sources=kernels.inline("attention_launch.cuh") + text,
+        cuda_sources=kernels.inline("attention_few_launch.cuh") + text,
         functions=None,
         is_python_module=False,
         no_implicit_headers=True,
@@ -97,10 +97,11 @@ def mask_of(case: dict[str, Any]) -> torch.Tensor | None:
     if not kind:
         return None
     heads = case["heads"] if "heads" in kind else 1
+    rows = 1 if "same" in kind else case["rows"]
     batch = case["batch"] // 2 if "in turns" in kind else 1
-    keep = torch.rand(batch, heads, case["rows"], case["keys"]) < 0.7
+    keep = torch.rand(batch, heads, rows, case["keys"]) < 0.7
     if "empty" in kind:
-        keep[:, :, min(1, case["rows"] - 1)] = False
+        keep[:, :, min(1, rows - 1)] = False
     else:
         keep[..., 0] = True
     if "keep" in kind:

@@ -23,8 +23,10 @@ def emit(kernel: Kernel) -> KernelText:
         scale=anchor.scale,
         order=anchor.order,
         is_pairs=config.planes == 2,
+        has_few=config.few > 0,
     )
-    return KernelText(section=section, sources=("attention_launch.cuh",), has_workspace=True)
+    source = "attention_few_launch.cuh" if config.few else "attention_launch.cuh"
+    return KernelText(section=section, sources=(source,), has_workspace=True)
 
 
 def _members(anchor: Attention, config: AttentionConfig) -> tuple[str, ...]:
@@ -32,7 +34,7 @@ def _members(anchor: Attention, config: AttentionConfig) -> tuple[str, ...]:
     return (
         f"int DEPTH = {config.depth}, WIDTH = {config.width}",
         f"int BLOCK_N = {config.block_n}, STAGES = {config.stages}",
-        f"int CONSUMERS = {config.consumers}",
+        f"int CONSUMERS = {config.consumers}{f', FEW = {config.few}' * (config.few > 0)}",
         f"Masking MASKING = Masking::{anchor.masking.name}",
         f"Weighing WEIGHING = Weighing::{anchor.weighing.name}",
         f"bool CAUSAL = {causal}, EMPTY_IS_ZERO = {zero}",

@@ -1,39 +1,8 @@
 #pragma once
 // Host side of attention: what a config takes, its workspace, its kernels in order.
 
-#include <algorithm>
-#include <cmath>
-#include <initializer_list>
-
+#include "attention_request.cuh"
 #include "attention_sm90.cuh"
-#include "launch.cuh"
-
-// A call as PyTorch has it: (batch, head, row, column), of which the first may be missing. What
-// there is no mask of has no data.
-struct AttentionRequest {
-  Tensor q, k, v, mask, result;
-  double scale;  // 0: one over the root of the depth
-};
-
-// A dimension counted from the last one, from 0.
-inline int64_t size_from_end(const Tensor& tensor, int place) {
-  return place < tensor.rank ? tensor.sizes[tensor.rank - 1 - place] : 1;
-}
-// 0 where all places have the same element.
-inline int64_t stride_from_end(const Tensor& tensor, int place) {
-  return size_from_end(tensor, place) == 1 ? 0 : tensor.strides[tensor.rank - 1 - place];
-}
-
-// A tensor whose dimension order[d] is dimension d of the given one.
-inline Tensor in_order(const Tensor& given, std::initializer_list<int> order) {
-  Tensor tensor = given;
-  int d = 0;
-  for (const int to : order) {
-    tensor.sizes[to] = given.sizes[d];
-    tensor.strides[to] = given.strides[d++];
-  }
-  return tensor;
-}
 
 // Kernels of a config: `largest` and `prepare` of float32 operands or `prepare` of those that have
 // to be copied, `attend`; `wide` for rows that it has no room for.
@@ -48,7 +17,7 @@ struct AttentionVariant {
   void (*wide)(AttentionParameters);
 
   static bool admits(const AttentionRequest& request) {
-    const AttentionProblem p = problem_of(request);
+    const AttentionProblem p = attention_problem(request);
     constexpr int64_t MOST = int64_t{1} << 30;
     for (const Tensor* tensor : {&request.q, &request.k, &request.v, &request.result}) {
       if (tensor->rank < 2 || tensor->rank > 4) return false;
@@ -66,17 +35,18 @@ struct AttentionVariant {
 
   static int64_t workspace_bytes(const AttentionRequest& request) {
     if (!admits(request)) return 0;
-    const AttentionProblem p = problem_of(request);
+    const AttentionProblem p = attention_problem(request);
     if (is_wide(p)) return 0;
     int64_t bytes = header_bytes(p);
     for (int i = 0; i < 3; ++i) bytes += plane_bytes(p.operands[i], is_copied(p.operands[i]));
-    return bytes;
+    return bytes + mask_bytes(p);
   }
 
   cudaError_t launch(const AttentionRequest& request, void* workspace, cudaStream_t stream) const {
     if (!admits(request)) return cudaErrorNotSupported;
     AttentionParameters p = {};
-    p.problem = problem_of(request);
+    p.problem = attention_problem(request);
+    p.packs_results = is_packed(p.problem);
     if (int64_t{p.problem.batches} * p.problem.heads * p.problem.rows * p.problem.width == 0) {
       return cudaSuccess;
     }
@@ -89,11 +59,35 @@ struct AttentionVariant {
     place_room(p, workspace);
     cudaError_t status = prepare_all(p, workspace, stream);
     for (int i = 0; i < 3 && status == cudaSuccess; ++i) status = encode(p, i);
+    if (status == cudaSuccess && Tile::HAS_MASK) status = encode_mask(p);
     if (status != cudaSuccess) return status;
-    return launch_dependent(attend, blocks, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, p, false);
+    const unsigned grid = cut_work(p, blocks);
+    bool is_prepared = p.room.mask != nullptr;
+    for (const void* planes : p.room.planes) is_prepared = is_prepared || planes != nullptr;
+    return launch_dependent(attend, grid, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, p,
+                            is_prepared);
   }
 
  private:
+  static constexpr int MASK_RUN = 16 / Tile::MASK_SIZE;
+
+  // Blocks of the launch: one for each tile, or as many as run at a time where these have several
+  // rounds.
+  static unsigned cut_work(AttentionParameters& p, unsigned tiles) {
+    p.units = static_cast<int>(tiles);
+    if (Tile::PLANES == 2) return tiles;
+    const auto most = static_cast<unsigned>(attention_multiprocessors());
+    const unsigned heads = tiles / static_cast<unsigned>(p.tiles);
+    const unsigned pairs = heads * ((static_cast<unsigned>(p.tiles) + 1) / 2);
+    constexpr unsigned ROUNDS = 4;
+    if (Config::CAUSAL) {
+      if (pairs < ROUNDS * most) return tiles;
+      p.is_paired = true;
+      p.units = static_cast<int>(pairs);
+    }
+    return p.units < static_cast<int>(most) ? static_cast<unsigned>(p.units) : most;
+  }
+
   // Of planes: whole runs of 16 bytes.
   static int pitch_of(const AttentionOperand& operand) { return (operand.columns + 7) / 8 * 8; }
 
@@ -103,16 +97,16 @@ struct AttentionVariant {
 
   // Whether boxes cannot be read where the operand lies.
   static bool is_copied(const AttentionOperand& operand) {
-    if (Tile::PLANES == 2) return true;
-    constexpr int64_t RUN = 16 / sizeof(Plane), MOST = int64_t{1} << 38;
-    bool boxed = reinterpret_cast<uintptr_t>(operand.data) % 16 == 0;
-    boxed = boxed && (operand.columns == 1 || operand.strides[3] == 1);
-    const int sizes[3] = {operand.batches, operand.heads, operand.rows};
-    for (int d = 0; d < 3; ++d) {
-      const int64_t stride = operand.strides[d];
-      boxed = boxed && (sizes[d] == 1 || (stride > 0 && stride % RUN == 0 && stride < MOST));
-    }
-    return !boxed;
+    return Tile::PLANES == 2 || !lies_in_runs(operand, 16 / sizeof(Plane));
+  }
+
+  // Whether rows of the result are whole aligned runs of 16 bytes.
+  static bool is_packed(const AttentionProblem& p) {
+    constexpr int64_t RUN = 16 / sizeof(typename Config::Element);
+    bool packed = reinterpret_cast<uintptr_t>(p.result) % 16 == 0 && p.width % RUN == 0 &&
+                  p.result_strides[3] == 1;
+    for (int d = 0; d < 3; ++d) packed = packed && p.result_strides[d] % RUN == 0;
+    return packed;
   }
 
   static int64_t aligned(int64_t bytes) { return (bytes + 127) / 128 * 128; }
@@ -144,6 +138,7 @@ struct AttentionVariant {
       p.room.planes[i] = copied ? planes : nullptr;
       planes += plane_bytes(operand, copied);
     }
+    p.room.mask = is_mask_copied(p.problem) ? planes : nullptr;
   }
 
   cudaError_t prepare_all(const AttentionParameters& p, void* workspace,
@@ -162,21 +157,24 @@ struct AttentionVariant {
       for (int d = 0; d < 3; ++d) aligned = aligned && operand.strides[d] % 4 == 0;
       prepared.has_vectors[i] = aligned;
     }
-    const int64_t blocks = prepared.first_block[3];
+    prepared.mask = mask_of(p.problem);
+    prepared.mask_pitch = mask_pitch(p.problem);
+    const int64_t mask_rows = prepared.mask.head_count() * prepared.mask.rows;
+    const int64_t mask_blocks = (mask_rows + MASK_COPY_ROWS - 1) / MASK_COPY_ROWS;
+    const int64_t blocks = prepared.first_block[3] + (p.room.mask != nullptr ? mask_blocks : 0);
     if (blocks == 0) return cudaSuccess;
     if (blocks > int64_t{1} << 30) return cudaErrorNotSupported;
-    const auto grid = static_cast<unsigned>(blocks);
     cudaError_t status = cudaSuccess;
     if (Tile::PLANES == 2) {
       status = cudaMemsetAsync(workspace, 0, static_cast<size_t>(header_bytes(p.problem)), stream);
       if (status == cudaSuccess) {
-        status = launch_dependent(largest, grid, ATTENTION_PREPARE_THREADS, 0, 1, stream, prepared,
-                                  false);
+        status = launch_dependent(largest, static_cast<unsigned>(prepared.first_block[3]),
+                                  ATTENTION_PREPARE_THREADS, 0, 1, stream, prepared, false);
       }
     }
     if (status != cudaSuccess) return status;
-    return launch_dependent(prepare, grid, ATTENTION_PREPARE_THREADS, 0, 1, stream, prepared,
-                            false);
+    return launch_dependent(prepare, static_cast<unsigned>(blocks), ATTENTION_PREPARE_THREADS, 0, 1,
+                            stream, prepared, Tile::PLANES == 2);
   }
 
   // The boxes of an operand: planes, or the operand itself. Sizes of 1 have any stride.
@@ -208,39 +206,53 @@ struct AttentionVariant {
     return encode_map(p.maps + number, data, box);
   }
 
-  static AttentionOperand operand_of(const Tensor& tensor) {
-    AttentionOperand operand = {};
-    operand.data = tensor.data;
-    operand.batches = static_cast<int>(size_from_end(tensor, 3));
-    operand.heads = static_cast<int>(size_from_end(tensor, 2));
-    operand.rows = static_cast<int>(size_from_end(tensor, 1));
-    operand.columns = static_cast<int>(size_from_end(tensor, 0));
-    for (int d = 0; d < 4; ++d) operand.strides[d] = stride_from_end(tensor, 3 - d);
-    // All elements of such a dimension are one.
-    if (operand.strides[0] == 0 && operand.batches > 0) operand.batches = 1;
-    if (operand.columns == 1) operand.strides[3] = 1;
-    return operand;
+  // The mask as an operand with rows of keys.
+  static AttentionOperand mask_of(const AttentionProblem& p) {
+    AttentionOperand mask = {};
+    const int64_t* const strides = p.mask_strides;
+    mask.data = p.mask;
+    for (int d = 0; d < 4; ++d) mask.strides[d] = strides[d];
+    mask.batches = strides[0] == 0 ? 1 : p.mask_batches;
+    mask.heads = strides[1] == 0 ? 1 : p.heads;
+    mask.rows = strides[2] == 0 ? 1 : p.rows;
+    mask.columns = p.keys;
+    return mask;
+  }
+  static bool is_mask_copied(const AttentionProblem& p) {
+    return Tile::HAS_MASK && !lies_in_runs(mask_of(p), MASK_RUN);
+  }
+  static int64_t mask_pitch(const AttentionProblem& p) {
+    return (p.keys + MASK_RUN - 1) / MASK_RUN * MASK_RUN;
+  }
+  static int64_t mask_bytes(const AttentionProblem& p) {
+    const AttentionOperand mask = mask_of(p);
+    return is_mask_copied(p)
+               ? aligned(mask.head_count() * mask.rows * mask_pitch(p) * Tile::MASK_SIZE)
+               : 0;
   }
 
-  static AttentionProblem problem_of(const AttentionRequest& request) {
-    AttentionProblem p = {};
-    const Tensor* const given[3] = {&request.q, &request.k, &request.v};
-    for (int i = 0; i < 3; ++i) p.operands[i] = operand_of(*given[i]);
-    p.batches = static_cast<int>(size_from_end(request.result, 3));
-    p.heads = static_cast<int>(size_from_end(request.result, 2));
-    p.rows = p.operands[0].rows;
-    p.keys = p.operands[1].rows;
-    p.depth = p.operands[1].columns;
-    p.width = p.operands[2].columns;
-    p.mask = request.mask.data;
-    p.mask_batches = static_cast<int>(std::max<int64_t>(size_from_end(request.mask, 3), 1));
-    p.result = request.result.data;
-    for (int d = 0; d < 4; ++d) {
-      p.mask_strides[d] = stride_from_end(request.mask, 3 - d);
-      p.result_strides[d] = stride_from_end(request.result, 3 - d);
+  static cudaError_t encode_mask(AttentionParameters& p) {
+    const AttentionOperand mask = mask_of(p.problem);
+    const bool copied = p.room.mask != nullptr;
+    p.mask_rows = mask.rows == 1 ? 1 : Tile::BLOCK_M;
+    TensorBox box = {};
+    box.type = Tile::MASK_SIZE == 1            ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+               : Tile::MASK_SIZE == 4          ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+               : std::is_same_v<Plane, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                               : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    box.rank = 4;
+    const int sizes[4] = {mask.columns, mask.rows, mask.heads, mask.batches};
+    int64_t own = mask_pitch(p.problem);
+    for (int d = 0; d < 4; ++d) box.sizes[d] = static_cast<uint64_t>(sizes[d]);
+    for (int d = 0; d < 3; ++d) {
+      const int64_t given = sizes[d + 1] == 1 ? MASK_RUN : mask.strides[2 - d];
+      box.strides[d] = static_cast<uint64_t>((copied ? own : given) * Tile::MASK_SIZE);
+      own *= sizes[d + 1];
     }
-    const double root = 1.0 / std::sqrt(static_cast<double>(p.depth));
-    p.scale = static_cast<float>(request.scale == 0 ? root : request.scale);
-    return p;
+    box.box[0] = Tile::ROW_BYTES / Tile::MASK_SIZE;
+    box.box[1] = static_cast<uint32_t>(p.mask_rows);
+    box.box[2] = box.box[3] = 1;
+    box.swizzle = CU_TENSOR_MAP_SWIZZLE_128B;
+    return encode_map(p.maps + 3, copied ? p.room.mask : const_cast<void*>(mask.data), box);
   }
 };

@@ -20,6 +20,25 @@ __device__ __forceinline__ Element attention_element(float value) {
   }
 }
 
+// 2^x; results below 2^-126 are 0.
+__device__ __forceinline__ float flushed_exp2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+// Two neighbours, the first in the lower half.
+template <class Element>
+__device__ __forceinline__ uint32_t attention_pair(float first, float second) {
+  if constexpr (std::is_same_v<Element, __half>) {
+    const __half2 both = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&both);
+  } else {
+    const __nv_bfloat162 both = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&both);
+  }
+}
+
 // A score that is masked: -inf where it is not kept.
 template <class Config>
 __device__ __forceinline__ float masked_score(const AttentionProblem& p, const AttentionPlace& at,

@@ -3,9 +3,11 @@
 // 16-bit operands that boxes cannot be read of.
 
 #include "attention_problem.cuh"
+#include "dependent_launch.cuh"
 
 constexpr int ATTENTION_PREPARE_THREADS = 256;
-constexpr int PREPARE_ROWS = 64;  // of a block
+constexpr int PREPARE_ROWS = 64;   // of a block
+constexpr int MASK_COPY_ROWS = 8;  // of a mask, of a block: one for each warp
 
 struct PrepareParameters {
   AttentionProblem problem;
@@ -13,6 +15,8 @@ struct PrepareParameters {
   int pitch[3];
   int64_t first_block[4];  // of each operand; the last is the end
   bool has_vectors[3];     // runs of 16 bytes are aligned
+  AttentionOperand mask;   // its rows, blocks of which follow the operands'
+  int64_t mask_pitch;      // elements of a row of the copy
 };
 
 // The rows of a head that a block prepares. Neighbouring lanes have neighbouring runs of a row.
@@ -160,15 +164,33 @@ __device__ __forceinline__ void copy_rows(const PrepareParameters& p, int number
   }
 }
 
+// A copy of rows of the mask.
+template <class Stored>
+__device__ __forceinline__ void copy_mask(const PrepareParameters& p, int64_t block) {
+  const AttentionOperand& mask = p.mask;
+  const int64_t row = block * MASK_COPY_ROWS + static_cast<int>(threadIdx.x) / 32;
+  if (row >= mask.head_count() * mask.rows) return;
+  const int64_t head = row / mask.rows;
+  const Stored* const from =
+      static_cast<const Stored*>(mask.data) + head / mask.heads * mask.strides[0] +
+      head % mask.heads * mask.strides[1] + row % mask.rows * mask.strides[2];
+  Stored* const to = static_cast<Stored*>(p.room.mask) + row * p.mask_pitch;
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < mask.columns; i += 32) {
+    to[i] = from[i * mask.strides[3]];
+  }
+}
+
 // The operand that a block has, and its number among the operand's blocks.
 __device__ __forceinline__ int prepared_operand(const PrepareParameters& p, int64_t& block) {
-  const int number = (blockIdx.x >= p.first_block[1]) + (blockIdx.x >= p.first_block[2]);
+  const int number = (blockIdx.x >= p.first_block[1]) + (blockIdx.x >= p.first_block[2]) +
+                     (blockIdx.x >= p.first_block[3]);
   block = blockIdx.x - p.first_block[number];
   return number;
 }
 
 // First kernel of float32.
 __device__ __forceinline__ void attention_largest(const PrepareParameters& p) {
+  let_next_kernel_start();
   int64_t block;
   const int number = prepared_operand(p, block);
   if (p.has_vectors[number]) {
@@ -181,9 +203,14 @@ __device__ __forceinline__ void attention_largest(const PrepareParameters& p) {
 // The kernel before attention.
 template <class Config>
 __device__ __forceinline__ void attention_prepare(const PrepareParameters& p) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
   int64_t block;
   const int number = prepared_operand(p, block);
-  if constexpr (AttentionTile<Config>::PLANES == 1) {
+  using Tile = AttentionTile<Config>;
+  if (number == 3) {
+    if constexpr (Tile::HAS_MASK) copy_mask<typename Tile::Stored>(p, block);
+  } else if constexpr (Tile::PLANES == 1) {
     copy_rows<typename Config::Element>(p, number, block);
   } else if (p.has_vectors[number]) {
     write_planes<4>(p, number, block);

@@ -15,6 +15,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "tma.cuh"
 
@@ -61,21 +62,26 @@ struct AttentionProblem {
 struct AttentionRoom {
   uint32_t *largest[3], *unfit[3];
   void* planes[3];  // null for what is read where it lies
+  void* mask;       // the same of a copy with rows of whole runs of 16 bytes
 };
 
 struct AttentionParameters {
-  CUtensorMap maps[3];
+  CUtensorMap maps[4];  // of q, k, v, and of the mask
   AttentionProblem problem;
   AttentionRoom room;
-  int pitch[3];  // elements of a row of planes
-  int tiles;     // of rows
+  int pitch[3];        // elements of a row of planes
+  int tiles;           // of rows
+  int units;           // that blocks take: tiles of rows, or two of them
+  bool is_paired;      // a unit is a tile and the one as far from the other end
+  int mask_rows;       // of a box of the mask: 1 where all rows have the same
+  bool packs_results;  // rows of the result are whole aligned runs of 16 bytes
 };
 
 // A config has
 //   Element            float, __half or __nv_bfloat16
 //   DEPTH, WIDTH       columns of q and k, a multiple of 16, and of v, a multiple of 64, at most
 //   BLOCK_N            keys of a step: 64 or 128
-//   STAGES, CONSUMERS  steps in shared memory; warpgroups with 64 rows each: 1 or 2
+//   STAGES, CONSUMERS  steps in shared memory; warpgroups with 64 rows each: 1 to 3
 //   MASKING, WEIGHING  see above
 //   CAUSAL             row i has no keys after i
 //   EMPTY_IS_ZERO      what a row without keys gives: 0, or else NaN
@@ -109,11 +115,27 @@ struct AttentionTile {
   static constexpr int K_PLANE = DEPTH_BLOCKS * KEY_BLOCK, K_BYTES = PLANES * K_PLANE;
   static constexpr int V_PLANE = WIDTH_BLOCKS * KEY_BLOCK, V_BYTES = PLANES * V_PLANE;
   static constexpr int ALIGNMENT = 1024;
-  static constexpr int SHARED_BYTES = ALIGNMENT + Q_BYTES + STAGES * (K_BYTES + V_BYTES);
-  static_assert(SHARED_BYTES <= 226 * 1024, "a block has no more shared memory");
+  static constexpr int OPERAND_BYTES = Q_BYTES + STAGES * (K_BYTES + V_BYTES);
+  static constexpr int ROOM = 226 * 1024 - ALIGNMENT - OPERAND_BYTES;
+  static_assert(ROOM >= 0, "a block has no more shared memory");
+
+  // Masks have boxes of their own, of rows of 128 bytes too, in the room that is left.
+  static constexpr bool HAS_MASK = Config::MASKING != Masking::NONE;
+  using Stored = std::conditional_t<Config::MASKING == Masking::KEEP, bool, Element>;
+  static constexpr int MASK_SIZE = sizeof(Stored);
+  static constexpr int MASK_BLOCK = BLOCK_M * ROW_BYTES;
+  static constexpr int MASK_BLOCKS = (BLOCK_N * MASK_SIZE + ROW_BYTES - 1) / ROW_BYTES;
+  static constexpr int MASK_BYTES = MASK_BLOCKS * MASK_BLOCK;
+  static constexpr int MASKS_AT_MOST = ROOM / MASK_BYTES < 2 ? ROOM / MASK_BYTES : 2;
+  static constexpr int MASK_STAGES = HAS_MASK ? MASKS_AT_MOST : 0;
+  static_assert(MASK_STAGES > 0 || !HAS_MASK, "a block has no more shared memory");
+  static constexpr int SHARED_BYTES = ALIGNMENT + OPERAND_BYTES + MASK_STAGES * MASK_BYTES;
 
   static constexpr int THREADS = 128 * (CONSUMERS + 1), CONSUMER_WARPS = 4 * CONSUMERS;
-  static constexpr int PRODUCER_REGISTERS = 24, CONSUMER_REGISTERS = 240;
+  static constexpr int PRODUCER_REGISTERS = 24;
+  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 240;
+  // Two warpgroups find their turns at the tensor cores by themselves.
+  static constexpr bool IN_TURNS = PLANES == 1 && CONSUMERS == 3;
 
   static constexpr int SCORES = BLOCK_N / 2;  // of a thread
   static constexpr int STEPS = DEPTH / 16;    // instructions along the depth
@@ -127,15 +149,42 @@ struct AttentionTile {
 
 // What a block works on.
 struct AttentionPlace {
-  int batch, head, row;
+  int batch, head, row;  // no rows: -1
 
+  // The only place of a block where blocks are as many as tiles.
   template <class Tile>
   __device__ __forceinline__ static AttentionPlace of(const AttentionParameters& p, bool causal) {
-    const auto number = static_cast<int>(blockIdx.x);
+    return of_tile<Tile>(p, causal, static_cast<int>(blockIdx.x));
+  }
+  template <class Tile>
+  __device__ __forceinline__ static AttentionPlace of_tile(const AttentionParameters& p,
+                                                           bool causal, int number) {
     const int tile = number % p.tiles, above = number / p.tiles;
     // Rows with many keys first.
     return {above / p.problem.heads, above % p.problem.heads,
             (causal ? p.tiles - 1 - tile : tile) * Tile::BLOCK_M};
+  }
+
+  // The place of a block's turn, false after the last. Two tiles of a unit have together as many
+  // keys as those of any other.
+  template <class Config>
+  __device__ __forceinline__ static bool find(const AttentionParameters& p, int turn,
+                                              AttentionPlace& at) {
+    using Tile = AttentionTile<Config>;
+    const int round = p.is_paired ? turn / 2 : turn;
+    const int unit = static_cast<int>(blockIdx.x + round * gridDim.x);
+    if (unit >= p.units) return false;
+    if (!p.is_paired) {
+      at = of_tile<Tile>(p, Config::CAUSAL, unit);
+      return true;
+    }
+    const int half = (p.tiles + 1) / 2, above = unit / half, first = unit % half;
+    const int second = p.tiles - 1 - first;
+    const int tile = turn % 2 == 0 ? second : first;
+    at.batch = above / p.problem.heads;
+    at.head = above % p.problem.heads;
+    at.row = turn % 2 == 1 && first == second ? -1 : tile * Tile::BLOCK_M;
+    return true;
   }
 };
 

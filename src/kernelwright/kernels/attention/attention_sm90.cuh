@@ -1,107 +1,14 @@
 #pragma once
 // Attention on the tensor cores of compute capability 9.0a. See attention_problem.cuh.
 
+#include "attention_mask.cuh"
 #include "attention_plain.cuh"
 #include "attention_prepare.cuh"
 #include "attention_products.cuh"
+#include "attention_ring.cuh"
+#include "attention_rows.cuh"
+#include "attention_store.cuh"
 #include "dependent_launch.cuh"
-
-template <class Tile>
-struct AttentionBarriers {
-  Barrier q_full;
-  Barrier k_full[Tile::STAGES], k_empty[Tile::STAGES];
-  Barrier v_full[Tile::STAGES], v_empty[Tile::STAGES];
-};
-
-// Two rows of a thread, eight apart, of 64 of a warpgroup: the largest score so far, the exponent
-// that is taken off, and this thread's sum of exponentials.
-template <class Config>
-struct RowState {
-  using Tile = AttentionTile<Config>;
-  // Exponentials of float32 lie in [0, 2^15]: low planes end at 2^-24.
-  static constexpr float TOP = Tile::PLANES == 2 ? 15.0f : 0.0f;
-  static constexpr float LOG2_E = 1.44269504088896340736f;
-
-  float most[2] = {-INFINITY, -INFINITY}, offset[2] = {0, 0}, total[2] = {0, 0};
-
-  // Scores become exponentials; `shrink` is what sums so far are multiplied with.
-  __device__ __forceinline__ void step(float (&scores)[Tile::SCORES], float factor,
-                                       float (&shrink)[2]) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float largest = most[r];
-#pragma unroll
-      for (int i = 0; i < Tile::SCORES / 4; ++i) {
-        largest = fmaxf(largest, fmaxf(scores[i * 4 + r * 2], scores[i * 4 + r * 2 + 1]));
-      }
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-      const float base = largest == -INFINITY ? 0.0f : TOP - largest * factor;
-      shrink[r] = most[r] == -INFINITY ? 0.0f : exp2f(base - offset[r]);
-      most[r] = largest;
-      offset[r] = base;
-      float sum = 0;
-#pragma unroll
-      for (int i = 0; i < Tile::SCORES / 4; ++i) {
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          float& score = scores[i * 4 + r * 2 + c];
-          score = exp2f(fmaf(score, factor, base));
-          sum += score;
-        }
-      }
-      total[r] = fmaf(total[r], shrink[r], sum);
-    }
-  }
-
-  // Positive scores, times a power of two that brings the row's largest to [2^14, 2^15): `total` is
-  // that power. NaN stays.
-  __device__ __forceinline__ void step_positive(float (&scores)[Tile::SCORES], float factor,
-                                                float (&shrink)[2]) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      float largest = fmaxf(most[r], 0.0f);
-#pragma unroll
-      for (int i = 0; i < Tile::SCORES / 4; ++i) {
-        largest = fmaxf(largest, fmaxf(scores[i * 4 + r * 2], scores[i * 4 + r * 2 + 1]));
-      }
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-      const float power = plane_power(plane_exponent(__float_as_uint(largest * factor)));
-      shrink[r] = most[r] > 0 ? power / total[r] : 1.0f;
-      most[r] = largest;
-      total[r] = power;
-#pragma unroll
-      for (int i = 0; i < Tile::SCORES / 4; ++i) {
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          float& score = scores[i * 4 + r * 2 + c];
-          score = score <= 0 ? 0.0f : score * factor * power;
-        }
-      }
-    }
-  }
-
-  // Scores, times `unit`, become what weighs v.
-  __device__ __forceinline__ void weigh(float (&scores)[Tile::SCORES], float unit,
-                                        float (&shrink)[2]) {
-    if constexpr (Config::WEIGHING == Weighing::RELU) {
-      step_positive(scores, unit, shrink);
-    } else {
-      step(scores, unit * LOG2_E, shrink);
-    }
-  }
-
-  // Sums of whole rows.
-  __device__ __forceinline__ void join() {
-    if constexpr (Config::WEIGHING == Weighing::RELU) return;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      total[r] += __shfl_xor_sync(0xffffffffu, total[r], 1);
-      total[r] += __shfl_xor_sync(0xffffffffu, total[r], 2);
-    }
-  }
-};
 
 template <class Config>
 struct AttentionBlock {
@@ -114,12 +21,19 @@ struct AttentionBlock {
   AttentionBarriers<Tile>& barriers;
   unsigned char* memory;
   AttentionPlace at;
+  using Ring = AttentionRing<Tile::STAGES>;
+  using MaskRing = AttentionRing<Tile::MASK_STAGES>;
+  using Turns = AttentionTurns<Tile>;
 
   __device__ __forceinline__ unsigned char* k_stage(int stage) const {
     return memory + Tile::Q_BYTES + stage * (Tile::K_BYTES + Tile::V_BYTES);
   }
   __device__ __forceinline__ unsigned char* v_stage(int stage) const {
     return k_stage(stage) + Tile::K_BYTES;
+  }
+
+  __device__ __forceinline__ unsigned char* mask_stage(int stage) const {
+    return memory + Tile::OPERAND_BYTES + stage * Tile::MASK_BYTES;
   }
 
   // Steps over keys of the block's rows.
@@ -148,16 +62,44 @@ struct AttentionBlock {
     }
   }
 
-  __device__ __forceinline__ void produce() const {
-    fetch<Tile::DEPTH_BLOCKS, Tile::BLOCK_M>(memory, 0, at.row, &barriers.q_full);
-    const int count = steps();
-    for (int step = 0; step < count; ++step) {
-      const int stage = step % Tile::STAGES, parity = step / Tile::STAGES & 1;
-      const int key = step * Tile::BLOCK_N;
-      wait(barriers.k_empty + stage, parity ^ 1);
-      fetch<Tile::DEPTH_BLOCKS, Tile::BLOCK_N>(k_stage(stage), 1, key, barriers.k_full + stage);
-      wait(barriers.v_empty + stage, parity ^ 1);
-      fetch<Tile::WIDTH_BLOCKS, Tile::BLOCK_N>(v_stage(stage), 2, key, barriers.v_full + stage);
+  __device__ __forceinline__ void fetch_mask(int key, MaskRing& ring) const {
+    if constexpr (Tile::HAS_MASK) {
+      wait(barriers.mask_empty + ring.stage, ring.phase ^ 1);
+      Barrier* const full = barriers.mask_full + ring.stage;
+      arrive_expecting(full, Tile::MASK_BLOCKS * p.mask_rows * Tile::ROW_BYTES);
+      const int64_t* const strides = p.problem.mask_strides;
+#pragma unroll
+      for (int block = 0; block < Tile::MASK_BLOCKS; ++block) {
+        copy_box_of_four(mask_stage(ring.stage) + block * Tile::MASK_BLOCK, p.maps + 3,
+                         key + block * (Tile::ROW_BYTES / Tile::MASK_SIZE),
+                         p.mask_rows == 1 ? 0 : at.row, strides[1] == 0 ? 0 : at.head,
+                         strides[0] == 0 ? 0 : at.batch % p.problem.mask_batches, full);
+      }
+      ring.advance();
+    }
+  }
+
+  __device__ __forceinline__ void produce() {
+    Ring ring;
+    MaskRing masks;
+    int q_phase = 0;
+    for (int turn = 0; AttentionPlace::find<Config>(p, turn, at); ++turn) {
+      if (at.row < 0) continue;
+      wait(&barriers.q_empty, q_phase ^ 1);
+      q_phase ^= 1;
+      fetch<Tile::DEPTH_BLOCKS, Tile::BLOCK_M>(memory, 0, at.row, &barriers.q_full);
+      const int count = steps();
+      for (int step = 0; step < count; ++step) {
+        const int key = step * Tile::BLOCK_N;
+        wait(barriers.k_empty + ring.stage, ring.phase ^ 1);
+        fetch<Tile::DEPTH_BLOCKS, Tile::BLOCK_N>(k_stage(ring.stage), 1, key,
+                                                 barriers.k_full + ring.stage);
+        fetch_mask(key, masks);
+        wait(barriers.v_empty + ring.stage, ring.phase ^ 1);
+        fetch<Tile::WIDTH_BLOCKS, Tile::BLOCK_N>(v_stage(ring.stage), 2, key,
+                                                 barriers.v_full + ring.stage);
+        ring.advance();
+      }
     }
   }
 
@@ -184,29 +126,28 @@ struct AttentionBlock {
     return {describe_matrix(v_stage(stage), Tile::KEY_BLOCK)};
   }
 
-  // Of the keys of a step, from `factor` times the scores on.
-  __device__ __forceinline__ void mask(float (&scores)[Tile::SCORES], int step,
-                                       float factor) const {
-    const int first = step * Tile::BLOCK_N;
+  // Of the keys of a step; scores are multiplied with `factor` where a mask is added to them.
+  __device__ __forceinline__ void mask(float (&scores)[Tile::SCORES], int step, float factor,
+                                       MaskRing& ring) const {
+    const int first = step * Tile::BLOCK_N, row = own_row();
+    if constexpr (Tile::HAS_MASK) {
+      const bool is_same = p.mask_rows == 1;
+      wait(barriers.mask_full + ring.stage, ring.phase);
+      AttentionMask<Config>{factor}.apply(scores, mask_stage(ring.stage),
+                                          is_same ? 0 : row - at.row, is_same ? 0 : 8);
+      __syncwarp();  // one lane releases what all have read
+      release(barriers.mask_empty + ring.stage);
+      ring.advance();
+    }
     const int last = first + Tile::BLOCK_N - 1;
     const int first_row = at.row + warpgroup() * 64;
-    const bool cuts = last >= p.problem.keys || (Config::CAUSAL && last > first_row);
-    if (Config::MASKING == Masking::NONE && !cuts) return;
-    const int row = own_row();
+    if (last < p.problem.keys && !(Config::CAUSAL && last > first_row)) return;
 #pragma unroll
     for (int i = 0; i < Tile::SCORES; ++i) {
-      const int own = row + i / 2 % 2 * 8;
       const int key = first + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2;
-      if constexpr (Config::MASKING == Masking::ADD) {
-        scores[i] = masked_row_score(own, key, scores[i] * factor);
-      } else {
-        scores[i] = masked_row_score(own, key, scores[i]);
-      }
+      const bool cuts = key >= p.problem.keys || (Config::CAUSAL && key > row + i / 2 % 2 * 8);
+      if (cuts) scores[i] = -INFINITY;
     }
-  }
-  __device__ __forceinline__ float masked_row_score(int row, int key, float score) const {
-    // Rows that are not there have no mask.
-    return row < p.problem.rows ? masked_score<Config>(p.problem, at, row, key, score) : score;
   }
 
   // What scores are multiplied with before exponentials of 2 are taken.
@@ -232,13 +173,21 @@ struct AttentionBlock {
     auto* const result = static_cast<Element*>(problem.result) +
                          at.batch * problem.result_strides[0] + at.head * problem.result_strides[1];
     const float unscale = Tile::PLANES == 2 ? plane_power(-exponent_of(2)) : 1.0f;
+    const bool is_packed = p.packs_results;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = own_row() + r * 8;
-      if (row >= problem.rows) continue;
       const bool is_zero = problem.keys == 0 || (Config::EMPTY_IS_ZERO && state.total[r] == 0);
       const float inverse = is_zero ? 0.0f : 1.0f / state.total[r];
       Element* const to = result + row * problem.result_strides[2];
+      if constexpr (Tile::PLANES == 1) {
+        if (is_packed) {
+          store_runs<Config>(sums, r, inverse, is_zero, problem.width,
+                             row < problem.rows ? to : nullptr);
+          continue;
+        }
+      }
+      if (row >= problem.rows) continue;
 #pragma unroll
       for (int part = 0; part < Tile::PARTS; ++part) {
 #pragma unroll
@@ -262,6 +211,7 @@ struct AttentionBlock {
     const float factor = score_factor();
     constexpr bool IS_ADDED = Config::MASKING == Masking::ADD;
     const int count = steps();
+    MaskRing masks;
     wait(&barriers.q_full, 0);
 #pragma unroll 1
     for (int step = 0; step < count; ++step) {
@@ -270,7 +220,7 @@ struct AttentionBlock {
       wait(barriers.k_full + stage, parity);
       score_products(stage).multiply_pairs(scores);
       release(barriers.k_empty + stage);
-      mask(scores, step, factor);
+      mask(scores, step, factor, masks);
       state.weigh(scores, IS_ADDED ? 1.0f : factor, shrink);
       Shares<Tile> shares;
       shares.set(scores);
@@ -281,60 +231,70 @@ struct AttentionBlock {
   }
 
   // 16-bit numbers: the scores of a step are multiplied before the sums of the step before, and
-  // their exponentials taken while these are.
-  __device__ __forceinline__ void consume_plain(Sums& sums, RowState<Config>& state) const {
+  // their exponentials taken while these are, and while other warpgroups multiply.
+  __device__ __forceinline__ void consume_plain(Sums& sums, RowState<Config>& state, Ring& k,
+                                                Ring& v, MaskRing& masks, int q_phase) const {
     const float factor = score_factor();
     constexpr bool IS_ADDED = Config::MASKING == Masking::ADD;
     const float unit = IS_ADDED ? 1.0f : factor;
-    const int count = steps();
-    wait(&barriers.q_full, 0);
-    if (count == 0) return;
+    const int count = steps(), own = warpgroup();
+    wait(&barriers.q_full, q_phase);
     float scores[Tile::SCORES], shrink[2];
-    wait(barriers.k_full, 0);
+    wait(barriers.k_full + k.stage, k.phase);
     fence_products();
-    score_products(0).multiply_all(scores);
+    score_products(k.stage).multiply_all(scores);
     commit_products();
     wait_products<0>();
     pin(scores);
-    release(barriers.k_empty);
-    mask(scores, 0, factor);
+    release(barriers.k_empty + k.stage);
+    k.advance();
+    if (count == 1) release(&barriers.q_empty);
+    mask(scores, 0, factor, masks);
     state.weigh(scores, unit, shrink);
     Shares<Tile> shares;
     shares.set(scores);
 #pragma unroll 1
     for (int step = 1; step < count; ++step) {
-      const int stage = step % Tile::STAGES, parity = step / Tile::STAGES & 1;
-      const int before = (step - 1) % Tile::STAGES, parity_before = (step - 1) / Tile::STAGES & 1;
-      wait(barriers.k_full + stage, parity);
+      wait(barriers.k_full + k.stage, k.phase);
+      Turns::wait_for(own);
       fence_products();
-      score_products(stage).multiply_all(scores);
+      score_products(k.stage).multiply_all(scores);
       commit_products();
-      wait(barriers.v_full + before, parity_before);
-      value_products(before).issue_all(sums, shares);
+      wait(barriers.v_full + v.stage, v.phase);
+      value_products(v.stage).issue_all(sums, shares);
+      Turns::give_on(own);
       wait_products<1>();
       pin(scores);
-      release(barriers.k_empty + stage);
-      mask(scores, step, factor);
-      state.weigh(scores, unit, shrink);
+      release(barriers.k_empty + k.stage);
+      k.advance();
+      if (step + 1 == count) release(&barriers.q_empty);
+      mask(scores, step, factor, masks);
+      const bool shrinks = state.weigh(scores, unit, shrink);
       wait_products<0>();
 #pragma unroll
-      for (int part = 0; part < Tile::PARTS; ++part) {
-        pin(sums[part]);
-#pragma unroll
-        for (int i = 0; i < Tile::PART / 2; ++i) sums[part][i] *= shrink[i / 2 % 2];
-      }
-      release(barriers.v_empty + before);
+      for (int part = 0; part < Tile::PARTS; ++part) pin(sums[part]);
+      release(barriers.v_empty + v.stage);
+      v.advance();
       shares.set(scores);
+      if (shrinks) {
+#pragma unroll
+        for (int part = 0; part < Tile::PARTS; ++part) {
+#pragma unroll
+          for (int i = 0; i < Tile::PART / 2; ++i) sums[part][i] *= shrink[i / 2 % 2];
+        }
+      }
     }
-    const int last = (count - 1) % Tile::STAGES;
-    wait(barriers.v_full + last, (count - 1) / Tile::STAGES & 1);
-    value_products(last).issue_all(sums, shares);
+    wait(barriers.v_full + v.stage, v.phase);
+    value_products(v.stage).issue_all(sums, shares);
     wait_products<0>();
 #pragma unroll
     for (int part = 0; part < Tile::PARTS; ++part) pin(sums[part]);
+    release(barriers.v_empty + v.stage);
+    v.advance();
   }
 
-  __device__ __forceinline__ void consume() const {
+  // The rows of a place, by a warpgroup.
+  __device__ __forceinline__ void attend(Ring& k, Ring& v, MaskRing& masks, int q_phase) const {
     Sums sums;
     RowState<Config> state;
 #pragma unroll
@@ -345,9 +305,23 @@ struct AttentionBlock {
     if constexpr (Tile::PLANES == 2) {
       consume_pairs(sums, state);
     } else {
-      consume_plain(sums, state);
+      consume_plain(sums, state, k, v, masks, q_phase);
     }
     store(sums, state);
+  }
+
+  __device__ __forceinline__ void consume() {
+    Ring k, v;
+    MaskRing masks;
+    int q_phase = 0;
+    const int own = warpgroup();
+    if (own == Tile::CONSUMERS - 1) Turns::give_on(own);
+    for (int turn = 0; AttentionPlace::find<Config>(p, turn, at); ++turn) {
+      if (at.row < 0) continue;
+      attend(k, v, masks, q_phase);
+      q_phase ^= 1;
+    }
+    if (own == 0) Turns::wait_for(own);
   }
 
   // Whether planes carry the head's operands.
@@ -359,12 +333,12 @@ struct AttentionBlock {
     return fits;
   }
 
-  __device__ __forceinline__ void run() const {
+  __device__ __forceinline__ void run() {
     if (threadIdx.x < 128) {
-      if constexpr (Tile::CONSUMERS == 2) give_registers_back<Tile::PRODUCER_REGISTERS>();
+      if constexpr (Tile::CONSUMERS >= 2) give_registers_back<Tile::PRODUCER_REGISTERS>();
       if (threadIdx.x == 0) produce();
     } else {
-      if constexpr (Tile::CONSUMERS == 2) take_registers<Tile::CONSUMER_REGISTERS>();
+      if constexpr (Tile::CONSUMERS >= 2) take_registers<Tile::CONSUMER_REGISTERS>();
       consume();
     }
   }
@@ -388,21 +362,27 @@ __device__ __forceinline__ void attention_sm90(const AttentionParameters& p) {
   extern __shared__ unsigned char attention_memory[];
   __shared__ AttentionBarriers<Tile> barriers;
   const uint32_t address = shared_address(attention_memory);
-  const AttentionBlock<Config> block = {
+  AttentionBlock<Config> block = {
       p, barriers,
       attention_memory + (Tile::ALIGNMENT - address % Tile::ALIGNMENT) % Tile::ALIGNMENT,
       AttentionPlace::of<Tile>(p, Config::CAUSAL)};
   if (threadIdx.x == 0) {
     init_barrier(&barriers.q_full, 1);
+    init_barrier(&barriers.q_empty, Tile::CONSUMER_WARPS);
     for (int i = 0; i < Tile::STAGES; ++i) {
       init_barrier(barriers.k_full + i, 1);
       init_barrier(barriers.v_full + i, 1);
       init_barrier(barriers.k_empty + i, Tile::CONSUMER_WARPS);
       init_barrier(barriers.v_empty + i, Tile::CONSUMER_WARPS);
     }
+    for (int i = 0; i < Tile::MASK_STAGES; ++i) {
+      init_barrier(barriers.mask_full + i, 1);
+      init_barrier(barriers.mask_empty + i, Tile::CONSUMER_WARPS);
+    }
     fence_barrier_init();
   }
   __syncthreads();
+  wait_for_previous_kernel();
   if (block.fits()) {
     block.run();
   } else {

@@ -7,6 +7,7 @@
 
 #include "kwemu/abi.h"
 #include "kwemu/ptx_memory.h"
+#include "kwemu/small_float.h"
 #include "kwemu/sync.h"
 #include "kwemu/warp.h"
 
@@ -74,5 +75,54 @@ inline void bar_warp_sync(unsigned mask, KWEMU_HERE) {
 
 inline void membar_gl() { kwemu_fence(); }
 inline void membar_cta() { kwemu_fence(); }
+
+// Products of a warp, and matrices that it holds.
+
+inline float half_of_pair(unsigned pair, int place, bool is_bfloat16) {
+  const auto bits = static_cast<uint16_t>(pair >> (16 * place));
+  return is_bfloat16 ? SmallFormat<8, 7>::to_float(bits) : SmallFormat<5, 10>::to_float(bits);
+}
+
+// Sums (16 x 8) of a (16 x 16) times b (16 x 8) and c. Thread 4 * g + t has elements (g, 2 t) and
+// its neighbour, and those eight rows or columns further.
+template <bool IS_BFLOAT16>
+inline void multiply_16x8x16(float& d0, float& d1, float& d2, float& d3, unsigned a0, unsigned a1,
+                             unsigned a2, unsigned a3, unsigned b0, unsigned b1, float c0, float c1,
+                             float c2, float c3, KWEMU_HERE) {
+  constexpr unsigned ALL = 0xffffffffu;
+  const int lane = static_cast<int>(kwemu_linear_thread() % 32), g = lane / 4, t = lane % 4;
+  const unsigned lhs[4] = {a0, a1, a2, a3}, rhs[2] = {b0, b1};
+  double sums[4] = {c0, c1, c2, c3};
+  for (int k = 0; k < 16; k += 2) {
+    const int from = k % 8 / 2, place = k / 8;
+    const unsigned upper = __shfl_sync(ALL, lhs[2 * place], g * 4 + from, 32, file, line);
+    const unsigned lower = __shfl_sync(ALL, lhs[2 * place + 1], g * 4 + from, 32, file, line);
+    const unsigned left = __shfl_sync(ALL, rhs[place], 8 * t + from, 32, file, line);
+    const unsigned right = __shfl_sync(ALL, rhs[place], 8 * t + 4 + from, 32, file, line);
+    const unsigned rows[2] = {upper, lower}, columns[2] = {left, right};
+    for (int i = 0; i < 4; ++i) {
+      for (int half = 0; half < 2; ++half) {
+        sums[i] += double{half_of_pair(rows[i / 2], half, IS_BFLOAT16)} *
+                   half_of_pair(columns[i % 2], half, IS_BFLOAT16);
+      }
+    }
+  }
+  d0 = static_cast<float>(sums[0]);
+  d1 = static_cast<float>(sums[1]);
+  d2 = static_cast<float>(sums[2]);
+  d3 = static_cast<float>(sums[3]);
+}
+
+// A matrix of 8 x 8 16-bit elements, turned: thread 4 * g + t has elements (g, 2 t) and (g, 2 t +
+// 1).
+inline void transpose_8x8(unsigned& to, unsigned from, KWEMU_HERE) {
+  const int lane = static_cast<int>(kwemu_linear_thread() % 32), g = lane / 4, t = lane % 4;
+  unsigned parts[2];
+  for (int i = 0; i < 2; ++i) {
+    const unsigned pair = __shfl_sync(0xffffffffu, from, (2 * t + i) * 4 + g / 2, 32, file, line);
+    parts[i] = pair >> (16 * (g % 2)) & 0xffffu;
+  }
+  to = parts[0] | parts[1] << 16;
+}
 
 }  // namespace kwemu::ptx

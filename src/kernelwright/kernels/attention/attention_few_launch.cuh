@@ -1,0 +1,81 @@
+#pragma once
+// Host side of attention_few.cuh: which calls have few rows, and their one kernel.
+
+#include "attention_few.cuh"
+#include "attention_launch.cuh"
+
+// A config's kernels, and the one for few rows.
+template <class Config>
+struct AttentionFewVariant {
+  using Others = AttentionVariant<Config>;
+  using Tile = FewTile<Config>;
+
+  static constexpr int RUN = 16 / sizeof(typename Config::Element);
+
+  Others others;
+  void (*few)(FewParameters);
+
+  static bool admits(const AttentionRequest& request) { return Others::admits(request); }
+
+  static int64_t workspace_bytes(const AttentionRequest& request) {
+    if (!admits(request) || is_few(attention_problem(request))) return 0;
+    return Others::workspace_bytes(request);
+  }
+
+  cudaError_t launch(const AttentionRequest& request, void* workspace, cudaStream_t stream) const {
+    if (!admits(request)) return cudaErrorNotSupported;
+    const AttentionProblem problem = attention_problem(request);
+    return is_few(problem) ? launch_few(problem, stream)
+                           : others.launch(request, workspace, stream);
+  }
+
+ private:
+  // Heads of q that have keys in common.
+  static int group_of(const AttentionProblem& p) { return p.heads / p.operands[1].heads; }
+
+  static bool is_few(const AttentionProblem& p) {
+    const bool is_empty = int64_t{p.batches} * p.heads * p.rows * p.width == 0;
+    return !is_empty && p.operands[1].heads == p.operands[2].heads &&
+           int64_t{group_of(p)} * p.rows <= Tile::ROWS && p.depth <= Tile::COLUMNS &&
+           p.width <= Tile::PADDED;
+  }
+
+  // Parts of the keys, of two steps or more, for which rounds of blocks are shortest.
+  static int splits_of(int64_t heads, int64_t steps) {
+    const int64_t at_once = int64_t{Tile::BLOCKS} * attention_multiprocessors();
+    int best = 1;
+    double least = 0;
+    for (int splits = 1; splits <= Tile::MOST_SPLITS; ++splits) {
+      if (splits > 1 && steps < 2 * splits) break;
+      const int64_t rounds = (heads * splits + at_once - 1) / at_once;
+      const int64_t each = (steps + splits - 1) / splits;
+      const double time = static_cast<double>(rounds) * (static_cast<double>(each) + 1);
+      if (splits == 1 || time < least) {
+        best = splits;
+        least = time;
+      }
+    }
+    return best;
+  }
+
+  cudaError_t launch_few(const AttentionProblem& problem, cudaStream_t stream) const {
+    FewParameters p = {};
+    p.problem = problem;
+    p.group = group_of(problem);
+    for (int i = 0; i < 2; ++i) {
+      const AttentionOperand& operand = problem.operands[i + 1];
+      p.has_vectors[i] = lies_in_runs(operand, RUN) && operand.columns % RUN == 0;
+    }
+    const int64_t heads = int64_t{problem.batches} * (problem.heads / p.group);
+    const int64_t steps = (int64_t{problem.keys} + Tile::STEP - 1) / Tile::STEP;
+    p.splits = splits_of(heads, steps);
+    p.keys_each = static_cast<int>((steps + p.splits - 1) / p.splits * Tile::STEP);
+    const cudaError_t status = cudaFuncSetAttribute(
+        reinterpret_cast<const void*>(few), cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    if (status != cudaSuccess) return status;
+    const int64_t blocks = heads * p.splits;
+    if (blocks > int64_t{1} << 30) return cudaErrorNotSupported;
+    return launch_dependent(few, static_cast<unsigned>(blocks), Tile::THREADS,
+                            Tile::shared_bytes(p.splits), p.splits, stream, p, false);
+  }
+};
