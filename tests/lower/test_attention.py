@@ -65,7 +65,7 @@ def _causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, ...]
         .softmax(-1)
         @ v,
         (scores / 2 + later).softmax(-1) @ v,
-        torch.where(rows >= keys, scores, -math.inf).softmax(-1) @ v,
+        torch.where(rows >= keys, scores, -1e10).softmax(-1) @ v,
         # Others.
         torch.where(rows > keys - 2, scores, -math.inf).softmax(-1) @ v,
     )
@@ -108,6 +108,8 @@ def _inside(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         (_inside, Masking.NONE),
         (_causal, Masking.KEEP),
         (_grouped, Masking.NONE),
+        (lambda q, k, v, m: (q @ k.mT + m).masked_fill(m < 0.5, -1e9).softmax(-1) @ v, Masking.ADD),
+        (lambda q, k, v, m: (q @ k.mT).masked_fill(m < 2, -1e9).softmax(-1) @ v, Masking.ADD),
         (lambda q, k, v, m: torch.softmax(k @ q.mT, -2).mT @ v, Masking.NONE),
         (lambda q, k, v, m: torch.softmax(q @ k[:, 0].mT[:, None], -1) @ v[:, :1], Masking.NONE),
         # Another dimension, shares that are returned or not those of a softmax, other steps.

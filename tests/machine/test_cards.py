@@ -19,7 +19,7 @@ _MOST = 1024
 """Above this an integer is bytes, registers or elements, and so a limit or a threshold."""
 _LAYOUTS = {
     *("SHARED_BYTES_OF_BARRIERS", "OUTSIDE_STAGES", "RAW_BOXES"),
-    *("CONV_OUTSIDE", "PATCHES", "COUNTED", "COUNTED_CHANNELS", "PATCH_COST"),
+    *("PATCHES", "COUNTED", "COUNTED_CHANNELS", "PATCH_COST"),
 }
 """Shared memory that a kernel of ours lays out, and what its launcher can count, on any card."""
 

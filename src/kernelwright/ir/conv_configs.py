@@ -32,6 +32,13 @@ class ConvSchedule(StrEnum):
     """One stores what it has summed while the other multiplies."""
 
 
+class ConvStore(StrEnum):
+    """How a warp's channels leave for the result."""
+
+    LINES = "32 positions of each at a time"
+    ROWS = "all positions of one after the other"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvConfig:
     """Tunables of the convolution as an implicit product on tensor cores.
@@ -57,6 +64,7 @@ class ConvConfig:
     """Buffers for what all taps of a tile meet; 0: each tap is copied by itself."""
     patch_bytes: int = 0
     """Bytes of such a buffer."""
+    store: ConvStore = ConvStore.LINES
     joined: int = 0
     """Dimensions, W first, whose phases are rows of the filter; of a transposed convolution."""
 
@@ -76,7 +84,9 @@ class ConvConfig:
         taps = f", {self.row_taps}" if self.row_taps is not RowTaps.APART else ""
         rows = "channels and phases" if self.joined else "channels"
         pixels = f"{self.patches} patches of {self.patch_bytes} bytes" if self.patches else "copies"
+        rows_leave = ", channels leave one by one" if self.store is ConvStore.ROWS else ""
         return (
             f"{scheme} on tensor cores; tile {self.channels} {rows} x {self.positions} positions,"
-            f" {self.schedule}; {self.chunk} channels a tap, {self.stages} stages, {pixels}{taps}"
+            f" {self.schedule}; {self.chunk} channels a tap, {self.stages} stages,"
+            f" {pixels}{taps}{rows_leave}"
         )

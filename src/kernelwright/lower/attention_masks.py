@@ -10,7 +10,7 @@ from kernelwright.ir.kinds import Pointwise
 from kernelwright.ir.sizes import ONE, are_equal
 from kernelwright.ir.types import Dim, DType, TensorType, broadcast
 from kernelwright.lower.coordinate_masks import sides_of
-from kernelwright.lower.score_steps import Do, ScoreStep
+from kernelwright.lower.score_steps import FAR, Do, ScoreStep
 from kernelwright.lower.view_chains import Parts, arranged, leaves
 from kernelwright.rewrite.surroundings import Surroundings
 
@@ -73,7 +73,8 @@ def _take(around: Surroundings, program: Program, step: ScoreStep, frame: Frame)
     if program.weighing is not None or step.value is None:
         return False
     is_sum = step.do in (Do.ADD, Do.SUBTRACT)
-    value = _inverted(step.value) if step.do in (Do.DROP, Do.SUBTRACT) else step.value
+    is_inverted = step.do in (Do.DROP, Do.DROP_FAR, Do.SUBTRACT)
+    value = _inverted(step.value) if is_inverted else step.value
     if value.dtype is not (DType.F32 if is_sum else DType.BOOL):
         return False
     if _follows_places(around, program, step, value, frame):
@@ -87,7 +88,10 @@ def _take(around: Surroundings, program: Program, step: ScoreStep, frame: Frame)
     mask = _laid_out(around, program, step, value, frame.of_scores)
     if mask is None or not _fits(program.mask, mask):
         return False
-    (_add if is_sum else _keep)(around, program, step, mask)
+    if step.do in (Do.KEEP_FAR, Do.DROP_FAR):
+        _keep_far(around, program, step, mask)
+    else:
+        (_add if is_sum else _keep)(around, program, step, mask)
     return True
 
 
@@ -99,13 +103,16 @@ def _follows_places(
     sides = sides_of(around, step.node, value)
     if sides is None or places != [leaves(frame.rows), leaves(frame.keys)]:
         return False
-    is_sum = value.dtype is not DType.BOOL
-    keeps: dict[float, bool] = (
-        {0: True, float("-inf"): False} if is_sum else {True: True, False: False}
-    )
-    lower, upper = keeps.get(sides.lower), keeps.get(sides.upper)
+    lower, upper = (_keeps(it, value.dtype) for it in (sides.lower, sides.upper))
     program.causal |= (lower, upper, sides.most) == (True, False, 0)
     return (lower, upper) == (True, True) or (lower, upper, sides.most) == (True, False, 0)
+
+
+def _keeps(value: float, dtype: DType) -> bool | None:
+    """Whether a mask's element keeps its score as it is, or drops it; None of another one."""
+    if dtype is DType.BOOL:
+        return bool(value)
+    return True if value == 0 else False if value <= FAR else None
 
 
 def _inverted(value: Expr) -> Expr:
@@ -201,6 +208,22 @@ def _keep(around: Surroundings, program: Program, step: ScoreStep, kept: Node) -
         dtype = before.tensor.dtype
         expr = Call("where", (keep, Operand(0, dtype), _never(dtype)), dtype)
     program.mask = _pointwise(around, program, step, expr, [before, kept])
+
+
+def _keep_far(around: Surroundings, program: Program, step: ScoreStep, kept: Node) -> None:
+    # A row that keeps nothing has equal shares: its scores vanish next to what is added.
+    dtype, before = DType.F32, program.mask
+    keep, far = Operand(0, DType.BOOL), Literal(_ABSORBING, DType.F32)
+    if program.masking is Masking.ADD and before is not None:
+        expr = Call("where", (keep, Operand(1, dtype), far), dtype)
+        program.mask = _pointwise(around, program, step, expr, [kept, before])
+        return
+    expr = Call("where", (keep, Literal(0.0, dtype), far), dtype)
+    _add(around, program, step, _pointwise(around, program, step, expr, [kept]))
+
+
+_ABSORBING = -(2.0**100)
+"""What leaves nothing of a score that it is added to; its products are exact."""
 
 
 def _never(dtype: DType) -> Literal:

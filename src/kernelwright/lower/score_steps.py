@@ -30,6 +30,10 @@ class Do(Enum):
     """Its value where true, else -inf."""
     DROP = auto()
     """-inf where its value is true."""
+    KEEP_FAR = auto()
+    """Its value where true, else a number that is far below all scores."""
+    DROP_FAR = auto()
+    """Such a number where its value is true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +130,8 @@ def _scores_of_softmax(
 
 
 _NEVER = float("-inf")
+FAR = -1e9
+"""What people write for -inf, at most: where a row has other scores, its exponential is 0."""
 _Peeled = tuple[Do, Expr | None]
 
 
@@ -148,20 +154,20 @@ def _peeled(expr: Expr, scores: int) -> Iterator[_Peeled | None]:
                 yield Do.ADD, second
             case Call("sub", (first, second)) if not _reads(second, scores):
                 yield Do.SUBTRACT, second
-            case Call("where", (second, first, Literal(value))) if value == _NEVER and not _reads(
-                second, scores
-            ):
-                yield Do.KEEP, second
-            case Call("where", (second, Literal(value), first)) if value == _NEVER and not _reads(
-                second, scores
-            ):
-                yield Do.DROP, second
+            case Call("where", (second, first, Literal(value))) if _drops(value, second, scores):
+                yield Do.KEEP if value == _NEVER else Do.KEEP_FAR, second
+            case Call("where", (second, Literal(value), first)) if _drops(value, second, scores):
+                yield Do.DROP if value == _NEVER else Do.DROP_FAR, second
             case Call("relu", (first,)):
                 yield Do.RELU, None
             case _:
                 yield None
                 return
         expr = first
+
+
+def _drops(value: float, condition: Expr, scores: int) -> bool:
+    return value <= FAR and not _reads(condition, scores)
 
 
 def _wide(expr: Expr) -> Expr:

@@ -46,6 +46,8 @@ class ConvolutionRates:
     """Bytes a cycle of patches and filters that reach a multiprocessor."""
     runs: StoreCycles
     """Tiles whose positions lie side by side in the result and are aligned."""
+    rows: StoreCycles
+    """Tiles whose channels leave one by one, anywhere."""
     unaligned: StoreCycles
     """Other tiles."""
     scattered: StoreCycles

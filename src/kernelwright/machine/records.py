@@ -225,6 +225,8 @@ class LibraryRates:
     tf32_channels: int
     """Fewest channels on both sides of a small float32 convolution of two dimensions that cuDNN
     computes in TF32 all the same."""
+    tf32_odd_channels: int
+    """Fewest channels of the operand of such a one of one tap on maps of no multiple of four."""
     tf32_bytes: float
     """Bytes of operand and result from which that is known."""
     cut_seconds: float

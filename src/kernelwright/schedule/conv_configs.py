@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil, prod
 
-from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, RowTaps
+from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, ConvStore, RowTaps
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_model import channel_pitch, conv_seconds, halo
 from kernelwright.schedule.conv_shape import FILTER_RUN, MOST_PHASES, ConvSizes
@@ -17,18 +17,17 @@ COUNTED_CHANNELS = 1 << 20
 _MOST_STAGES = 8
 _FEW_TILES = 512
 """Tiles of 64 channels by 128 positions."""
-CONV_OUTSIDE = 1024 + 8 * 16 * 40 * 4
-"""Bytes of shared memory for alignment, and for what eight warps store."""
+_ALIGNMENT = 1024
+_LINE_BYTES = 16 * 40 * 4
+"""Shared memory of a warp that stores: 32 positions of 16 channels."""
 PATCHES: dict[tuple[int, int], tuple[tuple[ConvSchedule, int, int, int], ...]] = {
     (1, 64): ((ConvSchedule.ALTERNATE, 256, 2, 66560), (ConvSchedule.ALTERNATE, 256, 3, 49152)),
     (1, 32): ((ConvSchedule.ALTERNATE, 256, 2, 66560),),
-    (1, 16): ((ConvSchedule.ALTERNATE, 256, 4, 20480),),
     (2, 64): ((ConvSchedule.SHARED, 256, 2, 57344), (ConvSchedule.ALTERNATE, 128, 3, 40960)),
     (2, 32): ((ConvSchedule.SHARED, 256, 3, 32768), (ConvSchedule.ALTERNATE, 128, 4, 20480)),
-    (2, 16): ((ConvSchedule.SHARED, 256, 3, 20480), (ConvSchedule.ALTERNATE, 128, 4, 12288)),
 }
 """Schedule, positions of a warpgroup, patches and bytes of one, by 64 output channels and by the
-channels of a copy."""
+channels of a copy: of 16, patches took twice as long as copies."""
 
 
 @lru_cache(maxsize=512)
@@ -80,7 +79,9 @@ def shared_bytes(config: ConvConfig) -> int:
     stage = config.planes * (config.channels * 128 + pixels)
     places = 2 * config.width * 8
     patches = config.patches * (config.patch_bytes + 16)
-    return CONV_OUTSIDE + config.stages * (stage + 16) + places + patches
+    rows = 4 * (config.width + 8) * 4
+    stored = 8 * (rows if config.store is ConvStore.ROWS else _LINE_BYTES)
+    return _ALIGNMENT + stored + config.stages * (stage + 16) + places + patches
 
 
 def _can_count(sizes: ConvSizes) -> bool:
@@ -98,9 +99,15 @@ def _candidates(sizes: ConvSizes, planes: int, shared: int) -> Iterator[ConvConf
     for joined in _joins(sizes):
         seen = sizes.with_joined(joined)
         for apart in (*_with_copies(seen, planes), *_with_patches(seen, planes)):
-            config = replace(apart, joined=joined)
+            config = replace(apart, joined=joined, store=_store(apart, joined))
             more = (replace(config, stages=stages) for stages in range(_MOST_STAGES, 1, -1))
             yield next((it for it in more if shared_bytes(it) <= shared), config)
+
+
+def _store(config: ConvConfig, joined: int) -> ConvStore:
+    """Rows wherever they were timed: they were at least as fast."""
+    timed = config.planes == 1 and (config.width == 256 or config.patches)
+    return ConvStore.ROWS if timed and not joined else ConvStore.LINES
 
 
 def _joins(sizes: ConvSizes) -> tuple[int, ...]:
@@ -160,7 +167,7 @@ def _with_patches(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
     if planes == 2 or sizes.spatial == 1 or sizes.taps == 1:
         return
     parts, chunk = 2 if sizes.rows > 64 else 1, _chunk_for(sizes.in_channels, 1)
-    for schedule, width, patches, size in PATCHES[parts, 64 if chunk == 48 else chunk]:
+    for schedule, width, patches, size in PATCHES.get((parts, 64 if chunk == 48 else chunk), ()):
         yield ConvConfig(
             spatial=sizes.spatial,
             chunk=chunk,

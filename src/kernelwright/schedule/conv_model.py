@@ -6,7 +6,7 @@ Every rate comes from the machine (docs/measured/convolution.md).
 from dataclasses import dataclass
 from math import ceil, prod
 
-from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, RowTaps
+from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, ConvStore, RowTaps
 from kernelwright.machine import ConvolutionRates, Machine
 from kernelwright.schedule.conv_shape import ConvSizes
 
@@ -147,6 +147,8 @@ def _store_cycles(
         cost = rates.runs if width.stride == 2 and width.out % 2 == 0 else rates.unaligned
     elif sizes.transposed:
         cost = rates.scattered
+    elif config.store is ConvStore.ROWS:
+        cost = rates.rows
     elif plan is not None or prod(axis.out for axis in sizes.axes) % 4:
         cost = rates.unaligned
     else:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, prod
 from types import MappingProxyType
 
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Contract, Conv, Opaque, Pointwise, View
+from kernelwright.ir.kinds import Concat, Contract, Conv, Opaque, Pointwise, View
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions
@@ -21,7 +21,7 @@ _CHAIN = 4
 """Convolutions and products of a graph from which one call of the library among launches of ours
 counts as long as the host needs for it, where the card needs less."""
 _TF32_VECTOR = 4
-"""Channels of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
+"""Numbers of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +57,20 @@ def rounding_of(sizes: ConvSizes, machine: Machine) -> Rounding:
     if sizes.dtype is not DType.F32:
         return Rounding.SHORT
     moved = 4 * (sizes.input_elements + sizes.output_elements)
-    small = min(sizes.in_channels, sizes.out_channels) >= machine.library.tf32_channels
-    known = small and sizes.spatial == 2 and not (sizes.transposed or sizes.turned)
-    least = machine.library.tf32_bytes if known else machine.launches.stage_bytes
+    is_known = _small_takes_tf32(sizes, machine)
+    least = machine.library.tf32_bytes if is_known else machine.launches.stage_bytes
     enough = sizes.groups == 1 and moved >= least
     return Rounding.MEASURED_SIZES if enough and _takes_tf32(sizes, machine) else Rounding.NONE
+
+
+def _small_takes_tf32(sizes: ConvSizes, machine: Machine) -> bool:
+    """Whether small calls of the kind were seen in TF32 alone."""
+    if sizes.spatial != 2 or sizes.transposed or sizes.turned:
+        return False
+    rates = machine.library
+    is_odd = sizes.taps == 1 and prod(axis.out for axis in sizes.axes) % _TF32_VECTOR != 0
+    least = rates.tf32_odd_channels if is_odd else rates.tf32_channels
+    return sizes.in_channels >= least and sizes.out_channels >= rates.tf32_channels
 
 
 def _takes_tf32(sizes: ConvSizes, machine: Machine) -> bool:
@@ -101,15 +110,17 @@ def _pass_seconds(node: Node, graph: Graph, machine: Machine) -> float:
     """The kernel for the steps after the library's, which ours computes where it stores its sums;
     0 where another kernel that is there anyway computes them."""
     steps = {node.name}
+    has_steps = False
     for reader in graph.nodes:
         if steps.isdisjoint(reader.inputs):
             continue
+        # Ours writes its part of a concatenation where it belongs.
+        has_steps |= isinstance(reader.kind, Pointwise | Concat)
         if isinstance(reader.kind, Pointwise | View):
             steps.add(reader.name)
-        elif not isinstance(reader.kind, Conv | Opaque | Contract):
+        elif not isinstance(reader.kind, Conv | Opaque | Contract | Concat):
             return 0.0
     moved = 2 * node.tensor.bytes_hint
-    has_steps = any(isinstance(graph[name].kind, Pointwise) for name in steps)
     return moved / conv_rates(machine).turning_bandwidth if has_steps else 0.0
 
 

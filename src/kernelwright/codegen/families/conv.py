@@ -112,7 +112,7 @@ def _tensor_cores(name: str, suffix: str, kernel: str, why: str, config: ConvCon
             f"static constexpr RowTaps ROW_TAPS = RowTaps::{config.row_taps.name};",
             f"static constexpr int PATCHES = {config.patches}, PATCH_BYTES = {config.patch_bytes};",
             f"static constexpr int JOINED = {config.joined};",
-            "static constexpr ConvStore STORE = ConvStore::LINES;",
+            f"static constexpr ConvStore STORE = ConvStore::{config.store.name};",
         ),
         kernel=kernel,
         pointers=(f"{name}{kernel}_planes_kernel", f"{name}{kernel}_kernel"),

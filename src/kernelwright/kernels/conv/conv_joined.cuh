@@ -46,6 +46,9 @@ class JoinedLines {
   __device__ __forceinline__ bool is_in(const JoinedPlace& place) const {
     return height_ < place.count(1) && depth_ < place.count(2);
   }
+  __device__ __forceinline__ bool has_all(const JoinedPlace& place) const {
+    return place.count(1) == heights_ && place.count(2) == depths_;
+  }
   __device__ __forceinline__ void advance() {
     offset_ += to_height_;
     if (++height_ < heights_) return;
@@ -64,7 +67,9 @@ class JoinedLines {
   int channel_ = 0, height_ = 0, depth_ = 0;
 };
 
-// A warp's run of rows, of 32 positions at a time.
+// A warp's run of rows, of 32 positions at a time. Where the lines' places are short they are found
+// once for all positions: with a few instructions for each store a warp, which has its scheduler to
+// itself, waits for each of them in turn.
 template <class Result, class Epilogue>
 class JoinedStore {
  public:
@@ -79,34 +84,71 @@ class JoinedStore {
         step_(strides.spatial[0]),
         widths_(shape.dimensions[0].joined),
         lines_(channels * shape.dimensions[1].joined * shape.dimensions[2].joined),
+        all_((1u << lines_) - 1),
+        share_((1 << SHARE_BITS) / widths_ + 1),
+        is_short_(lines_ <= AT_ONCE),
         // Pairs that are aligned at one place are so wherever these are even.
         even_(widths_ == 2 && step_ == 1 &&
-              (strides.channel | strides.spatial[1] | strides.spatial[2] | in_result) % 2 == 0) {}
+              (strides.channel | strides.spatial[1] | strides.spatial[2] | in_result) % 2 == 0) {
+    JoinedLines at = begin_;
+#pragma unroll
+    for (int line = 0; line < AT_ONCE; ++line) {
+      offsets_[line] = static_cast<int>(at.offset());
+      is_short_ = is_short_ && (line >= lines_ || at.offset() == offsets_[line]);
+      at.advance();
+    }
+  }
 
   // `places`: of the 32 positions.
   __device__ __forceinline__ void store(const RowBuffer& buffer, const int64_t* places) const {
     const int lane = threadIdx.x % 32;
+    if (!is_short_) {
+      for (int i = lane; i < 32 * widths_; i += 32) {
+        const int position = i / widths_;
+        store_line(buffer, JoinedPlace(places[position]), position, i - position * widths_);
+      }
+      return;
+    }
     const JoinedPlace own(places[lane]);
+    const uint32_t lines = lines_of(own);
     const bool is_pair =
         !own.exists() ||
         (own.count(0) == 2 &&
          reinterpret_cast<uintptr_t>(out_ + own.place()) % (2 * sizeof(Result)) == 0);
     if (even_ && __all_sync(0xffffffffu, is_pair)) {
-      store_pairs(buffer, own);
+      store_pairs(buffer, own, lines);
       return;
     }
     for (int i = lane; i < 32 * widths_; i += 32) {
-      const int position = i / widths_;
-      store_line(buffer, JoinedPlace(places[position]), position, i - position * widths_);
+      const int position = i * share_ >> SHARE_BITS, phase = i - position * widths_;
+      const uint32_t of_position = __shfl_sync(0xffffffffu, lines, position);
+      const JoinedPlace of(places[position]);
+      store_phase(buffer, of.place() + phase * step_, phase < of.count(0) ? of_position : 0,
+                  position, phase);
     }
   }
 
  private:
-  static constexpr int AT_ONCE = 8;  // lines: their loads come before the stores
+  static constexpr int AT_ONCE = 8;      // lines: their loads come before the stores
+  static constexpr int SHARE_BITS = 16;  // i * share_ is i / widths_ of 32 * FILTER_RUN phases
+  static_assert((32 * FILTER_RUN) * FILTER_RUN < 1 << SHARE_BITS, "quotients are exact");
+
+  // The lines that a position has in the result, a bit for each.
+  __device__ __forceinline__ uint32_t lines_of(const JoinedPlace& place) const {
+    if (!place.exists()) return 0;
+    if (begin_.has_all(place)) return all_;
+    uint32_t lines = 0;
+    JoinedLines at = begin_;
+    for (int line = 0; line < lines_; ++line) {
+      lines |= static_cast<uint32_t>(at.is_in(place)) << line;
+      at.advance();
+    }
+    return lines;
+  }
 
   // Both phases along W of a lane's position.
-  __device__ __forceinline__ void store_pairs(const RowBuffer& buffer,
-                                              const JoinedPlace& own) const {
+  __device__ __forceinline__ void store_pairs(const RowBuffer& buffer, const JoinedPlace& own,
+                                              uint32_t lines) const {
     float values[AT_ONCE][2];
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -114,45 +156,54 @@ class JoinedStore {
       values[line][0] = buffer.numbers[2 * line][lane];
       values[line][1] = buffer.numbers[2 * line + 1][lane];
     }
-    if (!own.exists()) return;
-    JoinedLines at = begin_;
+    Result* const to = out_ + own.place();
+    const int64_t in_result = in_result_ + own.place();
 #pragma unroll
     for (int line = 0; line < AT_ONCE; ++line) {
-      if (line < lines_ && at.is_in(own)) {
-        const int64_t place = own.place() + at.offset();
+      if (lines >> line & 1) {
         Vector<Result, 2> results;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
           results.element[j] =
-              narrow<Result>(epilogue_.finish(values[line][j], in_result_ + place + j));
+              narrow<Result>(epilogue_.finish(values[line][j], in_result + offsets_[line] + j));
         }
-        store_vector(out_ + place, results);
+        store_vector(to + offsets_[line], results);
       }
-      at.advance();
     }
   }
 
+  // One phase along W of a position, at `place`.
+  __device__ __forceinline__ void store_phase(const RowBuffer& buffer, int64_t place,
+                                              uint32_t lines, int position, int phase) const {
+    const float* const from = &buffer.numbers[phase][position];
+    float values[AT_ONCE];
+#pragma unroll
+    for (int line = 0; line < AT_ONCE; ++line) {
+      values[line] = line < lines_ ? from[line * widths_ * RowBuffer::PITCH] : 0.0f;
+    }
+    Result* const to = out_ + place;
+#pragma unroll
+    for (int line = 0; line < AT_ONCE; ++line) {
+      if (lines >> line & 1) {
+        to[offsets_[line]] =
+            narrow<Result>(epilogue_.finish(values[line], in_result_ + place + offsets_[line]));
+      }
+    }
+  }
+
+  // The same of any number of lines, anywhere.
   __device__ __forceinline__ void store_line(const RowBuffer& buffer, const JoinedPlace& of,
                                              int position, int phase) const {
-    const bool exists = of.exists() && phase < of.count(0);
-    const int64_t place = of.place() + phase * step_;
+    if (!of.exists() || phase >= of.count(0)) return;
     JoinedLines at = begin_;
-    for (int first = 0; first < lines_; first += AT_ONCE) {
-      float values[AT_ONCE];
-#pragma unroll
-      for (int i = 0; i < AT_ONCE; ++i) {
-        const int row = min((first + i) * widths_ + phase, RowBuffer::ROWS - 1);
-        values[i] = buffer.numbers[row][position];
+    const int64_t place = of.place() + phase * step_;
+    for (int line = 0; line < lines_; ++line) {
+      if (at.is_in(of)) {
+        const int64_t to = place + at.offset();
+        const float value = buffer.numbers[line * widths_ + phase][position];
+        out_[to] = narrow<Result>(epilogue_.finish(value, in_result_ + to));
       }
-      if (!exists) continue;
-#pragma unroll
-      for (int i = 0; i < AT_ONCE; ++i) {
-        if (first + i < lines_ && at.is_in(of)) {
-          const int64_t to = place + at.offset();
-          out_[to] = narrow<Result>(epilogue_.finish(values[i], in_result_ + to));
-        }
-        at.advance();
-      }
+      at.advance();
     }
   }
 
@@ -161,5 +212,8 @@ class JoinedStore {
   Result* out_;
   int64_t in_result_, step_;
   int widths_, lines_;
-  bool even_;
+  uint32_t all_;
+  int share_;
+  bool is_short_, even_;
+  int offsets_[AT_ONCE];  // of lines, from a position's place
 };

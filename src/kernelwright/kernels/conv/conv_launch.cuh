@@ -50,6 +50,9 @@ struct ConvVariant {
     const double units = static_cast<double>(shape.positions()) / Tile::BLOCK_POSITIONS *
                          (shape.rows() / Tile::BLOCK_CHANNELS + 1.0) * shape.groups *
                          shape.phases();
+    double elements = static_cast<double>(request.in_channels);
+    for (const ConvCall& call : request.calls) elements *= call.kernel;
+    if (elements >= static_cast<double>(MOST) || filter_pitch(shape) >= MOST) return false;
     return shape.positions() < MOST && plane_positions(request) < MOST && shape.taps() > 0 &&
            units < static_cast<double>(MOST) / 2 &&
            static_cast<double>(plane_positions(request)) * request.images <
@@ -274,6 +277,13 @@ struct ConvVariant {
     f.row_taps = request.calls[0].kernel;
     f.real_channels = static_cast<int>(request.in_channels);
     f.out_channels = static_cast<int>(request.out_channels);
+    f.elements = static_cast<uint32_t>(request.in_channels / request.groups);
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      f.kernel[d] = Divisor(static_cast<uint32_t>(request.calls[d].kernel));
+      f.elements *= request.calls[d].kernel;
+    }
+    while (1 << f.chunk_bits < f.chunk) ++f.chunk_bits;
+    f.of_chunks = Divisor(static_cast<uint32_t>(f.chunks));
     return f;
   }
 

@@ -63,6 +63,9 @@ struct FilterPlanes {
   int fold, fold_channels;      // taps of a row that are channels, so many of the planes each
   int row_taps, real_channels;  // of the filter
   int out_channels;             // of all groups
+  uint32_t elements;            // of an output channel's filter
+  int chunk_bits;
+  Divisor kernel[MAX_SPATIAL], of_chunks;
 };
 
 struct PlaneParameters {
@@ -262,6 +265,97 @@ __device__ __forceinline__ void clear_rows(const FilterPlanes& f, int64_t row, i
   }
 }
 
+// The largest magnitude of an output channel's filter, as bits; for all threads of the block.
+template <class Filter>
+__device__ __forceinline__ uint32_t largest_of_filter(const FilterPlanes& f, const Filter* from,
+                                                      int& shared) {
+  if (threadIdx.x == 0) shared = 0;
+  __syncthreads();
+  uint32_t largest = 0;
+#pragma unroll 4
+  for (uint32_t i = threadIdx.x; i < f.elements; i += PLANE_THREADS) {
+    uint32_t rest = i;
+    int64_t place = 0;
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const uint32_t next = f.kernel[d].quotient(rest);
+      place += (rest - next * f.kernel[d].value()) * f.strides.taps[d];
+      rest = next;
+    }
+    const float value = widen(load_constant(from + place + rest * f.strides.in_channel));
+    const uint32_t bits = __float_as_uint(value) & 0x7fffffffu;
+    if (bits < 0x7f800000u) largest = max(largest, bits);
+  }
+  largest = __reduce_max_sync(0xffffffffu, largest);
+  if (threadIdx.x % 32 == 0) atomicMax(&shared, static_cast<int>(largest));
+  __syncthreads();
+  return static_cast<uint32_t>(shared);
+}
+
+// Elements of the rows of K of one phase of an output channel.
+template <class Filter, bool JOINED>
+class FilterRow {
+ public:
+  __device__ __forceinline__ FilterRow(const FilterPlanes& f, const ConvShape& shape,
+                                       const Filter* from, const ConvPhase& phase,
+                                       const JoinedPhase& own)
+      : f_(f), shape_(shape), from_(from), phase_(phase), own_(own) {
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) counts_[d] = phase.taps(shape, d);
+    taps_ = counts_[0] * counts_[1] * counts_[2];
+  }
+
+  // Elements `k` and the next one, `k` even; zero where there is none.
+  __device__ __forceinline__ void load(float (&values)[2], uint32_t k) const {
+    values[0] = values[1] = 0;
+    const uint32_t in_chunk = k & (f_.chunk - 1), chunk = k >> f_.chunk_bits;
+    uint32_t rest = f_.of_chunks.quotient(chunk);
+    const int at = (chunk - rest * f_.of_chunks.value()) * f_.used + in_chunk;
+    if (static_cast<int>(in_chunk) >= f_.used || rest >= taps_) return;
+    int64_t place = 0;
+    int tap_of_row = 0;
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const uint32_t next = counts_[d] == 1 ? rest : rest / counts_[d];
+      const int at_tap = static_cast<int>(rest - next * counts_[d]);
+      rest = next;
+      const ConvDimension& dimension = shape_.dimensions[d];
+      int tap = dimension.tap(phase_.of[d], at_tap);
+      if constexpr (JOINED) {
+        if (dimension.is_joined()) tap = dimension.joined_tap(own_.of[d], at_tap);
+        if (tap < 0) return;
+      }
+      if (d == 0) {
+        tap_of_row = tap;
+      } else {
+        place += tap * f_.strides.taps[d];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      int channel = at + i, tap = tap_of_row;
+      bool exists = channel < f_.channels;
+      if (f_.fold > 1) {
+        const int in_fold = channel / f_.fold_channels;
+        channel -= in_fold * f_.fold_channels;
+        tap = tap * f_.fold + in_fold;
+        exists = exists && channel < f_.real_channels && tap < f_.row_taps;
+      }
+      if (!exists) continue;
+      values[i] = widen(load_constant(from_ + place + tap * f_.strides.taps[0] +
+                                      channel * f_.strides.in_channel));
+    }
+  }
+
+ private:
+  const FilterPlanes& f_;
+  const ConvShape& shape_;
+  const Filter* from_;
+  ConvPhase phase_;
+  JoinedPhase own_;
+  uint32_t counts_[MAX_SPATIAL], taps_;
+};
+
 // One output channel's rows of K, of all phases.
 template <class Filter, int PLANES, bool JOINED>
 __device__ __forceinline__ void write_filter(const PlaneParameters& p, int channel, int& shared,
@@ -269,89 +363,51 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
   const FilterPlanes& f = p.filter;
   const ConvShape& shape = p.shape;
   const int group = channel / shape.out_channels;
+  const int of_group = channel - group * shape.out_channels;
   const auto* const from = static_cast<const Filter*>(f.data) + group * f.strides.group +
-                           (channel - group * shape.out_channels) * f.strides.out_channel;
-  const int joined = JOINED ? shape.joined() : 1;
-  // Element `k` of the row of a phase; zero where there is none.
-  const auto element = [&](const ConvPhase& phase, const JoinedPhase& row, int64_t k) {
-    const int in_chunk = static_cast<int>(k % f.chunk);
-    int64_t rest = k / f.chunk;
-    int at = static_cast<int>(rest % f.chunks) * f.used + in_chunk;
-    rest /= f.chunks;
-    int64_t place = 0;
-    if (in_chunk >= f.used || at >= f.channels) return 0.0f;
-    int in_fold = 0;
-    if (f.fold > 1) {
-      in_fold = at / f.fold_channels;
-      at -= in_fold * f.fold_channels;
-      if (at >= f.real_channels) return 0.0f;
-    }
-    place += at * f.strides.in_channel;
-#pragma unroll
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      const int count = phase.taps(shape, d);
-      if (count == 0) return 0.0f;
-      const int at_tap = static_cast<int>(rest % count);
-      int tap = shape.dimensions[d].tap(phase.of[d], at_tap);
-      rest /= count;
-      if constexpr (JOINED) {
-        if (shape.dimensions[d].is_joined()) {
-          tap = shape.dimensions[d].joined_tap(row.of[d], at_tap);
-          if (tap < 0) return 0.0f;
-        }
-      }
-      if (d == 0 && f.fold > 1) {
-        tap = tap * f.fold + in_fold;
-        if (tap >= f.row_taps) return 0.0f;
-      }
-      place += tap * f.strides.taps[d];
-    }
-    return rest > 0 ? 0.0f : widen(load_constant(from + place));
-  };
-  if (threadIdx.x == 0) shared = 0;
-  __syncthreads();
-  uint32_t largest = 0;
-  for (int number = 0; number < shape.phases() * joined; ++number) {
-    const ConvPhase phase = ConvPhase::of_number(shape, number / joined);
-    const JoinedPhase own = JoinedPhase::of_number(shape, number % joined);
-    for (int64_t k = threadIdx.x; k < f.pitch; k += PLANE_THREADS) {
-      const uint32_t bits = __float_as_uint(element(phase, own, k)) & 0x7fffffffu;
-      if (bits < 0x7f800000u) largest = max(largest, bits);
-    }
-  }
-  largest = __reduce_max_sync(0xffffffffu, largest);
-  if (threadIdx.x % 32 == 0) atomicMax(&shared, static_cast<int>(largest));
-  __syncthreads();
-  const int exponent = scale_exponent(static_cast<uint32_t>(shared));
+                           of_group * f.strides.out_channel;
+  const int exponent = scale_exponent(largest_of_filter(f, from, shared));
   const float scale = power_of_two(exponent);
   if (threadIdx.x == 0) f.exponents[channel] = exponent;
-  const int of_group = channel - group * shape.out_channels;
+  const int joined = JOINED ? shape.joined() : 1, phases = shape.phases();
   const int run_channels = shape.run_channels(), run = of_group / run_channels;
-  for (int number = 0; number < shape.phases() * joined; ++number) {
+  const auto first_of_run = [&](int phase_number) {
+    return (int64_t{phase_number} * shape.groups + group) * shape.rows() + run * FILTER_RUN;
+  };
+  // Where rows are short the block writes several at once.
+  const uint32_t pairs = static_cast<uint32_t>(f.pitch) / 2;
+  const uint32_t at_once = pairs < PLANE_THREADS ? PLANE_THREADS / pairs : 1;
+  const uint32_t own = at_once > 1 ? threadIdx.x / pairs : 0;
+  const uint32_t step = at_once > 1 ? pairs : PLANE_THREADS;
+  for (int number = own; own < at_once && number < phases * joined; number += at_once) {
     const int phase_number = number / joined, in_channel = number - phase_number * joined;
-    const ConvPhase phase = ConvPhase::of_number(shape, phase_number);
-    const JoinedPhase own = JoinedPhase::of_number(shape, in_channel);
+    const FilterRow<Filter, JOINED> values_of(f, shape, from,
+                                              ConvPhase::of_number(shape, phase_number),
+                                              JoinedPhase::of_number(shape, in_channel));
     int64_t place = int64_t{phase_number} * f.out_channels + channel;
     if constexpr (JOINED) {
-      const int64_t begin =
-          (int64_t{phase_number} * shape.groups + group) * shape.rows() + run * FILTER_RUN;
-      place = begin + (of_group - run * run_channels) * joined + in_channel;
-      const bool ends = of_group + 1 == shape.out_channels || (of_group + 1) % run_channels == 0;
-      if (ends && in_channel == joined - 1) {
-        clear_rows<PLANES>(f, place + 1, begin + FILTER_RUN);
-      }
+      place = first_of_run(phase_number) + (of_group - run * run_channels) * joined + in_channel;
     }
     __half* const row = f.rows + place * f.pitch;
-    for (int64_t k = threadIdx.x * 2; k < f.pitch; k += PLANE_THREADS * 2) {
-      const float values[2] = {element(phase, own, k), element(phase, own, k + 1)};
+#pragma unroll 4
+    for (uint32_t pair = threadIdx.x - own * pairs; pair < pairs; pair += step) {
+      float values[2];
+      values_of.load(values, 2 * pair);
       const float scaled[2] = {values[0] * scale, values[1] * scale};
       guard.see(values, scaled);
       guard.end_block();
       const Halves halves = split(scaled[0], scaled[1]);
-      *reinterpret_cast<__half2*>(row + k) = halves.high;
+      *reinterpret_cast<__half2*>(row + 2 * pair) = halves.high;
       if constexpr (PLANES == 2) {
-        *reinterpret_cast<__half2*>(row + f.plane_elements + k) = halves.low;
+        *reinterpret_cast<__half2*>(row + f.plane_elements + 2 * pair) = halves.low;
       }
+    }
+  }
+  const int next = of_group + 1;
+  if (JOINED && (next == shape.out_channels || next % run_channels == 0)) {
+    for (int phase = 0; phase < phases; ++phase) {
+      const int64_t begin = first_of_run(phase);
+      clear_rows<PLANES>(f, begin + (next - run * run_channels) * joined, begin + FILTER_RUN);
     }
   }
   __syncthreads();

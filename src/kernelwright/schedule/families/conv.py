@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.configs import Config
+from kernelwright.ir.conv_configs import ConvStore
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel, Launch
-from kernelwright.ir.types import TensorType
+from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import general_config, ranked_convolutions
 from kernelwright.schedule.conv_or_library import (
@@ -32,6 +33,7 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
     rounding = node.kind.rounding
     assert rounding is not None, f"{node.name} is the library's"
     times = forecast(node, graph, machine)
+    types = tuple(it.type for it in inputs)
     kernel = Kernel(
         family=CONV.name,
         anchor=Convolution(
@@ -41,19 +43,32 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
             sizes=tuple(dim.hint for dim in inputs[0].tensor.shape),
             why="" if times is None else str(times),
         ),
-        inputs=tuple(it.type for it in inputs),
+        inputs=types,
         epilogue=expression,
         outputs=(group.root.tensor,),
-        config=_ranked(sizes, planes_of(rounding), machine)[0],
+        config=_ranked(sizes, planes_of(rounding), types, machine)[0],
         **labels(group.in_order(graph)),
     )
     return launched(kernel, [group.root], inputs)
 
 
-def _ranked(sizes: ConvSizes, planes: int, machine: Machine) -> tuple[Config, ...]:
+def _ranked(
+    sizes: ConvSizes, planes: int, inputs: tuple[ValueType, ...], machine: Machine
+) -> tuple[Config, ...]:
     """At least one: what no configuration takes the launcher gives to the CUDA cores."""
     ranked = ranked_convolutions(sizes, planes, machine)
-    return tuple(config for _, config in ranked) or (general_config(sizes, planes),)
+    found = tuple(config for _, config in ranked) or (general_config(sizes, planes),)
+    if not any(_differs_by_place(kind, sizes.spatial) for kind in inputs[2:]):
+        return found
+    # What is read where the sums are stored comes for more of them at a time.
+    return tuple(replace(config, store=ConvStore.LINES) for config in found)
+
+
+def _differs_by_place(kind: ValueType, spatial: int) -> bool:
+    """Whether an operand of the epilogue has more than a value for each channel."""
+    if not isinstance(kind, TensorType) or kind.rank < 2:
+        return False
+    return any(dim.text != "1" for at, dim in enumerate(reversed(kind.shape)) if at != spatial)
 
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
@@ -72,7 +87,7 @@ def sizes_of_kernel(kernel: Kernel) -> ConvSizes:
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
     planes = planes_of(kernel.anchored(Convolution).rounding)
-    return _ranked(sizes_of_kernel(kernel), planes, machine)
+    return _ranked(sizes_of_kernel(kernel), planes, kernel.inputs, machine)
 
 
 def _cost(kernel: Kernel) -> Work:
