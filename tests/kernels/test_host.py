@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelwright import kernels
+from kernelwright.program.abi import pack
 from kernelwright.toolchain.compilers import require_cxx
 
 _HERE = Path(__file__).parent / "host"
@@ -33,21 +34,10 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(str(target))
 
 
-def _words(*arguments: torch.Tensor | int) -> "ctypes.Array[ctypes.c_int64]":
-    """The packed arguments of an entry point on device 0, default stream, without workspace."""
-    words = [0, 0, 0]
-    for value in arguments:
-        if isinstance(value, int):
-            words.append(value)
-        else:
-            words += [value.data_ptr(), value.dim(), *value.shape, *value.stride()]
-    return (ctypes.c_int64 * len(words))(*words)
-
-
 def _call(entry: Callable[..., int], *arguments: torch.Tensor | int) -> Iterator[int]:
     """The numbers that an entry point writes."""
     found = (ctypes.c_int64 * 128)()
-    assert entry(_words(*arguments), found) == 0
+    assert entry(pack(arguments), found) == 0
     return iter(found)
 
 
@@ -182,7 +172,7 @@ def test_halves_cover_the_space_at_whole_vectors(host: ctypes.CDLL) -> None:
 
 def test_a_rank_above_the_limit_is_an_error(host: ctypes.CDLL) -> None:
     large = torch.empty([1] * 9)
-    assert host.index_space(_words(large, large, large), (ctypes.c_int64 * 128)()) == 1
+    assert host.index_space(pack([large, large, large]), (ctypes.c_int64 * 128)()) == 1
 
 
 # --- Matrix products -----------------------------------------------------------------------------

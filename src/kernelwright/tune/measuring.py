@@ -1,10 +1,7 @@
 """Time one compiled variant of a kernel on the GPU, on random operands of the captured sizes."""
 
 import ctypes
-import struct
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -14,6 +11,7 @@ from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.python_text import TORCH_DTYPE
 from kernelwright.ir.plan import Kernel, sizes_used
 from kernelwright.ir.types import DType, ScalarType, TensorType
+from kernelwright.program.abi import Argument, pack
 from kernelwright.tune.tuner import Failure, Timing, Variant
 
 _WARM_UP_SECONDS = 0.05
@@ -60,26 +58,11 @@ class KernelTimer:
 
     def _words(self, workspace: int) -> bytes:
         stream = torch.cuda.current_stream(self._device).cuda_stream
-        return pack([self._device.index or 0, stream, workspace, *self._operands])
+        device = self._device.index or 0
+        return pack(self._operands, device=device, stream=stream, workspace=workspace)
 
 
-def pack(arguments: Sequence[Any]) -> bytes:
-    """The 64-bit words of a launch: see kernels/common/launch.cuh."""
-    words = [word for argument in arguments for word in _words(argument)]
-    return struct.pack(f"{len(words)}q", *words)
-
-
-def _words(argument: Any) -> Iterator[int]:
-    match argument:
-        case torch.Tensor():
-            yield from (argument.data_ptr(), argument.dim(), *argument.shape, *argument.stride())
-        case float():
-            yield from struct.unpack("q", struct.pack("d", argument))
-        case _:
-            yield int(argument)
-
-
-def _operands(kernel: Kernel, device: torch.device) -> list[Any]:
+def _operands(kernel: Kernel, device: torch.device) -> list[Argument]:
     """Results and inputs in the launcher's order; values from [0, 1), or small integers."""
     outputs = [
         torch.empty([dim.hint for dim in kind.shape], dtype=_torch_dtype(kind.dtype), device=device)
@@ -94,12 +77,14 @@ def _operands(kernel: Kernel, device: torch.device) -> list[Any]:
     return [*results, *operands, *sizes, *measured]
 
 
-def _viewed(argument: Any, how: Arrangement | None) -> Any:
-    is_tensor = isinstance(argument, torch.Tensor)
-    return how.apply(argument) if how is not None and is_tensor else argument
+def _viewed(argument: Argument, how: Arrangement | None) -> Argument:
+    if how is None or not isinstance(argument, torch.Tensor):
+        return argument
+    viewed: torch.Tensor = how.apply(argument)
+    return viewed
 
 
-def _operand(kind: object, device: torch.device) -> Any:
+def _operand(kind: object, device: torch.device) -> Argument:
     match kind:
         case TensorType(dtype, dims):
             shape = [dim.hint for dim in dims]

@@ -2,7 +2,6 @@
 
 import ctypes
 import hashlib
-import struct
 from collections.abc import Sequence
 
 import torch
@@ -13,8 +12,7 @@ from kernelwright.codegen.kernel_text import KernelText
 from kernelwright.codegen.spelling import HEADERS
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
-
-Argument = torch.Tensor | float | int
+from kernelwright.program.abi import Argument, pack
 
 
 def full_text(kernel: Kernel, text: KernelText) -> str:
@@ -49,23 +47,9 @@ class Library:
 
     def __call__(self, out: torch.Tensor, inputs: Sequence[Argument]) -> int:
         """Fill `out`; returns the bytes of workspace that it took."""
-        words = [0, 0, 0]
-        for value in (out, *inputs):
-            words += _words(value)
-        size = 0
-        if self._workspace is not None:
-            size = self._workspace(struct.pack(f"{len(words)}q", *words))
+        arguments = (out, *inputs)
+        size = self._workspace(pack(arguments)) if self._workspace is not None else 0
         workspace = torch.empty(size, dtype=torch.uint8, device="cuda")
-        words[2] = workspace.data_ptr()
-        status = self._launch(struct.pack(f"{len(words)}q", *words))
+        status = self._launch(pack(arguments, workspace=workspace.data_ptr()))
         assert status == 0, f"CUDA error {status}"
         return size
-
-
-def _words(value: Argument) -> list[int]:
-    match value:
-        case torch.Tensor():
-            return [value.data_ptr(), value.dim(), *value.shape, *value.stride()]
-        case float():
-            return list(struct.unpack("q", struct.pack("d", value)))
-    return [int(value)]

@@ -7,7 +7,6 @@ the fields of the configuration. Prints one JSON object: the greatest error of e
 import ctypes
 import json
 import math
-import struct
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +30,7 @@ from kernelwright.ir.configs import (
 )
 from kernelwright.ir.plan import Kernel, sizes_used
 from kernelwright.ir.types import DType
+from kernelwright.program.abi import pack
 
 TORCH = {
     DType.F64: torch.float64,
@@ -99,14 +99,11 @@ def launch(library: ctypes.CDLL, kernel: Kernel, shape: list[int], inputs: list[
         )
         for result, out in zip(kernel.anchor.results, kernel.outputs, strict=True)
     ]
-    words: list[int] = []
-    for tensor in (*outputs, *inputs):
-        words += [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
-    words += struct.unpack("q", struct.pack("d", SCALE))
-    words += [math.prod(shape[dim] for dim in kernel.anchor.dims)] * len(sizes_used(kernel))
+    sizes = [math.prod(shape[dim] for dim in kernel.anchor.dims)] * len(sizes_used(kernel))
+    arguments = [*outputs, *inputs, SCALE, *sizes]
 
     def call(function: str, workspace: int) -> int:
-        packed = struct.pack(f"{len(words) + 3}q", 0, 0, workspace, *words)
+        packed = pack(arguments, workspace=workspace)
         return int(getattr(library, f"{function}_{kernel.name}")(packed))
 
     workspace = torch.empty(call("workspace", 0), dtype=torch.uint8, device="cuda")

@@ -1,12 +1,13 @@
 """The kernels' own tensor-core product, source for source, at small sizes with odd edges."""
 
 import ctypes
-import struct
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+
+from kernelwright.program.abi import pack
 
 Build = Callable[..., Any]
 
@@ -29,14 +30,6 @@ _DIRECT = _SPLIT | {"FEED_OF_TEST": "DIRECT", "STAGES_OF_TEST": 4}
 _DTYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 
 
-def _words(*tensors: torch.Tensor) -> bytes:
-    """Device, stream, workspace, then each tensor: address, rank, sizes, strides."""
-    words = [0, 0, 0]
-    for tensor in tensors:
-        words += [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
-    return struct.pack(f"{len(words)}q", *words)
-
-
 def _factors(config: dict[str, object], m: int, n: int, k: int) -> tuple[torch.Tensor, ...]:
     """Factors that lie as the configuration says."""
     dtype = _DTYPES[str(config["ELEMENT"])]
@@ -50,7 +43,7 @@ def _factors(config: dict[str, object], m: int, n: int, k: int) -> tuple[torch.T
 
 def _multiply(unit: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
     out = torch.full((lhs.shape[0], rhs.shape[1]), torch.nan)
-    words = _words(out, lhs, rhs)
+    words = pack([out, lhs, rhs])
     memory = torch.empty(unit.run("workspace", words), dtype=torch.uint8)
     assert unit.run("launch", words, memory) == 0
     return out

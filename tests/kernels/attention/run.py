@@ -6,7 +6,6 @@ greatest error, ours and PyTorch's; findings of the emulator.
 
 import ctypes
 import json
-import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,7 @@ from torch.utils import cpp_extension
 
 from kernelwright import kernels
 from kernelwright.emulator import Session
-
-NOTHING = [0, 4, *[1] * 4, *[0] * 4]
-"""A tensor that is not there, packed."""
+from kernelwright.program.abi import Missing, pack
 
 
 def build(configs: str) -> ctypes.CDLL:
@@ -37,13 +34,6 @@ def build(configs: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
     library.attention_workspace.restype = library.attention_launch.restype = ctypes.c_int64
     return library
-
-
-def pack(tensor: torch.Tensor | None) -> list[int]:
-    """A tensor's words."""
-    if tensor is None:
-        return NOTHING
-    return [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
 
 
 def operands_of(case: dict[str, Any]) -> list[torch.Tensor]:
@@ -142,12 +132,11 @@ def run(library: ctypes.CDLL, session: Session, case: dict[str, Any],
     result = torch.full(shape, 77.0).to(operands[0].dtype)
     if case["laid_out"] == "heads inside":
         result = result.transpose(1, 2).contiguous().transpose(1, 2)
-    packed = [case["config"]]
-    for tensor in (*operands, mask, result):
-        packed += pack(tensor)
+    mask_or_none = Missing(4) if mask is None else mask
+    arguments = [case["config"], *operands, mask_or_none, result, float(case["scale"])]
 
     def words(address: int) -> bytes:
-        return struct.pack(f"{len(packed) + 3}qd", 0, 0, address, *packed, case["scale"])
+        return pack(arguments, workspace=address)
 
     size = library.attention_workspace(words(0))
     assert size >= 0, (size, case)

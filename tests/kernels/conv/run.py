@@ -7,7 +7,6 @@ terms; findings of the emulator.
 
 import ctypes
 import json
-import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from torch.utils import cpp_extension
 
 from kernelwright import kernels
 from kernelwright.emulator import Session
+from kernelwright.program.abi import pack
 
 USUAL, TRANSPOSED = 0, 1
 _FILES = ("conv_launch.cuh", "wgmma_f16.cuh", "half.cuh", "bfloat16.cuh")
@@ -49,14 +49,12 @@ def _spread(numbers: list[int]) -> list[int]:
     return [*reversed(numbers), *[0] * (3 - len(numbers))]
 
 
-def words(config: int, case: dict[str, Any], tensors: list[torch.Tensor]) -> list[int]:
-    """The packed arguments after the workspace."""
-    packed = [config, TRANSPOSED if case["transposed"] else USUAL, case["groups"]]
+def arguments_of(config: int, case: dict[str, Any], tensors: list[torch.Tensor]) -> list[Any]:
+    """What the launcher takes after the workspace."""
+    numbers = [config, TRANSPOSED if case["transposed"] else USUAL, case["groups"]]
     for kind in ("stride", "padding", "dilation"):
-        packed += _spread(case[kind])
-    for tensor in tensors:
-        packed += [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
-    return packed
+        numbers += _spread(case[kind])
+    return [*numbers, *tensors]
 
 
 def reference(case: dict[str, Any], *tensors: torch.Tensor) -> torch.Tensor:
@@ -96,9 +94,9 @@ def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
     return [data.to(dtype), filter_.to(dtype), torch.rand(out_channels)]
 
 
-def launch(library: ctypes.CDLL, words_: list[int], address: int) -> int:
+def launch(library: ctypes.CDLL, arguments: list[Any], address: int) -> int:
     """Status of the launch."""
-    return int(library.conv_launch(struct.pack(f"{len(words_) + 3}q", 0, 0, address, *words_)))
+    return int(library.conv_launch(pack(arguments, workspace=address)))
 
 
 def run(
@@ -109,12 +107,12 @@ def run(
     out = torch.full(shape, torch.nan, dtype=inputs[0].dtype)
     if case.get("channels_last"):
         out = out.movedim(1, -1).contiguous().movedim(-1, 1)
-    packed = words(config, case, [out, *inputs])
-    size = library.conv_workspace(struct.pack(f"{len(packed) + 3}q", 0, 0, 0, *packed))
+    arguments = arguments_of(config, case, [out, *inputs])
+    size = library.conv_workspace(pack(arguments))
     if size < 0:
         return None
     workspace = torch.full((size // 4 + 256,), torch.nan)
-    status = launch(library, packed, (workspace.data_ptr() + 1023) // 1024 * 1024)
+    status = launch(library, arguments, (workspace.data_ptr() + 1023) // 1024 * 1024)
     assert status == 0, f"CUDA error {status} of config {config}, {case}"
     return out
 

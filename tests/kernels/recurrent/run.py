@@ -6,7 +6,6 @@ greatest errors of its results, ours and PyTorch's in float32; findings of the e
 
 import ctypes
 import json
-import struct
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,7 @@ from torch.utils import cpp_extension
 
 from kernelwright import kernels
 from kernelwright.emulator import Session
-
-NOTHING = [0, 3, *[1] * 3, *[0] * 3]
-"""A tensor that is not there, packed."""
+from kernelwright.program.abi import Missing, pack
 
 
 def build(configs: str) -> ctypes.CDLL:
@@ -36,13 +33,6 @@ def build(configs: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
     library.recurrent_workspace.restype = library.recurrent_launch.restype = ctypes.c_int64
     return library
-
-
-def pack(tensor: torch.Tensor | None) -> list[int]:
-    """A tensor's words."""
-    if tensor is None:
-        return NOTHING
-    return [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
 
 
 def module_of(case: dict[str, Any]) -> torch.nn.RNNBase:
@@ -96,19 +86,17 @@ def run(
         outs[0] = outs[0].transpose(0, 1).contiguous().transpose(0, 1)
     first = [*(states or []), None, None][:2] if states else [None, None]
     weights = {name: value.detach().float() for name, value in module.named_parameters()}
-    packed = [case["config"], case["layers"], case["hidden"], *pack(x)]
-    for tensor in (*first, *outs, *[None] * (3 - len(outs))):
-        packed += pack(tensor)
-    kept = []
+    states_in = [Missing(3) if state is None else state for state in first]
+    arguments = [case["config"], case["layers"], case["hidden"], x, *states_in, *outs]
+    arguments += [Missing(3)] * (3 - len(outs))
     for layer in range(case["layers"]):
         for suffix in ("", "_reverse")[: case["directions"]]:
             for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
                 weight = weights.get(f"{kind}_l{layer}{suffix}")
-                kept.append(weight)
-                packed += pack(weight) if weight is not None else [0, 1, 1, 1]
+                arguments.append(Missing(1) if weight is None else weight)
 
     def words(address: int) -> bytes:
-        return struct.pack(f"{len(packed) + 3}q", 0, 0, address, *packed)
+        return pack(arguments, workspace=address)
 
     size = library.recurrent_workspace(words(0))
     assert size > 0, (size, case)

@@ -6,7 +6,6 @@ JSON. Prints one JSON object: for each case and layout the greatest error and th
 
 import ctypes
 import json
-import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch.utils import cpp_extension
 
 from kernelwright import kernels
 from kernelwright.emulator import Session
+from kernelwright.program.abi import pack
 
 TYPES = {
     "float": ("float", torch.float32),
@@ -62,13 +62,9 @@ def multiply(library: ctypes.CDLL, *inputs: torch.Tensor) -> tuple[torch.Tensor,
     lhs, rhs, _ = inputs
     batch = torch.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
     out = torch.empty((*batch, lhs.shape[-2], rhs.shape[-1]), dtype=lhs.dtype, device="cuda")
-    words = [*struct.unpack("q", struct.pack("d", SCALE))]
-    for tensor in (out, *inputs):
-        words += [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
 
     def call(name: str, workspace: int) -> int:
-        packed = struct.pack(f"{len(words) + 3}q", 0, 0, workspace, *words)
-        return int(getattr(library, name)(packed))
+        return int(getattr(library, name)(pack([SCALE, out, *inputs], workspace=workspace)))
 
     workspace = torch.empty(call("thin_workspace", 0), dtype=torch.uint8, device="cuda")
     status = call("thin_launch", workspace.data_ptr())

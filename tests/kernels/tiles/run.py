@@ -6,7 +6,6 @@ object: of each pair of ways that it admits the greatest error, and the cases.
 
 import ctypes
 import json
-import struct
 import sys
 from collections.abc import Callable
 from itertools import product
@@ -17,6 +16,7 @@ from torch.utils import cpp_extension
 
 from kernelwright import kernels
 from kernelwright.emulator import Session
+from kernelwright.program.abi import pack
 
 LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "plain": lambda tensor: tensor,
@@ -54,10 +54,7 @@ def multiply(
     lhs, rhs, _ = inputs
     batch = torch.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
     out = torch.empty((*batch, lhs.shape[-2], rhs.shape[-1]), device="cuda")
-    words = [*ways, *struct.unpack("q", struct.pack("d", SCALE))]
-    for tensor in (out, *inputs):
-        words += [tensor.data_ptr(), tensor.dim(), *tensor.shape, *tensor.stride()]
-    status = library.tile_launch(struct.pack(f"{len(words) + 3}q", 0, 0, 0, *words))
+    status = library.tile_launch(pack([*ways, SCALE, out, *inputs]))
     assert status <= 0, f"CUDA error {status} of {list(lhs.shape)} @ {list(rhs.shape)}"
     return status, out
 
