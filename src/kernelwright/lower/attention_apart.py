@@ -14,7 +14,7 @@ from kernelwright.rewrite.surroundings import Surroundings
 MOST_COLUMNS = 256
 """Columns of a head that a kernel of attention has room for."""
 _LEAST_FLOPS = 2**28
-"""Of fewer the launches decide, and PyTorch's call has one."""
+"""FLOPs below which launches decide the time, and PyTorch's call has one."""
 
 
 @dataclass(slots=True)

@@ -62,4 +62,4 @@ def age_of_this_process() -> float:
 _START_TIME = 19
 """Place of the time of the start among the words behind the name of the program (proc(5))."""
 _TICKS = 100
-"""Of them to a second, for programs (USER_HZ)."""
+"""Clock ticks to a second, for programs (USER_HZ)."""
