@@ -249,13 +249,15 @@ than eight blocks were not timed; which layers are small is the rule of PyTorch.
 _ATTENTION = AttentionRates(
     launch_seconds=MappingProxyType({4: 40e-6, 2: 7e-6}),
     flops=MappingProxyType({4: 165e12, 2: 620e12}),
+    narrow_causal_flops=MappingProxyType({4: 130e12, 2: 375e12}),
     library_launch_seconds=MappingProxyType({4: 25e-6, 2: 25e-6}),
     library_flops=MappingProxyType({4: 37e12, 2: 560e12}),
     few_bandwidth=MappingProxyType({4: 2.2e12, 2: 1.75e12}),
     mask_seconds=0.3e-12,
     library_mask_seconds=1.0e-12,
 )
-"""Fitted to benchmarks/results/attention_h200.json (docs/measured/attention.md)."""
+"""Fitted to benchmarks/results/attention_h200.json and attention_variants_h200.json
+(docs/measured/attention.md)."""
 
 H200 = Machine(
     name="NVIDIA H200",

@@ -354,6 +354,8 @@ class AttentionRates:
     """Seconds of the launches and of blocks that begin."""
     flops: Mapping[int, float]
     """FLOP/s of both products of a head, those of masked scores not counted."""
+    narrow_causal_flops: Mapping[int, float]
+    """The same of causal heads with at most 64 columns."""
     library_launch_seconds: Mapping[int, float]
     """Seconds of PyTorch's call of few numbers."""
     library_flops: Mapping[int, float]

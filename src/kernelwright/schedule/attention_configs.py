@@ -151,7 +151,9 @@ def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
         seconds = size * sizes.elements / rates.few_bandwidth[size]
         return rates.launch_seconds[2] + seconds + masks
     planes = 12 * sizes.elements / machine.copy_bandwidth if size == 4 else 0.0
-    work = max(sizes.flops / rates.flops[size], size * sizes.elements / machine.read_bandwidth)
+    is_narrow = sizes.causal and max(sizes.depth, sizes.width) <= 64
+    flops = (rates.narrow_causal_flops if is_narrow else rates.flops)[size]
+    work = max(sizes.flops / flops, size * sizes.elements / machine.read_bandwidth)
     return rates.launch_seconds[size] + planes + work + masks
 
 
