@@ -49,12 +49,15 @@ class Case:
     keys: int = 2048
     depth: int = 64
     causal: bool = False
-    masked: bool = False
+    mask: str = ""
+    """"added" to scores of all heads, "bias" of each head, true where "kept", "padding" of keys."""
 
     def name(self) -> str:
         """As the record has it."""
         shape = f"{self.batch}x{self.heads}/{self.kv_heads}x{self.rows}x{self.keys}x{self.depth}"
-        return f"{self.dtype} {shape}{' causal' * self.causal}{' mask' * self.masked}"
+        return (
+            f"{self.dtype} {shape}{' causal' * self.causal}{f' {self.mask}' if self.mask else ''}"
+        )
 
     def flops(self) -> float:
         """Two for each multiply-add of a score that is not masked by its place."""
@@ -69,13 +72,32 @@ class Case:
         depth, width = (math.ceil(self.depth / step) * step for step in (16, 64))
         pairs = self.dtype == "float32"
         blocks = (128, 64) if max(depth, width) <= (64 if pairs else 128) else (64,)
-        consumers = 1 if self.rows <= 64 or (pairs and width > 128) else 2
+        group = self.heads // self.kv_heads * self.rows
+        few = 1 << (group - 1).bit_length() if group <= 8 else 0
+        narrow = not pairs and width <= 64 and not few
+        consumers = (1,) if few or (pairs and width > 128) else (2, 3) if narrow else (2,)
         stages = 1 if pairs and width > 128 else 2
-        masking = "ADD" if self.masked else "NONE"
+        masking = {"": "NONE", "kept": "KEEP", "padding": "KEEP"}.get(self.mask, "ADD")
+        sizes = [(block, count) for block in blocks for count in consumers]
         return [
-            Variant(self.dtype, depth, width, block, stages, consumers, masking, self.causal)
-            for block in blocks
+            Variant(self.dtype, depth, width, block, stages, count, masking, self.causal, few)
+            for block, count in sizes[: 1 if few else 2]
         ]
+
+    def mask_of_call(self) -> torch.Tensor | None:
+        """The mask of the case."""
+        scores, dtype = (self.rows, self.keys), getattr(torch, self.dtype)
+        match self.mask:
+            case "added":
+                return torch.rand(self.batch, 1, *scores, device="cuda").to(dtype)
+            case "bias":
+                return torch.rand(1, self.heads, *scores, device="cuda").to(dtype)
+            case "kept":
+                return torch.rand(self.batch, 1, *scores, device="cuda") < 0.8
+            case "padding":
+                lengths = torch.randint(self.keys // 2, self.keys, (self.batch, 1, 1, 1))
+                return (torch.arange(self.keys) < lengths).cuda()
+        return None
 
 
 def _cases() -> list[Case]:
@@ -92,10 +114,17 @@ def _cases() -> list[Case]:
         for dtype in dtypes[:2]
         for case in (
             Case(dtype=dtype, rows=512, keys=512, heads=12, kv_heads=12),
-            Case(dtype=dtype, rows=512, keys=512, heads=12, kv_heads=12, masked=True),
+            *(
+                Case(dtype=dtype, rows=512, keys=512, heads=12, kv_heads=12, mask=mask)
+                for mask in ("added", "bias", "kept", "padding")
+            ),
+            Case(dtype=dtype, rows=513, keys=513, heads=12, kv_heads=12, mask="kept"),
             Case(dtype=dtype, batch=4, rows=1023, keys=1025, heads=12, kv_heads=12, depth=80),
             Case(dtype=dtype, batch=4, rows=1024, keys=1024, kv_heads=4, causal=True),
             Case(dtype=dtype, batch=16, rows=1, keys=4096, heads=16, kv_heads=4, depth=128),
+            Case(dtype=dtype, batch=16, rows=1, keys=4096, heads=32, kv_heads=4, depth=128),
+            Case(dtype=dtype, batch=1, rows=1, keys=4096, heads=32, kv_heads=8, depth=128),
+            Case(dtype=dtype, batch=16, rows=1, keys=4096),
             Case(dtype=dtype, batch=2, depth=256),
         )
     ]
@@ -113,9 +142,7 @@ def measure(case: Case, libraries: dict[Variant, Any], *, compiles: bool) -> dic
     dtype = getattr(torch, case.dtype)
     shapes = [(case.heads, case.rows), (case.kv_heads, case.keys), (case.kv_heads, case.keys)]
     q, k, v = (torch.rand(case.batch, *it, case.depth, device="cuda").to(dtype) for it in shapes)
-    mask = None
-    if case.masked:
-        mask = torch.rand(case.batch, 1, case.rows, case.keys, device="cuda").to(dtype)
+    mask = case.mask_of_call()
     record: dict[str, Any] = {"case": case.name(), "flops": case.flops()}
     grouped = case.heads != case.kv_heads
 
@@ -128,8 +155,7 @@ def measure(case: Case, libraries: dict[Variant, Any], *, compiles: bool) -> dic
         heads = case.heads // case.kv_heads
         exact = F.scaled_dot_product_attention(
             q[:1, :heads].double(), k[:1, :1].double(), v[:1, :1].double(),
-            attn_mask=None if mask is None else mask[:1].double(), is_causal=case.causal,
-            enable_gqa=grouped,
+            attn_mask=_exact_mask(mask), is_causal=case.causal, enable_gqa=grouped,
         )  # fmt: skip
         record["default_ms"] = median_ms(theirs, 7)
         record["default_errors"] = _errors(theirs()[:1, :heads], exact)
@@ -139,7 +165,7 @@ def measure(case: Case, libraries: dict[Variant, Any], *, compiles: bool) -> dic
                     record[f"{name}_ms"] = median_ms(theirs, 5)
             except RuntimeError:  # it does not take the call
                 torch.cuda.synchronize()
-        if compiles and not (case.causal or case.masked or grouped):
+        if compiles and not (case.causal or case.mask or grouped):
             record["eager_ms"] = median_ms(lambda: eager(q, k, v), 3)
             compiled = torch.compile(eager, dynamic=False)
             record["compiled_ms"] = median_ms(lambda: compiled(q, k, v), 5)
@@ -159,6 +185,13 @@ def measure(case: Case, libraries: dict[Variant, Any], *, compiles: bool) -> dic
                 found["failed"] = str(error)[:300]
             record["variants"].append(found)
     return record
+
+
+def _exact_mask(mask: torch.Tensor | None) -> torch.Tensor | None:
+    """The mask of the first head of the first batch, in float64 where it is added."""
+    if mask is None:
+        return None
+    return mask[:1, :1] if mask.dtype is torch.bool else mask[:1, :1].double()
 
 
 def _errors(result: torch.Tensor, exact: torch.Tensor) -> tuple[float, float]:

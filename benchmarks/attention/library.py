@@ -29,15 +29,17 @@ class Variant:
     consumers: int
     masking: str
     causal: bool
+    few: int = 0
 
     def __str__(self) -> str:
-        return f"n{self.block_n} s{self.stages} c{self.consumers}"
+        few = f" few{self.few}" * (self.few > 0)
+        return f"n{self.block_n} s{self.stages} c{self.consumers}{few}"
 
     def text(self) -> str:
         """As C++."""
         numbers = (self.depth, self.width, self.block_n, self.stages, self.consumers)
         words = (_ELEMENTS[self.dtype], *map(str, numbers), f"Masking::{self.masking}")
-        return f"AttentionConfig<{', '.join(words)}, {str(self.causal).lower()}, true>"
+        return f"AttentionConfig<{', '.join(words)}, {str(self.causal).lower()}, true, {self.few}>"
 
     def file_name(self) -> str:
         """Of its library."""
