@@ -121,8 +121,8 @@ _CASES = (
     _case(8, rows=20, keys=70, heads=1, kv_heads=1),
     _case(9, rows=20, keys=70, heads=1, kv_heads=1, depth=200),
     # Several rounds of blocks: the emulated card has few multiprocessors.
-    _case(10, rows=200, keys=300, heads=66, kv_heads=1),
-    _case(11, rows=400, keys=130, heads=130, kv_heads=1, how="signed"),
+    _case(10, rows=200, keys=300, heads=9, kv_heads=1),
+    _case(11, rows=400, keys=130, heads=17, kv_heads=1, how="signed"),
     _case(12, rows=1, keys=700, heads=8, kv_heads=2, mask="add heads", how="signed"),
     _case(12, rows=2, keys=80, heads=2, kv_heads=1, mask="add empty", depth=33, laid_out="odd"),
     _case(12, rows=2, keys=200, heads=8, kv_heads=2, mask="add"),

@@ -156,7 +156,7 @@ def error(result: torch.Tensor, exact: torch.Tensor) -> float:
 def main() -> None:
     torch.manual_seed(0)
     errors = []
-    with Session(order_seed=int(sys.argv[3]), threads=1, multiprocessors=64) as session:
+    with Session(order_seed=int(sys.argv[3]), threads=1, multiprocessors=8) as session:
         library = build(sys.argv[1])
         for case in json.loads(sys.argv[2]):
             operands = operands_of(case)
