@@ -136,6 +136,7 @@ _CASES = (
     _case(16, width=70, rows=3, keys=40, mask="add"),
     _case(17, rows=20, mask="keep empty", how="signed"),
     _case(12, batch=4, rows=1, keys=80, mask="add in turns"),
+    *(_case(config, rows=2, keys=100, mask="add empty least") for config in (2, 12)),
 )  # fmt: skip
 
 # Of the largest result, where PyTorch's own error is smaller: roundings of results and shares.

@@ -96,8 +96,10 @@ def mask_of(case: dict[str, Any]) -> torch.Tensor | None:
         keep[..., 0] = True
     if "keep" in kind:
         return keep
-    added = torch.rand(keep.shape).masked_fill(~keep, -torch.inf)
-    return added.to(getattr(torch, case["dtype"]))
+    dtype = getattr(torch, case["dtype"])
+    # What people write for -inf: a row of nothing else has equal shares.
+    never = torch.finfo(dtype).min if "least" in kind else -torch.inf
+    return torch.rand(keep.shape).to(dtype).masked_fill(~keep, never)
 
 
 def reference(

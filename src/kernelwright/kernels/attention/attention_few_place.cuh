@@ -63,8 +63,11 @@ struct FewPlace {
       if constexpr (Config::MASKING == Masking::KEEP) {
         return static_cast<const bool*>(p.problem.mask)[place] ? score : -INFINITY;
       } else {
-        return fmaf(attention_number(static_cast<const Element*>(p.problem.mask)[place]), LOG2_E,
-                    score);
+        // What people write for -inf stays finite.
+        constexpr float LEAST = -3.4e38f;
+        const float added = attention_number(static_cast<const Element*>(p.problem.mask)[place]);
+        const float sum = fmaf(added, LOG2_E, score);
+        return sum < LEAST && added > -INFINITY ? LEAST : sum;
       }
     }
     return score;

@@ -16,6 +16,10 @@ struct RowState {
 
   float most[2] = {-INFINITY, -INFINITY}, bound[2] = {-INFINITY, -INFINITY};
   float offset[2] = {0, 0}, total[2] = {0, 0};
+  // Whether a row's exponents are so far from 0, as of scores that a mask has made small, that they
+  // are taken of differences; and whether one of the warp's rows is such.
+  bool is_far[2] = {false, false}, are_far = false;
+  static constexpr float FAR = 1 << 20;
 
   // Scores become exponentials. True, for all of a warp, where sums so far are multiplied with
   // `shrink`.
@@ -36,6 +40,14 @@ struct RowState {
     if (moves) {
 #pragma unroll
       for (int r = 0; r < 2; ++r) move(r, largest[r], factor, shrink[r]);
+      are_far = __any_sync(0xffffffffu, is_far[0] || is_far[1]);
+    }
+    if (are_far) {
+#pragma unroll
+      for (int i = 0; i < Tile::SCORES; ++i) {
+        const int r = i / 2 % 2;
+        if (is_far[r]) scores[i] -= most[r];
+      }
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -60,8 +72,16 @@ struct RowState {
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
     largest = fmaxf(largest, most[r]);
     const bool is_none = largest == -INFINITY;
-    const float base = is_none ? 0.0f : TOP - largest * factor;
-    shrink = most[r] == -INFINITY ? 0.0f : flushed_exp2(base - offset[r]);
+    const bool far = !is_none && fabsf(largest * factor) > FAR;
+    const float base = is_none ? 0.0f : far ? TOP : TOP - largest * factor;
+    float exponent = base - offset[r];
+    if (far || is_far[r]) {
+      exponent = far && is_far[r] ? (most[r] - largest) * factor
+                 : far            ? TOP - fmaf(largest, factor, offset[r])
+                                  : fmaf(most[r], factor, base) - TOP;
+    }
+    shrink = most[r] == -INFINITY ? 0.0f : flushed_exp2(exponent);
+    is_far[r] = far;
     most[r] = largest;
     bound[r] = is_none ? largest : largest + SLACK / factor;
     offset[r] = base;
