@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--random-graphs",
         type=int,
-        default=300,
+        default=200,
         help="how many random graphs are captured, planned and compared",
     )
 

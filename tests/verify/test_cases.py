@@ -223,7 +223,7 @@ def test_not_too_many_are_looked_at_together(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @given(st.lists(st.integers(0, 40), max_size=6), st.sampled_from([torch.float32, torch.uint8]))
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 def test_fingerprints_of_many_are_those_of_each(sizes: list[int], dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(len(sizes))
     tensors = [torch.randint(200, (size,), generator=generator).to(dtype) for size in sizes]

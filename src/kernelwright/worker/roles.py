@@ -216,7 +216,7 @@ def _sizes(problem: Problem, request: SizesRequest, device: torch.device) -> Siz
     own = shrink(problem, budget) if request.shrink else problem
     cost = measure(own)
     reduced = _reduced(own, budget, cost.bytes) if cost.bytes > request.large else ()
-    small = size_variants(problem, budget)
+    small = size_variants(own, budget)
     whole = () if request.shrink else (_in_whole_tiles(problem, small[0]),)
     variants = {it.source: it for it in (*reduced, *whole, *small)}
     others = [_changes(problem, it) for it in variants.values() if it.source != own.source]
