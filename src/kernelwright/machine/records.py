@@ -355,7 +355,7 @@ class AttentionRates:
     flops: Mapping[int, float]
     """FLOP/s of both products of a head, those of masked scores not counted."""
     narrow_causal_flops: Mapping[int, float]
-    """The same of causal heads with at most 64 columns."""
+    """FLOP/s of both products of a causal head with at most 64 columns."""
     library_launch_seconds: Mapping[int, float]
     """Seconds of PyTorch's call of few numbers."""
     library_flops: Mapping[int, float]
