@@ -142,6 +142,27 @@ def test_attention_by_hand(
     )
 
 
+def _narrow(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
+    scores, keep = q @ k.mT / 4, mask > 0.3
+    added = (scores + mask).softmax(-1, dtype=torch.float32).to(q.dtype) @ v
+    return added, scores.masked_fill(~keep, -math.inf).softmax(-1) @ v, (
+        # Steps of masks have roundings of their own.
+        (scores + mask + mask).softmax(-1) @ v
+    )  # fmt: skip
+
+
+def test_scores_of_16_bits_have_one_mask() -> None:
+    q, mask = torch.rand(1, 2, 9, 16).bfloat16(), torch.rand(9, 9).bfloat16() + 0.2
+    module = Applied(_narrow)
+    graph = lower(rewrite(capture_module(module, (q, q, q, mask))).graph, H200, frozenset()).graph
+    kinds = [node.kind for node in graph.nodes if isinstance(node.kind, Attention)]
+    assert [kind.masking for kind in kinds] == [Masking.ADD, Masking.KEEP]
+    exact = _narrow(*(it.double() for it in (q, q, q, mask)))
+    found = run_graph(graph, module, (q, q, q, mask), {})
+    for own, true in zip(found[:2], exact[:2], strict=True):
+        torch.testing.assert_close(own.double(), true, rtol=8e-3, atol=0)
+
+
 def test_wide_heads_are_two_products() -> None:
     q, mask = torch.rand(1, 2, 300, 512), torch.rand(300, 300) > 0.3
     mask[5] = False

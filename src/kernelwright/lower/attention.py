@@ -88,8 +88,8 @@ def _repeated_heads(around: Surroundings, node: Node) -> tuple[Node, ...] | None
     # Heads of k and v that are the same for several neighbours are read where they lie, once.
     if not isinstance(node.kind, Attention) or node.tensor.rank != 4 or node.kind.order:
         return None
-    # PyTorch has no fused kernel for it: with masks, and in 16 bits, its others are fast.
-    if node.tensor.dtype is not DType.F32 or (node.origin and len(node.inputs) > 3):
+    # In float32 PyTorch has no fused kernel for it.
+    if node.tensor.dtype is not DType.F32:
         return None
     made: list[Node] = []
     names: dict[str, str] = {}

@@ -79,9 +79,12 @@ def _take(around: Surroundings, program: Program, step: ScoreStep, frame: Frame)
         return False
     if _follows_places(around, program, step, value, frame):
         return True
-    # Masks of 16-bit scores take longer than the steps by themselves.
     if program.dtype is not DType.F32:
-        return False
+        narrow = _narrow(value, program.dtype)
+        # What masks have in common is computed in float32 alone.
+        if narrow is None or program.mask is not None or step.do in (Do.KEEP_FAR, Do.DROP_FAR):
+            return False
+        value = narrow
     if isinstance(value, Literal) and program.masking is Masking.ADD:
         _change_mask(around, program, step, "add", value)
         return True
@@ -106,6 +109,14 @@ def _follows_places(
     lower, upper = (_keeps(it, value.dtype) for it in (sides.lower, sides.upper))
     program.causal |= (lower, upper, sides.most) == (True, False, 0)
     return (lower, upper) == (True, True) or (lower, upper, sides.most) == (True, False, 0)
+
+
+def _narrow(value: Expr, dtype: DType) -> Expr | None:
+    """A mask as it is before scores of 16 bits are computed with in float32; None of others."""
+    match value:
+        case Call("cast", (Operand() as own,)) if own.dtype is dtype:
+            return own
+    return value if value.dtype is DType.BOOL else None
 
 
 def _keeps(value: float, dtype: DType) -> bool | None:
@@ -138,6 +149,8 @@ def _scale(around: Surroundings, program: Program, step: ScoreStep, frame: Frame
             return False
         number = float(value.value)
         program.scale *= number
+        if program.masking is Masking.ADD and program.dtype is not DType.F32:
+            return False
         if program.masking is Masking.ADD:
             _change_mask(around, program, step, "mul", value)
         return True
