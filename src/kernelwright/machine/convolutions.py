@@ -54,6 +54,8 @@ class ConvolutionRates:
     """Tiles of phases that write every second element of a row, or fewer."""
     store_bandwidth: float
     """Bytes a second that results are stored at, at most."""
+    parted_bandwidth: float
+    """The same where channels begin inside a sector of memory."""
     plane_bandwidth: float
     """Bytes a second of the kernel that writes planes, read and written."""
     turned_elements: float

@@ -13,6 +13,7 @@ from kernelwright.schedule.conv_shape import ConvSizes
 PATCH_COST = 0.0001
 """Share of a block that a pixel of its patch counts (ConvVariant::plan_halo)."""
 _STAGE_K = 64
+_SECTOR_BYTES = 32
 _MOST_BOX = 256
 """Pixels along a side of a copied box."""
 
@@ -132,7 +133,9 @@ def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> floa
     waves = ceil(units / machine.sm_count)
     # Nothing hides the store of a block's only tile.
     cycles = max(waves * unit, main + store)
-    floor = sizes.output_elements * sizes.dtype.itemsize / rates.store_bandwidth
+    plane = prod(axis.out for axis in sizes.axes) * sizes.dtype.itemsize
+    rate = rates.parted_bandwidth if plane % _SECTOR_BYTES else rates.store_bandwidth
+    floor = sizes.output_elements * sizes.dtype.itemsize / rate
     seconds = max(cycles / rates.clock, floor)
     return seconds + planes_seconds(sizes, config, machine) + machine.launches.product_seconds
 
