@@ -41,8 +41,8 @@ def measure(folder: Path, lock: Path, compiles: float) -> None:
 def _measure(
     folder: Path, library: Path | None, lock: Path, compiles: float, keep: Callable[..., None]
 ) -> None:
-    problem = _load(folder / "problem.py", f"problem_{folder.name}")
-    emitted = _with_library(folder / "emitted.py", library)
+    problem = load(folder / "problem.py", f"problem_{folder.name}")
+    emitted = with_library(folder / "emitted.py", library)
     # The card's context and cuDNN take seconds to load.
     torch.nn.functional.conv2d(*(torch.rand(1, 4, 8, 8, device="cuda") for _ in range(2)))
     with _alone(lock), torch.no_grad():
@@ -106,7 +106,8 @@ def build_library(folder: Path) -> Path | None:
     return library
 
 
-def _load(path: Path, name: str) -> ModuleType:
+def load(path: Path, name: str) -> ModuleType:
+    """The module of a file."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -114,7 +115,7 @@ def _load(path: Path, name: str) -> ModuleType:
     return module
 
 
-def _with_library(path: Path, library: Path | None) -> ModuleType:
+def with_library(path: Path, library: Path | None) -> ModuleType:
     """The emitted file, which finds its kernels built."""
 
     def load_inline(*, name: str, **others: Any) -> None:
@@ -126,7 +127,7 @@ def _with_library(path: Path, library: Path | None) -> ModuleType:
     original = torch.utils.cpp_extension.load_inline
     torch.utils.cpp_extension.load_inline = load_inline
     try:
-        return _load(path, f"emitted_{path.parent.name}")
+        return load(path, f"emitted_{path.parent.name}")
     finally:
         torch.utils.cpp_extension.load_inline = original
 
