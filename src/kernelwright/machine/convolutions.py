@@ -62,8 +62,9 @@ class ConvolutionRates:
     """Elements a second, padding counted, that it writes at most."""
     moved_elements: float
     """Elements a second where a row's taps become channels."""
-    phase_seconds: float
-    """Seconds that it takes for the filter of each phase of a transposed convolution."""
+    filter_seconds: float
+    """Seconds in which a block of it reads, or writes, 1024 elements of an output channel's filter
+    or pairs of them."""
     library: Mapping[str, LibraryConvolution]
     """cuDNN at its best on contiguous operands: "tf32", "deep" (TF32 in three dimensions),
     "strided" (TF32 transposed), "fp32", "grouped" (float32 in groups), "short" (16 bits)."""

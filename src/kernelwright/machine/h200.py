@@ -113,7 +113,7 @@ _CONVOLUTIONS = ConvolutionRates(
     plane_bandwidth=3.2e12,
     turned_elements=540e9,
     moved_elements=320e9,
-    phase_seconds=2.5e-6,
+    filter_seconds=0.8e-6,
     library=MappingProxyType(
         {
             "tf32": LibraryConvolution(flops=450e12, bandwidth=1.6e12),

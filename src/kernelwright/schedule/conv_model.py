@@ -14,6 +14,8 @@ PATCH_COST = 0.0001
 """Share of a block that a pixel of its patch counts (ConvVariant::plan_halo)."""
 _STAGE_K = 64
 _SECTOR_BYTES = 32
+_BATCH = 1024
+"""Elements of a filter, or pairs of them, that a block has in flight."""
 _MOST_BOX = 256
 """Pixels along a side of a copied box."""
 
@@ -209,5 +211,13 @@ def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> fl
     turned = sizes.images * elsewhere * width * ceil(channels / tile) * tile
     rate = rates.moved_elements if moves else rates.turned_elements
     seconds = max(moved / rates.plane_bandwidth, turned / rate)
-    seconds += rates.phase_seconds * sizes.phases
-    return seconds + machine.launches.next_seconds
+    return max(seconds, _filter_seconds(sizes, config, machine)) + machine.launches.next_seconds
+
+
+def _filter_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
+    """Its first blocks, which write the filter meanwhile: an output channel each at a time."""
+    loop = mainloop(sizes, config)
+    pairs = sizes.phases * sizes.joined * loop.taps * loop.chunks * whole_chunk(config) // 2
+    batches = ceil(sizes.in_channels * sizes.taps / _BATCH) + ceil(pairs / _BATCH)
+    turns = ceil(sizes.out_channels * sizes.groups / (2 * machine.sm_count))
+    return turns * batches * conv_rates(machine).filter_seconds
