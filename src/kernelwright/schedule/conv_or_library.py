@@ -143,12 +143,15 @@ def shared_out(
     """
     left: dict[str, str] = {}
     ours: dict[str, Rounding] = {}
+    is_chain = sum(isinstance(it.kind, Conv | Contract) for it in graph.nodes) >= _CHAIN
     for node in graph.nodes:
         if isinstance(node.kind, Conv):
-            why = why_never(node, graph)
+            # In a chain a product that was left may be faster as a convolution of one tap; else
+            # what the library does as a product it does as a convolution.
+            left_before = None if is_chain else node.kind.why
+            why = left_before or why_never(node, graph)
             if why is None and library is Library.WHERE_FASTER:
-                why = why_the_library(node, graph, machine, channels_last)
-                # A product that was left may be faster as a convolution of one tap.
+                why = why_the_library(node, graph, machine, channels_last, is_chain)
                 why = why and (node.kind.why or why)
             if why is None:
                 ours[node.name] = rounding_of(sizes_of(node, graph), machine)
@@ -169,24 +172,21 @@ def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
 
 
 def why_the_library(
-    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str]
+    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str], is_chain: bool
 ) -> str | None:
-    """Reason for leaving a convolution to the library; None where ours is faster by the model."""
+    """Reason for leaving a convolution to the library; None where ours is faster by the model.
+
+    `is_chain`: calls of the library may cost the host more than they cost the card.
+    """
     found = forecast(node, graph, machine, channels_last)
     if found is None:
         return "no kernel of ours takes its sizes fast on this card"
-    is_cut = _is_chain(graph)
-    if found.library < machine.library.known_seconds and not is_cut:
+    if found.library < machine.library.known_seconds and not is_chain:
         return f"it is small: launches and latencies, which the model hardly knows ({found})"
-    library = max(found.library, machine.library.cut_seconds) if is_cut else found.library
+    library = max(found.library, machine.library.cut_seconds) if is_chain else found.library
     if conv_rates(machine).margin * found.ours <= library + found.after:
         return None
     return f"the library may be faster ({found})"
-
-
-def _is_chain(graph: Graph) -> bool:
-    """Whether calls of the library may cost the host more than they cost the card."""
-    return sum(isinstance(node.kind, Conv | Contract) for node in graph.nodes) >= _CHAIN
 
 
 def why_never(node: Node, graph: Graph) -> str | None:
