@@ -50,8 +50,13 @@ class ConvolutionRates:
     """Tiles whose channels leave one by one, anywhere."""
     unaligned: StoreCycles
     """Other tiles."""
+    pairs: StoreCycles
+    """Tiles of joined phases, two a row, that leave as aligned pairs."""
+    phases: StoreCycles
+    """The same where they are not aligned."""
     scattered: StoreCycles
-    """Tiles of phases that write every second element of a row, or fewer."""
+    """Tiles of phases that write every second element of a row, or fewer; and of joined ones, three
+    a row or more."""
     store_bandwidth: float
     """Bytes a second that results are stored at, at most."""
     parted_bandwidth: float

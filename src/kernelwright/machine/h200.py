@@ -107,6 +107,8 @@ _CONVOLUTIONS = ConvolutionRates(
     runs=StoreCycles(waiting=0.28, moving=0.34),
     rows=StoreCycles(waiting=0.23, moving=0.28),
     unaligned=StoreCycles(waiting=0.32, moving=0.69),
+    pairs=StoreCycles(waiting=0.3, moving=0.55),
+    phases=StoreCycles(waiting=0.4, moving=1.05),
     scattered=StoreCycles(waiting=0.07, moving=2.75),
     store_bandwidth=4e12,
     parted_bandwidth=2.3e12,

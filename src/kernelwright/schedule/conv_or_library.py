@@ -151,7 +151,7 @@ def shared_out(
             left_before = None if is_chain else node.kind.why
             why = left_before or why_never(node, graph)
             if why is None and library is Library.WHERE_FASTER:
-                why = why_the_library(node, graph, machine, channels_last, is_chain)
+                why = why_the_library(node, graph, machine, channels_last, is_chain=is_chain)
                 why = why and (node.kind.why or why)
             if why is None:
                 ours[node.name] = rounding_of(sizes_of(node, graph), machine)
@@ -172,7 +172,7 @@ def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
 
 
 def why_the_library(
-    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str], is_chain: bool
+    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str], *, is_chain: bool
 ) -> str | None:
     """Reason for leaving a convolution to the library; None where ours is faster by the model.
 
