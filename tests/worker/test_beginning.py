@@ -113,6 +113,8 @@ def test_judges_do_what_needs_no_candidate_while_it_is_tuned(
     steps: list[str] = []
 
     class Session:
+        ledger = Ledger()
+
         def launch_the_rest(self) -> None:
             assert tuned.wait(10)
             steps.append("launched")
