@@ -80,7 +80,7 @@ def product_kernels(plan: Plan) -> list[tuple[str, ...]]:
 def test_convolutions_that_are_left_stay_convolutions() -> None:
     found = planned(InvertedResidual(64).eval(), torch.empty(16, 64, 32, 32))
     made = [call.partition("(")[0] for call in calls(found.plan)]
-    assert made == ["conv2d"] * 2  # that of each channel by itself is a window
+    assert set(made) == {"conv2d"}  # that of each channel by itself is a window
     assert product_kernels(found.plan) == []
     assert not any(isinstance(node.kind, Contract) for node in found.rewritten.graph.nodes)
     assert "self.block[6].weight, None)" in calls(found.plan)[-1]

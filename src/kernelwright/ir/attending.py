@@ -13,7 +13,8 @@ def attended(kind: Attention, operands: Sequence[torch.Tensor]) -> torch.Tensor:
     q, k, v = (
         operand.float() if operand.element_size() < 4 else operand for operand in operands[:3]
     )
-    k, v = (_for_heads(it, q) for it in (k, v))
+    heads = max((it.shape[-3] for it in (q, k, v) if it.dim() > 2), default=1)
+    q, k, v = (_for_heads(it, heads) for it in (q, k, v))
     scale = 1 / math.sqrt(q.shape[-1]) if kind.scale is None else kind.scale
     scores = q @ k.mT * scale
     if kind.causal:
@@ -31,8 +32,8 @@ def attended(kind: Attention, operands: Sequence[torch.Tensor]) -> torch.Tensor:
     return result if kind.order is None else result.permute(kind.order).contiguous()
 
 
-def _for_heads(operand: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
-    """The operand with as many heads as q, each for several neighbours."""
-    if operand.dim() < 3 or q.dim() < 3 or operand.shape[-3] in (0, 1, q.shape[-3]):
+def _for_heads(operand: torch.Tensor, heads: int) -> torch.Tensor:
+    """The operand with so many heads, each of its own for several neighbours."""
+    if operand.dim() < 3 or operand.shape[-3] in (0, 1, heads):
         return operand
-    return operand.repeat_interleave(q.shape[-3] // operand.shape[-3], -3)
+    return operand.repeat_interleave(heads // operand.shape[-3], -3)
