@@ -53,14 +53,14 @@ class ConvolutionRates:
     pairs: StoreCycles
     """Tiles of joined phases, two a row, that leave as aligned pairs."""
     phases: StoreCycles
-    """The same where they are not aligned."""
+    """Tiles of joined phases, two a row, that leave as pairs that are not aligned."""
     scattered: StoreCycles
     """Tiles of phases that write every second element of a row, or fewer; and of joined ones, three
     a row or more."""
     store_bandwidth: float
     """Bytes a second that results are stored at, at most."""
     parted_bandwidth: float
-    """The same where channels begin inside a sector of memory."""
+    """Bytes a second that results are stored at whose channels begin inside a sector of memory."""
     plane_bandwidth: float
     """Bytes a second of the kernel that writes planes, read and written."""
     turned_elements: float
