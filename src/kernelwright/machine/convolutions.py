@@ -53,10 +53,9 @@ class ConvolutionRates:
     pairs: StoreCycles
     """Tiles of joined phases, two a row, that leave as aligned pairs."""
     phases: StoreCycles
-    """Tiles of joined phases, two a row, that leave as pairs that are not aligned."""
+    """Tiles of joined phases that leave otherwise."""
     scattered: StoreCycles
-    """Tiles of phases that write every second element of a row, or fewer; and of joined ones, three
-    a row or more."""
+    """Tiles of phases that write every second element of a row, or fewer."""
     store_bandwidth: float
     """Bytes a second that results are stored at, at most."""
     parted_bandwidth: float

@@ -108,7 +108,7 @@ _CONVOLUTIONS = ConvolutionRates(
     rows=StoreCycles(waiting=0.23, moving=0.28),
     unaligned=StoreCycles(waiting=0.32, moving=0.69),
     pairs=StoreCycles(waiting=0.3, moving=0.55),
-    phases=StoreCycles(waiting=0.4, moving=1.05),
+    phases=StoreCycles(waiting=0.35, moving=0.75),
     scattered=StoreCycles(waiting=0.07, moving=2.75),
     store_bandwidth=4e12,
     parted_bandwidth=2.3e12,

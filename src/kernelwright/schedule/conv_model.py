@@ -149,8 +149,7 @@ def _store_cycles(
     width = sizes.axes[0]
     if width.joined and width.stride > 1:
         # Pairs of a phase each leave together where they are aligned.
-        apart = rates.phases if width.stride == 2 else rates.scattered
-        cost = rates.pairs if width.stride == 2 and width.out % 2 == 0 else apart
+        cost = rates.pairs if width.stride == 2 and width.out % 2 == 0 else rates.phases
     elif sizes.transposed:
         cost = rates.scattered
     elif config.store is ConvStore.ROWS:
