@@ -1,11 +1,13 @@
 """Scalar expressions as C++ text, and the run-time scalars that they read."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kernelwright.codegen.spelling import (
     COMPUTED,
+    ROW_QUOTIENT,
     Spelling,
     Written,
     write_call,
@@ -106,7 +108,8 @@ class ExpressionWriter:
                 return write_cast(self.write(arg), arg.dtype, dtype)
             case Call(op, args, _):
                 written = [self.write(arg) for arg in args]
-                return write_call(op, written, args[-1].dtype, expr.dtype, self._spell(expr))
+                spelling = self._spell(expr) or _without_branch(expr)
+                return write_call(op, written, args[-1].dtype, expr.dtype, spelling)
 
     def _scalar(self, index: int, dtype: DType) -> Written:
         """A call-time scalar, converted on the host to the type it is used in."""
@@ -130,6 +133,16 @@ class ExpressionWriter:
             name=f"size{len(self.members)}", type=COMPUTED[dtype], reader="integer", source=dim
         )
         return Written(self.members.setdefault((dim, dtype), member).name)
+
+
+def _without_branch(call: Call) -> Spelling | None:
+    """Of a quotient by a constant, whose division would branch and take four times as long."""
+    match call:
+        case Call("div", (_, Literal(value, dtype))) if dtype.is_float and dtype is not DType.F64:
+            # What a power of two divides is multiplied by the compiler.
+            is_usual = value and math.isfinite(value) and abs(math.frexp(value)[0]) != 0.5
+            return ROW_QUOTIENT if is_usual else None
+    return None
 
 
 def coordinate_name(dim: int) -> str:

@@ -276,14 +276,30 @@ __device__ __forceinline__ T shift_right(same_t<T> x, same_t<T> count) {
 
 // --- Activations ---------------------------------------------------------------------------------
 
+// 1 / x of a number from 1 to 2^60, or NaN, within one last place and without a branch: an
+// approximation, and a step of Newton's.
+__device__ __forceinline__ float one_over_sum(float x) {
+#if defined(__CUDA_ARCH__)
+  float first;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(first) : "f"(x));
+#else
+  const float first = 1.0f / x;
+#endif
+  return fmaf(fmaf(-x, first, 1.0f), first, first);
+}
+__device__ __forceinline__ double one_over_sum(double x) { return 1.0 / x; }
+
+// 1 / (1 + exp(-x)). The exponential is taken of what is not above 0: no sum is infinite.
 template <class T>
 __device__ __forceinline__ T sigmoid(T x) {
-  return T(1) / (T(1) + std::exp(-x));
+  const T e = std::exp(-std::abs(x));
+  const T share = one_over_sum(T(1) + e);
+  return x < T(0) ? e * share : share;
 }
 
 template <class T>
 __device__ __forceinline__ T silu(T x) {
-  return x / (T(1) + std::exp(-x));
+  return x * sigmoid(x);
 }
 
 // x * P(a standard normal variable <= x).
@@ -311,12 +327,12 @@ __device__ __forceinline__ T softplus(T x, same_t<T> beta, same_t<T> threshold) 
 }
 
 // x tanh(log(1 + exp(x))); with e = exp(x) the factor is ((1 + e)^2 - 1) / ((1 + e)^2 + 1). From 20
-// on it rounds to 1.
+// on it is 1. No branch: what is done for neighbours overlaps.
 template <class T>
 __device__ __forceinline__ T mish(T x) {
-  const T e = std::exp(x);
+  const T e = std::exp(std::fmin(x, T(20)));
   const T n = e * (e + T(2));
-  return x > T(20) ? x : x * (n / (n + T(2)));
+  return x * (n * one_over_sum(n + T(2)));
 }
 
 template <class T>
@@ -336,12 +352,12 @@ __device__ __forceinline__ T hardtanh(T x, same_t<T> low, same_t<T> high) {
 
 template <class T>
 __device__ __forceinline__ T hardsigmoid(T x) {
-  return clamp(x + T(3), T(0), T(6)) / T(6);
+  return divide_by_row(clamp(x + T(3), T(0), T(6)), T(6));
 }
 
 template <class T>
 __device__ __forceinline__ T hardswish(T x) {
-  return x * clamp(x + T(3), T(0), T(6)) / T(6);
+  return divide_by_row(x * clamp(x + T(3), T(0), T(6)), T(6));
 }
 
 template <class T>
@@ -353,5 +369,6 @@ __device__ __forceinline__ T leaky_relu(T x, same_t<T> slope) {
 // with other constants.
 template <class T>
 __device__ __forceinline__ T elu(T x, same_t<T> alpha, same_t<T> scale, same_t<T> input_scale) {
-  return x <= T(0) ? std::expm1(x * input_scale) * (alpha * scale) : x * scale;
+  const T below = std::expm1(std::fmin(x, T(0)) * input_scale) * (alpha * scale);
+  return x <= T(0) ? below : x * scale;
 }

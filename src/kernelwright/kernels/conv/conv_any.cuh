@@ -76,7 +76,7 @@ __device__ __forceinline__ void conv_any(const Parameters& p) {
     place += image * r.out_strides.image + channel * r.out_strides.channel;
     const float sum = sum_of_conv(r, image, channel, at);
     const float value = p.epilogue.row(static_cast<int>(channel))(sum);
-    r.out[place] = narrow<Result>(p.epilogue.finish(value, place));
+    r.out[place] = narrow<Result>(p.epilogue.finish(value, place, static_cast<int>(channel)));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "conv_elements.cuh"
 #include "convert.cuh"
 #include "divide.cuh"
 #include "launch.cuh"
@@ -82,13 +83,29 @@ class ConvEpilogue {
   __device__ __forceinline__ Row row(int channel) const { return row(channel, Indices()); }
 
   // `place`: offset of the element in the result.
-  __device__ __forceinline__ float finish(float value, int64_t place) const {
-    if constexpr (NEEDS_PLACE) return finish(value, place, Indices());
+  __device__ __forceinline__ float finish(float value, int64_t place, int channel) const {
+    if constexpr (NEEDS_PLACE) return apply(value, fetch(place, channel, Indices()), Indices());
     return value;
+  }
+
+  // The same of several at once: what the operands have is read before any of it is needed.
+  template <int COUNT>
+  __device__ __forceinline__ void finish(ConvElements<COUNT>& of) const {
+    if constexpr (NEEDS_PLACE) {
+      Values others[COUNT];
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) {
+        const bool exists = of.places[i] >= 0;
+        others[i] = fetch(exists ? of.places[i] : 0, exists ? of.channels[i] : 0, Indices());
+      }
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) of.values[i] = apply(of.values[i], others[i], Indices());
+    }
   }
 
  private:
   using Indices = std::index_sequence_for<Operands...>;
+  using Values = Pack<compute_t<typename Operands::Stored>...>;
 
   template <size_t... I>
   __device__ __forceinline__ Row row(int channel, std::index_sequence<I...>) const {
@@ -101,8 +118,10 @@ class ConvEpilogue {
                                    channel * get<I>(operands_).channel_stride))}...}}};
   }
 
+  // Of the operands, for one element. None asks for its place where all lie as the result does or
+  // have one value for each channel.
   template <size_t... I>
-  __device__ __forceinline__ float finish(float value, int64_t place,
+  __device__ __forceinline__ Values fetch(int64_t place, int channel,
                                           std::index_sequence<I...>) const {
     int64_t offsets[sizeof...(Operands)] = {};
     int64_t rest = place;
@@ -112,9 +131,17 @@ class ConvEpilogue {
       rest -= at * places_.strides[d].value();
       ((offsets[I] += at * get<I>(operands_).strides[d]), ...);
     }
-    return static_cast<float>(operation_(
-        value, widen(load_constant(get<I>(operands_).data +
-                                   (get<I>(operands_).is_like_result ? place : offsets[I])))...));
+    return {
+        {{widen(load_constant(get<I>(operands_).data +
+                              (Operands::IS_BY_CHANNEL ? channel * get<I>(operands_).channel_stride
+                               : get<I>(operands_).is_like_result ? place
+                                                                  : offsets[I])))}...}};
+  }
+
+  template <size_t... I>
+  __device__ __forceinline__ float apply(float value, const Values& others,
+                                         std::index_sequence<I...>) const {
+    return static_cast<float>(operation_(value, get<I>(others)...));
   }
 
   // `order`: which dimension of the result each place has.
@@ -138,14 +165,15 @@ class ConvEpilogue {
   void set_operands(std::index_sequence<I...>, const Tensor& out, const int (&order)[MAX_RANK],
                     const Tensors&... tensors) {
     bool are_like_result = true;
-    (set_operand(get<I>(operands_), out, order, tensors, are_like_result), ...);
+    (set_operand(get<I>(operands_), out, order, tensors), ...);
+    (..., (are_like_result &= Operands::IS_BY_CHANNEL || get<I>(operands_).is_like_result));
     // What lies like the result asks for no division.
     if (are_like_result) places_.rank = 0;
   }
 
   template <class T>
   void set_operand(ConvOperand<T>& operand, const Tensor& out, const int (&order)[MAX_RANK],
-                   const Tensor& tensor, bool& are_like_result) {
+                   const Tensor& tensor) {
     operand.data = static_cast<const T*>(tensor.data);
     operand.channel_stride = stride_along(tensor, out.rank - 1);
     operand.is_like_result = true;
@@ -153,7 +181,6 @@ class ConvEpilogue {
       operand.strides[i] = stride_along(tensor, out.rank - order[i]);
       if (operand.strides[i] != out.strides[order[i]]) operand.is_like_result = false;
     }
-    are_like_result = are_like_result && operand.is_like_result;
   }
 
   // Of dimension number `from_end`, counted from 1; one that is missing or repeated does not move.

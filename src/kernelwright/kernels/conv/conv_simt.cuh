@@ -66,7 +66,8 @@ __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
       if (!exists) continue;
       const float sum =
           convolve_element(p, work, image, at, channel - work.group * shape.out_channels);
-      p.out[place] = narrow<Result>(p.epilogue.finish(p.epilogue.row(channel)(sum), place));
+      p.out[place] =
+          narrow<Result>(p.epilogue.finish(p.epilogue.row(channel)(sum), place, channel));
     }
   }
 }

@@ -43,28 +43,41 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
   sync_warps(barrier, Tile::WARPGROUP);
 }
 
+// RUN numbers of a channel from `place` of the result on, as elements from number `first` on.
+template <int COUNT>
+__device__ __forceinline__ void take_run(ConvElements<COUNT>& elements, int first,
+                                         const float* numbers, int64_t place, int channel) {
+  const Vector<float, RUN> run = load_vector<RUN>(numbers);
+#pragma unroll
+  for (int j = 0; j < RUN; ++j) elements.set(first + j, run.element[j], place + j, channel);
+}
+
+template <class Result>
+__device__ __forceinline__ void give_run(const float* values, Result* out) {
+  Vector<Result, RUN> results;
+#pragma unroll
+  for (int j = 0; j < RUN; ++j) results.element[j] = narrow<Result>(values[j]);
+  store_vector(out, results);
+}
+
 // 16 channels of 32 positions, from a row buffer: rows of `positions` that follow each other, whole
-// and aligned. `out`: of the first channel and position.
+// and aligned. `out`: of the first channel and position, where `origin` is.
 template <class Result, class Epilogue>
 __device__ __forceinline__ void store_run_rows(const RowBuffer& buffer, const Epilogue& epilogue,
                                                Result* out, int64_t channel_stride,
-                                               int64_t in_result) {
+                                               const ConvOrigin& origin) {
   const int row = threadIdx.x % 32 / 8, column = threadIdx.x % 8 * RUN;
-  Vector<float, RUN> runs[RUNS];
+  ConvElements<RUNS * RUN> elements;
 #pragma unroll
   for (int i = 0; i < RUNS; ++i) {
-    runs[i] = load_vector<RUN>(&buffer.numbers[row + i * RUN_ROWS][column]);
+    const int of = row + i * RUN_ROWS;
+    take_run(elements, i * RUN, &buffer.numbers[of][column],
+             origin.place + of * channel_stride + column, origin.channel + of);
   }
+  epilogue.finish(elements);
 #pragma unroll
   for (int i = 0; i < RUNS; ++i) {
-    const int64_t place = (row + i * RUN_ROWS) * channel_stride + column;
-    Vector<Result, RUN> results;
-#pragma unroll
-    for (int j = 0; j < RUN; ++j) {
-      results.element[j] =
-          narrow<Result>(epilogue.finish(runs[i].element[j], in_result + place + j));
-    }
-    store_vector(out + place, results);
+    give_run(elements.values + i * RUN, out + (row + i * RUN_ROWS) * channel_stride + column);
   }
 }
 
@@ -73,15 +86,18 @@ __device__ __forceinline__ void store_run_rows(const RowBuffer& buffer, const Ep
 template <class Result, class Epilogue>
 __device__ __forceinline__ void store_any_rows(const RowBuffer& buffer, const Epilogue& epilogue,
                                                Result* out, int64_t channel_stride,
-                                               int64_t in_result, int64_t place, int rows) {
-  float values[RowBuffer::ROWS];
-#pragma unroll
-  for (int r = 0; r < RowBuffer::ROWS; ++r) values[r] = buffer.numbers[r][threadIdx.x % 32];
-  if (place < 0) return;
+                                               const ConvOrigin& origin, int64_t place, int rows) {
+  ConvElements<RowBuffer::ROWS> elements;
 #pragma unroll
   for (int r = 0; r < RowBuffer::ROWS; ++r) {
-    const int64_t at = place + r * channel_stride;
-    if (r < rows) out[at] = narrow<Result>(epilogue.finish(values[r], in_result + at));
+    elements.set(r, buffer.numbers[r][threadIdx.x % 32],
+                 r < rows ? origin.place + place + r * channel_stride : -1, origin.channel + r);
+  }
+  if (place < 0) return;
+  epilogue.finish(elements);
+#pragma unroll
+  for (int r = 0; r < RowBuffer::ROWS; ++r) {
+    if (r < rows) out[place + r * channel_stride] = narrow<Result>(elements.values[r]);
   }
 }
 
@@ -89,19 +105,19 @@ __device__ __forceinline__ void store_any_rows(const RowBuffer& buffer, const Ep
 // `places`.
 template <int COUNT, class Result, class Epilogue>
 __device__ __forceinline__ void store_lines(const Epilogue& epilogue, const float (&sums)[COUNT],
-                                            RowBuffer& buffer, Result* out, int64_t in_result,
-                                            int64_t channel_stride, int rows, bool is_run,
-                                            int64_t begin, const int64_t* places) {
+                                            RowBuffer& buffer, Result* out,
+                                            const ConvOrigin& origin, int64_t channel_stride,
+                                            int rows, bool is_run, int64_t begin,
+                                            const int64_t* places) {
   const int lane = threadIdx.x % 32;
   if (is_run) {
     for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
       store_run_rows(numbers, epilogue, out + begin + columns, channel_stride,
-                     in_result + begin + columns);
+                     {origin.place + begin + columns, origin.channel});
     });
   } else {
     for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
-      store_any_rows(numbers, epilogue, out, channel_stride, in_result, places[columns + lane],
-                     rows);
+      store_any_rows(numbers, epilogue, out, channel_stride, origin, places[columns + lane], rows);
     });
   }
 }
@@ -142,48 +158,52 @@ __device__ __forceinline__ void for_each_channel(const float (&sums)[COUNT], uns
   }
 }
 
-// The positions of one channel, which follow each other in the result, whole and aligned.
+// The positions of one channel, which follow each other in the result, whole and aligned. `out`: of
+// the first one, where `origin` is.
 template <int POSITIONS, class Result, class Epilogue>
 __device__ __forceinline__ void store_run_row(const float* numbers, const Epilogue& epilogue,
-                                              Result* out, int64_t in_result) {
+                                              Result* out, const ConvOrigin& origin) {
+  constexpr int LINE = 32 * RUN, LINES = POSITIONS / LINE;
+  static_assert(POSITIONS % LINE == 0, "each lane has as many runs");
+  const int first = threadIdx.x % 32 * RUN;
+  ConvElements<LINES * RUN> elements;
 #pragma unroll
-  for (int i = threadIdx.x % 32 * RUN; i < POSITIONS; i += 32 * RUN) {
-    const Vector<float, RUN> run = load_vector<RUN>(numbers + i);
-    Vector<Result, RUN> results;
-#pragma unroll
-    for (int j = 0; j < RUN; ++j) {
-      results.element[j] = narrow<Result>(epilogue.finish(run.element[j], in_result + i + j));
-    }
-    store_vector(out + i, results);
+  for (int i = 0; i < LINES; ++i) {
+    const int at = first + i * LINE;
+    take_run(elements, i * RUN, numbers + at, origin.place + at, origin.channel);
   }
+  epilogue.finish(elements);
+#pragma unroll
+  for (int i = 0; i < LINES; ++i) give_run(elements.values + i * RUN, out + first + i * LINE);
 }
 
-// The same of positions anywhere: each lane's COUNT are 32 apart.
+// The same of positions anywhere: each lane's COUNT are 32 apart. `out`: of the channel.
 template <int COUNT, class Result, class Epilogue>
 __device__ __forceinline__ void store_any_row(const float* numbers, const Epilogue& epilogue,
-                                              Result* out, int64_t in_result,
+                                              Result* out, const ConvOrigin& origin,
                                               const int64_t (&places)[COUNT]) {
-  float values[COUNT];
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) values[i] = numbers[threadIdx.x % 32 + 32 * i];
+  ConvElements<COUNT> elements;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) {
-    if (places[i] >= 0) {
-      out[places[i]] = narrow<Result>(epilogue.finish(values[i], in_result + places[i]));
-    }
+    elements.set(i, numbers[threadIdx.x % 32 + 32 * i],
+                 places[i] < 0 ? -1 : origin.place + places[i], origin.channel);
+  }
+  epilogue.finish(elements);
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    if (places[i] >= 0) out[places[i]] = narrow<Result>(elements.values[i]);
   }
 }
 
-// A warp's sums of `rows` channels, whose positions are anywhere in the result. `room`: of a warp;
-// `in_result`: offset of the first channel.
+// A warp's sums of `rows` channels, whose positions are anywhere in the result. `room`: of a warp.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void store_by_channel(const Parameters& p,
                                                  const float (&sums)[Tile::REGISTERS],
                                                  unsigned char* room, const int64_t* places,
-                                                 int rows, int64_t in_result) {
+                                                 int rows, const ConvOrigin& origin) {
   using Result = std::remove_pointer_t<decltype(p.out)>;
   const int64_t channel_stride = p.out_strides.channel;
-  Result* const out = p.out + in_result;
+  Result* const out = p.out + origin.place;
   // Positions without gaps, whose rows are aligned and all there.
   const int64_t begin = places[0], end = places[Tile::PART_POSITIONS - 1];
   const bool is_run = begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 &&
@@ -198,14 +218,15 @@ __device__ __forceinline__ void store_by_channel(const Parameters& p,
       const int64_t before = row * channel_stride;
       if (is_run) {
         store_run_row<Tile::PART_POSITIONS>(numbers, p.epilogue, out + before + begin,
-                                            in_result + before + begin);
+                                            {origin.place + before + begin, origin.channel + row});
       } else {
-        store_any_row(numbers, p.epilogue, out + before, in_result + before, own);
+        store_any_row(numbers, p.epilogue, out + before,
+                      {origin.place + before, origin.channel + row}, own);
       }
     });
   } else {
-    store_lines(p.epilogue, sums, *reinterpret_cast<RowBuffer*>(room), out, in_result,
-                channel_stride, rows, is_run, begin, places);
+    store_lines(p.epilogue, sums, *reinterpret_cast<RowBuffer*>(room), out, origin, channel_stride,
+                rows, is_run, begin, places);
   }
 }
 
@@ -242,15 +263,15 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
   }
   unsigned char* const room = shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES;
   const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
-  const int64_t in_result = first_of_all * p.out_strides.channel;
+  const ConvOrigin origin = {first_of_all * p.out_strides.channel, first_of_all};
   const int rows = min(run_channels, channels - first);
   if constexpr (Tile::JOINED) {
     const JoinedStore<Result, decltype(p.epilogue)> store(p.shape, p.out_strides, p.epilogue,
-                                                          p.out + in_result, in_result, rows);
+                                                          p.out + origin.place, origin, rows);
     for_each_columns(
         sums, lane / 4, *reinterpret_cast<RowBuffer*>(room),
         [&](int columns, const RowBuffer& numbers) { store.store(numbers, places + columns); });
   } else {
-    store_by_channel<Tile>(p, sums, room, places, rows, in_result);
+    store_by_channel<Tile>(p, sums, room, places, rows, origin);
   }
 }

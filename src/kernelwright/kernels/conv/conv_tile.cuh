@@ -2,19 +2,23 @@
 // The shape of a convolution on the tensor cores: tile, stages, units of work, and what is in
 // shared memory.
 
+#include "conv_elements.cuh"
 #include "conv_planes.cuh"
 #include "conv_shape.cuh"
 #include "gemm_sm90_tile.cuh"
 #include "wgmma.cuh"
 
 // What follows the sum of an element: `row(channel)` gives what is the same for a channel, a
-// functor of the sum; `finish(value, place)` what the place of the element in the result decides.
+// functor of the sum; `finish` what the places of elements in the result decide, of one or of
+// several.
 struct ConvPlain {
   struct Row {
     __device__ __forceinline__ float operator()(float sum) const { return sum; }
   };
   __device__ __forceinline__ Row row(int) const { return {}; }
-  __device__ __forceinline__ float finish(float value, int64_t) const { return value; }
+  __device__ __forceinline__ float finish(float value, int64_t, int) const { return value; }
+  template <int COUNT>
+  __device__ __forceinline__ void finish(ConvElements<COUNT>&) const {}
 };
 
 struct ConvBias {
@@ -24,7 +28,9 @@ struct ConvBias {
     __device__ __forceinline__ float operator()(float sum) const { return sum + bias; }
   };
   __device__ __forceinline__ Row row(int channel) const { return {__ldg(bias + channel)}; }
-  __device__ __forceinline__ float finish(float value, int64_t) const { return value; }
+  __device__ __forceinline__ float finish(float value, int64_t, int) const { return value; }
+  template <int COUNT>
+  __device__ __forceinline__ void finish(ConvElements<COUNT>&) const {}
 };
 
 enum class ConvSchedule {
