@@ -13,6 +13,7 @@ from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
 from kernelwright.schedule.conv_configs import general_config
+from kernelwright.schedule.element_groups import long_functions
 from kernelwright.schedule.families.conv import sizes_of_kernel
 
 
@@ -44,6 +45,7 @@ def emit(kernel: Kernel) -> KernelText:
         input=STORED[data.dtype],
         result=STORED[kernel.output.dtype],
         operands=[text for _, text in elements],
+        is_late=_is_late(kernel, elements),
         own_variants=_variants(kernel),
         arguments=read_inputs(kernel, tensors, item.members),
         rounds=rounds(kernel),
@@ -56,6 +58,12 @@ def emit(kernel: Kernel) -> KernelText:
     )
     sources = ("conv_launch.cuh", "wgmma_f16.cuh", "conv_choice.cuh", "conv_any.cuh")
     return KernelText(section=section, sources=(*sources, "conv_epilogue.cuh"), has_workspace=True)
+
+
+def _is_late(kernel: Kernel, elements: list[tuple[str, str]]) -> bool:
+    """Whether the functor is applied where elements are stored, not to each register."""
+    reads_by_place = any(text.startswith("ByPlace") for _, text in elements)
+    return reads_by_place or any(map(long_functions, kernel.expressions))
 
 
 def rounds(kernel: Kernel) -> bool:

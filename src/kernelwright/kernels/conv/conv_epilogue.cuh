@@ -41,11 +41,19 @@ struct ConvPlaces {
   LongDivisor strides[MAX_RANK];
 };
 
+// When the operation is applied.
+enum class ConvFinish {
+  SUMS,    // to each register of sums: short ones
+  STORES,  // where elements are stored, in a loop: long ones, whose code would fill the instruction
+           // cache, and those that read something by its place
+};
+
 // Operation: called with the sum and one value of each operand.
-template <class Bias, class Operation, class... Operands>
+template <ConvFinish WHEN, class Bias, class Operation, class... Operands>
 class ConvEpilogue {
  public:
-  static constexpr bool NEEDS_PLACE = !(true && ... && Operands::IS_BY_CHANNEL);
+  static constexpr bool IS_LATE = WHEN == ConvFinish::STORES;
+  static_assert(IS_LATE || (true && ... && Operands::IS_BY_CHANNEL), "sums have no place yet");
 
   // What is the same for all elements of a channel.
   struct Row {
@@ -60,8 +68,8 @@ class ConvEpilogue {
    private:
     template <size_t... I>
     __device__ __forceinline__ float apply(float sum, std::index_sequence<I...>) const {
-      if constexpr (NEEDS_PLACE) return sum;
-      if constexpr (!NEEDS_PLACE) return static_cast<float>(operation(sum, get<I>(values)...));
+      if constexpr (IS_LATE) return sum;
+      if constexpr (!IS_LATE) return static_cast<float>(operation(sum, get<I>(values)...));
     }
   };
 
@@ -84,14 +92,14 @@ class ConvEpilogue {
 
   // `place`: offset of the element in the result.
   __device__ __forceinline__ float finish(float value, int64_t place, int channel) const {
-    if constexpr (NEEDS_PLACE) return apply(value, fetch(place, channel, Indices()), Indices());
+    if constexpr (IS_LATE) return apply(value, fetch(place, channel, Indices()), Indices());
     return value;
   }
 
   // The same of several at once: what the operands have is read before any of it is needed.
   template <int COUNT>
   __device__ __forceinline__ void finish(ConvElements<COUNT>& of) const {
-    if constexpr (NEEDS_PLACE) {
+    if constexpr (IS_LATE) {
       Values others[COUNT];
 #pragma unroll
       for (int i = 0; i < COUNT; ++i) {
@@ -111,7 +119,7 @@ class ConvEpilogue {
   __device__ __forceinline__ Row row(int channel, std::index_sequence<I...>) const {
     const float bias =
         bias_ == nullptr ? 0.0f : widen(load_constant(bias_ + channel * bias_stride_));
-    if constexpr (NEEDS_PLACE) return {bias, operation_, {}};
+    if constexpr (IS_LATE) return {bias, operation_, {}};
     return {bias,
             operation_,
             {{{widen(load_constant(get<I>(operands_).data +

@@ -60,44 +60,58 @@ __device__ __forceinline__ void give_run(const float* values, Result* out) {
   store_vector(out, results);
 }
 
+// Elements that a lane has at the same time: all loads come before the stores, which would hold
+// them up. What finish reads takes registers, too.
+template <class Epilogue>
+constexpr int ELEMENTS_AT_ONCE = Epilogue::IS_LATE ? 8 : 16;
+
 // 16 channels of 32 positions, from a row buffer: rows of `positions` that follow each other, whole
 // and aligned. `out`: of the first channel and position, where `origin` is.
 template <class Result, class Epilogue>
 __device__ __forceinline__ void store_run_rows(const RowBuffer& buffer, const Epilogue& epilogue,
                                                Result* out, int64_t channel_stride,
                                                const ConvOrigin& origin) {
-  const int row = threadIdx.x % 32 / 8, column = threadIdx.x % 8 * RUN;
-  ConvElements<RUNS * RUN> elements;
+  constexpr int AT_ONCE = ELEMENTS_AT_ONCE<Epilogue> / RUN;
+  const int column = threadIdx.x % 8 * RUN;
+#pragma unroll 1
+  for (int row = threadIdx.x % 32 / 8; row < RowBuffer::ROWS; row += AT_ONCE * RUN_ROWS) {
+    ConvElements<AT_ONCE * RUN> elements;
 #pragma unroll
-  for (int i = 0; i < RUNS; ++i) {
-    const int of = row + i * RUN_ROWS;
-    take_run(elements, i * RUN, &buffer.numbers[of][column],
-             origin.place + of * channel_stride + column, origin.channel + of);
-  }
-  epilogue.finish(elements);
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const int of = row + i * RUN_ROWS;
+      take_run(elements, i * RUN, &buffer.numbers[of][column],
+               origin.place + of * channel_stride + column, origin.channel + of);
+    }
+    epilogue.finish(elements);
 #pragma unroll
-  for (int i = 0; i < RUNS; ++i) {
-    give_run(elements.values + i * RUN, out + (row + i * RUN_ROWS) * channel_stride + column);
+    for (int i = 0; i < AT_ONCE; ++i) {
+      give_run(elements.values + i * RUN, out + (row + i * RUN_ROWS) * channel_stride + column);
+    }
   }
 }
 
-// The same of positions anywhere, a lane for each, and of the first `rows` channels. All loads come
-// before the stores, which would hold them up.
+// The same of positions anywhere, a lane for each, and of the first `rows` channels.
 template <class Result, class Epilogue>
 __device__ __forceinline__ void store_any_rows(const RowBuffer& buffer, const Epilogue& epilogue,
                                                Result* out, int64_t channel_stride,
                                                const ConvOrigin& origin, int64_t place, int rows) {
-  ConvElements<RowBuffer::ROWS> elements;
+  constexpr int AT_ONCE = ELEMENTS_AT_ONCE<Epilogue>;
+#pragma unroll 1
+  for (int row = 0; row < RowBuffer::ROWS; row += AT_ONCE) {
+    ConvElements<AT_ONCE> elements;
 #pragma unroll
-  for (int r = 0; r < RowBuffer::ROWS; ++r) {
-    elements.set(r, buffer.numbers[r][threadIdx.x % 32],
-                 r < rows ? origin.place + place + r * channel_stride : -1, origin.channel + r);
-  }
-  if (place < 0) return;
-  epilogue.finish(elements);
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const int r = row + i;
+      elements.set(i, buffer.numbers[r][threadIdx.x % 32],
+                   r < rows ? origin.place + place + r * channel_stride : -1, origin.channel + r);
+    }
+    if (place < 0) continue;
+    epilogue.finish(elements);
 #pragma unroll
-  for (int r = 0; r < RowBuffer::ROWS; ++r) {
-    if (r < rows) out[place + r * channel_stride] = narrow<Result>(elements.values[r]);
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const int r = row + i;
+      if (r < rows) out[place + r * channel_stride] = narrow<Result>(elements.values[i]);
+    }
   }
 }
 
@@ -111,12 +125,12 @@ __device__ __forceinline__ void store_lines(const Epilogue& epilogue, const floa
                                             const int64_t* places) {
   const int lane = threadIdx.x % 32;
   if (is_run) {
-    for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
+    for_each_columns_in_turn(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
       store_run_rows(numbers, epilogue, out + begin + columns, channel_stride,
                      {origin.place + begin + columns, origin.channel});
     });
   } else {
-    for_each_columns(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
+    for_each_columns_in_turn(sums, lane / 4, buffer, [&](int columns, const RowBuffer& numbers) {
       store_any_rows(numbers, epilogue, out, channel_stride, origin, places[columns + lane], rows);
     });
   }
@@ -268,7 +282,7 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
   if constexpr (Tile::JOINED) {
     const JoinedStore<Result, decltype(p.epilogue)> store(p.shape, p.out_strides, p.epilogue,
                                                           p.out + origin.place, origin, rows);
-    for_each_columns(
+    for_each_columns_in_turn(
         sums, lane / 4, *reinterpret_cast<RowBuffer*>(room),
         [&](int columns, const RowBuffer& numbers) { store.store(numbers, places + columns); });
   } else {

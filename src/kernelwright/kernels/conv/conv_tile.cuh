@@ -12,6 +12,7 @@
 // functor of the sum; `finish` what the places of elements in the result decide, of one or of
 // several.
 struct ConvPlain {
+  static constexpr bool IS_LATE = false;  // finish does nothing
   struct Row {
     __device__ __forceinline__ float operator()(float sum) const { return sum; }
   };
@@ -22,6 +23,7 @@ struct ConvPlain {
 };
 
 struct ConvBias {
+  static constexpr bool IS_LATE = false;
   const float* bias;
   struct Row {
     float bias;

@@ -10,29 +10,50 @@
 struct RowBuffer {
   static constexpr int ROWS = 16, COLUMNS = 32, PITCH = 40;
   float numbers[ROWS][PITCH];
+
+  // A lane's registers of 32 columns: of each 8 columns it has two neighbours, in row `row` and in
+  // the row 8 below (PTX ISA, "wgmma.mma_async", matrix D).
+  __device__ __forceinline__ void take(const float* sums, int row) {
+    const int column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < COLUMNS / 2; i += 4) {
+      float* const place = &numbers[row][column + 2 * i];
+      store_vector(place, Vector<float, 2>{{sums[i], sums[i + 1]}});
+      store_vector(place + 8 * PITCH, Vector<float, 2>{{sums[i + 2], sums[i + 3]}});
+    }
+  }
 };
 static_assert(sizeof(RowBuffer) == ROW_BUFFER_BYTES, "Sm90Tile reserves as much");
 
-// Calls visit(columns, buffer) for each 32 columns of a warp's sums, `columns` after the first.
-// Of each 8 columns a lane has two neighbours, in row `row` and in the row 8 below (PTX ISA,
-// "wgmma.mma_async", matrix D).
+// Calls visit(columns, buffer) for each 32 columns of a warp's sums, `columns` after the first;
+// `row` is the lane's.
 template <int COUNT, class Visit>
 __device__ __forceinline__ void for_each_columns(const float (&sums)[COUNT], int row,
                                                  RowBuffer& buffer, const Visit& visit) {
   constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
-  const int column = threadIdx.x % 4 * 2;
 #pragma unroll
   for (int first = 0; first < COUNT; first += OF_BUFFER) {
     __syncwarp();  // the rows before have been read
-#pragma unroll
-    for (int i = 0; i < OF_BUFFER; i += 4) {
-      const float* const pair = sums + first + i;
-      float* const place = &buffer.numbers[row][column + 2 * i];
-      store_vector(place, Vector<float, 2>{{pair[0], pair[1]}});
-      store_vector(place + 8 * RowBuffer::PITCH, Vector<float, 2>{{pair[2], pair[3]}});
-    }
+    buffer.take(sums + first, row);
     __syncwarp();
     visit(first * 2, buffer);
+  }
+}
+
+// The same where visit is long: its code is there once, and stays in the instruction cache.
+template <int COUNT, class Visit>
+__device__ __forceinline__ void for_each_columns_in_turn(const float (&sums)[COUNT], int row,
+                                                         RowBuffer& buffer, const Visit& visit) {
+  constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
+#pragma unroll 1
+  for (int columns = 0; columns < COUNT * 2; columns += RowBuffer::COLUMNS) {
+    __syncwarp();  // the rows before have been read
+#pragma unroll
+    for (int first = 0; first < COUNT; first += OF_BUFFER) {
+      if (columns == first * 2) buffer.take(sums + first, row);
+    }
+    __syncwarp();
+    visit(columns, buffer);
   }
 }
 
