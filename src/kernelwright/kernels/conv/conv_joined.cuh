@@ -2,6 +2,7 @@
 // Stores of a transposed convolution whose phases are rows of the filter: a channel's positions and
 // their phases along W follow each other in the result.
 
+#include "conv_elements.cuh"
 #include "conv_tile.cuh"
 #include "gemm_sm90_store.cuh"
 #include "vector.cuh"
@@ -73,23 +74,25 @@ class JoinedLines {
 template <class Result, class Epilogue>
 class JoinedStore {
  public:
-  // `out` and `in_result`: of the first channel, of `channels` that the run has.
+  // `out` and `origin`: of the first channel, of `channels` that the run has.
   __device__ __forceinline__ JoinedStore(const ConvShape& shape, const ImageStrides& strides,
-                                         const Epilogue& epilogue, Result* out, int64_t in_result,
-                                         int channels)
+                                         const Epilogue& epilogue, Result* out,
+                                         const ConvOrigin& origin, int channels)
       : begin_(shape, strides),
         epilogue_(epilogue),
         out_(out),
-        in_result_(in_result),
+        origin_(origin),
         step_(strides.spatial[0]),
         widths_(shape.dimensions[0].joined),
         lines_(channels * shape.dimensions[1].joined * shape.dimensions[2].joined),
         all_((1u << lines_) - 1),
         share_((1 << SHARE_BITS) / widths_ + 1),
+        line_share_((1 << SHARE_BITS) / (shape.dimensions[1].joined * shape.dimensions[2].joined) +
+                    1),
         is_short_(lines_ <= AT_ONCE),
         // Pairs that are aligned at one place are so wherever these are even.
         even_(widths_ == 2 && step_ == 1 &&
-              (strides.channel | strides.spatial[1] | strides.spatial[2] | in_result) % 2 == 0) {
+              (strides.channel | strides.spatial[1] | strides.spatial[2] | origin.place) % 2 == 0) {
     JoinedLines at = begin_;
 #pragma unroll
     for (int line = 0; line < AT_ONCE; ++line) {
@@ -129,7 +132,9 @@ class JoinedStore {
   }
 
  private:
-  static constexpr int AT_ONCE = 8;      // lines: their loads come before the stores
+  static constexpr int AT_ONCE = 8;  // lines: their loads come before the stores
+  // What finish reads takes registers, too.
+  static constexpr int LINES_AT_ONCE = Epilogue::IS_LATE ? AT_ONCE / 4 : AT_ONCE;
   static constexpr int SHARE_BITS = 16;  // i * share_ is i / widths_ of 32 * FILTER_RUN phases
   static_assert((32 * FILTER_RUN) * FILTER_RUN < 1 << SHARE_BITS, "quotients are exact");
 
@@ -146,28 +151,37 @@ class JoinedStore {
     return lines;
   }
 
+  __device__ __forceinline__ int channel_of(int line) const {
+    return origin_.channel + (line * line_share_ >> SHARE_BITS);
+  }
+
   // Both phases along W of a lane's position.
   __device__ __forceinline__ void store_pairs(const RowBuffer& buffer, const JoinedPlace& own,
                                               uint32_t lines) const {
-    float values[AT_ONCE][2];
+    constexpr int LINES = LINES_AT_ONCE;
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int line = 0; line < AT_ONCE; ++line) {
-      values[line][0] = buffer.numbers[2 * line][lane];
-      values[line][1] = buffer.numbers[2 * line + 1][lane];
-    }
-    Result* const to = out_ + own.place();
-    const int64_t in_result = in_result_ + own.place();
+    for (int first = 0; first < AT_ONCE; first += LINES) {
+      ConvElements<2 * LINES> elements;
 #pragma unroll
-    for (int line = 0; line < AT_ONCE; ++line) {
-      if (lines >> line & 1) {
-        Vector<Result, 2> results;
+      for (int i = 0; i < LINES; ++i) {
+        const int line = first + i;
+        const bool exists = lines >> line & 1;
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
-          results.element[j] =
-              narrow<Result>(epilogue_.finish(values[line][j], in_result + offsets_[line] + j));
+          elements.set(2 * i + j, buffer.numbers[2 * line + j][lane],
+                       exists ? origin_.place + own.place() + offsets_[line] + j : -1,
+                       channel_of(line));
         }
-        store_vector(to + offsets_[line], results);
+      }
+      epilogue_.finish(elements);
+#pragma unroll
+      for (int i = 0; i < LINES; ++i) {
+        if (lines >> (first + i) & 1) {
+          const Vector<Result, 2> results{
+              {narrow<Result>(elements.values[2 * i]), narrow<Result>(elements.values[2 * i + 1])}};
+          store_vector(out_ + own.place() + offsets_[first + i], results);
+        }
       }
     }
   }
@@ -176,17 +190,22 @@ class JoinedStore {
   __device__ __forceinline__ void store_phase(const RowBuffer& buffer, int64_t place,
                                               uint32_t lines, int position, int phase) const {
     const float* const from = &buffer.numbers[phase][position];
-    float values[AT_ONCE];
-#pragma unroll
-    for (int line = 0; line < AT_ONCE; ++line) {
-      values[line] = line < lines_ ? from[line * widths_ * RowBuffer::PITCH] : 0.0f;
-    }
+    constexpr int LINES = LINES_AT_ONCE;
     Result* const to = out_ + place;
 #pragma unroll
-    for (int line = 0; line < AT_ONCE; ++line) {
-      if (lines >> line & 1) {
-        to[offsets_[line]] =
-            narrow<Result>(epilogue_.finish(values[line], in_result_ + place + offsets_[line]));
+    for (int first = 0; first < AT_ONCE; first += LINES) {
+      ConvElements<LINES> elements;
+#pragma unroll
+      for (int i = 0; i < LINES; ++i) {
+        const int line = first + i;
+        elements.set(i, line < lines_ ? from[line * widths_ * RowBuffer::PITCH] : 0.0f,
+                     lines >> line & 1 ? origin_.place + place + offsets_[line] : -1,
+                     channel_of(line));
+      }
+      epilogue_.finish(elements);
+#pragma unroll
+      for (int i = 0; i < LINES; ++i) {
+        if (lines >> (first + i) & 1) to[offsets_[first + i]] = narrow<Result>(elements.values[i]);
       }
     }
   }
@@ -201,7 +220,8 @@ class JoinedStore {
       if (at.is_in(of)) {
         const int64_t to = place + at.offset();
         const float value = buffer.numbers[line * widths_ + phase][position];
-        out_[to] = narrow<Result>(epilogue_.finish(value, in_result_ + to));
+        out_[to] = narrow<Result>(
+            epilogue_.finish(value, origin_.place + to, origin_.channel + at.channel()));
       }
       at.advance();
     }
@@ -210,10 +230,11 @@ class JoinedStore {
   JoinedLines begin_;
   const Epilogue& epilogue_;
   Result* out_;
-  int64_t in_result_, step_;
+  ConvOrigin origin_;
+  int64_t step_;
   int widths_, lines_;
   uint32_t all_;
-  int share_;
+  int share_, line_share_;
   bool is_short_, even_;
   int offsets_[AT_ONCE];  // of lines, from a position's place
 };
