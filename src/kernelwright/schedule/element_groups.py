@@ -122,14 +122,11 @@ def _has_their_rows(node: Node, members: Mapping[str, Node]) -> bool:
     return not located or (isinstance(found, Roles) and found.m == node.kind.out[-2:-1] != "")
 
 
-def long_functions(expr: Expr) -> int:
-    """Exponentials and logarithms that an expression takes."""
-    return sum(_LONG.get(it.op, 0) for it in walk(expr) if isinstance(it, Call))
-
-
 def _long_functions(node: Node) -> int:
     """Long functions in a step."""
-    return long_functions(node.kind.expr) if isinstance(node.kind, Pointwise) else 0
+    if not isinstance(node.kind, Pointwise):
+        return 0
+    return sum(_LONG.get(it.op, 0) for it in walk(node.kind.expr) if isinstance(it, Call))
 
 
 def _asks_where(anchor: Node, node: Node) -> bool:

@@ -9,12 +9,24 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.conv_configs import ConvConfig, Rounding
+from kernelwright.ir.expr import Call, walk
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
 from kernelwright.schedule.conv_configs import general_config
-from kernelwright.schedule.element_groups import long_functions
 from kernelwright.schedule.families.conv import sizes_of_kernel
+
+
+_INSTRUCTIONS = {
+    **dict.fromkeys(("sigmoid", "silu", "tanh", "mish"), 16),
+    **dict.fromkeys(("softplus", "log_sigmoid", "gelu_tanh", "erf"), 22),
+    **dict.fromkeys(("gelu", "log", "log1p", "expm1", "elu"), 28),
+    **{"exp": 8, "exp2": 8, "hardswish": 10},
+}
+"""Of long functions, for one element: counted in what nvcc 13.0 makes for compute capability 9.0."""
+_MOST_INSTRUCTIONS = 32
+"""In a functor that is there once for each of 128 registers: more do not stay in the instruction
+cache (docs/measured/convolution.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +74,10 @@ def emit(kernel: Kernel) -> KernelText:
 
 def _is_late(kernel: Kernel, elements: list[tuple[str, str]]) -> bool:
     """Whether the functor is applied where elements are stored, not to each register."""
+    calls = [part for root in kernel.expressions for part in walk(root) if isinstance(part, Call)]
+    instructions = sum(_INSTRUCTIONS.get(call.op, 0) for call in calls)
     reads_by_place = any(text.startswith("ByPlace") for _, text in elements)
-    return reads_by_place or any(map(long_functions, kernel.expressions))
+    return reads_by_place or instructions > _MOST_INSTRUCTIONS
 
 
 def rounds(kernel: Kernel) -> bool:

@@ -73,8 +73,8 @@ template <class Config>
 __device__ __forceinline__ void attention_few(const FewParameters& p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   using Tile = FewTile<Config>;
-  extern __shared__ unsigned char attention_memory[];
-  auto* const states = reinterpret_cast<float*>(attention_memory);
+  extern __shared__ unsigned char attention_few_memory[];
+  auto* const states = reinterpret_cast<float*>(attention_few_memory);
   auto* const parts = states + Tile::WARPS * Tile::ROWS * Tile::STATE;  // of the cluster's blocks
   const int number = static_cast<int>(blockIdx.x) / p.splits;
   const int split = static_cast<int>(blockIdx.x) % p.splits;
