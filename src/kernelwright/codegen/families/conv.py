@@ -16,14 +16,13 @@ from kernelwright.ir.types import TensorType
 from kernelwright.schedule.conv_configs import general_config
 from kernelwright.schedule.families.conv import sizes_of_kernel
 
-
 _INSTRUCTIONS = {
     **dict.fromkeys(("sigmoid", "silu", "tanh", "mish"), 16),
     **dict.fromkeys(("softplus", "log_sigmoid", "gelu_tanh", "erf"), 22),
     **dict.fromkeys(("gelu", "log", "log1p", "expm1", "elu"), 28),
     **{"exp": 8, "exp2": 8, "hardswish": 10},
 }
-"""Of long functions, for one element: counted in what nvcc 13.0 makes for compute capability 9.0."""
+"""Instructions of long functions for one element, as nvcc 13.0 writes them for capability 9.0."""
 _MOST_INSTRUCTIONS = 32
 """In a functor that is there once for each of 128 registers: more do not stay in the instruction
 cache (docs/measured/convolution.md)."""
