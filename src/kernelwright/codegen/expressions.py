@@ -136,7 +136,7 @@ class ExpressionWriter:
 
 
 def _without_branch(call: Call) -> Spelling | None:
-    """Spelling of a quotient by a constant, whose division would branch and be four times as long."""
+    """Spelling of a quotient by a constant, whose division would branch and take longer."""
     match call:
         case Call("div", (_, Literal(value, dtype))) if dtype.is_float and dtype is not DType.F64:
             # What a power of two divides is multiplied by the compiler.
