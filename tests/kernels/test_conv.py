@@ -69,7 +69,8 @@ def _case(images: int, channels: int, size: tuple[int, ...], out_channels: int,
 
 
 # Small maps, odd channels, more of them than a tile has, filters without a middle; strides,
-# dilations, groups; what planes do not carry; transposed with phases of several and of no taps.
+# dilations, groups; what planes do not carry; transposed with phases of several and of no taps;
+# tiles that share sectors.
 _CASES = (
     _case(2, 64, (9, 11), 64, (3, 3), padding=(1, 1)),
     _case(3, 7, (7, 7), 5, (3, 3), padding=(1, 1)),
@@ -95,6 +96,7 @@ _CASES = (
     _case(1, 12, (4, 5, 9), 20, (2, 3, 5), padding=(0, 1, 2), transposed=True),
     _case(1, 16, (3, 2, 3), 8, (3, 4, 5), stride=(2, 2, 2), padding=(1, 2, 3), groups=4,
           output_padding=(1, 1, 1), transposed=True),
+    _case(2, 8, (23, 25), 19, (3, 3), padding=(1, 1)),
 )  # fmt: skip
 
 
@@ -137,9 +139,9 @@ _APART, _FOLDED, _OVERLAPPING = (f"RowTaps::{how}" for how in ("APART", "FOLDED"
 # bytes of one, way to store, dimensions whose phases are joined. Each chunk, schedule, cluster, way
 # to bring taps and number of joined dimensions at least once, with patches too.
 _CONFIGS = (
-    _config(128, 2, 32, 1, 2, _SHARED, 4, 2, _APART),
+    _config(128, 2, 32, 1, 2, _SHARED, 4, 2, _APART, 0, 0, _ROWS),
     _config(128, 2, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
-    _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
+    _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING, 0, 0, _ROWS),
     _config(128, 3, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960, _ROWS),
     _config(128, 2, 32, 1, 2, _SHARED, 6, 1, _APART, 3, 32768),
     _config(256, 1, 48, 1, 1, _ALTERNATE, 5, 1, _APART, 0, 0, _LINES, 1),
@@ -170,13 +172,14 @@ def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
     assert min(taken) >= 2, taken
 
 
-# With the rounding of the result: ordinary, misaligned, transposed, NaN, wide.
+# With the rounding of the result: ordinary, misaligned, NaN, wide, transposed, shared sectors.
 def test_modules_of_16_bits(run_script: Callable[..., Any]) -> None:
     configs = (
         _config(256, 2, 64, 1, 2, _SHARED, 3, 1, _APART, 0, 0, _ROWS),
         _config(256, 2, 64, 1, 1, _ALTERNATE, 8, 1, _APART, 2, 65536),
     )
-    chosen = (_CASES[0], _CASES[1], _CASES[7], _CASES[8], _CASES[10])
+    shared = _case(1, 8, (33, 35), 20, (1, 3), padding=(0, 1))
+    chosen = (_CASES[0], _CASES[1], _CASES[7], _CASES[8], _CASES[10], shared)
     cases = json.dumps([case.words() for case in chosen])
     seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "0", "__half,__nv_bfloat16")
     assert seen["findings"] == []
@@ -192,7 +195,7 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
     # differ in numbers alone.
     configs = (
         _config(256, 2, 64, 1, 1, _ALTERNATE, 5, 1, _APART),
-        _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING),
+        _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING, 0, 0, _ROWS),
         _config(256, 3, 48, 1, 2, _SHARED, 3, 1, _APART, 2, 57344, _ROWS),
         _config(128, 2, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960, _LINES, 2),
     )

@@ -60,6 +60,8 @@ class ConvolutionRates:
     """Bytes a second that results are stored at, at most."""
     parted_bandwidth: float
     """Bytes a second that results are stored at whose channels begin inside a sector of memory."""
+    shared_bandwidth: float
+    """Bytes a second that they are stored at by tiles that share sectors."""
     plane_bandwidth: float
     """Bytes a second of the kernel that writes planes, read and written."""
     turned_elements: float

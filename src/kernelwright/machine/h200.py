@@ -112,6 +112,7 @@ _CONVOLUTIONS = ConvolutionRates(
     scattered=StoreCycles(waiting=0.07, moving=2.75),
     store_bandwidth=4e12,
     parted_bandwidth=2.3e12,
+    shared_bandwidth=3.4e12,
     plane_bandwidth=3.2e12,
     turned_elements=540e9,
     moved_elements=320e9,

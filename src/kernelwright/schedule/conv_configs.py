@@ -7,7 +7,7 @@ from math import ceil, prod
 
 from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, ConvStore, RowTaps
 from kernelwright.machine import Machine
-from kernelwright.schedule.conv_model import channel_pitch, conv_seconds, halo
+from kernelwright.schedule.conv_model import channel_pitch, conv_seconds, halo, tile_step
 from kernelwright.schedule.conv_shape import FILTER_RUN, MOST_PHASES, ConvSizes
 
 _CHUNKS = (16, 32, 48, 64)
@@ -99,15 +99,18 @@ def _candidates(sizes: ConvSizes, planes: int, shared: int) -> Iterator[ConvConf
     for joined in _joins(sizes):
         seen = sizes.with_joined(joined)
         for apart in (*_with_copies(seen, planes), *_with_patches(seen, planes)):
-            config = replace(apart, joined=joined, store=_store(apart, joined))
+            config = replace(apart, joined=joined)
+            config = replace(config, store=_store(seen, config))
             more = (replace(config, stages=stages) for stages in range(_MOST_STAGES, 1, -1))
             yield next((it for it in more if shared_bytes(it) <= shared), config)
 
 
-def _store(config: ConvConfig, joined: int) -> ConvStore:
-    """Rows wherever they were timed: they were at least as fast."""
+def _store(sizes: ConvSizes, config: ConvConfig) -> ConvStore:
+    """Rows wherever they were timed and at least as fast, and where only they share sectors."""
     timed = config.planes == 1 and (config.width == 256 or config.patches)
-    return ConvStore.ROWS if timed and not joined else ConvStore.LINES
+    rows = replace(config, store=ConvStore.ROWS)
+    shares = config.width >= 128 and tile_step(sizes, rows) < config.positions
+    return ConvStore.ROWS if (timed or shares) and not config.joined else ConvStore.LINES
 
 
 def _joins(sizes: ConvSizes) -> tuple[int, ...]:

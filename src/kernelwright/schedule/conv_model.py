@@ -122,12 +122,27 @@ def conv_rates(machine: Machine) -> ConvolutionRates:
     return machine.convolutions
 
 
+def tile_step(sizes: ConvSizes, config: ConvConfig) -> int:
+    """Positions from a tile's first to the next one's (ConvVariant::describe_runs).
+
+    Fewer than it has where channels begin inside sectors of memory, which tiles then share.
+    """
+    plane = prod(axis.out for axis in sizes.axes)
+    splits = config.schedule is ConvSchedule.SHARED and config.parts == 1
+    can_share = config.store is ConvStore.ROWS and not config.patches and not splits
+    sector = _SECTOR_BYTES // sizes.dtype.itemsize
+    are_runs = sizes.phases == 1 and not config.joined and plane % sector
+    shares = can_share and are_runs and plane >= 2 * config.positions
+    return config.positions - (sector if shares else 0)
+
+
 def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
     """The kernel that writes the planes, and the waves of tiles after it."""
     rates = conv_rates(machine)
     sizes = sizes.with_joined(config.joined)
     plan = halo(sizes, config) if config.patches else None
-    blocks = plan.blocks if plan else ceil(sizes.positions / config.positions)
+    step = tile_step(sizes, config)
+    blocks = plan.blocks if plan else ceil(sizes.positions / step)
     units = blocks * ceil(sizes.rows / config.channels) * sizes.groups * sizes.phases
     main = _mainloop_cycles(sizes, config, plan, rates)
     store = _store_cycles(sizes, config, plan, rates)
@@ -137,6 +152,7 @@ def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> floa
     cycles = max(waves * unit, main + store)
     plane = prod(axis.out for axis in sizes.axes) * sizes.dtype.itemsize
     rate = rates.parted_bandwidth if plane % _SECTOR_BYTES else rates.store_bandwidth
+    rate = rate if step == config.positions else rates.shared_bandwidth
     floor = sizes.output_elements * sizes.dtype.itemsize / rate
     seconds = max(cycles / rates.clock, floor)
     return seconds + planes_seconds(sizes, config, machine) + machine.launches.product_seconds

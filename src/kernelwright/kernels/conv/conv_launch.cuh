@@ -91,7 +91,8 @@ struct ConvVariant {
     p.chunks = chunks(shape);
     p.group_pitch = group_pitch(request);
     if constexpr (Tile::HAS_PATCHES) plan_halo(shape, &p.halo);
-    p.units = number_units(shape, p.halo);
+    p.runs = describe_runs(request, shape);
+    p.units = number_units(shape, p.halo, p.runs);
     p.out = request.out;
     p.out_strides = request.out_strides;
     p.epilogue = epilogue;
@@ -307,9 +308,26 @@ struct ConvVariant {
     planes<<<blocks, PLANE_THREADS, 0, stream>>>(parameters);
   }
 
-  static ConvUnits number_units(const ConvShape& shape, const HaloPlan& halo) {
-    constexpr int64_t POSITIONS = int64_t{Tile::BLOCK_POSITIONS} * Tile::CLUSTER;
-    int64_t tiles = (shape.positions() + POSITIONS - 1) / POSITIONS;
+  static ConvRuns describe_runs(const Request& request, const ConvShape& shape) {
+    constexpr int SECTOR = SECTOR_ELEMENTS<Result>;
+    int64_t plane = 1;
+    bool are_runs = Tile::CAN_SHARE_SECTORS && shape.phases() == 1 && shape.joined() == 1;
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const int64_t out = shape.dimensions[d].positions;
+      are_runs &= out == 1 || request.out_strides.spatial[d] == plane;
+      plane *= out;
+    }
+    const bool are_aligned = reinterpret_cast<uintptr_t>(request.out) % SECTOR_BYTES == 0 &&
+                             request.out_strides.channel % SECTOR == 0 &&
+                             request.out_strides.image % SECTOR == 0;
+    const bool share = are_runs && !are_aligned && plane >= Tile::LEAST_PLANE;
+    return {Tile::BLOCK_POSITIONS - (share ? SECTOR : 0), Divisor(static_cast<uint32_t>(plane))};
+  }
+
+  static ConvUnits number_units(const ConvShape& shape, const HaloPlan& halo,
+                                const ConvRuns& runs) {
+    const int64_t positions = int64_t{runs.step} * Tile::CLUSTER;
+    int64_t tiles = (shape.positions() + positions - 1) / positions;
     if (Tile::HAS_PATCHES) {
       tiles = shape.images;
       for (const Divisor& along : halo.tiles) tiles *= along.value();

@@ -2,6 +2,7 @@
 // From the fragments of a warpgroup to the result, in any strides.
 
 #include "conv_joined.cuh"
+#include "conv_runs.cuh"
 #include "gemm_sm90_store.cuh"
 #include "vector.cuh"
 
@@ -11,8 +12,7 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
                                             const ConvWork& work, int warpgroup) {
   constexpr int COUNT = Tile::PART_POSITIONS;
   const int barrier = 1 + warpgroup;
-  [[maybe_unused]] const uint32_t first =
-      Tile::HAS_PATCHES ? 0 : work.position + (Tile::SPLITS_POSITIONS ? warpgroup * COUNT : 0);
+  const int of_tile = Tile::SPLITS_POSITIONS ? warpgroup * COUNT : 0;
   int64_t* const places = shared.places + warpgroup * COUNT;
   sync_warps(barrier, Tile::WARPGROUP);  // the places before have been read
   for (int i = threadIdx.x % Tile::WARPGROUP; i < COUNT; i += Tile::WARPGROUP) {
@@ -26,8 +26,9 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
       image = work.image;
       exists = row < p.halo.rows && column < p.halo.columns;
     } else {
-      image = p.divisors.split(first + i, at);
-      exists = first + i < p.positions;
+      const uint32_t position = work.position + of_tile + i;
+      image = p.divisors.split(position, at);
+      exists = position < p.positions && of_tile + i < p.runs.step;
     }
     int64_t place = image * p.out_strides.image, counts = 0;
 #pragma unroll
@@ -191,6 +192,37 @@ __device__ __forceinline__ void store_run_row(const float* numbers, const Epilog
   for (int i = 0; i < LINES; ++i) give_run(elements.values + i * RUN, out + first + i * LINE);
 }
 
+// The same of those that a span says; runs begin at its `aligned`.
+template <int POSITIONS, class Result, class Epilogue>
+__device__ __forceinline__ void store_span(const float* numbers, const Epilogue& epilogue,
+                                           Result* out, const ConvOrigin& origin,
+                                           const SharedSectors::Span& span) {
+  constexpr int LINE = 32 * RUN, LINES = POSITIONS / LINE;
+  const int first = span.aligned + threadIdx.x % 32 * RUN;
+  const auto exists = [&](int at) { return at >= span.begin && at < span.end; };
+  ConvElements<LINES * RUN> elements;
+#pragma unroll
+  for (int i = 0; i < LINES * RUN; ++i) {
+    const int at = first + i / RUN * LINE + i % RUN;
+    elements.set(i, exists(at) ? numbers[at] : 0.0f, exists(at) ? origin.place + at : -1,
+                 origin.channel);
+  }
+  epilogue.finish(elements);
+#pragma unroll
+  for (int i = 0; i < LINES; ++i) {
+    const int at = first + i * LINE;
+    const float* const values = elements.values + i * RUN;
+    if (exists(at) && exists(at + RUN - 1)) {
+      give_run(values, out + at);
+    } else {
+#pragma unroll
+      for (int j = 0; j < RUN; ++j) {
+        if (exists(at + j)) out[at + j] = narrow<Result>(values[j]);
+      }
+    }
+  }
+}
+
 // The same of positions anywhere: each lane's COUNT are 32 apart. `out`: of the channel.
 template <int COUNT, class Result, class Epilogue>
 __device__ __forceinline__ void store_any_row(const float* numbers, const Epilogue& epilogue,
@@ -209,9 +241,10 @@ __device__ __forceinline__ void store_any_row(const float* numbers, const Epilog
   }
 }
 
-// A warp's sums of `rows` channels, whose positions are anywhere in the result. `room`: of a warp.
+// A warp's sums of `rows` channels, whose positions are anywhere in the result. `position`: the
+// tile's first. `room`: of a warp.
 template <class Tile, class Parameters>
-__device__ __forceinline__ void store_by_channel(const Parameters& p,
+__device__ __forceinline__ void store_by_channel(const Parameters& p, uint32_t position,
                                                  const float (&sums)[Tile::REGISTERS],
                                                  unsigned char* room, const int64_t* places,
                                                  int rows, const ConvOrigin& origin) {
@@ -228,9 +261,16 @@ __device__ __forceinline__ void store_by_channel(const Parameters& p,
     int64_t own[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) own[i] = places[threadIdx.x % 32 + 32 * i];
+    const SharedSectors sectors(p.runs, position, Tile::PART_POSITIONS);
+    const bool shares =
+        Tile::CAN_SHARE_SECTORS && p.runs.step < Tile::BLOCK_POSITIONS && sectors.is_of_one_image();
     for_each_channel(sums, room, rows, [&](int row, const float* numbers) {
       const int64_t before = row * channel_stride;
-      if (is_run) {
+      if (Tile::CAN_SHARE_SECTORS && shares) {
+        store_span<Tile::PART_POSITIONS>(numbers, p.epilogue, out + before + begin,
+                                         {origin.place + before + begin, origin.channel + row},
+                                         sectors.of_channel(out + before + begin));
+      } else if (is_run) {
         store_run_row<Tile::PART_POSITIONS>(numbers, p.epilogue, out + before + begin,
                                             {origin.place + before + begin, origin.channel + row});
       } else {
@@ -286,6 +326,7 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
         sums, lane / 4, *reinterpret_cast<RowBuffer*>(room),
         [&](int columns, const RowBuffer& numbers) { store.store(numbers, places + columns); });
   } else {
-    store_by_channel<Tile>(p, sums, room, places, rows, origin);
+    store_by_channel<Tile>(p, Tile::HAS_PATCHES ? 0 : work.position, sums, room, places, rows,
+                           origin);
   }
 }

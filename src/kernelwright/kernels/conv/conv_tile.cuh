@@ -100,6 +100,8 @@ struct ConvTile {
   // Of a warp that stores: see RowBuffer and ChannelRows.
   static constexpr bool STORES_ROWS = Config::STORE == ConvStore::ROWS;
   static constexpr int BUFFER_BYTES = STORES_ROWS ? 4 * (PART_POSITIONS + 8) * 4 : ROW_BUFFER_BYTES;
+  static constexpr bool CAN_SHARE_SECTORS = STORES_ROWS && !HAS_PATCHES && !SPLITS_POSITIONS;
+  static constexpr int LEAST_PLANE = 2 * BLOCK_POSITIONS;  // of images whose tiles share sectors
   static constexpr int PLACE_BYTES = CONSUMERS * PART_POSITIONS * 8;
   static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) +
                                       PATCHES * (PATCH_BYTES + 2 * 8) + PLACE_BYTES +
@@ -137,6 +139,13 @@ struct HaloPlan {
   Divisor tiles[MAX_SPATIAL];  // of positions along W, H, D
 };
 
+// Positions that follow each other in the result. Where channels begin inside sectors of memory, a
+// tile and the next one share SECTOR_BYTES of positions (conv_runs.cuh).
+struct ConvRuns {
+  int step;       // positions from a tile's first to the next one's
+  Divisor plane;  // positions of an image
+};
+
 // Numbers of the units of work.
 struct ConvUnits {
   int count;
@@ -149,6 +158,7 @@ struct ConvParameters {
   ConvShape shape;
   PositionDivisors divisors;
   uint32_t positions;  // of a phase
+  ConvRuns runs;
   ConvUnits units;
   HaloPlan halo;
   int chunks;       // of a tap's channels
@@ -201,7 +211,7 @@ __device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
     work.at[1] *= p.halo.rows;
     work.image = next;
   } else {
-    work.position = (next * Tile::CLUSTER + rank) * Tile::BLOCK_POSITIONS;
+    work.position = (next * Tile::CLUSTER + rank) * p.runs.step;
   }
   work.taps = work.phase.taps(p.shape);
   return work;
