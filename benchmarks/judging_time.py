@@ -1,12 +1,12 @@
 """How long `kernelwright judge` takes for a stranger: the wall from the command to its verdict.
 
-    python benchmarks/judging_time.py PROBLEM CANDIDATE --runs 3 --output RESULT.json
+    python benchmarks/judging_time.py PROBLEM CANDIDATE --runs 3 --seconds 60 --output RESULT.json
 
 Every run is a command of its own with empty folders for everything that is kept from run to run, as
 in benchmarks/optimize.py. The first one finds no page of PyTorch's libraries in memory and no
 driver that is awake; the others do. Times against eager and torch.compile are part of it. "verdict"
 are the seconds until it is told, "end" those until all processes have ended; "spent" is what the
-command waited for.
+command waited for. No run begins for which the seconds left would not do.
 """
 
 import argparse
@@ -31,11 +31,17 @@ def main() -> None:
     parser.add_argument("problem", type=Path)
     parser.add_argument("candidate", type=Path)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=600.0, help="to stop after")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
+    end = time.monotonic() + arguments.seconds
     report: dict[str, Any] = {"provenance": provenance(), "cores": usable_cores(), "runs": []}
+    longest = 0.0
     for _ in range(arguments.runs):
+        if time.monotonic() + longest > end:
+            break
         row = _judge(arguments.problem, arguments.candidate)
+        longest = max(longest, row["end"])
         report["runs"].append(row)
         print({name: value for name, value in row.items() if name != "spent"}, flush=True)
         arguments.output.write_text(json.dumps(report, indent=1) + "\n")

@@ -1,12 +1,14 @@
 """How far processes are apart that run the same code: the median of a call in each of them.
 
     python benchmarks/same_code.py --processes 10 --seconds 50 --output RESULT.json
+    python benchmarks/same_code.py --each 4 --seconds 33 --output RESULT.json   # fewer samples
 
 Each process makes the same module and is timed as a judgement times its contestants: by the timer,
 in turns, each stopped while another one runs. Calls of 1 to 30 small kernels are tried, and of
-layers with a matrix product; the first of them once more at the end, in the same processes with new
-modules and new memory, to tell what belongs to a process from what belongs to its memory. What was
-measured is written after every call; no call begins that the seconds left would not hold.
+layers with a matrix product; these once more later, in the same processes with new modules and new
+memory, to tell what belongs to a process from what belongs to its memory. What was measured is
+written after every call, with the reason where one failed; no call begins that the seconds left
+would not hold.
 """
 
 import argparse
@@ -16,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import numpy as np
 from provenance import provenance
 
 from kernelwright.bench.statistics import median, median_interval
-from kernelwright.bench.timing import Rounds, TimingPlan
+from kernelwright.bench.timing import ContestantLostError, Rounds, TimingPlan
 from kernelwright.commands.forking import children
 from kernelwright.problem.loading import parse_problem
 from kernelwright.toolchain.records import Target
@@ -34,7 +36,7 @@ from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.options import JudgeOptions
 from kernelwright.worker.requests import Role
 from kernelwright.worker.session import ChildSession
-from kernelwright.worker.shared_race import Runner, SharedRace
+from kernelwright.worker.shared_race import NoTimerError, Runner, SharedRace
 from kernelwright.worker.timer_words import make_words_folder, words_of
 
 SOURCE = '''"""Layers as of tests/worker/problems/affine.py, and steps of one small kernel each."""
@@ -74,7 +76,7 @@ def get_init_inputs():
 
 _SECONDS = 300.0
 """For one answer."""
-_PLAN = TimingPlan(warm_up_seconds=0.2, samples=50, seconds=0.0, most_seconds=7.0)
+_PLAN = TimingPlan(warm_up_seconds=0.2, samples=50, seconds=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +97,10 @@ class Call:
 CALLS = (
     Call(layers=1, steps=0),
     Call(layers=0, steps=1),
-    Call(layers=0, steps=10),
-    Call(layers=0, steps=3),
     Call(layers=0, steps=30),
     Call(layers=1, steps=0),
+    Call(layers=0, steps=10),
+    Call(layers=0, steps=3),
 )
 
 
@@ -122,8 +124,10 @@ def processes(count: int) -> Iterator[tuple[ChildSession, list[ChildProcess]]]:
         yield session, everybody
 
 
-def timed(session: ChildSession, everybody: Sequence[ChildProcess], call: Call) -> list[Rounds]:
-    """The samples of every process, in their order."""
+def timed(
+    session: ChildSession, everybody: Sequence[ChildProcess], call: Call, plan: TimingPlan
+) -> list[Rounds]:
+    """The samples of every process, in their order; ContestantLostError if one of them fails."""
     race = SharedRace(session.timer, session.reference, Agreement(), call.case, _SECONDS)
     folder = make_words_folder(Path(tempfile.gettempdir()))
     runners = [
@@ -132,15 +136,15 @@ def timed(session: ChildSession, everybody: Sequence[ChildProcess], call: Call) 
     ]
     try:
         for runner in runners:
-            race.begin_attaching(runner, _PLAN.warm_up_seconds)
+            race.begin_attaching(runner, plan.warm_up_seconds)
         for number, runner in enumerate(runners):
-            race.attach(f"process {number}", runner, _PLAN.warm_up_seconds, _SECONDS)
+            race.attach(f"process {number}", runner, plan.warm_up_seconds, _SECONDS)
         race.rehearse()
-        rounds = race.run(_PLAN, lambda taken: None)
+        rounds = race.run(plan, lambda taken: None)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if wrong := [it.lost or it.wrong[0] for it in rounds.values() if it.lost or it.wrong]:
-        raise SystemExit(f"a process is not as the others: {wrong[0]}")
+        raise ContestantLostError(f"a process is not as the others: {wrong[0]}")
     return list(rounds.values())
 
 
@@ -168,9 +172,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--processes", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=50.0, help="to stop after")
+    parser.add_argument("--each", type=float, default=7.0, help="seconds of samples of a call")
     parser.add_argument("--output", type=Path, required=True)
     arguments = parser.parse_args()
     start = time.monotonic()
+    plan = replace(_PLAN, most_seconds=arguments.each)
     report: dict[str, Any] = {"processes": arguments.processes, "rows": []}
     with processes(arguments.processes) as (session, everybody):
         report["started after s"] = round(time.monotonic() - start, 1)
@@ -179,7 +185,10 @@ def main() -> None:
             began = time.monotonic()
             if began + longest > start + arguments.seconds:
                 break
-            row = row_of(call, timed(session, everybody, call))
+            try:
+                row = row_of(call, timed(session, everybody, call, plan))
+            except (ContestantLostError, NoTimerError) as error:
+                row = {"layers": call.layers, "steps": call.steps, "failed": str(error)}
             longest = max(longest, time.monotonic() - began)
             report["rows"].append(row | {"seconds": round(time.monotonic() - began, 1)})
             print(shown(row), flush=True)
