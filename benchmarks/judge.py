@@ -254,7 +254,11 @@ def _earlier(path: Path | None) -> tuple[list[dict[str, Any]], Rows]:
 
 
 def _left(asked: list[Task], rows: Rows, runs: list[dict[str, Any]]) -> list[Task]:
-    """The tasks that have no row of this commit, those first that have no verdict at all."""
+    """The tasks that have no row of this commit, those first that have no verdict at all.
+
+    Where an earlier record says how long they took, long and short ones come in turns, and last
+    what needs a card to itself.
+    """
     now = runs[-1]["commit"]
     known = [(part, row) for part in _PARTS for row in rows[part]]
     of_now = [it for it in known if runs[it[1]["run"]]["commit"] == now]
@@ -266,8 +270,13 @@ def _left(asked: list[Task], rows: Rows, runs: list[dict[str, Any]]) -> list[Tas
         else:
             left.append(task)
     verdicts = {status.value for status in Status}
-    names = {(part, row["task"]) for part, row in known if row.get("status") in verdicts}
-    return sorted(left, key=lambda task: (task.part, task.name) in names)
+    took = {(p, row["task"]): row["seconds"] for p, row in known if row.get("status") in verdicts}
+    fresh = [task for task in left if (task.part, task.name) not in took]
+    again = [task for task in left if (task.part, task.name) in took]
+    again.sort(key=lambda task: -took[task.part, task.name])
+    half = (len(again) + 1) // 2
+    turns = [it for pair in zip_longest(again[:half], again[half:]) for it in pair if it]
+    return [*fresh, *sorted(turns, key=lambda task: task.alone)]
 
 
 def _replace(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:

@@ -29,6 +29,9 @@ def test_what_has_no_row_comes_first_and_what_has_one_of_this_commit_is_left_out
     assert [task.name for task in left[:2]] == [task.name for task in missing]
     assert known in left
     assert done not in left
+    rows["collection"][9]["seconds"] = 9.0
+    of_files = [task.name for task in judge._left(asked, rows, runs) if task.part == "collection"]
+    assert of_files[2] == rows["collection"][9]["task"]  # the longest, then a short one
     assert sum(task.part == "same" for task in left) == 1
 
 
