@@ -2,7 +2,7 @@
 
     python benchmarks/judge_published.py judge FILE --journal JOURNAL     # as far as time goes
     python benchmarks/judge_published.py judge FILE --journal JOURNAL --only level1/1 level2/7
-    python benchmarks/judge_published.py tabulate FILE JOURNAL...         # the record and its page
+    python benchmarks/judge_published.py tabulate FILE [JOURNAL...]       # the record and its page
 
 FILE has a record in every line, as `optimized_cuda_code/h100.json` of CUDA-L1 has: `level_id` and
 `task_id`, `ref_code` (a problem in KernelBench's format), `custom_code` (a candidate; null where
@@ -393,7 +393,7 @@ def main() -> None:
     part.set_defaults(do=judge)
     part = parts.add_parser("tabulate")
     part.add_argument("file", type=Path)
-    part.add_argument("journals", type=Path, nargs="+")
+    part.add_argument("journals", type=Path, nargs="*", help="none: what is recorded already")
     part.set_defaults(do=tabulate)
     arguments = parser.parse_args()
     arguments.do(arguments)

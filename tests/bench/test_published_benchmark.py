@@ -132,3 +132,13 @@ def test_what_is_wrong_for_nan_alone_has_its_own_cause(script: SimpleNamespace) 
 
     assert cause(right) == Status.VERIFIED.value
     assert cause(right, nan) == Status.WRONG_WHERE_NOT_FINITE.value
+
+
+def test_every_recorded_refusal_was_looked_at_and_the_page_is_the_record(
+    script: SimpleNamespace,
+) -> None:
+    record, notes = (json.loads(path.read_text()) for path in (script.RESULTS, script.NOTES))
+    verified = {status.value for status in Status if status.verified}
+    refused = [row["name"] for row in record["rows"] if row["cause"] not in verified]
+    assert sorted(notes) == sorted(refused)
+    assert script.PAGE.read_text() == "\n".join(script.page(record, notes)) + "\n"
