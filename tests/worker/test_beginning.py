@@ -23,16 +23,18 @@ from kernelwright.worker.lease import open_lease
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.options import Haste, JudgeOptions, Sanitizers
 from kernelwright.worker.requests import CaseRequest, Role, StartRequest
-from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.sandbox import Confinement, Started
 from kernelwright.worker.seats import Footprint
 from kernelwright.worker.session import ChildSession
 from kernelwright.worker.timed import Timed
+from kernelwright.worker.timeline import Moment
 
 
 class Scripted:
     """A client with its answers ready."""
 
     has_spoken = False
+    alive = True
 
     def __init__(self, *answers: Answer) -> None:
         self.said: list[str] = []
@@ -44,6 +46,9 @@ class Scripted:
     def wait(self, seconds: float, patience: object = None) -> Answer:
         self.said.append("wait")
         return next(self._answers)
+
+
+_READY = ChildProcess._ready
 
 
 @pytest.fixture
@@ -104,6 +109,33 @@ def test_who_is_still_starting_can_be_told_from_who_is_ready(child: ChildProcess
     assert child.has_started()
     child._starting = scripted.has_spoken = False
     assert child.has_started()
+
+
+def test_the_wait_for_a_start_is_charged_to_what_the_child_did_meanwhile(
+    child: ChildProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is launched at 10 and asked for at 12; what it had done by then was waited for by nobody.
+
+    It says that it is ready at 15, which is heard of at 16.
+    """
+    steps = (("sandbox", 11.0), ("its turn", 14.0), ("context", 15.0))
+    moments = tuple(Moment(step=name, at=at) for name, at in steps)
+    started = to_plain(Started(pid=1, protections=(), moments=moments))
+    clock = iter([12.0, 12.0, 16.0, 16.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr(ChildProcess, "_ready", _READY)
+    child._client, child._starting, child._launched = (  # type: ignore[assignment]
+        Scripted(Replied(body=started)),
+        True,
+        10.0,
+    )
+    child.ready()
+    assert child.started is not None and child.started.moments == moments
+    assert child._ledger.entries() == {
+        "torch.compile: start, its turn": 2.0,
+        "torch.compile: start, context": 1.0,
+        "torch.compile: start": 1.0,
+    }
 
 
 def test_judges_do_what_needs_no_candidate_while_it_is_tuned(

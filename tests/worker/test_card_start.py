@@ -7,16 +7,19 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from kernelwright import env
 from kernelwright.problem import Problem
 from kernelwright.toolchain.records import Target
 from kernelwright.worker import card_start
-from kernelwright.worker.card_start import its_turn, starts_of_machine
+from kernelwright.worker.card_start import its_turn, starts_of_machine, take
 from kernelwright.worker.child_process import ChildProcess
+from kernelwright.worker.lease import is_locked_by_us
 from kernelwright.worker.options import JudgeOptions
 from kernelwright.worker.requests import Role
 from kernelwright.worker.session import ChildSession
+from kernelwright.worker.timeline import Timeline
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +49,27 @@ def test_so_many_start_at_a_time_and_the_next_when_one_has() -> None:
     for thread in threads:
         thread.join(10)
     assert (now, most) == (0, len(starts))
+
+
+def test_who_takes_a_card_marks_its_turn_and_its_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    timeline, steps = Timeline(), []
+    card = torch.device("cuda:1")
+    monkeypatch.setattr(torch._C, "_cuda_getDeviceCount", lambda: 4, raising=False)
+    monkeypatch.setattr(torch.cuda, "_cached_device_count", None)
+
+    def set_device(device: torch.device) -> None:
+        held = [not is_locked_by_us(file) for file in files]
+        steps.append((device, [it.step for it in timeline.moments], any(held)))
+
+    monkeypatch.setattr(torch.cuda, "set_device", set_device)
+    starts = starts_of_machine()
+    files = [os.open(path, os.O_RDONLY) for path in starts]
+    take(card, starts, timeline)
+    for file in files:
+        os.close(file)
+    assert steps == [(card, ["its turn"], True)]
+    assert [it.step for it in timeline.moments] == ["its turn", "context"]
+    assert torch.cuda._cached_device_count == 4  # NVML is not asked
 
 
 def test_a_process_that_may_write_nowhere_waits_as_well() -> None:
