@@ -43,10 +43,10 @@ class Ledger:
         """Seconds of all words together."""
         return sum(self._seconds.values())
 
-    @property
-    def seconds(self) -> Mapping[str, float]:
-        """All of it, to be included elsewhere."""
-        return dict(self._seconds)
+    def take(self) -> Mapping[str, float]:
+        """All of it, to be included elsewhere; none of it is here any more."""
+        seconds, self._seconds = self._seconds, {}
+        return seconds
 
     def entries(self) -> dict[str, float]:
         """Seconds by word, the largest first; words of hardly any are left out."""

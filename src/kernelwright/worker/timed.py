@@ -149,7 +149,7 @@ class Timed:
                 module = self._module_for(request.case)
             shared.prepare(module, request.warm_up_seconds)
         self._shared = shared
-        return AttachReply(gated=shared.gated, spent=ledger.seconds)
+        return AttachReply(gated=shared.gated, spent=ledger.take())
 
     @torch.no_grad()
     def call(self, body: dict[str, Any]) -> CallReply:
