@@ -18,6 +18,7 @@ from kernelwright.worker import timed
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer, Hung, Replied
 from kernelwright.worker.contest import Contest
+from kernelwright.worker.early_compile import room_beside
 from kernelwright.worker.judging import Judgement, judgement
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.ledger import Ledger
@@ -154,8 +155,10 @@ def test_judges_do_what_needs_no_candidate_while_it_is_tuned(
         def look_for_sizes(self) -> None:
             steps.append("sizes")
 
-        def compile_early(self, size: int, most: int) -> None:
-            steps.append(f"compile {size} of {most}")
+        class compiling:
+            @staticmethod
+            def begin(size: int, most: int) -> None:
+                steps.append(f"compile {size} of {most}")
 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (800, 1000))
     session: Any = Session()
@@ -234,9 +237,9 @@ def test_who_starts_before_there_is_a_candidate(
         session.launch_the_rest()
         assert log == later
         log.clear()
-        session.compile_early(1 << 20, 1 << 10)
-        session.compile_early(1 << 20, 1 << 20)
-        session.compile_early(1 << 20, 1 << 20)
+        session.compiling.begin(1 << 20, 1 << 10)
+        session.compiling.begin(1 << 20, 1 << 20)
+        session.compiling.begin(1 << 20, 1 << 20)
         assert log == ["torch.compile: compile"]
 
 
@@ -256,19 +259,16 @@ def test_a_candidate_that_is_there_starts_before_those_who_time(
         assert log[: len(started)] == started
 
 
-def test_large_calls_are_compiled_when_only_smaller_ones_are_left(
-    affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ChildSession, "spawn", lambda self, start: Named(start.role, []))
+def test_large_calls_are_compiled_when_only_smaller_ones_are_left() -> None:
     card, large = 140 << 30, 12 << 30
-    with ChildSession(affine, Target.CUDA, JudgeOptions(), tmp_path) as session:
-        session.footprint = Footprint(bytes=large, largest=large, memory=card)
-        own, smaller = Case(), Case(sizes=(("batch", 2),))
-        session._sizes_seen.add(own.sizes)
-        assert session._room_to_compile(own) < large
-        assert session._room_to_compile(smaller) < large  # the memory of the one before is not back
-        session._sizes_seen.add(smaller.sizes)
-        assert session._room_to_compile(smaller) == card
+    footprint = Footprint(bytes=large, largest=large, memory=card)
+    own, smaller = Case(), Case(sizes=(("batch", 2),))
+    seen = {own.sizes}
+    assert room_beside(own, footprint, own.sizes, seen) < large
+    # The memory of the one before is not back.
+    assert room_beside(smaller, footprint, own.sizes, seen) < large
+    seen.add(smaller.sizes)
+    assert room_beside(smaller, footprint, own.sizes, seen) == card
 
 
 def test_a_watched_candidate_has_ended_before_anybody_is_timed(

@@ -14,7 +14,7 @@ from kernelwright.verify.verdict import Outcome, Status
 from kernelwright.worker.client import Answer, Hung, Raised, Replied
 from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.guarded import _as_finding
-from kernelwright.worker.guarding import GuardWatch, brings_kernels
+from kernelwright.worker.guarding import GuardWatch
 from kernelwright.worker.hanging import patience_for
 from kernelwright.worker.requests import CaseRequest, GuardReply
 
@@ -119,9 +119,3 @@ def test_findings_read_as_the_emulators() -> None:
     assert _as_finding(overrun).message == (
         "swish_kernel: write of 4 bytes at 0 bytes past the end of a tensor (516 bytes)"
     )
-
-
-def test_plain_pytorch_is_not_guarded() -> None:
-    assert not brings_kernels("import torch\nx = torch.relu(y)")
-    assert brings_kernels("@triton.jit")
-    assert brings_kernels("load_inline(cuda_sources='__global__')")

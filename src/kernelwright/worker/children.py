@@ -1,8 +1,8 @@
 """The processes of one judgement: who is started when, and in which environment."""
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,12 +20,11 @@ from kernelwright.toolchain.extension import (
 from kernelwright.toolchain.guards import guards_library
 from kernelwright.toolchain.launches import launches_library
 from kernelwright.toolchain.records import Target
-from kernelwright.verify.sanitizer_report import Tool
 from kernelwright.worker.answers import seconds_of_call
 from kernelwright.worker.card_start import starts_of_machine
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer
-from kernelwright.worker.guarding import GuardWatch, brings_kernels, captures_graphs
+from kernelwright.worker.guarding import GuardWatch
 from kernelwright.worker.hanging import Patience, compiles, patience_for
 from kernelwright.worker.ledger import Ledger
 from kernelwright.worker.nursery import LOADED_FIRST
@@ -34,14 +33,14 @@ from kernelwright.worker.options import (
     Evidence,
     Haste,
     JudgeOptions,
-    Sanitizers,
     Speed,
     Watch,
 )
 from kernelwright.worker.requests import Role, StartRequest
 from kernelwright.worker.sandbox import Confinement
 from kernelwright.worker.sandbox_folders import Quarters, prepare_quarters
-from kernelwright.worker.sanitizer import Sanitizing, find_sanitizer
+from kernelwright.worker.sanitizer import Sanitizing, find_sanitizer, tools_for
+from kernelwright.worker.signs import may_bring_kernels
 from kernelwright.worker.timer_words import make_words_folder, words_of
 
 _STRANGE = (Role.CANDIDATE, Role.WITNESS, Role.GUARDED)
@@ -90,7 +89,6 @@ class Children:
         self._stack.callback(shutil.rmtree, self._words, ignore_errors=True)
         self._prelaunched: dict[Role, ChildProcess] = {}
         self._children: list[ChildProcess] = []
-        self._dismissed: list[ChildProcess] = []
         self._times_soon = False
         self._is_guarded = False
         self.guard: GuardWatch | None = None
@@ -135,39 +133,20 @@ class Children:
         self._launch_who_is_watched()
         self._launch_who_is_guarded()
 
-    def _may_bring_kernels(self) -> bool:
-        try:
-            return brings_kernels(self.source())
-        except OSError:  # it is still to be written, by us
-            return True
-
-    def _may_capture_graphs(self) -> bool:
-        with suppress(OSError):
-            return captures_graphs(self.source())
-        return False
-
     def _launch_sanitizers(self) -> None:
-        match self._options.sanitizers:
-            case Sanitizers.OFF:
-                return
-            case Sanitizers.MEMCHECK if not self._may_bring_kernels():
-                return
-            case Sanitizers.MEMCHECK if self._may_capture_graphs():
-                return  # every tensor is an allocation of its own there, and freed as such
-            case Sanitizers.MEMCHECK:
-                tools: tuple[Tool, ...] = (Tool.MEMCHECK,)
-            case Sanitizers.ALL:
-                tools = tuple(Tool)
-        program = find_sanitizer()
         wanted = self._target is Target.CUDA and not self._options.cases
-        if wanted and self.sanitizing is None and program is not None:
+        if not wanted or self.sanitizing is not None:
+            return
+        tools = tools_for(self._options.sanitizers, self._candidate_path)
+        program = find_sanitizer() if tools else None
+        if program is not None:
             start = self._start(Role.CANDIDATE)
             self.sanitizing = Sanitizing(program, tools, start, self._quarters())
             self._stack.callback(self.sanitizing.close)
 
     def _launch_who_is_guarded(self) -> None:
         wanted = self._target is Target.CUDA and watches(self._options)
-        if wanted and not self._is_guarded and self._may_bring_kernels():
+        if wanted and not self._is_guarded and may_bring_kernels(self._candidate_path):
             self._is_guarded = True
             with suppress(KernelwrightError):  # no compiler for the guards: the checks say so
                 child = self.child(Role.GUARDED)
@@ -265,24 +244,6 @@ class Children:
             (self._exchange, self.words(Role.CANDIDATE)),
             self._options.processes,
         )
-
-    @contextmanager
-    def witness(self) -> Iterator[ChildProcess]:
-        """A child in which the candidate's own kernels can be counted and silenced."""
-        if self._emulated:
-            yield self.candidate
-            return
-        child = self.child(Role.WITNESS)
-        try:
-            yield child
-        finally:
-            child.dismiss()
-            self._dismissed.append(child)
-
-    def see_them_end(self) -> None:
-        """Wait for processes that were told to end: before anybody is timed."""
-        while self._dismissed:
-            self._dismissed.pop().close()
 
     def source(self) -> str:
         """The candidate's text."""

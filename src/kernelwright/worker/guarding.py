@@ -15,22 +15,6 @@ from kernelwright.worker.requests import CaseRequest, GuardReply
 GUARDS = "guard zones"
 """Name of the check."""
 _MOST_FINDINGS = 4
-_SIGNS = ("__global__", "triton", "cupy", "cpp_extension", "nvrtc", "ctypes", "numba", "cutlass")
-"""What a text has in it that brings kernels of its own, or loads them."""
-
-
-_GRAPHS = ("CUDAGraph", "cuda.graph", "make_graphed_callables", "reduce-overhead")
-"""What a text has in it that captures CUDA graphs."""
-
-
-def captures_graphs(text: str) -> bool:
-    """Whether a candidate with this text may replay graphs: memory that one uses is not freed."""
-    return any(sign in text for sign in _GRAPHS)
-
-
-def brings_kernels(text: str) -> bool:
-    """Whether a candidate with this text may have kernels that are not PyTorch's."""
-    return any(sign in text for sign in _SIGNS)
 
 
 class GuardWatch:

@@ -183,7 +183,7 @@ class Judgement:
         self._session.launch_the_rest()
         self._session.look_for_sizes()
         free, _ = torch.cuda.mem_get_info(self._options.device_index)
-        self._session.compile_early(size, free // _CALLS_AT_A_TIME)
+        self._session.compiling.begin(size, free // _CALLS_AT_A_TIME)
 
     def wait(self) -> None:
         """Until nobody is in a hurry any more.
@@ -441,7 +441,7 @@ def _verify_and_race(
         if options.speed is Speed.SKIPPED:
             return verdict, untimed("not measured: not asked for")
         if not seats.has_all:
-            session.see_them_compile()
+            session.compiling.finish()
             seats.take()
         try:
             raced = race(

@@ -24,9 +24,11 @@ from kernelwright.verify.observation import status_of
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.sanitizer_report import Tool, read_report, was_refused
 from kernelwright.verify.verdict import Check, Outcome
+from kernelwright.worker.options import Sanitizers
 from kernelwright.worker.requests import StartRequest
 from kernelwright.worker.sandbox_folders import Quarters
 from kernelwright.worker.sanitized import SanitizedCases, SanitizedRequest
+from kernelwright.worker.signs import may_bring_kernels, may_capture_graphs
 
 SANITIZERS = "sanitizers"
 """Name of the checks."""
@@ -55,6 +57,17 @@ def find_sanitizer() -> Path | None:
     home = cuda_home(nvcc) if nvcc else None
     beside = home / "bin" / _PROGRAM if home else None
     return beside if beside is not None and beside.is_file() else None
+
+
+def tools_for(asked: Sanitizers, candidate: Path) -> tuple[Tool, ...]:
+    """The tools that are to run a candidate."""
+    match asked:
+        case Sanitizers.ALL:
+            return tuple(Tool)
+        # Every tensor is an allocation of its own under a tool, and freed as such: no graph's is.
+        case Sanitizers.MEMCHECK if may_bring_kernels(candidate):
+            return () if may_capture_graphs(candidate) else (Tool.MEMCHECK,)
+    return ()
 
 
 def on_the_emulator() -> Check:
