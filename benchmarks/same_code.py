@@ -36,7 +36,8 @@ from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.options import JudgeOptions
 from kernelwright.worker.requests import Role
 from kernelwright.worker.session import ChildSession
-from kernelwright.worker.shared_race import NoTimerError, Runner, SharedRace
+from kernelwright.worker.shared_race import Runner, SharedRace
+from kernelwright.worker.timer_inputs import NoTimerError
 from kernelwright.worker.timer_words import make_words_folder, words_of
 
 SOURCE = '''"""Layers as of tests/worker/problems/affine.py, and steps of one small kernel each."""

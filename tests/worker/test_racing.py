@@ -32,6 +32,7 @@ from kernelwright.worker.stream_copies import StreamCopies
 from kernelwright.worker.subject import Subject
 from kernelwright.worker.timed_calls import SharedCalls
 from kernelwright.worker.timer import Timer
+from kernelwright.worker.timer_inputs import TimerInputs
 from kernelwright.worker.timer_records import CallReply, CallRequest, Lent
 
 CANDIDATES = Path(__file__).parent / "candidates"
@@ -99,14 +100,14 @@ def test_the_candidate_warms_up_last(
     race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
-    begin, refill = SharedRace.begin_attaching, SharedRace.refill
+    begin, refill = SharedRace.begin_attaching, TimerInputs.refill
 
     def begun(race: SharedRace, runner: Runner, seconds: float) -> None:
         log.append(f"{runner.words.stem} after {', '.join(race.runners) or 'nobody'}")
         begin(race, runner, seconds)
 
     monkeypatch.setattr(SharedRace, "begin_attaching", begun)
-    monkeypatch.setattr(SharedRace, "refill", lambda race: log.append("refill") or refill(race))
+    monkeypatch.setattr(TimerInputs, "refill", lambda it: log.append("refill") or refill(it))
     race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
     assert log == ["reference after nobody", "refill", "candidate after eager"]
 

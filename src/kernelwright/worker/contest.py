@@ -126,7 +126,7 @@ def warm_up(
     _attach(contest, shared, baselines, lost)
     if CANDIDATE in lost or Baseline.EAGER.value in lost:
         return
-    shared.refill()
+    shared.inputs.refill()
     _attach(contest, shared, {CANDIDATE: Role.CANDIDATE}, lost)
     if CANDIDATE not in lost:
         with contest.lease.shared():

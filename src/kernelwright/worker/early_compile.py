@@ -34,7 +34,7 @@ class EarlyCompile:
             child.begin("compile", request, self._seconds)
 
     def begin_beside(self, case: Case, footprint: Footprint, own: Sizes, seen: Set[Sizes]) -> None:
-        """The same while `case` runs, if nobody has to wait for the start of its process."""
+        """Let it work while `case` runs, if nobody has to wait for the start of its process."""
         child = self._child()
         if child is not None and child.has_started():
             room = room_beside(case, footprint, own, seen)

@@ -24,9 +24,10 @@ from kernelwright.worker.lease import Lease
 from kernelwright.worker.options import Baseline, JudgeOptions
 from kernelwright.worker.requests import EnvironmentReply, Role
 from kernelwright.worker.session import ChildSession
-from kernelwright.worker.shared_race import NoTimerError, Patient, SharedRace
+from kernelwright.worker.shared_race import Patient, SharedRace
 from kernelwright.worker.timed import CopyRequest, PrepareRequest, TakeRequest
 from kernelwright.worker.timed_calls import LEAST_CALLS
+from kernelwright.worker.timer_inputs import NoTimerError
 
 _COPY_SAMPLES = 30
 _MORE_TRIES = 2
@@ -183,9 +184,9 @@ def _under_the_timer(contest: Contest) -> Outcomes:
             break
         rounds = shared.run(options.timing, on_round)
     threads = _threads_check(threads_before, session.candidate.threads())
-    shared.rest()
+    shared.inputs.rest()
     checks = (_timer_check(ungated), *threads)
-    return Outcomes(rounds=rounds, lost=_told(lost), checks=checks, written=shared.written)
+    return Outcomes(rounds=rounds, lost=_told(lost), checks=checks, written=shared.inputs.written)
 
 
 def _begun(contest: Contest) -> SharedRace:

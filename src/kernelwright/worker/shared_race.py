@@ -8,39 +8,28 @@ for this call, while the others are stopped. Whatever comes out is compared befo
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from kernelwright.bench.timing import ContestantLostError, Rounds, TimingPlan
 from kernelwright.verify.agreement import Agreement
 from kernelwright.verify.cases import Case
 from kernelwright.verify.distributions import Distribution
-from kernelwright.verify.records import RecordError, from_plain, to_plain
-from kernelwright.worker.answers import as_lost
+from kernelwright.verify.records import to_plain
 from kernelwright.worker.child_process import ChildProcess
-from kernelwright.worker.client import Answer, Raised, Replied
+from kernelwright.worker.client import Replied
 from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.hanging import Patience
 from kernelwright.worker.timed_calls import LEAST_CALLS
-from kernelwright.worker.timer_memory import size_of
+from kernelwright.worker.timer_inputs import NoTimerError, TimerInputs, read
 from kernelwright.worker.timer_records import (
     AttachReply,
     AttachRequest,
     CallReply,
     CallRequest,
-    CheckReply,
-    CheckRequest,
-    DrawRequest,
-    ExpectRequest,
-    FillRequest,
-    LendRequest,
-    Lent,
     Look,
-    Part,
-    SharedTensor,
     Take,
     Watched,
     WatchRequest,
@@ -51,17 +40,8 @@ _HOST_EVERY = 4
 """One host sample for so many device samples."""
 _OTHER_EVERY = 5
 """One sample of so many is on zero-mean inputs."""
-_PLACE = 512
-"""Bytes: inputs begin at a multiple of this."""
 _ENOUGH_WRONG = 3
 """Wrong results after which there is nothing more to learn."""
-
-Record = TypeVar("Record")
-
-
-class NoTimerError(Exception):
-    """Memory cannot be shared here; the message says why."""
-
 
 Patient = Callable[[int, float], Patience | None]
 """From calls, and seconds for what is done besides, to how long a contestant may take for them;
@@ -109,28 +89,21 @@ class SharedRace:
         case: Case,
         seconds: float,
     ) -> None:
+        """`seconds` is the longest for one answer. NoTimerError if memory cannot be shared."""
         self._timer = timer
         self._reference = reference
-        self._agreement = agreement
         self._case = case
         self._seconds = seconds
         self._random = random.SystemRandom()
-        self._lent = self._lend()
+        self.inputs = TimerInputs(timer, reference, agreement, case, seconds)
         self._other = Distribution.NORMAL
-        self._tensors = 0
         self.runners: dict[str, Runner] = {}
-        self.written = 0
-        """Bytes of the results of one call."""
-
-    def refill(self) -> None:
-        """Write the inputs at 0 once more, as they lie there from the beginning."""
-        self._told(self._timer, "fill", FillRequest(place=0))
 
     def begin_attaching(self, runner: Runner, warm_up_seconds: float) -> None:
         """Let a contestant warm up on the inputs at 0; ContestantLostError if it cannot begin."""
         request = AttachRequest(
             case=self._case,
-            lent=self._lent,
+            lent=self.inputs.lent,
             words=str(runner.words),
             warm_up_seconds=warm_up_seconds,
         )
@@ -142,7 +115,7 @@ class SharedRace:
     def attach(self, name: str, runner: Runner, warm_up_seconds: float, seconds: float) -> None:
         """Wait until a contestant has warmed up, `seconds` at most; ContestantLostError if not."""
         patience = runner.patient(LEAST_CALLS, warm_up_seconds)
-        reply = _read(AttachReply, runner.child.wait(seconds, patience))
+        reply = read(AttachReply, runner.child.wait(seconds, patience))
         runner.gated, runner.spent = reply.gated, reply.spent
         self.runners[name] = runner
 
@@ -152,13 +125,12 @@ class SharedRace:
         What the timer needs for it is loaded then, and not while it has the card alone.
         """
         case = Case(seed=secrets.randbelow(1 << 31), sizes=self._case.sizes)
-        place = self._place()
-        drawn = self._told(self._timer, "draw", DrawRequest(case=case, place=place))
-        if drawn != {"same": True}:
+        place = self.inputs.place()
+        if not self.inputs.draw(case, place):
             return
         with suppress(ContestantLostError):  # what fails now fails in the race
-            expected = self._expect(case.seed, place)
-            self._objections(case, [] if expected is None else [expected], Look.BOUNDED)
+            expected = self.inputs.expect(case.seed, place)
+            self.inputs.objections(case, [] if expected is None else [expected], Look.BOUNDED)
 
     def run(self, plan: TimingPlan, on_round: Callable[[int], None]) -> dict[str, Rounds]:
         """Rounds of samples until there are enough; one that fails falls out with its reason.
@@ -174,13 +146,6 @@ class SharedRace:
         finally:
             for child in stopped:
                 child.thaw()
-
-    def rest(self) -> None:
-        """Let the timer give memory back: nobody is timed any more.
-
-        It ends later, with the others: a process that has a card takes a while to end.
-        """
-        self._timer.ask("rest", {}, self._seconds)
 
     def _run(self, plan: TimingPlan, on_round: Callable[[int], None]) -> dict[str, Rounds]:
         start = time.perf_counter()
@@ -221,9 +186,8 @@ class SharedRace:
         case = Case(
             seed=secrets.randbelow(1 << 31), distribution=distribution, sizes=self._case.sizes
         )
-        place = self._place()
-        drawn = self._told(self._timer, "draw", DrawRequest(case=case, place=place))
-        if drawn != {"same": True} or self._expect(case.seed, place) is None:
+        place = self.inputs.place()
+        if not self.inputs.draw(case, place) or self.inputs.expect(case.seed, place) is None:
             # The problem makes other shapes now, or does not take such inputs.
             if distribution is Distribution.OWN:
                 raise NoTimerError("the problem does not give the same form of inputs twice")
@@ -257,7 +221,7 @@ class SharedRace:
                 batch.other_ms.append(reply.span_ms)
 
     def _timed_call(self, runner: Runner, take: Take, seed: int) -> tuple[CallReply, Watched]:
-        turn, place = runner.next_turn(), self._place()
+        turn, place = runner.next_turn(), self.inputs.place()
         watch = WatchRequest(
             words=str(runner.words),
             process=runner.child.number(),
@@ -273,7 +237,7 @@ class SharedRace:
             if not isinstance(answer, Replied):
                 _release(runner.words, turn)
             seen = self._timer.wait(self._seconds)
-        return _read(CallReply, answer), _read(Watched, seen)
+        return read(CallReply, answer), read(Watched, seen)
 
     @contextmanager
     def _alone(self, child: ChildProcess) -> Iterator[None]:
@@ -295,9 +259,9 @@ class SharedRace:
         if reply.snapshot:
             results.append(reply.snapshot)
             words.append(_NOT_ON_STREAM)
-        objections, stale = self._objections(case, results, Look.BOUNDED, reply.parts)
+        objections, stale = self.inputs.objections(case, results, Look.BOUNDED, reply.parts)
         if any(objections):
-            objections, _ = self._objections(case, results, Look.EXACT)
+            objections, _ = self.inputs.objections(case, results, Look.EXACT)
         if reply.parts:
             objections.append(f"{stale[0]} was not there yet" if stale else "")
             words.append(_NOT_ON_STREAM)
@@ -310,54 +274,6 @@ class SharedRace:
         if len(runner.rounds.wrong) >= _ENOUGH_WRONG:
             raise ContestantLostError(runner.rounds.wrong[0])
 
-    def _objections(
-        self,
-        case: Case,
-        results: Sequence[tuple[SharedTensor, ...]],
-        look: Look,
-        parts: tuple[Part, ...] = (),
-    ) -> tuple[list[str], tuple[str, ...]]:
-        """For each of the results why it is wrong, or nothing; and which came too late."""
-        request = CheckRequest(results=tuple(results), look=look, parts=parts)
-        reply = _read(CheckReply, self._timer.ask("check", to_plain(request), self._seconds))
-        found = []
-        for comparison in reply.comparisons:
-            objections = [self._agreement.objection(case.distribution, it) for it in comparison]
-            if len(comparison) != self._tensors:
-                objections.append("it has another form than the reference's")
-            found.append(next(filter(None, objections), ""))
-        return found, reply.stale
-
-    def _expect(self, seed: int, place: int) -> tuple[SharedTensor, ...] | None:
-        """What the inputs at `place` give, by the reference; None if it refuses them."""
-        request = CallRequest(turn=0, take=Take.HOST, place=place, seed=seed)
-        answer = self._reference.ask("expect", to_plain(request), self._seconds)
-        if isinstance(answer, Raised):
-            return None
-        tensors = _read(CallReply, answer).tensors
-        self._told(self._timer, "expect", ExpectRequest(tensors=tensors))
-        self.written = sum(size_of(it) for it in tensors)
-        self._tensors = len(tensors)
-        return tensors
-
-    def _lend(self) -> Lent:
-        try:
-            answer = self._timer.ask("lend", to_plain(LendRequest(case=self._case)), self._seconds)
-        except ChildStartError as error:
-            raise NoTimerError(error.message) from error
-        if not isinstance(answer, Replied):
-            raise NoTimerError(answer.message)
-        return from_plain(Lent, answer.body)
-
-    def _place(self) -> int:
-        return self._random.randrange(0, self._lent.room // _PLACE) * _PLACE
-
-    def _told(self, child: ChildProcess, operation: str, request: object) -> object:
-        answer = child.ask(operation, to_plain(request), self._seconds)
-        if not isinstance(answer, Replied):
-            raise NoTimerError(answer.message)
-        return answer.body
-
 
 _NOT_ON_STREAM = " (not ready for whoever comes next on the stream)"
 
@@ -367,12 +283,3 @@ def _release(path: Path, turn: int) -> None:
     words = Words(path)
     for word in (Word.READY, Word.QUEUED, Word.DONE):
         words.set(word, turn)
-
-
-def _read(record: type[Record], answer: Answer) -> Record:
-    if not isinstance(answer, Replied):
-        raise as_lost(answer)
-    try:
-        return from_plain(record, answer.body)
-    except RecordError as error:
-        raise ContestantLostError(f"answered nonsense: {error}") from error

@@ -14,7 +14,7 @@ def brings_kernels(text: str) -> bool:
 
 
 def may_bring_kernels(path: Path) -> bool:
-    """The same of a file; one that is still to be written, by us, brings some."""
+    """Whether a file may have some; one that is still to be written, by us, does."""
     try:
         return brings_kernels(path.read_text(encoding="utf-8"))
     except OSError:
