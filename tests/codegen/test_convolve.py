@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.codegen import emit
-from kernelwright.machine import H200
+from kernelwright.machine import A100
 from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
 
@@ -58,7 +58,7 @@ def _launch(kernel: str, out: torch.Tensor, source: torch.Tensor, *rest: torch.T
 def emitted(tmp_path_factory: pytest.TempPathFactory) -> nn.Module:
     path = tmp_path_factory.mktemp("convolve") / "two.py"
     path.write_text(_PROBLEM)
-    compiled = compile_problem(load_problem(path), H200)
+    compiled = compile_problem(load_problem(path), A100)
     tree = ast.parse(emit(compiled.problem, compiled.plan, compiled.rewritten.applied).source)
     tree.body = [it for it in tree.body if getattr(it, "name", "") in ("ModelNew", "_convolve")]
     names = {"torch": torch, "nn": nn, "_launch": _launch, "_expect": lambda *arguments: None}

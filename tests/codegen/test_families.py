@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
-from kernelwright.machine import H200
+from kernelwright.machine import A100, H200, Machine
 from kernelwright.schedule import Library, plan_graph, print_plan
 
 
@@ -84,6 +84,7 @@ class Case(NamedTuple):
     module: nn.Module
     sizes: tuple[tuple[int, ...], ...]
     library: Library = Library.NEVER
+    machine: Machine = H200
 
 
 CASES = {
@@ -91,7 +92,7 @@ CASES = {
     "scan": Case(Scan(), ((64, 4096),)),
     "pooling": Case(Pooling(), ((16, 8, 64, 64),)),
     "concatenation": Case(Concatenation(), ((16, 8, 64, 64),)),
-    "channels_last": Case(ChannelsLast(), ((32, 16, 56, 56),), Library.WHERE_FASTER),
+    "channels_last": Case(ChannelsLast(), ((32, 16, 56, 56),), Library.WHERE_FASTER, A100),
     "convolution": Case(Convolution(), ((32, 64, 56, 56),)),
     "attention": Case(Attention(), ((8, 16, 300, 80), (8, 16, 512, 80), (300, 512))),
     "recurrent": Case(Recurrent(), ((5, 20, 8), (4, 5, 24), (4, 5, 24))),
@@ -103,7 +104,7 @@ CASES = {
 def test_emitted(name: str, golden: Callable[[str, str], None]) -> None:
     case = CASES[name]
     graph = capture_module(case.module, tuple(map(torch.empty, case.sizes)))
-    planned = plan_graph(graph, H200, case.library)
+    planned = plan_graph(graph, case.machine, case.library)
     candidate = emit_module(name, "self, *args", planned.plan)
     cuda, source = candidate.cuda_source, candidate.source
     kernels = cuda[cuda.index(f"// ---- {planned.plan.kernels[0].name} ----") :]

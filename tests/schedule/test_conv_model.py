@@ -93,6 +93,9 @@ _ONE, _THREE, _SHORT = (it.name for it in (Rounding.MEASURED_SIZES, Rounding.NON
     ("layer", "shape", "expected"),
     [
         (nn.Conv2d(64, 128, 3), (8, 64, 512, 1024), _ONE),
+        # On an image a large filter with strides is TF32, a small one float32.
+        (nn.Conv2d(3, 96, 11, 4, 2), (256, 3, 224, 224), _ONE),
+        (nn.Conv2d(3, 64, 3), (64, 3, 512, 512), _THREE),
         # cuDNN computes few channels and groups in float32.
         (nn.Conv2d(8, 64, 3), (128, 8, 128, 128), _THREE),
         (nn.ConvTranspose2d(32, 64, (3, 5), (2, 3), (1, 2), groups=4, dilation=(2, 1)),
@@ -103,6 +106,14 @@ _ONE, _THREE, _SHORT = (it.name for it in (Rounding.MEASURED_SIZES, Rounding.NON
         # Few taps of few channels, and small calls.
         (nn.Conv3d(3, 64, (3, 3, 1)), (16, 3, 256, 256, 10), "library"),
         (nn.Conv2d(64, 64, 3), (1, 64, 28, 28), "library"),
+        # A product of one tap turns nothing in cuDNN; what follows it is a pass more.
+        (nn.Conv2d(64, 128, 1), (16, 64, 512, 512), "library"),
+        (nn.Sequential(nn.Conv2d(64, 128, 1), nn.ReLU()), (16, 64, 512, 512), _ONE),
+        # Its tiles do not fill the card.
+        (nn.Sequential(nn.Conv2d(512, 512, 3, padding=1), nn.ReLU()), (10, 512, 14, 14), _ONE),
+        # Alone cuDNN is faster, but then a softmax and what follows it are two passes.
+        (nn.Sequential(nn.ConvTranspose2d(64, 128, 4, 2), nn.Softmax(1), nn.Sigmoid()),
+         (128, 64, 64, 64), _ONE),
     ],
 )  # fmt: skip
 def test_ours_or_the_library(layer: nn.Module, shape: tuple[int, ...], expected: str) -> None:
@@ -121,6 +132,11 @@ def test_what_joins_a_convolution() -> None:
     assert _kernels(conv, nn.Mish()) == [("conv2d", "bias", "mish")]
     # Its few warps would take longer than a kernel that reads and writes.
     assert _kernels(conv, nn.Mish(), nn.Mish()) == [("conv2d",), ("bias", "mish")]
+    # A norm needs totals of what it makes: what pools or reduces that computes it.
+    *_, pooled = _kernels(conv, nn.BatchNorm2d(128), nn.ReLU(), nn.MaxPool2d(2))
+    assert pooled == ("batch_norm", "relu", "max_pool2d")
+    *_, mean = _kernels(conv, nn.InstanceNorm2d(128), nn.AdaptiveAvgPool2d(1))
+    assert "adaptive_avg_pool2d" in mean and len(mean) > 1
 
 
 def test_every_convolution_with_a_batch_can_be_ours() -> None:

@@ -195,6 +195,34 @@ def made_of(names: Iterable[str], graph: Graph, apart: Container[str] = ()) -> f
     return frozenset(found)
 
 
+def epilogues_of(names: frozenset[str], graph: Graph) -> frozenset[str]:
+    """Nodes of these names, and the steps on them, at their own size, that wait for nothing else
+    that is made of them: no norm, which needs totals of all elements first."""
+    shapes = {
+        node.name: node.type.shape for node in graph.nodes if isinstance(node.type, TensorType)
+    }
+    # Of each node, as bits: the names that it is made of, and those element by element.
+    needed: dict[str, int] = {}
+    followed: dict[str, int] = {}
+    bits = 1
+    for node in graph.nodes:
+        own = bits if node.name in names else 0
+        bits <<= own > 0
+        needed[node.name] = followed[node.name] = own
+        for name in node.inputs:
+            needed[node.name] |= needed[name]
+        if not own and isinstance(node.kind, Pointwise):
+            shape = shapes.get(node.name)
+            same = {
+                name: followed[name] if shapes.get(name) == shape else 0 for name in node.inputs
+            }
+            for name in same:
+                followed[node.name] |= same[name]
+            for name in same:
+                followed[node.name] &= ~needed[name] | same[name]
+    return frozenset(name for name, found in followed.items() if found)
+
+
 def rename_inputs(node: Node, names: Mapping[str, str]) -> Node:
     """The node reading other nodes, in `inputs` and in `origin` alike."""
     if names.keys().isdisjoint(node.inputs):

@@ -77,6 +77,9 @@ class ConvolutionRates:
     channels_last: Mapping[str, LibraryConvolution]
     """cuDNN in TF32 on channels-last operands: "tf32", "deep", "strided"; strided of fewer than
     32 channels, "thin", and "odd" where they are no multiple of four."""
+    library_tiles: Mapping[tuple[int, int], float]
+    """Share of its rate in TF32 that it reaches with tiles of so many positions and channels, where
+    they fill the card."""
     turning_bandwidth: float
     """Bytes a second, read and written, at which an operand becomes channels-last."""
     margin: float

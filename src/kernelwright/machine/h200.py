@@ -136,6 +136,7 @@ _CONVOLUTIONS = ConvolutionRates(
             "odd": LibraryConvolution(flops=300e12, bandwidth=0.7e12),
         }
     ),
+    library_tiles=MappingProxyType({(128, 128): 1.0, (256, 64): 1.0, (64, 64): 0.55}),
     turning_bandwidth=3.2e12,
     margin=1.05,
 )
@@ -189,6 +190,7 @@ _LIBRARY = LibraryRates(
     tf32_channels=32,
     tf32_odd_channels=320,
     tf32_bytes=0.3e6,
+    tf32_first_taps=49,
     cut_seconds=40e-6,
     known_thin_seconds=6.5e-6,
     channels_last_channels=16,

@@ -229,6 +229,9 @@ class LibraryRates:
     """Fewest channels of the operand of such a one of one tap on maps of no multiple of four."""
     tf32_bytes: float
     """Bytes of operand and result from which that is known."""
+    tf32_first_taps: int
+    """Fewest taps of a strided float32 convolution of two dimensions that cuDNN computes in TF32
+    however few channels its operand has: a network's first one, on an image."""
     cut_seconds: float
     """Seconds of the host for a call between launches of ours, which are one native call without
     it."""

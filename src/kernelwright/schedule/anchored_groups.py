@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform
-from kernelwright.ir.graph import Graph, Node, made_of
+from kernelwright.ir.graph import Graph, Node, epilogues_of
 from kernelwright.ir.kinds import Contract, Conv, Pointwise, Pooling, Scan, Window
 from kernelwright.ir.types import Dim
 from kernelwright.schedule.in_order import InOrder
@@ -47,7 +47,7 @@ def anchored_groups(
     taken: set[str] = set()
     # A product of ours can compute these with its result, which costs nothing.
     products = (node.name for node in graph.nodes if isinstance(node.kind, Contract | Conv))
-    epilogues = made_of(ours.intersection(products), graph)
+    epilogues = epilogues_of(ours.intersection(products), graph)
     for node in graph.nodes:
         if isinstance(node.kind, kinds):
             group = _Growth(graph, node, ours - taken, epilogues).grown()

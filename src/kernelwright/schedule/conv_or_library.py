@@ -60,7 +60,8 @@ def rounding_of(sizes: ConvSizes, machine: Machine) -> Rounding:
     is_known = _small_takes_tf32(sizes, machine)
     least = machine.library.tf32_bytes if is_known else machine.launches.stage_bytes
     enough = sizes.groups == 1 and moved >= least
-    return Rounding.MEASURED_SIZES if enough and _takes_tf32(sizes, machine) else Rounding.NONE
+    is_tf32 = _takes_tf32(sizes, machine) or _is_first(sizes, machine)
+    return Rounding.MEASURED_SIZES if enough and is_tf32 else Rounding.NONE
 
 
 def _small_takes_tf32(sizes: ConvSizes, machine: Machine) -> bool:
@@ -82,6 +83,14 @@ def _takes_tf32(sizes: ConvSizes, machine: Machine) -> bool:
     return sizes.in_channels >= least
 
 
+def _is_first(sizes: ConvSizes, machine: Machine) -> bool:
+    """Whether a large filter walks over an image, as at the beginning of a network: cuDNN's TF32
+    kernel for it is no faster than float32."""
+    walks = all(axis.stride > 1 and not axis.transposed for axis in sizes.axes)
+    is_large = sizes.spatial == 2 and sizes.taps >= machine.library.tf32_first_taps
+    return is_large and walks and not sizes.turned
+
+
 def planes_of(rounding: Rounding) -> int:
     """Planes of fp16 numbers: one product of one, three of two."""
     return 2 if rounding is Rounding.NONE else 1
@@ -98,10 +107,13 @@ def forecast(
     ranked = ranked_convolutions(sizes, planes_of(rounding_of(sizes, machine)), machine)
     if not ranked:
         return None
-    library = _channels_last_seconds if node.name in channels_last else _usual_seconds
+    library = _usual_seconds(sizes, machine)
+    if node.name in channels_last:
+        turned = _channels_last_seconds(sizes, machine)
+        library = min(library, turned) if _is_product(sizes) else turned
     return Forecast(
         ours=ranked[0][0],
-        library=library(sizes, machine),
+        library=library,
         after=_pass_seconds(node, graph, machine),
     )
 
@@ -143,21 +155,40 @@ def shared_out(
     """
     left: dict[str, str] = {}
     ours: dict[str, Rounding] = {}
-    is_chain = sum(isinstance(it.kind, Conv | Contract) for it in graph.nodes) >= _CHAIN
+    chain = is_chain(graph)
     for node in graph.nodes:
         if isinstance(node.kind, Conv):
             # In a chain a product that was left may be faster as a convolution of one tap; else
             # what the library does as a product it does as a convolution.
-            left_before = None if is_chain else node.kind.why
+            left_before = None if chain else node.kind.why
             why = left_before or why_never(node, graph)
             if why is None and library is Library.WHERE_FASTER:
-                why = why_the_library(node, graph, machine, channels_last, is_chain=is_chain)
+                why = why_the_library(node, graph, machine, channels_last, in_chain=chain)
                 why = why and (node.kind.why or why)
             if why is None:
                 ours[node.name] = rounding_of(sizes_of(node, graph), machine)
             else:
                 left[node.name] = why
     return Convolutions(left=MappingProxyType(left), ours=MappingProxyType(ours))
+
+
+def is_chain(graph: Graph) -> bool:
+    """Whether calls of the library may cost the host more than they cost the card."""
+    return sum(isinstance(it.kind, Conv | Contract) for it in graph.nodes) >= _CHAIN
+
+
+def turned_for(
+    convolutions: Convolutions, graph: Graph, channels_last: frozenset[str]
+) -> frozenset[str]:
+    """The library's convolutions that get channels-last operands.
+
+    Those of one tap gain nothing by them: they follow the others.
+    """
+    names = channels_last & convolutions.left.keys()
+    turned = (graph[name] for name in names)
+    if all(isinstance(it.kind, Conv) and _is_product(sizes_of(it, graph)) for it in turned):
+        return frozenset()
+    return names
 
 
 def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
@@ -172,18 +203,18 @@ def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
 
 
 def why_the_library(
-    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str], *, is_chain: bool
+    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str], *, in_chain: bool
 ) -> str | None:
     """Reason for leaving a convolution to the library; None where ours is faster by the model.
 
-    `is_chain`: calls of the library may cost the host more than they cost the card.
+    `in_chain`: calls of the library may cost the host more than they cost the card.
     """
     found = forecast(node, graph, machine, channels_last)
     if found is None:
         return "no kernel of ours takes its sizes fast on this card"
-    if found.library < machine.library.known_seconds and not is_chain:
+    if found.library < machine.library.known_seconds and not in_chain:
         return f"it is small: launches and latencies, which the model hardly knows ({found})"
-    library = max(found.library, machine.library.cut_seconds) if is_chain else found.library
+    library = max(found.library, machine.library.cut_seconds) if in_chain else found.library
     if conv_rates(machine).margin * found.ours <= library + found.after:
         return None
     return f"the library may be faster ({found})"
@@ -211,12 +242,23 @@ def _usual_seconds(sizes: ConvSizes, machine: Machine) -> float:
     kind = _kind(sizes, machine)
     if sizes.turned and sizes.spatial == 3 and kind in ("deep", "fp32"):
         return _turned_seconds(sizes, machine)
-    rate = conv_rates(machine).library[kind]
+    rates = conv_rates(machine)
+    rate = rates.library[kind]
+    if kind == "tf32" and _is_product(sizes):
+        # No operand is turned.
+        moving = _moved(sizes) / rates.channels_last[kind].bandwidth
+        return max(sizes.flops / rate.flops, moving) + machine.library.call_seconds
     # In float32 its tiles have 64 output channels.
     padded = ceil(sizes.out_channels / 64) * 64 if kind in ("fp32", "grouped") else 0
     flops = sizes.flops * max(1.0, padded / sizes.out_channels)
-    seconds = flops / rate.flops + _moved(sizes) / rate.bandwidth
+    fill = _fill(sizes, machine) if kind == "tf32" else 1.0
+    seconds = flops / (fill * rate.flops) + _moved(sizes) / rate.bandwidth
     return seconds + machine.library.call_seconds
+
+
+def _is_product(sizes: ConvSizes) -> bool:
+    """Whether each place of the result has one of the operand, in the same order."""
+    return sizes.taps == 1 and all(axis.step == 1 and not axis.padding for axis in sizes.axes)
 
 
 def _turned_seconds(sizes: ConvSizes, machine: Machine) -> float:
@@ -240,8 +282,19 @@ def _channels_last_seconds(sizes: ConvSizes, machine: Machine) -> float:
     turning = 2 * sizes.dtype.itemsize * sizes.input_elements / rates.turning_bandwidth
     tiles = ceil(sizes.in_channels / _TILE_CHANNELS)
     flops = sizes.flops * tiles * _TILE_CHANNELS / sizes.in_channels
-    seconds = max(flops / found.flops, _moved(sizes) / found.bandwidth)
+    fill = _fill(sizes, machine) if kind == "tf32" else 1.0
+    seconds = max(flops / (fill * found.flops), _moved(sizes) / found.bandwidth)
     return turning + seconds + machine.library.call_seconds
+
+
+def _fill(sizes: ConvSizes, machine: Machine) -> float:
+    """Share of its rate that the library reaches with the tiles that fit best, in whole waves."""
+    found = 0.0
+    for (positions, channels), share in conv_rates(machine).library_tiles.items():
+        tiles = ceil(sizes.positions / positions) * ceil(sizes.out_channels / channels)
+        slots = ceil(tiles / machine.sm_count) * machine.sm_count * positions * channels
+        found = max(found, share * sizes.positions * sizes.out_channels / slots)
+    return found
 
 
 def _moved(sizes: ConvSizes) -> int:

@@ -37,7 +37,12 @@ from kernelwright.ir.recurrence import Recurrent
 from kernelwright.lower import Lowered, faster_on_channels_last, lower
 from kernelwright.machine import Machine
 from kernelwright.schedule.attention_order import with_orders
-from kernelwright.schedule.conv_or_library import Convolutions, shared_out, with_ours
+from kernelwright.schedule.conv_or_library import (
+    Convolutions,
+    shared_out,
+    turned_for,
+    with_ours,
+)
 from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.families import FAMILIES
 from kernelwright.schedule.families.family import Free, Grow, Launcher, Unit
@@ -71,7 +76,7 @@ def lowered_with(
     convolutions: Convolutions, graph: Graph, machine: Machine, channels_last: frozenset[str]
 ) -> Lowered:
     """The graph after all passes, where the library's convolutions alone have a memory format."""
-    formats = channels_last & convolutions.left.keys()
+    formats = turned_for(convolutions, graph, channels_last)
     return lower(with_ours(graph, convolutions), machine, formats)
 
 

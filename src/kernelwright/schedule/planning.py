@@ -22,6 +22,7 @@ from kernelwright.schedule.families.recurrent import RECURRENT, loop_is_slower
 from kernelwright.schedule.fusion import lowered_with, schedule_lowered
 from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
+from kernelwright.schedule.whole_plans import faster_as_wholes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ def plan_graph(
             formats = faster_on_channels_last(rewritten.graph, machine)
         convolutions = choices.convolutions
         if convolutions is None:
-            convolutions = shared_out(rewritten.graph, machine, library, formats)
+            convolutions = _shared_out(rewritten.graph, machine, library, formats)
         lowered = lowered_with(convolutions, rewritten.graph, machine, formats)
         plan = schedule_lowered(lowered, machine, library, choices.in_place, convolutions)
         found = _products_left(plan)
@@ -93,6 +94,21 @@ def plan_graph(
             passes = (LOOPS, *changed) if found_again else changed
             return Planned(rewritten=rewritten, plan=plan, choices=made, lowered=passes)
         left |= found
+
+
+def _shared_out(
+    graph: Graph, machine: Machine, library: Library, formats: frozenset[str]
+) -> Convolutions:
+    """Who computes which convolution: each alone first, then by what whole plans take."""
+
+    def planned(convolutions: Convolutions) -> Plan:
+        lowered = lowered_with(convolutions, graph, machine, formats)
+        return schedule_lowered(lowered, machine, library, None, convolutions)
+
+    alone = shared_out(graph, machine, library, formats)
+    if library is Library.NEVER or machine.convolutions is None:
+        return alone
+    return faster_as_wholes(alone, graph, machine, formats, planned)
 
 
 def _with_layers(captured: Graph, machine: Machine, library: Library, choices: Choices) -> Graph:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.expr import Expr, Operand, Total, operations, transform
-from kernelwright.ir.graph import Graph, Node, made_of
+from kernelwright.ir.graph import Graph, Node, epilogues_of
 from kernelwright.ir.kinds import Contract, Conv, Pointwise, Project, Reduce, Scan, Window
 from kernelwright.ir.types import Dim, TensorType, TupleType
 from kernelwright.schedule.in_order import InOrder
@@ -61,7 +61,7 @@ class _Around:
         self.users = graph.users()
         self.fixed = frozenset(graph.results)
         self.products = ours.intersection(products)
-        self.made_of_products = made_of(self.products, graph)
+        self.epilogues = epilogues_of(self.products, graph)
 
 
 class _Growth:
@@ -318,8 +318,8 @@ class _Growth:
         read = {name for member in self._members for name in self._nodes[member].inputs}
         return (
             self._is_wide(node)
-            and read.isdisjoint(set(node.inputs) & around.made_of_products)
-            and node.name in around.made_of_products
+            and read.isdisjoint(set(node.inputs) & around.epilogues)
+            and node.name in around.epilogues
             and self._is_made_of_product(node)
         )
 
