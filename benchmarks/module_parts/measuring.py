@@ -13,7 +13,6 @@ from typing import Any
 from unittest import mock
 
 import torch
-import torch.utils.cpp_extension
 from side_by_side import Keep, Task
 from stopwatch import Card, device_ms, kernel_ms, peak_bytes, wall_ms
 from torch import nn
@@ -78,12 +77,12 @@ def _ours(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> None:
 @contextmanager
 def _in_turns(card: Card, stages: dict[str, float], began: float) -> Iterator[None]:
     """Inside, what optimizing runs is alone on the card, and what it builds leaves it to others."""
-    load = torch.utils.cpp_extension.load_inline
+    together = module.compile_together
 
-    def build(**arguments: Any) -> Any:
+    def build(*arguments: Any) -> Any:
         stages["build"] = round(time.monotonic() - began - card.waited, 2)
         with card.given_back():
-            library = load(**arguments)
+            library = together(*arguments)
         stages["built"] = round(time.monotonic() - began - card.waited, 2)
         return library
 
@@ -95,7 +94,7 @@ def _in_turns(card: Card, stages: dict[str, float], began: float) -> Iterator[No
         return called
 
     with (
-        mock.patch.object(torch.utils.cpp_extension, "load_inline", build),
+        mock.patch.object(module, "compile_together", build),
         mock.patch.object(module, "_runs", alone(module._runs)),
         mock.patch.object(module, "_checked", alone(module._checked)),
     ):

@@ -137,7 +137,15 @@ def optimize_in_memory(
     progress(Event(stage="capture", message=type(model).__name__, done=0, total=1))
     arguments = _arguments(args, "optimize(model, args)")
     library = options.library_to_use()
-    fast = optimize_module(model, arguments, kwargs, machine=machine, library=library, tune=tune)
+    fast = optimize_module(
+        *(model, arguments, kwargs),
+        machine=machine,
+        library=library,
+        tune=tune,
+        on_unit=lambda done, total: progress(
+            Event(stage="build", message="kernels", done=done, total=total)
+        ),
+    )
     if not fast.kernelwright.set_aside and options.keep is Keep.FASTER:
         clock = clock or partial(_measure_in_memory, options=_AGAINST_ITSELF, progress=progress)
         fast = keep_if_faster(fast, _timed(clock, fast, arguments, dict(kwargs or {})))

@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.utils.cpp_extension
@@ -30,15 +31,17 @@ from torch.utils._pytree import tree_map_only
 
 from kernelwright import env
 from kernelwright.capture import capture_module
-from kernelwright.codegen import emit_module
+from kernelwright.codegen import emit_module, translation_units
 from kernelwright.errors import UsageError
 from kernelwright.graphs import Graphed
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import Machine
+from kernelwright.program import program_of
 from kernelwright.restoring import kept_buffers, kept_random_state
 from kernelwright.schedule import Library, least_cost, plan_graph
 from kernelwright.toolchain.cache import cached_build, content_key
+from kernelwright.toolchain.cuda import OnUnit, compile_together
 from kernelwright.toolchain.extension import prepare_extension_folder
 from kernelwright.verify.compare import compare
 from kernelwright.verify.nesting import named_effects
@@ -205,19 +208,31 @@ def optimize_module(
     machine: Machine,
     library: Library = Library.WHERE_FASTER,
     tune: Callable[[Plan], Plan] = lambda plan: plan,
+    on_unit: OnUnit = lambda done, total: None,
 ) -> OptimizedModule:
     """Kernels for `model(*args, **kwargs)` and other sizes, in a module that shares its parameters.
 
     `machine` is the card that is planned for, `tune` chooses configurations. Where the arguments
     are on a GPU, one call is compared with the model's own result and with float64 before this
-    returns; wrong kernels are set aside. Raises UsageError, CaptureError where torch.export does
-    not take the module, UnsupportedValueError, WrongArgumentsError and UnsupportedError.
+    returns; wrong kernels are set aside. `on_unit` hears how many of how many kernels are compiled.
+    Raises UsageError, CaptureError where torch.export does not take the module,
+    UnsupportedValueError, WrongArgumentsError and UnsupportedError.
     """
-    model, keywords = plain(model), dict(kwargs or {})
-    name = type(model).__name__
+    keywords = dict(kwargs or {})
     planned = plan_graph(capture_in_memory(model, args, keywords), machine, library)
-    plan = tune(planned.plan)
-    text = emit_module(name, _arguments_text(model), plan)
+    return module_of_plan(model, args, keywords, tune(planned.plan), on_unit)
+
+
+def module_of_plan(
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    plan: Plan,
+    on_unit: OnUnit = lambda done, total: None,
+) -> OptimizedModule:
+    """The module that runs a plan of `model`, compared as `optimize_module` says."""
+    model, keywords = plain(model), dict(kwargs)
+    text = emit_module(type(model).__name__, _arguments_text(model), plan)
     made = Kernels(
         source=text.source,
         kernels=tuple(kernel.name for kernel in plan.kernels),
@@ -227,7 +242,10 @@ def optimize_module(
         training=model.training,
         set_aside="" if plan.kernels else "everything is left to PyTorch",
     )
-    module = _equip(model, made, _device_of(args, keywords, plan.graph))
+    device = _device_of(args, keywords, plan.graph)
+    if plan.kernels and device.type == "cuda":
+        _text_module(text.source, translation_units(program_of(plan)), on_unit)
+    module = _equip(model, made, device)
     if not _runs(module, args, keywords):
         return module
     return _checked(module, model, args, keywords, least_cost(plan).flops)
@@ -288,10 +306,13 @@ def _with_own_tables(state: Mapping[str, Any]) -> dict[str, Any]:
     return {**state, **{table: copy.copy(state[table]) for table in tables}}
 
 
-def _text_module(source: str) -> ModuleType:
+def _text_module(
+    source: str, units: Sequence[str] = (), on_unit: OnUnit = lambda done, total: None
+) -> ModuleType:
     """The text as a Python module, once for each process. It builds nothing before its first call.
 
-    It is a file in the cache, so that tracebacks show its lines.
+    It is a file in the cache, so that tracebacks show its lines. Beside it lie `units`, the same
+    kernels in parts, which are compiled side by side where they are known.
     """
     digest = hashlib.sha256(source.encode()).hexdigest()[:16]
     name = f"kernelwright_module_{digest}"
@@ -300,6 +321,8 @@ def _text_module(source: str) -> ModuleType:
 
     def write(folder: Path) -> None:
         (folder / "kernels.py").write_text(source, encoding="utf-8")
+        for number, unit in enumerate(units):
+            (folder / f"{number}{_UNIT}").write_text(unit, encoding="utf-8")
 
     path = cached_build("module", content_key(source), write) / "kernels.py"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -308,8 +331,12 @@ def _text_module(source: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
-    _build_with_our_tools(module, path)
+    _build_with_our_tools(module, path, on_unit)
     return module
+
+
+_UNIT = ".cu"
+"""How the name of a part of the kernels' text ends."""
 
 
 def _input_error(forward: Callable[..., Any]) -> type[Exception]:
@@ -321,15 +348,26 @@ def _input_error(forward: Callable[..., Any]) -> type[Exception]:
     return found
 
 
-def _build_with_our_tools(module: ModuleType, path: Path) -> None:
+def _build_with_our_tools(module: ModuleType, path: Path, on_unit: OnUnit) -> None:
     """Its kernels are built where we build, by the compiler that we find."""
     build = getattr(module, "_library", None)
     if build is None:
         return
+    files = sorted(path.parent.glob(f"*{_UNIT}"), key=lambda unit: int(unit.stem))
+
+    def link(*, name: str, **_: Any) -> None:
+        major, minor = torch.cuda.get_device_capability()
+        arch = f"sm_{major}{minor}" + ("a" if major >= 9 else "")
+        units = [unit.read_text(encoding="utf-8") for unit in files]
+        # The text loads what it finds here, and by itself: its symbols stay its own.
+        torch.ops.loaded_libraries.add(str(compile_together(units, name, arch, on_unit)))
 
     def library() -> Any:
         if build.cache_info().currsize:
             return build()
+        if files and module.load_inline.__module__ == torch.utils.cpp_extension.__name__:
+            with mock.patch.object(module, "load_inline", link):  # The emulator takes whole texts.
+                return build()
         environment = prepare_extension_folder(path)
         home = torch.utils.cpp_extension.CUDA_HOME or environment.get("CUDA_HOME")
         with env.present(environment):

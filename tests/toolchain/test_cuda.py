@@ -9,7 +9,12 @@ import pytest
 from kernelwright.errors import CompileError, NoCompilerError
 from kernelwright.toolchain import cuda
 from kernelwright.toolchain.compilers import find_nvcc
-from kernelwright.toolchain.cuda import compile_check, compile_libraries, compile_library
+from kernelwright.toolchain.cuda import (
+    compile_check,
+    compile_libraries,
+    compile_library,
+    compile_together,
+)
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 
@@ -83,6 +88,22 @@ def test_many_at_a_time_each_with_its_own_outcome(cache: Path) -> None:
     assert isinstance(outcomes[1], CompileError)
     assert isinstance(outcomes[0], Path) and isinstance(outcomes[2], Path)
     assert outcomes[2] == compile_library(sources[2])
+
+
+@needs_nvcc
+def test_units_call_each_other_and_are_compiled_once(cache: Path) -> None:
+    one = 'extern "C" int one(int value) { return value + 1; }'
+    two = 'extern "C" int one(int value);\nextern "C" int two(int v) { return one(one(v)); }'
+    heard: list[tuple[int, int]] = []
+    library = compile_together([one, two], "both", on_unit=lambda *it: heard.append(it))
+    assert library.name == "both.so"
+    assert ctypes.CDLL(str(library)).two(40) == 42
+    assert heard == [(1, 2), (2, 2)]
+    made = set(cache.glob("built/object/*"))
+    with pytest.raises(CompileError, match="undefined"):  # the linker, which has no text
+        compile_together([one, one, two.replace("one", "none")], "other", on_unit=lambda *it: None)
+    assert made < set(cache.glob("built/object/*")) and len(made) == 2
+    assert len(set(cache.glob("built/object/*"))) == 3
 
 
 def test_stops_at_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:

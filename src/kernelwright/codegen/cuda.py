@@ -1,7 +1,8 @@
 """The CUDA text of a plan: the device library in use, and one section for each kernel."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from kernelwright import kernels
 from kernelwright.codegen.families import writer_of
@@ -38,11 +39,48 @@ def cuda_source(plan: Plan) -> str:
 
 def cuda_text(program: Program) -> CudaText:
     """The program's kernels and segments, and of the device library what they use."""
+    return _text(_sections(program), program.plan, _Errors.NAMED)
+
+
+def translation_units(program: Program) -> tuple[str, ...]:
+    """The text in parts that compile side by side and link together: a kernel each, and the rest.
+
+    A kernel of the same text is the same unit in every program.
+    """
+    plan, sections = program.plan, _sections(program)
+    names = [kernel.name for kernel in plan.kernels_to_write]
+    alone = [_text({name: sections[name]}, plan, _Errors.ELSEWHERE).whole for name in names]
+    segments = {it.name: sections[it.name] for it in program.segments}
+    declared = "".join(_declaration(name, sections[name]) for name in names)
+    rest = _text(segments, plan, _Errors.NAMED)
+    return (*alone, f"{rest.library}\n{declared}\n{rest.kernels}")
+
+
+def _declaration(kernel: str, text: KernelText) -> str:
+    """What a segment calls of a kernel in another unit."""
+    launch = f'extern "C" int launch_{kernel}(const int64_t* words);\n'
+    memory = f'extern "C" int64_t workspace_{kernel}(const int64_t* words);\n'
+    return launch + memory if text.has_workspace else launch
+
+
+class _Errors(Enum):
+    """Where the function that names errors stands."""
+
+    NAMED = "in this text"
+    ELSEWHERE = "in another text that is linked with it"
+
+
+def _sections(program: Program) -> dict[str, KernelText]:
+    """Kernels and then segments, by name."""
     plan = program.plan
     by_name = {kernel.name: kernel_text(kernel) for kernel in plan.kernels_to_write}
     of_kernels = frozenset(name for name, text in by_name.items() if text.has_workspace)
     for segment in program.segments:
         by_name[segment.name] = segment_text(segment, plan.graph, of_kernels)
+    return by_name
+
+
+def _text(by_name: Mapping[str, KernelText], plan: Plan, errors: _Errors) -> CudaText:
     texts = by_name.values()
     files = [name for text in texts for name in text.sources]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
@@ -51,7 +89,9 @@ def cuda_text(program: Program) -> CudaText:
     headers, library = kernels.in_use(by, *files, "math.cuh")
     template = TEMPLATES.get_template("library.cu.jinja")
     return CudaText(
-        library=template.render(headers=headers, library=library),
+        library=template.render(
+            headers=headers, library=library, names_errors=errors is _Errors.NAMED
+        ),
         kernels="".join(f"{section}\n" for section in sections),
         with_workspace=frozenset(name for name, text in by_name.items() if text.has_workspace),
     )

@@ -2,13 +2,14 @@
 
     report = compile_check(source)  # registers, spills, shared memory; needs no GPU
     library = compile_library(source)  # ctypes.CDLL(library).scale_launch(words)
+    library = compile_together(units, "name")  # One library of several texts, compiled side by side.
 
 Compiling never launches anything, and its results lie in the cache: what was compiled once, by
 whatever process, is not compiled again.
 """
 
 import subprocess
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from kernelwright.toolchain.ptxas import CubinReport, read_remarks, read_report
 _SOURCE = "kernels.cu"
 _CUBIN = "kernels.cubin"
 _LIBRARY = "kernels.so"
+_OBJECT = "kernels.o"
 _REPORT = "ptxas.txt"
 
 # What torch.utils.cpp_extension gives nvcc (COMMON_NVCC_FLAGS), so that a source that compiles here
@@ -67,10 +69,19 @@ def compile_libraries(
     Yields the index in `cuda_sources` and the library, or why there is none. Ends early after
     `timeout` seconds, or when the caller stops asking: what has not started then never starts.
     """
+    yield from _in_parallel(compile_library, cuda_sources, timeout, arch)
+
+
+def _in_parallel(
+    compile_one: Callable[[str, str], Path],
+    cuda_sources: Sequence[str],
+    timeout: float | None,
+    arch: str,
+) -> Generator[tuple[int, Path | KernelwrightError], None, None]:
     pool = ThreadPoolExecutor(max_workers=env.usable_cores(), thread_name_prefix="nvcc")
     try:
         indices: dict[Future[Path], int] = {
-            pool.submit(compile_library, source, arch): index
+            pool.submit(compile_one, source, arch): index
             for index, source in enumerate(cuda_sources)
         }
         for future in as_completed(indices, timeout=timeout):
@@ -82,6 +93,43 @@ def compile_libraries(
         return
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+OnUnit = Callable[[int, int], None]
+"""Hears how many texts are compiled, and of how many."""
+
+
+def compile_together(
+    units: Sequence[str],
+    name: str,
+    arch: str = "sm_90a",
+    on_unit: OnUnit = lambda done, total: None,
+) -> Path:
+    """Compile texts side by side and link them into the shared library `name`.so.
+
+    A text that was compiled before, for whatever library, is not compiled again. Raises what
+    `compile_library` raises.
+    """
+    nvcc, texts = require_nvcc(), tuple(dict.fromkeys(units))
+    key = content_key("linked", nvcc.version, name, arch, *texts)
+
+    def build(folder: Path) -> None:
+        objects: dict[int, Path] = {}
+        for index, made in _in_parallel(_compile_object, texts, None, arch):
+            if isinstance(made, KernelwrightError):
+                raise made
+            objects[index] = made
+            on_unit(len(objects), len(texts))
+        files = [str(objects[index]) for index in range(len(texts))]
+        flags = [_gencode(arch), "-shared", "-Xcompiler=-fPIC", "-Xlinker=-Bsymbolic,--exclude-libs,ALL,-z,defs"]
+        _run(nvcc, [*flags, *files, "-o", f"{name}.so"], folder, "linked", key)
+
+    return cached_build("linked", key, build) / f"{name}.so"
+
+
+def _compile_object(cuda_source: str, arch: str) -> Path:
+    flags = (*_FLAGS, _gencode(arch), "-c", "-Xcompiler=-fPIC")
+    return _compile("object", cuda_source, flags, _OBJECT) / _OBJECT
 
 
 def _gencode(arch: str) -> str:
@@ -113,7 +161,8 @@ def _run(nvcc: Tool, arguments: Sequence[str], folder: Path, kind: str, key: str
     )
     output = done.stdout.decode(errors="replace")
     if done.returncode != 0:
-        source = (folder / _SOURCE).read_text()
+        text = folder / _SOURCE
+        source = text.read_text() if text.exists() else ""  # The linker has none.
         raise _compile_error(source, " ".join(command), output, done.returncode, kind, key)
     return output
 
