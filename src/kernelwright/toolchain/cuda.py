@@ -2,7 +2,7 @@
 
     report = compile_check(source)  # registers, spills, shared memory; needs no GPU
     library = compile_library(source)  # ctypes.CDLL(library).scale_launch(words)
-    library = compile_together(units, "name")  # One library of several texts, compiled side by side.
+    library = compile_together(units, "name")  # Of texts that are compiled side by side.
 
 Compiling never launches anything, and its results lie in the cache: what was compiled once, by
 whatever process, is not compiled again.
@@ -95,6 +95,9 @@ def _in_parallel(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+_LINKED = "-Bsymbolic,--exclude-libs,ALL,-z,defs"
+"""Nothing is looked up outside, and nothing of the CUDA run-time library is seen from there."""
+
 OnUnit = Callable[[int, int], None]
 """Hears how many texts are compiled, and of how many."""
 
@@ -121,7 +124,12 @@ def compile_together(
             objects[index] = made
             on_unit(len(objects), len(texts))
         files = [str(objects[index]) for index in range(len(texts))]
-        flags = [_gencode(arch), "-shared", "-Xcompiler=-fPIC", "-Xlinker=-Bsymbolic,--exclude-libs,ALL,-z,defs"]
+        flags = [
+            _gencode(arch),
+            "-shared",
+            "-Xcompiler=-fPIC",
+            "-Xlinker=-Bsymbolic,--exclude-libs,ALL,-z,defs",
+        ]
         _run(nvcc, [*flags, *files, "-o", f"{name}.so"], folder, "linked", key)
 
     return cached_build("linked", key, build) / f"{name}.so"
