@@ -1,6 +1,7 @@
 """Statements of the emitted `forward` that no example has."""
 
 import re
+import textwrap
 from collections.abc import Callable
 
 import pytest
@@ -102,3 +103,39 @@ def test_a_buffer_that_others_read_is_updated_at_the_end(before: str) -> None:
     text = update_text(before)
     assert [part.rpartition(" ")[2] for part in text.split(".copy_(")[:-1]] == ["norm.running_mean"]
     assert text.count("norm.running_var.view(1, 4, 1, 1)") == 1
+
+
+class Last(nn.Module):
+    """A plain attribute with the last result: another tensor each time, or always the same."""
+
+    def __init__(self, assigns: bool) -> None:
+        super().__init__()
+        self.last = torch.zeros(3)
+        self.assigns = assigns
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.assigns:
+            self.last = x.exp()
+        else:
+            self.last.copy_(x.exp())
+        return x + 1
+
+
+def test_an_attribute_that_is_assigned_comes_to_lie_where_its_value_does() -> None:
+    graph = rewrite(capture_module(Last(assigns=True), (torch.rand(3),))).graph
+    body = list(forward_body(program_of(schedule(graph, H200, Library.NEVER))))
+    (value,) = (update.value for update in graph.updates)
+    first = next(at for at, line in enumerate(body) if "self.last" in line)
+    update = textwrap.dedent("\n".join(body[first:-1]))
+    module, result = Last(assigns=True), torch.rand(3)
+    module.last = torch.empty(3, device="meta")  # as one that stayed behind
+    exec(update, {"self": module, value: result})
+    kept = module.last
+    exec(update, {"self": module, value: 2 * result})
+    assert kept is module.last is not result
+    assert torch.equal(kept, 2 * result)
+
+
+def test_an_attribute_that_is_written_stays_where_it_is() -> None:
+    graph = capture_module(Last(assigns=False), (torch.rand(3),))
+    assert [(it.path, it.is_assigned) for it in graph.updates] == [("last", False)]

@@ -18,6 +18,7 @@ from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 from torch.export import Dim, ExportedProgram, export
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.modules.module import register_module_buffer_registration_hook
 
 from kernelwright.capture.arguments import Arguments, Leaf
 from kernelwright.capture.caches import without_lifted_tensors
@@ -46,6 +47,8 @@ class Exported:
     """Its leaves are in the order of the program's user inputs."""
     attributes: frozenset[str]
     """Paths of tensors that are plain attributes of the module, neither parameters nor buffers."""
+    assigned: frozenset[str]
+    """Those of them that `forward` assigns."""
     path: Path | None
     """The user's file, which nodes and messages point into."""
     notes: tuple[str, ...]
@@ -80,6 +83,7 @@ def trace(
         ):
             stack.enter_context(manner)
         attributes = stack.enter_context(_attributes_as_buffers(module))
+        assigned = stack.enter_context(_assigned(module))
         watch = stack.enter_context(watched_conditions(terms))
         try:
             program = export(module, args, kwargs, dynamic_shapes=shapes, strict=False)
@@ -93,6 +97,7 @@ def trace(
         program=program,
         arguments=arguments,
         attributes=attributes,
+        assigned=attributes & assigned,
         path=path,
         notes=notes,
     )
@@ -204,6 +209,23 @@ def _attributes_as_buffers(module: nn.Module) -> Iterator[frozenset[str]]:
             value = part._buffers[name]
             delattr(part, name)
             setattr(part, name, value)
+
+
+@contextmanager
+def _assigned(module: nn.Module) -> Iterator[set[str]]:
+    """A block that collects the paths of the buffers that are assigned in it."""
+    prefixes = {part: prefix for prefix, part in module.named_modules()}
+    found: set[str] = set()
+
+    def see(part: nn.Module, name: str, _: torch.Tensor | None) -> None:
+        if part in prefixes:  # Programs of torch.export are modules, too.
+            found.add(f"{prefixes[part]}.{name}".removeprefix("."))
+
+    hook = register_module_buffer_registration_hook(see)
+    try:
+        yield found
+    finally:
+        hook.remove()
 
 
 @contextmanager

@@ -229,7 +229,9 @@ def collect_updates(builder: Builder, exported: Exported) -> tuple[Update, ...]:
             case OutputKind.BUFFER_MUTATION | OutputKind.PARAMETER_MUTATION:
                 name = builder.tensor(value)
                 if builder.node(name).kind != Parameter(str(spec.target)):
-                    updates.append(Update(path=str(spec.target), value=name))
+                    path = str(spec.target)
+                    assigned = path in exported.assigned
+                    updates.append(Update(path=path, value=name, is_assigned=assigned))
             case _:
                 raise UnsupportedValueError(f"`forward` has an effect: {spec.kind.name}")
     return tuple(updates)

@@ -20,7 +20,7 @@ from kernelwright.codegen.python_text import (
     words,
 )
 from kernelwright.ir.calls import Argument, Code, Instance, Record, Ref, Text
-from kernelwright.ir.graph import Graph, Node, Symbol
+from kernelwright.ir.graph import Graph, Node, Symbol, Update
 from kernelwright.ir.kinds import Constant, Input, Parameter, Slice
 from kernelwright.ir.library_calls import function_of
 from kernelwright.ir.plan import (
@@ -301,8 +301,19 @@ class _Writer:
                 yield f"del {', '.join(dead[position])}"
         written = [update.path for update in self._in_place.values()]
         for update in (it for it in self._graph.updates if it.path not in written):
-            yield f"{self._place(update.path)}.copy_({self._text[update.value]})"
+            yield from self._update(update)
         yield f"return {self._argument(self._graph.returns)}"
+
+    def _update(self, update: Update) -> Iterator[str]:
+        place, value = self._place(update.path), self._text[update.value]
+        if not update.is_assigned:
+            yield f"{place}.copy_({value})"
+            return
+        # An attribute that was left on the host when the module moved would take each call's copy.
+        yield f"if {place}.device == {value}.device:"
+        yield f"    {place}.copy_({value})"
+        yield "else:"
+        yield f"    {place} = {value}.clone()"
 
     def _last_mentions(self, lines: list[list[str]]) -> dict[int, list[str]]:
         """For each step the results that nothing mentions after it.

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from kernelwright.ir.calls import rename
-from kernelwright.ir.graph import Graph, Node, Update, rename_inputs
+from kernelwright.ir.graph import Graph, Node, rename_inputs
 from kernelwright.ir.kinds import Input, Opaque
 
 Place = tuple[int, ...]
@@ -103,7 +103,7 @@ class Editor:
             nodes=tuple(self._nodes[name] for name in self.ordered()),
             returns=rename(self._graph.returns, names),
             updates=tuple(
-                Update(path=update.path, value=names.get(update.value, update.value))
+                replace(update, value=names.get(update.value, update.value))
                 for update in self._graph.updates
             ),
         )

@@ -79,6 +79,9 @@ class Update:
 
     path: str
     value: str
+    is_assigned: bool = False
+    """`forward` assigns a plain attribute, which then lies where the value does: `Module.to` moves
+    parameters and buffers alone, and so leaves the first one behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

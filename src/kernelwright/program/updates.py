@@ -100,6 +100,8 @@ def _may_write(plan: Plan, names: _Names, name: str, update: Update) -> bool:
     place = launch.results.index(name)
     output = launch.kernel.outputs[place]
     owners = names.owners[update.path]
+    if update.is_assigned and not owners:
+        return False  # Nobody has looked where it lies.
     for owner in owners:
         if (
             not all(_has_read(plan, reader, at) for reader in names.read.get(owner, ()))
