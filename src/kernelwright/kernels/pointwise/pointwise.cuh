@@ -158,7 +158,9 @@ struct Pointwise {
   };
 
   // Any strides. A step of the innermost dimension covers N elements: with N > 1 each operand is
-  // there either contiguous or one repeated element (a row of a matrix, or its scale).
+  // there either contiguous or one repeated element (a row of a matrix, or its scale). Lines that
+  // begin between vectors are walked by blocks of their own, whose vectors begin where the memory
+  // is aligned: elements at both ends go one by one.
   template <int N>
   struct Indexed {
     Operation operation;
@@ -170,6 +172,8 @@ struct Pointwise {
     OuterDimensions<OPERANDS> outer;
     bool stays_on_line;   // a block is at work on one line of the innermost dimension
     Divisor line_blocks;  // blocks of each, then
+    bool is_uneven;       // lines begin or end between vectors
+    int64_t line_size;    // elements of each, then
 
     // Offsets in elements of the operands at `step`, counted along the innermost dimension first.
     __device__ __forceinline__ void locate(uint32_t step, int64_t (&offsets)[OPERANDS]) const {
@@ -180,14 +184,14 @@ struct Pointwise {
       outer.move(line, offsets);
     }
 
-    template <class T>
-    __device__ __forceinline__ Vector<T, N> load(int operand, int64_t offset) const {
+    template <class T, int M>
+    __device__ __forceinline__ Vector<T, M> load(int operand, int64_t offset) const {
       const T* address = static_cast<const T*>(data[operand]) + offset;
-      if (N == 1 || inner_strides[operand] != 0) return load_vector<N>(address);
-      Vector<T, N> repeated;
+      if (M == 1 || inner_strides[operand] != 0) return load_vector<M>(address);
+      Vector<T, M> repeated;
       const T value = *address;
 #pragma unroll
-      for (int i = 0; i < N; ++i) repeated.element[i] = value;
+      for (int i = 0; i < M; ++i) repeated.element[i] = value;
       return repeated;
     }
 
@@ -195,7 +199,7 @@ struct Pointwise {
     __device__ __forceinline__ void load_all(Pack<Vector<In, N>...>& values,
                                              const int64_t (&offsets)[OPERANDS],
                                              std::index_sequence<INPUT...>) const {
-      ((get<INPUT>(values) = load<In>(INPUT + 1, offsets[INPUT + 1])), ...);
+      ((get<INPUT>(values) = load<In, N>(INPUT + 1, offsets[INPUT + 1])), ...);
     }
 
     __device__ __forceinline__ void run() const {
@@ -205,6 +209,10 @@ struct Pointwise {
         int64_t starts[OPERANDS] = {};
         outer.move(line, starts);
         const uint32_t block = blockIdx.x - line * line_blocks.value();
+        if (is_uneven) {
+          walk_uneven(block, starts);
+          return;
+        }
         walk(block, inner_steps.value(), [&](uint32_t step, int64_t (&offsets)[OPERANDS]) {
           const int64_t inner = int64_t{step} * N;
 #pragma unroll
@@ -213,6 +221,46 @@ struct Pointwise {
       } else {
         walk(blockIdx.x, steps,
              [&](uint32_t step, int64_t (&offsets)[OPERANDS]) { locate(step, offsets); });
+      }
+    }
+
+    // The elements of one step of a line, from its element `inner` on.
+    template <int M>
+    __device__ __forceinline__ void compute_at(int64_t inner,
+                                               const int64_t (&starts)[OPERANDS]) const {
+      Pack<Vector<In, M>...> values;
+      load_at<M>(values, inner, starts, InputIndices());
+      compute<M>(static_cast<Out*>(data[0]) + starts[0] + inner, operation, matrices, values,
+                 InputIndices());
+    }
+
+    template <int M, size_t... INPUT>
+    __device__ __forceinline__ void load_at(Pack<Vector<In, M>...>& values, int64_t inner,
+                                            const int64_t (&starts)[OPERANDS],
+                                            std::index_sequence<INPUT...>) const {
+      ((get<INPUT>(values) = load<In, M>(
+            INPUT + 1, starts[INPUT + 1] + inner * inner_strides[INPUT + 1])),
+       ...);
+    }
+
+    // A block's steps of a line: step 0 ends where the memory of the result is aligned.
+    __device__ __forceinline__ void walk_uneven(uint32_t block,
+                                                const int64_t (&starts)[OPERANDS]) const {
+      const auto begins = reinterpret_cast<uintptr_t>(static_cast<Out*>(data[0]) + starts[0]);
+      const int shift = static_cast<int>(begins / sizeof(Out) % N);
+      const int64_t size = line_size;
+#pragma unroll
+      for (int u = 0; u < UNROLL; ++u) {
+        const int64_t step = block * (THREADS * UNROLL) + threadIdx.x + u * THREADS;
+        const int64_t first = step * N - shift;
+        if (first >= 0 && first + N <= size) {
+          compute_at<N>(first, starts);
+        } else {
+#pragma unroll 1
+          for (int i = 0; i < N; ++i) {
+            if (first + i >= 0 && first + i < size) compute_at<1>(first + i, starts);
+          }
+        }
       }
     }
 
@@ -264,6 +312,8 @@ struct Pointwise {
       launch_contiguous(kernels, operation, matrices, stream, space, InputIndices());
     } else if (has_vector_rows(space)) {
       launch_indexed<WIDTH>(kernels.rows, operation, matrices, stream, space);
+    } else if (has_uneven_rows(space)) {
+      launch_uneven(kernels.rows, operation, matrices, stream, space);
     } else {
       launch_indexed<1>(kernels.strided, operation, matrices, stream, space);
     }
@@ -315,6 +365,28 @@ struct Pointwise {
     return true;
   }
 
+  // Long lines that all operands which are not repeated begin as far behind a vector's beginning.
+  static bool has_uneven_rows(const Space& space) {
+    if (WIDTH == 1 || space.rank < 2 || space.inner_stride(0) != 1) return false;
+    for (int o = 0; o < OPERANDS; ++o) {
+      if (space.inner_stride(o) == 0) continue;
+      const int64_t bytes = ELEMENT_BYTES[o];
+      if (space.inner_stride(o) != 1) return false;
+      if (reinterpret_cast<uintptr_t>(space.data[o]) % access_bytes(WIDTH * bytes) != 0) return false;
+      for (int d = 0; d + 1 < space.rank; ++d) {
+        if ((space.strides[d][o] - space.strides[d][0]) % WIDTH != 0) return false;
+      }
+    }
+    const int64_t line_steps = uneven_steps(space);
+    const int64_t blocks = space.count() / space.inner_size() * blocks_for(line_steps);
+    return space.inner_size() <= MAX_STEPS && blocks <= MAX_STEPS && fills_lines(line_steps);
+  }
+
+  // Vectors that a line may touch.
+  static int64_t uneven_steps(const Space& space) {
+    return (space.inner_size() + 2 * WIDTH - 2) / WIDTH;
+  }
+
   static unsigned blocks_for(int64_t steps) {
     constexpr int64_t STEPS_PER_BLOCK = int64_t{THREADS} * UNROLL;
     return static_cast<unsigned>((steps + STEPS_PER_BLOCK - 1) / STEPS_PER_BLOCK);
@@ -341,6 +413,29 @@ struct Pointwise {
   }
 
   template <int N>
+  static Indexed<N> describe_indexed(const Operation& operation, const Matrices& matrices,
+                                     const Space& space) {
+    Indexed<N> parameters{operation, matrices};
+    for (int d = 0; d + 1 < space.rank; ++d) parameters.outer.add(space.sizes[d], space.strides[d]);
+    for (int o = 0; o < OPERANDS; ++o) {
+      parameters.data[o] = space.data[o];
+      parameters.inner_strides[o] = space.inner_stride(o);
+    }
+    return parameters;
+  }
+
+  static void launch_uneven(void (*kernel)(Rows), const Operation& operation,
+                            const Matrices& matrices, cudaStream_t stream, const Space& space) {
+    Rows parameters = describe_indexed<WIDTH>(operation, matrices, space);
+    const uint32_t line_blocks = blocks_for(uneven_steps(space));
+    parameters.line_size = space.inner_size();
+    parameters.is_uneven = parameters.stays_on_line = true;
+    parameters.line_blocks = Divisor(line_blocks);
+    const int64_t lines = space.count() / space.inner_size();
+    kernel<<<static_cast<unsigned>(lines * line_blocks), THREADS, 0, stream>>>(parameters);
+  }
+
+  template <int N>
   static void launch_indexed(void (*kernel)(Indexed<N>), const Operation& operation,
                              const Matrices& matrices, cudaStream_t stream, const Space& space) {
     const int64_t steps = space.count() / N;
@@ -351,14 +446,9 @@ struct Pointwise {
       launch_indexed<N>(kernel, operation, matrices, stream, halves[1]);
       return;
     }
-    Indexed<N> parameters{operation, matrices};
+    Indexed<N> parameters = describe_indexed<N>(operation, matrices, space);
     parameters.steps = static_cast<uint32_t>(steps);
     parameters.inner_steps = Divisor(static_cast<uint32_t>(space.inner_size() / N));
-    for (int d = 0; d + 1 < space.rank; ++d) parameters.outer.add(space.sizes[d], space.strides[d]);
-    for (int o = 0; o < OPERANDS; ++o) {
-      parameters.data[o] = space.data[o];
-      parameters.inner_strides[o] = space.inner_stride(o);
-    }
     unsigned blocks = blocks_for(steps);
     const uint32_t line_steps = parameters.inner_steps.value();
     parameters.stays_on_line = N > 1 && fills_lines(line_steps);

@@ -331,7 +331,12 @@ struct PartVariant {
   void (*finish_slice)(Slices);
   int multiprocessors;
 
-  static bool takes(const typename Parameters::Space& space) { return Parameters::can_walk(space); }
+  static bool takes(const typename Parameters::Space& space) {
+    if (!Parameters::can_walk(space)) return false;
+    const auto rows = Parameters::describe({}, space);
+    // Short runs that begin between vectors leave most threads of a block idle.
+    return rows.segments.rank == 0 || rows.is_even || rows.run_vectors() >= Config::THREADS;
+  }
 
   int64_t workspace(const RowCall<Program>& call) const {
     const Parameters rows = plan(call);

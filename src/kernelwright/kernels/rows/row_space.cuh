@@ -49,6 +49,14 @@ struct Axes {
     return rank == 0 ? 0 : strides[rank - 1][operand];
   }
 
+  // Of a place that 31 bits count, the one along the innermost dimension.
+  __device__ __forceinline__ uint32_t inner_place(uint32_t index) const {
+    const Divisor& size = divisors[rank - 1];
+    return index - size.quotient(index) * size.value();
+  }
+
+  __device__ __forceinline__ uint32_t inner_size() const { return divisors[rank - 1].value(); }
+
   // Puts dimension `d` inside of those that are there, in one with the last if memory allows.
   void append(int64_t size, const int64_t (&steps)[OPERANDS]) {
     count *= size;

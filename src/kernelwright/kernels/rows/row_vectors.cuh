@@ -1,7 +1,7 @@
 #pragma once
 // Rows whose elements lie next to each other, walked in vectors.
 //
-// A row is one run of memory, or some runs of a whole number of vectors each.
+// A row is one run of memory, or some runs.
 
 #include "row_program.cuh"
 
@@ -56,7 +56,7 @@ struct VectorRows {
     repeat<Types::OPERANDS>([&](auto o) {
       if ((streamed<Program>() >> o & 1) != 0) can = can && merged.inner_stride(o) == 1;
     });
-    return can && (merged.rank == 1 || begins_even(space, merged));
+    return can;
   }
 
   static VectorRows describe(const Program& program, const Space& space) {
@@ -164,7 +164,7 @@ struct RowRun {
   __device__ __forceinline__ auto load(int v) const {
     using In = pack_item_t<INPUT, typename Program::Inputs>;
     if constexpr ((STREAMED >> INPUT & 1) == 0) {
-      return load_other<In, INPUT>(v);
+      return load_other<In, INPUT, WHOLE>(v);
     } else {
       const In* from = reinterpret_cast<const In*>(address<INPUT>(v));
       if constexpr (WHOLE) {
@@ -216,14 +216,20 @@ struct RowRun {
   }
 
   // Of an input with fewer elements than the row, but more than one.
-  template <class In, int INPUT>
+  template <class In, int INPUT, bool WHOLE>
   __device__ __forceinline__ Vector<In, WIDTH> load_other(int v) const {
     Vector<In, WIDTH> values;
-    const unsigned mask = valid(v);
+    const unsigned mask = WHOLE ? FULL : valid(v);
     const int any = __ffs(static_cast<int>(mask)) - 1;
-    if (rows.steps_evenly) {
+    if (rows.steps_evenly || (mask == FULL && is_on_line(v))) {
       const In* from = locate<In, INPUT>(place(v));
       const int64_t step = rows.space.reduced.inner_stride(INPUT);
+      if (step == 0) {
+        const In value = *from;
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) values.element[i] = value;
+        return values;
+      }
       constexpr uintptr_t ALIGNMENT = access_bytes(WIDTH * sizeof(In));
       if (step == 1 && reinterpret_cast<uintptr_t>(from) % ALIGNMENT == 0) {
         return load_vector<WIDTH>(from);
@@ -237,6 +243,13 @@ struct RowRun {
       }
     }
     return values;
+  }
+
+  // Whether a whole vector's elements are neighbours along the innermost dimension, as nearly all
+  // are where that is long: one division instead of one for each element.
+  __device__ __forceinline__ bool is_on_line(int v) const {
+    return rows.space.reduced.inner_place(static_cast<uint32_t>(place(v))) + WIDTH <=
+           rows.space.reduced.inner_size();
   }
 
   template <class In, int INPUT>
