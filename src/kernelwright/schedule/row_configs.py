@@ -62,6 +62,9 @@ class _Rows:
     """Inputs with fewer elements that are not one for each row."""
     differ: int
     """Those of them that differ among neighbours."""
+    line: int
+    """Neighbours of a row among which each of them is one element, or differs from one to the
+    next; all of the row where there are none."""
     results: tuple[int, ...]
     """Bytes of an element of each result with as many elements as the program."""
     folds: int
@@ -95,6 +98,7 @@ def _describe(program: RowProgram, inputs: Sequence[ValueType], machine: Machine
     length = prod(sizes[at] for at in program.dims)
     tensors = [kind for kind in inputs if isinstance(kind, TensorType)]
     whole = [kind for kind in tensors if kind.numel_hint == prod(sizes)]
+    fewer = [kind for kind in tensors if kind not in whole]
     expressions = [*(fold.value for fold in program.folds)]
     expressions += [result.value for result in program.results]
     return _Rows(
@@ -105,10 +109,9 @@ def _describe(program: RowProgram, inputs: Sequence[ValueType], machine: Machine
         runs=length // inner if is_along and inner else 1,
         levels=len(program.levels),
         inputs=tuple(kind.dtype.itemsize for kind in whole),
-        others=sum(_varies_along(program, kind) for kind in tensors if kind not in whole),
-        differ=sum(_size_at(program, kind, walked[-1]) > 1 for kind in tensors if kind not in whole)
-        if walked
-        else 0,
+        others=sum(_varies_along(program, kind) for kind in fewer),
+        differ=sum(_size_at(program, kind, walked[-1]) > 1 for kind in fewer) if walked else 0,
+        line=_line(program, [kind for kind in fewer if _varies_along(program, kind)]),
         results=tuple(
             result.value.dtype.itemsize
             for result in program.results
@@ -131,6 +134,20 @@ def _operands(value: object) -> int:
 
 def _varies_along(program: RowProgram, kind: TensorType) -> bool:
     return any(_size_at(program, kind, at) > 1 for at in program.dims)
+
+
+def _line(program: RowProgram, others: Sequence[TensorType]) -> int:
+    """Elements of the innermost reduced dimensions along which none of these changes whether it
+    varies."""
+    line, innermost = 1, None
+    for at in sorted(program.dims, reverse=True):
+        if (size := program.shape[at].hint) == 1:
+            continue
+        varying = [_size_at(program, kind, at) > 1 for kind in others]
+        if innermost not in (None, varying):
+            break
+        line, innermost = line * size, varying
+    return line
 
 
 def _size_at(program: RowProgram, kind: TensorType, at: int) -> int:
@@ -319,6 +336,8 @@ def _held_with_edges(rows: _Rows, rings: list[RingRows], machine: Machine) -> li
     threads = -(-vectors // (2 * _EDGE_VECTORS * warp)) * warp
     is_wanted = (
         rows.length % rows.width != 0
+        # What differs along a row is found by a way that rows with edges do not have.
+        and rows.others == 0
         and threads in _EDGE_THREADS
         and bool(rows.results)
         and rows.functions == 0
@@ -347,6 +366,7 @@ def _is_held(rows: _Rows, ring: RingRows, machine: Machine) -> bool:
         and ring.threads <= machine.rows.holding_threads
         and registers <= machine.rows.held_registers
         and rows.length % rows.width == 0
+        and rows.line % rows.width == 0
         and bool(rows.results)
     )
 

@@ -90,7 +90,7 @@ _TUNED: Mapping[type[_Config], Tuned] = {
     HeldRows: Tuned(
         purpose="Rows that fit on chip, in registers while the next one comes.",
         source="row_held.cuh",
-        family="Ring",
+        family="Held",
         function="held_rows",
     ),
     PartRows: Tuned(

@@ -257,11 +257,12 @@ __device__ __forceinline__ void any_finish_parts(const AnyRows<Program>& rows) {
   constexpr bool HAS_ELEMENTS = results_mask<Program, true>() != 0;
   const uint32_t slices = HAS_ELEMENTS ? rows.slices : 1;
   const AnyThread<Program> thread(rows, blockIdx.x / slices);
+  const auto totals = combine_parts<Program::LEVELS>(thread);
+  // Nothing of the elements takes registers while states are combined.
   const AnyElements<Program> elements(thread);
   const int64_t slice = blockIdx.x % slices;
   const int64_t begin = slice * rows.slice_places;
   const int64_t last = rows.space.reduced.count - begin;
-  const auto totals = combine_parts<Program::LEVELS>(thread);
   elements.store(begin, begin + (last < rows.slice_places ? last : rows.slice_places), totals);
   if (slice == 0) elements.store_row(totals);
 }

@@ -73,7 +73,9 @@ struct HeldTeam : RingTeam<Program_, Config> {
   __device__ __forceinline__ void complete(const Run& run, Vectors (&vectors)[COUNT]) const {
     repeat<COUNT>([&](auto k) {
       vectors[k] = held[U + k];
-      load_inputs<MASK & ~HELD & ~Program::SHARED, WHOLE>(run, this->vector(U + k), vectors[k]);
+      // Code for each vector: only the shortest way to find what is not held.
+      load_inputs<MASK & ~HELD & ~Program::SHARED, WHOLE, true>(run, this->vector(U + k),
+                                                                vectors[k]);
     });
   }
 
@@ -159,3 +161,14 @@ __device__ __forceinline__ void held_rows(const RingRows<Program, Config>& rows)
     team.finish(run, totals, shared);
   }
 }
+
+// --- Host --------------------------------------------------------------------------------------
+
+template <class Program, class Config>
+struct HeldVariant : RingVariant<Program, Config> {
+  static bool takes(const typename RingVariant<Program, Config>::Parameters::Space& space) {
+    using Parameters = typename RingVariant<Program, Config>::Parameters;
+    if (!RingVariant<Program, Config>::takes(space)) return false;
+    return other_inputs<Program>() == 0 || Parameters::describe({}, space).steps_evenly;
+  }
+};

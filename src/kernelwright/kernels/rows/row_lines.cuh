@@ -5,12 +5,6 @@
 
 #include "row_vectors.cuh"
 
-// Inputs that are neither walked in vectors nor one for each row.
-template <class Program>
-__host__ __device__ constexpr unsigned other_inputs() {
-  return ~(streamed<Program>() | Program::SHARED) & ((1u << RowTypes<Program>::INPUTS) - 1);
-}
-
 // Inputs that folds read, and that runs of a row may share.
 template <class Program>
 __host__ __device__ constexpr unsigned shared_by_runs() {

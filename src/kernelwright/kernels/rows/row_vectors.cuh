@@ -29,6 +29,12 @@ __host__ __device__ constexpr unsigned streamed() {
   return Program::STREAMED | results_mask<Program, true>();
 }
 
+// Inputs that are neither walked in vectors nor one for each row.
+template <class Program>
+__host__ __device__ constexpr unsigned other_inputs() {
+  return ~(streamed<Program>() | Program::SHARED) & ((1u << RowTypes<Program>::INPUTS) - 1);
+}
+
 template <class Program, int WIDTH_>
 struct VectorRows {
   static constexpr int WIDTH = WIDTH_;
@@ -48,8 +54,7 @@ struct VectorRows {
     if (space.reduced.count == 0 || space.kept.count == 0) return false;
     const Segments merged = space.reduced.merged(streamed<Program>());
     if (merged.rank == 0) return false;
-    constexpr unsigned ALL = (1u << Types::INPUTS) - 1;
-    if ((ALL & ~(streamed<Program>() | Program::SHARED)) != 0 && !space.reduced.is_short()) {
+    if (other_inputs<Program>() != 0 && !space.reduced.is_short()) {
       return false;  // such inputs are found by division
     }
     bool can = true;
@@ -102,6 +107,8 @@ struct RowRun {
   using Types = RowTypes<Program>;
   static constexpr unsigned FULL = (1u << WIDTH) - 1;
   static constexpr unsigned STREAMED = streamed<Program>();
+  template <int INPUT>
+  using Input = pack_item_t<INPUT, typename Program::Inputs>;
 
   const Rows& rows;
   int64_t row;
@@ -159,18 +166,32 @@ struct RowRun {
     return at[OPERAND] + static_cast<int64_t>(v) * BYTES;
   }
 
-  // A vector of an input. WHOLE: it is.
+  // A vector of a streamed input. WHOLE: it is.
   template <int INPUT, bool WHOLE>
   __device__ __forceinline__ auto load(int v) const {
-    using In = pack_item_t<INPUT, typename Program::Inputs>;
-    if constexpr ((STREAMED >> INPUT & 1) == 0) {
-      return load_other<In, INPUT, WHOLE>(v);
+    const auto* from = reinterpret_cast<const Input<INPUT>*>(address<INPUT>(v));
+    if constexpr (WHOLE) {
+      return load_vector<WIDTH>(from);
     } else {
-      const In* from = reinterpret_cast<const In*>(address<INPUT>(v));
-      if constexpr (WHOLE) {
-        return load_vector<WIDTH>(from);
+      return load_elements(from, valid(v));
+    }
+  }
+
+  // Vectors of the inputs in OTHERS, which have fewer elements than the row, but more than one.
+  // Where they lie is found once for all of them, and for a vector's elements together where these
+  // are neighbours along the innermost dimension, as nearly all are where that is long. EVENLY: all
+  // are, and there is no code for others.
+  template <unsigned OTHERS, bool WHOLE, bool EVENLY, class Vectors>
+  __device__ __forceinline__ void load_others(int v, Vectors& vectors) const {
+    const auto first_place = static_cast<uint32_t>(place(v));
+    if constexpr (EVENLY) {
+      load_line<OTHERS>(first_place, vectors);
+    } else {
+      const unsigned mask = WHOLE ? FULL : valid(v);
+      if (rows.steps_evenly || (mask == FULL && is_on_line(first_place))) {
+        load_line<OTHERS>(first_place, vectors);
       } else {
-        return load_elements(from, valid(v));
+        load_scattered<OTHERS>(first_place, mask, vectors);
       }
     }
   }
@@ -215,49 +236,67 @@ struct RowRun {
     return values;
   }
 
-  // Of an input with fewer elements than the row, but more than one.
-  template <class In, int INPUT, bool WHOLE>
-  __device__ __forceinline__ Vector<In, WIDTH> load_other(int v) const {
-    Vector<In, WIDTH> values;
-    const unsigned mask = WHOLE ? FULL : valid(v);
+  // A vector of each of the inputs in OTHERS: elements of one line of the innermost dimension.
+  template <unsigned OTHERS, class Vectors>
+  __device__ __forceinline__ void load_line(uint32_t first_place, Vectors& vectors) const {
+    each_other<OTHERS>(first_place, [&](auto input, const auto* from) {
+      load_steps(from, rows.space.reduced.inner_stride(input), get<input>(vectors));
+    });
+  }
+
+  // The same of elements wherever they are; where one does not count, one that does stands in.
+  template <unsigned OTHERS, class Vectors>
+  __device__ __forceinline__ void load_scattered(uint32_t first_place, unsigned mask,
+                                                 Vectors& vectors) const {
     const int any = __ffs(static_cast<int>(mask)) - 1;
-    if (rows.steps_evenly || (mask == FULL && is_on_line(v))) {
-      const In* from = locate<In, INPUT>(place(v));
-      const int64_t step = rows.space.reduced.inner_stride(INPUT);
-      if (step == 0) {
-        const In value = *from;
+    // Seldom taken: a loop keeps its code short. Elements move up, since registers have no index.
+#pragma unroll 1
+    for (int i = 0; i < WIDTH; ++i) {
+      each_other<OTHERS>(
+          first_place + (is_valid(mask, i) ? i : any), [&](auto input, const auto* from) {
+            auto& values = get<input>(vectors);
 #pragma unroll
-        for (int i = 0; i < WIDTH; ++i) values.element[i] = value;
-        return values;
-      }
-      constexpr uintptr_t ALIGNMENT = access_bytes(WIDTH * sizeof(In));
-      if (step == 1 && reinterpret_cast<uintptr_t>(from) % ALIGNMENT == 0) {
-        return load_vector<WIDTH>(from);
-      }
-#pragma unroll
-      for (int i = 0; i < WIDTH; ++i) values.element[i] = from[i * step];
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDTH; ++i) {
-        values.element[i] = *locate<In, INPUT>(place(v) + (is_valid(mask, i) ? i : any));
-      }
+            for (int j = 0; j + 1 < WIDTH; ++j) values.element[j] = values.element[j + 1];
+            values.element[WIDTH - 1] = *from;
+          });
     }
-    return values;
   }
 
-  // Whether a whole vector's elements are neighbours along the innermost dimension, as nearly all
-  // are where that is long: one division instead of one for each element.
-  __device__ __forceinline__ bool is_on_line(int v) const {
-    return rows.space.reduced.inner_place(static_cast<uint32_t>(place(v))) + WIDTH <=
-           rows.space.reduced.inner_size();
+  // Calls body(input, from) for the inputs in OTHERS: `from` is the element at a place of the row.
+  template <unsigned OTHERS, class Body>
+  __device__ __forceinline__ void each_other(uint32_t place, const Body& body) const {
+    int64_t offsets[Types::OPERANDS] = {};
+    rows.space.reduced.locate_short(place, OTHERS, offsets);
+    repeat<Types::INPUTS>([&](auto input) {
+      if constexpr ((OTHERS >> input & 1) != 0) {
+        body(input, reinterpret_cast<const Input<input>*>(at[input]) + offsets[input]);
+      }
+    });
   }
 
-  template <class In, int INPUT>
-  __device__ __forceinline__ const In* locate(int64_t place) const {
-    int64_t offsets[Types::OPERANDS];
-    offsets[INPUT] = 0;
-    rows.space.reduced.locate_short(static_cast<uint32_t>(place), 1u << INPUT, offsets);
-    return reinterpret_cast<const In*>(at[INPUT]) + offsets[INPUT];
+  // Elements a stride apart, all the same for a stride of 0.
+  template <class In>
+  __device__ __forceinline__ static void load_steps(const In* from, int64_t stride,
+                                                    Vector<In, WIDTH>& values) {
+    if (stride == 0) {
+      const In value = *from;
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) values.element[i] = value;
+      return;
+    }
+    constexpr uintptr_t ALIGNMENT = access_bytes(WIDTH * sizeof(In));
+    if (stride == 1 && reinterpret_cast<uintptr_t>(from) % ALIGNMENT == 0) {
+      values = load_vector<WIDTH>(from);
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) values.element[i] = from[i * stride];
+  }
+
+  // Whether a whole vector from a place on is part of one line of the innermost dimension.
+  __device__ __forceinline__ bool is_on_line(uint32_t place) const {
+    const auto& reduced = rows.space.reduced;
+    return reduced.inner_place(place) + WIDTH <= reduced.inner_size();
   }
 };
 
@@ -269,15 +308,17 @@ struct PackOfVectors<Pack<In...>, WIDTH> {
   using type = Pack<Vector<In, WIDTH>...>;
 };
 
-// Loads a vector of each of the inputs in MASK.
-template <unsigned MASK, bool WHOLE, class Program, int WIDTH, class Vectors>
+// Loads a vector of each of the inputs in MASK. EVENLY: the rows step so.
+template <unsigned MASK, bool WHOLE, bool EVENLY = false, class Program, int WIDTH, class Vectors>
 __device__ __forceinline__ void load_inputs(const RowRun<Program, WIDTH>& run, int v,
                                             Vectors& vectors) {
+  constexpr unsigned WALKED = MASK & streamed<Program>(), OTHERS = MASK & ~WALKED;
   repeat<RowTypes<Program>::INPUTS>([&](auto input) {
-    if constexpr ((MASK >> input & 1) != 0) {
+    if constexpr ((WALKED >> input & 1) != 0) {
       get<input>(vectors) = run.template load<input, WHOLE>(v);
     }
   });
+  if constexpr (OTHERS != 0) run.template load_others<OTHERS, WHOLE, EVENLY>(v, vectors);
 }
 
 // Loads the inputs in MASK that all of the row's elements share.
