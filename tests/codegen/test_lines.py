@@ -21,3 +21,10 @@ def test_lines_on_the_emulator(run_script: Callable[..., Any]) -> None:
         "(2, 3, 1024) plain",
     ]
     assert seen["ran"]["(7, 24) plain"] == ["kernel"]
+    # Lines that begin between vectors: long ones have blocks of their own; others are walked as one
+    # run of memory where the result is one.
+    assert seen["ran"]["(5, 2041) every ninth"] == ["uneven"]
+    assert seen["ran"]["(5, 2041) shifted"] == ["uneven"]
+    assert seen["ran"]["(3, 1030) plain"] == ["unbroken"]
+    assert seen["ran"]["(9, 11) shifted"] == ["unbroken"]
+    assert seen["ran"]["(9, 11) every ninth"] == ["kernel"]

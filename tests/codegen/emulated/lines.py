@@ -16,6 +16,8 @@ from kernelwright.ir.types import Dim, DType, TensorType
 # Lines that blocks fill, and nearly fill; short ones, one, and none; no whole vectors; three
 # dimensions, two of which are one in memory.
 SHAPES = [(3, 1024), (5, 1000), (7, 24), (1, 512), (0, 512), (4, 0), (3, 1030), (2, 3, 1024)]
+# Lines that begin between vectors: longer than a block's, shorter, shorter than two vectors.
+UNEVEN = [(5, 2041), (3, 2, 37), (9, 11), (4, 3)]
 
 
 def _every_other(tensor: torch.Tensor) -> torch.Tensor:
@@ -27,14 +29,29 @@ def _misaligned(tensor: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.pad(tensor, (1, 0))[..., 1:]
 
 
-LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+def _every_ninth(tensor: torch.Tensor) -> torch.Tensor:
+    """Lines begin as far behind a vector as where all are one run."""
+    return torch.stack([tensor] * 9, -2).flatten(-3, -2)[..., ::9, :]
+
+
+def _shifted(tensor: torch.Tensor) -> torch.Tensor:
+    """Half a vector of eight behind an aligned address."""
+    return torch.cat([tensor.new_zeros(4), tensor.flatten()])[4:].view(tensor.shape)
+
+
+Layout = Callable[[torch.Tensor], torch.Tensor]
+LAYOUTS: dict[str, Layout] = {
     "plain": lambda tensor: tensor,
     "every other": _every_other,
     "misaligned": _misaligned,
 }
+UNEVEN_LAYOUTS = {name: LAYOUTS[name] for name in ("plain", "misaligned")} | {
+    "every ninth": _every_ninth,
+    "shifted": _shifted,
+}
 
 
-def _kernel() -> Kernel:
+def _kernel(width: int) -> Kernel:
     """A column times a matrix, a half and a number added."""
     matrix = (Dim("s0", 3), Dim("s1", 1024))
     half = Call("cast", (Operand(2, DType.F16),), DType.F32)
@@ -53,34 +70,35 @@ def _kernel() -> Kernel:
         epilogue=total,
         outputs=(TensorType(DType.F32, matrix),),
         operators=("mul", "add"),
-        config=PointwiseConfig(threads=64, width=4, unroll=2),
+        config=PointwiseConfig(threads=64, width=width, unroll=2),
     )
 
 
-def _run(library: Library, shape: tuple[int, ...], layout: str) -> float:
+def _run(library: Library, shape: tuple[int, ...], layout: Layout) -> float:
     """The greatest error."""
     numbers = torch.Generator().manual_seed(sum(shape))
     column = torch.rand((*shape[:-1], 1), generator=numbers)
-    matrix = LAYOUTS[layout](torch.rand(shape, generator=numbers))
+    matrix = layout(torch.rand(shape, generator=numbers))
     half = torch.rand(shape, generator=numbers).half()
     number = torch.rand((), generator=numbers)
-    out = torch.full(shape, torch.nan)
+    out = layout(torch.full(shape, torch.nan))
     library(out, [column, matrix, half, number])
     right = column.double() * matrix + half + number
     return float((out - right).abs().nan_to_num(torch.inf).max()) if out.numel() else 0.0
 
 
 def main() -> None:
-    kernel = _kernel()
     worst: dict[str, float] = {}
     ran: dict[str, list[str]] = {}
     with Session(order_seed=5, threads=1) as session:
-        library = Library(kernel, kernel_text(kernel))
-        for shape in SHAPES:
-            for layout in LAYOUTS:
-                key = f"{shape} {layout}"
-                worst[key] = _run(library, shape, layout)
-                ran[key] = sorted(session.take_launches())
+        for width, shapes, layouts in ((4, SHAPES, LAYOUTS), (8, UNEVEN, UNEVEN_LAYOUTS)):
+            kernel = _kernel(width)
+            library = Library(kernel, kernel_text(kernel))
+            for shape in shapes:
+                for name, layout in layouts.items():
+                    key = f"{shape} {name}"
+                    worst[key] = _run(library, shape, layout)
+                    ran[key] = sorted(session.take_launches())
     findings = [str(finding) for finding in session.findings]
     print(json.dumps({"worst": worst, "ran": ran, "findings": findings}))
 

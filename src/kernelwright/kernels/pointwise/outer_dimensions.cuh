@@ -18,8 +18,9 @@ struct OuterDimensions {
   }
 
   // Adds to the offsets of all operands how far the `index`-th combination is from the first, the
-  // last dimension counted first.
-  __device__ __forceinline__ void move(uint32_t index, int64_t (&offsets)[OPERANDS]) const {
+  // last dimension counted first. Offset: int64_t, or int32_t where that counts them all.
+  template <class Offset>
+  __device__ __forceinline__ void move(uint32_t index, Offset (&offsets)[OPERANDS]) const {
 #pragma unroll 1
     for (int d = rank - 1; d > 0; --d) {
       const uint32_t above = sizes[d].quotient(index);
@@ -31,8 +32,11 @@ struct OuterDimensions {
   }
 
  private:
-  __device__ __forceinline__ void step(int d, uint32_t count, int64_t (&offsets)[OPERANDS]) const {
+  template <class Offset>
+  __device__ __forceinline__ void step(int d, uint32_t count, Offset (&offsets)[OPERANDS]) const {
 #pragma unroll
-    for (int o = 0; o < OPERANDS; ++o) offsets[o] += int64_t{count} * strides[d][o];
+    for (int o = 0; o < OPERANDS; ++o) {
+      offsets[o] += static_cast<Offset>(count) * static_cast<Offset>(strides[d][o]);
+    }
   }
 };

@@ -159,8 +159,10 @@ struct Pointwise {
 
   // Any strides. A step of the innermost dimension covers N elements: with N > 1 each operand is
   // there either contiguous or one repeated element (a row of a matrix, or its scale). Lines that
-  // begin between vectors are walked by blocks of their own, whose vectors begin where the memory
-  // is aligned: elements at both ends go one by one.
+  // begin between vectors are walked in one of two other ways. Where the result is one run of
+  // memory, its vectors are walked as if there were no lines, and inputs of few elements are found
+  // for each vector. Elsewhere long lines have blocks of their own, whose vectors begin where the
+  // memory is aligned: elements at both ends go one by one.
   template <int N>
   struct Indexed {
     Operation operation;
@@ -174,6 +176,8 @@ struct Pointwise {
     Divisor line_blocks;  // blocks of each, then
     bool is_uneven;       // lines begin or end between vectors
     int64_t line_size;    // elements of each, then
+    unsigned whole;       // operands that are one run of memory; without the result: none is asked
+    Divisor line_sizes;   // elements of each line, where the result is
 
     // Offsets in elements of the operands at `step`, counted along the innermost dimension first.
     __device__ __forceinline__ void locate(uint32_t step, int64_t (&offsets)[OPERANDS]) const {
@@ -218,9 +222,89 @@ struct Pointwise {
 #pragma unroll
           for (int o = 0; o < OPERANDS; ++o) offsets[o] = starts[o] + inner * inner_strides[o];
         });
+      } else if (N > 1 && whole != 0) {
+        walk_whole();
       } else {
         walk(blockIdx.x, steps,
              [&](uint32_t step, int64_t (&offsets)[OPERANDS]) { locate(step, offsets); });
+      }
+    }
+
+   private:
+    // The vectors of a result that is one run of memory, `steps` elements.
+    __device__ __forceinline__ void walk_whole() const {
+#pragma unroll
+      for (int u = 0; u < UNROLL; ++u) {
+        const uint32_t vector = blockIdx.x * (THREADS * UNROLL) + threadIdx.x + u * THREADS;
+        const int64_t first = int64_t{vector} * N;
+        if (first + N <= steps) {
+          compute_whole<N>(static_cast<uint32_t>(first));
+        } else {
+#pragma unroll 1
+          for (int64_t element = first; element < steps; ++element) {
+            compute_whole<1>(static_cast<uint32_t>(element));
+          }
+        }
+      }
+    }
+
+    // M elements of it from `element` on.
+    template <int M>
+    __device__ __forceinline__ void compute_whole(uint32_t element) const {
+      Pack<Vector<In, M>...> values;
+      load_whole<M>(values, element, InputIndices());
+      uint32_t line = line_sizes.quotient(element);
+      uint32_t place = element - line * line_sizes.value();
+      int begin = 0;
+      // Elements of one line, or of two: none is shorter than a vector.
+#pragma unroll 1
+      do {
+        int32_t offsets[OPERANDS] = {};
+        outer.move(line, offsets);
+        const int rest = begin + static_cast<int>(line_sizes.value() - place);
+        load_parts<M>(values, place, offsets, begin, rest, InputIndices());
+        begin = rest;
+        place = 0;
+        ++line;
+      } while (begin < M);
+      compute<M>(static_cast<Out*>(data[0]) + element, operation, matrices, values, InputIndices());
+    }
+
+    // Of the inputs that are one run of memory.
+    template <int M, size_t... INPUT>
+    __device__ __forceinline__ void load_whole(Pack<Vector<In, M>...>& values, uint32_t element,
+                                               std::index_sequence<INPUT...>) const {
+      (((whole >> (INPUT + 1) & 1) != 0
+            ? void(get<INPUT>(values) =
+                       load_vector<M>(static_cast<const In*>(data[INPUT + 1]) + element))
+            : void()),
+       ...);
+    }
+
+    // Of the others, the elements from `begin` to `end` of the vectors: from place `place` of the
+    // line on that `offsets` lead to.
+    template <int M, size_t... INPUT>
+    __device__ __forceinline__ void load_parts(Pack<Vector<In, M>...>& values, uint32_t place,
+                                               const int32_t (&offsets)[OPERANDS], int begin,
+                                               int end, std::index_sequence<INPUT...>) const {
+      (((whole >> (INPUT + 1) & 1) != 0
+            ? void()
+            : load_part(get<INPUT>(values),
+                        static_cast<const In*>(data[INPUT + 1]) + offsets[INPUT + 1] +
+                            static_cast<int32_t>(place) *
+                                static_cast<int32_t>(inner_strides[INPUT + 1]),
+                        inner_strides[INPUT + 1], begin, end)),
+       ...);
+    }
+
+    template <class T, int M>
+    __device__ __forceinline__ static void load_part(Vector<T, M>& values, const T* from,
+                                                     int64_t stride, int begin, int end) {
+      const T first = *from;
+#pragma unroll
+      for (int i = 0; i < M; ++i) {
+        if (i < begin || i >= end) continue;
+        values.element[i] = stride == 0 || i == begin ? first : from[(i - begin) * stride];
       }
     }
 
@@ -243,11 +327,10 @@ struct Pointwise {
        ...);
     }
 
-    // A block's steps of a line: step 0 ends where the memory of the result is aligned.
+    // A block's steps of a line: step 0 ends where a vector of every operand does.
     __device__ __forceinline__ void walk_uneven(uint32_t block,
                                                 const int64_t (&starts)[OPERANDS]) const {
-      const auto begins = reinterpret_cast<uintptr_t>(static_cast<Out*>(data[0]) + starts[0]);
-      const int shift = static_cast<int>(begins / sizeof(Out) % N);
+      const int shift = static_cast<int>(static_cast<uint64_t>(starts[0]) % N);
       const int64_t size = line_size;
 #pragma unroll
       for (int u = 0; u < UNROLL; ++u) {
@@ -314,6 +397,8 @@ struct Pointwise {
       launch_indexed<WIDTH>(kernels.rows, operation, matrices, stream, space);
     } else if (has_uneven_rows(space)) {
       launch_uneven(kernels.rows, operation, matrices, stream, space);
+    } else if (const unsigned whole = whole_operands(space); whole != 0) {
+      launch_whole(kernels.rows, operation, matrices, stream, space, whole);
     } else {
       launch_indexed<1>(kernels.strided, operation, matrices, stream, space);
     }
@@ -382,6 +467,30 @@ struct Pointwise {
     return space.inner_size() <= MAX_STEPS && blocks <= MAX_STEPS && fills_lines(line_steps);
   }
 
+  // Operands that are one run of memory, of which vectors begin where the space does, if the result
+  // is one of them and others repeat their elements; else none.
+  static unsigned whole_operands(const Space& space) {
+    const int64_t count = space.count();
+    if (WIDTH == 1 || space.inner_size() < WIDTH || count > MAX_STEPS) return 0;
+    unsigned whole = 0;
+    for (int o = 0; o < OPERANDS; ++o) {
+      const auto address = reinterpret_cast<uintptr_t>(space.data[o]);
+      bool is_whole = address % access_bytes(WIDTH * ELEMENT_BYTES[o]) == 0;
+      int64_t run = 1, elements = 1, farthest = 0;
+      for (int d = space.rank - 1; d >= 0; --d) {
+        is_whole = is_whole && space.strides[d][o] == run;
+        run *= space.sizes[d];
+        if (space.strides[d][o] != 0) elements *= space.sizes[d];
+        farthest += (space.sizes[d] - 1) * space.strides[d][o];
+      }
+      if (is_whole) whole |= 1u << o;
+      // Of others a thread reads one element at a time, found with 32 bits.
+      const bool are_few = elements <= count / WIDTH && farthest <= MAX_STEPS;
+      if (!is_whole && (o == 0 || !are_few)) return 0;
+    }
+    return whole;
+  }
+
   // Vectors that a line may touch.
   static int64_t uneven_steps(const Space& space) {
     return (space.inner_size() + 2 * WIDTH - 2) / WIDTH;
@@ -424,7 +533,7 @@ struct Pointwise {
     return parameters;
   }
 
-  static void launch_uneven(void (*kernel)(Rows), const Operation& operation,
+  static void launch_uneven(void (*uneven)(Rows), const Operation& operation,
                             const Matrices& matrices, cudaStream_t stream, const Space& space) {
     Rows parameters = describe_indexed<WIDTH>(operation, matrices, space);
     const uint32_t line_blocks = blocks_for(uneven_steps(space));
@@ -432,7 +541,18 @@ struct Pointwise {
     parameters.is_uneven = parameters.stays_on_line = true;
     parameters.line_blocks = Divisor(line_blocks);
     const int64_t lines = space.count() / space.inner_size();
-    kernel<<<static_cast<unsigned>(lines * line_blocks), THREADS, 0, stream>>>(parameters);
+    uneven<<<static_cast<unsigned>(lines * line_blocks), THREADS, 0, stream>>>(parameters);
+  }
+
+  static void launch_whole(void (*unbroken)(Rows), const Operation& operation,
+                           const Matrices& matrices, cudaStream_t stream, const Space& space,
+                           unsigned whole) {
+    Rows parameters = describe_indexed<WIDTH>(operation, matrices, space);
+    parameters.steps = static_cast<uint32_t>(space.count());
+    parameters.line_sizes = Divisor(static_cast<uint32_t>(space.inner_size()));
+    parameters.whole = whole;
+    const unsigned blocks = blocks_for((space.count() + WIDTH - 1) / WIDTH);
+    unbroken<<<blocks, THREADS, 0, stream>>>(parameters);
   }
 
   template <int N>
