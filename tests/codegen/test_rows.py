@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kernelwright.ir.configs import GridRows, PartRows, RingRows, RowConfig
+from kernelwright.ir.configs import GridRows, HeldRows, PartRows, RingRows, RowConfig
 from kernelwright.ir.types import DType
 from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.toolchain.cuda import compile_check
@@ -38,6 +38,8 @@ _RUNS: dict[str, list[dict[str, Any]]] = {
 }
 
 _RING = {"threads": 64, "team": 64, "cluster": 1, "width": 4, "vectors": 2, "stages": 3}
+_HELD = {"threads": 64, "team": 64, "cluster": 2, "width": 4, "vectors": 5, "stages": 1}
+_HELD |= {"resident": 1, "in_registers": True}
 _PARTS = {"threads": 64, "width": 4, "unroll": 2, "resident": 1}
 _SHORT = {"threads": 64, "width": 4, "resident": 1}
 _BLOCKS = {"threads": 64, "width": 4, "vectors": 2, "holds": True, "resident": 1}
@@ -74,11 +76,45 @@ _TUNED: dict[str, dict[str, Any]] = {
     },
     # A row in registers, the next one in its place; by clusters, with edges.
     "held": {
-        "case": "layer_norm",
+        "case": "softmax",
         "dims": [1],
         "shapes": [[5, 2301], [9, 2304]],
-        "config": _RING
-        | {"cluster": 2, "vectors": 5, "stages": 1, "resident": 1, "in_registers": True},
+        "config": _HELD,
+    },
+    # With weights, each for a line: where these are no whole vectors another kernel has the row.
+    "held with weights": {
+        "case": "group_norm",
+        "dims": [2, 3],
+        "special": "nan",
+        "shapes": [[2, 2, 2, 1148], [1, 3, 4, 571]],
+        "layouts": ["plain", "misaligned"],
+        "config": _HELD,
+    },
+    # Lines that end within vectors, of rows that begin within them.
+    "lines that end within vectors": {
+        "case": "normed_groups",
+        "dims": [2, 3],
+        "special": "inf",
+        "shapes": [[2, 3, 5, 99], [3, 1, 170, 3], [1, 2, 4, 125]],
+        "layouts": ["plain", "misaligned"],
+        "config": _RING | {"stages": 1, "resident": 1},
+    },
+    "runs that begin within vectors": {
+        "case": "layer_norm",
+        "dims": [0, 2, 3],
+        "special": "nan",
+        "shapes": [[3, 2, 17, 61], [2, 3, 1, 271], [4, 2, 5, 49]],
+        "layouts": ["plain", "misaligned"],
+        "config": _PARTS,
+    },
+    "halves that begin within vectors": {
+        "case": "normed_groups",
+        "dtype": "F16",
+        "dims": [2, 3],
+        "special": "inf",
+        "shapes": [[2, 3, 3, 343], [1, 2, 2, 571]],
+        "layouts": ["plain", "misaligned"],
+        "config": _PARTS | {"width": 8},
     },
     "rows in one piece": {
         "case": "cross_entropy",
@@ -261,6 +297,26 @@ def test_rows_of_the_grid_spill_nothing(
     config = RowConfig(multiprocessors=132, tuned=tuned)
     report = compile_check(text_of(CASES[name](*dtype).kernel(rank, dims, config)))
     assert f"{name}_kernel" in [kernel.name for kernel in report.kernels]
+    assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
+
+
+_TEAM = {"threads": 512, "team": 512, "cluster": 16, "width": 4, "vectors": 16}
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+@pytest.mark.parametrize(
+    "tuned",
+    [
+        HeldRows(**_TEAM, stages=1, resident=1),
+        RingRows(**_TEAM, stages=1, resident=1),
+        PartRows(threads=512, width=4, unroll=4, resident=2),
+    ],
+    ids=lambda tuned: type(tuned).__name__,
+)
+def test_rows_with_weights_for_lines_spill_nothing(tuned: RingRows | PartRows) -> None:
+    config = RowConfig(multiprocessors=132, tuned=tuned)
+    report = compile_check(text_of(CASES["group_norm"]().kernel(4, (2, 3), config)))
+    assert "group_norm_kernel" in [kernel.name for kernel in report.kernels]
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
 
 

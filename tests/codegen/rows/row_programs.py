@@ -155,9 +155,20 @@ def layer_norm(dtype: DType = F32) -> Case:
     )
 
 
-def group_norm() -> Case:
+def group_norm(dtype: DType = F32) -> Case:
     """The same with weights as channels of images have them, which groups of channels share."""
-    return replace(layer_norm(), name="group_norm", operands=("all", "inner", "kept"))
+    return replace(layer_norm(dtype), name="group_norm", operands=("all", "inner", "kept"))
+
+
+def normed_groups(dtype: DType = F32) -> Case:
+    """A group norm that has no mean for a result, which an infinity makes NaN."""
+    case = group_norm(dtype)
+    return replace(
+        case,
+        name="normed_groups",
+        results=case.results[:1],
+        reference=lambda *arguments: case.reference(*arguments)[:1],
+    )
 
 
 def hinge() -> Case:
@@ -257,6 +268,7 @@ CASES: dict[str, Callable[..., Case]] = {
     "extremes": extremes,
     "sums": sums,
     "group_norm": group_norm,
+    "normed_groups": normed_groups,
     "hinge": hinge,
     "cross_entropy": cross_entropy,
 }

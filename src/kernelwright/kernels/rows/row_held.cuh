@@ -15,6 +15,8 @@ struct HeldTeam : RingTeam<Program_, Config> {
   static constexpr int WIDTH = Base::WIDTH, VECTORS = Base::VECTORS, GROUP = Base::GROUP;
   static constexpr int GROUPS = (VECTORS + GROUP - 1) / GROUP;
   static constexpr unsigned HELD = Base::HELD;
+  // Rows with inputs of fewer elements have whole vectors alone.
+  static constexpr bool EVENLY = other_inputs<Program>() != 0;
   static_assert(Config::STAGES == 1, "the next row takes the place of this one");
 
   Vectors held[VECTORS];
@@ -39,7 +41,9 @@ struct HeldTeam : RingTeam<Program_, Config> {
       repeat<vectors_in(G)>([&](auto k) { body(Index<1>(), Index<G * GROUP + k>()); });
     } else {
       repeat<vectors_in(G)>([&](auto k) {
-        if (this->vector(G * GROUP + k) < run.vectors()) body(Index<0>(), Index<G * GROUP + k>());
+        if (this->vector(G * GROUP + k) < run.vectors()) {
+          body(Index<EVENLY>(), Index<G * GROUP + k>());
+        }
       });
     }
   }
@@ -74,7 +78,7 @@ struct HeldTeam : RingTeam<Program_, Config> {
     repeat<COUNT>([&](auto k) {
       vectors[k] = held[U + k];
       // Code for each vector: only the shortest way to find what is not held.
-      load_inputs<MASK & ~HELD & ~Program::SHARED, WHOLE, true>(run, this->vector(U + k),
+      load_inputs<MASK & ~HELD & ~Program::SHARED, WHOLE, EVENLY>(run, this->vector(U + k),
                                                                 vectors[k]);
     });
   }
@@ -106,7 +110,7 @@ struct HeldTeam : RingTeam<Program_, Config> {
       });
     } else {
       each<G>(run,
-              [&](auto, auto u) { fold_some<LEVEL, u, 1, false>(run, totals, shared, states); });
+              [&](auto, auto u) { fold_some<LEVEL, u, 1, EVENLY>(run, totals, shared, states); });
     }
   }
 
@@ -158,7 +162,8 @@ __device__ __forceinline__ void held_rows(const RingRows<Program, Config>& rows)
         set_totals<Program, fold>(state, totals);
       });
     });
-    team.finish(run, totals, shared);
+    // Found once more: addresses of results take no registers while the row is folded.
+    team.finish(team.row(number), totals, shared);
   }
 }
 
@@ -169,6 +174,6 @@ struct HeldVariant : RingVariant<Program, Config> {
   static bool takes(const typename RingVariant<Program, Config>::Parameters::Space& space) {
     using Parameters = typename RingVariant<Program, Config>::Parameters;
     if (!RingVariant<Program, Config>::takes(space)) return false;
-    return other_inputs<Program>() == 0 || Parameters::describe({}, space).steps_evenly;
+    return !HeldTeam<Program, Config>::EVENLY || Parameters::describe({}, space).steps_evenly;
   }
 };

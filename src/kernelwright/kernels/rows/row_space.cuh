@@ -31,9 +31,10 @@ struct Axes {
     }
   }
 
-  // The same of what 31 bits count.
+  // The same of what 31 bits count. Offset: int64_t, or int32_t of operands that are within reach.
+  template <class Offset>
   __device__ __forceinline__ void locate_short(uint32_t index, unsigned mask,
-                                               int64_t (&offsets)[OPERANDS]) const {
+                                               Offset (&offsets)[OPERANDS]) const {
 #pragma unroll 1
     for (int d = rank - 1; d > 0; --d) {
       const uint32_t quotient = divisors[d].quotient(index);
@@ -44,6 +45,13 @@ struct Axes {
   }
 
   __host__ __device__ __forceinline__ bool is_short() const { return count <= MAX_SHORT; }
+
+  // Whether 31 bits count how far an operand's elements are from its first one.
+  bool is_within_reach(int operand) const {
+    int64_t farthest = 0;
+    for (int d = 0; d < rank; ++d) farthest += (sizes[d] - 1) * strides[d][operand];
+    return farthest <= MAX_SHORT;
+  }
 
   __host__ __device__ __forceinline__ int64_t inner_stride(int operand) const {
     return rank == 0 ? 0 : strides[rank - 1][operand];
@@ -103,11 +111,14 @@ struct Axes {
  private:
   static constexpr int64_t MAX_SHORT = (int64_t{1} << 31) - 1;  // what Divisor can divide
 
-  __device__ __forceinline__ void step(int d, int64_t index, unsigned mask,
-                                       int64_t (&offsets)[OPERANDS]) const {
+  template <class Index, class Offset>
+  __device__ __forceinline__ void step(int d, Index index, unsigned mask,
+                                       Offset (&offsets)[OPERANDS]) const {
 #pragma unroll
     for (int o = 0; o < OPERANDS; ++o) {
-      if ((mask >> o & 1) != 0) offsets[o] += index * strides[d][o];
+      if ((mask >> o & 1) != 0) {
+        offsets[o] += static_cast<Offset>(index) * static_cast<Offset>(strides[d][o]);
+      }
     }
   }
 };

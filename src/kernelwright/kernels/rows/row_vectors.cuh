@@ -54,12 +54,11 @@ struct VectorRows {
     if (space.reduced.count == 0 || space.kept.count == 0) return false;
     const Segments merged = space.reduced.merged(streamed<Program>());
     if (merged.rank == 0) return false;
-    if (other_inputs<Program>() != 0 && !space.reduced.is_short()) {
-      return false;  // such inputs are found by division
-    }
-    bool can = true;
+    // Such inputs are found by division, with 32 bits.
+    bool can = other_inputs<Program>() == 0 || space.reduced.is_short();
     repeat<Types::OPERANDS>([&](auto o) {
       if ((streamed<Program>() >> o & 1) != 0) can = can && merged.inner_stride(o) == 1;
+      if ((other_inputs<Program>() >> o & 1) != 0) can = can && space.reduced.is_within_reach(o);
     });
     return can;
   }
@@ -249,23 +248,18 @@ struct RowRun {
   __device__ __forceinline__ void load_scattered(uint32_t first_place, unsigned mask,
                                                  Vectors& vectors) const {
     const int any = __ffs(static_cast<int>(mask)) - 1;
-    // Seldom taken: a loop keeps its code short. Elements move up, since registers have no index.
-#pragma unroll 1
+#pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
       each_other<OTHERS>(
-          first_place + (is_valid(mask, i) ? i : any), [&](auto input, const auto* from) {
-            auto& values = get<input>(vectors);
-#pragma unroll
-            for (int j = 0; j + 1 < WIDTH; ++j) values.element[j] = values.element[j + 1];
-            values.element[WIDTH - 1] = *from;
-          });
+          first_place + (is_valid(mask, i) ? i : any),
+          [&](auto input, const auto* from) { get<input>(vectors).element[i] = *from; });
     }
   }
 
   // Calls body(input, from) for the inputs in OTHERS: `from` is the element at a place of the row.
   template <unsigned OTHERS, class Body>
   __device__ __forceinline__ void each_other(uint32_t place, const Body& body) const {
-    int64_t offsets[Types::OPERANDS] = {};
+    int32_t offsets[Types::OPERANDS] = {};
     rows.space.reduced.locate_short(place, OTHERS, offsets);
     repeat<Types::INPUTS>([&](auto input) {
       if constexpr ((OTHERS >> input & 1) != 0) {
