@@ -1,5 +1,5 @@
-// Tiles of the CUDA-core product for test_tiles.py, which fills in CONFIG. A kernel for each way
-// that the factors can lie, launched where it admits the operands.
+// Tiles of the CUDA-core product for test_tiles.py, which fills in CONFIG and WAYS. A kernel for
+// each of the ways that the factors lie, launched where it admits the operands.
 
 struct Scale {
   float factor;
@@ -21,18 +21,15 @@ __global__ void __launch_bounds__((GemmTile<Config, Problem>::THREADS),
   gemm_simt<Config>(problem);
 }
 
-// Of factors without neighbours in memory the threads read whole rows of the tile.
 template <Major L, Major R>
-constexpr bool is_legal() {
-  using Here = Tile<L, R>;
-  constexpr int THREADS = (Here::BLOCK_M / Here::THREAD_M) * (Here::BLOCK_N / Here::THREAD_N);
-  return (L != Major::NONE || THREADS % Here::BLOCK_M == 0) &&
-         (R != Major::NONE || THREADS % Here::BLOCK_N == 0);
+constexpr bool is_wanted() {
+  constexpr Major K = Major::K, MN = Major::MN, NONE = Major::NONE;
+  return WAYS;
 }
 
 template <Major L, Major R>
 static int launch(const Problem& problem, cudaStream_t stream) {
-  if constexpr (is_legal<L, R>()) {
+  if constexpr (is_wanted<L, R>()) {
     const GemmVariant<Tile<L, R>, Problem> variant{tile_kernel<Tile<L, R>>};
     return variant.admits(problem) ? variant.launch(problem, stream, nullptr) : -1;
   } else {
