@@ -1,12 +1,38 @@
-"""Product, softmax and layer norm in one extension, whose sources come in lists.
+"""Sum, product, softmax and layer norm in one extension, whose sources come in lists.
 
-Tiles in shared memory; warp shuffles and dynamic shared memory for a row; Welford in warps, with
+The sum is the example of KernelBench's own prompt, on the default stream, with empty flags. Tiles
+in shared memory; warp shuffles and dynamic shared memory for a row; Welford in warps, with
 nn.Parameter and a class with constants.
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+elementwise_add_source = """
+#include <torch/extension.h>
+#include <cuda_runtime.h>
+
+__global__ void elementwise_add_kernel(const float* a, const float* b, float* out, int size) {
+    int idx = blockIdx.x * blockDim.x + threadIdx.x;
+    if (idx < size) {
+        out[idx] = a[idx] + b[idx];
+    }
+}
+
+torch::Tensor elementwise_add_cuda(torch::Tensor a, torch::Tensor b) {
+    auto size = a.numel();
+    auto out = torch::zeros_like(a);
+
+    const int block_size = 256;
+    const int num_blocks = (size + block_size - 1) / block_size;
+
+    elementwise_add_kernel<<<num_blocks, block_size>>>(
+        a.data_ptr<float>(), b.data_ptr<float>(), out.data_ptr<float>(), size);
+
+    return out;
+}
+"""
 
 matmul_cuda = r"""
 #include <torch/extension.h>
@@ -178,17 +204,22 @@ class ModelNew(nn.Module):
         self.ext = load_inline(
             name="several_operators",
             cpp_sources=[
+                "torch::Tensor elementwise_add_cuda(torch::Tensor a, torch::Tensor b);",
                 "torch::Tensor matmul(torch::Tensor A, torch::Tensor B);",
                 "torch::Tensor softmax_forward(torch::Tensor x);",
                 layer_norm_cpp,
             ],
-            cuda_sources=[matmul_cuda, softmax_cuda, layer_norm_cuda],
-            functions=["matmul", "softmax_forward", "layer_norm"],
+            cuda_sources=[elementwise_add_source, matmul_cuda, softmax_cuda, layer_norm_cuda],
+            functions=["elementwise_add_cuda", "matmul", "softmax_forward", "layer_norm"],
+            extra_cflags=[""],
+            extra_ldflags=[""],
             extra_cuda_cflags=["-O3", "--use_fast_math"],
-            verbose=False,
+            verbose=True,
         )
 
     def forward(self, *inputs):
+        if self.operator == "add":
+            return self.ext.elementwise_add_cuda(*inputs)
         if self.operator == "matmul_tiled":
             a, b = inputs
             return self.ext.matmul(a.contiguous(), b.contiguous())
