@@ -3,6 +3,7 @@
 Nor does ptxas make tensor-core products wait for one another: it says so in remarks.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -81,35 +82,48 @@ def _variants(dtype: torch.dtype) -> list[TensorCoreConfig]:
     ]
 
 
+_NARROW, _MIDDLE = 64, 128
+"""Columns of a tile."""
+
+
+def _compiled() -> Iterator[tuple[torch.dtype, TensorCoreConfig]]:
+    """Each feed and side, each width of 16 bits in one of both types, and K in slices.
+
+    Where one factor is split in the product the wide tile stands for the narrow one, which needs
+    fewer registers; the narrow one of two that are there already has K in slices.
+    """
+    for config in _variants(torch.float32):
+        if config.block_n != _NARROW:
+            yield torch.float32, config
+        elif config.feed is Feed.SPLIT:
+            yield torch.float32, replace(config, slices=3)
+    types = {_MIDDLE: torch.bfloat16}
+    for width in (256, _MIDDLE, _NARROW):
+        dtype = types.get(width, torch.float16)
+        yield from ((dtype, it) for it in _variants(dtype) if it.block_n == width)
+
+
 @pytest.mark.parametrize(
-    ("dtype", "config"),
-    [
-        pytest.param(dtype, config, id=f"{dtype} {config}")
-        for dtype in (torch.float32, torch.float16)
-        for config in _variants(dtype)
-    ],
+    ("dtype", "config"), [pytest.param(*it, id=f"{it[0]} {it[1]}") for it in _compiled()]
 )
 def test_tensor_cores_are_not_kept_waiting(dtype: torch.dtype, config: TensorCoreConfig) -> None:
     layer = _layer(dtype)
     _expect_no_losses(with_configs(layer, {layer.kernels[0].name: config}))
 
 
+def test_every_way_to_feed_tensor_cores_is_compiled() -> None:
+    compiled = [(dtype, it.feed, it.transposed) for dtype, it in _compiled()]
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        ways = {(dtype, it.feed, it.transposed) for it in _variants(dtype)}
+        assert ways and ways <= set(compiled)
+    assert {it.block_n for _, it in _compiled()} == {_NARROW, _MIDDLE, 256}
+    assert any(it.slices > 1 for _, it in _compiled())
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_more_operands_spill_no_more_than_addresses(dtype: torch.dtype) -> None:
     # Kept from one tile to the next: nothing that the loop over K touches.
     _expect_no_losses(_layer(dtype, Residual), spilled_bytes=48)
-
-
-def test_slices() -> None:
-    plan = _layer(torch.float32)
-    config = replace(_variants(torch.float32)[0], slices=3)
-    _expect_no_losses(with_configs(plan, {plan.kernels[0].name: config}))
-
-
-def test_bfloat16() -> None:
-    plan = _layer(torch.bfloat16)
-    config = _variants(torch.bfloat16)[0]
-    _expect_no_losses(with_configs(plan, {plan.kernels[0].name: config}))
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100a"])
