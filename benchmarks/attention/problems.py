@@ -16,9 +16,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "convolutions"))
+_BENCHMARKS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(_BENCHMARKS / "convolutions"), str(_BENCHMARKS)]
+from emitted_files import build_library
 from emitting import emit_one
-from measuring import build_library
 from problems import run_all, summary
 
 PROBLEMS = (

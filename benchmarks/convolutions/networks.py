@@ -21,7 +21,7 @@ import torch
 from timing import rms_error
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from measuring import build_library, load, with_library
+from emitted_files import build_library, load, with_library
 from provenance import provenance
 
 _CALLS = 12

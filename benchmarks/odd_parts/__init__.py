@@ -1,0 +1,1 @@
+"""What benchmarks/odd_sizes.py measures, and how."""
