@@ -79,7 +79,7 @@ struct HeldTeam : RingTeam<Program_, Config> {
       vectors[k] = held[U + k];
       // Code for each vector: only the shortest way to find what is not held.
       load_inputs<MASK & ~HELD & ~Program::SHARED, WHOLE, EVENLY>(run, this->vector(U + k),
-                                                                vectors[k]);
+                                                                  vectors[k]);
     });
   }
 
