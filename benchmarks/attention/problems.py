@@ -16,8 +16,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-_BENCHMARKS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(_BENCHMARKS / "convolutions"), str(_BENCHMARKS)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "convolutions"))
 from emitted_files import build_library
 from emitting import emit_one
 from problems import run_all, summary
