@@ -18,14 +18,12 @@ from kernelwright.bench.measurement import NO_GPU, Environment, Measurement, not
 from kernelwright.bench.timing import QUICK_TIMING
 from kernelwright.checking import Check, check_plan
 from kernelwright.errors import UsageError
-from kernelwright.ir.plan import Plan
-from kernelwright.keeping import keep_if_faster
 from kernelwright.machine import modelled_machine
+from kernelwright.making import Clock, Maker, MeasureModule
 from kernelwright.module import (
     KernelsUnusedWarning,
     OptimizedModule,
     capture_in_memory,
-    optimize_module,
     plain,
 )
 from kernelwright.pipeline import (
@@ -50,9 +48,6 @@ from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions
 from kernelwright.worker.options import Evidence
 from kernelwright.worker.roles import environment_here
-
-Clock = Callable[[OptimizedModule, Sequence[Any], dict[str, Any]], Measurement]
-"""Measures calls of a module in memory against those of the model's own forward."""
 
 # --- Optimizing --------------------------------------------------------------------------------
 
@@ -123,47 +118,27 @@ def optimize_in_memory(
     options: OptimizeOptions,
     progress: Progress,
     clock: Clock | None = None,
+    measure: MeasureModule | None = None,
 ) -> OptimizedModule:
-    """`optimize` of a module; `clock` measures it, where PyTorch has a GPU by default."""
-    machine, effort = modelled_machine(), options.effort
-
-    def tune(plan: Plan) -> Plan:
-        if options.rest is Rest.REFUSED:
-            pipeline.demand_nothing_left(plan)
-        if options.target is Target.CPU or not effort.variants or not plan.kernels:
-            return plan
-        return pipeline.tuned_plan(plan, machine, effort, options.tuning_seconds, progress)
-
+    """`optimize` of a module; `clock` measures it and `measure` its parts, on a GPU by default."""
     progress(Event(stage="capture", message=type(model).__name__, done=0, total=1))
     arguments = _arguments(args, "optimize(model, args)")
-    library = options.library_to_use()
-    fast = optimize_module(
-        *(model, arguments, kwargs),
-        machine=machine,
-        library=library,
-        tune=tune,
-        on_unit=lambda done, total: progress(
-            Event(stage="build", message="kernels", done=done, total=total)
-        ),
+    maker = Maker(
+        model=model,
+        args=arguments,
+        kwargs=dict(kwargs or {}),
+        options=options,
+        machine=modelled_machine(),
+        progress=progress,
+        clock=clock or partial(_measure_in_memory, options=_AGAINST_ITSELF, progress=progress),
+        measure=measure,
     )
-    if not fast.kernelwright.set_aside and options.keep is Keep.FASTER:
-        clock = clock or partial(_measure_in_memory, options=_AGAINST_ITSELF, progress=progress)
-        fast = keep_if_faster(fast, _timed(clock, fast, arguments, dict(kwargs or {})))
+    fast = maker.made()
     if fast.kernelwright.set_aside:
         name, why = type(model).__name__, fast.kernelwright.set_aside
         text = f"{name} runs in PyTorch, without kernels: {why}"
         warnings.warn(text, KernelsUnusedWarning, stacklevel=3)  # where `optimize` is called
     return fast
-
-
-def _timed(
-    clock: Clock, fast: OptimizedModule, args: Sequence[Any], kwargs: dict[str, Any]
-) -> Measurement:
-    """What the clock says; no times where Ctrl-C ends it: the kernels are right all the same."""
-    try:
-        return clock(fast, args, kwargs)
-    except KeyboardInterrupt:
-        return not_measured("not measured: interrupted", None, modelled_machine())
 
 
 _AGAINST_ITSELF = JudgeOptions(baselines=(Baseline.EAGER,), timing=QUICK_TIMING)

@@ -24,6 +24,12 @@ def keep_if_faster(module: OptimizedModule, measured: Measurement) -> OptimizedM
     return module
 
 
+def is_slower(measured: Measurement) -> bool:
+    """Whether there are times, and the kernels are not faster by them."""
+    timed = measured.candidate is not None and bool(measured.speedups)
+    return timed and not is_faster(measured.speedups[0])
+
+
 def is_faster(speedup: Speedup) -> bool:
     """Faster on the device or by the wall clock, and in neither known to be slower."""
     intervals = (speedup.device, speedup.host)

@@ -74,6 +74,9 @@ class Kernels:
     times: str = "not measured"
     """How long calls on the very arguments given take with kernels and without; or why that is not
     known: "not measured: no GPU"."""
+    kept: str = ""
+    """What of the kernels was kept and why, where they were timed against the calls that they
+    replace: kernels that are slower went back to PyTorch."""
     set_aside: str = ""
     """Why the kernels are never used, or empty: nothing to do for them, wrong results, or none that
     come sooner than the model's own."""
@@ -264,6 +267,11 @@ def capture_in_memory(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str
     }
     bare.__dict__ = {**model.__dict__, **no_hooks}
     return capture_module(bare, args, kwargs, name=type(model).__name__)
+
+
+def library_of(module: OptimizedModule) -> Path:
+    """The file of the module's compiled kernels, which have been built."""
+    return Path(_text_module(module.kernelwright.source)._library()._name)
 
 
 def plain(model: nn.Module) -> nn.Module:

@@ -49,11 +49,21 @@ def translation_units(program: Program) -> tuple[str, ...]:
     """
     plan, sections = program.plan, _sections(program)
     names = [kernel.name for kernel in plan.kernels_to_write]
-    alone = [_text({name: sections[name]}, plan, _Errors.ELSEWHERE).whole for name in names]
+    alone = [_unit(name, sections[name], plan) for name in names]
     segments = {it.name: sections[it.name] for it in program.segments}
     declared = "".join(_declaration(name, sections[name]) for name in names)
     rest = _text(segments, plan, _Errors.NAMED)
     return (*alone, f"{rest.library}\n{declared}\n{rest.kernels}")
+
+
+def kernel_unit(plan: Plan, name: str) -> str:
+    """The unit of the plan's kernel of this name."""
+    (kernel,) = (it for it in plan.kernels_to_write if it.name == name)
+    return _unit(name, kernel_text(kernel), plan)
+
+
+def _unit(name: str, text: KernelText, plan: Plan) -> str:
+    return _text({name: text}, plan, _Errors.ELSEWHERE).whole
 
 
 def _declaration(kernel: str, text: KernelText) -> str:

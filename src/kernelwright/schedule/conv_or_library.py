@@ -13,7 +13,7 @@ from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions
 from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes
-from kernelwright.schedule.legality import Library
+from kernelwright.schedule.legality import MAY_BE, SMALL, Library
 
 _TILE_CHANNELS = 32
 """Input channels of cuDNN's tiles in TF32."""
@@ -172,6 +172,22 @@ def shared_out(
     return Convolutions(left=MappingProxyType(left), ours=MappingProxyType(ours))
 
 
+def with_measured(
+    shared: Convolutions, measured: Mapping[str, str | None], graph: Graph, machine: Machine
+) -> Convolutions:
+    """The choice, where a card has measured some: by node, the reason, or None where ours are."""
+    left, ours = dict(shared.left), dict(shared.ours)
+    for name in [*shared.left, *shared.ours]:
+        why = measured.get(name, shared.left.get(name))
+        if why is not None:
+            left[name] = why
+            ours.pop(name, None)
+        elif name not in ours and why_never(graph[name], graph) is None:
+            ours[name] = rounding_of(sizes_of(graph[name], graph), machine)
+            del left[name]
+    return replace(shared, left=MappingProxyType(left), ours=MappingProxyType(ours))
+
+
 def is_chain(graph: Graph) -> bool:
     """Whether calls of the library may cost the host more than they cost the card."""
     return sum(isinstance(it.kind, Conv | Contract) for it in graph.nodes) >= _CHAIN
@@ -213,11 +229,11 @@ def why_the_library(
     if found is None:
         return "no kernel of ours takes its sizes fast on this card"
     if found.library < machine.library.known_seconds and not in_chain:
-        return f"it is small: launches and latencies, which the model hardly knows ({found})"
+        return f"{SMALL} ({found})"
     library = max(found.library, machine.library.cut_seconds) if in_chain else found.library
     if conv_rates(machine).margin * found.ours <= library + found.after:
         return None
-    return f"the library may be faster ({found})"
+    return f"{MAY_BE} ({found})"
 
 
 def why_never(node: Node, graph: Graph) -> str | None:

@@ -1,10 +1,11 @@
 """Graph to plan: which nodes share a kernel, and in which order everything runs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
+from types import MappingProxyType
 
 from kernelwright.ir.attention import Attention
 from kernelwright.ir.graph import Graph, Node
@@ -45,7 +46,7 @@ from kernelwright.schedule.conv_or_library import (
 )
 from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.families import FAMILIES
-from kernelwright.schedule.families.family import Free, Grow, Launcher, Unit
+from kernelwright.schedule.families.family import Family, Free, Grow, Launcher, Unit
 from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.sharing import shared
@@ -86,8 +87,12 @@ def schedule_lowered(
     library: Library,
     in_place: frozenset[str] | None,
     convolutions: Convolutions,
+    measured: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Plan:
-    """The plan with the fewest modelled bytes that our families allow."""
+    """The plan with the fewest modelled bytes that our families allow.
+
+    `measured`: what a card has said of calls, as `Choices` have it.
+    """
     graph = lowered.graph
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
@@ -98,7 +103,7 @@ def schedule_lowered(
     lowered = replace(lowered, graph=graph)
     candidates = {kind: family for family in FAMILIES.values() for kind in family.nodes}
     reasons = {
-        node.name: candidates[type(node.kind)].why_not(node, graph, machine, library)
+        node.name: _why_not(candidates[type(node.kind)], node, graph, machine, library, measured)
         for node in graph.nodes
         if type(node.kind) in candidates
     }
@@ -117,6 +122,24 @@ def schedule_lowered(
     named = (shared(step, kernels) if isinstance(step, Launch) else step for step in steps)
     plan = Plan(graph=graph, steps=tuple(named))
     return plan if library is Library.NEVER else with_counters_together(plan)
+
+
+def _why_not(
+    family: Family,
+    node: Node,
+    graph: Graph,
+    machine: Machine,
+    library: Library,
+    measured: Mapping[str, str | None],
+) -> str | None:
+    """Why a node is no kernel of a family; what a card has measured goes before the model."""
+    name = node.name if node.part_of is None else node.part_of.result
+    why = measured.get(name)
+    if why is not None and node.origin is not None:
+        return why
+    if name in measured and why is None:
+        library = Library.NEVER
+    return family.why_not(node, graph, machine, library)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,16 @@ class Library(Enum):
     NEVER = "never"
 
 
+NOT_SURE = "the model is not sure enough that ours is faster"
+MAY_BE = "the library may be faster"
+SMALL = "it is small: launches and latencies, which the model hardly knows"
+
+
+def is_guess(why: str) -> bool:
+    """Whether a reason for the library is one that a card may overrule."""
+    return why.startswith((NOT_SURE, MAY_BE, SMALL))
+
+
 Predicate = Callable[[Node, list[Node]], str | None]
 
 

@@ -17,7 +17,7 @@ from kernelwright.ir.spec import check
 from kernelwright.lower import LOOPS, PASSES, Decision, faster_on_channels_last, with_layers
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
-from kernelwright.schedule.conv_or_library import Convolutions, shared_out
+from kernelwright.schedule.conv_or_library import Convolutions, shared_out, with_measured
 from kernelwright.schedule.families.recurrent import RECURRENT, loop_is_slower
 from kernelwright.schedule.fusion import lowered_with, schedule_lowered
 from kernelwright.schedule.joined import joined_in_place
@@ -40,6 +40,9 @@ class Choices:
     """Tensors whose parts are written where they belong, likewise."""
     loops: bool | None = None
     """Whether loops of cells become layers, likewise."""
+    measured: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
+    """What a card has said of calls: why one is the library's, or None where ours is faster.
+    Products by the node of their result as captured, others by their node as rewritten."""
 
 
 OPEN = Choices()
@@ -67,7 +70,8 @@ def plan_graph(
 
     What is left to PyTorch in `choices`, as another plan of the same module has it, is in any case.
     """
-    left = dict(choices.left)
+    measured = choices.measured
+    left = {**choices.left, **{name: why for name, why in measured.items() if why is not None}}
     looped = _with_layers(captured, machine, library, choices)
     found_again = looped is not captured
     captured = looped
@@ -79,8 +83,9 @@ def plan_graph(
         convolutions = choices.convolutions
         if convolutions is None:
             convolutions = _shared_out(rewritten.graph, machine, library, formats)
+            convolutions = with_measured(convolutions, measured, rewritten.graph, machine)
         lowered = lowered_with(convolutions, rewritten.graph, machine, formats)
-        plan = schedule_lowered(lowered, machine, library, choices.in_place, convolutions)
+        plan = schedule_lowered(lowered, machine, library, choices.in_place, convolutions, measured)
         found = _products_left(plan)
         if not found:
             made = Choices(
@@ -89,6 +94,7 @@ def plan_graph(
                 convolutions=convolutions,
                 in_place=joined_in_place(plan),
                 loops=found_again,
+                measured=measured,
             )
             changed = tuple(it for it in PASSES if it.name in lowered.changed)
             passes = (LOOPS, *changed) if found_again else changed

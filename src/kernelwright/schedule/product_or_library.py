@@ -10,6 +10,7 @@ from kernelwright.schedule.gemm_model import (
     library_seconds,
     product_shape,
 )
+from kernelwright.schedule.legality import NOT_SURE
 from kernelwright.schedule.many_small import many_small_library_seconds
 
 
@@ -33,7 +34,7 @@ def why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
     if library <= ours:
         return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"
     times = f"modelled {ours * 1e6:.3g} us, the library {library * 1e6:.3g} us"
-    return f"the model is not sure enough that ours is faster ({times})"
+    return f"{NOT_SURE} ({times})"
 
 
 def _picking_seconds(product: Node, operand: Node, graph: Graph, machine: Machine) -> float:

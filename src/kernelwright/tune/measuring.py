@@ -68,7 +68,7 @@ def _operands(kernel: Kernel, device: torch.device) -> list[Argument]:
         torch.empty([dim.hint for dim in kind.shape], dtype=_torch_dtype(kind.dtype), device=device)
         for kind in kernel.outputs
     ]
-    inputs = [_operand(kind, device) for kind in kernel.inputs]
+    inputs = [random_operand(kind, device) for kind in kernel.inputs]
     sizes = [dim.hint for dim in sizes_used(kernel)]
     arranged = writer_of(kernel).arrange(kernel)
     results = [_viewed(it, how) for it, how in zip(outputs, arranged.results, strict=True)]
@@ -84,7 +84,8 @@ def _viewed(argument: Argument, how: Arrangement | None) -> Argument:
     return viewed
 
 
-def _operand(kind: object, device: torch.device) -> Argument:
+def random_operand(kind: object, device: torch.device) -> Argument:
+    """An operand of a type at its captured sizes: values from [0, 1), or small integers."""
     match kind:
         case TensorType(dtype, dims):
             shape = [dim.hint for dim in dims]

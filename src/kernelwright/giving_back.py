@@ -1,0 +1,125 @@
+"""Kernels that a card finds slower than the calls they replace, which go back to PyTorch.
+
+planned = with_guesses_measured(planned, captured, machine, library, seconds)
+better = without_slower_parts(planned, captured, machine, library, measure)
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+
+from kernelwright.codegen import kernel_unit
+from kernelwright.ir.graph import Graph
+from kernelwright.ir.plan import Plan
+from kernelwright.machine import Machine
+from kernelwright.schedule import Library, plan_graph
+from kernelwright.schedule.legality import is_guess
+from kernelwright.schedule.planning import Choices, Planned
+from kernelwright.toolchain.cuda import compile_libraries
+from kernelwright.tune.parts import (
+    CallTimer,
+    LaunchTimer,
+    Part,
+    Seconds,
+    decided,
+    parts_of,
+    sentence,
+)
+
+MeasureParts = Callable[[Sequence[Part], Graph], Mapping[str, str | None]]
+"""What a card says of parts of the plan of a captured graph, for `Choices.measured`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Better:
+    """A plan without the parts that are slower than the calls they replace."""
+
+    planned: Planned
+    kept: str
+    """What was kept and why, in one line."""
+    is_other: bool
+    """Whether anything went back."""
+
+
+def without_slower_parts(
+    planned: Planned,
+    plan: Plan,
+    captured: Graph,
+    machine: Machine,
+    library: Library,
+    measure: MeasureParts,
+) -> Better:
+    """The plan that a card prefers to `plan`, which is `planned`'s in tuned configurations."""
+    parts = parts_of(plan, captured, machine)
+    measured = measure(parts, captured)
+    is_other = any(why is not None for why in measured.values())
+    if is_other:
+        # All of what was measured counts: without its neighbours a kernel may be modelled slower.
+        planned = plan_graph(captured, machine, library, _with(planned.choices, measured))
+    return Better(planned=planned, kept=sentence(parts, measured), is_other=is_other)
+
+
+def measure_built(library: Path, device: torch.device) -> MeasureParts:
+    """Parts of the plan that a library was built of, on a CUDA device."""
+
+    def measure(parts: Sequence[Part], captured: Graph) -> Mapping[str, str | None]:
+        return decided(parts, LaunchTimer(library, device), CallTimer(captured, device))
+
+    return measure
+
+
+# --- What the model does not know --------------------------------------------------------------
+
+
+def with_guesses_measured(
+    planned: Planned,
+    captured: Graph,
+    machine: Machine,
+    library: Library,
+    measure: Callable[[Plan, Sequence[Part], Graph], Mapping[str, str | None]],
+) -> Planned:
+    """The plan where each call that the model was not sure enough of is ours if a card says so."""
+    reasons = dict(planned.choices.left)
+    if planned.choices.convolutions is not None:
+        reasons |= planned.choices.convolutions.left
+    guesses = {name: None for name, why in reasons.items() if is_guess(why)}
+    if not guesses or library is Library.NEVER:
+        return planned
+    tried = plan_graph(captured, machine, library, _with(planned.choices, guesses)).plan
+    parts = [it for it in parts_of(tried, captured, machine) if it.node in guesses]
+    measured = measure(tried, parts, captured)
+    if all(measured.get(name) is not None for name in guesses if name in measured):
+        return planned
+    # What was not measured stays where the model had it.
+    known = {name: measured.get(name, reasons[name]) for name in guesses}
+    return plan_graph(captured, machine, library, _with(planned.choices, known))
+
+
+def measure_alone(
+    seconds: float, device: torch.device
+) -> Callable[[Plan, Sequence[Part], Graph], Mapping[str, str | None]]:
+    """Parts whose kernels are compiled for it, as many as get ready within so many seconds."""
+
+    def measure(plan: Plan, parts: Sequence[Part], captured: Graph) -> Mapping[str, str | None]:
+        names = list(dict.fromkeys(part.kernel.name for part in parts))
+        texts = [kernel_unit(plan, name) for name in names]
+        timers: dict[str, Seconds] = {}
+        for index, made in compile_libraries(texts, seconds):
+            if isinstance(made, Path):
+                timers[names[index]] = LaunchTimer(made, device)
+        return decided(
+            [part for part in parts if part.kernel.name in timers],
+            lambda part: timers[part.kernel.name](part),
+            CallTimer(captured, device),
+        )
+
+    return measure
+
+
+def _with(choices: Choices, measured: Mapping[str, str | None]) -> Choices:
+    """What a card has said so far and now; all else is open."""
+    together = MappingProxyType({**choices.measured, **measured})
+    return Choices(loops=choices.loops, measured=together)
