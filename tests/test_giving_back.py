@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,13 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200
 from kernelwright.module import OptimizedModule, capture_in_memory
-from kernelwright.pipeline import OptimizeOptions
+from kernelwright.pipeline import (
+    OptimizeOptions,
+    compile_problem,
+    without_slower,
+    write_candidate,
+)
+from kernelwright.problem import load_problem
 from kernelwright.schedule import Library, plan_graph
 from kernelwright.tune import parts
 from kernelwright.tune.parts import CallTimer, Part, decided, kind_of, parts_of, sentence
@@ -187,3 +194,37 @@ def test_a_card_decides_what_the_model_is_not_sure_of() -> None:
     assert [step.why for step in asked.plan.left_to_pytorch] == ["measured 1 us, ours 2 us"]
     nothing = with_guesses_measured(planned, graph, H200, Library.WHERE_FASTER, lambda *it: {})
     assert nothing is planned
+
+
+# --- A file ------------------------------------------------------------------------------------
+
+_PROBLEM = """import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.softmax(x @ y, -1)
+
+def get_inputs():
+    return [torch.rand(size, dtype=torch.bfloat16) for size in ((1024, 1024), (1024, 4096))]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_file_gives_back_what_is_slower(tmp_path: Path) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(_PROBLEM)
+    compiled = compile_problem(load_problem(path), H200)
+    assert len(compiled.plan.kernels) == 2, "or else this tests nothing"
+
+    def measure(given: Sequence[Part], captured: Graph) -> Mapping[str, str | None]:
+        return decided(given, lambda it: 2e-5, lambda it: 1e-5)
+
+    found, kept = without_slower(compiled, lambda event: None, measure)
+    assert [it.family for it in found.plan.kernels] == ["rows"]
+    assert kept.startswith("0 of 1") and "given back to PyTorch: matmul measured" in kept
+    assert "matmul" in write_candidate(found, tmp_path / "new.py").source
+    same, kept = without_slower(compiled, lambda event: None, lambda *it: {})
+    assert same is compiled and kept == ""

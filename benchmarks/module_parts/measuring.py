@@ -21,6 +21,7 @@ from kernelwright import api, module
 from kernelwright.module import OptimizedModule
 from kernelwright.pipeline import OptimizeOptions
 from kernelwright.tune.effort import effort
+from kernelwright.tune.parts import CallTimer, LaunchTimer, decided
 from module_parts.cases import CASES, Made, cast
 
 
@@ -52,9 +53,12 @@ def _ours(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> None:
         with card.alone():
             return api._measure_in_memory(fast, values, keywords, api._AGAINST_ITSELF, on_event)
 
+    def parts(fast: OptimizedModule) -> Any:
+        return lambda given, captured: _parts(card, fast, given, captured, keep)
+
     options = OptimizeOptions(effort=effort(facts["effort"]))
     with _in_turns(card, stages, began):
-        fast = api.optimize_in_memory(model, args, kwargs, options, on_event, clock)
+        fast = api.optimize_in_memory(model, args, kwargs, options, on_event, clock, parts)
     found = fast.kernelwright
     keep(
         optimize_seconds=round(time.monotonic() - began - card.waited, 2),
@@ -65,6 +69,7 @@ def _ours(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> None:
         checks=list(found.checks),
         times=found.times,
         set_aside=found.set_aside,
+        kept=found.kept,
         verified=bool(found.checks) and not found.set_aside.startswith("wrong"),
     )
     _costs(card, lambda: fast(*args, **kwargs), keep)
@@ -72,6 +77,22 @@ def _ours(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> None:
         fast.kernelwright = replace(found, set_aside="")
     with card.alone():
         keep(kernels_ms=kernel_ms(card, lambda: fast(*args, **kwargs)))
+
+
+def _parts(card: Card, fast: OptimizedModule, given: Any, captured: Any, keep: Keep) -> Any:
+    """What `optimize` measures of a plan's parts; equal ones are kept once, in microseconds."""
+    with card.alone():
+        ours = LaunchTimer(module.library_of(fast), card.device)
+        theirs = CallTimer(captured, card.device)
+        measured = decided(given, ours, theirs)
+        rows = {
+            (it.name, it.kernel.name, *map(str, it.kernel.inputs)): [
+                round(1e6 * (seconds or 0.0), 2) for seconds in (ours(it), theirs(it))
+            ]
+            for it in given
+        }
+    keep(parts=[[*row, *times] for row, times in rows.items()])
+    return measured
 
 
 @contextmanager

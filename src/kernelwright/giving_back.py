@@ -4,7 +4,8 @@ planned = with_guesses_measured(planned, captured, machine, library, seconds)
 better = without_slower_parts(planned, captured, machine, library, measure)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,7 +19,9 @@ from kernelwright.machine import Machine
 from kernelwright.schedule import Library, plan_graph
 from kernelwright.schedule.legality import is_guess
 from kernelwright.schedule.planning import Choices, Planned
+from kernelwright.toolchain.cache import database_path
 from kernelwright.toolchain.cuda import compile_libraries
+from kernelwright.tune.database import Database
 from kernelwright.tune.parts import (
     CallTimer,
     LaunchTimer,
@@ -28,6 +31,8 @@ from kernelwright.tune.parts import (
     parts_of,
     sentence,
 )
+from kernelwright.tune.plans import key_of
+from kernelwright.worker.lease import Lease
 
 MeasureParts = Callable[[Sequence[Part], Graph], Mapping[str, str | None]]
 """What a card says of parts of the plan of a captured graph, for `Choices.measured`."""
@@ -71,6 +76,37 @@ def measure_built(library: Path, device: torch.device) -> MeasureParts:
     return measure
 
 
+def measure_tuned(plan: Plan, machine: Machine, device: torch.device) -> MeasureParts:
+    """Parts of a plan whose kernels the tuning database knows, on a CUDA device.
+
+    A part at other sizes than those that its kernel was tuned at is not measured.
+    """
+
+    def measure(parts: Sequence[Part], captured: Graph) -> Mapping[str, str | None]:
+        tuned = {kernel.name: kernel for kernel in plan.kernels}
+        with Database(database_path()) as database, _alone(device):
+
+            def ours(part: Part) -> float | None:
+                kernel = tuned[part.kernel.name]
+                row = database.best(key_of(plan, kernel, machine))
+                return row.seconds if row is not None and part.kernel == kernel else None
+
+            return decided(parts, ours, CallTimer(captured, device))
+
+    return measure
+
+
+@contextmanager
+def _alone(device: torch.device) -> Iterator[None]:
+    """The card for this process alone."""
+    lease = Lease(device.index or 0)
+    lease.claim(lambda: None)
+    try:
+        yield
+    finally:
+        lease.release()
+
+
 # --- What the model does not know --------------------------------------------------------------
 
 
@@ -110,11 +146,11 @@ def measure_alone(
         for index, made in compile_libraries(texts, seconds):
             if isinstance(made, Path):
                 timers[names[index]] = LaunchTimer(made, device)
-        return decided(
-            [part for part in parts if part.kernel.name in timers],
-            lambda part: timers[part.kernel.name](part),
-            CallTimer(captured, device),
-        )
+        ready = [part for part in parts if part.kernel.name in timers]
+        with _alone(device):
+            return decided(
+                ready, lambda part: timers[part.kernel.name](part), CallTimer(captured, device)
+            )
 
     return measure
 

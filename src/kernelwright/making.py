@@ -31,9 +31,6 @@ Clock = Callable[[OptimizedModule, Sequence[Any], dict[str, Any]], Measurement]
 MeasureModule = Callable[[OptimizedModule], MeasureParts]
 """Measures the parts of a module's plan."""
 
-_SHARE_OF_GUESSES = 0.4
-"""Of the seconds of tuning, for calls that the model is not sure of."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
@@ -92,7 +89,7 @@ class Maker:
 
     def _with_guesses_measured(self, planned: Planned, captured: Graph) -> Planned:
         self._say("compare", "calls that the model is not sure of")
-        seconds = _SHARE_OF_GUESSES * self.options.tuning_seconds
+        seconds = pipeline.SHARE_OF_GUESSES * self.options.tuning_seconds
         measure = measure_alone(seconds, _device())
         library = self.options.library_to_use()
         return with_guesses_measured(planned, captured, self.machine, library, measure)

@@ -7,7 +7,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
 
 from kernelwright import env
 from kernelwright.bench.measurement import Measurement
@@ -27,6 +29,7 @@ from kernelwright.report.plan import Explanation, explain_plan
 from kernelwright.rewrite import Rewritten
 from kernelwright.schedule import OPEN, Choices, Library, least_cost, plan_graph
 from kernelwright.schedule.families import family_of
+from kernelwright.schedule.planning import Planned
 from kernelwright.toolchain.cache import database_path
 from kernelwright.toolchain.records import Target
 from kernelwright.tune.database import Database
@@ -38,6 +41,9 @@ from kernelwright.worker import Haste, JudgeOptions, judge_while, judgement
 from kernelwright.worker import judge as judge_in_workers
 from kernelwright.worker.errors import CandidateFileError
 from kernelwright.worker.judging import default_target
+
+if TYPE_CHECKING:  # What times kernels is imported where there is a card.
+    from kernelwright.giving_back import MeasureParts
 
 Progress = Callable[[Event], None]
 
@@ -70,6 +76,13 @@ class Compiled:
     """The card that the plan was made for."""
     library: Library
     sizes: Sizes = Sizes.ANY
+
+    @property
+    def planned(self) -> Planned:
+        """The plan with its choices."""
+        return Planned(
+            rewritten=self.rewritten, plan=self.plan, choices=self.choices, lowered=self.lowered
+        )
 
     @property
     def floor(self) -> Floor:
@@ -176,6 +189,45 @@ def tuned_plan(
         return best_known(plan, machine, database)
 
 
+def without_slower(
+    compiled: Compiled, progress: Progress, measure: "MeasureParts | None" = None
+) -> tuple[Compiled, str]:
+    """The tuned problem without kernels that are slower than the calls they replace, as `measure`
+    says (by default the card), and what was kept in one line. A file keeps at least one kernel."""
+    from kernelwright.giving_back import measure_tuned, without_slower_parts
+
+    progress(Event(stage="compare", message="kernels with calls", done=0, total=1))
+    if measure is None:
+        measure = measure_tuned(compiled.plan, compiled.machine, _device())
+    better = without_slower_parts(
+        *(compiled.planned, compiled.plan, compiled.captured, compiled.machine),
+        compiled.library,
+        measure,
+    )
+    if not better.is_other:
+        return compiled, ""
+    if not better.planned.plan.kernels:
+        return (
+            compiled,
+            "all kernels are kept, slower than the calls they replace: none is left else",
+        )
+    return _replanned(compiled, better.planned), better.kept
+
+
+def _replanned(compiled: Compiled, planned: Planned) -> Compiled:
+    return replace(
+        compiled,
+        rewritten=planned.rewritten,
+        plan=planned.plan,
+        choices=planned.choices,
+        lowered=planned.lowered,
+    )
+
+
+def _device() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device())
+
+
 # --- Optimizing and judging --------------------------------------------------------------------
 
 
@@ -241,11 +293,14 @@ class Optimized:
     candidate: Candidate
     verdict: Verdict
     measurement: Measurement
+    kept: str = ""
+    """Which kernels were kept, where some are slower than the calls they replace, in one line."""
 
     def to_json(self) -> dict[str, Any]:
         """What `kernelwright optimize --json` prints."""
         return {
             "file": str(self.path),
+            "kept": self.kept,
             "plan": self.compiled.explanation.to_json(),
             "verdict": self.verdict.to_json(),
             "measurement": self.measurement.to_json(),
@@ -281,6 +336,7 @@ def optimize_problem(
     The processes that judge it start first: by the time that there is a file they have a card.
     """
     progress(Event(stage="capture", message=problem.path.name, done=0, total=1))
+    kept = ""
     match options.target:
         case Target.CUDA:
             with judgement(problem, target=options.target, options=options.judge) as begun:
@@ -290,7 +346,7 @@ def optimize_problem(
                 begun.admit(path)
                 if options.effort.variants and compiled.plan.kernels:
                     begun.hasten(compiled.floor.bytes)
-                    compiled = tuned(compiled, options.effort, options.tuning_seconds, progress)
+                    compiled, kept = _mended(compiled, options, progress)
                     write_candidate(compiled, path)
                 demands = _demands(options.judge.demands, compiled)
                 with _kept(path):
@@ -309,7 +365,35 @@ def optimize_problem(
         candidate=write_candidate(compiled, path, headline(verdict, measurement)),
         verdict=verdict,
         measurement=measurement,
+        kept=kept,
     )
+
+
+def _mended(
+    compiled: Compiled, options: OptimizeOptions, progress: Progress
+) -> tuple[Compiled, str]:
+    """The problem with tuned kernels, all of them no slower than the calls they replace, and what
+    was kept in one line; with `Rest.REFUSED` they are ours whatever they take."""
+    from kernelwright.giving_back import measure_alone, with_guesses_measured
+
+    seconds = options.tuning_seconds
+    if options.rest is Rest.REFUSED:
+        return tuned(compiled, options.effort, seconds, progress), ""
+    measure = measure_alone(seconds * SHARE_OF_GUESSES, _device())
+    planned = with_guesses_measured(
+        *(compiled.planned, compiled.captured, compiled.machine, compiled.library), measure
+    )
+    compiled = tuned(_replanned(compiled, planned), options.effort, seconds, progress)
+    better, kept = without_slower(compiled, progress)
+    if better is not compiled:
+        better = tuned(better, options.effort, _AGAIN_SECONDS, progress)
+    return better, kept
+
+
+SHARE_OF_GUESSES = 0.4
+"""Share of the seconds of tuning for calls that the model is not sure of."""
+_AGAIN_SECONDS = 5.0
+"""Seconds of tuning for kernels that are new where others went back to PyTorch."""
 
 
 @contextmanager

@@ -62,6 +62,7 @@ def optimize(
         print_lines(done.compiled.explanation.lines())
         print_lines(verdict_lines(done.verdict))
         print_lines(measurement_lines(done.measurement))
+        print_lines([f"kept        {done.kept}"] if done.kept else [])
         typer.echo(f"wrote       {done.path}")
         typer.echo(f"next        kernelwright judge {model} {done.path}")
     return ExitCode(done.verdict.status.exit_code)

@@ -53,7 +53,7 @@ class Part:
     @property
     def name(self) -> str:
         """The operator, for people: `conv2d`."""
-        return self.call.target.removeprefix("aten.").partition(".")[0]
+        return self.call.target.split(".")[1]
 
 
 def parts_of(plan: Plan, captured: Graph, machine: Machine) -> tuple[Part, ...]:
@@ -120,7 +120,7 @@ def _hints(graph: Graph) -> dict[str, int]:
 # --- What goes where ---------------------------------------------------------------------------
 
 Seconds = Callable[[Part], float | None]
-"""Of one side of a part; None where it does not run."""
+"""Seconds of one side of a part; None where it does not run."""
 
 
 def decided(parts: Iterable[Part], ours: Seconds, theirs: Seconds) -> dict[str, str | None]:
