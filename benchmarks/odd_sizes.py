@@ -5,9 +5,9 @@
     python benchmarks/odd_sizes.py --folder FILES --seconds 120 --journal odd_sizes.jsonl
 
 The first two calls need no GPU: they write the problems and what they become, and compile it. The
-last one builds what is missing and times each problem in a process of its own; those that compile
-work side by side, the card is used in turns. The first of each case's odd sizes and its round ones
-come before the second odd ones. A second run with the same journal goes on where it stopped.
+last one builds what is missing and times the sizes of each module in a process of its own; those
+that compile work side by side, the card is used in turns. A line for each problem, and the journal,
+are written when its process ends. A second run with the same journal goes on where it stopped.
 """
 
 import argparse
@@ -44,8 +44,10 @@ def main() -> None:
         preload=("odd_parts.measuring", "torch._inductor.compile_fx"),
     )
     for record in run_tasks(_tasks(options), measure, limits):
-        print(_line(record), flush=True)
-        _write(options.output or options.journal.with_suffix(".json"), read(options.journal))
+        print(*map(_line, _problems([record])), sep="\n", flush=True)
+        records = read(options.journal)
+        content = {"provenance": provenance(), "summary": summary(records), "records": records}
+        _write(options.output or options.journal.with_suffix(".json"), content)
     print(json.dumps(summary(read(options.journal)), indent=1))
 
 
@@ -66,28 +68,42 @@ def _options() -> argparse.Namespace:
 
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
+    """One for each module."""
+    there = [it for it in problems() if (options.folder / it.name / "facts.json").exists()]
+    cases = dict.fromkeys(it.case for it in there)
     return [
         Task(
-            name=problem.name,
+            name=case.name,
             facts={
-                "case": problem.case.name,
-                "family": problem.case.family,
-                "is_odd": problem.is_odd,
-                "folder": str(options.folder / problem.name),
+                "family": case.family,
                 "device": options.device,
                 "compiles": bool(options.compiles),
+                "problems": [
+                    {
+                        "problem": it.name,
+                        "is_odd": it.is_odd,
+                        "folder": str(options.folder / it.name),
+                    }
+                    for it in there
+                    if it.case is case
+                ],
             },
         )
-        for problem in problems()
-        if (options.folder / problem.name / "facts.json").exists()
-        and (not options.only or problem.case.name in options.only)
+        for case in cases
+        if not options.only or case.name in options.only
     ]
 
 
-def _line(record: Record) -> str:
-    words = [f"{it[:-3]} {record[it]:.4f}" for it in _TIMES if it in record]
-    verdict = {True: "verified", False: "WRONG", None: "-"}[record.get("verified")]
-    return f"{record['task']:<36} {', '.join(words)} ms; {verdict} {record.get('failed', '')[:200]}"
+def _problems(records: Iterable[Record]) -> list[Record]:
+    """What is known of each problem of some modules."""
+    return [{**it, "family": record["family"]} for record in records for it in record["problems"]]
+
+
+def _line(problem: Record) -> str:
+    words = [f"{it[:-3]} {problem[it]:.4f}" for it in _TIMES if it in problem]
+    verdict = {True: "verified", False: "WRONG", None: "-"}[problem.get("verified")]
+    failed = problem.get("failed", "")[:200]
+    return f"{problem['problem']:<36} {', '.join(words)} ms; {verdict} {failed}"
 
 
 _TIMES = ("ours_ms", "eager_ms", "compiled_ms", "floor_ms")
@@ -99,7 +115,7 @@ _TIMES = ("ours_ms", "eager_ms", "compiled_ms", "floor_ms")
 def summary(records: Sequence[Record]) -> dict[str, Any]:
     """Of odd sizes and round ones: geometric means over the better of eager and torch.compile and
     over the floor, as a whole and by family; and the odd problems that fall short."""
-    timed = [it for it in records if "ours_ms" in it and "eager_ms" in it]
+    timed = [it for it in _problems(records) if "ours_ms" in it and "eager_ms" in it]
     found: dict[str, Any] = {
         sizes: {
             "problems": len(own),
@@ -114,9 +130,9 @@ def summary(records: Sequence[Record]) -> dict[str, Any]:
         if (own := [it for it in timed if it["is_odd"] is is_odd])
     }
     found["below"] = sorted(
-        f"{it['task']}: {_over_best(it):.3f}" for it in timed if _over_best(it) < LEAST
+        f"{it['problem']}: {_over_best(it):.3f}" for it in timed if _over_best(it) < LEAST
     )
-    found["not verified"] = [it["task"] for it in timed if not it["verified"]]
+    found["not verified"] = [it["problem"] for it in timed if not it["verified"]]
     return found
 
 
@@ -130,8 +146,7 @@ def _mean(ratios: Iterable[float]) -> float:
     return round(math.exp(sum(logs) / len(logs)), 3)
 
 
-def _write(path: Path, records: list[Record]) -> None:
-    content = {"provenance": provenance(), "summary": summary(records), "records": records}
+def _write(path: Path, content: dict[str, Any]) -> None:
     part = path.with_suffix(".part")
     part.write_text(json.dumps(content, indent=1) + "\n")
     part.replace(path)

@@ -1,4 +1,5 @@
-"""One problem on the card, in a process of its own: ours, eager, torch.compile, and their errors.
+"""One case on the card, in a process of its own: ours, eager, torch.compile, and errors, at each of
+its sizes.
 
 Compilers work while other processes time: the card is used in turns.
 """
@@ -11,8 +12,8 @@ from typing import Any
 
 import torch
 from emitted_files import build_library, load, with_library
-from side_by_side import Keep, Task
-from stopwatch import Card, device_ms, kernel_ms
+from side_by_side import Keep, Record, Task
+from stopwatch import Card, device_ms
 from torch import nn
 
 _BUDGET_MS = 40.0
@@ -20,29 +21,50 @@ _BUDGET_MS = 40.0
 
 
 def measure(task: Task, keep: Keep) -> None:
-    """Times and errors of the task's problem."""
+    """Times and errors of the task's problems, each kept as soon as it is known."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    folder, device = Path(task.facts["folder"]), torch.device(task.facts["device"])
-    card = Card(device)
-    keep(**json.loads((folder / "facts.json").read_text()))
-    problem = load(folder / "problem.py", f"problem_{task.name}")
-    library = build_library(folder) if device.type == "cuda" else None
-    emitted = with_library(folder / "emitted.py", library) if device.type == "cuda" else problem
-    with torch.no_grad():
-        torch.manual_seed(0)
-        with card.alone():
-            inputs = [it.to(device) for it in problem.get_inputs()]
-            own = problem.Model().to(device)
-            new = getattr(emitted, "ModelNew", problem.Model)().to(device)
-            new.load_state_dict(own.state_dict())
-            keep(**_errors(own, new, inputs))
+    card = Card(torch.device(task.facts["device"]))
+    # Contexts and libraries take longer to load than what is measured here takes.
+    a = torch.rand(4, 4, 4, 4, device=card.device)
+    torch.nn.functional.conv2d(a @ a, a)
+    found: list[Record] = []
+    for problem in task.facts["problems"]:
+        record: Record = dict(problem)
+        found.append(record)
+
+        def note(record: Record = record, **facts: Any) -> None:
+            record.update(facts)
+            keep(problems=found)
+
+        try:
+            with torch.no_grad():
+                own, inputs = _measured(card, Path(problem["folder"]), note)
+                if task.facts["compiles"]:
+                    note(compiled_ms=_compiled_ms(card, own, inputs))
+        except Exception as error:  # The other sizes go on; the record says what happened.
+            note(failed=f"{type(error).__name__}: {error}"[:1500])
+        if card.device.type == "cuda":
             torch.cuda.empty_cache()
-            keep(ours_ms=_ms(card, lambda: new(*inputs)))
-            keep(eager_ms=_ms(card, lambda: own(*inputs)))
-            keep(kernels_ms=kernel_ms(card, lambda: new(*inputs)))
-        if task.facts["compiles"]:
-            keep(compiled_ms=_compiled_ms(card, own, inputs))
+
+
+def _measured(card: Card, folder: Path, keep: Keep) -> tuple[nn.Module, list[torch.Tensor]]:
+    """The problem's own module and its inputs, of which ours and eager are timed."""
+    keep(**json.loads((folder / "facts.json").read_text()))
+    problem = load(folder / "problem.py", f"problem_{folder.name}")
+    emitted = problem
+    if card.device.type == "cuda":
+        emitted = with_library(folder / "emitted.py", build_library(folder))
+    torch.manual_seed(0)
+    with card.alone(), card.device:
+        inputs = problem.get_inputs()
+        own = problem.Model()
+        new = getattr(emitted, "ModelNew", problem.Model)()
+        new.load_state_dict(own.state_dict())
+        keep(**_errors(own, new, inputs))
+        keep(ours_ms=_ms(card, lambda: new(*inputs)))
+        keep(eager_ms=_ms(card, lambda: own(*inputs)))
+    return own, inputs
 
 
 def _ms(card: Card, call: Callable[[], object]) -> float:
@@ -51,6 +73,7 @@ def _ms(card: Card, call: Callable[[], object]) -> float:
 
 def _compiled_ms(card: Card, own: nn.Module, inputs: list[torch.Tensor]) -> float:
     """torch.compile's: it compiles while others have the card."""
+    torch._dynamo.reset()  # Or it would make one graph for more than one size.
     compiled = torch.compile(own)
     compiled(*inputs)
     with card.alone():
