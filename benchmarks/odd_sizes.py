@@ -41,7 +41,7 @@ def main() -> None:
         seconds=options.seconds,
         processes=options.processes,
         longest=options.longest,
-        preload=("odd_parts.measuring", "torch._inductor.compile_fx"),
+        preload=("odd_parts.measuring",),
     )
     for record in run_tasks(_tasks(options), measure, limits):
         print(*map(_line, _problems([record])), sep="\n", flush=True)
