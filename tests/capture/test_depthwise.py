@@ -25,6 +25,7 @@ CONVOLUTIONS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "valid": (nn.Conv2d(4, 4, (3, 2), padding="valid", groups=4), (3, 4, 8, 7)),
     "one image": (nn.Conv2d(4, 4, 3, groups=4), (4, 8, 7)),
     "one channel": (nn.Conv2d(1, 1, 3), (2, 1, 8, 7)),
+    "three filters of one channel": (nn.Conv2d(1, 3, (3, 2), 2, padding=1), (2, 1, 8, 7)),
     "one place": (nn.Conv2d(4, 4, 1, groups=4), (2, 4, 3, 5)),
     "a line": (nn.Conv1d(4, 4, 5, 2, 3, groups=4), (2, 4, 17)),
 }

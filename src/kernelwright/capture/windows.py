@@ -119,6 +119,8 @@ def _whole(value: int) -> Literal:
 
 _MOST_TAPS = 121
 """Weights of a channel, which threads keep in registers if they can."""
+_MOST_FILTERS = 32
+"""Filters of an operand's one channel, each of which reads it again."""
 
 
 def _depthwise(dims: int) -> Rule:
@@ -127,9 +129,11 @@ def _depthwise(dims: int) -> Rule:
     def rule(m: Maker) -> Part:
         value, weight = m.tensor("input"), m.tensor("weight")
         channels, taps = value.shape[-dims - 1], weight.shape[1:]
-        is_own = m.call.arguments["groups"] == channels.hint == weight.shape[0].hint
+        filters = weight.shape[0]
+        is_own = m.call.arguments["groups"] == channels.hint == filters.hint
+        is_one = channels == ONE and filters.hint <= _MOST_FILTERS
         known = all(size.is_static for size in (channels, *weight.shape))
-        if not is_own or not known or taps[0] != ONE or not m.dtype.is_float:
+        if not (is_own or is_one) or not known or taps[0] != ONE or not m.dtype.is_float:
             raise NotMadeError
         size = tuple(tap.hint for tap in taps[1:])
         if prod(size) > _MOST_TAPS:
@@ -139,10 +143,12 @@ def _depthwise(dims: int) -> Rule:
         padding = _padding(m.call.arguments["padding"], size, dilation)
         kind = TensorType(m.compute, shape)
         window = Window(Pooling.DOT, size, stride, padding, dilation)
-        parts = [m.wide(value), m.squeeze(weight, (1,))]
+        batch, places = value.shape[: -dims - 1], value.shape[-dims:]
+        seen = m.expand(m.wide(value), (*batch, filters, *places))
+        parts = [seen, m.squeeze(weight, (1,))]
         total = Part(m.node(window, kind, parts), kind)
         if (bias := m.optional("bias")) is not None:
-            column = m.reshape(bias, (channels, *[ONE] * dims))
+            column = m.reshape(bias, (filters, *[ONE] * dims))
             return m.apply(lambda x, y: op("add", x, y), total, column, dtype=m.dtype)
         return m.converted(total, m.dtype)
 
