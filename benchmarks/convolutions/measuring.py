@@ -18,49 +18,66 @@ _FEW_ELEMENTS = 2**20
 _BATCH_NORMS = (torch.nn.modules.batchnorm._BatchNorm,)
 
 
-def measure(folder: Path, lock: Path, compiles: float) -> None:
-    """Writes `record.json` of the folder after each step. `compiles`: 0 without torch.compile."""
+def measure(folder: Path, lock: Path) -> None:
+    """Ours and eager: writes `record.json` of the folder after each step."""
     facts = json.loads((folder / "facts.json").read_text())
-    record: dict[str, Any] = {"problem": folder.name, **facts}
+    _keeping(folder, {"problem": folder.name, **facts}, lambda keep: _measure(folder, lock, keep))
 
+
+def measure_compiled(folder: Path, lock: Path, record: dict[str, Any]) -> None:
+    """torch.compile, added to the record of the others."""
+    _keeping(folder, record, lambda keep: _measure_compiled(folder, lock, keep))
+
+
+def _keeping(
+    folder: Path, record: dict[str, Any], work: Callable[[Callable[..., None]], None]
+) -> None:
     def keep(**found: Any) -> None:
         record.update(found)
         (folder / "record.json").write_text(json.dumps(record))
 
     try:
-        library = build_library(folder)
-        _measure(folder, library, lock, compiles, keep)
+        work(keep)
     except Exception as error:
         keep(failed=repr(error)[:1500])
 
 
-def _measure(
-    folder: Path, library: Path | None, lock: Path, compiles: float, keep: Callable[..., None]
-) -> None:
+def _measure(folder: Path, lock: Path, keep: Callable[..., None]) -> None:
+    library = build_library(folder)
     problem = load(folder / "problem.py", f"problem_{folder.name}")
     emitted = with_library(folder / "emitted.py", library)
     # The card's context and cuDNN take seconds to load.
     torch.nn.functional.conv2d(*(torch.rand(1, 4, 8, 8, device="cuda") for _ in range(2)))
     with _alone(lock), torch.no_grad():
-        torch.manual_seed(0)
+        own, inputs = _made(problem)
         with torch.device("cuda"):
-            inputs = [it.cuda() if isinstance(it, torch.Tensor) else it
-                      for it in problem.get_inputs()]  # fmt: skip
-            own = problem.Model(*problem.get_init_inputs())
             new = emitted.ModelNew(*problem.get_init_inputs())
         new.load_state_dict(own.state_dict())
         keep(**_errors(own, new, inputs))
         keep(ours_ms=card_ms(lambda: new(*inputs)))
         keep(eager_ms=card_ms(lambda: own(*inputs)))
         keep(kernels_ms=_kernel_times(lambda: new(*inputs)))
-        torch.cuda.empty_cache()
-    if compiles:
-        _lock_compiled_calls(lock)
-        compiled = torch.compile(own)
-        with torch.no_grad():
-            compiled(*inputs)
-            with _alone(lock):
-                keep(compiled_ms=card_ms(lambda: compiled(*inputs)))
+
+
+def _measure_compiled(folder: Path, lock: Path, keep: Callable[..., None]) -> None:
+    problem = load(folder / "problem.py", f"problem_{folder.name}")
+    with _alone(lock):
+        own, inputs = _made(problem)
+    _lock_compiled_calls(lock)
+    compiled = torch.compile(own)
+    with torch.no_grad():
+        compiled(*inputs)
+        with _alone(lock):
+            keep(compiled_ms=card_ms(lambda: compiled(*inputs)))
+
+
+def _made(problem: ModuleType) -> tuple[torch.nn.Module, list[Any]]:
+    """The module and its inputs on the card, the same at each call."""
+    torch.manual_seed(0)
+    with torch.device("cuda"):
+        given = problem.get_inputs()
+        inputs = [it.cuda() if isinstance(it, torch.Tensor) else it for it in given]
+        return problem.Model(*problem.get_init_inputs()), inputs
 
 
 def _errors(own: torch.nn.Module, new: torch.nn.Module, inputs: list[Any]) -> dict[str, Any]:
