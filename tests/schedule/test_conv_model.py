@@ -16,7 +16,14 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "convolutions"
 from cases import CASES, Case
 
 from kernelwright.capture import capture_module
-from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, ConvStore, Rounding, RowTaps
+from kernelwright.ir.conv_configs import (
+    ConvConfig,
+    ConvSchedule,
+    ConvStore,
+    DirectConfig,
+    Rounding,
+    RowTaps,
+)
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import A100, H200
@@ -58,7 +65,8 @@ def test_what_is_ranked_first_is_fast() -> None:
     for case in CASES:
         planes = 1 if case.arithmetic == "tf32" else 2
         sizes = _sizes(case)
-        ranked = ranked_convolutions(sizes, planes, H200)
+        ranked = [it for it in ranked_convolutions(sizes, planes, H200)
+                  if isinstance(it[1], ConvConfig)]  # fmt: skip
         found = [v for v in _RECORDS[case.name]["variants"] if "ms" in v]
         times = {re.sub(r" s\d+| rows", "", v["variant"]): v["ms"] for v in found}
         # Others were not timed.
@@ -103,8 +111,8 @@ _ONE, _THREE, _SHORT = (it.name for it in (Rounding.MEASURED_SIZES, Rounding.NON
         # Phases are stored together.
         (nn.ConvTranspose2d(32, 64, 3, 5, 1, dilation=2), (16, 32, 64, 128), _ONE),
         (nn.ConvTranspose1d(32, 64, 3, 2, 1, dilation=2), (16, 32, 131072), _ONE),
-        # Few taps of few channels, and small calls.
-        (nn.Conv3d(3, 64, (3, 3, 1)), (16, 3, 256, 256, 10), "library"),
+        # Few products for each element, and small calls.
+        (nn.Conv3d(3, 64, (3, 3, 1)), (16, 3, 256, 256, 10), _THREE),
         (nn.Conv2d(64, 64, 3), (1, 64, 28, 28), "library"),
         # A product of one tap turns nothing in cuDNN; what follows it is a pass more.
         (nn.Conv2d(64, 128, 1), (16, 64, 512, 512), "library"),
@@ -118,6 +126,21 @@ _ONE, _THREE, _SHORT = (it.name for it in (Rounding.MEASURED_SIZES, Rounding.NON
 )  # fmt: skip
 def test_ours_or_the_library(layer: nn.Module, shape: tuple[int, ...], expected: str) -> None:
     assert _plan(layer, *shape) == [expected]
+
+
+def test_few_products_are_computed_on_the_cuda_cores() -> None:
+    conv = Conv(stride=(1,) * 3, padding=(0,) * 3, dilation=(1,) * 3, groups=1, transposed=False)
+    shapes = ((128, 3, 16, 64, 64), (24, 3, 3, 3, 3), (128, 24, 14, 62, 62))
+    types = (TensorType(DType.F32, tuple(map(Dim.static, shape))) for shape in shapes)
+    sizes = conv_sizes(conv, *types)
+    seconds, first = ranked_convolutions(sizes, 2, H200)[0]
+    assert first == DirectConfig(channels=24)
+    assert all(it > 2 * seconds for it, _ in ranked_convolutions(sizes, 2, H200)[1:])
+    # One product rounds as these do not, and many products are faster on tensor cores.
+    for other, planes in ((sizes, 1), (replace(sizes, in_channels=64), 2)):
+        assert not any(
+            isinstance(it, DirectConfig) for _, it in ranked_convolutions(other, planes, H200)
+        )
 
 
 def _kernels(*layers: nn.Module) -> list[tuple[str, ...]]:

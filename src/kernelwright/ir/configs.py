@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from kernelwright.ir.attention_configs import AttentionConfig
-from kernelwright.ir.conv_configs import ConvConfig
+from kernelwright.ir.conv_configs import ConvConfig, DirectConfig
 from kernelwright.ir.recurrent_configs import RecurrentConfig
 
 
@@ -416,6 +416,7 @@ Config = (
     PointwiseConfig
     | ProductConfig
     | ConvConfig
+    | DirectConfig
     | RowConfig
     | ScanConfig
     | WindowConfig

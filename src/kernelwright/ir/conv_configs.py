@@ -1,4 +1,4 @@
-"""How the convolution family computes: see kernels/conv/conv_tile.cuh."""
+"""How the convolution family computes: see kernels/conv/conv_tile.cuh and conv_direct.cuh."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -90,3 +90,14 @@ class ConvConfig:
             f" {self.schedule}; {self.chunk} channels a tap, {self.stages} stages,"
             f" {pixels}{taps}{rows_leave}"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectConfig:
+    """Tunables of the convolution on the CUDA cores, from the input as it lies."""
+
+    channels: int
+    """Output channels of a thread, at four neighbouring positions of a row."""
+
+    def __str__(self) -> str:
+        return f"float32 on the CUDA cores; {self.channels} channels x 4 positions a thread"

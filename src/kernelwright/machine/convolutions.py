@@ -68,6 +68,8 @@ class ConvolutionRates:
     """Elements a second, padding counted, that it writes at most."""
     moved_elements: float
     """Elements a second where a row's taps become channels."""
+    direct_share: float
+    """Share of the CUDA cores' float32 rate that the convolution on them reaches."""
     filter_seconds: float
     """Seconds in which a block of it reads, or writes, 1024 elements of an output channel's filter
     or pairs of them."""

@@ -5,8 +5,15 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil, prod
 
-from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, ConvStore, RowTaps
+from kernelwright.ir.conv_configs import (
+    ConvConfig,
+    ConvSchedule,
+    ConvStore,
+    DirectConfig,
+    RowTaps,
+)
 from kernelwright.machine import Machine
+from kernelwright.schedule.conv_direct import direct_config, direct_seconds
 from kernelwright.schedule.conv_model import channel_pitch, conv_seconds, halo, tile_step
 from kernelwright.schedule.conv_shape import FILTER_RUN, MOST_PHASES, ConvSizes
 
@@ -33,16 +40,21 @@ channels of a copy: of 16, patches took twice as long as copies."""
 @lru_cache(maxsize=512)
 def ranked_convolutions(
     sizes: ConvSizes, planes: int, machine: Machine
-) -> tuple[tuple[float, ConvConfig], ...]:
+) -> tuple[tuple[float, ConvConfig | DirectConfig], ...]:
     """Configurations with their modelled seconds, best first; none on cards without the kernel.
 
-    `planes`: 1 for one fp16 product, 2 for three.
+    `planes`: 1 for one fp16 product, 2 for what is as accurate as float32.
     """
     if machine.convolutions is None or not _can_count(sizes):
         return ()
     candidates = _candidates(sizes, planes, machine.shared_memory_per_block)
     found = [it for it in candidates if why_illegal(sizes, it, machine) is None]
-    timed = [(conv_seconds(sizes, config, machine), config) for config in found]
+    timed: list[tuple[float, ConvConfig | DirectConfig]] = [
+        (conv_seconds(sizes, config, machine), config) for config in found
+    ]
+    direct = direct_config(sizes) if planes == 2 else None
+    if direct is not None:
+        timed.append((direct_seconds(sizes, direct, machine), direct))
     return tuple(sorted(timed, key=lambda entry: entry[0]))
 
 

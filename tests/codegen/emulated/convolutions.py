@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.emulator import Session
-from kernelwright.ir.conv_configs import Rounding
+from kernelwright.ir.conv_configs import DirectConfig, Rounding
 from kernelwright.ir.kinds import Conv
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
@@ -32,6 +32,7 @@ class Layers(nn.Module):
         self.deep = nn.Conv3d(8, 12, (2, 3, 2), stride=(1, 2, 1), groups=2, bias=False)
         self.line = nn.Conv1d(5, 40, 3, dilation=3)
         self.short = nn.Conv2d(16, 24, (2, 3), dtype=torch.float16)
+        self.few = nn.Conv3d(3, 26, (2, 3, 2), (1, 2, 3), (1, 2, 0), (2, 1, 1))
         self.scale = nn.Parameter(torch.rand(40, 1))
 
     def forward(self, x: Tensor, v: Tensor, s: Tensor, h: Tensor, near: Tensor) -> tuple[Any, ...]:
@@ -41,6 +42,7 @@ class Layers(nn.Module):
             torch.tanh(self.deep(v)) * v[:, :1, :1, :1, :1],
             # By channel, and by place: the operands are broadcast in other ways.
             self.line(s) * self.scale - s[:, :1, 6:],
+            F.gelu(torch.tanh(self.few(v[:, 1:4]))),
             F.relu(self.short(h)),
         )
 
@@ -59,12 +61,13 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
     """The emitted forward; the first convolution rounds at these sizes."""
     graph = rewrite(capture_module(module, given)).graph
     ours = {node.name: Rounding.NONE for node in graph.nodes if isinstance(node.kind, Conv)}
-    first, *_, last = ours
-    ours |= {first: Rounding.MEASURED_SIZES, last: Rounding.SHORT}
+    first, *_, half = ours
+    ours |= {first: Rounding.MEASURED_SIZES, half: Rounding.SHORT}
     chosen = Convolutions(left={}, ours=ours)
     plan = schedule(graph, H200, Library.NEVER, convolutions=chosen)
     assert not plan.left_to_pytorch
-    assert [kernel.family for kernel in plan.kernels] == ["conv"] * 5
+    assert [kernel.family for kernel in plan.kernels] == ["conv"] * 6
+    assert sum(isinstance(kernel.config, DirectConfig) for kernel in plan.kernels) == 2
     namespace: dict[str, Any] = {}
     exec(emit_module("layers", "self, x, v, s, h, near", plan).source, namespace)
     return namespace["ModelNew"].forward

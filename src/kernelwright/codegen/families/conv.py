@@ -8,7 +8,7 @@ from kernelwright.codegen.functor import functor
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.anchors import Convolution
-from kernelwright.ir.conv_configs import ConvConfig, Rounding
+from kernelwright.ir.conv_configs import ConvConfig, DirectConfig, Rounding
 from kernelwright.ir.expr import Call, walk
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel
@@ -34,8 +34,10 @@ class _Variant:
 
     suffix: str
     why: str
+    device: str
+    """Which device code: "tensor", "direct" or "any"."""
     members: tuple[str, ...]
-    """Declarations in its config; none for the one on the CUDA cores."""
+    """Declarations in its config; none for any sizes."""
     kernel: str
     """After the kernel's name."""
     pointers: tuple[str, ...]
@@ -67,8 +69,10 @@ def emit(kernel: Kernel) -> KernelText:
         bias="own_bias" if anchor.has_bias else "Tensor{}",
         first_operand=tiles,
     )
-    sources = ("conv_launch.cuh", "wgmma_f16.cuh", "conv_choice.cuh", "conv_any.cuh")
-    return KernelText(section=section, sources=(*sources, "conv_epilogue.cuh"), has_workspace=True)
+    is_direct = isinstance(kernel.config, DirectConfig)
+    own = ("conv_direct.cuh",) if is_direct else ("conv_launch.cuh", "wgmma_f16.cuh")
+    sources = (*own, "conv_choice.cuh", "conv_any.cuh", "conv_epilogue.cuh")
+    return KernelText(section=section, sources=sources, has_workspace=True)
 
 
 def _is_late(kernel: Kernel, elements: list[tuple[str, str]]) -> bool:
@@ -98,6 +102,8 @@ def _elements(kernel: Kernel, tiles: int) -> list[tuple[str, str]]:
 
 
 def _variants(kernel: Kernel) -> tuple[_Variant, ...]:
+    if isinstance(kernel.config, DirectConfig):
+        return (_direct(kernel, kernel.config), _any(kernel))
     anchor, config = kernel.anchored(Convolution), kernel.configured(ConvConfig)
     planes = 1 if anchor.rounding is Rounding.SHORT else 2
     general = general_config(sizes_of_kernel(kernel), planes)
@@ -107,15 +113,43 @@ def _variants(kernel: Kernel) -> tuple[_Variant, ...]:
         accurate = ", as accurate as float32" if rounds(kernel) else ""
         why = f"Other sizes{accurate}"
         found.append(_tensor_cores(kernel.name, "General", "_general", why, general))
-    return (
-        *found,
-        _Variant(
-            suffix="Any",
-            why="Any sizes, on the CUDA cores",
-            members=(),
-            kernel="_any",
-            pointers=(f"{kernel.name}_any_kernel",),
+    return (*found, _any(kernel))
+
+
+def _any(kernel: Kernel) -> _Variant:
+    return _Variant(
+        suffix="Any",
+        why="Any sizes, on the CUDA cores",
+        device="any",
+        members=(),
+        kernel="_any",
+        pointers=(f"{kernel.name}_any_kernel",),
+    )
+
+
+def _direct(kernel: Kernel, config: DirectConfig) -> _Variant:
+    conv, sizes = kernel.anchored(Convolution).conv, sizes_of_kernel(kernel)
+    taps = [axis.taps for axis in sizes.axes]
+    each = zip(
+        (*taps, 1, 1),
+        (*reversed(conv.stride), 1, 1),
+        (*reversed(conv.padding), 0, 0),
+        (*reversed(conv.dilation), 1, 1),
+        strict=True,
+    )
+    lists = (", ".join(map(str, numbers)) for numbers in each)
+    return _Variant(
+        suffix="Direct",
+        why="All sizes that it can count",
+        device="direct",
+        members=(
+            *(f"using {name} = ConvTaps<{of}>;" for name, of in zip("WHD", lists, strict=False)),
+            f"static constexpr int IN_CHANNELS = {sizes.in_channels}, "
+            f"OUT_CHANNELS = {sizes.out_channels};",
+            f"static constexpr int CHANNELS = {config.channels};",
         ),
+        kernel="",
+        pointers=(f"{kernel.name}_kernel",),
     )
 
 
@@ -123,6 +157,7 @@ def _tensor_cores(name: str, suffix: str, kernel: str, why: str, config: ConvCon
     return _Variant(
         suffix=suffix,
         why=why,
+        device="tensor",
         members=(
             f"using Instruction = Wgmma{config.width}F16;",
             f"static constexpr int SPATIAL = {config.spatial}, CHUNK = {config.chunk}, "

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.configs import Config
-from kernelwright.ir.conv_configs import ConvStore
+from kernelwright.ir.conv_configs import ConvConfig, ConvStore, DirectConfig
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel, Launch
@@ -57,11 +57,15 @@ def _ranked(
 ) -> tuple[Config, ...]:
     """At least one: what no configuration takes the launcher gives to the CUDA cores."""
     ranked = ranked_convolutions(sizes, planes, machine)
-    found = tuple(config for _, config in ranked) or (general_config(sizes, planes),)
+    found: tuple[ConvConfig | DirectConfig, ...] = tuple(config for _, config in ranked)
+    found = found or (general_config(sizes, planes),)
     if not any(_differs_by_place(kind, sizes.spatial) for kind in inputs[2:]):
         return found
     # What is read where the sums are stored comes for more of them at a time.
-    return tuple(replace(config, store=ConvStore.LINES) for config in found)
+    return tuple(
+        replace(config, store=ConvStore.LINES) if isinstance(config, ConvConfig) else config
+        for config in found
+    )
 
 
 def _differs_by_place(kind: ValueType, spatial: int) -> bool:
