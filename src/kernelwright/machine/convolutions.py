@@ -86,3 +86,5 @@ class ConvolutionRates:
     """Bytes a second, read and written, at which an operand becomes channels-last."""
     margin: float
     """How many times faster than the library ours has to be by these models."""
+    doubt: float
+    """How much slower than the library's best ours may be alone, for whole plans to be compared."""

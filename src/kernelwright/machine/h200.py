@@ -140,6 +140,7 @@ _CONVOLUTIONS = ConvolutionRates(
     library_tiles=MappingProxyType({(128, 128): 1.0, (256, 64): 1.0, (64, 64): 0.55}),
     turning_bandwidth=3.2e12,
     margin=1.05,
+    doubt=3.0,
 )
 """Fitted to benchmarks/results/convolutions_h200.json, within 18 % (RMS); of cuDNN what it reached
 at its best there and in level 2: it is often slower (docs/measured/convolution.md)."""

@@ -8,30 +8,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
 
-from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Einsum, Launch, Plan, TorchCall
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
-from kernelwright.schedule.conv_configs import ranked_convolutions
 from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_or_library import (
     Convolutions,
     forecast,
     is_chain,
-    planes_of,
     rounding_of,
     sizes_of,
     why_never,
 )
 from kernelwright.schedule.cost import cost_of_kernel
-from kernelwright.schedule.families.conv import sizes_of_kernel
+from kernelwright.schedule.families import family_of
 
 _MOST_KINDS = 4
 """Kinds of calls, alike in their sizes, that are tried: each is a plan more."""
-_FAR = 3.0
-"""How much slower than the library's call ours may be to be tried."""
 
 Planner = Callable[[Convolutions], Plan]
 
@@ -71,13 +66,10 @@ def plan_seconds(
     seconds = 0.0
     for step in plan.steps:
         match step:
-            case Launch(kernel=kernel) if kernel.family == "conv":
-                planes = planes_of(kernel.anchored(Convolution).rounding)
-                ranked = ranked_convolutions(sizes_of_kernel(kernel), planes, machine)
-                seconds += rates.margin * ranked[0][0] if ranked else float("inf")
             case Launch(kernel=kernel):
-                moved = cost_of_kernel(kernel).bytes
-                seconds += moved / rates.turning_bandwidth + machine.launches.next_seconds
+                known_seconds = family_of(kernel).seconds(kernel, machine)
+                moving = cost_of_kernel(kernel).bytes / rates.turning_bandwidth
+                seconds += known_seconds or moving + machine.launches.next_seconds
             case TorchCall(result=name) if name in known and isinstance(known[name].kind, Conv):
                 found = forecast(known[name], graph, machine, channels_last)
                 # A call that no kernel takes is in all plans.
@@ -100,7 +92,7 @@ def _in_doubt(
         times = forecast(node, graph, machine, channels_last)
         if times is None or times.library < machine.library.known_seconds:
             continue
-        if times.ours <= _FAR * times.library:
+        if times.ours <= conv_rates(machine).doubt * times.library:
             kind = sizes_of(node, graph), name in channels_last
             found[kind] = (*found.get(kind, ()), name)
     return list(found.values())

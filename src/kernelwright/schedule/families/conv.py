@@ -1,6 +1,7 @@
 """Convolutions on tensor cores, with what becomes of each element of their results."""
 
 from dataclasses import replace
+from math import inf
 
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.configs import Config
@@ -11,6 +12,7 @@ from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import general_config, ranked_convolutions
+from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_or_library import (
     forecast,
     planes_of,
@@ -94,6 +96,13 @@ def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
     return _ranked(sizes_of_kernel(kernel), planes, kernel.inputs, machine)
 
 
+def _seconds(kernel: Kernel, machine: Machine) -> float | None:
+    planes = planes_of(kernel.anchored(Convolution).rounding)
+    ranked = ranked_convolutions(sizes_of_kernel(kernel), planes, machine)
+    # The model may be wrong.
+    return conv_rates(machine).margin * ranked[0][0] if ranked else inf
+
+
 def _cost(kernel: Kernel) -> Work:
     sizes = sizes_of_kernel(kernel)
     # cuDNN's TF32 has as many bits as fp16: nobody needs more.
@@ -148,4 +157,5 @@ CONV = Family(
     describe=_describe,
     apart=_apart,
     writes_anywhere=_anywhere,
+    seconds=_seconds,
 )

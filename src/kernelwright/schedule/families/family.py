@@ -79,6 +79,10 @@ def _not_alone(kernel: Kernel, place: int, own: set[int]) -> bool:
     return False
 
 
+def _unknown(kernel: Kernel, machine: Machine) -> float | None:
+    return None
+
+
 def _as_it_is(config: Config) -> Config:
     return config
 
@@ -120,6 +124,9 @@ class Family:
     so that it may have their memory."""
     at_any_size: Callable[[Config], Config] = _as_it_is
     """The configuration without what its launcher refuses only for being small."""
+    seconds: Callable[[Kernel, Machine], float | None] = _unknown
+    """Modelled seconds of a launch with the best configuration, at the captured sizes; None where
+    what it moves says it."""
     wants_whole_rows: Callable[[Config], bool] = _any_rows
     """Whether the launcher leaves rows to another variant that are no whole number of vectors."""
 
