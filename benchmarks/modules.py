@@ -91,7 +91,15 @@ def _line(record: Record) -> str:
     return f"{record['task']:<46} {'; '.join(words)}"
 
 
-_NUMBERS = ("device_ms", "wall_ms", "optimize_seconds", "peak_bytes", "verified", "kernels")
+_NUMBERS = (
+    "rounds",
+    "device_ms",
+    "wall_ms",
+    "optimize_seconds",
+    "peak_bytes",
+    "verified",
+    "kernels",
+)
 
 
 # --- What the records come to --------------------------------------------------------------------

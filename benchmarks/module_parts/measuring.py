@@ -44,6 +44,8 @@ def _ours(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> None:
     model, args, kwargs = made
     began = time.monotonic()
     stages: dict[str, float] = {}
+    rounds: list[list[list[float]]] = []
+    """Milliseconds on the device and by the wall clock, ours and eager, of each that was timed."""
 
     def on_event(event: Any) -> None:
         stages.setdefault(event.stage, round(time.monotonic() - began - card.waited, 2))
@@ -51,7 +53,12 @@ def _ours(card: Card, made: Made, facts: dict[str, Any], keep: Keep) -> None:
     def clock(fast: OptimizedModule, values: Any, keywords: Any) -> Any:
         stages["time"] = round(time.monotonic() - began - card.waited, 2)
         with card.alone():
-            return api._measure_in_memory(fast, values, keywords, api._AGAINST_ITSELF, on_event)
+            found = api._measure_in_memory(fast, values, keywords, api._AGAINST_ITSELF, on_event)
+        if found.candidate is not None:
+            series = (found.candidate, *found.baselines)
+            rounds.append([[round(it.device_ms, 4), round(it.host_ms, 4)] for it in series])
+        keep(rounds=rounds, stages=stages, kernels=len(fast.kernelwright.kernels))
+        return found
 
     def parts(fast: OptimizedModule) -> Any:
         return lambda given, captured: _parts(card, fast, given, captured, keep)

@@ -89,7 +89,7 @@ class Maker:
 
     def _with_guesses_measured(self, planned: Planned, captured: Graph) -> Planned:
         self._say("compare", "calls that the model is not sure of")
-        seconds = pipeline.SHARE_OF_GUESSES * self.options.tuning_seconds
+        seconds = pipeline.SHARE_OF_GUESSES * self.options.module_seconds
         measure = measure_alone(seconds, _device())
         library = self.options.library_to_use()
         return with_guesses_measured(planned, captured, self.machine, library, measure)
@@ -103,7 +103,7 @@ class Maker:
             return plan
         options = self.options
         return pipeline.tuned_plan(
-            plan, self.machine, options.effort, options.tuning_seconds, self.progress
+            plan, self.machine, options.effort, options.module_seconds, self.progress
         )
 
     def _built(self, plan: Plan) -> OptimizedModule:

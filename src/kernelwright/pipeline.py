@@ -20,7 +20,7 @@ from kernelwright.errors import OutputError, UnsupportedError, writing
 from kernelwright.ir.captured import at_captured_sizes
 from kernelwright.ir.configs import Config
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.plan import Kernel, Launch, Plan
+from kernelwright.ir.plan import Launch, Plan
 from kernelwright.lower import Decision
 from kernelwright.machine import Machine, modelled_machine
 from kernelwright.problem import Budget, Problem, load_problem, round_up, shrink
@@ -180,12 +180,11 @@ def tuned_plan(
 ) -> Plan:
     from kernelwright.tune.plans import best_known, tune_plan
 
-    def on_kernel(number: int, kernel: Kernel) -> None:
-        total = len(plan.kernels)
-        progress(Event(stage="tune", message=kernel.name, done=number, total=total))
+    def on_trial(done: int, total: int, kernel: str) -> None:
+        progress(Event(stage="tune", message=kernel, done=done, total=total))
 
     with Database(database_path()) as database:
-        tune_plan(plan, machine, effort, budget_seconds, database, on_kernel)
+        tune_plan(plan, machine, effort, budget_seconds, database, on_trial)
         return best_known(plan, machine, database)
 
 
@@ -276,8 +275,13 @@ class OptimizeOptions:
 
     @property
     def tuning_seconds(self) -> float:
-        """What `budget_seconds` or else the effort says."""
+        """What `budget_seconds` or else the effort says of a file."""
         return self.effort.budget_seconds if self.budget_seconds is None else self.budget_seconds
+
+    @property
+    def module_seconds(self) -> float:
+        """What `budget_seconds` or else the effort says of a module in memory."""
+        return self.effort.module_seconds if self.budget_seconds is None else self.budget_seconds
 
     def library_to_use(self) -> Library:
         """`library`, unless nothing may be left to it."""

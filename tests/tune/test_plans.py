@@ -1,13 +1,16 @@
 """Plans through the database: what is on record is used, for the same kernel, sizes and card."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from kernelwright.ir.configs import Config, GemmConfig, TensorCoreConfig
+from kernelwright.ir.plan import Kernel
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, compile_problem
 from kernelwright.problem import load_problem, resize
@@ -15,6 +18,8 @@ from kernelwright.schedule import ranked_configs
 from kernelwright.toolchain.compilers import Tool
 from kernelwright.tune import plans
 from kernelwright.tune.database import Database, Row
+from kernelwright.tune.effort import Effort
+from kernelwright.tune.tuner import Timing, Variant
 
 MATMUL = Path(__file__).parents[2] / "examples" / "matmul.py"
 
@@ -85,3 +90,65 @@ def test_with_configs_changes_only_what_is_named(compiled: Compiled) -> None:
     assert plans.with_configs(compiled.plan, {"no_such_kernel": config}) == compiled.plan
     changed = plans.with_configs(compiled.plan, {"matmul": config})
     assert changed.kernels[0].config == config
+
+
+_TWO = """import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return x @ y, torch.softmax(x, -1)
+
+def get_inputs():
+    return [torch.rand(2048, 2048), torch.rand(2048, 2048)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_all_kernels_are_tuned_in_one_race(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "two.py"
+    path.write_text(_TWO)
+    plan = compile_problem(load_problem(path), H200).plan
+    compiled: list[tuple[str, ...]] = []
+    told: list[tuple[int, int, str]] = []
+    prepared: list[str] = []
+
+    class Timer:
+        def __init__(self, kernel: Kernel, device: torch.device) -> None:
+            self.kernel, self.left = kernel, 10
+
+        def prepare(self) -> None:
+            prepared.append(self.kernel.name)
+
+        def __call__(self, variant: Variant, library: Path) -> Timing:
+            self.left -= 1  # Each is faster than the one before.
+            return Timing(seconds=self.left * 1e-3, samples=3)
+
+    def compile_all(sources: Sequence[str], seconds: float) -> Any:
+        compiled.append(tuple(sources))
+        assert seconds == 20.0, "the budget is for all of them together"
+        yield from ((at, Path(f"{at}.so")) for at in range(len(sources)))
+
+    monkeypatch.setattr(plans, "KernelTimer", Timer)
+    monkeypatch.setattr(plans, "compile_libraries", compile_all)
+    monkeypatch.setattr(plans, "take_device", lambda device: None)
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    quick = Effort(name="quick", variants=3, finalists=2, budget_seconds=9.0, module_seconds=9.0)
+    plans.tune_plan(plan, H200, quick, 20.0, database, lambda *it: told.append(it))
+    first, second = (kernel.name for kernel in plan.kernels)
+    (sources,) = compiled
+    names = [first if f"launch_{first}(" in it else second for it in sources]
+    assert names[:2] == [first, second] and sorted(prepared) == sorted([first, second])
+    assert told[0] == (0, len(sources), first)
+    for kernel in plan.kernels:
+        rows = database.rows(plans.key_of(plan, kernel, H200))
+        assert len(rows) == names.count(kernel.name) <= 3
+        assert [row.samples for row in rows].count(6) == 2, "two finalists of each"
+    again = plans.best_known(plan, H200, database)
+    assert [it.config for it in again.kernels] != [it.config for it in plan.kernels]
+    plans.tune_plan(plan, H200, quick, 20.0, database, lambda *it: told.append(it))
+    assert len(compiled) == 1, "what is known is not timed again"

@@ -9,7 +9,7 @@ whatever process, is not compiled again.
 """
 
 import subprocess
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -55,10 +55,10 @@ def compile_check(cuda_source: str, arch: str = "sm_90a") -> CubinReport:
 def compile_library(cuda_source: str, arch: str = "sm_90a") -> Path:
     """Compile to a shared library for ctypes, with its own copy of the CUDA run-time library.
 
-    Raises NoCompilerError without nvcc; CompileError with the first message, the line, and the log.
+    The text is not compiled again for `compile_together`. Raises NoCompilerError without nvcc;
+    CompileError with the first message, the line, and the log.
     """
-    flags = (*_FLAGS, _gencode(arch), "-shared", "-Xcompiler=-fPIC")
-    return _compile("library", cuda_source, flags, _LIBRARY) / _LIBRARY
+    return compile_together([cuda_source], Path(_LIBRARY).stem, arch)
 
 
 def compile_libraries(
@@ -118,7 +118,7 @@ def compile_together(
 
     def build(folder: Path) -> None:
         objects: dict[int, Path] = {}
-        for index, made in _in_parallel(_compile_object, texts, None, arch):
+        for index, made in _objects(texts, arch):
             if isinstance(made, KernelwrightError):
                 raise made
             objects[index] = made
@@ -133,6 +133,13 @@ def compile_together(
         _run(nvcc, [*flags, *files, "-o", f"{name}.so"], folder, "linked", key)
 
     return cached_build("linked", key, build) / f"{name}.so"
+
+
+def _objects(texts: Sequence[str], arch: str) -> Iterator[tuple[int, Path | KernelwrightError]]:
+    if len(texts) == 1:
+        yield 0, _compile_object(texts[0], arch)
+        return
+    yield from _in_parallel(_compile_object, texts, None, arch)
 
 
 def _compile_object(cuda_source: str, arch: str) -> Path:

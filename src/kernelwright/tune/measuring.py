@@ -28,10 +28,7 @@ class KernelTimer:
         self._device = device
 
     def prepare(self) -> None:
-        """Take the device, which may be new to this process, and make the operands; first of all.
-
-        It takes a second that compilers can have.
-        """
+        """Make the operands; first of all."""
         self._stopwatch = Stopwatch(self._device)
         self._operands = _operands(self._kernel, self._device)
 
@@ -60,6 +57,12 @@ class KernelTimer:
         stream = torch.cuda.current_stream(self._device).cuda_stream
         device = self._device.index or 0
         return pack(self._operands, device=device, stream=stream, workspace=workspace)
+
+
+def take_device(device: torch.device) -> None:
+    """Use a device, which may be new to this process: that takes a second, which compilers can
+    have."""
+    torch.zeros(1, device=device)
 
 
 def _operands(kernel: Kernel, device: torch.device) -> list[Argument]:

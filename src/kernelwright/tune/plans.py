@@ -1,15 +1,17 @@
 """Tune the kernels of a plan, and use what is known: two steps that meet in the database.
 
-tune_plan(plan, machine, QUICK, 30.0, database, on_kernel)   # writes rows
+tune_plan(plan, machine, QUICK, 30.0, database, on_trial)    # writes rows
 plan = best_known(plan, machine, database)                   # reads the best of them
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
 
 import torch
 
-from kernelwright.codegen import cuda_source
+from kernelwright.codegen import kernel_unit
 from kernelwright.env import usable_cores
 from kernelwright.ir.configs import Config
 from kernelwright.ir.plan import Kernel, Launch, Plan
@@ -21,8 +23,8 @@ from kernelwright.toolchain.compilers import require_nvcc
 from kernelwright.toolchain.cuda import compile_libraries
 from kernelwright.tune.database import Database, Key, rows_of
 from kernelwright.tune.effort import Effort
-from kernelwright.tune.measuring import KernelTimer
-from kernelwright.tune.tuner import Ending, Variant, tune
+from kernelwright.tune.measuring import KernelTimer, take_device
+from kernelwright.tune.tuner import Failure, Timing, Variant, tune
 from kernelwright.tune.turns import Turns, in_one_turn
 
 
@@ -42,53 +44,80 @@ def with_configs(plan: Plan, configs: dict[str, Config]) -> Plan:
     return replace(plan, steps=steps)
 
 
+OnTrial = Callable[[int, int, str], None]
+"""Hears of a kernel that is timed now: how many variants were before it, of how many, its name."""
+
+
 def tune_plan(
     plan: Plan,
     machine: Machine,
     effort: Effort,
     budget_seconds: float,
     database: Database,
-    on_kernel: Callable[[int, Kernel], None],
+    on_trial: OnTrial,
 ) -> None:
     """Time configurations of every kernel that the database does not know at these sizes.
 
-    Runs on the current CUDA device and needs nvcc; the budget is for all kernels together. After
-    Ctrl-C the rows of what was timed are in the database.
+    All kernels together: the best-ranked of each first, compiled side by side. Runs on the current
+    CUDA device and needs nvcc. After Ctrl-C the rows of what was timed are in the database.
     """
-    unknown = [
-        kernel
+    unknown = {
+        f"launch_{kernel.name}": kernel
         for kernel in plan.kernels
         if len(_candidates(kernel, machine)) > 1
         and database.best(key_of(plan, kernel, machine)) is None
-    ]
-    for number, kernel in enumerate(unknown):
-        on_kernel(number, kernel)
-        variants = [
-            Variant(
-                config=asdict(config),
-                source=source_of(plan, kernel, config),
-                function=f"launch_{kernel.name}",
-            )
-            for config in _candidates(kernel, machine)[: effort.variants]
-        ]
-        device = torch.device("cuda", torch.cuda.current_device())
-        timer = KernelTimer(kernel, device)
-        with Turns(device.index) as turns:
-            result = tune(
-                variants,
-                turns.alone(timer),
-                budget_seconds=budget_seconds / len(unknown),
-                finalists=effort.finalists,
-                compile_all=turns.while_compiling(
-                    in_one_turn(compile_libraries, usable_cores()), timer.prepare
-                ),
-                clock=turns.clock,
-            )
-        del timer
-        torch.cuda.empty_cache()
-        database.add(rows_of(key_of(plan, kernel, machine), result))
-        if result.ending is Ending.INTERRUPTED:
-            return
+    }
+    if not unknown:
+        return
+    most = max(len(unknown), round(budget_seconds * usable_cores() / _COMPILING_SECONDS))
+    variants = list(islice(_by_rank(plan, unknown, machine, effort.variants), most))
+    device = torch.device("cuda", torch.cuda.current_device())
+    timers = {function: KernelTimer(kernel, device) for function, kernel in unknown.items()}
+    timed: list[str] = []
+
+    def measure(variant: Variant, library: Path) -> Timing | Failure:
+        timer = timers[variant.function]
+        if variant.function not in timed:
+            timer.prepare()
+        on_trial(len(timed), len(variants), unknown[variant.function].name)
+        timed.append(variant.function)
+        return timer(variant, library)
+
+    with Turns(device.index) as turns:
+        result = tune(
+            variants,
+            turns.alone(measure),
+            budget_seconds=budget_seconds,
+            finalists=effort.finalists,
+            compile_all=turns.while_compiling(
+                in_one_turn(compile_libraries, usable_cores()),
+                lambda: take_device(device),
+            ),
+            clock=turns.clock,
+        )
+    timers.clear()
+    torch.cuda.empty_cache()
+    for function, kernel in unknown.items():
+        database.add(rows_of(key_of(plan, kernel, machine), result.of(function)))
+
+
+_COMPILING_SECONDS = 2.0
+"""Seconds of one core that a variant takes at the least: more of them are not written."""
+
+
+def _by_rank(
+    plan: Plan, kernels: Mapping[str, Kernel], machine: Machine, most: int
+) -> Iterator[Variant]:
+    """The best configuration of each kernel, then the second of each, up to so many of one."""
+    ranked = {function: _candidates(it, machine)[:most] for function, it in kernels.items()}
+    for rank in range(most):
+        for function, configs in ranked.items():
+            if rank < len(configs):
+                yield Variant(
+                    config=asdict(configs[rank]),
+                    source=source_of(plan, kernels[function], configs[rank]),
+                    function=function,
+                )
 
 
 def best_known(plan: Plan, machine: Machine, database: Database) -> Plan:
@@ -117,11 +146,8 @@ def key_of(plan: Plan, kernel: Kernel, machine: Machine) -> Key:
 
 
 def source_of(plan: Plan, kernel: Kernel, config: Config) -> str:
-    """CUDA text of one kernel alone in one configuration."""
-    launches = [step for step in plan.steps if isinstance(step, Launch)]
-    mine = next(step for step in launches if step.kernel.name == kernel.name)
-    alone = replace(mine, kernel=with_config(mine.kernel, config))
-    return cuda_source(replace(plan, steps=(alone,)))
+    """CUDA text of one kernel alone in one configuration, as a module's build compiles it."""
+    return kernel_unit(with_configs(plan, {kernel.name: config}), kernel.name)
 
 
 def _candidates(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:

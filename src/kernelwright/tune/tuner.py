@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -84,6 +84,11 @@ class TuningResult:
     seconds: float
     """Wall time."""
 
+    def of(self, function: str) -> "TuningResult":
+        """What was learned of one function's variants."""
+        trials = tuple(it for it in self.trials if it.variant.function == function)
+        return replace(self, trials=trials)
+
     @property
     def best(self) -> Trial | None:
         """The fastest, None if no variant ran."""
@@ -110,6 +115,8 @@ def tune(
     clock: Callable[[], float] = time.monotonic,
 ) -> TuningResult:
     """Compile and time `variants`, best-ranked first, until all are tried or the budget is spent.
+
+    Variants of several functions are as many races, in one go; `finalists` are those of each.
 
     What `measure` raises as a KernelwrightError makes the variant a failure. Ctrl-C ends tuning and
     keeps what was timed. `on_trial` hears of each trial as it ends. `clock` is what the budget is
@@ -170,11 +177,13 @@ class _Race:
                 return
 
     def run_again(self, finalists: int) -> None:
-        """Time the fastest few once more, while there is time, and pool their times."""
-        fastest = sorted(self._timed(), key=lambda entry: entry[1].seconds)[:finalists]
-        if len(fastest) < 2:
-            return  # A race of one is decided.
-        for index, first in fastest:
+        """Time the fastest few of each function once more, while there is time, and pool times."""
+        of_function: dict[str, list[tuple[int, Timing]]] = {}
+        for index, timing in sorted(self._timed(), key=lambda entry: entry[1].seconds):
+            of_function.setdefault(self._variants[index].function, []).append((index, timing))
+        # A race of one is decided.
+        races = [it[:finalists] for it in of_function.values() if len(it[:finalists]) > 1]
+        for index, first in (entry for race in races for entry in race):
             if self._late():
                 return
             match self._time(index):
