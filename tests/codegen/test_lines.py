@@ -27,4 +27,5 @@ def test_lines_on_the_emulator(run_script: Callable[..., Any]) -> None:
     assert seen["ran"]["(5, 2041) shifted"] == ["uneven"]
     assert seen["ran"]["(3, 1030) plain"] == ["unbroken"]
     assert seen["ran"]["(9, 11) shifted"] == ["unbroken"]
+    assert seen["ran"]["(9, 11) operand misaligned"] == ["unbroken"]
     assert seen["ran"]["(9, 11) every ninth"] == ["kernel"]

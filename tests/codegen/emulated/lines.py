@@ -48,6 +48,7 @@ LAYOUTS: dict[str, Layout] = {
 UNEVEN_LAYOUTS = {name: LAYOUTS[name] for name in ("plain", "misaligned")} | {
     "every ninth": _every_ninth,
     "shifted": _shifted,
+    "operand misaligned": _misaligned,
 }
 
 
@@ -74,14 +75,15 @@ def _kernel(width: int) -> Kernel:
     )
 
 
-def _run(library: Library, shape: tuple[int, ...], layout: Layout) -> float:
+def _run(library: Library, shape: tuple[int, ...], name: str, layout: Layout) -> float:
     """The greatest error."""
     numbers = torch.Generator().manual_seed(sum(shape))
     column = torch.rand((*shape[:-1], 1), generator=numbers)
     matrix = layout(torch.rand(shape, generator=numbers))
     half = torch.rand(shape, generator=numbers).half()
     number = torch.rand((), generator=numbers)
-    out = layout(torch.full(shape, torch.nan))
+    out = torch.full(shape, torch.nan)
+    out = out if name.startswith("operand") else layout(out)
     library(out, [column, matrix, half, number])
     right = column.double() * matrix + half + number
     return float((out - right).abs().nan_to_num(torch.inf).max()) if out.numel() else 0.0
@@ -97,7 +99,7 @@ def main() -> None:
             for shape in shapes:
                 for name, layout in layouts.items():
                     key = f"{shape} {name}"
-                    worst[key] = _run(library, shape, layout)
+                    worst[key] = _run(library, shape, name, layout)
                     ran[key] = sorted(session.take_launches())
     findings = [str(finding) for finding in session.findings]
     print(json.dumps({"worst": worst, "ran": ran, "findings": findings}))

@@ -223,7 +223,7 @@ struct Pointwise {
   }
 
   // Operands that are one run of memory, of which vectors begin where the space does, if the result
-  // is one of them and others repeat their elements; else none.
+  // is one of them; else none.
   static unsigned whole_operands(const Space& space) {
     const int64_t count = space.count();
     if (WIDTH == 1 || space.inner_size() < WIDTH || count > MAX_STEPS) return 0;
@@ -239,9 +239,10 @@ struct Pointwise {
         farthest += (space.sizes[d] - 1) * space.strides[d][o];
       }
       if (is_whole) whole |= 1u << o;
-      // Of others a thread reads one element at a time, found with 32 bits.
-      const bool are_few = elements <= count / WIDTH && farthest <= MAX_STEPS;
-      if (!is_whole && (o == 0 || !are_few)) return 0;
+      // Of others a thread reads one element at a time, found with 32 bits: of few, which the cache
+      // has, or of neighbours, which the threads of a warp want together.
+      const bool is_near = space.inner_stride(o) == 1 || elements <= count / WIDTH;
+      if (!is_whole && (o == 0 || !is_near || farthest > MAX_STEPS)) return 0;
     }
     return whole;
   }

@@ -9,10 +9,10 @@
 
 // Any strides. A step of the innermost dimension covers N elements: with N > 1 each operand is
 // there either contiguous or one repeated element (a row of a matrix, or its scale). Lines that
-// begin between vectors are walked in one of two other ways. Where the result is one run of
-// memory, its vectors are walked as if there were no lines, and inputs of few elements are found
-// for each vector. Elsewhere long lines have blocks of their own, whose vectors begin where the
-// memory is aligned: elements at both ends go one by one.
+// begin between vectors are walked in one of two other ways. Long ones that begin alike have blocks
+// of their own, whose vectors begin where the memory is aligned: elements at both ends go one by
+// one. Elsewhere, where the result is one run of memory, its vectors are walked as if there were no
+// lines, and inputs that are no such run are found for each vector.
 template <class Pointwise, int N, class Operation, class Out, class... In>
 struct IndexedPointwise {
   static constexpr int THREADS = Pointwise::THREADS, UNROLL = Pointwise::UNROLL;
