@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from emitted_files import build_library, load, with_library
-from timing import card_ms, rms_error
+from timing import card_ms, rms_error, wall_ms
 
 _FEW_ELEMENTS = 2**20
 _BATCH_NORMS = (torch.nn.modules.batchnorm._BatchNorm,)
@@ -57,6 +57,8 @@ def _measure(folder: Path, lock: Path, keep: Callable[..., None]) -> None:
         keep(**_errors(own, new, inputs))
         keep(ours_ms=card_ms(lambda: new(*inputs)))
         keep(eager_ms=card_ms(lambda: own(*inputs)))
+        # The host's time is in it.
+        keep(wall_ms=wall_ms(lambda: new(*inputs)), eager_wall_ms=wall_ms(lambda: own(*inputs)))
         keep(kernels_ms=_kernel_times(lambda: new(*inputs)))
 
 

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from timing import rms_error
+from timing import rms_error, wall_ms
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from emitted_files import build_library, load, with_library
 from provenance import provenance
-
-_CALLS = 12
 
 
 def measure(folder: Path) -> dict[str, Any]:
@@ -56,18 +54,6 @@ def measure(folder: Path) -> dict[str, Any]:
                 "eager": kernels(lambda: own(*inputs)),
             },
         }
-
-
-def wall_ms(function: Callable[[], object]) -> float:
-    """Milliseconds of a call of several in a row."""
-    for _ in range(3):
-        function()
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    for _ in range(_CALLS):
-        function()
-    torch.cuda.synchronize()
-    return (time.perf_counter() - began) / _CALLS * 1e3
 
 
 def kernels(function: Callable[[], object]) -> list[tuple[str, float]]:

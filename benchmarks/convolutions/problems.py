@@ -126,7 +126,15 @@ def _keep(folder: Path, journal: Path, records: dict[str, dict[str, Any]]) -> No
     records[folder.name] = record
 
 
-_TIMES = ("ours_ms", "eager_ms", "compiled_ms", "modelled_ms", "floor_ms")
+_TIMES = (
+    "ours_ms",
+    "eager_ms",
+    "compiled_ms",
+    "wall_ms",
+    "eager_wall_ms",
+    "modelled_ms",
+    "floor_ms",
+)
 
 
 def summary(records: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:

@@ -10,6 +10,7 @@ _FLUSH_BYTES = 256 * 2**20
 """More than any L2 holds."""
 _CYCLES = 2e9
 """A second of `torch.cuda._sleep`, at the highest clock."""
+_CALLS = 12
 
 
 def card_ms(function: Callable[[], object], budget_ms: float = 120.0) -> float:
@@ -38,6 +39,18 @@ def card_ms(function: Callable[[], object], budget_ms: float = 120.0) -> float:
         events.append((start, stop))
     torch.cuda.synchronize()
     return statistics.median(start.elapsed_time(stop) for start, stop in events)
+
+
+def wall_ms(function: Callable[[], object]) -> float:
+    """Milliseconds of a call of several in a row."""
+    for _ in range(3):
+        function()
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(_CALLS):
+        function()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - began) / _CALLS * 1e3
 
 
 def rms_error(result: torch.Tensor, exact: torch.Tensor) -> float:

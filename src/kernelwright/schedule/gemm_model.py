@@ -248,6 +248,8 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
 def thin_seconds(shape: ProductShape, config: ThinConfig, machine: Machine) -> float:
     """Reading the wide factor once, or multiplying it with every row that there is room for."""
     moving = shape.bytes / (machine.thin.read_share * machine.read_bandwidth)
+    # Fewer rows than a thread reads ahead: as many fewer bytes are in flight.
+    moving *= max(1.0, config.step / max(1, shape.k))
     unit = "fp64_simt" if shape.dtype is DType.F64 else "fp32_simt"
     products = shape.batches * max(shape.m, shape.n) * shape.k * config.rows
     multiplying = 2 * products / (machine.thin.arithmetic_share * machine.flops[unit])
