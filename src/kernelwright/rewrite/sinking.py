@@ -124,7 +124,7 @@ def _undo(around: Surroundings, operand: Node, view: Node, source: Node) -> list
     if isinstance(view.kind, View) and isinstance(view.kind.map, Permute):
         dims = view.kind.map.dims
         return _permuted(around, operand, tuple(dims.index(d) for d in range(len(dims))))
-    new = _regrouped(shape, view.tensor.shape, source.tensor.shape)
+    new = regrouped(shape, view.tensor.shape, source.tensor.shape)
     if new is None or (shape == view.tensor.shape and not _lies_in_order(around, operand)):
         return None
     if new == shape:
@@ -158,7 +158,7 @@ def _lies_in_order(around: Surroundings, node: Node) -> bool:
     return True
 
 
-def _regrouped(
+def regrouped(
     shape: tuple[Dim, ...], view: tuple[Dim, ...], source: tuple[Dim, ...]
 ) -> tuple[Dim, ...] | None:
     """The shape of an operand that broadcasts to `view`, once that is reshaped to `source`."""
