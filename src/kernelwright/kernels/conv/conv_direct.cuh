@@ -103,14 +103,15 @@ struct DirectTile {
                                                   const float* filter,
                                                   float (&sums)[CHANNELS][POSITIONS]) {
     const int width = static_cast<int>(r.calls[0].in);
-    int64_t columns[COLUMNS];
+    const int stride = static_cast<int>(r.data_strides.spatial[0]);
+    int columns[COLUMNS];
     bool exists[COLUMNS];
 #pragma unroll
     for (int i = 0; i < COLUMNS; ++i) {
       const int x = place.at[0] * W::STRIDE - W::PADDING + i;
       exists[i] = W::is_in(x, width);
       // Positions beyond the row's end are not stored.
-      columns[i] = min(max(x, 0), width - 1) * r.data_strides.spatial[0];
+      columns[i] = min(max(x, 0), width - 1) * stride;
     }
     const auto* const image = r.data + place.image * r.data_strides.image;
 #pragma unroll 1
@@ -254,7 +255,9 @@ struct ConvDirectVariant {
   using Parameters = ConvDirectParameters<Input, Result, Epilogue>;
   using Request = ConvRequest<Input, Result>;
   static constexpr int THREADS = DIRECT_THREADS;
-  static constexpr int RESIDENT = Config::CHANNELS > 16 ? 3 : 4;  // blocks of a multiprocessor
+  // Blocks of a multiprocessor: more where sums and what a row of the input has are few.
+  static constexpr int KEPT = (Config::CHANNELS + 2) * DIRECT_POSITIONS;
+  static constexpr int RESIDENT = KEPT + 2 * DirectTile<Config>::COLUMNS > 84 ? 3 : 4;
 
   void (*kernel)(Parameters);
 
@@ -273,7 +276,8 @@ struct ConvDirectVariant {
       if (call.in < 1 || call.in > MOST || call.out > MOST) return false;
       if (d > 0) units *= static_cast<double>(call.out);
     }
-    return units < static_cast<double>(MOST);
+    const int64_t stride = request.data_strides.spatial[0];
+    return units < static_cast<double>(MOST) && stride * request.calls[0].in < MOST;
   }
   static int64_t workspace_bytes(const Request&) { return 0; }
 
