@@ -25,6 +25,8 @@ def test_lines_on_the_emulator(run_script: Callable[..., Any]) -> None:
     # run of memory where the result is one.
     assert seen["ran"]["(5, 2041) every ninth"] == ["uneven"]
     assert seen["ran"]["(5, 2041) shifted"] == ["uneven"]
+    assert seen["ran"]["(2, 3, 701) every ninth"] == ["uneven"]
+    assert seen["ran"]["(2, 3, 701) plain"] == ["unbroken"]
     assert seen["ran"]["(3, 1030) plain"] == ["unbroken"]
     assert seen["ran"]["(9, 11) shifted"] == ["unbroken"]
     assert seen["ran"]["(9, 11) operand misaligned"] == ["unbroken"]

@@ -16,8 +16,8 @@ from kernelwright.ir.types import Dim, DType, TensorType
 # Lines that blocks fill, and nearly fill; short ones, one, and none; no whole vectors; three
 # dimensions, two of which are one in memory.
 SHAPES = [(3, 1024), (5, 1000), (7, 24), (1, 512), (0, 512), (4, 0), (3, 1030), (2, 3, 1024)]
-# Lines that begin between vectors: longer than a block's, shorter, shorter than two vectors.
-UNEVEN = [(5, 2041), (3, 2, 37), (9, 11), (4, 3)]
+# Lines that begin between vectors: that blocks fill, and half fill; short ones.
+UNEVEN = [(5, 2041), (2, 3, 701), (3, 2, 37), (9, 11), (4, 3)]
 
 
 def _every_other(tensor: torch.Tensor) -> torch.Tensor:
