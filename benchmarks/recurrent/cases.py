@@ -9,28 +9,39 @@ from torch import nn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One module and its sizes; float32, first states given, time before batch."""
+    """One module and its sizes; first states given, time before batch."""
 
     name: str
-    cell: Literal["LSTM", "GRU"]
+    cell: Literal["LSTM", "GRU", "RNN_TANH", "RNN_RELU"]
     batch: int
     steps: int = 512
     inputs: int = 128
     hidden: int = 256
     layers: int = 6
     directions: int = 1
+    dtype: torch.dtype = torch.float32
 
-    def module(self) -> nn.LSTM | nn.GRU:
-        """PyTorch's, in float32, on the card."""
-        kind = {"LSTM": nn.LSTM, "GRU": nn.GRU}[self.cell]
-        made = kind(self.inputs, self.hidden, self.layers, bidirectional=self.directions == 2)
-        return made.cuda().eval()
+    def module(self, device: str = "cuda") -> nn.RNNBase:
+        """PyTorch's."""
+        sizes = (self.inputs, self.hidden, self.layers)
+        both = self.directions == 2
+        if self.cell.startswith("RNN"):
+            rule = self.cell.removeprefix("RNN_").lower()
+            made: nn.RNNBase = nn.RNN(*sizes, nonlinearity=rule, bidirectional=both)
+        else:
+            made = {"LSTM": nn.LSTM, "GRU": nn.GRU}[self.cell](*sizes, bidirectional=both)
+        return made.to(device, self.dtype).eval()
+
+    def sequence(self, device: str = "cuda") -> torch.Tensor:
+        """An input of [0, 1)."""
+        shape = (self.steps, self.batch, self.inputs)
+        return torch.rand(shape, device=device).to(self.dtype)
 
     def first_states(self) -> list[torch.Tensor]:
         """Of [0, 1), on the card."""
         shape = (self.layers * self.directions, self.batch, self.hidden)
         count = 2 if self.cell == "LSTM" else 1
-        return [torch.rand(shape, device="cuda") for _ in range(count)]
+        return [torch.rand(shape, device="cuda").to(self.dtype) for _ in range(count)]
 
     def serial_steps(self) -> int:
         """Steps one after the other: layers of one direction overlap."""

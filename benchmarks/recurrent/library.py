@@ -15,6 +15,7 @@ from building import built
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tests" / "kernels" / "recurrent" / "recurrent.cu"
+HEADERS = ("half.cuh", "bfloat16.cuh", "dependent_launch.cuh", "recurrent_launch.cuh")
 NOTHING = [0, 3, 1, 1, 1, 0, 0, 0]
 
 
@@ -22,7 +23,7 @@ NOTHING = [0, 3, 1, 1, 1, 0, 0, 0]
 class Variant:
     """A config of recurrent_sm90.cuh: see recurrent_problem.cuh for the words."""
 
-    cell: Literal["LSTM", "GRU"]
+    cell: Literal["LSTM", "GRU", "RNN_TANH"]
     directions: int
     cluster: int
     batch: int
@@ -30,17 +31,26 @@ class Variant:
     planes: int
     stages: int
     exchange: Literal["COPIES", "STORES"]
+    stored: Literal["float", "__half", "__nv_bfloat16"] = "float"
+    units: int = 16
 
     def __str__(self) -> str:
         return (
-            f"{self.cell} d{self.directions} k{self.cluster} b{self.batch} i{self.inputs} "
-            f"p{self.planes} s{self.stages} {self.exchange.lower()}"
+            f"{self.stored.strip('_')} {self.cell} d{self.directions} k{self.cluster} "
+            f"b{self.batch} i{self.inputs} p{self.planes} s{self.stages} u{self.units} "
+            f"{self.exchange.lower()}"
         )
 
     def text(self) -> str:
         """As C++."""
         numbers = (self.directions, self.cluster, self.batch, self.inputs, self.planes, self.stages)
-        words = (f"RecurrentCell::{self.cell}", *map(str, numbers), f"Exchange::{self.exchange}")
+        words = (
+            self.stored,
+            f"RecurrentCell::{self.cell}",
+            *map(str, numbers),
+            f"Exchange::{self.exchange}",
+            str(self.units),
+        )
         return f"RecurrentConfig<{', '.join(words)}>"
 
     def file_name(self) -> str:
@@ -52,7 +62,7 @@ def build(variant: Variant, folder: Path) -> Path:
     """Compile with nvcc unless the library is there."""
     text = SOURCE.read_text().replace("CONFIGS", variant.text())
     return built(
-        '#include "dependent_launch.cuh"\n#include "recurrent_launch.cuh"\n' + text,
+        "".join(f'#include "{name}"\n' for name in HEADERS) + text,
         folder / variant.file_name(),
     )
 

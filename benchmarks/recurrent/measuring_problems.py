@@ -19,28 +19,32 @@ _LOOK_EVERY = 500
 """Launches between two looks at the bits."""
 
 
-def measure(folder: Path, problem: str, file: str | None, keep: Keep) -> None:
-    """Milliseconds and errors of a file's `ModelNew`; of the problem's own model where it is None,
-    eager and then compiled."""
+def measure(folder: Path, problem: str, file: str, keep: Keep) -> None:
+    """Milliseconds and errors of a file's `ModelNew`, and milliseconds of eager beside it."""
     own_module = _load(folder / problem / "problem.py", f"problem_{problem}")
-    new_module = None if file is None else _load(folder / problem / file, f"emitted_{problem}")
+    new_module = _load(folder / problem / file, f"emitted_{problem}")
     with _alone(folder), torch.no_grad():
         model, inputs = _made(own_module, "Model")
-        if new_module is None:
-            keep(ms=median_ms(lambda: model(*inputs), _REPEATS))
-        else:
-            new, _ = _made(new_module, "ModelNew")
-            new.load_state_dict(model.state_dict())
-            found = _called(new, inputs)
-            repeated = all(map(torch.equal, found, _called(new, inputs)))
-            keep(errors=_errors(model, inputs, found), repeats=repeated)
-            torch.cuda.empty_cache()
-            keep(ms=median_ms(lambda: new(*inputs), _REPEATS))
-            return
-    compiled = torch.compile(model)
+        new, _ = _made(new_module, "ModelNew")
+        new.load_state_dict(model.state_dict())
+        found = _called(new, inputs)
+        repeated = all(map(torch.equal, found, _called(new, inputs)))
+        keep(errors=_errors(model, inputs, found), repeats=repeated)
+        del found
+        torch.cuda.empty_cache()
+        keep(ms=median_ms(lambda: new(*inputs), _REPEATS))
+        keep(eager_ms=median_ms(lambda: model(*inputs), _REPEATS))
+
+
+def measure_compiled(folder: Path, problem: str, keep: Keep) -> None:
+    """Milliseconds of the problem's own model by torch.compile, after eager again."""
+    own_module = _load(folder / problem / "problem.py", f"problem_{problem}")
     with torch.no_grad():
-        compiled(*inputs)
+        model, inputs = _made(own_module, "Model")
+        compiled = torch.compile(model)
+        compiled(*inputs)  # Compiles while another process has the card.
         with _alone(folder):
+            keep(eager_ms=median_ms(lambda: model(*inputs), _REPEATS))
             keep(compiled_ms=median_ms(lambda: compiled(*inputs), _REPEATS))
 
 

@@ -4,11 +4,12 @@
     python benchmarks/recurrent/problems.py --folder FILES --seconds 200 --output FILE.json
 
 The first call needs no GPU: it writes problems 33 to 42 and what they become. The second one needs
-nvcc, a GPU and torch, and no kernelwright. Each file is timed as it is and with states handed over
-by asynchronous stores, in processes of their own that compile side by side and use the card in
-turns. Besides, 100,000 launches of one stack beside a busy stream must give the same bits. A line
-for each, and the journal beside the output, are written when it is done; at the end of the time
-what there is stays. A second run with the same journal goes on where it stopped.
+nvcc, a GPU and torch, and no kernelwright. Each file is timed beside eager PyTorch, as it is and
+with states handed over by asynchronous stores, and so is torch.compile, in processes of their own
+that compile side by side and use the card in turns. Besides, 100,000 launches of one stack beside a
+busy stream must give the same bits. A line for each, and the journal beside the output, are written
+when it is done; at the end of the time what there is stays. A second run with the same journal goes
+on where it stopped.
 """
 
 import argparse
@@ -28,8 +29,8 @@ from provenance import provenance
 NUMBERS = range(33, 43)
 STORES, COPIES = "Exchange::STORES", "Exchange::COPIES"
 ENDURANCE = "endurance"
-LIBRARY = "library"
-"""The way of PyTorch: eager, then torch.compile."""
+COMPILED = "compiled"
+"""The way of torch.compile."""
 
 
 def emit_all(problems: Path, folder: Path) -> None:
@@ -57,12 +58,19 @@ def emit_all(problems: Path, folder: Path) -> None:
 
 def tasks_of(folder: Path) -> list[tuple[str, str]]:
     """Problem and way, those that tell most first."""
-    found = [(ENDURANCE, "ours")]
-    for way in ("ours", "stores"):
-        found += [(str(n), way) for n in NUMBERS if (folder / str(n) / f"{way}.py").exists()]
+
+    def of_files(way: str) -> list[tuple[str, str]]:
+        return [(str(n), way) for n in NUMBERS if (folder / str(n) / f"{way}.py").exists()]
+
     # torch.compile unrolls the loop of 34 for minutes: it comes last.
-    found += [(str(n), LIBRARY) for n in sorted(NUMBERS, key=lambda n: n == 34)]
-    return found
+    compiled = [(str(n), COMPILED) for n in sorted(NUMBERS, key=lambda n: n == 34)]
+    return [
+        *of_files("ours"),
+        *compiled[:-1],
+        (ENDURANCE, "ours"),
+        *of_files("stores"),
+        compiled[-1],
+    ]
 
 
 def run_all(options: argparse.Namespace) -> None:
@@ -109,18 +117,20 @@ def run_all(options: argparse.Namespace) -> None:
 
 
 def summary(records: list[dict[str, Any]]) -> list[str]:
-    """A line for each problem that was timed in both ways."""
+    """A line for each problem that was timed beside eager."""
     found = {(it["problem"], it["way"]): it for it in records}
     lines = []
     for number in map(str, NUMBERS):
-        ours, theirs = found.get((number, "ours"), {}), found.get((number, LIBRARY), {})
-        if "ms" in ours and "ms" in theirs:
-            stores = found.get((number, "stores"), {}).get("ms", float("nan"))
-            lines.append(
-                f"{number}: ours {ours['ms']:.3f} ms (by stores {stores:.3f}), eager "
-                f"{theirs['ms']:.3f}, compiled {theirs.get('compiled_ms', float('nan')):.3f}; "
-                f"{theirs['ms'] / ours['ms']:.2f}x eager; errors {ours['errors']}"
-            )
+        ours = found.get((number, "ours"), {})
+        if "eager_ms" not in ours:
+            continue
+        stores = found.get((number, "stores"), {}).get("ms", float("nan"))
+        compiled = found.get((number, COMPILED), {}).get("compiled_ms", float("nan"))
+        lines.append(
+            f"{number}: ours {ours['ms']:.3f} ms (by stores {stores:.3f}), eager "
+            f"{ours['eager_ms']:.3f}, compiled {compiled:.3f}; "
+            f"{ours['eager_ms'] / ours['ms']:.2f}x eager; errors {ours['errors']}"
+        )
     return lines
 
 
@@ -132,7 +142,7 @@ def _write(records: list[dict[str, Any]], output: Path) -> None:
 
 
 def _child(folder: Path, problem: str, way: str, launches: int) -> None:
-    from measuring_problems import endure, measure
+    from measuring_problems import endure, measure, measure_compiled
 
     os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "built" / f"{problem}_{way}")
     record: dict[str, Any] = {"problem": problem, "way": way}
@@ -144,8 +154,10 @@ def _child(folder: Path, problem: str, way: str, launches: int) -> None:
     try:
         if problem == ENDURANCE:
             endure(folder, launches, keep)
+        elif way == COMPILED:
+            measure_compiled(folder, problem, keep)
         else:
-            measure(folder, problem, None if way == LIBRARY else f"{way}.py", keep)
+            measure(folder, problem, f"{way}.py", keep)
         keep(is_whole=True)
     except Exception as error:
         keep(failed=repr(error)[:1500])

@@ -84,7 +84,7 @@ def measure(case: Case, libraries: Path, repeats: int) -> dict[str, object]:
     """One case's record."""
     torch.manual_seed(0)
     module = case.module()
-    x = torch.rand(case.steps, case.batch, case.inputs, device="cuda")
+    x = case.sequence()
     states = case.first_states()
     eager = call(module, x, states)
     record: dict[str, object] = {

@@ -40,7 +40,10 @@ class Last(nn.Module):
         (nn.LSTM(16, 257), 512, 10, "more than 256 hidden units"),
         (nn.LSTM(2048, 256), 512, 10, "2048 inputs"),
         (nn.GRU(16, 16, 33), 2, 10, "more than 32 layers"),
-        (nn.LSTM(16, 256, dtype=torch.float16), 512, 10, "other numbers than float32"),
+        (nn.LSTM(16, 512, 2, dtype=torch.float16), 512, 10, None),
+        (nn.GRU(16, 256, 2, dtype=torch.bfloat16), 512, 10, None),
+        (nn.LSTM(16, 513, dtype=torch.float16), 512, 10, "more than 512 hidden units"),
+        (nn.LSTM(16, 256, dtype=torch.float64), 512, 10, "other numbers than float32"),
     ],
 )
 def test_who_takes_layers(layers: nn.RNNBase, steps: int, batch: int, why: str | None) -> None:
@@ -51,7 +54,7 @@ def test_who_takes_layers(layers: nn.RNNBase, steps: int, batch: int, why: str |
     kernel = next((it for it in plan.kernels if it.family == "recurrent"), None)
     if why is None:
         assert kernel is not None and not plan.left_to_pytorch
-        assert kernel.configured(RecurrentConfig).cluster == 16
+        assert kernel.configured(RecurrentConfig).part == layers.hidden_size
         assert len(kernel.outputs) == 1
     else:
         assert kernel is None

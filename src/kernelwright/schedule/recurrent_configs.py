@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from math import ceil
+from typing import Literal
 
 from kernelwright.ir.recurrence import Cell, Recurrent
 from kernelwright.ir.recurrent_configs import Exchange, RecurrentConfig
-from kernelwright.ir.types import TensorType
+from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine, RecurrentRates
 
 MOST_LAYERS = 32
@@ -15,8 +17,6 @@ _CLUSTERS = (1, 2, 4, 8, 16)
 _STAGES = (3, 2)
 _STATIC_SHARED = 1024
 """Bytes of static shared memory, as ptxas says: barriers, and what aligns the rest."""
-_WEIGHT_REGISTERS = 160
-"""Registers of a thread that hold weights at most: with more, ptxas spills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,12 @@ class RecurrentSizes:
     batch: int
     inputs: int
     hidden: int
+    dtype: DType
+
+    @property
+    def planes(self) -> Literal[1, 2]:
+        """fp16 numbers that hold a weight."""
+        return 2 if self.dtype is DType.F32 else 1
 
     @property
     def lanes(self) -> int:
@@ -52,7 +58,12 @@ def recurrent_sizes(kind: Recurrent, data: TensorType, state: TensorType) -> Rec
     first, second, inputs = (dim.hint for dim in data.shape)
     steps, batch = (second, first) if kind.batch_first else (first, second)
     return RecurrentSizes(
-        kind=kind, steps=steps, batch=batch, inputs=inputs, hidden=state.shape[2].hint
+        kind=kind,
+        steps=steps,
+        batch=batch,
+        inputs=inputs,
+        hidden=state.shape[2].hint,
+        dtype=data.dtype,
     )
 
 
@@ -64,7 +75,7 @@ def why_none(sizes: RecurrentSizes, machine: Machine) -> str | None:
         return "states of ReLU cells have no bound, and planes of fp16 numbers need one"
     if sizes.lanes > MOST_LAYERS:
         return f"it has more than {MOST_LAYERS} layers and directions"
-    most = _CLUSTERS[-1] * RecurrentConfig.UNITS
+    most = _CLUSTERS[-1] * _units(sizes)[-1]
     if sizes.hidden > most:
         return f"no cluster holds the weights of more than {most} hidden units"
     if sizes.inputs < 1 or not any(_fitting(sizes, machine)):
@@ -78,34 +89,38 @@ def recurrent_configs(sizes: RecurrentSizes, machine: Machine) -> tuple[Recurren
     return tuple(sorted(found, key=lambda config: recurrent_seconds(sizes, config, machine)))
 
 
+def _units(sizes: RecurrentSizes) -> tuple[Literal[16, 32], ...]:
+    """Units of a block. Two planes of 32 fill the card's memory before clusters of 16 do."""
+    return (16,) if sizes.planes == 2 else (16, 32)
+
+
 def _fitting(sizes: RecurrentSizes, machine: Machine) -> Iterator[RecurrentConfig]:
-    units = RecurrentConfig.UNITS
-    cluster = next((count for count in _CLUSTERS if count * units >= sizes.hidden), None)
-    if cluster is None:
-        return
-    above = sizes.kind.directions * cluster * units if sizes.kind.layers > 1 else 0
-    inputs = ceil(max(sizes.inputs, above) / 32) * 32
     room = machine.shared_memory_per_block - _STATIC_SHARED
-    for batch in (8, 16, 32):
-        for exchange in Exchange:
+    for units in _units(sizes):
+        cluster = next((count for count in _CLUSTERS if count * units >= sizes.hidden), None)
+        if cluster is None:
+            continue
+        above = sizes.kind.directions * cluster * units if sizes.kind.layers > 1 else 0
+        inputs = ceil(max(sizes.inputs, above) / 32) * 32
+        for batch, exchange in product((8, 16, 32), Exchange):
             each = (
                 RecurrentConfig(
-                    cluster=cluster, batch=batch, inputs=inputs, stages=stages, exchange=exchange
+                    cluster=cluster,
+                    batch=batch,
+                    inputs=inputs,
+                    stages=stages,
+                    exchange=exchange,
+                    planes=sizes.planes,
+                    units=units,
                 )
                 for stages in _STAGES
             )
-            # Registers hold the high planes of all weights, and both of the hidden state's.
             fits = (
-                it for it in each if it.shared_bytes <= room and _registers(it) <= _WEIGHT_REGISTERS
+                it
+                for it in each
+                if it.shared_bytes <= room and it.weight_registers <= it.MOST_REGISTERS
             )
             yield from (it for it in (next(fits, None),) if it is not None)
-
-
-def _registers(config: RecurrentConfig) -> int:
-    """Registers of a thread that hold weights: without the low planes of inputs that do not fit."""
-    inputs, hidden = config.inputs // 8, max(32, config.part) // 8
-    low = inputs if config.holds_low else 0
-    return inputs + low + 2 * hidden
 
 
 def rates_of(machine: Machine) -> RecurrentRates:
@@ -117,7 +132,9 @@ def rates_of(machine: Machine) -> RecurrentRates:
 def recurrent_seconds(sizes: RecurrentSizes, config: RecurrentConfig, machine: Machine) -> float:
     """Seconds of the launch: its steps, one after the other, as often as clusters take turns."""
     rates = rates_of(machine)
-    step = rates.step_seconds[config.cluster] + config.depth / 16 * rates.k_seconds[config.batch]
+    products = rates.k_seconds[config.batch] / (3 if config.planes == 1 else 1)
+    products *= config.units / 16
+    step = rates.step_seconds[config.cluster] + config.depth / 16 * products
     step *= rates.stores if config.exchange is Exchange.STORES else 1
     slices = ceil(sizes.batch / config.batch)
     together = rates.clusters[config.cluster]

@@ -17,6 +17,8 @@ from kernelwright import kernels
 from kernelwright.emulator import Session
 from kernelwright.program.abi import Missing, pack
 
+SOURCES = ("recurrent_launch.cuh", "dependent_launch.cuh", "half.cuh", "bfloat16.cuh")
+
 
 def build(configs: str) -> ctypes.CDLL:
     """The entry points of recurrent.cu."""
@@ -24,7 +26,7 @@ def build(configs: str) -> ctypes.CDLL:
     cpp_extension.load_inline(
         name="recurrent_test",
         cpp_sources="",
-        cuda_sources=kernels.inline("recurrent_launch.cuh", "dependent_launch.cuh") + text,
+        cuda_sources=kernels.inline(*SOURCES) + text,
         functions=None,
         is_python_module=False,
         no_implicit_headers=True,
@@ -81,11 +83,11 @@ def run(
     x: torch.Tensor, states: list[torch.Tensor] | None, exact: list[torch.Tensor],
 ) -> list[torch.Tensor]:  # fmt: skip
     """Our results."""
-    outs = [torch.full(result.shape, torch.nan) for result in exact]
+    outs = [torch.full(result.shape, torch.nan, dtype=x.dtype) for result in exact]
     if case["batch_first"]:
         outs[0] = outs[0].transpose(0, 1).contiguous().transpose(0, 1)
     first = [*(states or []), None, None][:2] if states else [None, None]
-    weights = {name: value.detach().float() for name, value in module.named_parameters()}
+    weights = {name: value.detach().to(x.dtype) for name, value in module.named_parameters()}
     states_in = [Missing(3) if state is None else state for state in first]
     arguments = [case["config"], case["layers"], case["hidden"], x, *states_in, *outs]
     arguments += [Missing(3)] * (3 - len(outs))
@@ -119,9 +121,11 @@ def main() -> None:
     with Session(order_seed=int(sys.argv[3]), threads=1, multiprocessors=64) as session:
         library = build(sys.argv[1])
         for case in json.loads(sys.argv[2]):
-            module = module_of(case)
-            x = torch.rand(case["steps"], case["batch"], case["inputs"])
+            dtype = getattr(torch, case["dtype"])
+            module = module_of(case).to(dtype)
+            x = torch.rand(case["steps"], case["batch"], case["inputs"]).to(dtype)
             states = states_of(case, case["batch"]) if case["states"] else None
+            states = states and [state.to(dtype) for state in states]
             if case["spoiled"] == "hidden":
                 spoil(states[0], case["how"])
             elif case["spoiled"] == "weights":

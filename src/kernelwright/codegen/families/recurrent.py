@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading
+from kernelwright.codegen.spelling import HEADERS, STORED
 from kernelwright.ir.anchors import Recurrence
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.recurrence import Recurrent
@@ -16,11 +17,12 @@ _STATES = ("first_hidden", "first_cell")
 def emit(kernel: Kernel) -> KernelText:
     """The text of a launch that takes all steps of a stack."""
     anchor = kernel.anchored(Recurrence)
-    layers = anchor.layers
+    layers, dtype = anchor.layers, kernel.outputs[0].dtype
     sequences = ["x"] + ["y"] * (0 in anchor.results)
     section = TEMPLATES.get_template("recurrent.cu.jinja").render(
         **heading(kernel),
         type=_type_name(kernel.name),
+        stored=STORED[dtype],
         members=_members(layers, kernel.configured(RecurrentConfig)),
         layers=layers.layers,
         directions=layers.directions,
@@ -29,7 +31,8 @@ def emit(kernel: Kernel) -> KernelText:
         biases=2 if layers.has_bias else 0,
         turned=sequences if layers.batch_first else (),
     )
-    return KernelText(section=section, sources=("recurrent_launch.cuh",), has_workspace=True)
+    sources = ("recurrent_launch.cuh", *filter(None, (HEADERS.get(dtype),)))
+    return KernelText(section=section, sources=sources, has_workspace=True)
 
 
 def _type_name(name: str) -> str:
@@ -40,8 +43,8 @@ def _members(layers: Recurrent, config: RecurrentConfig) -> tuple[str, ...]:
     return (
         f"RecurrentCell CELL = RecurrentCell::{layers.cell.name}",
         f"int DIRECTIONS = {layers.directions}, CLUSTER = {config.cluster}",
-        f"int BATCH = {config.batch}, INPUTS = {config.inputs}, PLANES = {config.PLANES}",
-        f"int STAGES = {config.stages}",
+        f"int BATCH = {config.batch}, INPUTS = {config.inputs}, PLANES = {config.planes}",
+        f"int STAGES = {config.stages}, UNITS = {config.units}",
         f"Exchange EXCHANGE = Exchange::{config.exchange.name}",
     )
 

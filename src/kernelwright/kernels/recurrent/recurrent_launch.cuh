@@ -127,12 +127,11 @@ struct RecurrentVariant {
   }
 
   static StepTensor step_tensor(const Tensor& tensor) {
-    return {static_cast<float*>(tensor.data),
-            {tensor.strides[0], tensor.strides[1], tensor.strides[2]}};
+    return {tensor.data, {tensor.strides[0], tensor.strides[1], tensor.strides[2]}};
   }
 
   static WeightMatrix matrix(const Tensor& tensor) {
-    return {static_cast<const float*>(tensor.data), {tensor.strides[0], tensor.strides[1]}};
+    return {tensor.data, {tensor.strides[0], tensor.strides[1]}};
   }
 
   static RecurrentProblem problem_of(const RecurrentRequest& request) {

@@ -12,6 +12,13 @@ struct PlainLane {
   int rank;
 
   using States = UnitStates<Tile>;
+  using Stored = typename Tile::Stored;
+
+  // The weights of the tile with this thread's unit, and its place there.
+  __device__ __forceinline__ WeightSource<Tile> source_of_thread() const {
+    return {p.problem, lane, rank * Tile::UNITS + States::slot() - tile_slot()};
+  }
+  __device__ __forceinline__ static int tile_slot() { return States::slot() % Tile::TILE_UNITS; }
 
   // Element k of a record of float32: units, then the batch's rows.
   __device__ __forceinline__ static const float* element(const unsigned char* record, int k,
@@ -24,20 +31,19 @@ struct PlainLane {
   __device__ __forceinline__ void sum(const States& states, int pair, int step,
                                       float (&sums)[4]) const {
     const LaneRecords<Tile> records = {p, lane};
-    const WeightSource<Tile> source = {p.problem, lane, rank};
+    const WeightSource<Tile> source = source_of_thread();
     const int time = lane.time(step, p.problem.steps), row = States::row(pair);
     const int before = step > 0 ? lane.time(step - 1, p.problem.steps) : 0;
     for (int k = 0; k < source.inputs(); ++k) {
       const int direction = k / p.problem.hidden, unit = k % p.problem.hidden;
       const float input =
           lane.layer == 0
-              ? *p.problem.x.at(time, states.batch(pair), k)
+              ? p.problem.x.template read<Stored>(time, states.batch(pair), k)
               : __ldcg(element(records.record(records.number(lane.layer - 1, direction), time),
                                unit, row));
       const int place = lane.layer == 0 ? k : direction * Tile::PART + unit;
       add(
-          source, states.slot(), input, sums,
-          [&](int from) { return source.of_input(from, place); },
+          source, tile_slot(), input, sums, [&](int from) { return source.of_input(from, place); },
           [](int gate) { return Tile::Rule::takes_input(gate); });
     }
     for (int k = 0; k < p.problem.hidden; ++k) {
@@ -45,10 +51,10 @@ struct PlainLane {
       if (step > 0) {
         state = __ldcg(element(records.record(lane.number, before), k, row));
       } else if (p.problem.first_hidden.data != nullptr) {
-        state = *p.problem.first_hidden.at(states.layer(), states.batch(pair), k);
+        state = p.problem.first_hidden.template read<Stored>(states.layer(), states.batch(pair), k);
       }
       add(
-          source, states.slot(), state, sums, [&](int from) { return source.of_hidden(from, k); },
+          source, tile_slot(), state, sums, [&](int from) { return source.of_hidden(from, k); },
           [](int gate) { return Tile::Rule::takes_hidden(gate); });
     }
   }
@@ -59,7 +65,7 @@ struct PlainLane {
                                              const Takes& takes) {
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) {
-      if (takes(gate)) sums[gate] += weight(gate * Tile::UNITS + slot) * factor;
+      if (takes(gate)) sums[gate] += weight(gate * Tile::TILE_UNITS + slot) * factor;
     }
   }
 
@@ -79,7 +85,7 @@ struct PlainLane {
 
   __device__ __forceinline__ void run() const {
     const LaneRecords<Tile> records = {p, lane};
-    const WeightSource<Tile> source = {p.problem, lane, rank};
+    const WeightSource<Tile> source = source_of_thread();
     States states = {p.problem, lane, rank};
     if (States::has_pairs()) states.start();
     uint32_t seen[2] = {0, 0};
@@ -91,7 +97,7 @@ struct PlainLane {
         float sums[4];
 #pragma unroll
         for (int gate = 0; gate < 4; ++gate) {
-          sums[gate] = source.bias(gate * Tile::UNITS + States::slot());
+          sums[gate] = source.bias(gate * Tile::TILE_UNITS + tile_slot());
         }
         sum(states, i, step, sums);
         states.states[i] = Tile::Rule::next(sums, states.states[i]);

@@ -20,6 +20,7 @@ __device__ __forceinline__ void keep_largest(uint32_t* word, uint32_t most) {
 }
 
 // Of a tensor of `outer` x `middle` x `inner` elements.
+template <class Stored>
 __device__ __forceinline__ uint32_t largest_of(const StepTensor& tensor, int outer, int middle,
                                                int inner) {
   const int64_t all = int64_t{gridDim.x} * blockDim.x;
@@ -27,16 +28,17 @@ __device__ __forceinline__ uint32_t largest_of(const StepTensor& tensor, int out
   uint32_t most = 0;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += all) {
     const int64_t rest = i / inner;
-    most = larger_bits(most, *tensor.at(rest / middle, rest % middle, i % inner));
+    most = larger_bits(most, tensor.read<Stored>(rest / middle, rest % middle, i % inner));
   }
   return most;
 }
 
+template <class Stored>
 __device__ __forceinline__ uint32_t largest_of(const WeightMatrix& matrix, int64_t rows,
                                                int columns, uint32_t most) {
   const int64_t all = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows * columns; i += all) {
-    most = larger_bits(most, matrix.at(i / columns, i % columns));
+    most = larger_bits(most, matrix.read<Stored>(i / columns, i % columns));
   }
   return most;
 }
@@ -44,20 +46,21 @@ __device__ __forceinline__ uint32_t largest_of(const WeightMatrix& matrix, int64
 template <class Config>
 __device__ __forceinline__ void find_extremes(const RecurrentParameters& p) {
   using Tile = RecurrentTile<Config>;
+  using Stored = typename Tile::Stored;
   const RecurrentProblem& problem = p.problem;
   keep_largest(&p.room.extremes->x,
-               largest_of(problem.x, problem.steps, problem.batch, problem.inputs));
+               largest_of<Stored>(problem.x, problem.steps, problem.batch, problem.inputs));
   const int lanes = problem.layers * Tile::DIRECTIONS;
   if (problem.first_hidden.data != nullptr) {
     keep_largest(&p.room.extremes->first_hidden,
-                 largest_of(problem.first_hidden, lanes, problem.batch, problem.hidden));
+                 largest_of<Stored>(problem.first_hidden, lanes, problem.batch, problem.hidden));
   }
   const int64_t rows = int64_t{Tile::Rule::GATES} * problem.hidden;
   uint32_t most = 0;
   for (int i = 0; i < lanes; ++i) {
     const int inputs = i < Tile::DIRECTIONS ? problem.inputs : Tile::DIRECTIONS * problem.hidden;
-    most = largest_of(problem.weights[i].input, rows, inputs, most);
-    most = largest_of(problem.weights[i].hidden, rows, problem.hidden, most);
+    most = largest_of<Stored>(problem.weights[i].input, rows, inputs, most);
+    most = largest_of<Stored>(problem.weights[i].hidden, rows, problem.hidden, most);
   }
   keep_largest(&p.room.extremes->weights, most);
 }
@@ -90,7 +93,8 @@ __device__ __forceinline__ void write_inputs(const RecurrentParameters& p) {
     for (int j = 0; j < 8; ++j) {
       const int input = group * 8 + j;
       const bool is_there = batch < problem.batch && input < problem.inputs;
-      const float value = is_there ? *problem.x.at(time, batch, input) : 0.0f;
+      const float value =
+          is_there ? problem.x.template read<typename Tile::Stored>(time, batch, input) : 0.0f;
       const PlanePair pair = split_planes(value * scales.x);
       high.element[j] = pair.high;
       low.element[j] = pair.low;

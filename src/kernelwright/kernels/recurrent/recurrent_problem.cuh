@@ -10,28 +10,39 @@
 
 #include <cstdint>
 
+#include "convert.cuh"
 #include "recurrent_cells.cuh"
 
 constexpr int MAX_LAYERS = 32;  // directions counted
 
 // Three dimensions with any strides, in elements. Null for what nobody gave or nobody wants.
 struct StepTensor {
-  float* data = nullptr;
+  void* data = nullptr;
   int64_t strides[3] = {};
 
-  __device__ __forceinline__ float* at(int64_t a, int64_t b, int64_t c) const {
-    return data + a * strides[0] + b * strides[1] + c * strides[2];
+  __device__ __forceinline__ int64_t place(int64_t a, int64_t b, int64_t c) const {
+    return a * strides[0] + b * strides[1] + c * strides[2];
+  }
+  template <class Stored>
+  __device__ __forceinline__ float read(int64_t a, int64_t b, int64_t c) const {
+    return widen(static_cast<const Stored*>(data)[place(a, b, c)]);
+  }
+  template <class Stored>
+  __device__ __forceinline__ void write(int64_t a, int64_t b, int64_t c, float value) const {
+    static_cast<Stored*>(data)[place(a, b, c)] = narrow<Stored>(value);
   }
 };
 
 // Two dimensions with any strides, in elements; a vector has one column. Null for what is not
 // there.
 struct WeightMatrix {
-  const float* data = nullptr;
+  const void* data = nullptr;
   int64_t strides[2] = {};
 
-  __device__ __forceinline__ float at(int64_t row, int64_t column) const {
-    return __ldg(data + row * strides[0] + column * strides[1]);
+  template <class Stored>
+  __device__ __forceinline__ float read(int64_t row, int64_t column) const {
+    const int64_t place = row * strides[0] + column * strides[1];
+    return widen(static_cast<const Stored*>(data)[place]);
   }
 };
 
@@ -73,18 +84,27 @@ enum class Exchange { COPIES, STORES };
 
 // Sizes that a config fixes. It has
 //   CELL, DIRECTIONS
-//   CLUSTER   blocks of a lane; each has 16 units, one tile of 64 rows with their four gates
+//   CLUSTER   blocks of a lane
+//   UNITS     of a block: 16, one tile of 64 rows with their four gates, of which each of two
+//             warpgroups has half of K; or 32, two tiles, one for each
 //   BATCH     of a slice: 8, 16 or 32
 //   INPUTS    of a layer at most, a multiple of 32
-//   PLANES    2: weights and states as the sum of two fp16 numbers, three products; 1: of one
+//   Stored    float, __half or __nv_bfloat16: elements of all tensors
+//   PLANES    2: weights and states as the sum of two fp16 numbers, three products; 1: of one,
+//             which holds all of a 16-bit weight
 //   STAGES    steps of input on their way
 //   EXCHANGE
 template <class Config>
 struct RecurrentTile {
   using Rule = CellRule<Config::CELL>;
+  using Stored = typename Config::Stored;
   static constexpr int CLUSTER = Config::CLUSTER, BATCH = Config::BATCH, PLANES = Config::PLANES;
   static constexpr int DIRECTIONS = Config::DIRECTIONS, STAGES = Config::STAGES;
-  static constexpr int UNITS = 16, GATE_ROWS = 4, ROWS = UNITS * GATE_ROWS;
+  static constexpr int UNITS = Config::UNITS, TILE_UNITS = 16, GATE_ROWS = 4;
+  static constexpr int ROWS = TILE_UNITS * GATE_ROWS;  // of a warpgroup
+  static constexpr int TILES = UNITS / TILE_UNITS, PARTS_OF_K = 2 / TILES;
+  static_assert(UNITS == 16 || UNITS == 32, "two warpgroups have one or two tiles of 64 rows");
+  static_assert(UNITS == 16 || PLANES == 1, "two planes of two tiles do not fit the registers");
   static constexpr int PART = CLUSTER * UNITS;  // units of a lane, those that are not there counted
   static constexpr int HIDDEN = PART < 32 ? 32 : PART, INPUTS = Config::INPUTS;
   static_assert(BATCH == 8 || BATCH == 16 || BATCH == 32, "products have so many columns");
@@ -99,15 +119,19 @@ struct RecurrentTile {
   static constexpr int PART_BYTES = CLUSTER * SLICE_BYTES;
   static constexpr int RECORD_BYTES = PART * BATCH * 4;  // has room for float32
 
-  // Steps of 16 along K of a warpgroup; where low planes of the inputs' weights lie.
-  static constexpr int X_STEPS = INPUTS / 32, H_STEPS = HIDDEN / 32;
-  static constexpr bool KEEPS_LOW = (X_STEPS + H_STEPS) * 4 * PLANES <= 136;
-  static constexpr int LOW_TILE_BYTES = ROWS * 16 * 2;
-  static constexpr int LOW_BYTES = PLANES == 2 && !KEEPS_LOW ? 2 * X_STEPS * LOW_TILE_BYTES : 0;
+  // Steps of 16 along K of a warpgroup; planes of the inputs' weights that registers have no room
+  // for, the low one first.
+  static constexpr int X_STEPS = INPUTS / 16 / PARTS_OF_K, H_STEPS = HIDDEN / 16 / PARTS_OF_K;
+  static constexpr bool KEEPS_ALL = (X_STEPS + H_STEPS) * 4 * PLANES <= 136;
+  static constexpr bool KEEPS_HIGH = PLANES == 2 && (X_STEPS + H_STEPS * PLANES) * 4 <= 160;
+  static constexpr int PLANES_AWAY = KEEPS_ALL ? 0 : KEEPS_HIGH ? 1 : PLANES;
+  static constexpr int AWAY_TILE_BYTES = ROWS * 16 * 2;
+  static constexpr int AWAY_PLANE_BYTES = X_STEPS * AWAY_TILE_BYTES;  // of a warpgroup
+  static constexpr int AWAY_BYTES = 2 * PLANES_AWAY * AWAY_PLANE_BYTES;
 
   static constexpr int SUM_PITCH = ROWS + 4;
   static constexpr int SUM_BYTES = 2 * BATCH * SUM_PITCH * 4;
-  static constexpr int SHARED_BYTES = STAGES * X_BYTES + 2 * H_BYTES + LOW_BYTES + SUM_BYTES;
+  static constexpr int SHARED_BYTES = STAGES * X_BYTES + 2 * H_BYTES + AWAY_BYTES + SUM_BYTES;
 
   static constexpr int COMPUTE_THREADS = 256, COMPUTE_WARPS = 8;
   static constexpr int LOADER = 8, COURIER = 9, THREADS = 384;

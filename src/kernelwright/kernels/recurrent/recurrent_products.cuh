@@ -23,10 +23,11 @@ struct StepSums {
   }
 };
 
-// Issues the products of STEPS steps with groups that begin at `groups`; `low(i)` is operand A of
-// the low plane, registers or a descriptor. They are added to sums unless `accumulate` is 0.
-template <class Tile, int STEPS, class Low>
-__device__ __forceinline__ void multiply_steps(StepSums<Tile>& sums, const Fragments<STEPS>& high,
+// Issues the products of STEPS steps with groups that begin at `groups`; `high` and `low` call what
+// they are given with operand A of step i, registers or a descriptor. They are added to sums unless
+// `accumulate` is 0.
+template <class Tile, int STEPS, class High, class Low>
+__device__ __forceinline__ void multiply_steps(StepSums<Tile>& sums, const High& high,
                                                const Low& low, CoreMatrices groups,
                                                int accumulate) {
   using Narrow = NarrowProduct<Tile::BATCH>;
@@ -35,10 +36,12 @@ __device__ __forceinline__ void multiply_steps(StepSums<Tile>& sums, const Fragm
     const CoreMatrices step = advance_cores(groups, i * 2 * Tile::GROUP_BYTES);
     const int adds = i > 0 ? 1 : accumulate;
     if constexpr (Tile::PLANES == 2) {
-      NarrowProduct<2 * Tile::BATCH>::multiply(sums.wide, high.step[i], step, adds);
+      high(i, [&](const auto& lhs) {
+        NarrowProduct<2 * Tile::BATCH>::multiply(sums.wide, lhs, step, adds);
+      });
       low(i, [&](const auto& lhs) { Narrow::multiply(sums.narrow, lhs, step, adds); });
     } else {
-      Narrow::multiply(sums.narrow, high.step[i], step, adds);
+      high(i, [&](const auto& lhs) { Narrow::multiply(sums.narrow, lhs, step, adds); });
     }
   }
 }

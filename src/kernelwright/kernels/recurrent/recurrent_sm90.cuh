@@ -35,9 +35,9 @@ struct RecurrentBlock {
   __device__ __forceinline__ unsigned char* own_slice(int buffer) const {
     return h_buffer(buffer) + rank * Tile::SLICE_BYTES;
   }
-  __device__ __forceinline__ unsigned char* low_tiles() const { return h_buffer(2); }
+  __device__ __forceinline__ unsigned char* away_tiles() const { return h_buffer(2); }
   __device__ __forceinline__ float* sums() const {
-    return reinterpret_cast<float*>(low_tiles() + Tile::LOW_BYTES);
+    return reinterpret_cast<float*>(away_tiles() + Tile::AWAY_BYTES);
   }
   __device__ __forceinline__ bool has_reader() const { return lane.layer + 1 < p.problem.layers; }
 
@@ -72,7 +72,8 @@ struct RecurrentBlock {
       const int unit = i % problem.hidden, row = i / problem.hidden;
       const int64_t batch = int64_t{lane.slice} * Tile::BATCH + row;
       if (batch >= problem.batch) continue;
-      write_state(h_buffer(0), unit, row, *problem.first_hidden.at(layer, batch, unit));
+      write_state(h_buffer(0), unit, row,
+                  problem.first_hidden.template read<typename Tile::Stored>(layer, batch, unit));
     }
   }
 
@@ -151,8 +152,10 @@ struct RecurrentBlock {
       const int thread = static_cast<int>(threadIdx.x);
       Barrier* const full = shared.h_full + buffer;
       if (thread == 0) arrive_expecting(full, (Tile::CLUSTER - 1) * Tile::SLICE_BYTES);
-      if (thread < Tile::CLUSTER && thread != rank) {
-        send_to_rank(own_slice(buffer), Tile::SLICE_BYTES, full, thread);
+      // The lanes of a warp send one after the other, some 45 cycles each: all warps share them.
+      const int to = thread / 32 + thread % 32 * Tile::COMPUTE_WARPS;
+      if (to < Tile::CLUSTER && to != rank) {
+        send_to_rank(own_slice(buffer), Tile::SLICE_BYTES, full, to);
       }
     }
   }
@@ -192,17 +195,17 @@ struct RecurrentBlock {
   }
 
   // One step's sums, in shared memory for all.
-  template <class LowX, class LowH>
-  __device__ __forceinline__ void multiply(int step, Sums& sums_, const Fragments<Tile::X_STEPS>& x,
-                                           const Fragments<Tile::H_STEPS>& h, const LowX& low_x,
-                                           const LowH& low_h) const {
+  template <class HighX, class HighH, class LowX, class LowH>
+  __device__ __forceinline__ void multiply(int step, Sums& sums_, const HighX& x, const HighH& h,
+                                           const LowX& low_x, const LowH& low_h) const {
     const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+    const int part = warpgroup % Tile::PARTS_OF_K;
     const int stage = step % Tile::STAGES, buffer = step & 1;
     wait(shared.x_full + stage, step / Tile::STAGES & 1);
     fence_products();
-    multiply_steps<Tile>(
+    multiply_steps<Tile, Tile::X_STEPS>(
         sums_, x, low_x,
-        describe_cores(x_stage(stage) + warpgroup * Tile::X_STEPS * 2 * Tile::GROUP_BYTES,
+        describe_cores(x_stage(stage) + part * Tile::X_STEPS * 2 * Tile::GROUP_BYTES,
                        Tile::GROUP_BYTES),
         0);
     commit_products();
@@ -213,9 +216,9 @@ struct RecurrentBlock {
     totals.set(sums_, lane.layer == 0 ? scales.hidden / scales.x : 1.0f);
     if (step > 0) wait_state(step);
     fence_products();
-    multiply_steps<Tile>(
+    multiply_steps<Tile, Tile::H_STEPS>(
         sums_, h, low_h,
-        describe_cores(h_buffer(buffer) + warpgroup * Tile::H_STEPS * 2 * Tile::GROUP_BYTES,
+        describe_cores(h_buffer(buffer) + part * Tile::H_STEPS * 2 * Tile::GROUP_BYTES,
                        Tile::GROUP_BYTES),
         0);
     commit_products();
@@ -228,11 +231,15 @@ struct RecurrentBlock {
   // The sums of a pair's gates.
   __device__ __forceinline__ void read_gates(int row, const float (&bias)[4], float inverse,
                                              float (&gates)[4]) const {
-    const float* const first = sums() + row * Tile::SUM_PITCH + UnitStates<Tile>::slot();
+    constexpr int EACH = Tile::BATCH * Tile::SUM_PITCH;
+    const int slot = UnitStates<Tile>::slot();
+    const float* const first =
+        sums() + slot / Tile::TILE_UNITS * EACH + row * Tile::SUM_PITCH + slot % Tile::TILE_UNITS;
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) {
-      const float* const one = first + gate * Tile::UNITS;
-      gates[gate] = (one[0] + one[Tile::BATCH * Tile::SUM_PITCH]) * inverse + bias[gate];
+      const float* const one = first + gate * Tile::TILE_UNITS;
+      const float sum = Tile::PARTS_OF_K == 2 ? one[0] + one[EACH] : one[0];
+      gates[gate] = sum * inverse + bias[gate];
     }
   }
 
@@ -277,16 +284,16 @@ struct RecurrentBlock {
     }
   }
 
-  template <class LowX, class LowH>
-  __device__ __forceinline__ void step_all(const Fragments<Tile::X_STEPS>& x,
-                                           const Fragments<Tile::H_STEPS>& h, const LowX& low_x,
+  template <class HighX, class HighH, class LowX, class LowH>
+  __device__ __forceinline__ void step_all(const HighX& x, const HighH& h, const LowX& low_x,
                                            const LowH& low_h) const {
-    const WeightSource<Tile> source = {p.problem, lane, rank};
+    const int slot = UnitStates<Tile>::slot();
+    const WeightSource<Tile> source = {p.problem, lane, first_unit(slot / Tile::TILE_UNITS)};
     UnitStates<Tile> states = {p.problem, lane, rank};
     float bias[4];
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) {
-      bias[gate] = source.bias(gate * Tile::UNITS + UnitStates<Tile>::slot());
+      bias[gate] = source.bias(gate * Tile::TILE_UNITS + slot % Tile::TILE_UNITS);
     }
     states.start();
     const float inverse = 1.0f / scales.hidden / scales.weights;
@@ -301,34 +308,62 @@ struct RecurrentBlock {
     if (Config::EXCHANGE == Exchange::STORES) wait_state(p.problem.steps);
   }
 
+  __device__ __forceinline__ int first_unit(int tile) const {
+    return rank * Tile::UNITS + tile * Tile::TILE_UNITS;
+  }
+
   __device__ __forceinline__ void compute() const {
-    const WeightSource<Tile> source = {p.problem, lane, rank};
+    constexpr bool AWAY = Tile::PLANES_AWAY > 0, ALL_AWAY = Tile::PLANES_AWAY == Tile::PLANES;
     const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+    const int part = warpgroup % Tile::PARTS_OF_K;
+    const WeightSource<Tile> source = {p.problem, lane, first_unit(warpgroup / Tile::PARTS_OF_K)};
     Fragments<Tile::X_STEPS> x, low_x;
     Fragments<Tile::H_STEPS> h, low_h;
-    const LowTiles<Tile> tiles = {low_tiles() + warpgroup * (Tile::LOW_BYTES / 2)};
+    unsigned char* const away = away_tiles() + warpgroup * (Tile::AWAY_BYTES / 2);
+    const AwayTiles<Tile> low_tiles = {away};
+    const AwayTiles<Tile> high_tiles = {away + (Tile::PLANES - 1) * Tile::AWAY_PLANE_BYTES};
+    const uint32_t zero = static_cast<uint32_t>(p.problem.steps) >> 30;
     const auto of_input = [&](int row, int k) { return source.of_input(row, k); };
     const auto of_hidden = [&](int row, int k) { return source.of_hidden(row, k); };
-    load_fragments(h, warpgroup * Tile::H_STEPS, scales.weights, of_hidden,
-                   [&](int i, int j, int, int, uint32_t bits) { low_h.step[i][j] = bits; });
-    load_fragments(x, warpgroup * Tile::X_STEPS, scales.weights, of_input,
-                   [&](int i, int j, int row, int k, uint32_t bits) {
-                     if constexpr (Tile::LOW_BYTES > 0) {
-                       tiles.keep(i, row, k, bits);
-                     } else {
-                       low_x.step[i][j] = bits;
-                     }
-                   });
-    if constexpr (Tile::LOW_BYTES > 0) {
+    load_fragments<Tile::X_STEPS>(part * Tile::X_STEPS, scales.weights, zero, of_input,
+                                  [&](int i, int j, int row, int k, uint32_t high, uint32_t low) {
+                                    if constexpr (ALL_AWAY) {
+                                      high_tiles.keep(i, row, k, high);
+                                    } else {
+                                      x.step[i][j] = high;
+                                    }
+                                    if constexpr (AWAY && Tile::PLANES == 2) {
+                                      low_tiles.keep(i, row, k, low);
+                                    } else {
+                                      low_x.step[i][j] = low;
+                                    }
+                                  });
+    load_fragments<Tile::H_STEPS>(part * Tile::H_STEPS, scales.weights, zero, of_hidden,
+                                  [&](int i, int j, int, int, uint32_t high, uint32_t low) {
+                                    h.step[i][j] = high;
+                                    low_h.step[i][j] = low;
+                                  });
+    if constexpr (AWAY) {
       fence_shared_for_async();
       sync_compute();
     }
-    const CoreMatrices low = tiles.describe();
+    CoreMatrices high_away, low_away;
+    const auto tile_of = [](const AwayTiles<Tile>& tiles, CoreMatrices& plane, int i) {
+      if (i == 0) plane = tiles.describe();
+      return static_cast<uint64_t>(advance_cores(plane, i * Tile::AWAY_TILE_BYTES));
+    };
     step_all(
-        x, h,
         [&](int i, const auto& product) {
-          if constexpr (Tile::LOW_BYTES > 0) {
-            product(static_cast<uint64_t>(advance_cores(low, i * Tile::LOW_TILE_BYTES)));
+          if constexpr (ALL_AWAY) {
+            product(tile_of(high_tiles, high_away, i));
+          } else {
+            product(x.step[i]);
+          }
+        },
+        [&](int i, const auto& product) { product(h.step[i]); },
+        [&](int i, const auto& product) {
+          if constexpr (AWAY) {
+            product(tile_of(low_tiles, low_away, i));
           } else {
             product(low_x.step[i]);
           }

@@ -8,6 +8,7 @@
 template <class Tile>
 struct UnitStates {
   using Rule = typename Tile::Rule;
+  using Stored = typename Tile::Stored;
   static constexpr int EACH = Tile::PAIRS_EACH;
 
   const RecurrentProblem& problem;
@@ -40,10 +41,10 @@ struct UnitStates {
       states[i] = {0.0f, 0.0f};
       if (!is_there(i)) continue;
       if (problem.first_hidden.data != nullptr) {
-        states[i].hidden = *problem.first_hidden.at(layer(), batch(i), unit());
+        states[i].hidden = problem.first_hidden.template read<Stored>(layer(), batch(i), unit());
       }
       if (Rule::HAS_CELL && problem.first_cell.data != nullptr) {
-        states[i].cell = *problem.first_cell.at(layer(), batch(i), unit());
+        states[i].cell = problem.first_cell.template read<Stored>(layer(), batch(i), unit());
       }
     }
   }
@@ -56,15 +57,16 @@ struct UnitStates {
     for (int i = 0; i < EACH; ++i) {
       if (!is_there(i)) continue;
       if (is_last_layer && problem.y.data != nullptr) {
-        *problem.y.at(lane.time(step, problem.steps), batch(i),
-                      lane.direction * problem.hidden + unit()) = states[i].hidden;
+        problem.y.template write<Stored>(lane.time(step, problem.steps), batch(i),
+                                         lane.direction * problem.hidden + unit(),
+                                         states[i].hidden);
       }
       if (!is_last_step) continue;
       if (problem.last_hidden.data != nullptr) {
-        *problem.last_hidden.at(layer(), batch(i), unit()) = states[i].hidden;
+        problem.last_hidden.template write<Stored>(layer(), batch(i), unit(), states[i].hidden);
       }
       if (Rule::HAS_CELL && problem.last_cell.data != nullptr) {
-        *problem.last_cell.at(layer(), batch(i), unit()) = states[i].cell;
+        problem.last_cell.template write<Stored>(layer(), batch(i), unit(), states[i].cell);
       }
     }
   }

@@ -1,17 +1,19 @@
 #pragma once
-// The weights of a block's 64 rows on chip, as operand A of its two warpgroups: each has half of
-// the steps along K.
+// The weights of a block's rows on chip, as operand A of its two warpgroups: each has half of the
+// steps along K of one tile of 64 rows, or a tile.
 
 #include "recurrent_problem.cuh"
 #include "wgmma_narrow.cuh"
 
-// One element of the weights of a lane, 0 outside: row `row` of a block's 64, column k of the
-// inputs or of the hidden state.
+// One element of the weights of a lane, 0 outside: row `row` of the 64 of the tile that begins with
+// unit `first`, column k of the inputs or of the hidden state.
 template <class Tile>
 struct WeightSource {
+  using Stored = typename Tile::Stored;
+
   const RecurrentProblem& problem;
   RecurrentLane lane;
-  int rank;
+  int first;
 
   __device__ __forceinline__ const LayerWeights& weights() const {
     return problem.weights[lane.layer * Tile::DIRECTIONS + lane.direction];
@@ -21,8 +23,8 @@ struct WeightSource {
   }
   // Row of the weights, -1 for a unit that is not there.
   __device__ __forceinline__ int64_t weight_row(int row) const {
-    const int unit = rank * Tile::UNITS + row % Tile::UNITS;
-    const int block = Tile::Rule::block(row / Tile::UNITS);
+    const int unit = first + row % Tile::TILE_UNITS;
+    const int block = Tile::Rule::block(row / Tile::TILE_UNITS);
     return unit < problem.hidden ? int64_t{block} * problem.hidden + unit : -1;
   }
   // Column of the inputs' weights of place k of a record, -1 where nothing lies.
@@ -35,21 +37,24 @@ struct WeightSource {
   __device__ __forceinline__ float of_input(int row, int k) const {
     const int64_t from = weight_row(row);
     const int column = input_column(k);
-    const bool is_there = from >= 0 && column >= 0 && Tile::Rule::takes_input(row / Tile::UNITS);
-    return is_there ? weights().input.at(from, column) : 0.0f;
+    const bool is_there =
+        from >= 0 && column >= 0 && Tile::Rule::takes_input(row / Tile::TILE_UNITS);
+    return is_there ? weights().input.template read<Stored>(from, column) : 0.0f;
   }
   __device__ __forceinline__ float of_hidden(int row, int k) const {
     const int64_t from = weight_row(row);
     const bool is_there =
-        from >= 0 && k < problem.hidden && Tile::Rule::takes_hidden(row / Tile::UNITS);
-    return is_there ? weights().hidden.at(from, k) : 0.0f;
+        from >= 0 && k < problem.hidden && Tile::Rule::takes_hidden(row / Tile::TILE_UNITS);
+    return is_there ? weights().hidden.template read<Stored>(from, k) : 0.0f;
   }
   __device__ __forceinline__ float bias(int row) const {
     const int64_t from = weight_row(row);
     if (from < 0 || weights().input_bias.data == nullptr) return 0.0f;
-    const int gate = row / Tile::UNITS;
-    return (Tile::Rule::takes_input(gate) ? weights().input_bias.at(from, 0) : 0.0f) +
-           (Tile::Rule::takes_hidden(gate) ? weights().hidden_bias.at(from, 0) : 0.0f);
+    const int gate = row / Tile::TILE_UNITS;
+    return (Tile::Rule::takes_input(gate) ? weights().input_bias.template read<Stored>(from, 0)
+                                          : 0.0f) +
+           (Tile::Rule::takes_hidden(gate) ? weights().hidden_bias.template read<Stored>(from, 0)
+                                           : 0.0f);
   }
 };
 
@@ -63,37 +68,47 @@ __device__ __forceinline__ uint32_t pair_bits(__half first, __half second) {
   return static_cast<uint32_t>(__half_as_ushort(second)) << 16 | __half_as_ushort(first);
 }
 
-// Planes of the calling warpgroup's fragments of `weight(row, k)`, from step `first` on;
-// `keep(step, register, row, k, bits)` gets the low ones.
+// Planes of the calling warpgroup's fragments of `weight(row, k)`, from step `first` on:
+// `keep(step, register, row, k, high bits, low bits)` gets them. `zero` is one that the compiler
+// does not know: the places of a step depend on what was split two steps before, or ptxas reads
+// all weights before it splits the first one, and spills.
 template <int STEPS, class Weight, class Keep>
-__device__ __forceinline__ void load_fragments(Fragments<STEPS>& high, int first, float scale,
+__device__ __forceinline__ void load_fragments(int first, float scale, uint32_t zero,
                                                const Weight& weight, const Keep& keep) {
+  constexpr int UNDER_WAY = 2;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  uint32_t before[UNDER_WAY] = {};
 #pragma unroll
   for (int i = 0; i < STEPS; ++i) {
+    const int start = (first + i) * 16 + static_cast<int>(before[i % UNDER_WAY] & zero);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int row = warp * 16 + lane / 4 + j % 2 * 8;
       const int k = lane % 4 * 2 + j / 2 * 8;
-      const PlanePair a = split_planes(weight(row, (first + i) * 16 + k) * scale);
-      const PlanePair b = split_planes(weight(row, (first + i) * 16 + k + 1) * scale);
-      high.step[i][j] = pair_bits(a.high, b.high);
-      keep(i, j, row, k, pair_bits(a.low, b.low));
+      const PlanePair a = split_planes(weight(row, start + k) * scale);
+      const PlanePair b = split_planes(weight(row, start + k + 1) * scale);
+      const uint32_t high = pair_bits(a.high, b.high);
+      before[i % UNDER_WAY] |= high;
+      keep(i, j, row, k, high, pair_bits(a.low, b.low));
     }
   }
 }
 
-// Low planes of the inputs' weights, where registers do not hold them.
+// A plane of the inputs' weights that registers do not hold.
 template <class Tile>
-struct LowTiles {
+struct AwayTiles {
   unsigned char* shared;  // of the warpgroup
 
   __device__ __forceinline__ void keep(int step, int row, int k, uint32_t bits) const {
     const int place =
-        step * Tile::LOW_TILE_BYTES + k / 8 * (Tile::ROWS * 16) + row * 16 + k % 8 * 2;
+        step * Tile::AWAY_TILE_BYTES + k / 8 * (Tile::ROWS * 16) + row * 16 + k % 8 * 2;
     *reinterpret_cast<uint32_t*>(shared + place) = bits;
   }
+  // Once in each step: ptxas would keep the descriptors of all tiles in registers from one step to
+  // the next, and spill.
   __device__ __forceinline__ CoreMatrices describe() const {
-    return describe_cores(shared, Tile::ROWS * 16);
+    uint64_t address;
+    asm volatile("mov.u64 %0, %1;" : "=l"(address) : "l"(shared));
+    return describe_cores(reinterpret_cast<const void*>(address), Tile::ROWS * 16);
   }
 };

@@ -32,6 +32,8 @@ from kernelwright.schedule.recurrent_configs import (
     why_none,
 )
 
+_DTYPES = frozenset({DType.F32, DType.F16, DType.BF16})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stack:
@@ -90,8 +92,16 @@ def _launch(stack: _Stack, graph: Graph, machine: Machine) -> Launch:
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
     inputs = [graph[name].type for name in node.inputs]
-    if any(not isinstance(it, TensorType) or it.dtype is not DType.F32 for it in inputs):
-        return "it computes with other numbers than float32"
+    found = {it.dtype for it in inputs if isinstance(it, TensorType)}
+    if (
+        len(found) > 1
+        or not found <= _DTYPES
+        or not all(isinstance(it, TensorType) for it in inputs)
+    ):
+        return "it computes with other numbers than float32, float16 or bfloat16"
+    assert isinstance(node.kind, Recurrent)
+    if node.kind.is_loop and found != {DType.F32}:
+        return "its loop rounds each value of a step to 16 bits, and a cell only its states"
     stack, sizes = _stack_of(node, graph), _sizes(node, graph)
     if not stack.results or len(set(map(_index, stack.results))) < len(stack.results):
         return "one of its results has several names, or none is read"
@@ -124,8 +134,9 @@ def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
 
 
 def _cost(kernel: Kernel) -> Work:
-    flops = _sizes_of_kernel(kernel).flops
-    return Work(flops=flops, products=flops, units=("fp16x3",))
+    sizes = _sizes_of_kernel(kernel)
+    unit = "fp16x3" if sizes.planes == 2 else "fp16"
+    return Work(flops=sizes.flops, products=sizes.flops, units=(unit,))
 
 
 def _same_text(kernel: Kernel) -> object:
