@@ -11,6 +11,7 @@ from kernelwright.capture import (
     norms,
     reductions,
     scans,
+    scatters,
     softmaxes,
     windows,
 )
@@ -27,6 +28,7 @@ RULES: dict[str, Rule] = {
     **scans.RULES,
     **windows.RULES,
     **joins.RULES,
+    **scatters.RULES,
     **arrangements.RULES,
 }
 """By the operator's short name, or else by the name that people know it by."""

@@ -197,6 +197,16 @@ def _slice(builder: Builder, call: Call) -> Slice | Same | None:
     return Slice(dim, begin, end, step)
 
 
+def written_places(builder: Builder, call: Call) -> Slice | None:
+    """Where a call that writes the slice `src` of `self` writes; None for steps and for nothing."""
+    dim = _dim(call)
+    size, length = call.traced("self").shape[dim], call.traced("src").shape[dim]
+    if call.arguments.get("step", 1) != 1 or _is_zero(length):
+        return None
+    start = _from_front(_value(call, "start", 0), size)
+    return Slice(dim, builder.sizes.dim(start), builder.sizes.dim(start + length), 1)
+
+
 def _narrow(builder: Builder, call: Call) -> Slice:
     dim = _dim(call)
     start = _from_front(call.traced("start"), call.traced("self").shape[dim])
@@ -225,7 +235,8 @@ def _from_front(place: Any, size: Any) -> Any:
     return min(place, size) if isinstance(size, int) else place
 
 
-def _select(builder: Builder, call: Call) -> Select:
+def selected(builder: Builder, call: Call) -> Select:
+    """The index of a dimension that a call names."""
     dim = _dim(call)
     index = _from_front(call.traced("index"), call.traced("self").shape[dim])
     return Select(dim, builder.sizes.dim(index))
@@ -281,7 +292,7 @@ RULES: dict[str, Rule] = {
     "squeeze": _squeeze,
     "slice": _slice,
     "narrow": _narrow,
-    "select": _select,
+    "select": selected,
     "flip": _flip,
     "fliplr": _flip_of(1),
     "flipud": _flip_of(0),
