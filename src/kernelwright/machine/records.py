@@ -230,8 +230,12 @@ class LibraryRates:
     tf32_bytes: float
     """Bytes of operand and result from which that is known."""
     tf32_first_taps: int
-    """Fewest taps of a strided float32 convolution of two dimensions that cuDNN computes in TF32
-    however few channels its operand has: a network's first one, on an image."""
+    """Fewest taps of a strided float32 convolution of an image, a network's first one, that cuDNN
+    computes in TF32."""
+    tf32_first_channels: int
+    """Most channels of that image."""
+    tf32_first_results: int
+    """Fewest channels of its result."""
     cut_seconds: float
     """Seconds of the host for a call between launches of ours, which are one native call without
     it."""

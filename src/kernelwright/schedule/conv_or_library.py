@@ -86,9 +86,12 @@ def _takes_tf32(sizes: ConvSizes, machine: Machine) -> bool:
 def _is_first(sizes: ConvSizes, machine: Machine) -> bool:
     """Whether a large filter walks over an image, as at the beginning of a network: cuDNN's TF32
     kernel for it is no faster than float32."""
-    walks = all(axis.stride > 1 and not axis.transposed for axis in sizes.axes)
-    is_large = sizes.spatial == 2 and sizes.taps >= machine.library.tf32_first_taps
-    return is_large and walks and not sizes.turned
+    rates = machine.library
+    is_usual = sizes.spatial == 2 and not sizes.transposed and not sizes.turned
+    walks = is_usual and all(axis.stride > 1 for axis in sizes.axes)
+    is_image = sizes.in_channels <= rates.tf32_first_channels
+    is_large = sizes.taps >= rates.tf32_first_taps
+    return walks and is_image and is_large and sizes.out_channels >= rates.tf32_first_results
 
 
 def planes_of(rounding: Rounding) -> int:
