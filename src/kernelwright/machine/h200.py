@@ -244,17 +244,20 @@ _SCANS = ScanRates(sm_blocks=4, warp_elements=1024, lean_width=4)
 
 _RECURRENT = RecurrentRates(
     launch_seconds=28e-6,
-    step_seconds=MappingProxyType({1: 1e-6, 2: 1e-6, 4: 1e-6, 8: 1e-6, 16: 1.15e-6}),
-    k_seconds=MappingProxyType({8: 0.0103e-6, 16: 0.0131e-6, 32: 0.038e-6}),
-    stores=1.02,
+    step_seconds=MappingProxyType({1: 0.8e-6, 2: 0.8e-6, 4: 0.8e-6, 8: 0.8e-6, 16: 0.8e-6}),
+    k_seconds=MappingProxyType({8: 0.0085e-6, 16: 0.018e-6, 32: 0.053e-6}),
+    one_plane=1 / 3,
+    two_tiles=3.0,
+    stores=1.25,
     clusters=MappingProxyType({1: 132, 2: 66, 4: 32, 8: 15, 16: 7}),
     library_lstm_seconds=7.7e-6,
     library_gru_seconds=9.1e-6,
     library_small_hidden=192,
     library_small_seconds=0.86e-6,
 )
-"""Fitted to benchmarks/results/recurrent_h200.json (docs/measured/recurrent.md). Clusters of fewer
-than eight blocks were not timed; which layers are small is the rule of PyTorch."""
+"""Fitted to benchmarks/results/recurrent_cells_h200.json and recurrent_h200.json
+(docs/measured/recurrent.md). Clusters of fewer than eight blocks were not timed; which layers are
+small is the rule of PyTorch."""
 
 _ATTENTION = AttentionRates(
     launch_seconds=MappingProxyType({4: 40e-6, 2: 7e-6}),

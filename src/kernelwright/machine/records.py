@@ -338,6 +338,10 @@ class RecurrentRates:
     """Seconds of a step on top of its products, by the blocks of a cluster."""
     k_seconds: Mapping[int, float]
     """Seconds of 16 elements along the sums of a step, by the rows of a slice."""
+    one_plane: float
+    """Factor on products of 16-bit weights, one in place of three."""
+    two_tiles: float
+    """Factor on products of blocks with two tiles of rows."""
     stores: float
     """Factor on a step whose states travel by asynchronous stores."""
     clusters: Mapping[int, int]

@@ -132,8 +132,9 @@ def rates_of(machine: Machine) -> RecurrentRates:
 def recurrent_seconds(sizes: RecurrentSizes, config: RecurrentConfig, machine: Machine) -> float:
     """Seconds of the launch: its steps, one after the other, as often as clusters take turns."""
     rates = rates_of(machine)
-    products = rates.k_seconds[config.batch] / (3 if config.planes == 1 else 1)
-    products *= config.units / 16
+    products = rates.k_seconds[config.batch]
+    products *= rates.one_plane if config.planes == 1 else 1
+    products *= rates.two_tiles if config.units == 32 else 1
     step = rates.step_seconds[config.cluster] + config.depth / 16 * products
     step *= rates.stores if config.exchange is Exchange.STORES else 1
     slices = ceil(sizes.batch / config.batch)
