@@ -35,6 +35,7 @@ def fork_server() -> Iterator[None]:
     ("name", "status", "evidence"),
     [
         ("aborts", Status.CRASHED, "SIGABRT"),
+        ("exits", Status.CRASHED, "exited with code 0"),
         ("garbage_on_socket", Status.CRASHED, "nonsense"),
         ("floods", Status.VERIFIED, "no less accurate"),
     ],
