@@ -212,6 +212,9 @@ class HostDriver:
     def map_host(self, address: int, size: int) -> int:
         return address
 
+    def unmap_host(self, address: int) -> None:
+        pass
+
     def wait_for_word(self, address: int, value: int) -> None:
         word = ctypes.c_uint32.from_address(address)
         deadline = time.monotonic() + 10

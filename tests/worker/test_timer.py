@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from kernelwright.problem import Problem
+from kernelwright.verify.cases import Case
+from kernelwright.verify.records import to_plain
+from kernelwright.worker.reference import Reference
+from kernelwright.worker.timer import Timer
 from kernelwright.worker.timer_memory import (
     Mappings,
     NotShareableError,
@@ -19,7 +24,7 @@ from kernelwright.worker.timer_memory import (
     size_of,
     view_at,
 )
-from kernelwright.worker.timer_records import TensorForm
+from kernelwright.worker.timer_records import AttachRequest, LendRequest, TensorForm
 from kernelwright.worker.timer_words import Word, Words, words_of
 
 
@@ -46,6 +51,34 @@ def test_arguments_come_back_from_the_timers_memory(shared_memory: type[Any]) ->
         assert back[1]["bias"][1] == 2.5  # type: ignore[index,call-overload]
         assert back[2][1:] == [None, True]  # type: ignore[index,call-overload]
     assert size == 512 * 4  # the expanded one needs 16 bytes, the empty one none
+
+
+def test_who_is_timed_twice_lets_go_of_its_first_gate(
+    affine: Problem, shared_memory: type[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is mapped stays mapped on a device: another page at that address would have no gate."""
+    log: list[tuple[str, int]] = []
+    map_host = shared_memory.map_host
+
+    def mapped(self: Any, address: int, size: int) -> Any:
+        log.append(("map", address))
+        return map_host(self, address, size)
+
+    monkeypatch.setattr(shared_memory, "map_host", mapped)
+    monkeypatch.setattr(
+        shared_memory, "unmap_host", lambda self, address: log.append(("unmap", address))
+    )
+    timer = Timer(affine, torch.device("cpu"))
+    contestant = Reference(affine, torch.device("cpu")).timed()
+    for name in ("first", "second"):
+        lent = timer.lend(to_plain(LendRequest(case=Case())))
+        request = AttachRequest(
+            case=Case(), lent=lent, words=str(words_of(tmp_path, name)), warm_up_seconds=0.0
+        )
+        assert contestant.attach(to_plain(request)).gated
+    (first, address), (then, left), (last, _) = log
+    assert (first, then, last) == ("map", "unmap", "map")
+    assert address == left
 
 
 @pytest.mark.parametrize("argument", [torch.nn.ReLU(), {1: 2}, torch.eye(2).to_sparse(), 1j])

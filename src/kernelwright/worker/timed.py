@@ -139,6 +139,9 @@ class Timed:
         """Make the module, take the timer's inputs and words, and warm up."""
         request = from_plain(AttachRequest, body)
         self._subject.release()  # what the calls before have left
+        if self._shared is not None:
+            self._shared.leave()
+            self._shared = None
         shared = SharedCalls(self._subject.device, request.lent, Path(request.words))
         ledger = Ledger()
         if not self._is_compiled(request.case):

@@ -108,6 +108,11 @@ class SharedCalls:
         tensors = self._shared(self._expected)
         return CallReply(span_ms=0.0, tensors=tensors, snapshot=(), parts=(), persisting_l2=0)
 
+    def leave(self) -> None:
+        """Let go of the gate: the next race's words may lie where these did."""
+        if self._gate:
+            self._driver.unmap_host(self._words.address)
+
     def _gate_address(self) -> int:
         try:
             page = self._driver.map_host(self._words.address, PAGE)

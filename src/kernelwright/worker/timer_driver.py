@@ -120,6 +120,10 @@ class Driver:
         )
         return mapped.value
 
+    def unmap_host(self, address: int) -> None:
+        """Undo `map_host`; else no other memory can be mapped that lies there later."""
+        self._do("cuMemHostUnregister", ctypes.c_void_p(address))
+
     def wait_for_word(self, address: int, value: int) -> None:
         """Hold the default stream until the 32-bit word at `address` is at least `value`."""
         self._do(
@@ -204,6 +208,7 @@ _NAMES: Sequence[str] = (
     "cuIpcOpenMemHandle_v2",
     "cuIpcCloseMemHandle",
     "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
     "cuMemHostGetDevicePointer_v2",
     "cuStreamWaitValue32_v2",
     "cuEventCreate",
