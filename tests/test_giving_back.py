@@ -10,15 +10,17 @@ import torch
 from torch import nn
 
 import kernelwright as kw
+from kernelwright import giving_back, pipeline
 from kernelwright.api import optimize_in_memory
 from kernelwright.bench.measurement import Interval, Measurement, Series, Speedup, not_measured
 from kernelwright.bench.timing import Samples
-from kernelwright.giving_back import with_guesses_measured
+from kernelwright.giving_back import MeasureParts, with_guesses_measured
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
-from kernelwright.machine import H200
+from kernelwright.machine import H200, Machine
 from kernelwright.module import OptimizedModule, capture_in_memory
 from kernelwright.pipeline import (
+    Compiled,
     OptimizeOptions,
     compile_problem,
     without_slower,
@@ -27,6 +29,7 @@ from kernelwright.pipeline import (
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library, plan_graph
 from kernelwright.tune import parts
+from kernelwright.tune.effort import Effort
 from kernelwright.tune.parts import CallTimer, Part, decided, kind_of, parts_of, sentence
 
 
@@ -228,3 +231,31 @@ def test_a_file_gives_back_what_is_slower(tmp_path: Path) -> None:
     assert "matmul" in write_candidate(found, tmp_path / "new.py").source
     same, kept = without_slower(compiled, lambda event: None, lambda *it: {})
     assert same is compiled and kept == ""
+
+
+def test_tuning_a_file_gives_back_but_not_where_nothing_may_be_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "problem.py"
+    path.write_text(_PROBLEM)
+    compiled = compile_problem(load_problem(path), H200)
+    tuning: list[float] = []
+
+    def tuned(it: Compiled, effort: Effort, seconds: float, progress: object) -> Compiled:
+        tuning.append(seconds)
+        return it
+
+    def slower(plan: Plan, machine: Machine, device: torch.device) -> MeasureParts:
+        return lambda given, captured: {it.node: "measured 1 us, ours 2 us" for it in given}
+
+    monkeypatch.setattr(pipeline, "tuned", tuned)
+    monkeypatch.setattr(pipeline, "_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(giving_back, "measure_tuned", slower)
+    monkeypatch.setattr(giving_back, "measure_alone", lambda seconds, device: lambda *it: {})
+    options = OptimizeOptions(budget_seconds=7.0)
+    found, kept = pipeline._mended(compiled, options, lambda event: None)
+    assert [it.family for it in found.plan.kernels] == ["rows"] and "0 of 1" in kept
+    assert tuning[0] == 7.0 and len(tuning) == 2, "what is new is tuned as well"
+    strict = replace(options, rest=kw.Rest.REFUSED)
+    same, kept = pipeline._mended(compiled, strict, lambda event: None)
+    assert same is compiled and kept == "" and len(tuning) == 3
