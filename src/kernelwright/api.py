@@ -91,8 +91,8 @@ def optimize(
     **kwargs)`: any tensors of these dtypes and numbers of dimensions, any sizes that the model
     takes but for those that the capture held fast (`.kernelwright.notes`). Where the arguments are
     on a GPU it is compared with the model's own results on them, and timed against its own forward,
-    on the device and by the wall clock (`.kernelwright.times`). Where it is not faster, kernels that
-    are slower than the calls they replace go back to PyTorch (`.kernelwright.kept`). A module that
+    on the device and by the wall clock (`.kernelwright.times`). Where it is not faster, kernels
+    slower than the calls that they replace go back to PyTorch (`.kernelwright.kept`). A module that
     is left to PyTorch altogether, or whose kernels turn out wrong or not faster, runs as it did,
     and a KernelsUnusedWarning says so; `OptimizeOptions(keep=Keep.ALL)` keeps slower ones, untimed.
 
