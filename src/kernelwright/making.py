@@ -92,7 +92,10 @@ class Maker:
         seconds = pipeline.SHARE_OF_GUESSES * self.options.module_seconds
         measure = measure_alone(seconds, _device())
         library = self.options.library_to_use()
-        return with_guesses_measured(planned, captured, self.machine, library, measure)
+        try:
+            return with_guesses_measured(planned, captured, self.machine, library, measure)
+        except KeyboardInterrupt:  # As while kernels are tuned.
+            return planned
 
     def _tunes(self, plan: Plan) -> bool:
         options = self.options

@@ -72,15 +72,16 @@ def tune_plan(
     most = max(len(unknown), round(budget_seconds * usable_cores() / _COMPILING_SECONDS))
     variants = list(islice(_by_rank(plan, unknown, machine, effort.variants), most))
     device = torch.device("cuda", torch.cuda.current_device())
-    timers = {function: KernelTimer(kernel, device) for function, kernel in unknown.items()}
-    timed: list[str] = []
+    timed = 0
 
     def measure(variant: Variant, library: Path) -> Timing | Failure:
-        timer = timers[variant.function]
-        if variant.function not in timed:
-            timer.prepare()
-        on_trial(len(timed), len(variants), unknown[variant.function].name)
-        timed.append(variant.function)
+        nonlocal timed
+        kernel = unknown[variant.function]
+        on_trial(timed, len(variants), kernel.name)
+        timed += 1
+        # The operands of all kernels together may be more than the device holds.
+        timer = KernelTimer(kernel, device)
+        timer.prepare()
         return timer(variant, library)
 
     with Turns(device.index) as turns:
@@ -95,7 +96,6 @@ def tune_plan(
             ),
             clock=turns.clock,
         )
-    timers.clear()
     torch.cuda.empty_cache()
     for function, kernel in unknown.items():
         database.add(rows_of(key_of(plan, kernel, machine), result.of(function)))
