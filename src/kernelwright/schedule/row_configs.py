@@ -24,6 +24,8 @@ _FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
 _EDGE_VECTORS = 13
 _EDGE_THREADS = range(512, 641)
 """Threads of a block whose rows begin between two vectors, and how many of them a thread holds."""
+_MOST_BLOCKS = 8
+"""Blocks of a cluster with which rows whose lines end within vectors are read twice no slower."""
 _FEW_VECTORS = 8
 """Vectors of a thread of a cluster with which it waits for exchanges more than it computes."""
 
@@ -175,6 +177,8 @@ def _along(
         if rows.row_bytes < machine.rows.block_bytes:
             return [*blocks]
         return [*blocks, *_grid(rows, machine), *parts]
+    if rows.line % rows.width != 0 and rings[0].cluster > _MOST_BLOCKS:
+        return [*parts[:2], *rings]
     # Few rows, and a card that would be idle.
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
     if busy < machine.sm_count and rows.row_bytes > machine.rows.few_row_bytes:
@@ -188,7 +192,14 @@ def _parts(rows: _Rows) -> list[tuple[int, int, int]]:
     """Threads of a block, accesses in flight, blocks of a multiprocessor."""
     # What takes longer to compute than to read wants more threads with less in flight.
     choices = [(512, 2, 3), (512, 4, 2), (256, 4, 4), (512, 8, 1), (512, 2, 2)]
-    return choices if rows.functions > 1 else [*choices[1:3], choices[0], *choices[3:]]
+    if rows.functions <= 1:
+        choices = [*choices[1:3], choices[0], *choices[3:]]
+    if rows.runs == 1:
+        return choices
+    # A block has no more than one run, of which each of its threads has all accesses in flight.
+    vectors = rows.inner // rows.width
+    fitting = [it for it in (*choices, (128, 4, 8), (64, 4, 16)) if it[0] * it[1] <= vectors]
+    return list(dict.fromkeys([*fitting, *choices]))[: len(choices)]
 
 
 def _grid(rows: _Rows, machine: Machine) -> Iterator[GridRows]:

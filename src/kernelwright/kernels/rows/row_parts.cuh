@@ -74,6 +74,10 @@ struct PartBlock {
     for (; v + (COUNT - 1) * THREADS < run.whole_end; v += COUNT * THREADS) {
       body(Index<COUNT>(), Index<1>(), v);
     }
+    if constexpr (COUNT > 1) {
+#pragma unroll 1
+      for (; v < run.whole_end; v += THREADS) body(Index<1>(), Index<1>(), v);
+    }
 #pragma unroll 1
     for (; v < run.vectors(); v += THREADS) body(Index<1>(), Index<0>(), v);
   }
