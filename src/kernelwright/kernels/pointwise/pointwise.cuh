@@ -16,7 +16,7 @@
 #include "located.cuh"
 #include "matrix_place.cuh"
 #include "pack.cuh"
-#include "pointwise_indexed.cuh"
+#include "pointwise_strided.cuh"
 #include "vector.cuh"
 
 template <class Config, class Operation, class Out, class... In>
@@ -126,7 +126,7 @@ struct Pointwise {
   template <int N>
   using Indexed = IndexedPointwise<Pointwise, N, Operation, Out, In...>;
   using Rows = Indexed<WIDTH>;
-  using Strided = Indexed<1>;
+  using Strided = StridedPointwise<Pointwise, WIDTH, Operation, Out, In...>;
 
   // The kernels that the launcher chooses from; each runs `parameters.run()`.
   struct Kernels {
@@ -150,11 +150,11 @@ struct Pointwise {
     } else if (has_vector_rows(space)) {
       launch_indexed<WIDTH>(kernels.rows, operation, matrices, stream, space);
     } else if (has_uneven_rows(space) && fills_lines(uneven_steps(space))) {
-      launch_uneven(kernels.rows, operation, matrices, stream, space);
+      launch_uneven(kernels.strided, operation, matrices, stream, space);
     } else if (const unsigned whole = whole_operands(space); whole != 0) {
-      launch_whole(kernels.rows, operation, matrices, stream, space, whole);
+      launch_whole(kernels.strided, operation, matrices, stream, space, whole);
     } else if (has_uneven_rows(space) && half_fills_lines(uneven_steps(space))) {
-      launch_uneven(kernels.rows, operation, matrices, stream, space);
+      launch_uneven(kernels.strided, operation, matrices, stream, space);
     } else {
       launch_indexed<1>(kernels.strided, operation, matrices, stream, space);
     }
@@ -296,21 +296,21 @@ struct Pointwise {
     return parameters;
   }
 
-  static void launch_uneven(void (*uneven)(Rows), const Operation& operation,
+  static void launch_uneven(void (*uneven)(Strided), const Operation& operation,
                             const Matrices& matrices, cudaStream_t stream, const Space& space) {
-    Rows parameters = describe_indexed<WIDTH>(operation, matrices, space);
+    Strided parameters{describe_indexed<1>(operation, matrices, space)};
     const uint32_t line_blocks = blocks_for(uneven_steps(space));
     parameters.line_size = space.inner_size();
-    parameters.is_uneven = parameters.stays_on_line = true;
+    parameters.is_uneven = true;
     parameters.line_blocks = Divisor(line_blocks);
     const int64_t lines = space.count() / space.inner_size();
     uneven<<<static_cast<unsigned>(lines * line_blocks), THREADS, 0, stream>>>(parameters);
   }
 
-  static void launch_whole(void (*unbroken)(Rows), const Operation& operation,
+  static void launch_whole(void (*unbroken)(Strided), const Operation& operation,
                            const Matrices& matrices, cudaStream_t stream, const Space& space,
                            unsigned whole) {
-    Rows parameters = describe_indexed<WIDTH>(operation, matrices, space);
+    Strided parameters{describe_indexed<1>(operation, matrices, space)};
     parameters.steps = static_cast<uint32_t>(space.count());
     parameters.line_sizes = Divisor(static_cast<uint32_t>(space.inner_size()));
     parameters.whole = whole;
@@ -318,8 +318,8 @@ struct Pointwise {
     unbroken<<<blocks, THREADS, 0, stream>>>(parameters);
   }
 
-  template <int N>
-  static void launch_indexed(void (*kernel)(Indexed<N>), const Operation& operation,
+  template <int N, class Parameters>
+  static void launch_indexed(void (*kernel)(Parameters), const Operation& operation,
                              const Matrices& matrices, cudaStream_t stream, const Space& space) {
     const int64_t steps = space.count() / N;
     if (steps > MAX_STEPS) {
@@ -329,7 +329,7 @@ struct Pointwise {
       launch_indexed<N>(kernel, operation, matrices, stream, halves[1]);
       return;
     }
-    Indexed<N> parameters = describe_indexed<N>(operation, matrices, space);
+    Parameters parameters{describe_indexed<N>(operation, matrices, space)};
     parameters.steps = static_cast<uint32_t>(steps);
     parameters.inner_steps = Divisor(static_cast<uint32_t>(space.inner_size() / N));
     unsigned blocks = blocks_for(steps);
