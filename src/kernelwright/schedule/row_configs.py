@@ -178,6 +178,8 @@ def _along(
             return [*blocks]
         return [*blocks, *_grid(rows, machine), *parts]
     if rows.line % rows.width != 0 and rings[0].cluster > _MOST_BLOCKS:
+        # To find what differs along a row takes time, in which many threads hide their waiting.
+        parts.sort(key=lambda part: part.threads * part.resident, reverse=True)
         return [*parts[:2], *rings]
     # Few rows, and a card that would be idle.
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
