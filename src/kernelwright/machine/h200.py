@@ -116,7 +116,7 @@ _CONVOLUTIONS = ConvolutionRates(
     plane_bandwidth=3.2e12,
     turned_elements=540e9,
     moved_elements=320e9,
-    direct_share=0.5,
+    direct_share=0.45,
     filter_seconds=0.8e-6,
     library=MappingProxyType(
         {

@@ -15,7 +15,7 @@ from kernelwright.ir.expr import (
 )
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Conv, Pointwise
-from kernelwright.ir.types import DType
+from kernelwright.ir.types import DType, TensorType
 from kernelwright.schedule.in_order import InOrder
 from kernelwright.schedule.roles import Roles, roles
 
@@ -71,7 +71,7 @@ def element_groups(
     for root in reversed(graph.nodes):
         if root.name not in ours or root.name in taken:
             continue
-        groups[root.name] = _grow(root, producers, users, graph.places())
+        groups[root.name] = _grow(root, producers, users, graph)
         taken.update(node.name for node in groups[root.name].members)
     return groups
 
@@ -80,7 +80,7 @@ def _grow(
     root: Node,
     producers: Mapping[str, Node],
     users: Mapping[str, tuple[str, ...]],
-    places: Mapping[str, int],
+    graph: Graph,
 ) -> ElementGroup:
     """Absorb every producer all of whose users are in the group and that is worth it."""
     if isinstance(root.kind, Contract | Conv):
@@ -88,7 +88,7 @@ def _grow(
     members = {root.name: root}
     copies = {root.name: 1}
     anchor: Node | None = None
-    queue = InOrder(places, forwards=False)
+    queue = InOrder(graph.places(), forwards=False)
     queue.add(root.inputs)
     for node in (producers[name] for name in queue if name in producers):
         readers = users[node.name]
@@ -98,7 +98,7 @@ def _grow(
         if isinstance(node.kind, Contract | Conv):
             # The tile of the product is the tile of the result: nothing may be broadcast.
             fits = node.tensor.shape == root.tensor.shape and _has_their_rows(node, members)
-            if anchor is None and fits:
+            if anchor is None and fits and not _is_read_in_phases(node, members, graph):
                 anchor = members[node.name] = node
                 queue.add(node.inputs)
         elif anchor is not None and _asks_where(anchor, node):
@@ -120,6 +120,17 @@ def _has_their_rows(node: Node, members: Mapping[str, Node]) -> bool:
     assert isinstance(node.kind, Contract)
     found = roles(node.kind)
     return not located or (isinstance(found, Roles) and found.m == node.kind.out[-2:-1] != "")
+
+
+def _is_read_in_phases(node: Node, members: Mapping[str, Node], graph: Graph) -> bool:
+    """Whether another tensor of the result's size would be read by the phases of a transposed
+    convolution: that took longer than a kernel of its own."""
+    if not isinstance(node.kind, Conv) or not node.kind.transposed or max(node.kind.stride) == 1:
+        return False
+    outside = {name for member in members.values() for name in member.inputs} - members.keys()
+    types = (graph[name].type for name in outside - {node.name})
+    size = node.tensor.numel_hint
+    return any(isinstance(it, TensorType) and it.numel_hint == size for it in types)
 
 
 def _long_functions(node: Node) -> int:
