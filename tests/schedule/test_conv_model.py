@@ -162,6 +162,29 @@ def test_what_joins_a_convolution() -> None:
     assert "adaptive_avg_pool2d" in mean and len(mean) > 1
 
 
+class _Residual(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor, near: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.layer(x) + near)
+
+
+def test_phases_read_no_other_tensor_by_place() -> None:
+    found = []
+    for layer, side in (
+        (nn.Conv2d(64, 64, 3, padding=1), 64),
+        (nn.ConvTranspose2d(64, 64, 2, 2), 128),
+    ):
+        given = (torch.empty(128, 64, 64, 64), torch.empty(128, 64, side, side))
+        graph = capture_module(_Residual(layer), given)
+        found.append([it.operators for it in plan_graph(graph, H200).plan.kernels])
+    usual, transposed = found
+    assert usual == [("conv2d", "bias", "add", "relu")]
+    assert transposed == [("conv_transpose2d",), ("bias", "add", "relu")]
+
+
 def test_every_convolution_with_a_batch_can_be_ours() -> None:
     assert _plan(nn.Conv2d(64, 64, 3), 1, 64, 9, 9, library=Library.NEVER) == [_THREE]
     half = nn.Conv2d(64, 64, 3, dtype=torch.bfloat16)

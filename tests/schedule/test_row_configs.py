@@ -33,6 +33,8 @@ from kernelwright.schedule.row_configs import row_configs
         # A few rows of long runs keep the card busy in parts only.
         ((10, 32, 112, 112), PartRows, 4, None),
         ((64, 64, 512, 512), PartRows, 4, None),
+        # Many short runs, of which each is a part: a large block would have a vector a thread.
+        ((512, 128, 34, 34), PartRows, 4, None),
     ],
 )
 def test_batch_norms_have_blocks_for_rows_of_short_runs(
@@ -48,6 +50,8 @@ def test_batch_norms_have_blocks_for_rows_of_short_runs(
     assert isinstance(best, family)
     assert isinstance(best, BlockRows | PartRows)
     assert best.width == width
+    if isinstance(best, PartRows):
+        assert best.threads <= shape[2] * shape[3] // width
     if isinstance(best, BlockRows):
         vectors = shape[0] * shape[2] * shape[3] // width
         assert best.holds is holds
