@@ -19,10 +19,12 @@ _FEW_ELEMENTS = 2**20
 _BATCH_NORMS = (torch.nn.modules.batchnorm._BatchNorm,)
 
 
-def measure(folder: Path, lock: Path) -> None:
-    """Ours and eager: writes `record.json` of the folder after each step."""
+def measure(folder: Path, lock: Path, kernels: int) -> None:
+    """Ours and eager: writes `record.json` of the folder after each step. `kernels`: 0 without the
+    time of each kernel and of the host."""
     facts = json.loads((folder / "facts.json").read_text())
-    _keeping(folder, {"problem": folder.name, **facts}, lambda keep: _measure(folder, lock, keep))
+    record = {"problem": folder.name, **facts}
+    _keeping(folder, record, lambda keep: _measure(folder, lock, kernels, keep))
 
 
 def measure_compiled(folder: Path, lock: Path, record: dict[str, Any]) -> None:
@@ -43,7 +45,7 @@ def _keeping(
         keep(failed=repr(error)[:1500])
 
 
-def _measure(folder: Path, lock: Path, keep: Callable[..., None]) -> None:
+def _measure(folder: Path, lock: Path, kernels: int, keep: Callable[..., None]) -> None:
     library = build_library(folder)
     problem = load(folder / "problem.py", f"problem_{folder.name}")
     emitted = with_library(folder / "emitted.py", library)
@@ -57,6 +59,8 @@ def _measure(folder: Path, lock: Path, keep: Callable[..., None]) -> None:
         keep(**_errors(own, new, inputs))
         keep(ours_ms=card_ms(lambda: new(*inputs)))
         keep(eager_ms=card_ms(lambda: own(*inputs)))
+        if not kernels:
+            return
         # The host's time is in it.
         keep(wall_ms=wall_ms(lambda: new(*inputs)), eager_wall_ms=wall_ms(lambda: own(*inputs)))
         keep(kernels_ms=_kernel_times(lambda: new(*inputs)))

@@ -46,7 +46,7 @@ def run_all(folders: list[Path], options: argparse.Namespace) -> list[dict[str, 
     end = time.monotonic() + options.seconds
     lock = options.folder / "card.lock"
     new = [it for it in folders if "ours_ms" not in records.get(it.name, {})]
-    first = {it: context.Process(target=_child, args=(it, lock)) for it in new}
+    first = {it: context.Process(target=_child, args=(it, lock, options.kernels)) for it in new}
     _run(first, options, end, records, journal)
     if options.compiles:
         gains = sorted(records.values(), key=lambda it: it.get("eager_ms", 0.0) / it["ours_ms"] if (
@@ -93,10 +93,10 @@ def _run(
     _write(list(records.values()), options.output)
 
 
-def _child(folder: Path, lock: Path) -> None:
+def _child(folder: Path, lock: Path, kernels: int) -> None:
     from measuring import measure
 
-    measure(folder, lock)
+    measure(folder, lock, kernels)
 
 
 def _compiled_child(folder: Path, lock: Path, record: dict[str, Any]) -> None:
@@ -177,6 +177,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=480.0, help="it stops after these")
     parser.add_argument("--processes", type=int, default=0, help="at the same time")
     parser.add_argument("--compiles", type=int, default=1, help="0: without torch.compile")
+    parser.add_argument("--kernels", type=int, default=1, help="0: without times of kernels")
     options = parser.parse_args()
     options.processes = options.processes or min(12, os.cpu_count() or 1)
     if options.emit:
