@@ -35,6 +35,8 @@ from kernelwright.schedule.row_configs import row_configs
         ((64, 64, 512, 512), PartRows, 4, None),
         # Many short runs, of which each is a part: a large block would have a vector a thread.
         ((512, 128, 34, 34), PartRows, 4, None),
+        ((65, 64, 63, 65), PartRows, 4, None),
+        ((256, 64, 33, 33), PartRows, 4, None),
     ],
 )
 def test_batch_norms_have_blocks_for_rows_of_short_runs(
@@ -51,7 +53,7 @@ def test_batch_norms_have_blocks_for_rows_of_short_runs(
     assert isinstance(best, BlockRows | PartRows)
     assert best.width == width
     if isinstance(best, PartRows):
-        assert best.threads <= shape[2] * shape[3] // width
+        assert best.threads * best.unroll * best.width <= shape[2] * shape[3]
     if isinstance(best, BlockRows):
         vectors = shape[0] * shape[2] * shape[3] // width
         assert best.holds is holds
@@ -84,6 +86,9 @@ def test_rows_that_begin_between_vectors_are_held_by_odd_blocks(
         (nn.GroupNorm(1, 64), (16, 64, 256, 256), GridRows, 12),
         # A cluster holds rows of 2.1 MB, nobody those of 33.5 MB.
         (nn.GroupNorm(8, 64), (112, 64, 256, 256), HeldRows, None),
+        # Channels end within vectors: rows that a large cluster would hold, and a small one.
+        (nn.GroupNorm(8, 64), (112, 64, 255, 255), PartRows, None),
+        (nn.GroupNorm(8, 64), (112, 64, 127, 127), RingRows, None),
         (nn.GroupNorm(1, 64), (16, 64, 512, 256), PartRows, None),
         # Weights of a row's size; too few rows; what is in the cache anyway.
         (nn.LayerNorm((64, 256, 256)), (16, 64, 256, 256), PartRows, None),
@@ -98,7 +103,7 @@ def test_rows_beyond_a_cluster_are_held_by_the_whole_card(
     module: nn.Module, shape: tuple[int, ...], family: type, fold_warps: int | None
 ) -> None:
     best = _best_of(module.to("meta"), shape)
-    assert isinstance(best, family)
+    assert type(best) is family
     if isinstance(best, GridRows):
         assert best.fold_warps == fold_warps
         assert best.ring < H200.shared_memory_per_block
