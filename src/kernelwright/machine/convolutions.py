@@ -48,6 +48,8 @@ class ConvolutionRates:
     """Tiles whose positions lie side by side in the result and are aligned."""
     rows: StoreCycles
     """Tiles whose channels leave one by one, anywhere."""
+    shared: Mapping[int, StoreCycles]
+    """Tiles that share sectors, by a warpgroup's positions."""
     unaligned: StoreCycles
     """Other tiles."""
     pairs: StoreCycles

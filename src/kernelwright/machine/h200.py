@@ -106,6 +106,9 @@ _CONVOLUTIONS = ConvolutionRates(
     copy_bytes=52.5,
     runs=StoreCycles(waiting=0.28, moving=0.34),
     rows=StoreCycles(waiting=0.23, moving=0.28),
+    shared=MappingProxyType(
+        {128: StoreCycles(waiting=0.3, moving=0.37), 256: StoreCycles(waiting=0.23, moving=0.28)}
+    ),
     unaligned=StoreCycles(waiting=0.32, moving=0.69),
     pairs=StoreCycles(waiting=0.3, moving=0.55),
     phases=StoreCycles(waiting=0.35, moving=0.75),

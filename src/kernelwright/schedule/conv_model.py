@@ -168,6 +168,8 @@ def _store_cycles(
         cost = rates.pairs if width.stride == 2 and width.out % 2 == 0 else rates.phases
     elif sizes.transposed:
         cost = rates.scattered
+    elif tile_step(sizes, config) < config.positions:
+        cost = rates.shared[config.width]
     elif config.store is ConvStore.ROWS:
         cost = rates.rows
     elif plan is not None or prod(axis.out for axis in sizes.axes) % 4:

@@ -8,6 +8,7 @@
 // they store exactly their own, and so do their neighbours towards them.
 
 #include "conv_tile.cuh"
+#include "gemm_sm90_store.cuh"
 
 constexpr int SECTOR_BYTES = 32;
 template <class Result>
@@ -48,4 +49,18 @@ class SharedSectors {
   bool is_of_one_image_;
   bool is_begun_;  // the tile before stores what is before the first whole sector
   bool is_ended_;  // the tile after stores all of its own
+};
+
+// Where the positions of a channel begin in a row of shared memory, so that its vectors there are
+// those of the result. `out`: of the first channel.
+template <class Result>
+struct SectorShift {
+  static constexpr bool IS_NONE = false;
+  const Result* out;
+  int64_t channel_stride;
+
+  __device__ __forceinline__ int operator()(int row) const {
+    const auto address = reinterpret_cast<uintptr_t>(out + row * channel_stride);
+    return static_cast<int>(address / sizeof(Result)) & (RUN - 1);
+  }
 };

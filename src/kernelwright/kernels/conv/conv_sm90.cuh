@@ -107,6 +107,7 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
   Ring<Tile::STAGES> ring;
   PatchRing<Tile> patches;
   int turn = 0;
+  if constexpr (Tile::CAN_SHARE_SECTORS) clear_numbers<Tile>(shared, warpgroup);
   for (int unit = cluster; unit < p.units.count; unit += clusters) {
     const ConvWork work = locate_conv<Tile>(p, unit);
     const int steps = conv_steps<Tile>(work, p.chunks);

@@ -145,10 +145,11 @@ struct ChannelRows {
   float numbers[ROWS][POSITIONS + 8];
 };
 
-// Calls visit(row, numbers) for each of a warp's first `rows` channels, with all its positions.
-template <int COUNT, class Visit>
-__device__ __forceinline__ void for_each_channel(const float (&sums)[COUNT], unsigned char* room,
-                                                 int rows, const Visit& visit) {
+// Calls visit(first row, buffer) for each group of a warp's channels, with all their positions;
+// those of a row begin at number `shift(row)` of the buffer's row, 0 to RUN - 1.
+template <int COUNT, class Shift, class Visit>
+__device__ __forceinline__ void for_each_rows(const float (&sums)[COUNT], unsigned char* room,
+                                              const Shift& shift, const Visit& visit) {
   constexpr int POSITIONS = COUNT * 2;
   using Rows = ChannelRows<POSITIONS>;
   Rows& buffer = *reinterpret_cast<Rows*>(room);
@@ -158,19 +159,39 @@ __device__ __forceinline__ void for_each_channel(const float (&sums)[COUNT], uns
     const int below = group / 2;  // a lane has two channels, 8 apart
     __syncwarp();                 // the rows before have been read
     if (lane / 16 == group % 2) {
+      const int first = shift(group * Rows::ROWS + own) + column;
 #pragma unroll
       for (int i = 0; i < COUNT; i += 4) {
         const float* const pair = sums + i + 2 * below;
-        store_vector(&buffer.numbers[own][column + 2 * i], Vector<float, 2>{{pair[0], pair[1]}});
+        float* const to = &buffer.numbers[own][first + 2 * i];
+        if constexpr (Shift::IS_NONE) {
+          store_vector(to, Vector<float, 2>{{pair[0], pair[1]}});
+        } else {
+          to[0] = pair[0];
+          to[1] = pair[1];
+        }
       }
     }
     __syncwarp();
-    const int end = min(static_cast<int>(Rows::ROWS), rows - group * Rows::ROWS);
-#pragma unroll 1
-    for (int row = 0; row < end; ++row) {
-      visit(group * Rows::ROWS + row, buffer.numbers[row]);
-    }
+    visit(group * Rows::ROWS, buffer);
   }
+}
+
+struct NoShift {
+  static constexpr bool IS_NONE = true;
+  __device__ __forceinline__ int operator()(int) const { return 0; }
+};
+
+// Calls visit(row, numbers) for each of a warp's first `rows` channels, with all its positions.
+template <int COUNT, class Visit>
+__device__ __forceinline__ void for_each_channel(const float (&sums)[COUNT], unsigned char* room,
+                                                 int rows, const Visit& visit) {
+  using Rows = ChannelRows<COUNT * 2>;
+  for_each_rows(sums, room, NoShift(), [&](int first, const Rows& buffer) {
+    const int end = min(static_cast<int>(Rows::ROWS), rows - first);
+#pragma unroll 1
+    for (int row = 0; row < end; ++row) visit(first + row, buffer.numbers[row]);
+  });
 }
 
 // The positions of one channel, which follow each other in the result, whole and aligned. `out`: of
@@ -192,35 +213,67 @@ __device__ __forceinline__ void store_run_row(const float* numbers, const Epilog
   for (int i = 0; i < LINES; ++i) give_run(elements.values + i * RUN, out + first + i * LINE);
 }
 
-// The same of those that a span says; runs begin at its `aligned`.
-template <int POSITIONS, class Result, class Epilogue>
-__device__ __forceinline__ void store_span(const float* numbers, const Epilogue& epilogue,
-                                           Result* out, const ConvOrigin& origin,
-                                           const SharedSectors::Span& span) {
-  constexpr int LINE = 32 * RUN, LINES = POSITIONS / LINE;
-  const int first = span.aligned + threadIdx.x % 32 * RUN;
-  const auto exists = [&](int at) { return at >= span.begin && at < span.end; };
-  ConvElements<LINES * RUN> elements;
+// Zeros in a warp's rows: vectors at their ends, whose numbers are not all stored, are read whole.
+template <class Tile>
+__device__ __forceinline__ void clear_numbers(const ConvShared<Tile>& shared, int warpgroup) {
+  const int warp = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
+  auto* const numbers = reinterpret_cast<float*>(shared.buffers + warp * Tile::BUFFER_BYTES);
+  for (int i = threadIdx.x % 32; i < Tile::BUFFER_BYTES / 4; i += 32) numbers[i] = 0;
+}
+
+// A warp's sums of `rows` channels of a tile that shares sectors. Rows of the buffer begin as
+// sectors do, so that whole vectors leave. `out`: of the first channel and position, where `origin`
+// is.
+template <class Tile, class Result, class Epilogue>
+__device__ __forceinline__ void store_shared(const float (&sums)[Tile::REGISTERS],
+                                             unsigned char* room, const Epilogue& epilogue,
+                                             int rows, Result* out, int64_t channel_stride,
+                                             const ConvOrigin& origin,
+                                             const SharedSectors& sectors) {
+  constexpr int LINE = 32 * RUN, LINES = Tile::PART_POSITIONS / LINE, AT_ONCE = 4 / LINES;
+  using Rows = ChannelRows<Tile::PART_POSITIONS>;
+  const int column = threadIdx.x % 32 * RUN;
+  const SectorShift<Result> shift{out, channel_stride};
+  for_each_rows(sums, room, shift, [&](int first_row, const Rows& buffer) {
+#pragma unroll 1
+    for (int row = 0; row < Rows::ROWS; row += AT_ONCE) {
+      ConvElements<AT_ONCE * LINES * RUN> elements;
 #pragma unroll
-  for (int i = 0; i < LINES * RUN; ++i) {
-    const int at = first + i / RUN * LINE + i % RUN;
-    elements.set(i, exists(at) ? numbers[at] : 0.0f, exists(at) ? origin.place + at : -1,
-                 origin.channel);
-  }
-  epilogue.finish(elements);
+      for (int i = 0; i < AT_ONCE * LINES; ++i) {
+        const int of = first_row + row + i / LINES;
+        const SharedSectors::Span span = sectors.of_channel(out + of * channel_stride);
+        const int at = span.aligned + column + i % LINES * LINE;
+        const bool exists = of < rows && at + RUN > span.begin && at < span.end;
+        const Vector<float, RUN> run =
+            load_vector<RUN>(&buffer.numbers[row + i / LINES][exists ? at + shift(of) : 0]);
 #pragma unroll
-  for (int i = 0; i < LINES; ++i) {
-    const int at = first + i * LINE;
-    const float* const values = elements.values + i * RUN;
-    if (exists(at) && exists(at + RUN - 1)) {
-      give_run(values, out + at);
-    } else {
+        for (int j = 0; j < RUN; ++j) {
+          const int64_t place = origin.place + of * channel_stride + at + j;
+          elements.set(i * RUN + j, run.element[j],
+                       exists && at + j >= span.begin && at + j < span.end ? place : -1,
+                       origin.channel + of);
+        }
+      }
+      epilogue.finish(elements);
 #pragma unroll
-      for (int j = 0; j < RUN; ++j) {
-        if (exists(at + j)) out[at + j] = narrow<Result>(values[j]);
+      for (int i = 0; i < AT_ONCE * LINES; ++i) {
+        const int of = first_row + row + i / LINES;
+        const SharedSectors::Span span = sectors.of_channel(out + of * channel_stride);
+        const int at = span.aligned + column + i % LINES * LINE;
+        Result* const to = out + of * channel_stride + at;
+        const float* const values = elements.values + i * RUN;
+        if (of >= rows || at + RUN <= span.begin || at >= span.end) continue;
+        if (at >= span.begin && at + RUN <= span.end) {
+          give_run(values, to);
+        } else {
+#pragma unroll
+          for (int j = 0; j < RUN; ++j) {
+            if (at + j >= span.begin && at + j < span.end) to[j] = narrow<Result>(values[j]);
+          }
+        }
       }
     }
-  }
+  });
 }
 
 // The same of positions anywhere: each lane's COUNT are 32 apart. `out`: of the channel.
@@ -261,16 +314,17 @@ __device__ __forceinline__ void store_by_channel(const Parameters& p, uint32_t p
     int64_t own[COUNT];
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) own[i] = places[threadIdx.x % 32 + 32 * i];
-    const SharedSectors sectors(p.runs, position, Tile::PART_POSITIONS);
-    const bool shares =
-        Tile::CAN_SHARE_SECTORS && p.runs.step < Tile::BLOCK_POSITIONS && sectors.is_of_one_image();
+    if constexpr (Tile::CAN_SHARE_SECTORS) {
+      const SharedSectors sectors(p.runs, position, Tile::PART_POSITIONS);
+      if (p.runs.step < Tile::BLOCK_POSITIONS && sectors.is_of_one_image()) {
+        store_shared<Tile>(sums, room, p.epilogue, rows, out + begin, channel_stride,
+                           {origin.place + begin, origin.channel}, sectors);
+        return;
+      }
+    }
     for_each_channel(sums, room, rows, [&](int row, const float* numbers) {
       const int64_t before = row * channel_stride;
-      if (Tile::CAN_SHARE_SECTORS && shares) {
-        store_span<Tile::PART_POSITIONS>(numbers, p.epilogue, out + before + begin,
-                                         {origin.place + before + begin, origin.channel + row},
-                                         sectors.of_channel(out + before + begin));
-      } else if (is_run) {
+      if (is_run) {
         store_run_row<Tile::PART_POSITIONS>(numbers, p.epilogue, out + before + begin,
                                             {origin.place + before + begin, origin.channel + row});
       } else {
