@@ -169,7 +169,7 @@ CASES: tuple[Case, ...] = (
           init="self.c = nn.Conv1d({1}, 64, 5, padding=2)"),
     _case("losses", "mse", "F.mse_loss(x, y)", "{0}, {1}; {0}, {1}", *_LINES),
     _case("losses", "cross_entropy", "F.cross_entropy(x, y)", _LABELS, *_ROWS),
-    _case("losses", "kl_div", "F.kl_div(torch.log(x), y, reduction='batchmean')",
+    _case("losses", "kl_div", "F.kl_div(torch.log(x + 0.01), y, reduction='batchmean')",
           "{0}, {1}; {0}, {1}", *_ROWS),
 )  # fmt: skip
 """Forty cases: eighty problems at odd sizes."""
