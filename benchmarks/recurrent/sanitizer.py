@@ -9,6 +9,7 @@ beside the output when it is done, and stops by itself; a later run goes on wher
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -82,7 +83,8 @@ def _found(tool: str, libraries: Path, seconds: float) -> dict[str, object]:
     summary = [line.strip("= ") for line in lines if "SUMMARY" in line]
     errors = [line for line in lines if "=========" in line][:40]
     clean = ended.returncode == 0 and "all ran" in ended.stdout
-    clean &= any("0 errors" in line or "0 hazards" in line for line in summary)
+    # "10 hazards" ends in "0 hazards".
+    clean &= any(re.search(r"(?<!\d)0 (errors|hazards)", line) for line in summary)
     found = {"tool": tool, "clean": clean, "summary": summary, "is_whole": bool(summary)}
     return found if clean else found | {"lines": errors}
 
