@@ -156,3 +156,11 @@ def test_kernel_that_starts_before_the_one_before_ends(build: Build, waits: int)
     assert flag[2] == 1
     assert _kinds(unit) == (set() if waits else {RACE})
     assert waits or "griddepcontrol.wait" in _messages(unit)
+
+
+def test_kernels_that_overlap_are_seen_however_many_ran_before(build: Build) -> None:
+    unit = build("faults")
+    flag = torch.zeros(3, dtype=torch.int32)
+    for _ in range(40):  # launches are numbered with six bits
+        assert unit.run("run_dependent", flag, 0) == 0
+    assert [finding.count for finding in unit.session.findings] == [40]

@@ -196,8 +196,11 @@ void Runtime::forget_launches() {
   launches_.clear();
 }
 
-Record Runtime::next_launch_tag() {
-  if (++launch_tag_ > kMaxLaunch) {
+Record Runtime::next_launch_tag(const Launch& launch) {
+  // Tags begin again, and shadows are forgotten, where no launch before this one may still run.
+  // Only in a long row of launches that start early what one of them overlaps is forgotten, too.
+  const bool is_apart = !launch.config.may_start_early;
+  if (++launch_tag_ > (is_apart ? kMaxLaunch / 2 : kMaxLaunch)) {
     Registry::instance().clear_shadows();
     launch_tag_ = 1;
     before_ = {};
@@ -229,7 +232,7 @@ int Runtime::run(Launch& launch) {
   if (settings_.silent) return 0;
   launch.settings = &settings_;
   launch.allocations = Registry::instance().snapshot();
-  launch.tag = next_launch_tag();
+  launch.tag = next_launch_tag(launch);
   begin_overlap(launch);
   thread_local const Range stack = find_host_stack();
   launch.host_stack_low = stack.low;

@@ -52,7 +52,7 @@ class Runtime {
     bool lets_next_start_early = false;
   };
 
-  Record next_launch_tag();
+  Record next_launch_tag(const Launch& launch);
   void begin_overlap(Launch& launch) const;
   void end_overlap(const Launch& launch);
 
