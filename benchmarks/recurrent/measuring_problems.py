@@ -1,7 +1,6 @@
 """One recurrent problem on the card, and launches without end, each in a process of its own."""
 
 import fcntl
-import importlib.util
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import torch
 from cases import Case
+from emitted_files import load
 from event_time import median_ms
 from library import Recurrence, Variant, build
 
@@ -21,8 +21,8 @@ _LOOK_EVERY = 500
 
 def measure(folder: Path, problem: str, file: str, keep: Keep) -> None:
     """Milliseconds and errors of a file's `ModelNew`, and milliseconds of eager beside it."""
-    own_module = _load(folder / problem / "problem.py", f"problem_{problem}")
-    new_module = _load(folder / problem / file, f"emitted_{problem}")
+    own_module = load(folder / problem / "problem.py", f"problem_{problem}")
+    new_module = load(folder / problem / file, f"emitted_{problem}")
     with _alone(folder), torch.no_grad():
         model, inputs = _made(own_module, "Model")
         new, _ = _made(new_module, "ModelNew")
@@ -38,7 +38,7 @@ def measure(folder: Path, problem: str, file: str, keep: Keep) -> None:
 
 def measure_compiled(folder: Path, problem: str, keep: Keep) -> None:
     """Milliseconds of the problem's own model by torch.compile, after eager again."""
-    own_module = _load(folder / problem / "problem.py", f"problem_{problem}")
+    own_module = load(folder / problem / "problem.py", f"problem_{problem}")
     with torch.no_grad():
         model, inputs = _made(own_module, "Model")
         compiled = torch.compile(model)
@@ -113,14 +113,6 @@ def _errors(
         return [((it.double() - best).norm() / best.norm()).item() for it, best in pairs]
 
     return {"eager": of(eager), "ours": of(found)}
-
-
-def _load(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @contextmanager

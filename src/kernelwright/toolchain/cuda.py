@@ -128,7 +128,7 @@ def compile_together(
             _gencode(arch),
             "-shared",
             "-Xcompiler=-fPIC",
-            "-Xlinker=-Bsymbolic,--exclude-libs,ALL,-z,defs",
+            f"-Xlinker={_LINKED}",
         ]
         _run(nvcc, [*flags, *files, "-o", f"{name}.so"], folder, "linked", key)
 
