@@ -29,6 +29,9 @@ _CASES: tuple[tuple[list[int], int, int, int], ...] = (
     ([2, 3], 1, 48, 40),
     ([], 16, 1040, 24),
     ([], 70, 64, 16),
+    ([], 20, 128, 40),
+    ([2], 33, 97, 21),
+    ([], 41, 2048, 24),
 )
 
 # Of sums of up to 20001 products, relative to the sum of their absolute values: half a unit in the
@@ -37,21 +40,28 @@ _ALLOWED = {"float": 2e-7, "double": 4e-15, "__half": 6e-4, "__nv_bfloat16": 5e-
 
 
 @pytest.mark.parametrize(
-    ("factor", "rows", "columns", "step"),
+    ("factor", "rows", "row_tiles", "columns", "step"),
     [
-        ("float", 1, 4, 16),
-        ("float", 4, 4, 8),
-        ("float", 16, 8, 8),
-        ("double", 2, 4, 4),
-        ("__half", 8, 4, 8),
-        ("__nv_bfloat16", 1, 8, 8),
+        ("float", 1, 1, 4, 16),
+        ("float", 4, 1, 4, 8),
+        ("float", 8, 3, 4, 8),
+        ("float", 16, 1, 8, 8),
+        ("double", 2, 1, 4, 4),
+        ("__half", 8, 3, 8, 8),
+        ("__nv_bfloat16", 1, 1, 8, 8),
     ],
 )
 def test_thin_products_on_the_emulator(
-    factor: str, rows: int, columns: int, step: int, run_script: Callable[..., Any]
+    factor: str,
+    rows: int,
+    row_tiles: int,
+    columns: int,
+    step: int,
+    run_script: Callable[..., Any],
 ) -> None:
-    config = {"factor": factor, "rows": rows, "columns": columns, "step": step}
-    cases = [case for case in _CASES if min(case[1], case[3]) <= rows]
+    sizes = {"rows": rows, "row_tiles": row_tiles, "columns": columns, "step": step}
+    config = {"factor": factor, **sizes}
+    cases = [case for case in _CASES if min(case[1], case[3]) <= rows * row_tiles]
     seen = run_script(_RUN, json.dumps(config), json.dumps(cases))
     assert seen["findings"] == []
     assert len(seen["worst"]) == 4 * len(cases)
@@ -67,6 +77,7 @@ using Problem = Gemm<%(factor)s, %(factor)s, BiasRelu, %(factor)s>;
 template <Major MAJOR>
 struct Thin {
   static constexpr int ROWS = %(rows)d, COLUMNS = %(columns)d, STEP = %(step)d;
+  static constexpr int ROW_TILES = %(row_tiles)d;
   static constexpr int THREADS = 256, RESIDENT = %(resident)d, MULTIPROCESSORS = 132;
   static constexpr Major WIDE = MAJOR;
 };

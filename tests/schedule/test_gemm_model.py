@@ -141,7 +141,13 @@ def test_a_few_rows_are_read_once() -> None:
     for product in (shape(1, 8192, 4096), shape(65536, 8192, 1)):
         config = best(product)
         assert isinstance(config, ThinConfig) and config.rows == 1
-    assert not isinstance(best(shape(17, 4096, 4096)), ThinConfig)
+    assert not isinstance(best(shape(256, 4096, 4096)), ThinConfig)
+
+
+def test_tiles_of_a_few_rows_where_launches_are_what_counts() -> None:
+    config = best(shape(20, 128, 512))
+    assert isinstance(config, ThinConfig) and config.rows * config.row_tiles >= 64
+    assert isinstance(best(shape(128, 4096, 4096)), TensorCoreConfig)
 
 
 def test_cards_without_the_instructions_use_their_cuda_cores() -> None:

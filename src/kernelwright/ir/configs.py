@@ -130,7 +130,9 @@ class ThinConfig:
     """Tunables of the product with few rows or columns, which memory limits."""
 
     rows: int
-    """Most rows of the thin factor: 1, 2, 4, 8 or 16."""
+    """Rows of a tile of the thin factor: 1, 2, 4, 8 or 16."""
+    row_tiles: int = 1
+    """Most tiles of rows: blocks of others than the first read the wide factor from the cache."""
     columns: int
     """Columns of a thread."""
     step: int
@@ -146,6 +148,8 @@ class ThinConfig:
 
     def __str__(self) -> str:
         rows = "one row" if self.rows == 1 else f"up to {self.rows} rows"
+        if self.row_tiles > 1:
+            rows = f"up to {self.row_tiles} tiles of {self.rows} rows"
         return (
             f"{rows} times a factor that is read once; {self.columns} columns x {self.step} of K "
             f"a thread, {self.resident} blocks of {self.threads} threads a multiprocessor"

@@ -153,6 +153,7 @@ _THIN = ThinRates(
     arithmetic_share=0.6,
     flight_bytes=48 * 2**10,
     most_rows=16,
+    most_row_tiles=8,
 )
 """Fitted to products of 1 to 16 rows with a cold L2 (docs/measured/gemm.md)."""
 

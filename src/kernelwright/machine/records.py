@@ -150,7 +150,9 @@ class ThinRates:
     flight_bytes: int
     """Bytes in flight on a multiprocessor that reach the bandwidth of memory."""
     most_rows: int
-    """Most rows, or columns, for which the kernel is worth compiling."""
+    """Most rows, or columns, of one tile."""
+    most_row_tiles: int
+    """Most tiles of rows for which the kernel is worth compiling."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

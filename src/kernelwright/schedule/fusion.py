@@ -47,6 +47,7 @@ from kernelwright.schedule.conv_or_library import (
 from kernelwright.schedule.counters import with_counters_together
 from kernelwright.schedule.families import FAMILIES
 from kernelwright.schedule.families.family import Family, Free, Grow, Launcher, Unit
+from kernelwright.schedule.host_bound import ours_for_the_host
 from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.sharing import shared
@@ -107,6 +108,11 @@ def schedule_lowered(
         for node in graph.nodes
         if type(node.kind) in candidates
     }
+    taken = frozenset[str]()
+    if library is not Library.NEVER:
+        taken = ours_for_the_host(reasons, graph, machine) - measured.keys()
+        for name in taken & reasons.keys():
+            reasons[name] = FAMILIES["gemm"].why_not(graph[name], graph, machine, Library.NEVER)
     reasons.update(convolutions.left)
     ours = frozenset(name for name, reason in reasons.items() if reason is None)
     units = _units(lowered, ours, machine)
@@ -117,7 +123,7 @@ def schedule_lowered(
         if node.name not in inside
     ]
     made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
-    graph, steps = with_parts_in_place(graph, made, machine, in_place)
+    graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     kernels: list[Kernel] = []
     named = (shared(step, kernels) if isinstance(step, Launch) else step for step in steps)
     plan = Plan(graph=graph, steps=tuple(named))

@@ -247,11 +247,15 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
 
 def thin_seconds(shape: ProductShape, config: ThinConfig, machine: Machine) -> float:
     """Reading the wide factor once, or multiplying it with every row that there is room for."""
-    moving = shape.bytes / (machine.thin.read_share * machine.read_bandwidth)
+    tiles = ceil(min(shape.m, shape.n) / config.rows)
+    # Tiles of other rows read what is in the cache, at no less than the bandwidth of memory.
+    wide = max(shape.lhs.elements, shape.rhs.elements) * shape.dtype.itemsize
+    moved = shape.bytes + (tiles - 1) * wide
+    moving = moved / (machine.thin.read_share * machine.read_bandwidth)
     # Fewer rows than a thread reads ahead: as many fewer bytes are in flight.
     moving *= max(1.0, config.step / max(1, shape.k))
     unit = "fp64_simt" if shape.dtype is DType.F64 else "fp32_simt"
-    products = shape.batches * max(shape.m, shape.n) * shape.k * config.rows
+    products = shape.batches * max(shape.m, shape.n) * shape.k * config.rows * tiles
     multiplying = 2 * products / (machine.thin.arithmetic_share * machine.flops[unit])
     seconds = max(moving, multiplying) + machine.launches.product_seconds
     return seconds + machine.launches.next_seconds

@@ -31,16 +31,25 @@ from kernelwright.schedule.families.pointwise import launch_copy
 
 
 def with_parts_in_place(
-    graph: Graph, steps: Sequence[Step], machine: Machine, wanted: frozenset[str] | None = None
+    graph: Graph,
+    steps: Sequence[Step],
+    machine: Machine,
+    wanted: frozenset[str] | None = None,
+    anyway: frozenset[str] = frozenset(),
 ) -> tuple[Graph, list[Step]]:
     """The steps without the calls in `wanted` that put tensors side by side; None: those that are
-    slower than kernels.
+    slower than kernels, and those in `anyway`.
 
     The graph has the copies that are left as nodes.
     """
-    families = list(_Finder(graph, steps, wanted, machine).families())
+    finder = _Finder(graph, steps, wanted, anyway, machine)
+    families = list(finder.families())
     if wanted is None:
-        families = [it for it in families if _is_worth_it(it, graph, machine)]
+        families = [
+            it
+            for it in families
+            if not anyway.isdisjoint(it.wholes) or _is_worth_it(it, graph, machine)
+        ]
     return _Writer(graph, families).written(steps)
 
 
@@ -82,6 +91,7 @@ class _Finder:
         graph: Graph,
         steps: Sequence[Step],
         wanted: frozenset[str] | None,
+        anyway: frozenset[str],
         machine: Machine,
     ) -> None:
         self._graph = graph
@@ -93,7 +103,11 @@ class _Finder:
             for node in calls
             if isinstance(node.kind, Concat)
             and node.name not in ordered
-            and (_has_long_parts(node, graph, machine) if wanted is None else node.name in wanted)
+            and (
+                node.name in anyway or _has_long_parts(node, graph, machine)
+                if wanted is None
+                else node.name in wanted
+            )
         }
         self._numbers = {name: number for number, name in enumerate(self._wholes)}
         self._by_first: dict[str, list[str]] = {}

@@ -1,5 +1,7 @@
 """Whether a product is ours or the library's, by the modelled time of both."""
 
+from dataclasses import dataclass
+
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Conv, Reshape, Slice, View
 from kernelwright.machine import Machine
@@ -14,8 +16,29 @@ from kernelwright.schedule.legality import NOT_SURE
 from kernelwright.schedule.many_small import many_small_library_seconds
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductSeconds:
+    """Modelled seconds of a product on the card."""
+
+    ours: float
+    library: float
+    is_convincing: bool
+    """Whether ours is faster for sure."""
+
+
 def why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
     """Reason for leaving a product to the library; None where ours is faster for sure."""
+    found = product_seconds(node, graph, machine)
+    if found.is_convincing:
+        return None
+    ours, library = f"{found.ours * 1e6:.3g} us", f"{found.library * 1e6:.3g} us"
+    if found.library <= found.ours:
+        return f"the library is faster (modelled {library}, ours {ours})"
+    return f"{NOT_SURE} (modelled {ours}, the library {library})"
+
+
+def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSeconds:
+    """Seconds of a product by our best kernel and by the library."""
     assert isinstance(node.kind, Contract)
     types = [graph[name].type for name in node.inputs]
     shape = product_shape(node.kind, types, node.tensor)
@@ -29,12 +52,7 @@ def why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:
         seconds = convolution_seconds if is_conv else library_seconds
         library = seconds(shape, machine)
         convincing = is_convincing(config, shape, ours, library, machine)
-    if convincing:
-        return None
-    if library <= ours:
-        return f"the library is faster (modelled {library * 1e6:.3g} us, ours {ours * 1e6:.3g} us)"
-    times = f"modelled {ours * 1e6:.3g} us, the library {library * 1e6:.3g} us"
-    return f"{NOT_SURE} ({times})"
+    return ProductSeconds(ours=ours, library=library, is_convincing=convincing)
 
 
 def _picking_seconds(product: Node, operand: Node, graph: Graph, machine: Machine) -> float:

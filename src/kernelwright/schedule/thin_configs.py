@@ -1,6 +1,7 @@
 """Configurations of the product with few rows or columns that are legal for a product."""
 
 from collections.abc import Iterator
+from itertools import product
 
 from kernelwright.ir.configs import ThinConfig
 from kernelwright.machine import Machine
@@ -21,13 +22,14 @@ THREADS = (
 
 def thin_configs(shape: ProductShape, machine: Machine) -> Iterator[ThinConfig]:
     """Those worth compiling; none for a product that is not thin."""
-    thin = min(shape.m, shape.n)
-    if thin > machine.thin.most_rows or shape.products == 0:
+    if shape.products == 0:
         return
-    rows = 1 << (thin - 1).bit_length()
-    for columns, step, threads, resident in THREADS:
+    for (rows, row_tiles), (columns, step, threads, resident) in product(
+        _tiles(min(shape.m, shape.n), machine), THREADS
+    ):
         config = ThinConfig(
             rows=rows,
+            row_tiles=row_tiles,
             columns=columns,
             step=step,
             threads=threads,
@@ -39,6 +41,17 @@ def thin_configs(shape: ProductShape, machine: Machine) -> Iterator[ThinConfig]:
             config, shape, machine
         ):
             yield config
+
+
+def _tiles(thin: int, machine: Machine) -> Iterator[tuple[int, int]]:
+    """Rows of a tile, and most tiles of rows."""
+    most = machine.thin.most_rows
+    if thin <= most:
+        yield 1 << (thin - 1).bit_length(), 1
+        return
+    for rows in (most, most // 2):
+        if thin <= rows * machine.thin.most_row_tiles:
+            yield rows, machine.thin.most_row_tiles
 
 
 def _fits_registers(config: ThinConfig, itemsize: int, machine: Machine) -> bool:

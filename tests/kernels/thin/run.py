@@ -1,6 +1,6 @@
 """Child of test_thin.py: thin products on the emulator, against float64.
 
-Arguments: the configuration (factor, rows, columns, step) and the cases (batch sizes, m, k, n) as
+Arguments: the configuration (factor, rows, row_tiles, columns, step) and the cases (batch sizes, m, k, n) as
 JSON. Prints one JSON object: for each case and layout the greatest error and the slices of K.
 """
 
@@ -32,13 +32,14 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "misaligned": lambda tensor: torch.nn.functional.pad(tensor, (1, 0))[..., 1:],
 }
 SCALE = 0.5
+SIZES = ("rows", "row_tiles", "columns", "step")
 
 
 def build(config: dict[str, object]) -> ctypes.CDLL:
     """The entry points of thin.cu."""
     text = (Path(__file__).parent / "thin.cu").read_text()
     sum_type, _ = TYPES[str(config["factor"])]
-    tunables = ", ".join(f"{name.upper()} = {config[name]}" for name in ("rows", "columns", "step"))
+    tunables = ", ".join(f"{name.upper()} = {config[name]}" for name in SIZES)
     for name, value in (("FACTOR", config["factor"]), ("SUM", sum_type), ("CONFIG", tunables)):
         text = text.replace(name, str(value))
     name = "thin_" + "_".join(map(str, config.values()))

@@ -151,6 +151,7 @@ def _thin(config: ThinConfig) -> Tuned:
         members=(
             f"static constexpr int ROWS = {config.rows}, COLUMNS = {config.columns}, "
             f"STEP = {config.step};",
+            f"static constexpr int ROW_TILES = {config.row_tiles};",
             f"static constexpr int THREADS = {config.threads}, RESIDENT = {config.resident};",
             f"static constexpr int MULTIPROCESSORS = {config.multiprocessors};",
             f"static constexpr Major WIDE = Major::{config.wide};",

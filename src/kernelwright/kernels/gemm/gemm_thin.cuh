@@ -7,7 +7,8 @@
 // Below, "rows" are those of the thin factor and "columns" those of the wide one: where it is N
 // that is small, the product is computed as its transpose, by exchanged strides.
 //
-// A block computes ROWS x (column_lanes COLUMNS) results over a slice of K. Its threads lie
+// A block computes ROWS x (column_lanes COLUMNS) results over a slice of K; where the thin factor has
+// more rows, the blocks of its tiles share what they read of the wide one through the L2 cache. Its threads lie
 // column_lanes x k_lanes (powers of two, chosen for the sizes of the call): a thread steps through
 // K, in each step loads COLUMNS x STEP elements of the wide factor, all before the first use, and
 // multiplies them with the rows, which wait in shared memory; the next rows are copied meanwhile.
@@ -16,7 +17,8 @@
 // the last block of a tile to finish adds them in order.
 //
 // A config has
-//   ROWS             1, 2, 4, 8 or 16; the launcher takes another variant for more
+//   ROWS             of a tile: 1, 2, 4, 8 or 16
+//   ROW_TILES        most tiles of rows; the launcher takes another variant for more
 //   COLUMNS          of a thread; at least 16 bytes of sums
 //   STEP             elements along K that a thread loads at once for each of its columns
 //   THREADS          of a block
@@ -37,6 +39,7 @@
 struct ThinPosition {
   int64_t tile;  // counted over all batches
   int64_t batch;
+  int64_t first_row;
   int64_t first;  // column
   int64_t slice;
 };
@@ -64,13 +67,16 @@ __device__ __forceinline__ int sum_slice(const ThinParameters<Problem>& paramete
   const ThinPlan& plan = parameters.plan;
   int64_t at[MAX_BATCH_RANK];
   split_batch(problem, position.batch, at);
-  const T* const thin = factor_base<T>(problem, plan.thin, at);
+  const T* const thin =
+      factor_base<T>(problem, plan.thin, at) + position.first_row * plan.thin.stride;
   const T* const wide = factor_base<T>(problem, plan.wide, at);
   const int64_t begin = position.slice * plan.slice_k;
   const int size = static_cast<int>(min(plan.slice_k, problem.k - begin));
   const int step = Tile::STEP * plan.k_lanes;
 
-  const ThinChunks<Tile> chunks(plan.thin, thin + begin * plan.thin.k_stride, shared);
+  const int rows =
+      static_cast<int>(min(plan.thin.size - position.first_row, static_cast<int64_t>(Tile::ROWS)));
+  const ThinChunks<Tile> chunks(plan.thin, thin + begin * plan.thin.k_stride, rows, shared);
   ThinThread<Tile, MAJOR, ACCESS> thread(plan, wide + begin * plan.wide.k_stride, position.first);
   constexpr int PROMOTE_STEPS = 8;
   int steps = 0;
@@ -171,9 +177,9 @@ __device__ __forceinline__ void store_tile(const ThinParameters<Problem>& parame
       }
     }
     if (is_transposed) {
-      epilogue.apply(sums, position.first + column, row);
+      epilogue.apply(sums, position.first + column, position.first_row + row);
     } else {
-      epilogue.apply(sums, row, position.first + column);
+      epilogue.apply(sums, position.first_row + row, position.first + column);
     }
   }
 }
@@ -191,8 +197,11 @@ __device__ __forceinline__ void gemm_thin(const ThinParameters<Problem>& paramet
   const int64_t slice = plan.slices > 1 ? block / tiles : 0;
   const int64_t tile = block - slice * tiles;
   const int64_t batch = parameters.problem.batches > 1 ? tile / plan.tiles : 0;
-  const int64_t column_tile = tile - batch * plan.tiles;
-  const ThinPosition at = {tile, batch, column_tile * (Tile::COLUMNS * plan.column_lanes), slice};
+  const int64_t of_batch = tile - batch * plan.tiles;
+  const int64_t row_tile = Config::ROW_TILES > 1 ? of_batch / plan.column_tiles : 0;
+  const int64_t column_tile = of_batch - row_tile * plan.column_tiles;
+  const ThinPosition at = {tile, batch, row_tile * Tile::ROWS,
+                           column_tile * (Tile::COLUMNS * plan.column_lanes), slice};
   // Registers are for the sums: what follows them finds the position here.
   __shared__ ThinPosition position;
   if (threadIdx.x == 0) position = at;
@@ -237,7 +246,7 @@ struct ThinVariant {
 
   static bool admits(const Problem& problem) {
     const ThinPlan found = plan(problem);
-    return found.thin.size <= Tile::ROWS &&
+    return found.thin.size <= Tile::ROWS * Config::ROW_TILES &&
            (Config::WIDE == Major::NONE || (Config::WIDE == Major::K) == found.is_along_k);
   }
 
@@ -314,14 +323,16 @@ struct ThinVariant {
   // Blocks that run at one time.
   static constexpr int64_t SLOTS = Config::RESIDENT * Config::MULTIPROCESSORS;
   static constexpr int64_t LEAST_STEPS = 4;  // of a slice
+  static constexpr int64_t CACHED_ELEMENTS = int64_t{1} << 20;  // that all blocks read of the rows
 
   // As many tiles as run at one time, or a few less: all blocks then share the memory from the
   // first to the last moment. Blocks of more columns and fewer lanes along K where there are more
   // tiles, as long as the lanes read runs of memory, or K is short.
   static void set_lanes(ThinPlan& plan, const Problem& problem) {
     constexpr int LEAST_LANES = THREADS / Tile::MAX_K_LANES, RUN_LANES = THREADS / 32;
+    const int64_t row_tiles = divide_up(plan.thin.size, Tile::ROWS);
     const auto tiles = [&](int lanes) {
-      return problem.batches * divide_up(plan.wide.size, Tile::COLUMNS * lanes);
+      return problem.batches * row_tiles * divide_up(plan.wide.size, Tile::COLUMNS * lanes);
     };
     const auto steps = [&](int lanes) { return problem.k / (Tile::STEP * (THREADS / lanes)); };
     int lanes = Tile::MAX_COLUMN_LANES;
@@ -333,11 +344,15 @@ struct ThinVariant {
     // along the columns, runs of 128 bytes; half as many where there are no steps to cut.
     int least = plan.is_along_k ? 4 * Tile::ROWS / Tile::COLUMNS : 8;
     if (!plan.is_along_k && tiles(8) * (steps(8) / LEAST_STEPS + 1) * 2 <= SLOTS) least = 4;
+    // So they do where all blocks together read little of them.
+    const int64_t rows = Tile::ROWS * problem.k;
+    while (plan.is_along_k && least > 1 && tiles(least / 2) * rows <= CACHED_ELEMENTS) least /= 2;
     if (least < LEAST_LANES) least = LEAST_LANES;
     while (lanes > least && tiles(lanes / 2) <= SLOTS && steps(lanes / 2) >= 1) lanes /= 2;
     plan.column_lanes = lanes;
     plan.k_lanes = THREADS / lanes;
-    plan.tiles = divide_up(plan.wide.size, Tile::COLUMNS * lanes);
+    plan.column_tiles = divide_up(plan.wide.size, Tile::COLUMNS * lanes);
+    plan.tiles = row_tiles * plan.column_tiles;
   }
 
   // Where the tiles leave multiprocessors idle, so many slices that all of them run at one time, if

@@ -26,7 +26,8 @@ struct ThinPlan {
   ThinFactor wide;
   int column_lanes;
   int k_lanes;
-  int64_t tiles;  // in a batch
+  int64_t column_tiles;
+  int64_t tiles;  // in a batch: those of columns times those of rows
   int64_t slices;
   int64_t slice_k;
 };
@@ -63,6 +64,8 @@ struct ThinTile {
   static constexpr int MAX_COLUMN_LANES = THREADS / 2;
 
   static_assert(ROWS <= 16 && (ROWS & (ROWS - 1)) == 0, "ROWS is 1, 2, 4, 8 or 16");
+  static_assert(Config::ROW_TILES == 1 || ROWS % Problem::COLUMN_VECTOR == 0,
+                "where the thin factor's rows are columns of the result, tiles have whole vectors");
   static_assert((COLUMNS & (COLUMNS - 1)) == 0 && (STEP & (STEP - 1)) == 0,
                 "COLUMNS and STEP are powers of two");
   static_assert(COLUMNS % Problem::COLUMN_VECTOR == 0, "a thread's columns are whole vectors");
@@ -111,9 +114,10 @@ class ThinChunks {
   using T = typename Tile::T;
   using S = typename Tile::S;
 
-  // `base`: element (0, k) of this batch, k where the slice begins.
-  __device__ __forceinline__ ThinChunks(const ThinFactor& factor, const T* base, S* shared)
-      : factor_(factor), base_(base), shared_(shared) {}
+  // `base`: the tile's first row at element k, where the slice begins. `rows`: how many exist.
+  __device__ __forceinline__ ThinChunks(const ThinFactor& factor, const T* base, int rows,
+                                        S* shared)
+      : factor_(factor), base_(base), rows_(rows), shared_(shared) {}
 
   // Where the chunk is that element k of the slice belongs to.
   __device__ __forceinline__ S* chunk(int k) const {
@@ -163,7 +167,7 @@ class ThinChunks {
 
   template <int ACCESS>
   __device__ __forceinline__ void move(S* to, const T* from, int row, int k, int valid) const {
-    const bool exists = k < valid && row < factor_.size;
+    const bool exists = k < valid && row < rows_;
     const T* const source = exists ? from + row * factor_.stride + k * factor_.k_stride : base_;
     S* const target = to + row * Tile::PITCH + Tile::place(k);
     if constexpr (sizeof(T) >= 4) {
@@ -181,6 +185,7 @@ class ThinChunks {
 
   const ThinFactor& factor_;
   const T* base_;
+  int rows_;
   S* shared_;
 };
 
