@@ -1,7 +1,8 @@
 """Child of test_thin.py: thin products on the emulator, against float64.
 
-Arguments: the configuration (factor, rows, row_tiles, columns, step) and the cases (batch sizes, m, k, n) as
-JSON. Prints one JSON object: for each case and layout the greatest error and the slices of K.
+Arguments: the configuration (factor, rows, row_tiles, columns, step) and the cases (batch sizes, m,
+k, n) as JSON. Prints one JSON object: for each case and layout the greatest error and the slices of
+K.
 """
 
 import ctypes
