@@ -7,14 +7,14 @@
 // Below, "rows" are those of the thin factor and "columns" those of the wide one: where it is N
 // that is small, the product is computed as its transpose, by exchanged strides.
 //
-// A block computes ROWS x (column_lanes COLUMNS) results over a slice of K; where the thin factor has
-// more rows, the blocks of its tiles share what they read of the wide one through the L2 cache. Its threads lie
-// column_lanes x k_lanes (powers of two, chosen for the sizes of the call): a thread steps through
-// K, in each step loads COLUMNS x STEP elements of the wide factor, all before the first use, and
-// multiplies them with the rows, which wait in shared memory; the next rows are copied meanwhile.
-// In the end the k_lanes of a warp are summed in pairs, then the warps in order. Where the tiles
-// alone leave multiprocessors idle, K is cut in slices: they leave their sums in the workspace, and
-// the last block of a tile to finish adds them in order.
+// A block computes ROWS x (column_lanes COLUMNS) results over a slice of K; where the thin factor
+// has more rows, the blocks of its tiles share what they read of the wide one through the L2 cache.
+// Its threads lie column_lanes x k_lanes (powers of two, chosen for the sizes of the call): a
+// thread steps through K, in each step loads COLUMNS x STEP elements of the wide factor, all before
+// the first use, and multiplies them with the rows, which wait in shared memory; the next rows are
+// copied meanwhile. In the end the k_lanes of a warp are summed in pairs, then the warps in order.
+// Where the tiles alone leave multiprocessors idle, K is cut in slices: they leave their sums in
+// the workspace, and the last block of a tile to finish adds them in order.
 //
 // A config has
 //   ROWS             of a tile: 1, 2, 4, 8 or 16
@@ -322,7 +322,7 @@ struct ThinVariant {
 
   // Blocks that run at one time.
   static constexpr int64_t SLOTS = Config::RESIDENT * Config::MULTIPROCESSORS;
-  static constexpr int64_t LEAST_STEPS = 4;  // of a slice
+  static constexpr int64_t LEAST_STEPS = 4;                     // of a slice
   static constexpr int64_t CACHED_ELEMENTS = int64_t{1} << 20;  // that all blocks read of the rows
 
   // As many tiles as run at one time, or a few less: all blocks then share the memory from the
