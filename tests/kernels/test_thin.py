@@ -115,6 +115,7 @@ def test_thin_products_spill_nothing(
     factor: str, rows: int, columns: int, step: int, resident: int
 ) -> None:
     config = {"factor": factor, "rows": rows, "columns": columns, "step": step}
+    config |= {"row_tiles": 8 if rows >= 8 else 1}
     config |= {"resident": resident, "sum": "double" if factor == "double" else "float"}
     text = kernels.inline(
         "gemm_thin.cuh", "gemm_launch.cuh", "math.cuh", "half.cuh", "bfloat16.cuh"
