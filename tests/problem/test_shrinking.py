@@ -55,6 +55,43 @@ def test_the_cost_of_a_product() -> None:
     )
 
 
+NEEDS_NUMBERS = """
+import torch
+from torch import nn
+
+WIDTH = 8
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, {width})
+        self.pool = nn.MaxPool1d(2)
+
+    def forward(self, x):
+        return self.pool(torch.relu(self.linear(x)))
+
+def get_inputs():
+    return [torch.rand(2, 4, WIDTH{device})]
+
+def get_init_inputs():
+    return [WIDTH]
+"""
+
+
+def test_a_cost_is_the_same_whether_a_problem_needs_numbers_or_not(tmp_path: Path) -> None:
+    costs = []
+    for width, device in (
+        ("width // 2", ""),
+        ("int(torch.linspace(1, width // 2, 2)[-1].item())", ""),  # meta tensors have no number
+        ("width // 2", ", device='cpu'"),
+    ):
+        path = tmp_path / "problem.py"
+        path.write_text(NEEDS_NUMBERS.format(width=width, device=device))
+        cost = measure(load_problem(path))
+        costs.append((cost, cost.largest))
+    assert costs == [costs[0]] * 3
+
+
 def test_the_cost_of_parameters_and_of_elementwise_operators() -> None:
     two = problem(
         "N = 10", "self.w = nn.Parameter(torch.zeros(N))", "(x * self.w).exp()", "torch.rand(3, N)"

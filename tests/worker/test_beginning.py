@@ -243,6 +243,40 @@ def test_who_starts_before_there_is_a_candidate(
         assert log == ["torch.compile: compile"]
 
 
+def test_who_is_watched_is_waited_for_when_it_is_needed_and_compilers_need_not_be_asked(
+    affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+    starts: list[StartRequest] = []
+    may_go_on = threading.Event()
+
+    def spawn(session: ChildSession, start: StartRequest) -> Named:
+        if start.role is Role.WITNESS:
+            assert may_go_on.wait(10)  # a compiler of ours is at work
+        starts.append(start)
+        return Named(start.role, log)
+
+    monkeypatch.setattr(ChildSession, "spawn", spawn)
+    options = JudgeOptions(haste=Haste.AT_ONCE, sanitizers=Sanitizers.OFF)
+    with (
+        ThreadPoolExecutor(max_workers=1) as beside,
+        ChildSession(affine, Target.CUDA, options, tmp_path) as session,
+    ):
+        session.compile_unasked()
+        session.admit(tmp_path / "candidate.py")
+        session.launch_watched_by(beside.submit)
+        session.launch_the_rest()  # waits for nobody
+        assert log == ["reference", "candidate", "timer", "torch.compile"]
+        room = {start.role: start.compiles_up_to for start in starts}
+        assert room[Role.COMPILED] > 0 == room[Role.REFERENCE]
+        session.compiling.begin(room[Role.COMPILED], 1 << 40)  # it does so by itself
+        session.compiling.begin(room[Role.COMPILED] + 1, 1 << 40)
+        assert log.pop() == "torch.compile: compile"
+        may_go_on.set()
+        with session.witness():
+            assert log[4:] == ["candidate, watched", "candidate, guarded"]
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_a_candidate_that_is_there_starts_before_those_who_time(
     affine: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool

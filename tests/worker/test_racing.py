@@ -13,7 +13,13 @@ import torch
 
 from kernelwright.bench.outside import Outside, Standing
 from kernelwright.bench.roofline import Floor
-from kernelwright.bench.timing import ContestantLostError, Rounds, Samples, TimingPlan
+from kernelwright.bench.timing import (
+    FULL_TIMING,
+    ContestantLostError,
+    Rounds,
+    Samples,
+    TimingPlan,
+)
 from kernelwright.bench.trust import lost_check
 from kernelwright.problem import Problem
 from kernelwright.toolchain.records import Target
@@ -324,7 +330,7 @@ def test_a_judgement_on_the_gpu(affine: Problem, baselines: tuple[Baseline, ...]
     assert verdict.status.exit_code in (0, 2)
     assert measurement.candidate is not None
     assert 0.001 < measurement.candidate.device_ms < 10
-    assert measurement.candidate.samples >= 100
+    assert measurement.candidate.samples >= FULL_TIMING.precise_samples
     assert {series.name for series in measurement.baselines} == {it.value for it in baselines}
     assert measurement.copy_bandwidth is not None
     assert measurement.copy_bandwidth > 1e11

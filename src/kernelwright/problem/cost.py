@@ -6,9 +6,15 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from kernelwright.problem.execution import Shapes, instantiate_fake, user_code
+from kernelwright.problem.execution import (
+    Instance,
+    Shapes,
+    instantiate,
+    instantiate_fake,
+    user_code,
+)
 from kernelwright.problem.record import Problem
 
 
@@ -30,37 +36,83 @@ def measure(problem: Problem) -> Cost:
 
     Raises what `instantiate` raises, or ProblemRaisedError when `forward` fails.
     """
-    mode = Shapes()
+    try:
+        return _on_meta_tensors(problem)
+    except Exception:  # it needs a number, or names a device
+        return _on_fake_tensors(problem)
+
+
+def _on_meta_tensors(problem: Problem) -> Cost:
+    """By tensors that fake ones need a second of imports more for, and that can do less."""
+    counts = _Counter()
+    with _NoDevice(), torch.device("meta"):
+        instance = instantiate(problem)
+        with counts, torch.no_grad():
+            outputs = instance.module(*instance.inputs)
+    return _cost(instance, outputs, counts, counts.flops)
+
+
+def _on_fake_tensors(problem: Problem) -> Cost:
+    mode, counts = Shapes(), _Counter()
     instance = instantiate_fake(problem, mode)
     flops = FlopCounterMode(display=False)
-    writes = _ElementCounter()
-    with user_code(problem, "`forward`"), mode, flops, writes, torch.no_grad():
+    with user_code(problem, "`forward`"), mode, flops, counts, torch.no_grad():
         outputs = instance.module(*instance.inputs)
+    return _cost(instance, outputs, counts, flops.get_total_flops())
+
+
+def _cost(instance: Instance, outputs: object, counts: "_Counter", flops: int) -> Cost:
     state = instance.module.state_dict().values()
     tensors = {
         id(leaf): leaf.numel() * leaf.element_size()
         for leaf in tree_leaves([instance.inputs, list(state), outputs])
         if isinstance(leaf, torch.Tensor)
     }
-    return Cost(
-        bytes=sum(tensors.values()),
-        flops=flops.get_total_flops() + writes.elements,
-        largest=writes.largest,
-    )
+    return Cost(bytes=sum(tensors.values()), flops=flops + counts.elements, largest=counts.largest)
 
 
-class _ElementCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the elements of everything that operators return."""
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode that PyTorch's compiler is not imported for, a second of a core."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.elements = 0
-        self.largest = 0
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+class _NoDevice(_Watch):  # type: ignore[no-untyped-call]
+    """Refuses tensors that have data, before they are made."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
+        device = (kwargs or {}).get("device")
+        if device is not None and torch.device(device).type != "meta":
+            raise LookupError(f"{func} asks for {device}")
+        return func(*args, **(kwargs or {}))
+
+
+class _Counter(_Watch):  # type: ignore[no-untyped-call]
+    """Counts what operators do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+        """All that they returned."""
+        self.flops = 0
+        """Of those that are composed of no others."""
+        self.largest = 0
+        """Bytes of the largest result."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if formula := flop_registry.get(func._overloadpacket):
+            self.flops += formula(*args, **kwargs, out_val=result)
         if not func.is_view:
             leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
             self.elements += sum(leaf.numel() for leaf in leaves)

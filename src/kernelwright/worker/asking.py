@@ -18,7 +18,7 @@ from kernelwright.worker.answers import as_fault, nonsense, readable, trusted
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.children import Children
 from kernelwright.worker.client import Replied
-from kernelwright.worker.early_compile import EarlyCompile
+from kernelwright.worker.early_compile import ROOM_TO_COMPILE, EarlyCompile
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.options import JudgeOptions, Sanitizers
 from kernelwright.worker.requests import (
@@ -73,6 +73,10 @@ class Asking(Children):
         for child in children:
             with suppress(KernelwrightError):  # whoever needs it will say so
                 child.ask("give back", {}, self._options.timeouts.run)
+
+    def compile_unasked(self) -> None:
+        """Let torch.compile begin when its process, yet to be launched, has started."""
+        self.compiling.by_itself = self._compiles_up_to = ROOM_TO_COMPILE
 
     def sanitize_beside(self) -> None:
         """Let the tools run the candidate, which is built, at small sizes."""
@@ -162,6 +166,7 @@ class Asking(Children):
         if self._emulated:
             yield self.candidate
             return
+        self.see_watched_launched()
         child = self.child(Role.WITNESS)
         try:
             yield child

@@ -62,6 +62,8 @@ def _serve(channel: Channel, protections: tuple[Protection, ...], timeline: Time
     # Said before any code of a candidate's runs here, so it can be believed.
     started = Started(pid=os.getpid(), protections=protections)
     host = _reply(channel, request, start, announce)
+    if host is not None:
+        host.afterwards()
     while host is not None:
         request = channel.receive()
         answer = partial(host.answer, request["operation"], request["body"])

@@ -1,7 +1,8 @@
 """The processes of one judgement: who is started when, and in which environment."""
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -91,6 +92,9 @@ class Children:
         self._children: list[ChildProcess] = []
         self._times_soon = False
         self._is_guarded = False
+        self._watched: Future[None] | None = None
+        self._compiles_up_to = 0
+        """Bytes of a call for which torch.compile need not be asked."""
         self.guard: GuardWatch | None = None
         """The candidate under guards, once it is wanted."""
         self.sanitizing: Sanitizing | None = None
@@ -128,10 +132,30 @@ class Children:
 
         PyTorch takes seconds to start: all at once rather than each when it is its turn.
         """
+        self.launch_who_waits_for_nothing()
+        if self._watched is None:
+            self._launch_who_is_watched()
+            self._launch_who_is_guarded()
+
+    def launch_who_waits_for_nothing(self) -> None:
+        """Those of them that are started at once wherever a process can be forked."""
         self.launch_who_times()
         self._launch_sanitizers()
-        self._launch_who_is_watched()
-        self._launch_who_is_guarded()
+
+    def launch_watched_by(self, submit: Callable[[Callable[[], None]], Future[None]]) -> None:
+        """Let a thread start the others, which may have to wait for compilers of ours."""
+
+        def launch() -> None:
+            self._launch_who_is_watched()
+            self._launch_who_is_guarded()
+
+        self._watched = submit(launch)
+
+    def see_watched_launched(self) -> None:
+        """Wait for that thread."""
+        if self._watched is not None:
+            with self.ledger.spending("launching those that are watched"):
+                self._watched.result()
 
     def _launch_sanitizers(self) -> None:
         wanted = self._target is Target.CUDA and not self._options.cases
@@ -235,6 +259,7 @@ class Children:
             threads=env.usable_cores(),
             starts=starts_of_machine() if cuda and not emulate else (),
             guards=str(guards_library()) if role is Role.GUARDED else "",
+            compiles_up_to=self._compiles_up_to if role is Role.COMPILED else 0,
         )
 
     def _quarters(self) -> Quarters:

@@ -10,7 +10,7 @@ from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.requests import CaseRequest
 from kernelwright.worker.seats import Footprint
 
-_ROOM = 2 << 30
+ROOM_TO_COMPILE = 2 << 30
 """Bytes of a call up to which it is made once more while others run."""
 
 
@@ -19,6 +19,8 @@ class EarlyCompile:
 
     def __init__(self, child: Callable[[], ChildProcess | None], seconds: float) -> None:
         """`child` has been launched and is nobody's yet; `seconds` is the longest it may take."""
+        self.by_itself = 0
+        """Bytes of a call up to which it compiles as soon as it has started, unasked."""
         self._child = child
         self._seconds = seconds
         self._begun = False
@@ -26,7 +28,7 @@ class EarlyCompile:
     def begin(self, size: int, most: int) -> None:
         """Let it work meanwhile, once, if a call of `size` bytes takes no more than `most`."""
         child = self._child()
-        if child is None or self._begun or size > most:
+        if child is None or self._begun or not self.by_itself < size <= most:
             return
         self._begun = True
         request = to_plain(CaseRequest(case=Case()))
@@ -53,4 +55,4 @@ def room_beside(case: Case, footprint: Footprint, own: Sizes, seen: Set[Sizes]) 
     lies idle then.
     """
     went_on = case.sizes != own and case.sizes in seen
-    return footprint.memory if went_on else _ROOM
+    return footprint.memory if went_on else ROOM_TO_COMPILE

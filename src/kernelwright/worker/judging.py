@@ -157,11 +157,13 @@ class Judgement:
         """Start on a file that is there, as far as that can be done without waiting."""
         if self._target is not Target.CUDA or self._options.haste is not Haste.AT_ONCE:
             return
+        self._session.compile_unasked()
         self.admit(candidate_path)
         self._hastened = [
             self._submit(self._begin_build),
-            self._submit(self._session.launch_the_rest),
+            self._submit(self._session.launch_who_waits_for_nothing),
         ]
+        self._session.launch_watched_by(self._submit)
 
     def _submit(self, work: Callable[[], None]) -> Future[None]:
         """Let a thread beside do it, which starts processes where this one does."""
@@ -241,7 +243,7 @@ class Judgement:
         return replace(verdict, spent=session.ledger.entries()), measurement
 
 
-_BESIDE = 2
+_BESIDE = 3
 """Threads that start processes, and ask those that have started, while others find out more."""
 _CALLS_AT_A_TIME = 8
 """Whose arguments and results a card has room for, if one more call is to be made beside others."""
@@ -283,6 +285,8 @@ def judgement(
             finally:
                 with suppress(Exception):  # it was raised where somebody asked
                     begun.wait()
+                with suppress(Exception):
+                    session.see_watched_launched()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

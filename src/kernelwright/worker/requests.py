@@ -49,6 +49,8 @@ class StartRequest:
     """Files of which it holds one while it takes its card into use."""
     guards: str = ""
     """Library with the allocator of a guarded candidate; "" for any other role."""
+    compiles_up_to: int = 0
+    """Bytes of a call up to which the compiled baseline compiles as soon as it has started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from kernelwright.problem.loading import parse_problem
 from kernelwright.toolchain.guards import Guards
 from kernelwright.toolchain.launches import Launches
 from kernelwright.verify.cases import Case, Sizes
-from kernelwright.verify.records import from_plain
+from kernelwright.verify.records import from_plain, to_plain
 from kernelwright.worker.candidate import Candidate
 from kernelwright.worker.card_start import take
 from kernelwright.worker.guarded import look
@@ -58,6 +59,8 @@ class Host:
     """Answers the operations of one role."""
 
     operations: Mapping[str, Callable[[dict[str, Any]], object]]
+    afterwards: Callable[[], None] = lambda: None
+    """Done once it has been said that the role is ready, before anything is asked."""
 
     def answer(self, operation: str, body: dict[str, Any]) -> object:
         """What the operation gives: a record, or JSON values."""
@@ -91,7 +94,11 @@ def _host_of(start: StartRequest, timeline: Timeline) -> Host:
         case Role.REFERENCE:
             return _reference_host(start, problem, device)
         case Role.COMPILED:
-            return _timing_host(Timed.compiled(problem, device, mode="default"))
+            timed = Timed.compiled(problem, device, mode="default")
+            return replace(
+                _timing_host(timed),
+                afterwards=lambda: _compile_early(problem, timed, start.compiles_up_to),
+            )
         case Role.COMPILED_MAX:
             return _timing_host(Timed.compiled(problem, device, mode="max-autotune"))
         case Role.TIMER:
@@ -195,6 +202,14 @@ def _memory(device: torch.device) -> MemoryMaker | None:
 
 def _timing_host(timed: Timed) -> Host:
     return Host(operations=timed.operations)
+
+
+def _compile_early(problem: Problem, timed: Timed, most: int) -> None:
+    """Compile a module whose calls take no more than so many bytes."""
+    with suppress(Exception):  # whoever asks for it later hears of it
+        cost = measure(problem) if most else None
+        if cost is not None and cost.bytes + cost.largest <= most:
+            timed.compile(to_plain(CaseRequest(case=Case())))
 
 
 def _timer_host(timer: Timer) -> Host:

@@ -100,6 +100,7 @@ class ChildSession(Asking):
 
     def guarded(self) -> tuple[Check, ...]:
         """What the guards have seen in all cases, those included that it was not there for."""
+        self.see_watched_launched()
         if self.guard is None:
             return ()
         with self.using_card():
