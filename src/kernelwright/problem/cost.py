@@ -102,7 +102,7 @@ class _Counter(_Watch):  # type: ignore[no-untyped-call]
         self.elements = 0
         """All that they returned."""
         self.flops = 0
-        """Of those that are composed of no others."""
+        """Floating-point operations of operators that are composed of no others."""
         self.largest = 0
         """Bytes of the largest result."""
 

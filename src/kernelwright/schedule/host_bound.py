@@ -11,7 +11,11 @@ from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Concat, Contract, Conv, View
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_or_library import sizes_of
-from kernelwright.schedule.product_or_library import ProductSeconds, product_seconds
+from kernelwright.schedule.product_or_library import (
+    ProductSeconds,
+    product_seconds,
+    why_no_product,
+)
 
 _CHAIN = 4
 """Products of a graph from which on the host's time for each of them is looked at."""
@@ -25,7 +29,7 @@ def ours_for_the_host(
 
     `left`: the reason why a product is the library's, None for ours; other nodes say nothing.
     """
-    products = [it for it in graph.nodes if it.name in left and isinstance(it.kind, Contract)]
+    products = [it for it in graph.nodes if it.name in left and _is_product(it, graph)]
     if len(products) < _CHAIN:
         return frozenset()
     times = {it.name: product_seconds(it, graph, machine) for it in products}
@@ -44,6 +48,10 @@ def ours_for_the_host(
         if isinstance(node.kind, Concat) and node.tensor.bytes_hint < small
     )
     return frozenset(found)
+
+
+def _is_product(node: Node, graph: Graph) -> bool:
+    return isinstance(node.kind, Contract) and why_no_product(node, graph) is None
 
 
 def _is_host_bound(times: Mapping[str, ProductSeconds], graph: Graph, machine: Machine) -> bool:

@@ -12,8 +12,9 @@ from kernelwright.schedule.gemm_model import (
     library_seconds,
     product_shape,
 )
-from kernelwright.schedule.legality import NOT_SURE
+from kernelwright.schedule.legality import NOT_SURE, first_reason, rank_fits
 from kernelwright.schedule.many_small import many_small_library_seconds
+from kernelwright.schedule.roles import roles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,23 @@ class ProductSeconds:
     library: float
     is_convincing: bool
     """Whether ours is faster for sure."""
+
+
+def why_no_product(node: Node, graph: Graph) -> str | None:
+    """Reason why a contraction is no matrix product that our kernels compute; None for those."""
+    return first_reason((_is_float, _is_matrix_product, rank_fits), node, graph)
+
+
+def _is_float(node: Node, inputs: list[Node]) -> str | None:
+    # Sums of integers must be exact, and complex numbers are pairs.
+    dtype = node.tensor.dtype
+    return None if dtype.is_float else f"its elements are {dtype.value}"
+
+
+def _is_matrix_product(node: Node, inputs: list[Node]) -> str | None:
+    assert isinstance(node.kind, Contract)
+    found = roles(node.kind)
+    return found if isinstance(found, str) else None
 
 
 def why_the_library(node: Node, graph: Graph, machine: Machine) -> str | None:

@@ -163,7 +163,7 @@ class Asking(Children):
     @contextmanager
     def witness(self) -> Iterator[ChildProcess]:
         """A child in which the candidate's own kernels can be counted and silenced."""
-        if self._emulated:
+        if self._spawner.emulated:
             yield self.candidate
             return
         self.see_watched_launched()

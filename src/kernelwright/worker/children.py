@@ -1,61 +1,30 @@
 """The processes of one judgement: who is started when, and in which environment."""
 
-import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kernelwright import env
-from kernelwright.emulator.compile import build_shared
-from kernelwright.emulator.headers import headers_of_candidate
 from kernelwright.errors import KernelwrightError
 from kernelwright.problem import Problem
-from kernelwright.toolchain.extension import (
-    extension_environment,
-    is_being_built,
-    prepare_extension_folder,
-)
-from kernelwright.toolchain.guards import guards_library
-from kernelwright.toolchain.launches import launches_library
+from kernelwright.toolchain.extension import is_being_built
 from kernelwright.toolchain.records import Target
 from kernelwright.worker.answers import seconds_of_call
-from kernelwright.worker.card_start import starts_of_machine
 from kernelwright.worker.child_process import ChildProcess
 from kernelwright.worker.client import Answer
 from kernelwright.worker.guarding import GuardWatch
 from kernelwright.worker.hanging import Patience, compiles, patience_for
 from kernelwright.worker.ledger import Ledger
-from kernelwright.worker.nursery import LOADED_FIRST
-from kernelwright.worker.options import (
-    Baseline,
-    Evidence,
-    Haste,
-    JudgeOptions,
-    Speed,
-    Watch,
-)
+from kernelwright.worker.options import Baseline, Evidence, Haste, JudgeOptions, Speed, Watch
 from kernelwright.worker.requests import Role, StartRequest
-from kernelwright.worker.sandbox import Confinement
-from kernelwright.worker.sandbox_folders import Quarters, prepare_quarters
 from kernelwright.worker.sanitizer import Sanitizing, find_sanitizer, tools_for
 from kernelwright.worker.signs import may_bring_kernels
-from kernelwright.worker.timer_words import make_words_folder, words_of
+from kernelwright.worker.spawning import Spawner
 
-_STRANGE = (Role.CANDIDATE, Role.WITNESS, Role.GUARDED)
-"""Roles whose processes run a stranger's code."""
 _PROCESSES = (Baseline.COMPILED, Baseline.COMPILED_MAX)
 """Baselines with a process of their own, which has the role of the same name."""
-_OF_ALL = {env.COPY_CONNECTIONS.name: "1"}
-_OF_ROLE: Mapping[Role, Mapping[str, str]] = {Role.TIMER: {env.CONNECTIONS.name: "1"}}
-"""Half the time to make a context is that for queues. Kernels that are timed have all that CUDA
-gives; copies between host and card, which no contestant overlaps, have one."""
-
-
-_LISTENING = (Role.WITNESS, Role.GUARDED)
-"""Roles in which launches are counted."""
 
 
 def watches(options: JudgeOptions) -> bool:
@@ -79,15 +48,9 @@ class Children:
         self.ledger = Ledger()
         self._options = options
         self._target = target
-        self._emulated = target is Target.CPU and options.watch is Watch.EMULATOR
         self._candidate_path = Path()
-        self._folder = folder
-        self._environment = extension_environment(problem.source.encode())
-        self._exchange = folder / "exchange"
-        self._exchange.mkdir()
         self._stack = ExitStack()
-        self._words = make_words_folder(folder)
-        self._stack.callback(shutil.rmtree, self._words, ignore_errors=True)
+        self._spawner = Spawner(problem, target, options, folder, self.ledger, self._stack)
         self._prelaunched: dict[Role, ChildProcess] = {}
         self._children: list[ChildProcess] = []
         self._times_soon = False
@@ -165,7 +128,9 @@ class Children:
         program = find_sanitizer() if tools else None
         if program is not None:
             start = self._start(Role.CANDIDATE)
-            self.sanitizing = Sanitizing(program, tools, start, self._quarters())
+            self.sanitizing = Sanitizing(
+                program, tools, start, self._spawner.quarters(self._candidate_path)
+            )
             self._stack.callback(self.sanitizing.close)
 
     def _launch_who_is_guarded(self) -> None:
@@ -188,7 +153,7 @@ class Children:
         """
         timeouts = self._options.timeouts
         called = seconds_of_call(reference)
-        quick = called is not None and not self._emulated
+        quick = called is not None and not self._spawner.emulated
         return patience_for(
             least=timeouts.hang if quick else timeouts.slow_hang,
             call=called or 0.0,
@@ -198,7 +163,9 @@ class Children:
 
     def _has_compilers(self, child: ChildProcess) -> bool:
         """Whether a child compiles, or waits for what another child compiles for all of them."""
-        return compiles(child.number(), self._exchange) or is_being_built(self._candidate_path)
+        return compiles(child.number(), self._spawner.exchange) or is_being_built(
+            self._candidate_path
+        )
 
     def _launch_who_is_watched(self) -> None:
         watched = self._target is Target.CUDA and watches(self._options)
@@ -232,43 +199,11 @@ class Children:
 
     def spawn(self, start: StartRequest) -> ChildProcess:
         """The process behind a child."""
-        seconds = self._options.timeouts.start
-        if start.role not in _STRANGE:
-            environment = {**_OF_ALL, **self._environment, **_OF_ROLE.get(start.role, {})}
-            return ChildProcess(start, environment, Confinement(), seconds, self.ledger)
-        if start.emulate:
-            build_shared(headers_of_candidate(self._candidate_path.read_text(errors="replace")))
-        quarters = self._quarters()
-        environment = {**_OF_ALL, **quarters.environment}
-        if start.role in _LISTENING:
-            environment[LOADED_FIRST] = str(launches_library())
-        return ChildProcess(start, environment, quarters.confinement, seconds, self.ledger)
+        return self._spawner.spawn(start)
 
     def _start(self, role: Role, order_seed: int = 0) -> StartRequest:
-        emulate = self._emulated and role in _STRANGE
-        cuda = self._target is Target.CUDA or emulate
-        return StartRequest(
-            role=role,
-            problem_path=str(self.problem.path),
-            problem_source=self.problem.source,
-            candidate_path=str(self._candidate_path) if role in _STRANGE else "",
-            folder=str(self._exchange),
-            device=f"cuda:{self._options.device_index}" if cuda else "cpu",
-            emulate=emulate,
-            order_seed=order_seed,
-            threads=env.usable_cores(),
-            starts=starts_of_machine() if cuda and not emulate else (),
-            guards=str(guards_library()) if role is Role.GUARDED else "",
-            compiles_up_to=self._compiles_up_to if role is Role.COMPILED else 0,
-        )
-
-    def _quarters(self) -> Quarters:
-        return prepare_quarters(
-            prepare_extension_folder(self._candidate_path),
-            self._folder / "candidate",
-            (self._exchange, self.words(Role.CANDIDATE)),
-            self._options.processes,
-        )
+        compiles_up_to = self._compiles_up_to if role is Role.COMPILED else 0
+        return self._spawner.start(role, self._candidate_path, order_seed, compiles_up_to)
 
     def source(self) -> str:
         """The candidate's text."""
@@ -276,4 +211,4 @@ class Children:
 
     def words(self, role: Role) -> Path:
         """The file of words that a child shares with the timer."""
-        return words_of(self._words, role.name.lower())
+        return self._spawner.words(role)

@@ -178,7 +178,7 @@ class ChildSession(Asking):
 
     def _reordered(self, observation: Observation) -> Observation:
         """The case once more for every other order of threads that the emulator can take."""
-        if not self._emulated or not isinstance(observation.candidate, RunFacts):
+        if not self._spawner.emulated or not isinstance(observation.candidate, RunFacts):
             return observation
         marks = [facts.fingerprint for facts in observation.candidate.outputs]
         for order_seed in range(1, self._options.order_seeds):
@@ -207,7 +207,7 @@ class ChildSession(Asking):
         """Errors of what `owner` handed over or `kept`, after the reference ran `case`."""
         comparing = Comparing(
             reference=self.reference,
-            exchange=self._exchange,
+            exchange=self._spawner.exchange,
             using_card=self.using_card,
             seconds=self._options.timeouts.run,
             ledger=self.ledger,

@@ -48,10 +48,13 @@ KWEMU_EXPORT int kwemu_launch(const char* kernel, const char* file, int line,
   if (current_block != nullptr) kwemu_unsupported("a launch from device code", file, line);
   kwemu::Runtime& runtime = kwemu::Runtime::instance();
   if (!is_valid(*config)) return runtime.remember(kInvalidConfiguration);
-  if (!is_cluster_valid(*config, runtime.cluster_limit(kernel))) {
+  const void* caller = reinterpret_cast<const void*>(body);
+  if (!is_cluster_valid(*config, runtime.cluster_limit(kernel, caller))) {
     return runtime.remember(kInvalidClusterSize);
   }
-  if (config->shared_bytes > runtime.shared_limit(kernel)) return runtime.remember(kInvalidValue);
+  if (config->shared_bytes > runtime.shared_limit(kernel, caller)) {
+    return runtime.remember(kInvalidValue);
+  }
   kwemu::Launch launch;
   launch.kernel = kernel;
   launch.place = Place::at(file, line);

@@ -131,39 +131,49 @@ std::string symbol_of(const void* function) {
   return known && info.dli_sname != nullptr ? info.dli_sname : "";
 }
 
-// A launch knows its kernel as the source spells it: "ns::kernel<float>". The symbol holds the
-// bare name; one without a symbol may be any kernel.
-bool may_be(const std::string& symbol, std::string kernel) {
-  kernel = kernel.substr(0, kernel.find('<'));
-  kernel = kernel.substr(kernel.find_last_of(": ") + 1);
-  return symbol.empty() || symbol.find(kernel) != std::string::npos;
+// Where the library begins that a function lies in.
+const void* library_of(const void* function) {
+  Dl_info info;
+  return dladdr(function, &info) != 0 ? info.dli_fbase : nullptr;
 }
 
 }  // namespace
 
-void Runtime::allow_shared(const void* kernel, size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  shared_limits_.emplace_back(symbol_of(kernel), bytes);
+Runtime::Allowed::Allowed(const void* kernel, size_t bytes)
+    : library(library_of(kernel)), symbol(symbol_of(kernel)), bytes(bytes) {}
+
+// A launch knows its kernel as the source spells it: "ns::kernel<float>". The symbol holds the
+// bare name; one without a symbol may be any kernel of its library.
+bool Runtime::Allowed::may_be(std::string kernel, const void* body) const {
+  kernel = kernel.substr(0, kernel.find('<'));
+  kernel = kernel.substr(kernel.find_last_of(": ") + 1);
+  return library == library_of(body) &&
+         (symbol.empty() || symbol.find(kernel) != std::string::npos);
 }
 
-size_t Runtime::shared_limit(const char* kernel) {
+void Runtime::allow_shared(const void* kernel, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  shared_limits_.emplace_back(kernel, bytes);
+}
+
+size_t Runtime::shared_limit(const char* kernel, const void* body) {
   const std::lock_guard lock(mutex_);
   size_t limit = kSharedBytes;
-  for (const auto& [symbol, bytes] : shared_limits_) {
-    if (may_be(symbol, kernel)) limit = std::max(limit, bytes);
+  for (const Allowed& one : shared_limits_) {
+    if (one.may_be(kernel, body)) limit = std::max(limit, one.bytes);
   }
   return limit;
 }
 
 void Runtime::allow_wide_clusters(const void* kernel) {
   const std::lock_guard lock(mutex_);
-  wide_clusters_.push_back(symbol_of(kernel));
+  wide_clusters_.emplace_back(kernel, 0);
 }
 
-unsigned Runtime::cluster_limit(const char* kernel) {
+unsigned Runtime::cluster_limit(const char* kernel, const void* body) {
   const std::lock_guard lock(mutex_);
   const bool is_wide = std::any_of(wide_clusters_.begin(), wide_clusters_.end(),
-                                   [&](const std::string& one) { return may_be(one, kernel); });
+                                   [&](const Allowed& one) { return one.may_be(kernel, body); });
   return is_wide ? kBlocksPerWideCluster : kBlocksPerCluster;
 }
 

@@ -6,7 +6,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "launch_state.h"
@@ -23,10 +22,11 @@ class Runtime {
   int run(Launch& launch);
   // Dynamic shared memory of a block: 48 KB, or what was asked for the kernel.
   void allow_shared(const void* kernel, size_t bytes);
-  size_t shared_limit(const char* kernel);
+  // `body`: a function of the library that launches it.
+  size_t shared_limit(const char* kernel, const void* body);
   // Blocks that a cluster may have: 8, or 16 where that was asked for the kernel.
   void allow_wide_clusters(const void* kernel);
-  unsigned cluster_limit(const char* kernel);
+  unsigned cluster_limit(const char* kernel, const void* body);
   const char* kernel_name(const void* kernel);
   unsigned long long launch_count() const { return launch_count_; }
   // Launches since the last clear as a JSON object, kernel's name to count.
@@ -44,6 +44,16 @@ class Runtime {
   void finish_launches() { before_ = {}; }
 
  private:
+  // What was asked for one kernel.
+  struct Allowed {
+    Allowed(const void* kernel, size_t bytes);
+    bool may_be(std::string kernel, const void* body) const;
+
+    const void* library;
+    std::string symbol;
+    size_t bytes;
+  };
+
   // What the launch before the next one leaves running.
   struct Before {
     unsigned launch = Overlap::kNone;
@@ -59,8 +69,8 @@ class Runtime {
   std::mutex mutex_;  // launches run one after another
   Settings settings_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<std::pair<std::string, size_t>> shared_limits_;  // by the kernels' symbols
-  std::vector<std::string> wide_clusters_;
+  std::vector<Allowed> shared_limits_;
+  std::vector<Allowed> wide_clusters_;
   std::set<std::string> names_;
   unsigned long long launch_count_ = 0;
   std::map<std::string, unsigned long long> launches_;  // by the kernels' names

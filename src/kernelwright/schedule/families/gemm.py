@@ -16,9 +16,8 @@ from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import product_shape
 from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops, kept_share
 from kernelwright.schedule.launches import labels, launched
-from kernelwright.schedule.legality import Library, first_reason, rank_fits
-from kernelwright.schedule.product_or_library import why_the_library
-from kernelwright.schedule.roles import roles
+from kernelwright.schedule.legality import Library
+from kernelwright.schedule.product_or_library import why_no_product, why_the_library
 from kernelwright.schedule.triangles import kept_triangle
 
 
@@ -54,22 +53,10 @@ def _ranked(
 
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
-    reason = first_reason((_is_float, _is_matrix_product, rank_fits), node, graph)
+    reason = why_no_product(node, graph)
     if reason is None and library is Library.WHERE_FASTER:
         return why_the_library(node, graph, machine)
     return reason
-
-
-def _is_float(node: Node, inputs: list[Node]) -> str | None:
-    # Sums of integers must be exact, and complex numbers are pairs.
-    dtype = node.tensor.dtype
-    return None if dtype.is_float else f"its elements are {dtype.value}"
-
-
-def _is_matrix_product(node: Node, inputs: list[Node]) -> str | None:
-    assert isinstance(node.kind, Contract)
-    found = roles(node.kind)
-    return found if isinstance(found, str) else None
 
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:

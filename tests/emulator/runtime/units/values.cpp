@@ -12,6 +12,12 @@
 
 namespace cg = cooperative_groups;
 
+namespace {
+
+__global__ void hidden() {}
+
+}  // namespace
+
 __global__ void shuffles(const int* in, int* out) {
   const int lane = threadIdx.x;
   const int v = in[lane];
@@ -231,6 +237,9 @@ int run_scales(const float4* in, float4* out, int n) {
   const float values[] = {1, 2, 3, 4};
   cudaMemcpyToSymbol(factors, values, sizeof values);
   return LAUNCH(scales, 1, 64, 0, in, out, n);
+}
+int allow_hidden_shared(int bytes) {
+  return cudaFuncSetAttribute(hidden, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 float rounded_sum(int up) { return up ? __fadd_ru(1.0f, 1e-10f) : __fadd_rz(1.0f, -1e-10f); }
 unsigned bits(unsigned x) {
