@@ -14,6 +14,7 @@ from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.toolchain.cuda import compile_check
 
 _FOLDER = Path(__file__).parent / "conv"
+_NO_FOLD = "NONE NONE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,9 @@ class Case:
     transposed: bool = False
     channels_last: bool = False
     values: str = ""
+    window: tuple[int, ...] = ()
+    folds: str = ""
+    """Over windows and over channels; those of the whole run where it is empty."""
 
     def has_result(self) -> bool:
         """Whether PyTorch takes it, with a result of some elements."""
@@ -158,7 +162,7 @@ def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
     random = Random(5)
     drawn = (*_CASES, *(_draw(random) for _ in range(4)))
     cases = json.dumps([case.words() for case in drawn])
-    seen = run_script(_FOLDER / "run.py", ", ".join(_CONFIGS), cases, "1", "float")
+    seen = run_script(_FOLDER / "run.py", ", ".join(_CONFIGS), cases, "1", "float", _NO_FOLD)
     assert seen["findings"] == []
     taken = [0] * len(_CONFIGS)
     for case, errors in zip(drawn, seen["errors"], strict=True):
@@ -172,6 +176,56 @@ def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
     assert min(taken) >= 2, taken
 
 
+# Windows of one size and of parts, of all dimensions and some, of the outputs of a transposed
+# convolution; all channels of a tile, of several parts and warpgroups; both. Units of a warpgroup
+# alone at the end, too: two images of few positions.
+_MAX, _SUM, _MIN = "MAXIMUM NONE", "SUM NONE", "NONE MINIMUM"
+_FOLDED_CASES = (
+    _case(2, 20, (19, 23), 70, (3, 3), padding=(1, 1), window=(2, 2), folds=_MAX),
+    _case(3, 3, (21, 40), 33, (3, 5), stride=(1, 2), window=(4, 3), folds=_MAX),
+    _case(2, 16, (7, 9), 16, (3, 3), window=(2, 2), values="special", folds=_MAX),
+    _case(2, 17, (6, 7), 9, (3, 3), stride=(2, 2), padding=(1, 1), output_padding=(1, 1),
+          transposed=True, window=(2, 4), folds=_MAX),
+    _case(2, 20, (19, 23), 70, (3, 3), padding=(1, 1), window=(8, 8), folds=_SUM),
+    _case(2, 12, (6, 7, 9), 20, (2, 3, 3), padding=(0, 1, 2), window=(2, 1, 2), folds=_SUM),
+    _case(1, 16, (3, 4, 3), 8, (3, 4, 5), stride=(2, 2, 2), padding=(1, 2, 3), transposed=True,
+          window=(2, 4, 2), folds=_SUM),
+    _case(2, 7, (300,), 70, (3,), stride=(3,), dilation=(4,), window=(5,), folds=_SUM),
+    _case(2, 16, (9, 9), 16, (3, 3), values="wide", window=(2, 2), folds=_SUM),
+    _case(2, 20, (19, 23), 70, (3, 3), padding=(1, 1), folds=_MIN),
+    _case(3, 9, (17, 20), 128, (3, 3), folds=_MIN),
+    _case(1, 24, (9, 9), 10, (3, 3), values="special", folds=_MIN),
+    _case(2, 17, (6, 7), 65, (3, 3), stride=(2, 2), padding=(1, 1), transposed=True, folds=_MIN),
+    _case(2, 20, (19, 23), 70, (3, 3), padding=(1, 1), window=(2, 3), folds="MAXIMUM SUM"),
+)  # fmt: skip
+_FOLDING_CONFIGS = (
+    _config(128, 2, 32, 1, 1, _ALTERNATE, 4, 1, _APART),
+    _config(128, 2, 32, 1, 2, _SHARED, 4, 1, _APART, 0, 0, _ROWS),
+    _config(64, 2, 64, 1, 2, _ALTERNATE, 4, 1, _APART),
+    _config(64, 3, 16, 2, 2, _SHARED, 4, 1, _APART),
+    _config(128, 2, 32, 1, 1, _SHARED, 4, 1, _OVERLAPPING),
+    _config(128, 2, 32, 1, 1, _ALTERNATE, 4, 2, _FOLDED, 0, 0, _ROWS),
+)
+
+
+def test_results_are_reduced_where_they_are_summed(run_script: Callable[..., Any]) -> None:
+    folds = (_MAX, _SUM, _MIN, "MAXIMUM SUM")
+    ordered = [case for fold in folds for case in _FOLDED_CASES if case.folds == fold]
+    cases = json.dumps([case.words() for case in ordered])
+    configs = ", ".join(_FOLDING_CONFIGS)
+    seen = run_script(_FOLDER / "run.py", configs, cases, "1", "float", ",".join(folds))
+    assert seen["findings"] == []
+    taken = [0] * (len(_FOLDING_CONFIGS) + 1)
+    for case, errors in zip(ordered, seen["errors"], strict=True):
+        assert errors[-1] <= 1e-6, (case, errors)  # any sizes: in float32
+        for config, error in enumerate(errors):
+            if error is not None:
+                taken[config] += 1
+                exact = case.values in ("special", "wide") or config == 3
+                assert error <= (1e-6 if exact else 9.8e-4), (case, config, error)
+    assert min(taken) >= 2, taken
+
+
 # With the rounding of the result: ordinary, misaligned, NaN, wide, transposed, shared sectors.
 def test_modules_of_16_bits(run_script: Callable[..., Any]) -> None:
     configs = (
@@ -181,7 +235,7 @@ def test_modules_of_16_bits(run_script: Callable[..., Any]) -> None:
     shared = _case(1, 8, (33, 35), 20, (1, 3), padding=(0, 1))
     chosen = (_CASES[0], _CASES[1], _CASES[7], _CASES[8], _CASES[10], shared)
     cases = json.dumps([case.words() for case in chosen])
-    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "0", "__half,__nv_bfloat16")
+    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "0", "__half,__nv_bfloat16", _NO_FOLD)
     assert seen["findings"] == []
     half, brain = seen["errors"][: len(chosen)], seen["errors"][len(chosen) :]
     assert len(brain) == len(chosen)
@@ -201,7 +255,8 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
     )
     text = (_FOLDER / "conv.cu").read_text()
     text = text.replace("CONFIGS", ", ".join(configs)).replace("ELEMENT", "float")
-    report = compile_check(kernels.inline("conv_launch.cuh", "wgmma_f16.cuh") + text)
+    text = text.replace("EPILOGUE", "ConvBias")
+    report = compile_check(kernels.inline("conv_launch.cuh", "conv_any.cuh", "wgmma_f16.cuh") + text)
     named = [kernel for kernel in report.kernels if "conv" in str(kernel)]
     assert len(named) >= len(configs)
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []

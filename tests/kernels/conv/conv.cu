@@ -1,5 +1,5 @@
 // Convolutions of several configs behind entry points that take packed words; the first integer
-// after the workspace picks the config.
+// after the workspace picks the config, less than 0 the kernel of any sizes.
 
 template <class Instruction_, int SPATIAL_, int CHUNK_, int PLANES_, int CHANNEL_PARTS_,
           ConvSchedule SCHEDULE_, int STAGES_, int CLUSTER_, RowTaps ROW_TAPS_, int PATCHES_ = 0,
@@ -16,7 +16,8 @@ struct ConvConfig {
 };
 
 using Number = ELEMENT;
-using Parameters = ConvParameters<Number, Number, ConvBias>;
+using Epilogue = EPILOGUE;
+using Parameters = ConvParameters<Number, Number, Epilogue>;
 
 template <class Config>
 __global__ void __launch_bounds__(PLANE_THREADS)
@@ -32,7 +33,7 @@ __global__ void __launch_bounds__(ConvTile<Config>::THREADS, 1)
 
 struct Call {
   ConvRequest<Number, Number> request;
-  ConvBias epilogue;
+  Epilogue epilogue;
 };
 
 Call read_call(Arguments& arguments) {
@@ -42,10 +43,15 @@ Call read_call(Arguments& arguments) {
   for (auto& of_kind : numbers) {
     for (int& number : of_kind) number = static_cast<int>(arguments.integer());
   }
+  int windows[MAX_SPATIAL];
+  int64_t outputs[MAX_SPATIAL];
+  for (int& size : windows) size = static_cast<int>(arguments.integer());
+  for (int64_t& count : outputs) count = arguments.integer();
   const Tensor out = arguments.tensor(), data = arguments.tensor(), filter = arguments.tensor();
   const auto* const bias = static_cast<const float*>(arguments.tensor().data);
   return {ConvRequest<Number, Number>::of(direction, groups, out, data, filter, numbers[0],
-                                          numbers[1], numbers[2]),
+                                          numbers[1], numbers[2])
+              .in_windows(windows, outputs),
           {bias}};
 }
 
@@ -60,14 +66,21 @@ struct Variants {
 };
 
 using All = Variants<CONFIGS>;
+using Any = ConvAnyVariant<Number, Number, Epilogue>;
+
+__global__ void __launch_bounds__(Any::THREADS)
+    any_kernel(const __grid_constant__ Any::Parameters p) {
+  conv_any(p);
+}
 
 // Bytes of the workspace; -1 where the config does not take the call.
 extern "C" int64_t conv_workspace(const int64_t* words) {
   Arguments arguments(words);
   const int64_t config = arguments.integer();
   const Call call = read_call(arguments);
+  if (config < 0) return Any::workspace_bytes(call.request);
   return All::pick(config, [&](auto chosen) -> int64_t {
-    using Variant = ConvVariant<decltype(chosen), Number, Number, ConvBias>;
+    using Variant = ConvVariant<decltype(chosen), Number, Number, Epilogue>;
     return Variant::admits(call.request) ? Variant::workspace_bytes(call.request) : -1;
   });
 }
@@ -76,9 +89,12 @@ extern "C" int64_t conv_launch(const int64_t* words) {
   Arguments arguments(words);
   const int64_t config = arguments.integer();
   const Call call = read_call(arguments);
+  if (config < 0) {
+    return Any{any_kernel}.launch(call.request, call.epilogue, arguments.stream(), nullptr);
+  }
   return All::pick(config, [&](auto chosen) -> int64_t {
     using Config = decltype(chosen);
-    const ConvVariant<Config, Number, Number, ConvBias> variant{planes_kernel<Config>,
+    const ConvVariant<Config, Number, Number, Epilogue> variant{planes_kernel<Config>,
                                                                 conv_kernel<Config>};
     return variant.launch(call.request, call.epilogue, arguments.stream(), arguments.workspace());
   });

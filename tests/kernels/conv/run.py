@@ -1,7 +1,7 @@
 """Child of test_conv.py: convolutions of every config on the emulator, against float64.
 
-Arguments: the configs as text, the cases as JSON, a seed, the types of input and result. Prints one
-JSON object: of each type and case that a config takes the greatest error over the sum of absolute
+Arguments: the configs as text, the cases as JSON, a seed, the types of input and result, how results
+are reduced. Prints one JSON object: of each type and case that a config takes the greatest error over the sum of absolute
 terms; findings of the emulator.
 """
 
@@ -19,16 +19,29 @@ from kernelwright.emulator import Session
 from kernelwright.program.abi import pack
 
 USUAL, TRANSPOSED = 0, 1
-_FILES = ("conv_launch.cuh", "wgmma_f16.cuh", "half.cuh", "bfloat16.cuh")
+_FILES = (
+    "conv_launch.cuh", "conv_any.cuh", "conv_epilogue.cuh", "wgmma_f16.cuh", "half.cuh",
+    "bfloat16.cuh",
+)  # fmt: skip
 _TYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 
 
-def build(configs: str, element: str) -> ctypes.CDLL:
+def epilogue_of(folds: str) -> str:
+    """The type, for folds over windows and over channels: `"SUM MAXIMUM"`."""
+    if folds == "NONE NONE":
+        return "ConvBias"
+    windows, channels = (f"ConvFold::{it}" for it in folds.split())
+    return f"ConvReducing<{windows}, {channels}, ConvBias, ConvPlain>"
+
+
+def build(configs: str, element: str, folds: str) -> ctypes.CDLL:
     """The entry points of conv.cu."""
     text = (Path(__file__).parent / "conv.cu").read_text()
     text = text.replace("CONFIGS", configs).replace("ELEMENT", element)
+    text = text.replace("EPILOGUE", epilogue_of(folds))
+    name = f"conv_test{element.strip('_')}{folds.replace(' ', '').lower()}"
     cpp_extension.load_inline(
-        name=f"conv_test{element.strip('_')}",
+        name=name,
         cpp_sources="",
         cuda_sources=kernels.inline(*_FILES) + text,
         functions=None,
@@ -37,7 +50,7 @@ def build(configs: str, element: str) -> ctypes.CDLL:
     )
     library = ctypes.CDLL(
         next(
-            path for path in torch.ops.loaded_libraries if f"conv_test{element.strip('_')}" in path
+            path for path in torch.ops.loaded_libraries if f"{name}." in Path(path).name
         )
     )
     library.conv_workspace.restype = library.conv_launch.restype = ctypes.c_int64
@@ -54,7 +67,10 @@ def arguments_of(config: int, case: dict[str, Any], tensors: list[torch.Tensor])
     numbers = [config, TRANSPOSED if case["transposed"] else USUAL, case["groups"]]
     for kind in ("stride", "padding", "dilation"):
         numbers += _spread(case[kind])
-    return [*numbers, *tensors]
+    windows = [*reversed(case["window"] or [1] * len(case["in"]))]
+    outputs = [*reversed(case.get("outputs") or [0] * len(windows))]
+    rest = 3 - len(windows)
+    return [*numbers, *windows, *[1] * rest, *outputs, *[0] * rest, *tensors]
 
 
 def reference(case: dict[str, Any], *tensors: torch.Tensor) -> torch.Tensor:
@@ -68,6 +84,22 @@ def reference(case: dict[str, Any], *tensors: torch.Tensor) -> torch.Tensor:
     else:
         name = f"conv{rank}d"
     return getattr(torch.nn.functional, name)(data, filter_, bias, **keywords)
+
+
+def reduced(values: torch.Tensor, folds: str, window: list[int]) -> torch.Tensor:
+    """Over windows, the last ones of which may be parts, then over channels."""
+    functions = {"MAXIMUM": torch.amax, "MINIMUM": torch.amin, "SUM": torch.sum}
+    neutral = {"MAXIMUM": -torch.inf, "MINIMUM": torch.inf, "SUM": 0.0}
+    of_windows, of_channels = folds.split()
+    if of_windows != "NONE":
+        widths = [-extent % size for extent, size in zip(values.shape[2:], window, strict=True)]
+        padding = [number for width in reversed(widths) for number in (0, width)]
+        values = torch.nn.functional.pad(values, padding, value=neutral[of_windows])
+        for at, size in enumerate(window):
+            values = functions[of_windows](values.unflatten(2 + at, (-1, size)), 3 + at)
+    if of_channels != "NONE":
+        values = functions[of_channels](values, 1, keepdim=True)
+    return values
 
 
 def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
@@ -125,17 +157,25 @@ def error(out: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> float:
 
 
 def measure(
-    library: ctypes.CDLL, configs: str, case: dict[str, Any], dtype: torch.dtype
+    library: ctypes.CDLL, configs: str, case: dict[str, Any], dtype: torch.dtype, folds: str
 ) -> list[float | None]:
-    """Errors of a case, by config."""
+    """Errors of a case, by config, and of the kernel of any sizes where results are reduced."""
     inputs = draw(case, dtype)
     doubles = [tensor.double() for tensor in inputs]
     exact = reference(case, *doubles)
     size = reference(case, *(tensor.abs() for tensor in doubles))
-    found = [
-        run(library, config, case, exact.shape, inputs)
-        for config in range(configs.count("ConvConfig"))
-    ]
+    numbers = list(range(configs.count("ConvConfig")))
+    if folds != "NONE NONE":
+        if case["window"] and any(
+            extent % of for extent, of in zip(exact.shape[2:], case["window"], strict=True)
+        ):
+            case["outputs"] = list(exact.shape[2:])
+        window = case["window"] or [1] * len(case["in"])
+        exact, size = reduced(exact, folds, window), reduced(size, folds, window)
+        if "MINIMUM" in folds:
+            size = torch.full_like(size, size.max().item())
+        numbers.append(-1)
+    found = [run(library, config, case, exact.shape, inputs) for config in numbers]
     return [None if out is None else error(out, exact, size) for out in found]
 
 
@@ -143,10 +183,16 @@ def main() -> None:
     configs, cases = sys.argv[1], json.loads(sys.argv[2])
     torch.manual_seed(0)
     errors: list[list[float | None]] = []
+    folds = sys.argv[5].split(",")
     with Session(order_seed=int(sys.argv[3]), threads=1, multiprocessors=4) as session:
         for element in sys.argv[4].split(","):
-            library = build(configs, element)
-            errors += [measure(library, configs, case, _TYPES[element]) for case in cases]
+            for fold in folds:
+                library = build(configs, element, fold)
+                errors += [
+                    measure(library, configs, case, _TYPES[element], fold)
+                    for case in cases
+                    if fold in (case["folds"] or folds)
+                ]
     findings = [str(finding) for finding in session.findings]
     print(json.dumps({"errors": errors, "findings": findings}))
 

@@ -2,11 +2,13 @@
 // A convolution of any sizes, strides and alignment on the CUDA cores, in float32: a thread
 // computes elements of the result one by one, from the input and the filter as they lie.
 
+#include "conv_fold.cuh"
 #include "conv_request.cuh"
 #include "convert.cuh"
 
 template <class Input, class Result, class Epilogue>
 struct ConvAnyParameters {
+  static constexpr ConvFold WINDOWS = Epilogue::WINDOWS, CHANNELS = Epilogue::CHANNELS;
   ConvRequest<Input, Result> request;
   Epilogue epilogue;
   int64_t elements;
@@ -58,6 +60,34 @@ __device__ __forceinline__ float sum_of_conv(const ConvRequest<Input, Result>& r
   return sum;
 }
 
+// What becomes of one element of a channel: of all outputs of its window, if it is one. `at`: its
+// place in the result.
+template <class Parameters>
+__device__ __forceinline__ float value_of_conv(const Parameters& p, int64_t image, int64_t channel,
+                                               const int64_t (&at)[MAX_SPATIAL]) {
+  const auto& r = p.request;
+  const auto row = p.epilogue.row(static_cast<int>(channel));
+  if constexpr (Parameters::WINDOWS == ConvFold::NONE) {
+    return row(sum_of_conv(r, image, channel, at));
+  } else {
+    int64_t end[MAX_SPATIAL];
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const int64_t whole = (at[d] + 1) * r.windows[d];
+      end[d] = whole < r.calls[d].out ? whole : r.calls[d].out;
+    }
+    float value = neutral_of<Parameters::WINDOWS>();
+    for (int64_t z = at[2] * r.windows[2]; z < end[2]; ++z) {
+      for (int64_t y = at[1] * r.windows[1]; y < end[1]; ++y) {
+        for (int64_t x = at[0] * r.windows[0]; x < end[0]; ++x) {
+          value = fold<Parameters::WINDOWS>(value, row(sum_of_conv(r, image, channel, {x, y, z})));
+        }
+      }
+    }
+    return value;
+  }
+}
+
 // The body of a kernel of any number of threads.
 template <class Parameters>
 __device__ __forceinline__ void conv_any(const Parameters& p) {
@@ -68,14 +98,19 @@ __device__ __forceinline__ void conv_any(const Parameters& p) {
     int64_t rest = i, place = 0, at[MAX_SPATIAL];
 #pragma unroll
     for (int d = 0; d < MAX_SPATIAL; ++d) {
-      at[d] = rest % r.calls[d].out;
-      rest /= r.calls[d].out;
+      const int64_t along = r.results_along(d);
+      at[d] = rest % along;
+      rest /= along;
       place += at[d] * r.out_strides.spatial[d];
     }
-    const int64_t channel = rest % r.out_channels, image = rest / r.out_channels;
+    const int64_t channel = rest % r.result_channels, image = rest / r.result_channels;
     place += image * r.out_strides.image + channel * r.out_strides.channel;
-    const float sum = sum_of_conv(r, image, channel, at);
-    const float value = p.epilogue.row(static_cast<int>(channel))(sum);
+    float value = value_of_conv(p, image, channel, at);
+    if constexpr (Parameters::CHANNELS != ConvFold::NONE) {
+      for (int64_t other = 1; other < r.out_channels; ++other) {
+        value = fold<Parameters::CHANNELS>(value, value_of_conv(p, image, other, at));
+      }
+    }
     r.out[place] = narrow<Result>(p.epilogue.finish(value, place, static_cast<int>(channel)));
   }
 }

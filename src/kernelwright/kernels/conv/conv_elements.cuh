@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "conv_fold.cuh"
 #include "launch.cuh"
 
 // Elements of the result: what they have so far, their offsets in it, less than 0 where there is

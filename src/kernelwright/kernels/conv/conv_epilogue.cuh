@@ -53,6 +53,7 @@ template <ConvFinish WHEN, class Bias, class Operation, class... Operands>
 class ConvEpilogue {
  public:
   static constexpr bool IS_LATE = WHEN == ConvFinish::STORES;
+  static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::NONE;
   static_assert(IS_LATE || (true && ... && Operands::IS_BY_CHANNEL), "sums have no place yet");
 
   // What is the same for all elements of a channel.
@@ -202,4 +203,25 @@ class ConvEpilogue {
   int64_t bias_stride_;
   ConvPlaces places_;
   Pack<ConvOperand<typename Operands::Stored>...> operands_;
+};
+
+// An epilogue whose elements are reduced before they are stored, over windows of outputs, then over
+// channels: `Before` has a row for each channel, `After` finishes what is stored.
+template <ConvFold OVER_WINDOWS, ConvFold OVER_CHANNELS, class Before, class After>
+struct ConvReducing {
+  static constexpr bool IS_LATE = After::IS_LATE;
+  static constexpr ConvFold WINDOWS = OVER_WINDOWS, CHANNELS = OVER_CHANNELS;
+  static_assert(!Before::IS_LATE, "nothing is stored before it is reduced");
+
+  Before before;
+  After after;
+
+  __device__ __forceinline__ auto row(int channel) const { return before.row(channel); }
+  __device__ __forceinline__ float finish(float value, int64_t place, int channel) const {
+    return after.finish(value, place, channel);
+  }
+  template <int COUNT>
+  __device__ __forceinline__ void finish(ConvElements<COUNT>& of) const {
+    after.finish(of);
+  }
 };

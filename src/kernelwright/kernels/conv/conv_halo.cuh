@@ -41,7 +41,7 @@ __device__ __forceinline__ void produce_patches(const Parameters& p,
   for (int unit = blockIdx.x; unit < p.units.count; unit += gridDim.x) {
     const ConvWork work = locate_conv<Tile>(p, unit);
     const PatchCounts<Tile> counts(p, work);
-    const int row = (work.phase_number * p.shape.groups + work.group) * p.shape.rows() + work.row;
+    const int row = work.filter_row(p.shape);
     int at[MAX_SPATIAL];
 #pragma unroll
     for (int d = 0; d < 2; ++d) at[d] = work.at[d] + p.shape.dimensions[d].lower;

@@ -39,7 +39,9 @@ struct ConvVariant {
       return false;
     }
     if (Tile::JOINED && !can_join(request)) return false;
+    if (HAS_WINDOWS && !has_phases_for_windows(request)) return false;
     const ConvShape shape = describe(request);
+    if (OVER_CHANNELS && (shape.groups > 1 || shape.rows() > Tile::BLOCK_CHANNELS)) return false;
     if constexpr (Tile::HAS_PATCHES) {
       if (!plan_halo(shape, nullptr)) return false;
     } else {
@@ -75,7 +77,7 @@ struct ConvVariant {
     char* const pixels = rows + filter_bytes(shape);
     PlaneParameters planes = {};
     planes.header = static_cast<GemmHeader*>(workspace);
-    planes.shape = shape;
+    planes.shape = describe_planes(request);
     planes.pixels = describe_pixels(request, pixels);
     planes.filter = describe_filter(request, shape, rows, exponents);
     const unsigned plane_blocks = plan_blocks(planes, device);
@@ -88,6 +90,9 @@ struct ConvVariant {
     p.plain = describe_plain(request);
     p.divisors = PositionDivisors::make(shape);
     p.positions = static_cast<uint32_t>(shape.positions());
+    for (const ConvDimension& d : shape.dimensions) {
+      p.has_window_parts |= int64_t{d.positions} * d.window > d.out;
+    }
     p.chunks = chunks(shape);
     p.group_pitch = group_pitch(request);
     if constexpr (Tile::HAS_PATCHES) plan_halo(shape, &p.halo);
@@ -122,7 +127,18 @@ struct ConvVariant {
   }
 
  private:
+  static constexpr bool HAS_WINDOWS = Epilogue::WINDOWS != ConvFold::NONE;
+  static constexpr bool OVER_CHANNELS = Epilogue::CHANNELS != ConvFold::NONE;
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(GemmHeader));
+
+  static bool has_phases_for_windows(const Request& request) {
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const int size = request.windows[d];
+      const int apart = request.direction == ConvDirection::USUAL ? 1 : request.calls[d].stride;
+      if (size > MAX_PHASES || size % apart != 0) return false;
+    }
+    return true;
+  }
 
   static bool can_join(const Request& request) {
     int joined = 1;
@@ -146,7 +162,17 @@ struct ConvVariant {
     return {1, in, 1, row.padding, 1};
   }
 
+  // With all taps apart.
   static ConvShape describe_plain(const Request& request) {
+    return in_windows(request, describe_apart(request));
+  }
+  static ConvShape in_windows(const Request& request, ConvShape shape) {
+    for (int d = 0; HAS_WINDOWS && d < MAX_SPATIAL; ++d) {
+      shape.dimensions[d] = ConvDimension::windows(shape.dimensions[d], request.windows[d]);
+    }
+    return shape;
+  }
+  static ConvShape describe_apart(const Request& request) {
     ConvShape shape = {};
     shape.images = request.images;
     shape.groups = request.groups;
@@ -161,7 +187,11 @@ struct ConvVariant {
   }
   // As the tensor cores compute it.
   static ConvShape describe(const Request& request) {
-    ConvShape shape = describe_plain(request);
+    return in_windows(request, describe_planes(request));
+  }
+  // The same without windows, as the kernel that writes the planes has it.
+  static ConvShape describe_planes(const Request& request) {
+    ConvShape shape = describe_apart(request);
     for (int d = 0; d < Config::JOINED; ++d) {
       shape.dimensions[d] = ConvDimension::joined_phases(request.calls[d]);
     }
@@ -218,7 +248,7 @@ struct ConvVariant {
     return int64_t{shape.taps()} * chunks(shape) * Tile::CHUNK;
   }
   static int64_t filter_rows(const ConvShape& shape) {
-    return int64_t{shape.rows()} * shape.groups * shape.phases();
+    return int64_t{shape.rows()} * shape.groups * shape.filter_phases();
   }
   static int64_t filter_elements(const ConvShape& shape) {
     return filter_rows(shape) * filter_pitch(shape);
@@ -311,7 +341,8 @@ struct ConvVariant {
   static ConvRuns describe_runs(const Request& request, const ConvShape& shape) {
     constexpr int SECTOR = SECTOR_ELEMENTS<Result>;
     int64_t plane = 1;
-    bool are_runs = Tile::CAN_SHARE_SECTORS && shape.phases() == 1 && shape.joined() == 1;
+    bool are_runs = Tile::CAN_SHARE_SECTORS && !OVER_CHANNELS && phases_apart(shape) == 1 &&
+                    shape.joined() == 1;
     for (int d = 0; d < MAX_SPATIAL; ++d) {
       const int64_t out = shape.dimensions[d].positions;
       are_runs &= out == 1 || request.out_strides.spatial[d] == plane;
@@ -333,9 +364,12 @@ struct ConvVariant {
       for (const Divisor& along : halo.tiles) tiles *= along.value();
     }
     const int channel_tiles = (shape.rows() + Tile::BLOCK_CHANNELS - 1) / Tile::BLOCK_CHANNELS;
-    return {static_cast<int>(tiles * channel_tiles * shape.groups * shape.phases()),
-            Divisor(channel_tiles), Divisor(shape.groups), Divisor(shape.phases())};
+    const int phases = phases_apart(shape);
+    return {static_cast<int>(tiles * channel_tiles * shape.groups * phases), Divisor(channel_tiles),
+            Divisor(shape.groups), Divisor(phases)};
   }
+  // Phases that are units of work of their own.
+  static int phases_apart(const ConvShape& shape) { return HAS_WINDOWS ? 1 : shape.phases(); }
 
   // The widths and heights of a block's positions that need the fewest blocks; false where no patch
   // of the taps fits.

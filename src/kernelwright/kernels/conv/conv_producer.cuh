@@ -56,14 +56,29 @@ __device__ __forceinline__ void fetch_filter(const Parameters& p, const ConvShar
   }
 }
 
+// Calls visit(unit, phase) for the sums of a block in the order in which they are computed: a
+// unit's phases one after the other, those of two units in turn where warpgroups take turns.
+template <class Tile, class Parameters, class Visit>
+__device__ __forceinline__ void for_each_sum(const Parameters& p, const Visit& visit) {
+  const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
+  const int step = Tile::ALTERNATES ? 2 * clusters : clusters;
+  const int phases = phases_of_unit(p);
+  for (int first = cluster; first < p.units.count; first += step) {
+    const int end = min(first + step, p.units.count);
+    for (int phase = 0; phase < phases; ++phase) {
+      for (int unit = first; unit < end; unit += clusters) visit(unit, phase);
+    }
+  }
+}
+
 // For one thread of the block.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void produce_conv(const Parameters& p, const ConvShared<Tile>& shared) {
-  const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
   const int images = static_cast<int>(p.shape.images);
   Ring<Tile::STAGES> ring;
-  for (int unit = cluster; unit < p.units.count; unit += clusters) {
-    const ConvWork work = locate_conv<Tile>(p, unit);
+  for_each_sum<Tile>(p, [&](int unit, int phase) {
+    ConvWork work = locate_conv<Tile>(p, unit);
+    if (Parameters::WINDOWS != ConvFold::NONE) work.begin_phase(p.shape, phase);
     PixelPlace places[Tile::COPIES];
 #pragma unroll
     for (int i = 0; i < Tile::COPIES; ++i) {
@@ -76,7 +91,7 @@ __device__ __forceinline__ void produce_conv(const Parameters& p, const ConvShar
       }
     }
     TapWalk<Tile, Parameters> walk(p, work);
-    const int row = (work.phase_number * p.shape.groups + work.group) * p.shape.rows() + work.row;
+    const int row = work.filter_row(p.shape);
     const int steps = conv_steps<Tile>(work, p.chunks);
     for (int step = 0; step < steps; ++step) {
       const int stage = ring.stage;
@@ -102,5 +117,5 @@ __device__ __forceinline__ void produce_conv(const Parameters& p, const ConvShar
       }
       ring.advance();
     }
-  }
+  });
 }

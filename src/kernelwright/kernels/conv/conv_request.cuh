@@ -12,15 +12,21 @@ struct ConvRequest {
   ConvDirection direction;
   int spatial, groups;
   int64_t images, in_channels, out_channels;  // channels of all groups
+  int64_t result_channels;                    // 1 where results are over all channels
   ConvCall calls[MAX_SPATIAL];                // W, H, D
+  int windows[MAX_SPATIAL];                   // outputs that are one result; 1: none are
   const Input* data;
   const Input* filter;
   Result* out;
   ImageStrides data_strides, out_strides;
   FilterStrides filter_strides;
 
+  // Results along a dimension: outputs, or their windows.
+  __host__ __device__ int64_t results_along(int d) const {
+    return (calls[d].out + windows[d] - 1) / windows[d];
+  }
   int64_t result_elements() const {
-    return images * out_channels * calls[0].out * calls[1].out * calls[2].out;
+    return images * result_channels * results_along(0) * results_along(1) * results_along(2);
   }
 
   // Tensors as PyTorch has them: images, channels, and D, H, W as far as there are; the filter of a
@@ -35,7 +41,8 @@ struct ConvRequest {
     request.groups = groups;
     request.images = data.sizes[0];
     request.in_channels = data.sizes[1];
-    request.out_channels = out.sizes[1];
+    request.out_channels = is_usual ? filter.sizes[0] : filter.sizes[1] * groups;
+    request.result_channels = out.sizes[1];
     request.data = static_cast<const Input*>(data.data);
     request.filter = static_cast<const Input*>(filter.data);
     request.out = static_cast<Result*>(out.data);
@@ -43,10 +50,11 @@ struct ConvRequest {
     request.data_strides.channel = data.strides[1];
     request.out_strides.image = out.strides[0];
     request.out_strides.channel = out.strides[1];
-    const int64_t of_group = (is_usual ? out.sizes[1] : data.sizes[1]) / groups;
+    const int64_t of_group = (is_usual ? filter.sizes[0] : data.sizes[1]) / groups;
     request.filter_strides.group = of_group * filter.strides[0];
     request.filter_strides.out_channel = filter.strides[is_usual ? 0 : 1];
     request.filter_strides.in_channel = filter.strides[is_usual ? 1 : 0];
+    for (int& window : request.windows) window = 1;
     for (int d = 0; d < request.spatial; ++d) {
       const int axis = data.rank - 1 - d;
       request.calls[d] = {data.sizes[axis], out.sizes[axis], static_cast<int>(filter.sizes[axis]),
@@ -56,6 +64,18 @@ struct ConvRequest {
       request.filter_strides.taps[d] = filter.strides[axis];
     }
     request.turn();
+    return request;
+  }
+
+  // The same call whose results are windows of outputs. `outputs`, W first: along a dimension, 0
+  // where all windows are whole.
+  ConvRequest in_windows(const int (&sizes)[MAX_SPATIAL],
+                         const int64_t (&outputs)[MAX_SPATIAL]) const {
+    ConvRequest request = *this;
+    for (int d = 0; d < spatial; ++d) {
+      request.windows[d] = sizes[d];
+      request.calls[d].out = outputs[d] > 0 ? outputs[d] : calls[d].out * sizes[d];
+    }
     return request;
   }
 

@@ -33,6 +33,8 @@ struct ConvDimension {
   int positions;                  // of a phase: the most that one has
   int phases;                     // units of work
   int out_step;                   // output o is position o / out_step
+  int window;                     // phases that are reduced to one result; 1: none are
+  int filter_phases;              // phases that differ in their taps of the filter
   int joined;                     // phases of a position that are rows of the filter; 1: none are
   int kernel, padding, dilation;  // of the user's call where phases are joined, else 0
   int lower, step;
@@ -52,7 +54,7 @@ struct ConvDimension {
     ConvDimension d = {};
     d.in = static_cast<int>(call.in);
     d.out = d.positions = static_cast<int>(call.out);
-    d.phases = d.out_step = d.joined = 1;
+    d.phases = d.out_step = d.joined = d.window = d.filter_phases = 1;
     d.lower = -call.padding;
     d.step = call.stride;
     d.tap_step = 1;
@@ -66,8 +68,8 @@ struct ConvDimension {
     const int divisor = greatest_divisor(call.stride, call.dilation);
     d.in = static_cast<int>(call.in);
     d.out = static_cast<int>(call.out);
-    d.phases = d.out_step = call.stride;
-    d.joined = 1;
+    d.phases = d.out_step = d.filter_phases = call.stride;
+    d.joined = d.window = 1;
     d.positions = (d.out + call.stride - 1) / call.stride;
     d.step = 1;
     d.tap_step = call.stride / divisor;
@@ -104,7 +106,7 @@ struct ConvDimension {
     d.in = apart.in;
     d.out = apart.out;
     d.positions = apart.positions;
-    d.phases = d.step = d.tap_step = d.offset_step = 1;
+    d.phases = d.step = d.tap_step = d.offset_step = d.window = d.filter_phases = 1;
     d.out_step = d.joined = call.stride;
     d.kernel = call.kernel;
     d.padding = call.padding;
@@ -113,6 +115,29 @@ struct ConvDimension {
     d.taps[0] = most - least + 1;
     return d;
   }
+  // Windows of `size` outputs side by side: each is a position, whose phases are its outputs. The
+  // last one may reach beyond the outputs. `size` is a multiple of the phases of `apart`.
+  static ConvDimension windows(const ConvDimension& apart, int size) {
+    ConvDimension d = apart;
+    const int turns = size / apart.phases;
+    d.window = d.phases = d.out_step = size;
+    d.positions = (apart.out + size - 1) / size;
+    d.step = apart.step * turns;
+    for (int phase = 0; phase < size; ++phase) {
+      const int own = phase % apart.phases;
+      d.taps[phase] = apart.taps[own];
+      d.first_tap[phase] = apart.first_tap[own];
+      d.first_offset[phase] = apart.first_offset[own] + phase / apart.phases * apart.step;
+    }
+    return d;
+  }
+
+  // Outputs of a window that there are.
+  __host__ __device__ __forceinline__ int outputs_of(int position) const {
+    const int left = out - position * window;
+    return left < window ? left : window;
+  }
+
   // Also with one phase: its taps are offsets, too.
   __host__ __device__ __forceinline__ bool is_joined() const { return dilation > 0; }
   // The filter's tap at the offset of tap `number` in a joined phase; -1: none.
@@ -165,6 +190,9 @@ struct ConvShape {
   __host__ __device__ int phases() const {
     return dimensions[0].phases * dimensions[1].phases * dimensions[2].phases;
   }
+  __host__ __device__ int filter_phases() const {
+    return dimensions[0].filter_phases * dimensions[1].filter_phases * dimensions[2].filter_phases;
+  }
   __host__ __device__ int joined() const {
     return dimensions[0].joined * dimensions[1].joined * dimensions[2].joined;
   }
@@ -205,6 +233,16 @@ struct ConvPhase {
       number = count == 1 ? number : number / count;
     }
     return phase;
+  }
+  // Number of the phase among those that differ in their taps of the filter.
+  __host__ __device__ __forceinline__ int of_filter(const ConvShape& shape) const {
+    int number = 0;
+#pragma unroll
+    for (int d = MAX_SPATIAL - 1; d >= 0; --d) {
+      const int count = shape.dimensions[d].filter_phases;
+      number = number * count + (count == 1 ? 0 : of[d] % count);
+    }
+    return number;
   }
   __host__ __device__ __forceinline__ int taps(const ConvShape& shape, int d) const {
     return shape.dimensions[d].taps[of[d]];

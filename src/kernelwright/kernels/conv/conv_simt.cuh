@@ -2,19 +2,21 @@
 // A block's units of a convolution on the CUDA cores, in float32, from the input and the filter as
 // they lie: for what fp16 planes do not carry.
 
-#include "conv_tile.cuh"
+#include "conv_reduction.cuh"
 
-// The sum of one element; `at`: its position in the phase.
+// The sum of one element; `at`: its position in the phase; `channel`: of all groups.
 template <class Parameters>
-__device__ __forceinline__ float convolve_element(const Parameters& p, const ConvWork& work,
+__device__ __forceinline__ float convolve_element(const Parameters& p, const ConvPhase& in_phase,
                                                   int image, const int (&at)[MAX_SPATIAL],
-                                                  int channel) {
+                                                  int channel_of_all) {
   const ConvShape& shape = p.plain;
+  const int group = channel_of_all / shape.out_channels;
+  const int channel = channel_of_all - group * shape.out_channels;
   const auto* const filter =
-      p.filter + work.group * p.filter_strides.group + channel * p.filter_strides.out_channel;
+      p.filter + group * p.filter_strides.group + channel * p.filter_strides.out_channel;
   const auto* const data = p.data + image * p.data_strides.image +
-                           int64_t{work.group} * shape.in_channels * p.data_strides.channel;
-  const int taps = work.phase.taps(shape);
+                           int64_t{group} * shape.in_channels * p.data_strides.channel;
+  const int taps = in_phase.taps(shape);
   float sum = 0;
   for (int number = 0; number < taps; ++number) {
     int64_t from = 0, weight = 0;
@@ -23,7 +25,7 @@ __device__ __forceinline__ float convolve_element(const Parameters& p, const Con
 #pragma unroll
     for (int d = 0; d < MAX_SPATIAL; ++d) {
       const ConvDimension& dimension = shape.dimensions[d];
-      const int phase = work.phase.of[d], count = dimension.taps[phase], tap = rest % count;
+      const int phase = in_phase.of[d], count = dimension.taps[phase], tap = rest % count;
       rest /= count;
       const int in = dimension.lower + at[d] * dimension.step + dimension.offset(phase, tap);
       exists = exists && in >= 0 && in < dimension.in;
@@ -39,17 +41,42 @@ __device__ __forceinline__ float convolve_element(const Parameters& p, const Con
   return sum;
 }
 
+// What becomes of one element of a channel: of all outputs of its window, if it is one.
+template <class Parameters>
+__device__ __forceinline__ float finish_element(const Parameters& p, const ConvPhase& phase,
+                                                int image, const int (&at)[MAX_SPATIAL],
+                                                int channel) {
+  const auto row = p.epilogue.row(channel);
+  if constexpr (Parameters::WINDOWS == ConvFold::NONE) {
+    return row(convolve_element(p, phase, image, at, channel));
+  } else {
+    float value = neutral_of<Parameters::WINDOWS>();
+    for (int number = 0; number < p.plain.phases(); ++number) {
+      const ConvPhase output = ConvPhase::of_number(p.plain, number);
+      bool exists = true;
+      for (int d = 0; d < MAX_SPATIAL; ++d) {
+        exists = exists && output.of[d] < p.plain.dimensions[d].outputs_of(at[d]);
+      }
+      if (!exists) continue;
+      value =
+          fold<Parameters::WINDOWS>(value, row(convolve_element(p, output, image, at, channel)));
+    }
+    return value;
+  }
+}
+
 // All units of a convolution with `positions` of a phase: those of the blocks together.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
   using Result = std::remove_pointer_t<decltype(p.out)>;
+  constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
+  constexpr bool OVER_CHANNELS = Parameters::CHANNELS != ConvFold::NONE;
   const ConvShape& shape = p.plain;
-  const int channels = shape.out_channels * shape.groups;
-  for (int outer = 0; outer < channels * shape.phases(); ++outer) {
-    ConvWork work = {};
-    const int channel = outer % channels;
-    work.phase = ConvPhase::of_number(shape, outer / channels);
-    work.group = channel / shape.out_channels;
+  const int channels = shape.out_channels * shape.groups, results = OVER_CHANNELS ? 1 : channels;
+  const int phases = HAS_WINDOWS ? 1 : shape.phases();
+  for (int outer = 0; outer < results * phases; ++outer) {
+    const int channel = outer % results;
+    const ConvPhase phase = ConvPhase::of_number(shape, outer / results);
     for (uint32_t position = blockIdx.x * Tile::THREADS + threadIdx.x; position < p.positions;
          position += gridDim.x * Tile::THREADS) {
       int at[MAX_SPATIAL];
@@ -59,15 +86,18 @@ __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
 #pragma unroll
       for (int d = 0; d < MAX_SPATIAL; ++d) {
         const ConvDimension& dimension = shape.dimensions[d];
-        const int of = at[d] * dimension.out_step + work.phase.of[d];
-        exists = exists && of < dimension.out;
+        const int of = HAS_WINDOWS ? at[d] : at[d] * dimension.out_step + phase.of[d];
+        exists = exists && (HAS_WINDOWS || of < dimension.out);
         place += of * p.out_strides.spatial[d];
       }
       if (!exists) continue;
-      const float sum =
-          convolve_element(p, work, image, at, channel - work.group * shape.out_channels);
-      p.out[place] =
-          narrow<Result>(p.epilogue.finish(p.epilogue.row(channel)(sum), place, channel));
+      float value = finish_element(p, phase, image, at, channel);
+      if constexpr (OVER_CHANNELS) {
+        for (int other = 1; other < channels; ++other) {
+          value = fold<Parameters::CHANNELS>(value, finish_element(p, phase, image, at, other));
+        }
+      }
+      p.out[place] = narrow<Result>(p.epilogue.finish(value, place, channel));
     }
   }
 }

@@ -99,49 +99,86 @@ __device__ __forceinline__ void convolve_pairs(const ConvShared<Tile>& shared, i
   if (steps > 0) shared.release(before);
 }
 
-// A warpgroup that multiplies.
+// Passes what the other warpgroup takes of the rings for one phase of its unit.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void skip_sum(const Parameters& p, int unit, int phase,
+                                         Ring<Tile::STAGES>& ring, PatchRing<Tile>& patches) {
+  ConvWork work = locate_conv<Tile>(p, unit);
+  if (Parameters::WINDOWS != ConvFold::NONE) work.begin_phase(p.shape, phase);
+  if constexpr (Tile::HAS_PATCHES) {
+    const PatchCounts<Tile> counts(p, work);
+    skip_stages(ring, counts.patches * counts.groups);
+    skip_stages(patches, counts.patches);
+  } else {
+    skip_stages(ring, conv_steps<Tile>(work, p.chunks));
+  }
+}
+
+// A warpgroup that multiplies. Units are computed in the order of for_each_sum.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShared<Tile>& shared,
                                              int warpgroup, int exponent) {
+  constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
+  static_assert(!HAS_WINDOWS || (!Tile::JOINED && !Tile::HAS_PATCHES),
+                "the phases of windows are copied");
+  static_assert(!HAS_WINDOWS || Tile::REGISTERS * Tile::PARTS * Tile::PLANES <= 64,
+                "sums and what is left of a window do not fit registers");
   const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
+  const int step = Tile::ALTERNATES ? 2 * clusters : clusters;
+  const int phases = phases_of_unit(p);
+  const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
   Ring<Tile::STAGES> ring;
   PatchRing<Tile> patches;
-  int turn = 0;
   if constexpr (Tile::CAN_SHARE_SECTORS) clear_numbers<Tile>(shared, warpgroup);
-  for (int unit = cluster; unit < p.units.count; unit += clusters) {
-    const ConvWork work = locate_conv<Tile>(p, unit);
-    const int steps = conv_steps<Tile>(work, p.chunks);
-    if constexpr (Tile::ALTERNATES) {
-      turn ^= 1;
-      if (turn == warpgroup) {
-        if constexpr (Tile::HAS_PATCHES) {
-          const PatchCounts<Tile> counts(p, work);
-          skip_stages(ring, counts.patches * counts.groups);
-          skip_stages(patches, counts.patches);
+  for (int first = cluster; first < p.units.count; first += step) {
+    const int unit = first + (Tile::ALTERNATES ? warpgroup * clusters : 0);
+    const int other = first + (Tile::ALTERNATES ? (1 - warpgroup) * clusters : 0);
+    if (unit >= p.units.count) break;
+    const bool has_other = Tile::ALTERNATES && other < p.units.count;
+    const bool has_more = first + step < p.units.count;
+    ConvWork work = locate_conv<Tile>(p, unit);
+    float values[Tile::PARTS][Tile::REGISTERS];  // of windows
+    for (int phase = 0; phase < phases; ++phase) {
+      if (Tile::ALTERNATES && warpgroup == 1) skip_sum<Tile>(p, other, phase, ring, patches);
+      if (HAS_WINDOWS) work.begin_phase(p.shape, phase);
+      if (phase == 0) find_places<Tile>(p, shared, work, warpgroup);
+      const bool waits = warpgroup == 1 || (phase > 0 ? has_other : first != cluster);
+      const bool gives = warpgroup == 1 ? phase + 1 < phases || has_more : has_other;
+      if (Tile::ALTERNATES && waits) ConvTurns::wait_for<Tile>(warpgroup);
+      const auto issued = [&] {
+        if (Tile::ALTERNATES && gives) ConvTurns::give_to<Tile>(1 - warpgroup);
+      };
+      float sums[Tile::PARTS][Tile::REGISTERS];
+      if constexpr (Tile::HAS_PATCHES) {
+        convolve_patches<Tile>(p, shared, warpgroup, work, ring, patches, sums, issued);
+      } else {
+        const int steps = conv_steps<Tile>(work, p.chunks);
+        if constexpr (Tile::PLANES == 1) {
+          convolve_plain<Tile>(shared, warpgroup, ring, steps, sums, issued);
         } else {
-          skip_stages(ring, steps);
+          convolve_pairs<Tile>(shared, warpgroup, ring, steps, sums[0], issued);
         }
-        continue;
       }
-    }
-    float sums[Tile::PARTS][Tile::REGISTERS];
-    find_places<Tile>(p, shared, work, warpgroup);
-    if (Tile::ALTERNATES && unit != cluster) ConvTurns::wait_for<Tile>(warpgroup);
-    const auto issued = [&] {
-      if (Tile::ALTERNATES && unit + clusters < p.units.count) {
-        ConvTurns::give_to<Tile>(1 - warpgroup);
+      if (Tile::ALTERNATES && warpgroup == 0 && has_other) {
+        skip_sum<Tile>(p, other, phase, ring, patches);
       }
-    };
-    if constexpr (Tile::HAS_PATCHES) {
-      convolve_patches<Tile>(p, shared, warpgroup, work, ring, patches, sums, issued);
-    } else if constexpr (Tile::PLANES == 1) {
-      convolve_plain<Tile>(shared, warpgroup, ring, steps, sums, issued);
-    } else {
-      convolve_pairs<Tile>(shared, warpgroup, ring, steps, sums[0], issued);
-    }
 #pragma unroll
-    for (int part = 0; part < Tile::PARTS; ++part) {
-      store_conv<Tile>(p, shared, work, warpgroup, part, exponent, sums[part]);
+      for (int part = 0; part < Tile::PARTS; ++part) {
+        finish_sums<Tile>(p, work, warpgroup, part, exponent, sums[part]);
+      }
+      if constexpr (HAS_WINDOWS) {
+#pragma unroll
+        for (int part = 0; part < Tile::PARTS; ++part) {
+          fold_window<Parameters::WINDOWS>(values[part], sums[part], phase == 0, p.has_window_parts,
+                                           work.phase, places);
+        }
+      } else {
+        store_sums<Tile>(p, shared, work, warpgroup, sums);
+      }
+    }
+    if constexpr (HAS_WINDOWS) {
+      if (p.has_window_parts) forget_window_parts<Tile>(shared, warpgroup);
+      store_sums<Tile>(p, shared, work, warpgroup, values);
     }
   }
 }

@@ -2,6 +2,7 @@
 // From the fragments of a warpgroup to the result, in any strides.
 
 #include "conv_joined.cuh"
+#include "conv_reduction.cuh"
 #include "conv_runs.cuh"
 #include "gemm_sm90_store.cuh"
 #include "vector.cuh"
@@ -11,6 +12,7 @@ template <class Tile, class Parameters>
 __device__ __forceinline__ void find_places(const Parameters& p, const ConvShared<Tile>& shared,
                                             const ConvWork& work, int warpgroup) {
   constexpr int COUNT = Tile::PART_POSITIONS;
+  constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
   const int barrier = 1 + warpgroup;
   const int of_tile = Tile::SPLITS_POSITIONS ? warpgroup * COUNT : 0;
   int64_t* const places = shared.places + warpgroup * COUNT;
@@ -34,12 +36,15 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
 #pragma unroll
     for (int d = 0; d < MAX_SPATIAL; ++d) {
       const ConvDimension& dimension = p.shape.dimensions[d];
-      const int of = at[d] * dimension.out_step + work.phase.of[d];
-      exists = exists && of < dimension.out;
+      const int of = HAS_WINDOWS ? at[d] : at[d] * dimension.out_step + work.phase.of[d];
+      exists = exists && (HAS_WINDOWS || of < dimension.out);
       place += of * p.out_strides.spatial[d];
       if constexpr (Tile::JOINED) counts |= JoinedPlace::counted(dimension, d, of);
+      if constexpr (HAS_WINDOWS) counts |= WindowPlace::counted(d, dimension.outputs_of(of));
     }
-    places[i] = !exists ? -1 : Tile::JOINED ? JoinedPlace::word(place, counts) : place;
+    if (Tile::JOINED) place = JoinedPlace::word(place, counts);
+    if (HAS_WINDOWS && p.has_window_parts) place = WindowPlace::word(place, counts);
+    places[i] = exists ? place : -1;
   }
   sync_warps(barrier, Tile::WARPGROUP);
 }
@@ -338,29 +343,31 @@ __device__ __forceinline__ void store_by_channel(const Parameters& p, uint32_t p
   }
 }
 
-// Writes the sums of 64 channels by PART_POSITIONS, through the warps' row buffers: whole lines of
-// a channel's positions. `part`: of the warpgroup.
+// Leaves the places alone, once all outputs of the windows are in.
+template <class Tile>
+__device__ __forceinline__ void forget_window_parts(const ConvShared<Tile>& shared, int warpgroup) {
+  int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
+  sync_warps(1 + warpgroup, Tile::WARPGROUP);
+  for (int i = threadIdx.x % Tile::WARPGROUP; i < Tile::PART_POSITIONS; i += Tile::WARPGROUP) {
+    places[i] = WindowPlace::place(places[i]);
+  }
+  sync_warps(1 + warpgroup, Tile::WARPGROUP);
+}
+
+// What becomes of a part's sums by their channel. `part`: of the warpgroup.
 template <class Tile, class Parameters>
-__device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared<Tile>& shared,
-                                           const ConvWork& work, int warpgroup, int part,
-                                           int exponent, float (&sums)[Tile::REGISTERS]) {
-  using Result = std::remove_pointer_t<decltype(p.out)>;
-  constexpr int ROWS = RowBuffer::ROWS;
-  int thread = threadIdx.x;
-  asm volatile("" : "+r"(thread));  // found here: before, its registers would be missing for sums
-  const int lane = thread % 32, warp = thread % Tile::WARPGROUP / 32;
-  const int of_part = Tile::ALTERNATES ? part : Tile::SPLITS_POSITIONS ? 0 : warpgroup;
-  const int first_row = work.row + of_part * Tile::PART_CHANNELS + warp * ROWS;  // of the group
-  if (first_row >= (Tile::JOINED ? p.shape.rows() : p.shape.out_channels)) return;
-  const int channels = p.shape.out_channels, joined = Tile::JOINED ? p.shape.joined() : 1;
-  const int run_channels = Tile::JOINED ? p.shape.run_channels() : ROWS;
-  const int first = Tile::JOINED ? first_row / ROWS * run_channels : first_row;
-  const int first_of_all = work.group * channels + first;
+__device__ __forceinline__ void finish_sums(const Parameters& p, const ConvWork& work,
+                                            int warpgroup, int part, int exponent,
+                                            float (&sums)[Tile::REGISTERS]) {
+  const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
+  if (rows.count <= 0) return;
+  const int joined = Tile::JOINED ? p.shape.joined() : 1;
 #pragma unroll
   for (int below = 0; below < 2; ++below) {
-    const int row_of_warp = lane / 4 + 8 * below;
-    const int of_group = first + (Tile::JOINED ? row_of_warp / joined : row_of_warp);
-    const int channel = first_of_all + min(of_group, channels - 1) - first;
+    const int row_of_warp = threadIdx.x % 32 / 4 + 8 * below;
+    const int of_warp = Tile::JOINED ? row_of_warp / joined : row_of_warp;
+    const int last = p.shape.out_channels - 1 - rows.first;
+    const int channel = rows.first_of_all + min(of_warp, last);
     const Unscale unscale = Unscale::of(exponent + __ldg(p.filter_exponents + channel));
     const auto row = p.epilogue.row(channel);
 #pragma unroll
@@ -369,18 +376,44 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
       sums[i + 1] = row(unscale(sums[i + 1]));
     }
   }
+}
+
+// Writes what has become of 64 channels by PART_POSITIONS, through the warps' row buffers: whole
+// lines of a channel's positions. `part`: of the warpgroup.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared<Tile>& shared,
+                                           const ConvWork& work, int warpgroup, int part,
+                                           const float (&sums)[Tile::REGISTERS]) {
+  using Result = std::remove_pointer_t<decltype(p.out)>;
+  const ConvRows of_warp = rows_of_warp<Tile>(p, work, warpgroup, part);
+  if (of_warp.count <= 0) return;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x % Tile::WARPGROUP / 32;
   unsigned char* const room = shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES;
   const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
-  const ConvOrigin origin = {first_of_all * p.out_strides.channel, first_of_all};
-  const int rows = min(run_channels, channels - first);
+  const ConvOrigin origin = {of_warp.first_of_all * p.out_strides.channel, of_warp.first_of_all};
   if constexpr (Tile::JOINED) {
-    const JoinedStore<Result, decltype(p.epilogue)> store(p.shape, p.out_strides, p.epilogue,
-                                                          p.out + origin.place, origin, rows);
+    const JoinedStore<Result, decltype(p.epilogue)> store(
+        p.shape, p.out_strides, p.epilogue, p.out + origin.place, origin, of_warp.count);
     for_each_columns_in_turn(
         sums, lane / 4, *reinterpret_cast<RowBuffer*>(room),
         [&](int columns, const RowBuffer& numbers) { store.store(numbers, places + columns); });
   } else {
-    store_by_channel<Tile>(p, Tile::HAS_PATCHES ? 0 : work.position, sums, room, places, rows,
-                           origin);
+    store_by_channel<Tile>(p, Tile::HAS_PATCHES ? 0 : work.position, sums, room, places,
+                           of_warp.count, origin);
+  }
+}
+
+// The sums of a unit, or what is left of its windows: over channels, or each.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared<Tile>& shared,
+                                           const ConvWork& work, int warpgroup,
+                                           const float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
+  if constexpr (Parameters::CHANNELS != ConvFold::NONE) {
+    store_over_channels<Tile>(p, shared, work, warpgroup, sums);
+  } else {
+#pragma unroll
+    for (int part = 0; part < Tile::PARTS; ++part) {
+      store_conv<Tile>(p, shared, work, warpgroup, part, sums[part]);
+    }
   }
 }

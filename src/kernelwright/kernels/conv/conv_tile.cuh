@@ -11,8 +11,10 @@
 // What follows the sum of an element: `row(channel)` gives what is the same for a channel, a
 // functor of the sum; `finish` what the places of elements in the result decide, of one or of
 // several.
+// `WINDOWS`, `CHANNELS`: whether results are reduced between the two, see conv_reduction.cuh.
 struct ConvPlain {
   static constexpr bool IS_LATE = false;  // finish does nothing
+  static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::NONE;
   struct Row {
     __device__ __forceinline__ float operator()(float sum) const { return sum; }
   };
@@ -24,6 +26,7 @@ struct ConvPlain {
 
 struct ConvBias {
   static constexpr bool IS_LATE = false;
+  static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::NONE;
   const float* bias;
   struct Row {
     float bias;
@@ -154,10 +157,12 @@ struct ConvUnits {
 
 template <class Input, class Result, class Epilogue>
 struct ConvParameters {
+  static constexpr ConvFold WINDOWS = Epilogue::WINDOWS, CHANNELS = Epilogue::CHANNELS;
   CUtensorMap pixel_map, filter_map;
   ConvShape shape;
   PositionDivisors divisors;
-  uint32_t positions;  // of a phase
+  uint32_t positions;     // of a phase
+  bool has_window_parts;  // some windows reach beyond the outputs
   ConvRuns runs;
   ConvUnits units;
   HaloPlan halo;
@@ -176,15 +181,31 @@ struct ConvParameters {
   ConvShape plain;  // with all taps apart
 };
 
-// Unit of work: a tile of one phase and group.
+// Unit of work: a tile of one phase and group; where windows are reduced, of all phases in turn.
 struct ConvWork {
   ConvPhase phase;
-  int phase_number, group;
+  int group;
   int row;                     // of the filter: first, of the group
   uint32_t position;           // first; with patches,
   int at[MAX_SPATIAL], image;  // where it is
   int taps;
+
+  __device__ __forceinline__ void begin_phase(const ConvShape& shape, int number) {
+    phase = ConvPhase::of_number(shape, number);
+    taps = phase.taps(shape);
+  }
+  // The first row of the filter.
+  __device__ __forceinline__ int filter_row(const ConvShape& shape) const {
+    return (phase.of_filter(shape) * shape.groups + group) * shape.rows() + row;
+  }
 };
+
+// Phases that a unit of work sums in turn.
+template <class Parameters>
+__device__ __forceinline__ int phases_of_unit(const Parameters& p) {
+  if constexpr (Parameters::WINDOWS == ConvFold::NONE) return 1;
+  return p.shape.phases();
+}
 
 template <class Tile, class Parameters>
 __device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
@@ -197,8 +218,7 @@ __device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
   work.group = rest - next * p.units.groups.value();
   rest = next;
   next = p.units.phases.quotient(rest);
-  work.phase_number = rest - next * p.units.phases.value();
-  work.phase = ConvPhase::of_number(p.shape, work.phase_number);
+  work.begin_phase(p.shape, rest - next * p.units.phases.value());
   const int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0;
   if constexpr (Tile::HAS_PATCHES) {
 #pragma unroll
@@ -213,7 +233,6 @@ __device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
   } else {
     work.position = (next * Tile::CLUSTER + rank) * p.runs.step;
   }
-  work.taps = work.phase.taps(p.shape);
   return work;
 }
 
@@ -240,7 +259,33 @@ class ConvTurns {
 
  private:
   static constexpr int FIRST = 3;  // barriers of find_places come before
+
+ public:
+  static constexpr int FREE = FIRST + 2;  // the first barrier after those of turns
 };
+
+// Channels of a warp's 16 rows.
+struct ConvRows {
+  int first;         // of the group
+  int first_of_all;  // of all groups
+  int count;         // that there are; none where not above 0
+};
+
+// `part`: of the warpgroup.
+template <class Tile, class Parameters>
+__device__ __forceinline__ ConvRows rows_of_warp(const Parameters& p, const ConvWork& work,
+                                                 int warpgroup, int part) {
+  constexpr int ROWS = FILTER_RUN;
+  int thread = threadIdx.x;
+  asm volatile("" : "+r"(thread));  // found here: before, its registers would be missing for sums
+  const int warp = thread % Tile::WARPGROUP / 32;
+  const int of_part = Tile::ALTERNATES ? part : Tile::SPLITS_POSITIONS ? 0 : warpgroup;
+  const int row = work.row + of_part * Tile::PART_CHANNELS + warp * ROWS;  // of the group
+  const int channels = p.shape.out_channels;
+  const int run_channels = Tile::JOINED ? p.shape.run_channels() : ROWS;
+  const int first = Tile::JOINED ? row / ROWS * run_channels : row;
+  return {first, work.group * channels + first, min(run_channels, channels - first)};
+}
 
 // Passes what another warpgroup takes of the ring.
 template <int COUNT>

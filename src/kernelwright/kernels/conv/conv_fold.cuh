@@ -1,0 +1,22 @@
+#pragma once
+// How results of a convolution are reduced before they are stored; NaN propagates.
+
+#include "math.cuh"
+
+enum class ConvFold { NONE, MAXIMUM, MINIMUM, SUM };
+
+template <ConvFold HOW>
+__device__ __forceinline__ float neutral_of() {
+  static_assert(HOW != ConvFold::NONE, "nothing is reduced");
+  if constexpr (HOW == ConvFold::MAXIMUM) return -INFINITY;
+  if constexpr (HOW == ConvFold::MINIMUM) return INFINITY;
+  return 0.0f;
+}
+
+template <ConvFold HOW>
+__device__ __forceinline__ float fold(float a, float b) {
+  static_assert(HOW != ConvFold::NONE, "nothing is reduced");
+  if constexpr (HOW == ConvFold::MAXIMUM) return maximum(a, b);
+  if constexpr (HOW == ConvFold::MINIMUM) return minimum(a, b);
+  return a + b;
+}
