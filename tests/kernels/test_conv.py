@@ -35,6 +35,7 @@ class Case:
     channels_last: bool = False
     values: str = ""
     window: tuple[int, ...] = ()
+    is_whole: bool = False
     folds: str = ""
     """Over windows and over channels; those of the whole run where it is empty."""
 
@@ -181,11 +182,12 @@ def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
 # alone at the end, too: two images of few positions.
 _MAX, _SUM, _MIN = "MAXIMUM NONE", "SUM NONE", "NONE MINIMUM"
 _FOLDED_CASES = (
-    _case(2, 20, (19, 23), 70, (3, 3), padding=(1, 1), window=(2, 2), folds=_MAX),
+    _case(2, 20, (19, 23), 70, (3, 3), padding=(1, 1), window=(2, 2), is_whole=True,
+          folds=_MAX),
     _case(3, 3, (21, 40), 33, (3, 5), stride=(1, 2), window=(4, 3), folds=_MAX),
     _case(2, 16, (7, 9), 16, (3, 3), window=(2, 2), values="special", folds=_MAX),
     _case(2, 17, (6, 7), 9, (3, 3), stride=(2, 2), padding=(1, 1), output_padding=(1, 1),
-          transposed=True, window=(2, 4), folds=_MAX),
+          transposed=True, window=(2, 4), is_whole=True, folds=_MAX),
     _case(2, 20, (19, 23), 70, (3, 3), padding=(1, 1), window=(8, 8), folds=_SUM),
     _case(2, 12, (6, 7, 9), 20, (2, 3, 3), padding=(0, 1, 2), window=(2, 1, 2), folds=_SUM),
     _case(1, 16, (3, 4, 3), 8, (3, 4, 5), stride=(2, 2, 2), padding=(1, 2, 3), transposed=True,
@@ -235,7 +237,9 @@ def test_modules_of_16_bits(run_script: Callable[..., Any]) -> None:
     shared = _case(1, 8, (33, 35), 20, (1, 3), padding=(0, 1))
     chosen = (_CASES[0], _CASES[1], _CASES[7], _CASES[8], _CASES[10], shared)
     cases = json.dumps([case.words() for case in chosen])
-    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "0", "__half,__nv_bfloat16", _NO_FOLD)
+    seen = run_script(
+        _FOLDER / "run.py", ", ".join(configs), cases, "0", "__half,__nv_bfloat16", _NO_FOLD
+    )
     assert seen["findings"] == []
     half, brain = seen["errors"][: len(chosen)], seen["errors"][len(chosen) :]
     assert len(brain) == len(chosen)
@@ -256,7 +260,9 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
     text = (_FOLDER / "conv.cu").read_text()
     text = text.replace("CONFIGS", ", ".join(configs)).replace("ELEMENT", "float")
     text = text.replace("EPILOGUE", "ConvBias")
-    report = compile_check(kernels.inline("conv_launch.cuh", "conv_any.cuh", "wgmma_f16.cuh") + text)
+    report = compile_check(
+        kernels.inline("conv_launch.cuh", "conv_any.cuh", "wgmma_f16.cuh") + text
+    )
     named = [kernel for kernel in report.kernels if "conv" in str(kernel)]
     assert len(named) >= len(configs)
     assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []

@@ -35,18 +35,24 @@ class Functor:
 
 def functor(kernel: Kernel, first_element_input: int) -> Functor:
     """The functor of `kernel`; inputs before `first_element_input` are read as tiles, not here."""
-    first = first_element_input
     (epilogue,) = kernel.expressions
-    writer = ExpressionWriter(kernel.inputs, (epilogue,), lambda index: operand_name(index, first))
-    value = writer.write(epilogue)
+    return functor_of(epilogue, kernel, range(first_element_input, len(kernel.inputs)))
+
+
+def functor_of(expr: Expr, kernel: Kernel, elements: range, suffix: str = "") -> Functor:
+    """The functor of one of a kernel's expressions, which reads these inputs as elements."""
+    first = elements.start
+    writer = ExpressionWriter(kernel.inputs, (expr,), lambda index: operand_name(index, first))
+    value = writer.write(expr)
     factor = kernel.inputs[0] if kernel.anchor else None
-    place = _place(epilogue)
+    place = _place(expr)
     accumulator = (f"{COMPUTED[factor.dtype]} acc",) if isinstance(factor, TensorType) else ()
+    read = element_parameters(kernel.inputs[: elements.stop], first)
     return Functor(
-        name=camel_case(kernel.name),
+        name=camel_case(kernel.name) + suffix,
         members=tuple(writer.members.values()),
         is_located=bool(place),
-        parameters=(*place, *accumulator, *element_parameters(kernel.inputs, first)),
+        parameters=(*place, *accumulator, *read),
         result=COMPUTED[kernel.output.dtype],
         statements=tuple(writer.statements),
         value=value.text,

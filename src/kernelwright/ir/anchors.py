@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.expr import Expr, Total, walk
-from kernelwright.ir.kinds import Conv, Reduction, Window
+from kernelwright.ir.kinds import Conv, Reduction, TileReduction, Window
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 
@@ -155,12 +155,28 @@ class Convolution:
     why: str = field(default="", compare=False)
     """Why it is ours and what is known of the arithmetic, for people."""
 
+    @property
+    def outputs(self) -> tuple[Dim, ...]:
+        """Results along each dimension that is convolved, where these are reduced; else none."""
+        return self.conv.reduction.shape[2:] if self.conv.reduction else ()
+
     def __str__(self) -> str:
         conv = self.conv
         how = "transposed, " if conv.transposed else ""
         numbers = f"stride {conv.stride}, padding {conv.padding}, dilation {conv.dilation}"
         groups = f", {conv.groups} groups" if conv.groups > 1 else ""
-        return f"{how}{numbers}{groups}; {self.rounding}"
+        left = f"; {_of_reduction(conv.reduction)}" if conv.reduction else ""
+        return f"{how}{numbers}{groups}; {self.rounding}{left}"
+
+
+def _of_reduction(reduction: TileReduction) -> str:
+    """Which results are not written, for people."""
+    parts = []
+    if reduction.over_windows is not None:
+        parts.append(f"the {reduction.over_windows} of windows of {reduction.window}")
+    if reduction.over_channels is not None:
+        parts.append(f"the {reduction.over_channels} over channels")
+    return ", then ".join(parts) + ", before anything is written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

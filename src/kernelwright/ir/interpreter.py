@@ -16,7 +16,16 @@ from torch.utils._pytree import tree_leaves
 from kernelwright.ir.attending import attended
 from kernelwright.ir.attention import Attention
 from kernelwright.ir.calls import Argument, AtenCall, Code, Instance, Record, Ref, Text
-from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size
+from kernelwright.ir.expr import (
+    Accumulator,
+    Call,
+    Coordinate,
+    Expr,
+    Literal,
+    Operand,
+    Size,
+    transform,
+)
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
     Accumulation,
@@ -44,6 +53,7 @@ from kernelwright.ir.kinds import (
     Select,
     Slice,
     Squeeze,
+    TileReduction,
     Unsqueeze,
     View,
     ViewMap,
@@ -226,6 +236,28 @@ def convolved(
     return result if bias is None else result + bias.view(-1, *[1] * count)
 
 
+def reduced_tile(
+    reduction: TileReduction, values: torch.Tensor, shape: Sequence[int]
+) -> torch.Tensor:
+    """What a convolution's kernel leaves of its results; `shape` is what is left."""
+    if reduction.over_windows is not None:
+        neutral = {Reduction.MAXIMUM: -torch.inf, Reduction.MINIMUM: torch.inf}
+        sizes = list(zip(shape[2:], reduction.window, strict=True))
+        widths = [(0, n * w - have) for (n, w), have in zip(sizes, values.shape[2:], strict=True)]
+        values = F.pad(
+            values,
+            [width for pair in reversed(widths) for width in pair],
+            value=neutral.get(reduction.over_windows, 0.0),
+        )
+        for at, (_, window) in enumerate(sizes):
+            parts = torch.unflatten(values, 2 + at, (-1, window))
+            found: torch.Tensor = reduced(reduction.over_windows, parts, (3 + at,))
+            values = found.squeeze(3 + at)
+    if reduction.over_channels is not None:
+        values = reduced(reduction.over_channels, values, (1,))
+    return values
+
+
 def _device_of(arguments: Mapping[str, Any]) -> torch.device:
     """Device of the first tensor among the arguments; the CPU where there is none."""
     tensors = (leaf for leaf in tree_leaves(dict(arguments)) if isinstance(leaf, torch.Tensor))
@@ -299,8 +331,7 @@ class GraphRun:
             case Window():
                 return pooled(node.kind, operands[0], self.shape(node), *operands[1:])
             case Conv():
-                planned = node.kind.channels_last is not None
-                return convolved(node.kind, self.shape(node), *operands[: len(operands) - planned])
+                return self.convolution(node.kind, self.shape(node), operands)
             case Recurrent():
                 return recurred(node.kind, operands)
             case Attention():
@@ -323,6 +354,21 @@ class GraphRun:
             case Project(index):
                 return operands[0][index]
         raise AssertionError(node)
+
+    def convolution(self, conv: Conv, shape: list[int], operands: list[Any]) -> torch.Tensor:
+        """What the node means, with what becomes of its results."""
+        own = operands[: len(operands) - conv.operands]
+        reduction = conv.reduction
+        if reduction is None:
+            return convolved(conv, shape, *own)
+        self.current = [self.size(dim) for dim in reduction.shape]
+        results = convolved(conv, self.current, *own)
+
+        def place(leaf: Expr) -> Expr:
+            return Operand(len(operands), leaf.dtype) if isinstance(leaf, Accumulator) else leaf
+
+        value = self.expression(transform(reduction.value, place), [*operands, results])
+        return reduced_tile(reduction, value.expand(self.current), shape)
 
     def check(self, node: Node) -> None:
         """Raise WrongValueError unless the value has its node's type and is what its call gives."""

@@ -152,6 +152,31 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
+class TileReduction:
+    """What becomes of a convolution's results in its kernel; they are not written themselves.
+
+    A step for each of them, then a reduction over windows that lie side by side, then one over
+    channels. The node's result has this shape divided by the windows, and one channel where
+    channels are reduced.
+    """
+
+    shape: tuple[Dim, ...]
+    """Of the convolution's results."""
+    value: Expr
+    """The step, from the Accumulator and Operands: indices into the node's inputs."""
+    operands: int
+    """How many inputs of the node, the last ones, the step reads: each has one value in all, or one
+    for each channel."""
+    is_whole: bool
+    """Whether only whole windows count, and the rest is left out; else the last ones may be
+    parts."""
+    window: tuple[int, ...]
+    """Results along each dimension that is convolved; 1: they stay apart."""
+    over_windows: Reduction | None
+    over_channels: Reduction | None
+
+
+@dataclass(frozen=True, slots=True)
 class Conv:
     """Convolution of the first input with the second; the third, if any, is a bias by channel.
 
@@ -176,6 +201,14 @@ class Conv:
     channels_last: tuple[int, ...] | None = None
     """Sizes of a channels-last operand at which it is computed. At other sizes the user's call is,
     on the last of the node's `inputs`; its result becomes channels-last."""
+    reduction: TileReduction | None = None
+    """What its kernel makes of the results, where it does not write them."""
+
+    @property
+    def operands(self) -> int:
+        """Inputs of the node behind data, weight and bias."""
+        planned = self.channels_last is not None
+        return planned + (self.reduction.operands if self.reduction else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from kernelwright.ir.anchors import RowProgram, Triangle
+from kernelwright.ir.anchors import Convolution, RowProgram, Triangle
 from kernelwright.ir.calls import AtenCall
 from kernelwright.ir.configs import Config
 from kernelwright.ir.expr import Expr, Size, walk
@@ -74,6 +74,8 @@ def sizes_used(kernel: Kernel) -> tuple[Dim, ...]:
     """Sizes that the kernel computes with and that are known at call time only, each once."""
     parts = (part for expr in kernel.expressions for part in walk(expr))
     sizes = dict.fromkeys(part.dim for part in parts if isinstance(part, Size))
+    if isinstance(kernel.anchor, Convolution):
+        sizes |= dict.fromkeys(kernel.anchor.outputs)
     return tuple(dim for dim in sizes if not dim.is_static)
 
 

@@ -21,7 +21,6 @@ from kernelwright.ir.interpreter import (
     TORCH_DTYPES,
     GraphRun,
     bound_arguments,
-    convolved,
     pooled,
     reduced,
     scanned,
@@ -117,7 +116,8 @@ class PlanRun(GraphRun):
             case Contract() as contract:
                 acc = torch.einsum(str(contract), *operands[:2])
             case Convolution(conv=conv, has_bias=has_bias):
-                acc = convolved(conv, shapes[0], *operands[: 3 if has_bias else 2])
+                own = (3 if has_bias else 2) + conv.operands
+                acc = self.convolution(conv, shapes[0], operands[:own])
             case Scan() as scan:
                 acc = scanned(scan, self.value(kernel.prologue, operands, shapes[0], []))
             case PooledSource(window=window):

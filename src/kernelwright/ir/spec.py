@@ -30,6 +30,7 @@ from kernelwright.ir.kinds import (
     Select,
     Slice,
     Squeeze,
+    TileReduction,
     Unsqueeze,
     View,
     Window,
@@ -265,7 +266,7 @@ def _conv(node: Node, inputs: list[Node]) -> Iterator[str]:
     assert isinstance(kind, Conv)
     if node.origin is None:
         yield "is a convolution and needs the call it stands for"
-    if len(inputs) - (kind.channels_last is not None) not in (2, 3):
+    if len(inputs) - kind.operands not in (2, 3):
         yield f"convolves {len(inputs)} inputs"
         return
     count = len(kind.stride)
@@ -273,6 +274,11 @@ def _conv(node: Node, inputs: list[Node]) -> Iterator[str]:
         yield f"gives other than {count} numbers for {count} dimensions"
         return
     source, weight, target = (_hints(it.tensor) for it in (*inputs[:2], node))
+    if kind.reduction is not None:
+        whole = [dim.hint for dim in kind.reduction.shape]
+        if target != _reduced(kind.reduction, whole):
+            yield f"reduces results of {whole} to {node.type}: {kind.reduction}"
+        target = whole
     if len(weight) != count + 2 or not 1 <= len(source) - count <= 2 or len(source) != len(target):
         yield f"convolves {inputs[0].type} with {inputs[1].type} to {node.type}"
         return
@@ -282,6 +288,16 @@ def _conv(node: Node, inputs: list[Node]) -> Iterator[str]:
         yield f"has {channels} and {results} channels in {kind.groups} groups: {inputs[1].type}"
     if min(*kind.stride, *kind.dilation, kind.groups) < 1 or min(kind.padding) < 0:
         yield f"has a stride, dilation or groups below 1, or a negative padding: {kind}"
+
+
+def _reduced(reduction: TileReduction, results: list[int]) -> list[int]:
+    """Sizes of what a convolution's kernel leaves of its results."""
+    windows = zip(results[2:], reduction.window, strict=True)
+    if reduction.is_whole:
+        spatial = [size // window for size, window in windows]
+    else:
+        spatial = [-(-size // window) for size, window in windows]
+    return [results[0], 1 if reduction.over_channels else results[1], *spatial]
 
 
 def _recurrent(node: Node, inputs: list[Node]) -> Iterator[str]:

@@ -58,6 +58,8 @@ class ConvolutionRates:
     """Tiles of joined phases that leave otherwise."""
     scattered: StoreCycles
     """Tiles of phases that write every second element of a row, or fewer."""
+    finished: float
+    """Cycles of a warpgroup for each element of its part that is reduced before it is stored."""
     store_bandwidth: float
     """Bytes a second that results are stored at, at most."""
     parted_bandwidth: float

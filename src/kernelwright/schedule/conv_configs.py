@@ -22,6 +22,9 @@ COUNTED = 1 << 30
 """Positions and units that the launcher counts."""
 COUNTED_CHANNELS = 1 << 20
 _MOST_STAGES = 8
+_MOST_TILE_CHANNELS = 128
+_MOST_REDUCED = {1: 128, 2: 64}
+"""Positions of a warpgroup that keeps what is left of a window beside its sums, by planes."""
 _FEW_TILES = 512
 """Tiles of 64 channels by 128 positions."""
 _ALIGNMENT = 1024
@@ -52,7 +55,8 @@ def ranked_convolutions(
     timed: list[tuple[float, ConvConfig | DirectConfig]] = [
         (conv_seconds(sizes, config, machine), config) for config in found
     ]
-    direct = direct_config(sizes) if planes == 2 else None
+    is_reduced = sizes.window > 1 or sizes.over_channels
+    direct = direct_config(sizes) if planes == 2 and not is_reduced else None
     if direct is not None:
         timed.append((direct_seconds(sizes, direct, machine), direct))
     return tuple(sorted(timed, key=lambda entry: entry[0]))
@@ -60,22 +64,44 @@ def ranked_convolutions(
 
 def general_config(sizes: ConvSizes, planes: int) -> ConvConfig:
     """What takes other sizes, too: every tap is a copy."""
+    width = 128 if planes == 2 else 256
+    if sizes.window > 1:
+        width = _MOST_REDUCED[planes]
+    # All channels are in a tile where they are reduced.
+    is_wide = sizes.over_channels and sizes.rows > 64
     return ConvConfig(
         spatial=sizes.spatial,
         chunk=_chunk_for(sizes.in_channels, planes),
         planes=planes,
-        parts=1,
-        width=128 if planes == 2 else 256,
-        schedule=ConvSchedule.ALTERNATE,
+        parts=2 if is_wide else 1,
+        width=min(width, 128) if is_wide else width,
+        schedule=ConvSchedule.SHARED if is_wide else ConvSchedule.ALTERNATE,
         stages=4,
         joined=1 if 1 in _joins(sizes) else 0,
     )
+
+
+def why_not_reduced(sizes: ConvSizes) -> str | None:
+    """Why no tile reduces results as these sizes say, or None (ConvVariant::admits)."""
+    for axis in sizes.axes:
+        if axis.window > MOST_PHASES:
+            return "the windows are larger than a position has phases"
+        if axis.transposed and sizes.window > 1 and axis.window % axis.stride:
+            return "the windows are no whole number of phases"
+    if sizes.over_channels and (sizes.groups > 1 or sizes.out_channels > _MOST_TILE_CHANNELS):
+        return "no tile has all channels"
+    return None
 
 
 def why_illegal(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> str | None:
     """What the configuration asks too much of, or None."""
     if shared_bytes(config) > machine.shared_memory_per_block:
         return "too much shared memory"
+    if sizes.over_channels and sizes.rows > config.channels:
+        return "a tile has not all channels"
+    reason = why_not_reduced(sizes)
+    if reason is not None:
+        return reason
     sizes = sizes.with_joined(config.joined)
     if config.patches:
         return None if halo(sizes, config) is not None else "no patch holds what the taps meet"
@@ -127,7 +153,8 @@ def _store(sizes: ConvSizes, config: ConvConfig) -> ConvStore:
 
 def _joins(sizes: ConvSizes) -> tuple[int, ...]:
     """Dimensions whose phases may be joined, W first."""
-    most = sizes.spatial if sizes.transposed else 0
+    is_reduced = sizes.window > 1 or sizes.over_channels
+    most = sizes.spatial if sizes.transposed and not is_reduced else 0
     return tuple(n for n in range(most + 1) if sizes.with_joined(n).joined <= FILTER_RUN)
 
 
@@ -138,7 +165,15 @@ def _with_copies(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
         (1, 2): ((2, ConvSchedule.SHARED, 256), (2, ConvSchedule.ALTERNATE, 128)),
         (1, 1): ((1, ConvSchedule.ALTERNATE, 256),),
     }[planes, wide]
-    if _fills_few(sizes):
+    if sizes.window > 1:
+        most = _MOST_REDUCED[planes]
+        tiles = ((1, ConvSchedule.ALTERNATE, most), (1, ConvSchedule.SHARED, most))
+        if sizes.rows > 64:
+            tiles += ((2, ConvSchedule.SHARED, most),)
+            tiles += ((2, ConvSchedule.ALTERNATE, most // 2),) if planes == 1 else ()
+    elif sizes.over_channels and sizes.rows > 64 and planes == 2:
+        tiles = ((2, ConvSchedule.SHARED, 128),)
+    elif _fills_few(sizes):
         tiles += ((1, ConvSchedule.ALTERNATE, 64), (1, ConvSchedule.ALTERNATE, 128))[: 3 - planes]
     for row_taps, chunk in _row_taps(sizes, planes):
         for parts, schedule, width in tiles:
@@ -179,7 +214,7 @@ def _chunk_for(channels: int, planes: int) -> int:
 
 
 def _with_patches(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
-    if planes == 2 or sizes.spatial == 1 or sizes.taps == 1:
+    if planes == 2 or sizes.spatial == 1 or sizes.taps == 1 or sizes.window > 1:
         return
     parts, chunk = 2 if sizes.rows > 64 else 1, _chunk_for(sizes.in_channels, 1)
     for schedule, width, patches, size in PATCHES.get((parts, 64 if chunk == 48 else chunk), ()):

@@ -127,11 +127,12 @@ def tile_step(sizes: ConvSizes, config: ConvConfig) -> int:
 
     Fewer than it has where channels begin inside sectors of memory, which tiles then share.
     """
-    plane = prod(axis.out for axis in sizes.axes)
+    plane = _stored_plane(sizes)
     splits = config.schedule is ConvSchedule.SHARED and config.parts == 1
     can_share = config.store is ConvStore.ROWS and not config.patches and not splits
     sector = _SECTOR_BYTES // sizes.dtype.itemsize
     are_runs = sizes.phases == 1 and not config.joined and plane % sector
+    are_runs = are_runs and not sizes.over_channels
     shares = can_share and are_runs and plane >= 2 * config.positions
     return config.positions - (sector if shares else 0)
 
@@ -146,16 +147,32 @@ def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> floa
     units = blocks * ceil(sizes.rows / config.channels) * sizes.groups * sizes.phases
     main = _mainloop_cycles(sizes, config, plan, rates)
     store = _store_cycles(sizes, config, plan, rates)
+    if sizes.window > 1:
+        # Sums of a window's results one after the other; what is left of them is stored.
+        finish = _finish_cycles(config, rates)
+        each = max(main, (main + finish) / 2) if _alternates(config) else main + finish
+        main = sizes.window * each
     unit = max(main, (main + store) / 2) if _alternates(config) else main + store
     waves = ceil(units / machine.sm_count)
     # Nothing hides the store of a block's only tile.
     cycles = max(waves * unit, main + store)
-    plane = prod(axis.out for axis in sizes.axes) * sizes.dtype.itemsize
+    plane = _stored_plane(sizes) * sizes.dtype.itemsize
     rate = rates.parted_bandwidth if plane % _SECTOR_BYTES else rates.store_bandwidth
     rate = rate if step == config.positions else rates.shared_bandwidth
-    floor = sizes.output_elements * sizes.dtype.itemsize / rate
+    floor = sizes.stored_elements * sizes.dtype.itemsize / rate
     seconds = max(cycles / rates.clock, floor)
     return seconds + planes_seconds(sizes, config, machine) + machine.launches.product_seconds
+
+
+def _stored_plane(sizes: ConvSizes) -> int:
+    """Results of a channel that lie side by side: what is left of windows."""
+    return prod(axis.positions if axis.window > 1 else axis.out for axis in sizes.axes)
+
+
+def _finish_cycles(config: ConvConfig, rates: ConvolutionRates) -> float:
+    """Cycles in which a warpgroup applies a step to its sums and adds them to what is left."""
+    parts = config.parts if _alternates(config) else 1
+    return rates.finished * 64 * parts * config.width
 
 
 def _store_cycles(
@@ -163,16 +180,19 @@ def _store_cycles(
 ) -> float:
     """Cycles in which a warpgroup stores its part of a tile."""
     width = sizes.axes[0]
+    if sizes.over_channels:
+        # A step for each element, few stores.
+        return _finish_cycles(config, rates)
     if width.joined and width.stride > 1:
         # Pairs of a phase each leave together where they are aligned.
         cost = rates.pairs if width.stride == 2 and width.out % 2 == 0 else rates.phases
-    elif sizes.transposed:
+    elif sizes.transposed and sizes.window == 1:
         cost = rates.scattered
     elif tile_step(sizes, config) < config.positions:
         cost = rates.shared[config.width]
     elif config.store is ConvStore.ROWS:
         cost = rates.rows
-    elif plan is not None or prod(axis.out for axis in sizes.axes) % 4:
+    elif plan is not None or _stored_plane(sizes) % 4:
         cost = rates.unaligned
     else:
         cost = rates.runs
@@ -235,7 +255,12 @@ def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> fl
 def _filter_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
     """Its first blocks, which write the filter meanwhile: an output channel each at a time."""
     loop = mainloop(sizes, config)
-    pairs = sizes.phases * sizes.joined * loop.taps * loop.chunks * whole_chunk(config) // 2
+    phases = (
+        sizes.phases
+        if sizes.window == 1
+        else prod(axis.stride for axis in sizes.axes if axis.transposed)
+    )
+    pairs = phases * sizes.joined * loop.taps * loop.chunks * whole_chunk(config) // 2
     batches = ceil(sizes.in_channels * sizes.taps / _BATCH) + ceil(pairs / _BATCH)
     turns = ceil(sizes.out_channels * sizes.groups / (2 * machine.sm_count))
     return turns * batches * conv_rates(machine).filter_seconds

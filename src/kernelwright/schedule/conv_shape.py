@@ -30,24 +30,37 @@ class ConvAxis:
     transposed: bool
     joined: bool = False
     """Whether a position computes all of its phases, whose taps are the offsets of any of them."""
+    window: int = 1
+    """Results that are reduced to one: a position, whose phases they are."""
 
     @property
     def phases(self) -> int:
         """Sets of output positions, computed one by one, whose taps lie at the same offsets."""
+        if self.window > 1:
+            return self.window
         return self.stride if self.transposed and not self.joined else 1
 
     @property
     def positions(self) -> int:
         """Output positions of a phase."""
+        if self.window > 1:
+            return ceil(self.out / self.window)
         return ceil(self.out / self.stride) if self.transposed else self.out
 
     @property
     def step(self) -> int:
         """Input elements from one position of a phase to the next."""
-        return 1 if self.transposed else self.stride
+        if self.transposed:
+            return max(self.window // self.stride, 1)
+        return self.stride * self.window
 
     def offsets(self, phase: int) -> tuple[int, ...]:
         """Input elements that the taps of a phase meet, from `positions * step` on."""
+        if self.window > 1 and self.transposed:
+            return tuple(it + phase // self.stride for it in self._met(phase % self.stride))
+        if self.window > 1:
+            first = phase * self.stride - self.padding
+            return tuple(tap * self.dilation + first for tap in range(self.taps))
         if not self.transposed:
             return tuple(tap * self.dilation - self.padding for tap in range(self.taps))
         if self.joined:
@@ -82,7 +95,8 @@ class ConvAxis:
     @property
     def mean_taps(self) -> float:
         """Taps of a phase, on average."""
-        return self.most_taps if self.joined else self.taps / self.phases
+        apart = self.stride if self.transposed else 1
+        return self.most_taps if self.joined else self.taps / apart
 
     def _all_offsets(self) -> list[int]:
         return [it for phase in range(self.phases) for it in self.offsets(phase)]
@@ -113,6 +127,8 @@ class ConvSizes:
     """With strides; without them a transposed convolution is a usual one."""
     turned: bool = False
     """A transposed one without strides: as a usual one, with its taps in reverse."""
+    over_channels: bool = False
+    """Whether results are reduced over all channels."""
 
     def with_joined(self, dimensions: int) -> "ConvSizes":
         """These sizes with the phases along the first dimensions joined."""
@@ -142,9 +158,22 @@ class ConvSizes:
         return prod(axis.taps for axis in self.axes)
 
     @property
+    def window(self) -> int:
+        """Results of a channel that are reduced to one."""
+        return prod(axis.window for axis in self.axes)
+
+    @property
     def phases(self) -> int:
-        """Phases of all dimensions together."""
-        return prod(axis.phases for axis in self.axes)
+        """Phases of all dimensions together, those of a window apart."""
+        return prod(axis.phases for axis in self.axes) // self.window
+
+    @property
+    def stored_elements(self) -> int:
+        """Elements that are written."""
+        channels = 1 if self.over_channels else self.groups * self.out_channels
+        if self.window == 1:
+            return self.output_elements // (self.groups * self.out_channels) * channels
+        return self.positions * channels
 
     @property
     def positions(self) -> int:
@@ -175,27 +204,38 @@ def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: TensorType
     transposed = conv.transposed and not turned
     count = len(conv.stride)
     axes = []
+    reduction = conv.reduction
+    windows = (1,) * count if reduction is None else reduction.window
+    results = out.shape if reduction is None else reduction.shape
     for at in reversed(range(count)):
         taps = weight.shape[2 + at].hint
         padding = conv.padding[at]
         axes.append(
             ConvAxis(
                 size=data.shape[2 + at].hint,
-                out=out.shape[2 + at].hint,
+                out=_used(results[2 + at].hint, windows[at], conv),
                 taps=taps,
                 stride=conv.stride[at],
                 padding=conv.dilation[at] * (taps - 1) - padding if turned else padding,
                 dilation=conv.dilation[at],
                 transposed=transposed,
+                window=windows[at],
             )
         )
     return ConvSizes(
         images=data.shape[0].hint,
         groups=conv.groups,
         in_channels=data.shape[1].hint // conv.groups,
-        out_channels=out.shape[1].hint // conv.groups,
+        out_channels=results[1].hint // conv.groups,
         axes=tuple(axes),
         dtype=data.dtype,
         transposed=transposed,
         turned=turned,
+        over_channels=reduction is not None and reduction.over_channels is not None,
     )
+
+
+def _used(results: int, window: int, conv: Conv) -> int:
+    """Results along a dimension that are in windows."""
+    is_whole = conv.reduction is not None and conv.reduction.is_whole
+    return results // window * window if is_whole else results

@@ -115,7 +115,7 @@ def _has_their_rows(node: Node, members: Mapping[str, Node]) -> bool:
     located = any(isinstance(kind, Pointwise) and has_coordinates(kind.expr) for kind in kinds)
     if isinstance(node.kind, Conv):
         root = next(iter(members.values()))
-        is_light = sum(map(_long_functions, members.values())) <= _MOST_LONG
+        is_light = sum(map(long_functions, members.values())) <= _MOST_LONG
         return not located and is_light and root.tensor.dtype in _CONVOLVED
     assert isinstance(node.kind, Contract)
     found = roles(node.kind)
@@ -133,7 +133,7 @@ def _is_read_in_phases(node: Node, members: Mapping[str, Node], graph: Graph) ->
     return any(isinstance(it, TensorType) and it.numel_hint == size for it in types)
 
 
-def _long_functions(node: Node) -> int:
+def long_functions(node: Node) -> int:
     """Long functions in a step."""
     if not isinstance(node.kind, Pointwise):
         return 0

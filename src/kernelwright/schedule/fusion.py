@@ -51,6 +51,7 @@ from kernelwright.schedule.host_bound import ours_for_the_host
 from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.sharing import shared
+from kernelwright.schedule.tile_reductions import with_tile_reductions
 
 
 def schedule(
@@ -79,7 +80,8 @@ def lowered_with(
 ) -> Lowered:
     """The graph after all passes, where the library's convolutions alone have a memory format."""
     formats = turned_for(convolutions, graph, channels_last)
-    return lower(with_ours(graph, convolutions), machine, formats)
+    ours = with_tile_reductions(with_ours(graph, convolutions), machine)
+    return lower(ours, machine, formats)
 
 
 def schedule_lowered(

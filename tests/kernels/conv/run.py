@@ -49,9 +49,7 @@ def build(configs: str, element: str, folds: str) -> ctypes.CDLL:
         no_implicit_headers=True,
     )
     library = ctypes.CDLL(
-        next(
-            path for path in torch.ops.loaded_libraries if f"{name}." in Path(path).name
-        )
+        next(path for path in torch.ops.loaded_libraries if f"{name}." in Path(path).name)
     )
     library.conv_workspace.restype = library.conv_launch.restype = ctypes.c_int64
     return library
@@ -68,9 +66,9 @@ def arguments_of(config: int, case: dict[str, Any], tensors: list[torch.Tensor])
     for kind in ("stride", "padding", "dilation"):
         numbers += _spread(case[kind])
     windows = [*reversed(case["window"] or [1] * len(case["in"]))]
-    outputs = [*reversed(case.get("outputs") or [0] * len(windows))]
-    rest = 3 - len(windows)
-    return [*numbers, *windows, *[1] * rest, *outputs, *[0] * rest, *tensors]
+    outputs = [*reversed(case.get("outputs") or [1 << 30] * len(windows))]
+    rest = [1] * (3 - len(windows))
+    return [*numbers, *windows, *rest, *outputs, *rest, *tensors]
 
 
 def reference(case: dict[str, Any], *tensors: torch.Tensor) -> torch.Tensor:
@@ -86,13 +84,14 @@ def reference(case: dict[str, Any], *tensors: torch.Tensor) -> torch.Tensor:
     return getattr(torch.nn.functional, name)(data, filter_, bias, **keywords)
 
 
-def reduced(values: torch.Tensor, folds: str, window: list[int]) -> torch.Tensor:
-    """Over windows, the last ones of which may be parts, then over channels."""
+def reduced(values: torch.Tensor, folds: str, window: list[int], is_whole: bool) -> torch.Tensor:
+    """Over windows, all of which are whole or the last ones parts, then over channels."""
     functions = {"MAXIMUM": torch.amax, "MINIMUM": torch.amin, "SUM": torch.sum}
     neutral = {"MAXIMUM": -torch.inf, "MINIMUM": torch.inf, "SUM": 0.0}
     of_windows, of_channels = folds.split()
     if of_windows != "NONE":
-        widths = [-extent % size for extent, size in zip(values.shape[2:], window, strict=True)]
+        sizes = list(zip(values.shape[2:], window, strict=True))
+        widths = [-(extent % size) if is_whole else -extent % size for extent, size in sizes]
         padding = [number for width in reversed(widths) for number in (0, width)]
         values = torch.nn.functional.pad(values, padding, value=neutral[of_windows])
         for at, size in enumerate(window):
@@ -166,12 +165,9 @@ def measure(
     size = reference(case, *(tensor.abs() for tensor in doubles))
     numbers = list(range(configs.count("ConvConfig")))
     if folds != "NONE NONE":
-        if case["window"] and any(
-            extent % of for extent, of in zip(exact.shape[2:], case["window"], strict=True)
-        ):
-            case["outputs"] = list(exact.shape[2:])
         window = case["window"] or [1] * len(case["in"])
-        exact, size = reduced(exact, folds, window), reduced(size, folds, window)
+        case["outputs"] = list(exact.shape[2:])
+        exact, size = (reduced(it, folds, window, case["is_whole"]) for it in (exact, size))
         if "MINIMUM" in folds:
             size = torch.full_like(size, size.max().item())
         numbers.append(-1)

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from kernelwright.codegen.expressions import operand_name
+from kernelwright.codegen.expressions import Member, operand_name
 from kernelwright.codegen.families.writer import Writer
-from kernelwright.codegen.functor import functor
+from kernelwright.codegen.functor import Functor, functor_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.conv_configs import ConvConfig, DirectConfig, Rounding
-from kernelwright.ir.expr import Call, walk
+from kernelwright.ir.expr import Accumulator, Call, walk
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
@@ -47,9 +47,19 @@ def emit(kernel: Kernel) -> KernelText:
     """The text of a convolution and its epilogue."""
     anchor = kernel.anchored(Convolution)
     tiles = 3 if anchor.has_bias else 2
-    item = functor(kernel, tiles)
-    elements = _elements(kernel, tiles)
-    tensors = ["data", "filter", "own_bias"][:tiles] + [name for name, _ in elements]
+    before = range(tiles, tiles + anchor.conv.operands)
+    after = range(before.stop, len(kernel.inputs))
+    assert kernel.epilogue is not None
+    item = functor_of(kernel.epilogue, kernel, after)
+    own_step = None
+    if kernel.prologue is not None:
+        own_step = functor_of(kernel.prologue, kernel, before, "Before")
+    earlier, elements = _elements(kernel, before), _elements(kernel, after)
+    tensors = [
+        *["data", "filter", "own_bias"][:tiles],
+        *(f"before_{name}" for name, _ in earlier),
+        *(name for name, _ in elements),
+    ]
     data = kernel.inputs[0]
     assert isinstance(data, TensorType)
     section = TEMPLATES.get_template("conv.cu.jinja").render(
@@ -60,14 +70,20 @@ def emit(kernel: Kernel) -> KernelText:
         operands=[text for _, text in elements],
         is_late=_is_late(kernel, elements),
         own_variants=_variants(kernel),
-        arguments=read_inputs(kernel, tensors, item.members),
+        before=own_step,
+        before_operands=[text for _, text in earlier],
+        folds=_folds(anchor),
+        windows=_windows(anchor),
+        outputs=_outputs(anchor),
+        arguments=read_inputs(kernel, tensors, _members(kernel, own_step, item)),
         rounds=rounds(kernel),
         direction="TRANSPOSED" if anchor.conv.transposed else "USUAL",
         groups=anchor.conv.groups,
         geometry=_geometry(anchor.conv),
         tensors=tensors,
         bias="own_bias" if anchor.has_bias else "Tensor{}",
-        first_operand=tiles,
+        first_before=before.start,
+        first_operand=before.start + len(earlier),
     )
     is_direct = isinstance(kernel.config, DirectConfig)
     own = ("conv_direct.cuh",) if is_direct else ("conv_launch.cuh", "wgmma_f16.cuh")
@@ -77,10 +93,13 @@ def emit(kernel: Kernel) -> KernelText:
 
 def _is_late(kernel: Kernel, elements: list[tuple[str, str]]) -> bool:
     """Whether the functor is applied where elements are stored, not to each register."""
-    calls = [part for root in kernel.expressions for part in walk(root) if isinstance(part, Call)]
+    assert kernel.epilogue is not None
+    calls = [part for part in walk(kernel.epilogue) if isinstance(part, Call)]
     instructions = sum(_INSTRUCTIONS.get(call.op, 0) for call in calls)
     reads_by_place = any(text.startswith("ByPlace") for _, text in elements)
-    return reads_by_place or instructions > _MOST_INSTRUCTIONS
+    # What is reduced has a step where its elements are stored, or none.
+    is_after = kernel.prologue is not None and not isinstance(kernel.epilogue, Accumulator)
+    return is_after or reads_by_place or instructions > _MOST_INSTRUCTIONS
 
 
 def rounds(kernel: Kernel) -> bool:
@@ -88,12 +107,47 @@ def rounds(kernel: Kernel) -> bool:
     return kernel.anchored(Convolution).rounding is Rounding.MEASURED_SIZES
 
 
-def _elements(kernel: Kernel, tiles: int) -> list[tuple[str, str]]:
-    """Name and C++ type of each operand of the epilogue."""
-    spatial = len(kernel.anchored(Convolution).conv.stride)
+def _members(kernel: Kernel, before: Functor | None, after: Functor) -> tuple[Member, ...]:
+    """All run-time numbers that the launcher reads: sizes of what is reduced, too."""
+    found = [*(before.members if before else ()), *after.members]
+    known = {member.source: member for member in found}
+    for at, dim in enumerate(reversed(kernel.anchored(Convolution).outputs)):
+        if not dim.is_static:
+            known.setdefault(
+                dim, Member(name=f"outputs{at}", type="int64_t", reader="integer", source=dim)
+            )
+    return tuple(known.values())
+
+
+def _folds(anchor: Convolution) -> tuple[str, str]:
+    """How results are reduced over windows and over channels, as C++ names."""
+    reduction = anchor.conv.reduction
+    both = (reduction.over_windows, reduction.over_channels) if reduction else (None, None)
+    windows, channels = ("NONE" if it is None else it.name for it in both)
+    return windows, channels
+
+
+def _windows(anchor: Convolution) -> str:
+    """Results of a window, W first, as a C++ list of three."""
+    window = anchor.conv.reduction.window if anchor.conv.reduction else ()
+    return ", ".join(map(str, (*reversed(window), *[1] * (3 - len(window)))))
+
+
+def _outputs(anchor: Convolution) -> str:
+    """Results along each dimension, W first, likewise."""
+    shown = [
+        dim.text if dim.is_static else f"outputs{at}"
+        for at, dim in enumerate(reversed(anchor.outputs))
+    ]
+    return ", ".join((*shown, *["1"] * (3 - len(shown))))
+
+
+def _elements(kernel: Kernel, inputs: range) -> list[tuple[str, str]]:
+    """Name and C++ type of each operand of a step."""
+    spatial, tiles = len(kernel.anchored(Convolution).conv.stride), inputs.start
     found = []
     for index, kind in enumerate(kernel.inputs):
-        if index >= tiles and isinstance(kind, TensorType):
+        if index in inputs and isinstance(kind, TensorType):
             # Without more than one element along any dimension but the channels'.
             others = [dim for at, dim in enumerate(reversed(kind.shape)) if at != spatial]
             template = "ByChannel" if all(it.text == "1" for it in others) else "ByPlace"

@@ -67,14 +67,15 @@ struct ConvRequest {
     return request;
   }
 
-  // The same call whose results are windows of outputs. `outputs`, W first: along a dimension, 0
-  // where all windows are whole.
+  // The same call whose results are windows of outputs. `outputs` of the call, W first: those after
+  // the last window are left out, and the last windows may be parts.
   ConvRequest in_windows(const int (&sizes)[MAX_SPATIAL],
                          const int64_t (&outputs)[MAX_SPATIAL]) const {
     ConvRequest request = *this;
     for (int d = 0; d < spatial; ++d) {
       request.windows[d] = sizes[d];
-      request.calls[d].out = outputs[d] > 0 ? outputs[d] : calls[d].out * sizes[d];
+      const int64_t most = calls[d].out * sizes[d];
+      request.calls[d].out = outputs[d] < most ? outputs[d] : most;
     }
     return request;
   }

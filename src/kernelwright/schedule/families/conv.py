@@ -6,6 +6,7 @@ from math import inf
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.configs import Config
 from kernelwright.ir.conv_configs import ConvConfig, ConvStore, DirectConfig
+from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel, Launch
@@ -40,12 +41,13 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
         family=CONV.name,
         anchor=Convolution(
             conv=replace(node.kind, rounding=None),
-            has_bias=len(node.inputs) > 2,
+            has_bias=len(node.inputs) - node.kind.operands > 2,
             rounding=rounding,
             sizes=tuple(dim.hint for dim in inputs[0].tensor.shape),
             why="" if times is None else str(times),
         ),
         inputs=types,
+        prologue=None if node.kind.reduction is None else node.kind.reduction.value,
         epilogue=expression,
         outputs=(group.root.tensor,),
         config=_ranked(sizes, planes_of(rounding), types, machine)[0],
@@ -61,7 +63,7 @@ def _ranked(
     ranked = ranked_convolutions(sizes, planes, machine)
     found: tuple[ConvConfig | DirectConfig, ...] = tuple(config for _, config in ranked)
     found = found or (general_config(sizes, planes),)
-    if not any(_differs_by_place(kind, sizes.spatial) for kind in inputs[2:]):
+    if sizes.over_channels or not any(_differs_by_place(it, sizes.spatial) for it in inputs[2:]):
         return found
     # What is read where the sums are stored comes for more of them at a time.
     return tuple(
@@ -107,8 +109,10 @@ def _cost(kernel: Kernel) -> Work:
     sizes = sizes_of_kernel(kernel)
     # cuDNN's TF32 has as many bits as fp16: nobody needs more.
     planes = planes_of(kernel.anchored(Convolution).rounding)
+    before = 0 if kernel.prologue is None else operations(kernel.prologue) + 1
+    steps = work_of(kernel) * kernel.output.numel_hint + before * sizes.output_elements
     return Work(
-        flops=work_of(kernel) * kernel.output.numel_hint + sizes.flops,
+        flops=steps + sizes.flops,
         products=sizes.flops,
         units=("fp16", "tf32") if planes == 1 else PRODUCT_UNITS[sizes.dtype],
     )
@@ -121,6 +125,7 @@ def _same_text(kernel: Kernel) -> object:
         for kind in kernel.inputs
     )
     return (
+        str(kernel.prologue),
         str(kernel.epilogue),
         anchor.conv,
         anchor.has_bias,
@@ -134,7 +139,8 @@ def _same_text(kernel: Kernel) -> object:
 def _describe(kernel: Kernel) -> Description:
     anchor = kernel.anchored(Convolution)
     what = f" {anchor}; {anchor.why}" if anchor.why else f" {anchor}"
-    return Description(what=what, computes=(f"{kernel.output} = {kernel.epilogue}",))
+    steps = () if kernel.prologue is None else (f"before it is reduced: {kernel.prologue}",)
+    return Description(what=what, computes=(*steps, f"{kernel.output} = {kernel.epilogue}"))
 
 
 def _apart(first: Kernel, second: Kernel) -> str:

@@ -1,0 +1,345 @@
+"""Reductions of convolutions of ours, made by the kernel that has the results in its registers.
+
+Over windows that lie side by side, over whole maps, which are windows first, and over channels. The
+results themselves are never written.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+from kernelwright.ir.editing import Editor
+from kernelwright.ir.expr import (
+    Accumulator,
+    Expr,
+    Operand,
+    has_coordinates,
+    operations,
+    transform,
+)
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import (
+    Conv,
+    Pointwise,
+    Pooling,
+    Reduce,
+    Reduction,
+    TileReduction,
+    Window,
+)
+from kernelwright.ir.sizes import ONE
+from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.machine import Machine
+from kernelwright.schedule.conv_configs import ranked_convolutions, why_not_reduced
+from kernelwright.schedule.conv_model import conv_rates
+from kernelwright.schedule.conv_or_library import planes_of, sizes_of
+from kernelwright.schedule.conv_shape import MOST_PHASES
+from kernelwright.schedule.element_groups import long_functions
+from kernelwright.schedule.naming import merge_operators
+
+_FOLDS = (Reduction.MAXIMUM, Reduction.MINIMUM, Reduction.SUM)
+_POOLED = {Pooling.MAXIMUM: Reduction.MAXIMUM, Pooling.SUM: Reduction.SUM}
+_LONGEST_STEP = 32
+"""Operations of a step that is there once for each of 64 registers."""
+_MOST_LONG = 1
+"""Long functions of it: more do not stay in the instruction cache."""
+_MAP_WINDOWS = (8, 4, 2)
+"""Sides of windows in which whole maps are reduced first."""
+
+
+def with_tile_reductions(graph: Graph, machine: Machine) -> Graph:
+    """The graph whose convolutions of ours reduce their results where that is faster by the model.
+
+    What a reduced convolution leaves has the name of the last reduction that it makes.
+    """
+    if machine.convolutions is None:
+        return graph
+    editor = Editor(graph)
+    for node in graph.nodes:
+        if node.name in editor and isinstance(node.kind, Reduce | Window):
+            found = _faster(_Found.of(editor, editor.node(node.name)), graph, machine)
+            if found is not None:
+                editor.replace(found.last, found.nodes())
+                editor.drop_unread()
+    return editor.graph()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A convolution, the steps after it, and the reductions that its kernel may make."""
+
+    conv: Node
+    steps: tuple[Node, ...]
+    """In the order of the graph."""
+    operands: tuple[str, ...]
+    """What the steps read besides."""
+    value: Expr
+    """The steps."""
+    window: tuple[int, ...] | None = None
+    is_whole: bool = True
+    over_windows: Reduction | None = None
+    over_channels: Reduction | None = None
+    last: Node
+    """The last of the reductions."""
+    reductions: tuple[Node, ...]
+    """Those that are made whole."""
+    rest: Node | None = None
+    """A reduction of what is left of windows."""
+
+    @staticmethod
+    def of(editor: Editor, reduction: Node) -> "Iterator[_Found]":
+        """The ways to make this reduction, and those after it, in a convolution's kernel."""
+        source = _source(editor, reduction)
+        if source is None:
+            return
+        conv, steps = source
+        operands, value = _step(conv, steps, editor.node(reduction.inputs[0]))
+        if not all(_is_by_channel(editor.node(name), conv) for name in operands):
+            return
+        start = _Found(
+            conv=conv,
+            steps=tuple(reversed(steps)),
+            operands=operands,
+            value=value,
+            last=reduction,
+            reductions=(reduction,),
+        )
+        yield from _over_windows(editor, start, reduction)
+        yield from _over_maps(start, reduction)
+        over = _over_channels(start, reduction)
+        if over is not None:
+            yield over
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The convolution that reduces, and what is left to do."""
+        conv = self.conv
+        assert isinstance(conv.kind, Conv)
+        spatial = len(conv.kind.stride)
+        reduction = TileReduction(
+            shape=conv.tensor.shape,
+            value=self.value,
+            operands=len(self.operands),
+            is_whole=self.is_whole,
+            window=self.window or (1,) * spatial,
+            over_windows=self.over_windows,
+            over_channels=self.over_channels,
+        )
+        kind = replace(conv.kind, reduction=reduction)
+        members = (conv, *self.steps, *self.reductions)
+        made = replace(
+            conv,
+            name=self.last.name if self.rest is None else f"{conv.name}_in_windows",
+            kind=kind,
+            type=self.last.type if self.rest is None else self._left(reduction),
+            inputs=(*conv.inputs, *self.operands),
+            part_of=None,
+            operators=merge_operators(*(node.operators for node in members)),
+        )
+        if self.rest is None:
+            return (made,)
+        return (made, replace(self.rest, inputs=(made.name,), part_of=None))
+
+    def _left(self, reduction: TileReduction) -> TensorType:
+        """Of windows, the last ones of which may be parts."""
+        sizes = map(_parts, reduction.shape[2:], reduction.window)
+        return TensorType(self.conv.tensor.dtype, (*reduction.shape[:2], *sizes))
+
+
+def _parts(size: Dim, window: int) -> Dim:
+    """Windows along a dimension, the last one of which may be a part."""
+    count = -(-size.hint // window)
+    if window == 1 or size.is_static:
+        return size if window == 1 else Dim.static(count)
+    return Dim(f"({size.text} + {window - 1}) // {window}", count)
+
+
+def _faster(found: "Iterator[_Found]", graph: Graph, machine: Machine) -> _Found | None:
+    """The way that takes the least time, where that is less than writing the results."""
+    best: _Found | None = None
+    least = 0.0
+    for one in found:
+        assert isinstance(one.conv.kind, Conv) and one.conv.kind.rounding is not None
+        planes = planes_of(one.conv.kind.rounding)
+        written = ranked_convolutions(sizes_of(one.conv, graph), planes, machine)
+        node = one.nodes()[0]
+        sizes = sizes_of(node, graph)
+        if why_not_reduced(sizes) is not None:
+            continue
+        ranked = ranked_convolutions(sizes, planes, machine)
+        if not ranked or not written:
+            continue
+        if best is None:
+            reading = one.conv.tensor.bytes_hint / conv_rates(machine).turning_bandwidth
+            least = written[0][0] + reading + machine.launches.next_seconds
+        seconds = ranked[0][0]
+        if one.rest is not None:
+            seconds += node.tensor.bytes_hint / conv_rates(machine).turning_bandwidth
+            seconds += machine.launches.next_seconds
+        if seconds < least:
+            best, least = one, seconds
+    return best
+
+
+def _source(editor: Editor, reduction: Node) -> tuple[Node, tuple[Node, ...]] | None:
+    """The convolution whose results alone are reduced, and the steps between, last ones first."""
+    inside = {reduction.name}
+    shape = editor.node(reduction.inputs[0]).tensor.shape
+    steps: list[Node] = []
+    length = longs = 0
+    for name in reversed(editor.ordered(_before(editor, reduction, shape))):
+        node = editor.node(name)
+        if editor.is_shown(name) or not editor.readers(name) <= inside:
+            return None
+        inside.add(name)
+        if isinstance(node.kind, Conv):
+            is_new = node.kind.rounding is not None and node.kind.reduction is None
+            return (node, tuple(steps)) if is_new and node.kind.channels_last is None else None
+        assert isinstance(node.kind, Pointwise)
+        length += operations(node.kind.expr)
+        longs += long_functions(node)
+        if has_coordinates(node.kind.expr) or length > _LONGEST_STEP or longs > _MOST_LONG:
+            return None
+        steps.append(node)
+    return None
+
+
+def _before(editor: Editor, reduction: Node, shape: tuple[Dim, ...]) -> set[str]:
+    """Steps of this shape that end in the reduction, and the convolutions that they begin with."""
+    found: set[str] = set()
+    queue = [reduction.inputs[0]]
+    while queue and len(found) <= _LONGEST_STEP:
+        name = queue.pop()
+        node = editor.node(name)
+        kind = node.type
+        if name in found or not isinstance(kind, TensorType) or kind.shape != shape:
+            continue
+        if isinstance(node.kind, Pointwise):
+            queue += node.inputs
+        elif not isinstance(node.kind, Conv):
+            continue
+        found.add(name)
+    return found
+
+
+def _step(conv: Node, steps: tuple[Node, ...], last: Node) -> tuple[tuple[str, ...], Expr]:
+    """What the steps read besides, and the steps as one expression."""
+    inside = {node.name: node for node in steps}
+    operands: list[str] = []
+    first = len(conv.inputs)
+
+    def expand(name: str) -> Expr:
+        if name == conv.name:
+            return Accumulator(conv.tensor.dtype)
+        node = inside[name]
+        assert isinstance(node.kind, Pointwise)
+        return transform(node.kind.expr, placing(node))
+
+    def placing(node: Node) -> Callable[[Expr], Expr]:
+        def placed(leaf: Expr) -> Expr:
+            if not isinstance(leaf, Operand):
+                return leaf
+            source = node.inputs[leaf.index]
+            if source in inside or source == conv.name:
+                return expand(source)
+            if source not in operands:
+                operands.append(source)
+            return Operand(first + operands.index(source), leaf.dtype)
+
+        return placed
+
+    value = expand(last.name)
+    return tuple(operands), value
+
+
+def _is_by_channel(operand: Node, conv: Node) -> bool:
+    """Whether an operand has one value in all, or one for each channel."""
+    if not isinstance(operand.type, TensorType):
+        return True
+    channel = conv.tensor.rank - 1
+    return all(
+        dim == ONE or at == channel for at, dim in enumerate(reversed(operand.type.shape), start=1)
+    )
+
+
+def _over_windows(editor: Editor, start: _Found, reduction: Node) -> Iterator[_Found]:
+    """The windows, windows of these, and channels after them."""
+    window = reduction.kind
+    if not isinstance(window, Window) or not _lie_side_by_side(window):
+        return
+    over, size, last = _POOLED[window.op], window.size, reduction
+    conv = start.conv.kind
+    assert isinstance(conv, Conv)
+    if len(size) != len(conv.stride) or not _is_whole(reduction, start.conv.tensor.shape, size):
+        return
+    while True:
+        found = replace(start, window=size, over_windows=over, last=last)
+        yield found
+        reader = _only_reader(editor, last)
+        if reader is None:
+            return
+        after = reader.kind
+        if isinstance(after, Reduce):
+            channels = _over_channels(found, reader)
+            if channels is not None:
+                yield channels
+            return
+        if not isinstance(after, Window) or not _lie_side_by_side(after):
+            return
+        if _POOLED[after.op] is not over or len(after.size) != len(size):
+            return
+        if not _is_whole(reader, last.tensor.shape, after.size):
+            return
+        size = tuple(own * outer for own, outer in zip(size, after.size, strict=True))
+        last = reader
+        start = replace(start, reductions=(*start.reductions, reader))
+
+
+def _lie_side_by_side(window: Window) -> bool:
+    is_apart = window.stride == window.size and not any(window.padding)
+    return window.op in _POOLED and is_apart and max(window.dilation) == 1
+
+
+def _is_whole(node: Node, source: tuple[Dim, ...], size: tuple[int, ...]) -> bool:
+    """Whether parts of windows are left out."""
+    results = node.tensor.shape[-len(size) :]
+    pooled = zip(results, source[-len(size) :], size, strict=True)
+    return all(dim.hint == whole.hint // window for dim, whole, window in pooled)
+
+
+def _only_reader(editor: Editor, node: Node) -> Node | None:
+    readers = editor.readers(node.name)
+    if editor.is_shown(node.name) or len(readers) != 1:
+        return None
+    return editor.node(next(iter(readers)))
+
+
+def _over_channels(start: _Found, reduction: Node) -> _Found | None:
+    kind = reduction.kind
+    if not isinstance(kind, Reduce) or kind.dims != (1,) or kind.op not in _FOLDS:
+        return None
+    reductions = tuple(dict.fromkeys((*start.reductions, reduction)))
+    return replace(start, over_channels=kind.op, last=reduction, reductions=reductions)
+
+
+def _over_maps(start: _Found, reduction: Node) -> Iterator[_Found]:
+    """Windows of dimensions that are reduced, the last ones of which may be parts."""
+    kind, conv = reduction.kind, start.conv
+    if not isinstance(kind, Reduce) or kind.op not in _FOLDS or conv.tensor.dtype is not DType.F32:
+        return
+    if min(kind.dims) < 2:
+        return
+    for side in _MAP_WINDOWS:
+        window = tuple(
+            min(side, dim.hint) if at in kind.dims else 1
+            for at, dim in enumerate(conv.tensor.shape)
+            if at >= 2
+        )
+        if max(window) <= MOST_PHASES and prod(window) > 1:
+            yield replace(
+                start,
+                window=window,
+                is_whole=False,
+                over_windows=kind.op,
+                reductions=(),
+                rest=reduction,
+            )
