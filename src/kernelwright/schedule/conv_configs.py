@@ -76,7 +76,7 @@ def general_config(sizes: ConvSizes, planes: int) -> ConvConfig:
         parts=2 if is_wide else 1,
         width=min(width, 128) if is_wide else width,
         schedule=ConvSchedule.SHARED if is_wide else ConvSchedule.ALTERNATE,
-        stages=4,
+        stages=3 if is_wide else 4,
         joined=1 if 1 in _joins(sizes) else 0,
     )
 

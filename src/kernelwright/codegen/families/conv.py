@@ -53,7 +53,7 @@ def emit(kernel: Kernel) -> KernelText:
     item = functor_of(kernel.epilogue, kernel, after)
     own_step = None
     if kernel.prologue is not None:
-        own_step = functor_of(kernel.prologue, kernel, before, "Before")
+        own_step = functor_of(kernel.prologue, kernel, before, "Step")
     earlier, elements = _elements(kernel, before), _elements(kernel, after)
     tensors = [
         *["data", "filter", "own_bias"][:tiles],

@@ -70,19 +70,21 @@ __device__ __forceinline__ float value_of_conv(const Parameters& p, int64_t imag
   if constexpr (Parameters::WINDOWS == ConvFold::NONE) {
     return row(sum_of_conv(r, image, channel, at));
   } else {
-    int64_t end[MAX_SPATIAL];
-#pragma unroll
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      const int64_t whole = (at[d] + 1) * r.windows[d];
-      end[d] = whole < r.calls[d].out ? whole : r.calls[d].out;
-    }
     float value = neutral_of<Parameters::WINDOWS>();
-    for (int64_t z = at[2] * r.windows[2]; z < end[2]; ++z) {
-      for (int64_t y = at[1] * r.windows[1]; y < end[1]; ++y) {
-        for (int64_t x = at[0] * r.windows[0]; x < end[0]; ++x) {
-          value = fold<Parameters::WINDOWS>(value, row(sum_of_conv(r, image, channel, {x, y, z})));
-        }
+    const int outputs = r.windows[0] * r.windows[1] * r.windows[2];
+#pragma unroll 1
+    for (int number = 0; number < outputs; ++number) {
+      int rest = number;
+      int64_t output[MAX_SPATIAL];
+      bool exists = true;
+#pragma unroll
+      for (int d = 0; d < MAX_SPATIAL; ++d) {
+        output[d] = at[d] * r.windows[d] + rest % r.windows[d];
+        rest /= r.windows[d];
+        exists = exists && output[d] < r.calls[d].out;
       }
+      if (!exists) continue;
+      value = fold<Parameters::WINDOWS>(value, row(sum_of_conv(r, image, channel, output)));
     }
     return value;
   }
@@ -107,6 +109,7 @@ __device__ __forceinline__ void conv_any(const Parameters& p) {
     place += image * r.out_strides.image + channel * r.out_strides.channel;
     float value = value_of_conv(p, image, channel, at);
     if constexpr (Parameters::CHANNELS != ConvFold::NONE) {
+#pragma unroll 1
       for (int64_t other = 1; other < r.out_channels; ++other) {
         value = fold<Parameters::CHANNELS>(value, value_of_conv(p, image, other, at));
       }

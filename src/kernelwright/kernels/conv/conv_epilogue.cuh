@@ -132,7 +132,7 @@ class ConvEpilogue {
   template <size_t... I>
   __device__ __forceinline__ Values fetch(int64_t place, int channel,
                                           std::index_sequence<I...>) const {
-    int64_t offsets[sizeof...(Operands)] = {};
+    int64_t offsets[sizeof...(Operands) + 1] = {};  // not empty
     int64_t rest = place;
 #pragma unroll 1
     for (int d = 0; d < places_.rank; ++d) {
