@@ -6,6 +6,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -265,6 +266,28 @@ def _device_of(arguments: Mapping[str, Any]) -> torch.device:
     return torch.device("cpu") if first is None else first.device
 
 
+def _expect_close(node: Node, value: Any, again: Any) -> None:
+    """Raise WrongValueError unless the node's value is what its call gives."""
+    first = again[0] if isinstance(again, tuple) else again
+    tolerance = TOLERANCES.get(first.dtype, 2e-5)
+    try:
+        torch.testing.assert_close(value, again, rtol=tolerance, atol=tolerance, equal_nan=True)
+    except AssertionError as error:
+        raise WrongValueError(f"{node.name} is not {node.origin}: {error}") from error
+
+
+def _class_of(instance: Instance, module: nn.Module) -> Callable[..., Any]:
+    """The class that the instance is made by, in a module's name for it."""
+    home = sys.modules[instance.module or type(module).__module__]
+    found: Callable[..., Any] = operator.attrgetter(instance.name)(home)
+    return found
+
+
+def _placed(leaf: Expr, index: int) -> Expr:
+    """The leaf, where the sums are an operand with this index."""
+    return Operand(index, leaf.dtype) if isinstance(leaf, Accumulator) else leaf
+
+
 class GraphRun:
     """One call of a module, computed node by node."""
 
@@ -363,11 +386,8 @@ class GraphRun:
             return convolved(conv, shape, *own)
         self.current = [self.size(dim) for dim in reduction.shape]
         results = convolved(conv, self.current, *own)
-
-        def place(leaf: Expr) -> Expr:
-            return Operand(len(operands), leaf.dtype) if isinstance(leaf, Accumulator) else leaf
-
-        value = self.expression(transform(reduction.value, place), [*operands, results])
+        step = transform(reduction.value, partial(_placed, index=len(operands)))
+        value = self.expression(step, [*operands, results])
         return reduced_tile(reduction, value.expand(self.current), shape)
 
     def check(self, node: Node) -> None:
@@ -379,15 +399,7 @@ class GraphRun:
             if found != expected:
                 raise WrongValueError(f"{node.name} is {found}, and its type says {expected}")
         if node.origin is not None and not isinstance(node.kind, Opaque):
-            again = self.call(node.origin)
-            first = again[0] if isinstance(again, tuple) else again
-            tolerance = TOLERANCES.get(first.dtype, 2e-5)
-            try:
-                torch.testing.assert_close(
-                    self.values[node.name], again, rtol=tolerance, atol=tolerance, equal_nan=True
-                )
-            except AssertionError as error:
-                raise WrongValueError(f"{node.name} is not {node.origin}: {error}") from error
+            _expect_close(node, self.values[node.name], self.call(node.origin))
 
     def attribute(self, path: str) -> torch.Tensor:
         """The parameter, buffer or attribute at a dotted path."""
@@ -464,15 +476,9 @@ class GraphRun:
                 return {"list": list, "tuple": tuple}[kind](map(self.argument, items))
             case Instance():
                 kwargs = {key: self.argument(item) for key, item in value.kwargs}
-                return self.class_of(value)(*map(self.argument, value.args), **kwargs)
+                return _class_of(value, self.module)(*map(self.argument, value.args), **kwargs)
             case Text(text):
                 return text
             case Dim():
                 return self.size(value)
         return value
-
-    def class_of(self, instance: Instance) -> Callable[..., Any]:
-        """The class that the instance is made by."""
-        module = sys.modules[instance.module or type(self.module).__module__]
-        found: Callable[..., Any] = operator.attrgetter(instance.name)(module)
-        return found

@@ -161,7 +161,7 @@ class TileReduction:
     """
 
     shape: tuple[Dim, ...]
-    """Of the convolution's results."""
+    """Sizes of the convolution's results."""
     value: Expr
     """The step, from the Accumulator and Operands: indices into the node's inputs."""
     operands: int

@@ -4,45 +4,34 @@ Over windows that lie side by side, over whole maps, which are windows first, an
 results themselves are never written.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
 from kernelwright.ir.editing import Editor
 from kernelwright.ir.expr import (
-    Accumulator,
     Expr,
-    Operand,
-    has_coordinates,
-    operations,
-    transform,
 )
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
     Conv,
-    Pointwise,
     Pooling,
     Reduce,
     Reduction,
     TileReduction,
     Window,
 )
-from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions, why_not_reduced
 from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_or_library import planes_of, sizes_of
 from kernelwright.schedule.conv_shape import MOST_PHASES
-from kernelwright.schedule.element_groups import long_functions
 from kernelwright.schedule.naming import merge_operators
+from kernelwright.schedule.tile_steps import as_expression, is_by_channel, source_of
 
 _FOLDS = (Reduction.MAXIMUM, Reduction.MINIMUM, Reduction.SUM)
 _POOLED = {Pooling.MAXIMUM: Reduction.MAXIMUM, Pooling.SUM: Reduction.SUM}
-_LONGEST_STEP = 32
-"""Operations of a step that is there once for each of 64 registers."""
-_MOST_LONG = 1
-"""Long functions of it: more do not stay in the instruction cache."""
 _MAP_WINDOWS = (8, 4, 2)
 """Sides of windows in which whole maps are reduced first."""
 
@@ -89,12 +78,12 @@ class _Found:
     @staticmethod
     def of(editor: Editor, reduction: Node) -> "Iterator[_Found]":
         """The ways to make this reduction, and those after it, in a convolution's kernel."""
-        source = _source(editor, reduction)
+        source = source_of(editor, reduction)
         if source is None:
             return
         conv, steps = source
-        operands, value = _step(conv, steps, editor.node(reduction.inputs[0]))
-        if not all(_is_by_channel(editor.node(name), conv) for name in operands):
+        operands, value = as_expression(conv, steps, editor.node(reduction.inputs[0]))
+        if not all(is_by_channel(editor.node(name), conv) for name in operands):
             return
         start = _Found(
             conv=conv,
@@ -140,7 +129,7 @@ class _Found:
         return (made, replace(self.rest, inputs=(made.name,), part_of=None))
 
     def _left(self, reduction: TileReduction) -> TensorType:
-        """Of windows, the last ones of which may be parts."""
+        """The type of what is left of windows, the last ones of which may be parts."""
         sizes = map(_parts, reduction.shape[2:], reduction.window)
         return TensorType(self.conv.tensor.dtype, (*reduction.shape[:2], *sizes))
 
@@ -157,7 +146,9 @@ def _faster(found: "Iterator[_Found]", graph: Graph, machine: Machine) -> _Found
     """The way that takes the least time, where that is less than writing the results."""
     best: _Found | None = None
     least = 0.0
-    for one in found:
+    ways = list(found)
+    most = max((len(one.reductions) for one in ways), default=0)
+    for one in ways:
         assert isinstance(one.conv.kind, Conv) and one.conv.kind.rounding is not None
         planes = planes_of(one.conv.kind.rounding)
         written = ranked_convolutions(sizes_of(one.conv, graph), planes, machine)
@@ -172,93 +163,13 @@ def _faster(found: "Iterator[_Found]", graph: Graph, machine: Machine) -> _Found
             reading = one.conv.tensor.bytes_hint / conv_rates(machine).turning_bandwidth
             least = written[0][0] + reading + machine.launches.next_seconds
         seconds = ranked[0][0]
-        if one.rest is not None:
+        if one.rest is not None or len(one.reductions) < most:
+            # Somebody reads what is left and goes on.
             seconds += node.tensor.bytes_hint / conv_rates(machine).turning_bandwidth
             seconds += machine.launches.next_seconds
         if seconds < least:
             best, least = one, seconds
     return best
-
-
-def _source(editor: Editor, reduction: Node) -> tuple[Node, tuple[Node, ...]] | None:
-    """The convolution whose results alone are reduced, and the steps between, last ones first."""
-    inside = {reduction.name}
-    shape = editor.node(reduction.inputs[0]).tensor.shape
-    steps: list[Node] = []
-    length = longs = 0
-    for name in reversed(editor.ordered(_before(editor, reduction, shape))):
-        node = editor.node(name)
-        if editor.is_shown(name) or not editor.readers(name) <= inside:
-            return None
-        inside.add(name)
-        if isinstance(node.kind, Conv):
-            is_new = node.kind.rounding is not None and node.kind.reduction is None
-            return (node, tuple(steps)) if is_new and node.kind.channels_last is None else None
-        assert isinstance(node.kind, Pointwise)
-        length += operations(node.kind.expr)
-        longs += long_functions(node)
-        if has_coordinates(node.kind.expr) or length > _LONGEST_STEP or longs > _MOST_LONG:
-            return None
-        steps.append(node)
-    return None
-
-
-def _before(editor: Editor, reduction: Node, shape: tuple[Dim, ...]) -> set[str]:
-    """Steps of this shape that end in the reduction, and the convolutions that they begin with."""
-    found: set[str] = set()
-    queue = [reduction.inputs[0]]
-    while queue and len(found) <= _LONGEST_STEP:
-        name = queue.pop()
-        node = editor.node(name)
-        kind = node.type
-        if name in found or not isinstance(kind, TensorType) or kind.shape != shape:
-            continue
-        if isinstance(node.kind, Pointwise):
-            queue += node.inputs
-        elif not isinstance(node.kind, Conv):
-            continue
-        found.add(name)
-    return found
-
-
-def _step(conv: Node, steps: tuple[Node, ...], last: Node) -> tuple[tuple[str, ...], Expr]:
-    """What the steps read besides, and the steps as one expression."""
-    inside = {node.name: node for node in steps}
-    operands: list[str] = []
-    first = len(conv.inputs)
-
-    def expand(name: str) -> Expr:
-        if name == conv.name:
-            return Accumulator(conv.tensor.dtype)
-        node = inside[name]
-        assert isinstance(node.kind, Pointwise)
-        return transform(node.kind.expr, placing(node))
-
-    def placing(node: Node) -> Callable[[Expr], Expr]:
-        def placed(leaf: Expr) -> Expr:
-            if not isinstance(leaf, Operand):
-                return leaf
-            source = node.inputs[leaf.index]
-            if source in inside or source == conv.name:
-                return expand(source)
-            if source not in operands:
-                operands.append(source)
-            return Operand(first + operands.index(source), leaf.dtype)
-
-        return placed
-
-    value = expand(last.name)
-    return tuple(operands), value
-
-
-def _is_by_channel(operand: Node, conv: Node) -> bool:
-    """Whether an operand has one value in all, or one for each channel."""
-    if not isinstance(operand.type, TensorType):
-        return True
-    channel = conv.tensor.rank - 1
-    return all(
-        dim == ONE or at == channel for at, dim in enumerate(reversed(operand.type.shape), start=1)
-    )
 
 
 def _over_windows(editor: Editor, start: _Found, reduction: Node) -> Iterator[_Found]:

@@ -1,8 +1,8 @@
 """Child of test_conv.py: convolutions of every config on the emulator, against float64.
 
-Arguments: the configs as text, the cases as JSON, a seed, the types of input and result, how results
-are reduced. Prints one JSON object: of each type and case that a config takes the greatest error over the sum of absolute
-terms; findings of the emulator.
+Arguments: the configs as text, the cases as JSON, a seed, the types of input and result, how
+results are reduced. Prints one JSON object: of each type and case that a config takes the greatest
+error over the sum of absolute terms; findings of the emulator.
 """
 
 import ctypes

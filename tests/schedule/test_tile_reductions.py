@@ -1,0 +1,106 @@
+"""Which reductions a convolution's kernel makes before anything is written, and what they give."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kernelwright.capture import capture_module
+from kernelwright.ir.anchors import Convolution
+from kernelwright.ir.plan import Plan
+from kernelwright.ir.plan_interpreter import run_plan
+from kernelwright.machine import A100, H200, Machine
+from kernelwright.rewrite import rewrite
+from kernelwright.schedule import Library, plan_graph
+
+assert H200.convolutions is not None
+_SLOW = replace(H200, convolutions=replace(H200.convolutions, turning_bandwidth=1e6))
+"""A card that takes long to read results."""
+
+
+class _Reduced(nn.Module):
+    """A convolution of 16 channels to 24, and what is made of its results."""
+
+    def __init__(self, after: Callable[..., Tensor], layer: nn.Module | None = None) -> None:
+        super().__init__()
+        self.layer = layer or nn.Conv2d(16, 24, 3)
+        self.after = after
+
+    def forward(self, x: Tensor, near: Tensor) -> Tensor:
+        return self.after(self.layer(x), near)
+
+
+def _plan(module: nn.Module, given: tuple[Tensor, ...], machine: Machine = _SLOW) -> Plan:
+    graph = rewrite(capture_module(module, given)).graph
+    return plan_graph(graph, machine, Library.NEVER).plan
+
+
+def _reductions(plan: Plan) -> list[tuple[object, ...]]:
+    convs = [it.anchor for it in plan.kernels if isinstance(it.anchor, Convolution)]
+    reductions = [it.conv.reduction for it in convs]
+    return [(it.window, it.over_windows, it.over_channels) for it in reductions if it is not None]
+
+
+def _given(side: int = 13) -> tuple[Tensor, Tensor]:
+    return torch.rand(2, 16, side, side) - 0.3, torch.rand(24, side - 2, side - 2)
+
+
+_NOTHING: list[tuple[object, ...]] = []
+
+
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (lambda y, z: F.max_pool2d(F.relu(y), 2), [((2, 2), "maximum", None)]),
+        (lambda y, z: F.avg_pool2d(y, (1, 3)), [((1, 3), "sum", None)]),
+        (lambda y, z: F.max_pool2d(F.max_pool2d(y, 2), 2), [((4, 4), "maximum", None)]),
+        (lambda y, z: F.avg_pool2d(F.max_pool2d(y, 2), 2), [((2, 2), "maximum", None)]),
+        (lambda y, z: F.max_pool2d(y, 2).sum(1), [((2, 2), "maximum", "sum")]),
+        (lambda y, z: torch.tanh(y).amin(1, keepdim=True), [((1, 1), None, "minimum")]),
+        (lambda y, z: (y * z[:, :1, :1]).amax((2, 3)), [((8, 8), "maximum", None)]),
+        # Windows that overlap or are padded, operands by place, results that somebody reads.
+        (lambda y, z: F.max_pool2d(y, 3, 2), _NOTHING),
+        (lambda y, z: F.max_pool2d(y, 2, padding=1), _NOTHING),
+        (lambda y, z: F.max_pool2d(y + z, 2), _NOTHING),
+        (lambda y, z: F.max_pool2d(y, 2) + y.mean(), _NOTHING),
+        (lambda y, z: y.prod(1), _NOTHING),
+        (lambda y, z: F.max_pool2d(F.mish(F.mish(y)), 2), _NOTHING),
+    ],
+)
+def test_what_a_convolution_reduces(
+    after: Callable[..., Tensor], found: list[tuple[object, ...]]
+) -> None:
+    torch.manual_seed(0)
+    module, given = _Reduced(after), _given()
+    plan = _plan(module, given)
+    assert _reductions(plan) == found
+    with torch.no_grad():
+        for args in (given, _given(16)):
+            result = run_plan(plan, module, args)
+            torch.testing.assert_close(result, module(*args), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("layer", "why"),
+    [
+        (nn.Conv2d(16, 130, 3), "no tile has all channels"),
+        (nn.Conv2d(16, 24, 3, groups=2), "groups"),
+        (nn.ConvTranspose2d(16, 24, 3, stride=3), "windows are no whole number of phases"),
+    ],
+)
+def test_tiles_that_cannot_reduce(layer: nn.Module, why: str) -> None:
+    module = _Reduced(lambda y, z: F.max_pool2d(y, 2).amin(1), layer)
+    assert all(over is None for *_, over in _reductions(_plan(module, _given()))), why
+
+
+def test_a_reduction_that_is_slower_stays_apart() -> None:
+    # Windows of 64 results are phases of one position: a tile would be all but empty.
+    module = _Reduced(lambda y, z: y.mean((2, 3)))
+    assert _reductions(_plan(module, _given(10), H200)) == []
+    large = _Reduced(lambda y, z: F.max_pool2d(torch.tanh(y), 2))
+    given = (torch.empty(128, 16, 64, 64), torch.empty(24, 62, 62))
+    assert _reductions(_plan(large, given, H200)) == [((2, 2), "maximum", None)]
+    assert _reductions(_plan(large, given, A100)) == []
