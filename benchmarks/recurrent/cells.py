@@ -89,7 +89,6 @@ def planned(case: Case) -> Planned:
         inputs=config.inputs,
         planes=config.planes,
         stages=config.stages,
-        exchange=config.exchange.name,
         stored=_STORED[case.dtype],
         units=config.units,
     )

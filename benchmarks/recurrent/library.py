@@ -30,15 +30,13 @@ class Variant:
     inputs: int
     planes: int
     stages: int
-    exchange: Literal["COPIES", "STORES"]
     stored: Literal["float", "__half", "__nv_bfloat16"] = "float"
     units: int = 16
 
     def __str__(self) -> str:
         return (
             f"{self.stored.strip('_')} {self.cell} d{self.directions} k{self.cluster} "
-            f"b{self.batch} i{self.inputs} p{self.planes} s{self.stages} u{self.units} "
-            f"{self.exchange.lower()}"
+            f"b{self.batch} i{self.inputs} p{self.planes} s{self.stages} u{self.units}"
         )
 
     def text(self) -> str:
@@ -48,7 +46,6 @@ class Variant:
             self.stored,
             f"RecurrentCell::{self.cell}",
             *map(str, numbers),
-            f"Exchange::{self.exchange}",
             str(self.units),
         )
         return f"RecurrentConfig<{', '.join(words)}>"

@@ -4,12 +4,11 @@
     python benchmarks/recurrent/problems.py --folder FILES --seconds 200 --output FILE.json
 
 The first call needs no GPU: it writes problems 33 to 42 and what they become. The second one needs
-nvcc, a GPU and torch, and no kernelwright. Each file is timed beside eager PyTorch, as it is and
-with states handed over by asynchronous stores, and so is torch.compile, in processes of their own
-that compile side by side and use the card in turns. Besides, 100,000 launches of one stack beside a
-busy stream must give the same bits. A line for each, and the journal beside the output, are written
-when it is done; at the end of the time what there is stays. A second run with the same journal goes
-on where it stopped.
+nvcc, a GPU and torch, and no kernelwright. Each file is timed beside eager PyTorch, and so is
+torch.compile, in processes of their own that compile side by side and use the card in turns.
+Besides, 100,000 launches of one stack beside a busy stream must give the same bits. A line for
+each, and the journal beside the output, are written when it is done; at the end of the time what
+there is stays. A second run with the same journal goes on where it stopped.
 """
 
 import argparse
@@ -27,14 +26,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from provenance import provenance
 
 NUMBERS = range(33, 43)
-STORES, COPIES = "Exchange::STORES", "Exchange::COPIES"
 ENDURANCE = "endurance"
 COMPILED = "compiled"
 """The way of torch.compile."""
 
 
 def emit_all(problems: Path, folder: Path) -> None:
-    """What each problem becomes, and the same with the other exchange where it has one."""
+    """What each problem becomes."""
     from kernelwright.machine import H200
     from kernelwright.pipeline import compile_problem, write_candidate
     from kernelwright.problem import load_problem
@@ -46,11 +44,6 @@ def emit_all(problems: Path, folder: Path) -> None:
         (target / "problem.py").write_text(path.read_text())
         compiled = compile_problem(load_problem(path), H200)
         write_candidate(compiled, target / "ours.py")
-        text = (target / "ours.py").read_text()
-        if f"EXCHANGE = {COPIES}" in text:
-            (target / "stores.py").write_text(
-                text.replace(f"EXCHANGE = {COPIES}", f"EXCHANGE = {STORES}")
-            )
         families = [kernel.family for kernel in compiled.plan.kernels]
         left = [f"{it.name}: {it.why}" for it in compiled.plan.left_to_pytorch]
         print(f"{number}: {families}, left {left}"[:300], flush=True)
@@ -68,7 +61,6 @@ def tasks_of(folder: Path) -> list[tuple[str, str]]:
         *of_files("ours"),
         *compiled[:-1],
         (ENDURANCE, "ours"),
-        *of_files("stores"),
         compiled[-1],
     ]
 
@@ -124,12 +116,11 @@ def summary(records: list[dict[str, Any]]) -> list[str]:
         ours = found.get((number, "ours"), {})
         if "eager_ms" not in ours:
             continue
-        stores = found.get((number, "stores"), {}).get("ms", float("nan"))
         compiled = found.get((number, COMPILED), {}).get("compiled_ms", float("nan"))
         lines.append(
-            f"{number}: ours {ours['ms']:.3f} ms (by stores {stores:.3f}), eager "
-            f"{ours['eager_ms']:.3f}, compiled {compiled:.3f}; "
-            f"{ours['eager_ms'] / ours['ms']:.2f}x eager; errors {ours['errors']}"
+            f"{number}: ours {ours['ms']:.3f} ms, eager {ours['eager_ms']:.3f}, "
+            f"compiled {compiled:.3f}; {ours['eager_ms'] / ours['ms']:.2f}x eager; "
+            f"errors {ours['errors']}"
         )
     return lines
 

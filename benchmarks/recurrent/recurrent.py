@@ -30,16 +30,11 @@ def variants(case: Case) -> list[Variant]:
     inputs = (max(case.inputs, above) + 31) // 32 * 32
     batch = next((rows for rows in (8, 16) if rows >= case.batch), 32)
     stages = 3 if inputs * batch <= 8192 else 2
-    chosen = [
-        Variant(case.cell, case.directions, cluster, batch, inputs, 2, stages, exchange)
-        for exchange in ("COPIES", "STORES")
-    ]
+    chosen = [Variant(case.cell, case.directions, cluster, batch, inputs, 2, stages)]
     if case.name in ("lstm35", "cell"):
-        chosen.append(
-            Variant(case.cell, case.directions, cluster, batch, inputs, 1, stages, "COPIES")
-        )
+        chosen.append(Variant(case.cell, case.directions, cluster, batch, inputs, 1, stages))
     if batch == 32:
-        chosen.append(Variant(case.cell, case.directions, cluster, 16, inputs, 2, stages, "COPIES"))
+        chosen.append(Variant(case.cell, case.directions, cluster, 16, inputs, 2, stages))
     return chosen
 
 

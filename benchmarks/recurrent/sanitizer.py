@@ -26,11 +26,11 @@ from provenance import provenance
 
 _TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
 _VARIANTS = (
-    Variant("LSTM", 1, 4, 8, 64, 2, 2, "COPIES"),
-    Variant("GRU", 2, 2, 16, 64, 2, 3, "STORES"),
-    Variant("LSTM", 1, 2, 8, 608, 1, 2, "COPIES", "__half", 32),
+    Variant("LSTM", 1, 4, 8, 64, 2, 2),
+    Variant("GRU", 2, 2, 16, 64, 2, 3),
+    Variant("LSTM", 1, 2, 8, 608, 1, 2, "__half", 32),
 )
-"""Both exchanges, both numbers of planes and of tiles, weights in shared memory."""
+"""Both numbers of planes and of tiles, weights in shared memory."""
 
 
 def _run_all(libraries: Path) -> None:

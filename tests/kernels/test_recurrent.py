@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernelwright import kernels
-from kernelwright.ir.recurrent_configs import Exchange, RecurrentConfig
+from kernelwright.ir.recurrent_configs import RecurrentConfig
 from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.toolchain.cuda import compile_check
 
@@ -29,7 +29,6 @@ class Config:
     inputs: int
     planes: int
     stages: int
-    exchange: str
     stored: str
     units: int
 
@@ -40,18 +39,15 @@ class Config:
             self.stored,
             f"RecurrentCell::{self.cell}",
             *map(str, numbers),
-            f"Exchange::{self.exchange}",
             str(self.units),
         )
         return f"RecurrentConfig<{', '.join(words)}>"
 
 
-def _config(
-    cell: str, *numbers: int, exchange: str = "COPIES", stored: str = "float", units: int = 16
-) -> Config:
+def _config(cell: str, *numbers: int, stored: str = "float", units: int = 16) -> Config:
     names = ("directions", "cluster", "batch", "inputs", "planes", "stages")
     named = dict(zip(names, numbers, strict=True))
-    return Config(cell=cell, exchange=exchange, stored=stored, units=units, **named)
+    return Config(cell=cell, stored=stored, units=units, **named)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +74,16 @@ _DTYPES = {"float": "float32", "__half": "float16", "__nv_bfloat16": "bfloat16"}
 _LEAST = {"float": 1e-6, "__half": 2e-3, "__nv_bfloat16": 1e-2}
 """Errors that are none: half a unit in the last place of results near 2, some times over."""
 
-# Each cluster, batch, exchange, type and number of planes; low planes in shared memory (608
+# Each cluster, batch, type and number of planes; low planes in shared memory (608
 # inputs in four blocks), all planes of the inputs (in two of two tiles).
 _CONFIGS = (
     _config("LSTM", 1, 1, 8, 32, 2, 2),
-    _config("GRU", 2, 2, 8, 64, 2, 2, exchange="STORES"),
+    _config("GRU", 2, 2, 8, 64, 2, 2),
     _config("LSTM", 2, 2, 32, 64, 1, 3, stored="__half"),
     _config("LSTM", 1, 4, 8, 608, 2, 2),
     _config("GRU", 1, 2, 16, 32, 2, 2),
-    _config("RNN_TANH", 2, 2, 8, 64, 2, 2, exchange="STORES"),
-    _config("GRU", 1, 1, 8, 32, 1, 2, exchange="STORES", stored="__nv_bfloat16"),
+    _config("RNN_TANH", 2, 2, 8, 64, 2, 2),
+    _config("GRU", 1, 1, 8, 32, 1, 2, stored="__nv_bfloat16"),
     _config("LSTM", 1, 2, 8, 608, 1, 2, stored="__half", units=32),
 )
 
@@ -165,7 +161,6 @@ def _bytes(config: Config) -> int:
         batch=config.batch,
         inputs=config.inputs,
         stages=config.stages,
-        exchange=Exchange.COPIES,
         planes=config.planes,
         units=config.units,
     )
@@ -175,7 +170,7 @@ def _bytes(config: Config) -> int:
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 def test_nothing_spills_or_waits_for_each_product() -> None:
     configs = (
-        _config("LSTM", 1, 16, 16, 256, 2, 3, exchange="STORES"),
+        _config("LSTM", 1, 16, 16, 256, 2, 3),
         _config("GRU", 2, 16, 16, 512, 2, 3),
         _config("RNN_TANH", 1, 1, 32, 32, 2, 2),
         _config("LSTM", 1, 16, 16, 512, 1, 2, stored="__half", units=32),

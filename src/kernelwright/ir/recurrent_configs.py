@@ -1,17 +1,7 @@
 """Tunables of recurrent layers in one launch."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import ClassVar, Literal
-
-
-class Exchange(StrEnum):
-    """How the blocks of a cluster give each other their units' states after a step."""
-
-    COPIES = "copies"
-    """A bulk copy of all of them to each block."""
-    STORES = "stores"
-    """Asynchronous stores of 16 bytes from registers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +16,6 @@ class RecurrentConfig:
     """Inputs of a layer at most, a multiple of 32."""
     stages: int
     """Steps of inputs on their way to a block."""
-    exchange: Exchange
     planes: Literal[1, 2] = 2
     """fp16 numbers whose sum is a weight or a state: of two three products, as accurate as float32;
     of one for 16-bit weights, which it holds whole."""
@@ -76,7 +65,7 @@ class RecurrentConfig:
         group = self.planes * self.batch * 16
         hidden = max(32, self.part)
         away = 2 * self.planes_away * self._steps[0] * 2048
-        sums = 2 * self.batch * 68 * 4
+        sums = self.batch * 64 * 4 if self.units == 16 else 0
         return (self.stages * self.inputs + 2 * hidden) // 8 * group + away + sums
 
     def __str__(self) -> str:
@@ -84,5 +73,5 @@ class RecurrentConfig:
         products = "three fp16 tensor-core products" if self.planes == 2 else "fp16 tensor cores"
         return (
             f"all steps in one launch, weights on chip; {blocks} for each layer, direction and "
-            f"{self.batch} rows of the batch; {products}; states by {self.exchange}"
+            f"{self.batch} rows of the batch; {products}"
         )

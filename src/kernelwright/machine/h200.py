@@ -253,7 +253,6 @@ _RECURRENT = RecurrentRates(
     k_seconds=MappingProxyType({8: 0.0085e-6, 16: 0.018e-6, 32: 0.053e-6}),
     one_plane=1 / 3,
     two_tiles=3.0,
-    stores=1.25,
     clusters=MappingProxyType({1: 132, 2: 66, 4: 32, 8: 15, 16: 7}),
     library_lstm_seconds=7.7e-6,
     library_gru_seconds=9.1e-6,

@@ -344,8 +344,6 @@ class RecurrentRates:
     """Factor on products of 16-bit weights, one in place of three."""
     two_tiles: float
     """Factor on products of blocks with two tiles of rows."""
-    stores: float
-    """Factor on a step whose states travel by asynchronous stores."""
     clusters: Mapping[int, int]
     """Clusters that run at one time, by their blocks."""
     library_lstm_seconds: float

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 from math import ceil
 from typing import Literal
 
 from kernelwright.ir.recurrence import Cell, Recurrent
-from kernelwright.ir.recurrent_configs import Exchange, RecurrentConfig
+from kernelwright.ir.recurrent_configs import RecurrentConfig
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine, RecurrentRates
 
@@ -102,14 +101,13 @@ def _fitting(sizes: RecurrentSizes, machine: Machine) -> Iterator[RecurrentConfi
             continue
         above = sizes.kind.directions * cluster * units if sizes.kind.layers > 1 else 0
         inputs = ceil(max(sizes.inputs, above) / 32) * 32
-        for batch, exchange in product((8, 16, 32), Exchange):
+        for batch in (8, 16, 32):
             each = (
                 RecurrentConfig(
                     cluster=cluster,
                     batch=batch,
                     inputs=inputs,
                     stages=stages,
-                    exchange=exchange,
                     planes=sizes.planes,
                     units=units,
                 )
@@ -136,7 +134,6 @@ def recurrent_seconds(sizes: RecurrentSizes, config: RecurrentConfig, machine: M
     products *= rates.one_plane if config.planes == 1 else 1
     products *= rates.two_tiles if config.units == 32 else 1
     step = rates.step_seconds[config.cluster] + config.depth / 16 * products
-    step *= rates.stores if config.exchange is Exchange.STORES else 1
     slices = ceil(sizes.batch / config.batch)
     together = rates.clusters[config.cluster]
     if sizes.kind.directions == 2:

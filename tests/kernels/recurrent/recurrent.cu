@@ -2,13 +2,12 @@
 // after the workspace picks the config.
 
 template <class Stored_, RecurrentCell CELL_, int DIRECTIONS_, int CLUSTER_, int BATCH_,
-          int INPUTS_, int PLANES_, int STAGES_, Exchange EXCHANGE_, int UNITS_ = 16>
+          int INPUTS_, int PLANES_, int STAGES_, int UNITS_ = 16>
 struct RecurrentConfig {
   using Stored = Stored_;
   static constexpr RecurrentCell CELL = CELL_;
   static constexpr int DIRECTIONS = DIRECTIONS_, CLUSTER = CLUSTER_, BATCH = BATCH_;
   static constexpr int INPUTS = INPUTS_, PLANES = PLANES_, STAGES = STAGES_;
-  static constexpr Exchange EXCHANGE = EXCHANGE_;
   static constexpr int UNITS = UNITS_;
 };
 

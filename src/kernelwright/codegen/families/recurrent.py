@@ -45,7 +45,6 @@ def _members(layers: Recurrent, config: RecurrentConfig) -> tuple[str, ...]:
         f"int DIRECTIONS = {layers.directions}, CLUSTER = {config.cluster}",
         f"int BATCH = {config.batch}, INPUTS = {config.inputs}, PLANES = {config.planes}",
         f"int STAGES = {config.stages}, UNITS = {config.units}",
-        f"Exchange EXCHANGE = Exchange::{config.exchange.name}",
     )
 
 

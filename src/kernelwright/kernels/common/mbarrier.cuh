@@ -93,3 +93,8 @@ __device__ __forceinline__ void sync_cluster() {
 __device__ __forceinline__ void sync_warps(int id, int threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+
+// Arrives there without waiting for the others.
+__device__ __forceinline__ void arrive_warps(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}

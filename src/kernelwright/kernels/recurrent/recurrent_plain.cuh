@@ -65,7 +65,7 @@ struct PlainLane {
                                              const Takes& takes) {
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) {
-      if (takes(gate)) sums[gate] += weight(gate * Tile::TILE_UNITS + slot) * factor;
+      if (takes(gate)) sums[gate] += weight(Tile::row_of(gate, slot)) * factor;
     }
   }
 
@@ -97,7 +97,7 @@ struct PlainLane {
         float sums[4];
 #pragma unroll
         for (int gate = 0; gate < 4; ++gate) {
-          sums[gate] = source.bias(gate * Tile::TILE_UNITS + tile_slot());
+          sums[gate] = source.bias(Tile::row_of(gate, tile_slot()));
         }
         sum(states, i, step, sums);
         states.states[i] = Tile::Rule::next(sums, states.states[i]);

@@ -78,10 +78,6 @@ struct RecurrentParameters {
   RecurrentRoom room;
 };
 
-// How blocks hand their slices of the hidden state to the others of the cluster: a bulk copy of a
-// slice in shared memory to each, or asynchronous stores of 16 bytes from registers.
-enum class Exchange { COPIES, STORES };
-
 // Sizes that a config fixes. It has
 //   CELL, DIRECTIONS
 //   CLUSTER   blocks of a lane
@@ -93,7 +89,6 @@ enum class Exchange { COPIES, STORES };
 //   PLANES    2: weights and states as the sum of two fp16 numbers, three products; 1: of one,
 //             which holds all of a 16-bit weight
 //   STAGES    steps of input on their way
-//   EXCHANGE
 template <class Config>
 struct RecurrentTile {
   using Rule = CellRule<Config::CELL>;
@@ -129,8 +124,8 @@ struct RecurrentTile {
   static constexpr int AWAY_PLANE_BYTES = X_STEPS * AWAY_TILE_BYTES;  // of a warpgroup
   static constexpr int AWAY_BYTES = 2 * PLANES_AWAY * AWAY_PLANE_BYTES;
 
-  static constexpr int SUM_PITCH = ROWS + 4;
-  static constexpr int SUM_BYTES = 2 * BATCH * SUM_PITCH * 4;
+  // Of one half of K, for the warpgroup that has the other one.
+  static constexpr int SUM_BYTES = PARTS_OF_K == 2 ? BATCH * ROWS * 4 : 0;
   static constexpr int SHARED_BYTES = STAGES * X_BYTES + 2 * H_BYTES + AWAY_BYTES + SUM_BYTES;
 
   static constexpr int COMPUTE_THREADS = 256, COMPUTE_WARPS = 8;
@@ -138,6 +133,14 @@ struct RecurrentTile {
   static constexpr int COMPUTE_REGISTERS = 232, OTHER_REGISTERS = 40;
   static constexpr int PAIRS = BATCH * UNITS;  // of a batch's row and a unit
   static constexpr int PAIRS_EACH = PAIRS < COMPUTE_THREADS ? 1 : PAIRS / COMPUTE_THREADS;
+
+  // Rows of a tile: four units for each warp. A thread has two gates of a unit in its two rows, and
+  // the thread four lanes away has the other two.
+  __device__ __forceinline__ static int row_of(int gate, int unit) {
+    return unit / 4 * 16 + gate / 2 * 8 + unit % 4 * 2 + gate % 2;
+  }
+  __device__ __forceinline__ static int gate_of(int row) { return row / 8 % 2 * 2 + row % 2; }
+  __device__ __forceinline__ static int unit_of(int row) { return row / 16 * 4 + row % 8 / 2; }
 };
 
 // What a cluster does.

@@ -64,15 +64,50 @@ struct StepTotals {
   }
 };
 
-// Writes a warpgroup's totals where threads that compute cells find them: for each of the batch's
-// rows the 64 of the block.
-template <class Tile>
-__device__ __forceinline__ void write_totals(float* shared, const StepTotals<Tile>& totals) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-  float* const own = shared + lane % 4 * 2 * Tile::SUM_PITCH + warp * 16 + lane / 4;
+// Sums of this thread's pairs over its part of K, or, of two parts, over both: each warpgroup gives
+// the other one what it has of every other eight rows of the batch. `sync` is a barrier of both.
+template <class Tile, class Sync>
+__device__ __forceinline__ void join_parts(float* shared, const StepTotals<Tile>& totals,
+                                           const Sync& sync, float (&own)[Tile::PAIRS_EACH][4]) {
+  constexpr int EIGHTS = Tile::BATCH / 8;
+  if constexpr (Tile::PARTS_OF_K == 1) {
+    sync();
 #pragma unroll
-  for (int i = 0; i < StepTotals<Tile>::COUNT; ++i) {
-    const int column = i / 4 * 8 + i % 2, row = i / 2 % 2 * 8;
-    own[column * Tile::SUM_PITCH + row] = totals.value[i];
+    for (int i = 0; i < EIGHTS * 4; ++i) own[i / 4][i % 4] = totals.value[i];
+  } else {
+    auto* const runs = reinterpret_cast<float4*>(shared) + threadIdx.x % 128;
+    const int warpgroup = threadIdx.x / 128;
+#pragma unroll
+    for (int eight = 0; eight < EIGHTS; ++eight) {
+      const float* const from = totals.value + eight * 4;
+      if (eight % 2 != warpgroup) {
+        runs[eight * 128] = make_float4(from[0], from[1], from[2], from[3]);
+      }
+    }
+    sync();
+#pragma unroll
+    for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
+      const int eight = 2 * i + warpgroup, second = 2 * i + 1 < EIGHTS ? 2 * i + 1 : 2 * i;
+      if (eight >= EIGHTS) continue;
+      const float4 other = runs[eight * 128];
+      const float others[4] = {other.x, other.y, other.z, other.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float even = totals.value[2 * i * 4 + j], odd = totals.value[second * 4 + j];
+        own[i][j] = others[j] + (warpgroup == 1 ? odd : even);
+      }
+    }
   }
+}
+
+// The gates of this thread's unit in one of its two columns. The thread four lanes away has the
+// other two gates of that unit, and takes the other column.
+__device__ __forceinline__ void gather_gates(const float (&own)[4], float (&sums)[4]) {
+  const bool is_odd = threadIdx.x / 4 % 2 == 1;
+  const float first = __shfl_xor_sync(0xffffffffu, is_odd ? own[0] : own[1], 4);
+  const float second = __shfl_xor_sync(0xffffffffu, is_odd ? own[2] : own[3], 4);
+  sums[0] = is_odd ? first : own[0];
+  sums[1] = is_odd ? own[1] : first;
+  sums[2] = is_odd ? second : own[2];
+  sums[3] = is_odd ? own[3] : second;
 }

@@ -106,23 +106,28 @@ struct RecurrentBlock {
 
   // --- The courier's warp ---
 
+  // Barriers of it and the warpgroups, one for even steps and one for odd ones: the block's own
+  // units are written; those of two steps before have been read.
+  static constexpr int COMPUTE = 1, STAGED = 2, KEPT = 4;
+
+  __device__ __forceinline__ static void give_back(int step) {
+    arrive_warps(KEPT + (step & 1), Tile::COMPUTE_THREADS + 32);
+  }
+
   __device__ __forceinline__ void store_records() const {
     const LaneRecords<Tile> records = {p, lane};
     constexpr int RUNS = Tile::SLICE_BYTES / 16, EACH = (RUNS + 31) / 32;
     const int own = threadIdx.x % 32;
+    for (int step = 0; step < 2 && step < p.problem.steps; ++step) give_back(step);
     for (int step = 0; step < p.problem.steps; ++step) {
-      const int buffer = step & 1, parity = step / 2 & 1;
-      // What is stored comes with what the other blocks store.
-      const bool is_stored = Config::EXCHANGE == Exchange::STORES;
-      wait(is_stored ? shared.h_full + (buffer ^ 1) : shared.staged + buffer, parity);
-      const auto* const from = reinterpret_cast<const uint4*>(own_slice(buffer ^ 1));
+      sync_warps(STAGED + (step & 1), Tile::COMPUTE_THREADS + 32);
+      const auto* const from = reinterpret_cast<const uint4*>(own_slice((step & 1) ^ 1));
       uint4 runs[EACH];
 #pragma unroll
       for (int i = 0; i < EACH; ++i) {
         if (own + i * 32 < RUNS) runs[i] = from[own + i * 32];
       }
-      __syncwarp();
-      if (own == 0) arrive(shared.kept + buffer);
+      if (step + 2 < p.problem.steps) give_back(step + 2);
       unsigned char* const record = records.record(lane.number, lane.time(step, p.problem.steps));
       auto* const to = reinterpret_cast<uint4*>(record + rank * Tile::SLICE_BYTES);
 #pragma unroll
@@ -138,12 +143,8 @@ struct RecurrentBlock {
 
   // --- The warpgroups ---
 
-  __device__ __forceinline__ static void sync_compute() { sync_warps(1, Tile::COMPUTE_THREADS); }
-
-  // Rows of the slice that the batch has; the others stay zero.
-  __device__ __forceinline__ int rows() const {
-    const int64_t left = p.problem.batch - int64_t{lane.slice} * Tile::BATCH;
-    return left < Tile::BATCH ? static_cast<int>(left) : Tile::BATCH;
+  __device__ __forceinline__ static void sync_compute() {
+    sync_warps(COMPUTE, Tile::COMPUTE_THREADS);
   }
 
   // This block's units of the next state, which all have written, to the other blocks.
@@ -160,44 +161,16 @@ struct RecurrentBlock {
     }
   }
 
-  // The warp's values to all blocks, this one too: each eight lanes have eight neighbouring units
-  // of one row, a run of 16 bytes in each plane.
-  __device__ __forceinline__ void send_values(int row, float value, int buffer) const {
-    const PlanePair pair = split_planes(value * scales.hidden);
-    const uint32_t own = pair_bits(pair.high, pair.low);
-    const int first = threadIdx.x % 32 / 8 * 8;
-    uint32_t high[4], low[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t a = __shfl_sync(0xffffffffu, own, first + 2 * i);
-      const uint32_t b = __shfl_sync(0xffffffffu, own, first + 2 * i + 1);
-      high[i] = __byte_perm(a, b, 0x5410);
-      low[i] = __byte_perm(a, b, 0x7632);
-    }
-    __syncwarp();  // who waits for a run knows that all eight lanes have read their sums
-    if (row >= rows()) return;
-    const int unit = rank * Tile::UNITS + UnitStates<Tile>::slot() / 8 * 8;
-    unsigned char* const to = h_buffer(buffer) + place(unit, row);
-    Barrier* const full = shared.h_full + buffer;
-#pragma unroll
-    for (int block = threadIdx.x % 8; block < Tile::CLUSTER; block += 8) {
-      store_async(to, high, full, block);
-      if (Tile::PLANES == 2) store_async(to + Tile::BATCH * 16, low, full, block);
-    }
-  }
-
   // Returns when the state before `step` has come from all blocks.
   __device__ __forceinline__ void wait_state(int step) const {
-    if (Config::EXCHANGE == Exchange::STORES || Tile::CLUSTER > 1) {
-      wait(shared.h_full + (step & 1), (step - 1) / 2 & 1);
-    }
-    if (Config::EXCHANGE == Exchange::STORES) fence_shared_for_async();
+    if (Tile::CLUSTER > 1) wait(shared.h_full + (step & 1), (step - 1) / 2 & 1);
   }
 
-  // One step's sums, in shared memory for all.
+  // One step's sums over this warpgroup's part of K.
   template <class HighX, class HighH, class LowX, class LowH>
-  __device__ __forceinline__ void multiply(int step, Sums& sums_, const HighX& x, const HighH& h,
-                                           const LowX& low_x, const LowH& low_h) const {
+  __device__ __forceinline__ void multiply(int step, Sums& sums_, StepTotals<Tile>& totals,
+                                           const HighX& x, const HighH& h, const LowX& low_x,
+                                           const LowH& low_h) const {
     const int warpgroup = static_cast<int>(threadIdx.x) / 128;
     const int part = warpgroup % Tile::PARTS_OF_K;
     const int stage = step % Tile::STAGES, buffer = step & 1;
@@ -212,7 +185,6 @@ struct RecurrentBlock {
     wait_products<0>();
     sums_.pin_all();
     if (threadIdx.x % 32 == 0) arrive(shared.x_empty + stage);
-    StepTotals<Tile> totals;
     totals.set(sums_, lane.layer == 0 ? scales.hidden / scales.x : 1.0f);
     if (step > 0) wait_state(step);
     fence_products();
@@ -225,63 +197,40 @@ struct RecurrentBlock {
     wait_products<0>();
     sums_.pin_all();
     totals.add(sums_);
-    write_totals<Tile>(sums() + warpgroup * Tile::BATCH * Tile::SUM_PITCH, totals);
   }
 
-  // The sums of a pair's gates.
-  __device__ __forceinline__ void read_gates(int row, const float (&bias)[4], float inverse,
-                                             float (&gates)[4]) const {
-    constexpr int EACH = Tile::BATCH * Tile::SUM_PITCH;
-    const int slot = UnitStates<Tile>::slot();
-    const float* const first =
-        sums() + slot / Tile::TILE_UNITS * EACH + row * Tile::SUM_PITCH + slot % Tile::TILE_UNITS;
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) {
-      const float* const one = first + gate * Tile::TILE_UNITS;
-      const float sum = Tile::PARTS_OF_K == 2 ? one[0] + one[EACH] : one[0];
-      gates[gate] = sum * inverse + bias[gate];
-    }
-  }
-
-  // The cells of this thread's pairs, into the next buffer of this block or of all. Only sums of
-  // pairs that are there are read: their values arrive at a barrier before the next ones are
-  // written.
-  __device__ __forceinline__ void update(UnitStates<Tile>& states, const float (&bias)[4],
-                                         float inverse, int next) const {
-    if (!UnitStates<Tile>::has_pairs()) return;
-#pragma unroll
-    for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
-      const int row = UnitStates<Tile>::row(i);
-      if (states.is_there(i)) {
-        float gates[4];
-        read_gates(row, bias, inverse, gates);
-        states.states[i] = Tile::Rule::next(gates, states.states[i]);
-      }
-      if constexpr (Config::EXCHANGE == Exchange::STORES) {
-        send_values(row, states.states[i].hidden, next);
-      } else {
-        write_state(h_buffer(next), states.unit(), row, states.states[i].hidden);
-      }
+  // Before cells: both parts of K are there, and the courier has read what cells overwrite.
+  __device__ __forceinline__ void sync_sums(int step) const {
+    if (has_reader()) {
+      sync_warps(KEPT + (step & 1), Tile::COMPUTE_THREADS + 32);
+    } else if (Tile::PARTS_OF_K == 2) {
+      sync_compute();
     }
   }
 
   // From the sums to the next state in all blocks.
-  __device__ __forceinline__ void hand_over(UnitStates<Tile>& states, const float (&bias)[4],
+  __device__ __forceinline__ void hand_over(UnitStates<Tile>& states,
+                                            const StepTotals<Tile>& totals, const float (&bias)[4],
                                             float inverse, int step) const {
     const int next = (step & 1) ^ 1;
-    // The courier has read what this overwrites.
-    if (has_reader() && step >= 2) wait(shared.kept + (step & 1), (step - 2) / 2 & 1);
-    if constexpr (Config::EXCHANGE == Exchange::STORES) {
-      constexpr int ROW_BYTES = Tile::PART * 2 * Tile::PLANES;
-      if (threadIdx.x == 0) arrive_expecting(shared.h_full + next, rows() * ROW_BYTES);
-      update(states, bias, inverse, next);
-    } else {
-      update(states, bias, inverse, next);
-      fence_shared_for_async();
-      sync_compute();
-      if (step + 1 < p.problem.steps) send_slice(next);
-      if (has_reader() && threadIdx.x == 0) arrive(shared.staged + (step & 1));
+    float own[Tile::PAIRS_EACH][4];
+    join_parts<Tile>(sums(), totals, [&] { sync_sums(step); }, own);
+    if (UnitStates<Tile>::has_pairs()) {
+#pragma unroll
+      for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
+        float gates[4];
+        gather_gates(own[i], gates);
+#pragma unroll
+        for (int gate = 0; gate < 4; ++gate) gates[gate] = gates[gate] * inverse + bias[gate];
+        if (states.is_there(i)) states.states[i] = Tile::Rule::next(gates, states.states[i]);
+        write_state(h_buffer(next), states.unit(), UnitStates<Tile>::row(i),
+                    states.states[i].hidden);
+      }
     }
+    fence_shared_for_async();
+    sync_compute();
+    if (step + 1 < p.problem.steps) send_slice(next);
+    if (has_reader()) arrive_warps(STAGED + (step & 1), Tile::COMPUTE_THREADS + 32);
   }
 
   template <class HighX, class HighH, class LowX, class LowH>
@@ -293,19 +242,18 @@ struct RecurrentBlock {
     float bias[4];
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) {
-      bias[gate] = source.bias(gate * Tile::TILE_UNITS + slot % Tile::TILE_UNITS);
+      bias[gate] = source.bias(Tile::row_of(gate, slot % Tile::TILE_UNITS));
     }
     states.start();
     const float inverse = 1.0f / scales.hidden / scales.weights;
     Sums sums_;
+    StepTotals<Tile> totals;
 #pragma unroll 1
     for (int step = 0; step < p.problem.steps; ++step) {
-      multiply(step, sums_, x, h, low_x, low_h);
-      sync_compute();
-      hand_over(states, bias, inverse, step);
+      multiply(step, sums_, totals, x, h, low_x, low_h);
+      hand_over(states, totals, bias, inverse, step);
       states.store(step);
     }
-    if (Config::EXCHANGE == Exchange::STORES) wait_state(p.problem.steps);
   }
 
   __device__ __forceinline__ int first_unit(int tile) const {
@@ -407,8 +355,6 @@ __device__ __forceinline__ void recurrent_sm90(const RecurrentParameters& p) {
     }
     for (int i = 0; i < 2; ++i) {
       init_barrier(shared.h_full + i, 1);
-      init_barrier(shared.staged + i, 1);
-      init_barrier(shared.kept + i, 1);
     }
     fence_barrier_init();
   }

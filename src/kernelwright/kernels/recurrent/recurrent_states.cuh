@@ -16,9 +16,17 @@ struct UnitStates {
   int rank;
   UnitState states[EACH];
 
-  __device__ __forceinline__ static int slot() { return threadIdx.x % Tile::UNITS; }
+  // As the sums of products lie: four units for a warp, of a warpgroup's tile or of the one that
+  // both have.
+  __device__ __forceinline__ static int slot() {
+    const int warp = threadIdx.x / 32;
+    return (Tile::PARTS_OF_K == 2 ? warp % 4 : warp) * 4 + threadIdx.x % 32 / 8;
+  }
+  // Each eight rows have a thread of a unit; of one tile, every other eight are a warpgroup's.
   __device__ __forceinline__ static int row(int pair) {
-    return threadIdx.x / Tile::UNITS + pair * (Tile::COMPUTE_THREADS / Tile::UNITS);
+    const int warpgroup = threadIdx.x / 128, lane = threadIdx.x % 32;
+    const int eight = Tile::PARTS_OF_K == 2 ? pair * 2 + warpgroup : pair;
+    return eight * 8 + lane % 4 * 2 + lane / 4 % 2;
   }
   // Threads that have no pair, where the batch's rows are few.
   __device__ __forceinline__ static bool has_pairs() {

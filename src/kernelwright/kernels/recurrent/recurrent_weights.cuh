@@ -23,8 +23,8 @@ struct WeightSource {
   }
   // Row of the weights, -1 for a unit that is not there.
   __device__ __forceinline__ int64_t weight_row(int row) const {
-    const int unit = first + row % Tile::TILE_UNITS;
-    const int block = Tile::Rule::block(row / Tile::TILE_UNITS);
+    const int unit = first + Tile::unit_of(row);
+    const int block = Tile::Rule::block(Tile::gate_of(row));
     return unit < problem.hidden ? int64_t{block} * problem.hidden + unit : -1;
   }
   // Column of the inputs' weights of place k of a record, -1 where nothing lies.
@@ -37,20 +37,19 @@ struct WeightSource {
   __device__ __forceinline__ float of_input(int row, int k) const {
     const int64_t from = weight_row(row);
     const int column = input_column(k);
-    const bool is_there =
-        from >= 0 && column >= 0 && Tile::Rule::takes_input(row / Tile::TILE_UNITS);
+    const bool is_there = from >= 0 && column >= 0 && Tile::Rule::takes_input(Tile::gate_of(row));
     return is_there ? weights().input.template read<Stored>(from, column) : 0.0f;
   }
   __device__ __forceinline__ float of_hidden(int row, int k) const {
     const int64_t from = weight_row(row);
     const bool is_there =
-        from >= 0 && k < problem.hidden && Tile::Rule::takes_hidden(row / Tile::TILE_UNITS);
+        from >= 0 && k < problem.hidden && Tile::Rule::takes_hidden(Tile::gate_of(row));
     return is_there ? weights().hidden.template read<Stored>(from, k) : 0.0f;
   }
   __device__ __forceinline__ float bias(int row) const {
     const int64_t from = weight_row(row);
     if (from < 0 || weights().input_bias.data == nullptr) return 0.0f;
-    const int gate = row / Tile::TILE_UNITS;
+    const int gate = Tile::gate_of(row);
     return (Tile::Rule::takes_input(gate) ? weights().input_bias.template read<Stored>(from, 0)
                                           : 0.0f) +
            (Tile::Rule::takes_hidden(gate) ? weights().hidden_bias.template read<Stored>(from, 0)
