@@ -11,7 +11,7 @@
 
 // Where some windows reach beyond the outputs, a place says how many outputs of its window there
 // are along each dimension.
-class WindowPlace {
+class CountedPlace {
  public:
   __device__ __forceinline__ static int64_t word(int64_t place, int64_t counts) {
     return counts << SHIFT | place;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void fold_window(float (&values)[COUNT], const float 
     for (int i = 0; i < COUNT; i += 4) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        if (!WindowPlace::exists(places[2 * i + column + j], phase)) continue;
+        if (!CountedPlace::exists(places[2 * i + column + j], phase)) continue;
         values[i + j] = fold<HOW>(values[i + j], sums[i + j]);
         values[i + j + 2] = fold<HOW>(values[i + j + 2], sums[i + j + 2]);
       }

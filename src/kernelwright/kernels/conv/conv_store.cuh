@@ -40,10 +40,10 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
       exists = exists && (HAS_WINDOWS || of < dimension.out);
       place += of * p.out_strides.spatial[d];
       if constexpr (Tile::JOINED) counts |= JoinedPlace::counted(dimension, d, of);
-      if constexpr (HAS_WINDOWS) counts |= WindowPlace::counted(d, dimension.outputs_of(of));
+      if constexpr (HAS_WINDOWS) counts |= CountedPlace::counted(d, dimension.outputs_of(of));
     }
     if (Tile::JOINED) place = JoinedPlace::word(place, counts);
-    if (HAS_WINDOWS && p.has_window_parts) place = WindowPlace::word(place, counts);
+    if (HAS_WINDOWS && p.has_window_parts) place = CountedPlace::word(place, counts);
     places[i] = exists ? place : -1;
   }
   sync_warps(barrier, Tile::WARPGROUP);
@@ -349,7 +349,7 @@ __device__ __forceinline__ void forget_window_parts(const ConvShared<Tile>& shar
   int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
   sync_warps(1 + warpgroup, Tile::WARPGROUP);
   for (int i = threadIdx.x % Tile::WARPGROUP; i < Tile::PART_POSITIONS; i += Tile::WARPGROUP) {
-    places[i] = WindowPlace::place(places[i]);
+    places[i] = CountedPlace::place(places[i]);
   }
   sync_warps(1 + warpgroup, Tile::WARPGROUP);
 }
