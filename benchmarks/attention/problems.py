@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=70.0, help="it stops after these")
     parser.add_argument("--processes", type=int, default=0, help="at the same time")
     parser.add_argument("--compiles", type=int, default=1, help="0: without torch.compile")
+    parser.add_argument("--kernels", type=int, default=1, help="0: without times of kernels")
     options = parser.parse_args()
     options.processes = options.processes or min(12, os.cpu_count() or 1)
     options.folder = options.folder.resolve()

@@ -86,6 +86,7 @@ _WARPGROUPS = WarpgroupRates(
     store_share=0.62,
     buffered_store_share=0.7,
     narrow_store=1.03,
+    least_seconds=11e-6,
     split_bandwidth=3.7e12,
     ahead_elements=400,
     buffered_k=512,
@@ -154,7 +155,10 @@ _THIN = ThinRates(
     arithmetic_share=0.6,
     flight_bytes=48 * 2**10,
     most_rows=16,
-    most_row_tiles=8,
+    tiled_rows=8,
+    most_row_tiles=16,
+    tiled_share=0.33,
+    tiled_seconds=2.5e-6,
 )
 """Fitted to products of 1 to 16 rows with a cold L2 (docs/measured/gemm.md)."""
 
@@ -201,6 +205,8 @@ _LIBRARY = LibraryRates(
     tf32_first_channels=3,
     tf32_first_results=64,
     cut_seconds=40e-6,
+    k_seconds=9e-9,
+    known_k=4096,
     known_thin_seconds=6.5e-6,
     channels_last_channels=16,
     channels_last_few=8,

@@ -127,6 +127,8 @@ class WarpgroupRates:
     """Share of the write bandwidth of such a result by asynchronous copies."""
     narrow_store: float
     """Factor on storing from tiles of 64 columns."""
+    least_seconds: float
+    """Least seconds of a float32 product besides its tiles: launches, splitting, a cold L2."""
     split_bandwidth: float
     """Bytes a second of the kernel that splits fp32 operands: 4 read, 4 written per element."""
     ahead_elements: int
@@ -151,8 +153,14 @@ class ThinRates:
     """Bytes in flight on a multiprocessor that reach the bandwidth of memory."""
     most_rows: int
     """Most rows, or columns, of one tile."""
+    tiled_rows: int
+    """Rows of a tile, where there are more than one."""
     most_row_tiles: int
-    """Most tiles of rows for which the kernel is worth compiling."""
+    """Most of these tiles for which the kernel is worth compiling."""
+    tiled_share: float
+    """Share of the CUDA cores' rate with tiles of rows."""
+    tiled_seconds: float
+    """Seconds more with tiles of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +249,10 @@ class LibraryRates:
     cut_seconds: float
     """Seconds of the host for a call between launches of ours, which are one native call without
     it."""
+    k_seconds: float
+    """Least seconds of a float32 product of few tiles for each step along K."""
+    known_k: int
+    """Most of these steps: longer ones are cut among blocks."""
     known_thin_seconds: float
     """Least seconds of the library's product for the model of ours with few rows to be trusted."""
     channels_last_channels: int

@@ -183,8 +183,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     storing *= rates.converting if config.feed is Feed.CONVERT else 1.0
     storing *= rates.narrow_store if config.block_n < 128 else 1.0
     moving = storing + (shape.bytes - result) / (rates.operand_share * machine.copy_bandwidth)
-    seconds = max(cycles / rates.clock, moving) + _around(shape, config, machine)
-    return seconds + machine.launches.product_seconds
+    return max(cycles / rates.clock, moving) + _around(shape, config, machine)
 
 
 def blocks_at_once(config: TensorCoreConfig, machine: Machine) -> int:
@@ -224,21 +223,23 @@ def elements_ahead(shape: ProductShape, config: TensorCoreConfig, machine: Machi
 
 
 def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
-    """Seconds of the kernels before and after: they split factors, and add slices or check."""
+    """Seconds of launches and the kernels before and after: they split factors, and add slices or
+    check."""
+    launches = machine.launches
     if config.feed is Feed.DIRECT:
-        return 0.0
+        return launches.product_seconds
+    rates = warpgroup_rates(machine)
     lhs, rhs = shape.sides(config)
     split = rhs.elements + (lhs.elements if config.feed is not Feed.CONVERT else 0)
-    seconds = machine.launches.next_seconds
+    seconds = launches.product_seconds + launches.next_seconds
     if config.feed is Feed.INSIDE:
         split = 0
-        seconds = 0.0
     if config.feed is Feed.AHEAD:
         split -= elements_ahead(shape, config, machine)
-        seconds += machine.launches.next_seconds
-    seconds += split * 8 / warpgroup_rates(machine).split_bandwidth
-    if config.slices > 1 or config.feed in (Feed.CONVERT, Feed.INSIDE):
-        seconds += machine.launches.next_seconds
+        seconds += launches.next_seconds
+    seconds = max(seconds + split * 8 / rates.split_bandwidth, rates.least_seconds)
+    if config.slices > 1 or config.feed is Feed.CONVERT:
+        seconds += launches.next_seconds
     if config.slices > 1:
         partials = config.slices * shape.batches * shape.m * shape.n * 4
         seconds += 2 * partials / machine.copy_bandwidth
@@ -247,18 +248,23 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
 
 def thin_seconds(shape: ProductShape, config: ThinConfig, machine: Machine) -> float:
     """Reading the wide factor once, or multiplying it with every row that there is room for."""
-    tiles = ceil(min(shape.m, shape.n) / config.rows)
-    # Tiles of other rows read what is in the cache, at no less than the bandwidth of memory.
-    wide = max(shape.lhs.elements, shape.rhs.elements) * shape.dtype.itemsize
-    moved = shape.bytes + (tiles - 1) * wide
-    moving = moved / (machine.thin.read_share * machine.read_bandwidth)
+    moving = shape.bytes / (machine.thin.read_share * machine.read_bandwidth)
     # Fewer rows than a thread reads ahead: as many fewer bytes are in flight.
     moving *= max(1.0, config.step / max(1, shape.k))
     unit = "fp64_simt" if shape.dtype is DType.F64 else "fp32_simt"
+    tiles = ceil(min(shape.m, shape.n) / config.rows)
     products = shape.batches * max(shape.m, shape.n) * shape.k * config.rows * tiles
-    multiplying = 2 * products / (machine.thin.arithmetic_share * machine.flops[unit])
-    seconds = max(moving, multiplying) + machine.launches.product_seconds
-    return seconds + machine.launches.next_seconds
+    rates = machine.thin
+    launching = machine.launches.product_seconds + machine.launches.next_seconds
+    if config.row_tiles > 1:
+        # Tiles of other rows read what is in the cache.
+        multiplying = 2 * products / (rates.tiled_share * machine.flops[unit])
+        return moving + multiplying + launching + rates.tiled_seconds
+    if config.rows > rates.tiled_rows:
+        # So many rows leave room for few warps, and nothing hides how they begin and end.
+        launching += 2 * rates.tiled_seconds + min(moving, 4 * rates.tiled_seconds)
+    multiplying = 2 * products / (rates.arithmetic_share * machine.flops[unit])
+    return max(moving, multiplying) + launching
 
 
 def warpgroup_rates(machine: Machine) -> WarpgroupRates:
@@ -305,7 +311,17 @@ def library_seconds(shape: ProductShape, machine: Machine) -> float:
     found = machine.library.products[unit]
     rate = found.share * machine.flops.get(unit, 0.0)
     rate = rate or machine.flops["fp32_simt"]  # A card without the 16-bit type.
-    return _left_seconds(shape, machine, rate, found.tile_seconds)
+    seconds = _left_seconds(shape, machine, rate, found.tile_seconds)
+    return max(seconds, machine.library.call_seconds + _steps_seconds(shape, machine))
+
+
+def _steps_seconds(shape: ProductShape, machine: Machine) -> float:
+    """Least seconds of the library's steps along K; 0 for few rows: those have own kernels."""
+    rates = machine.library
+    few = min(shape.m, shape.n) < machine.thin.tiled_rows
+    if few or shape.batches > 1 or shape.dtype is not DType.F32:
+        return 0.0
+    return min(shape.k, rates.known_k) * rates.k_seconds
 
 
 def convolution_seconds(shape: ProductShape, machine: Machine) -> float:

@@ -45,13 +45,11 @@ def thin_configs(shape: ProductShape, machine: Machine) -> Iterator[ThinConfig]:
 
 def _tiles(thin: int, machine: Machine) -> Iterator[tuple[int, int]]:
     """Rows of a tile, and most tiles of rows."""
-    most = machine.thin.most_rows
-    if thin <= most:
+    rates = machine.thin
+    if thin <= rates.most_rows:
         yield 1 << (thin - 1).bit_length(), 1
-        return
-    for rows in (most, most // 2):
-        if thin <= rows * machine.thin.most_row_tiles:
-            yield rows, machine.thin.most_row_tiles
+    if rates.tiled_rows < thin <= rates.tiled_rows * rates.most_row_tiles:
+        yield rates.tiled_rows, rates.most_row_tiles
 
 
 def _fits_registers(config: ThinConfig, itemsize: int, machine: Machine) -> bool:

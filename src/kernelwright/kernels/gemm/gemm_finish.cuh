@@ -22,7 +22,7 @@ __device__ __forceinline__ void sum_slices(const Problem& problem) {
   for (int64_t run = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x; run < runs;
        run += static_cast<int64_t>(gridDim.x) * blockDim.x) {
     Vector<float, WIDTH> sums = {};
-#pragma unroll 2
+#pragma unroll 4
     for (int s = 0; s < rest.slices; ++s) {
       const auto part = load_vector<WIDTH>(rest.partials + s * slice + run * WIDTH);
 #pragma unroll

@@ -191,15 +191,16 @@ __device__ __forceinline__ void gemm_thin(const ThinParameters<Problem>& paramet
   extern __shared__ __align__(16) unsigned char thin_shared[];
   auto* const shared = reinterpret_cast<typename Tile::S*>(thin_shared);
   const ThinPlan& plan = parameters.plan;
-  // Neighbouring blocks read neighbouring columns: slices come last.
+  // Neighbouring blocks read the same columns for other rows, or neighbouring ones: slices come
+  // last.
   const int64_t tiles = parameters.problem.batches * plan.tiles;
   const int64_t block = parameters.problem.first_tile + blockIdx.x;
   const int64_t slice = plan.slices > 1 ? block / tiles : 0;
   const int64_t tile = block - slice * tiles;
   const int64_t batch = parameters.problem.batches > 1 ? tile / plan.tiles : 0;
   const int64_t of_batch = tile - batch * plan.tiles;
-  const int64_t row_tile = Config::ROW_TILES > 1 ? of_batch / plan.column_tiles : 0;
-  const int64_t column_tile = of_batch - row_tile * plan.column_tiles;
+  const int64_t column_tile = Config::ROW_TILES > 1 ? of_batch / plan.row_tiles : of_batch;
+  const int64_t row_tile = of_batch - column_tile * (Config::ROW_TILES > 1 ? plan.row_tiles : 1);
   const ThinPosition at = {tile, batch, row_tile * Tile::ROWS,
                            column_tile * (Tile::COLUMNS * plan.column_lanes), slice};
   // Registers are for the sums: what follows them finds the position here.
@@ -351,8 +352,8 @@ struct ThinVariant {
     while (lanes > least && tiles(lanes / 2) <= SLOTS && steps(lanes / 2) >= 1) lanes /= 2;
     plan.column_lanes = lanes;
     plan.k_lanes = THREADS / lanes;
-    plan.column_tiles = divide_up(plan.wide.size, Tile::COLUMNS * lanes);
-    plan.tiles = row_tiles * plan.column_tiles;
+    plan.row_tiles = row_tiles;
+    plan.tiles = row_tiles * divide_up(plan.wide.size, Tile::COLUMNS * lanes);
   }
 
   // Where the tiles leave multiprocessors idle, so many slices that all of them run at one time, if

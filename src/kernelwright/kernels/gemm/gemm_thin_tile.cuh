@@ -26,7 +26,7 @@ struct ThinPlan {
   ThinFactor wide;
   int column_lanes;
   int k_lanes;
-  int64_t column_tiles;
+  int64_t row_tiles;
   int64_t tiles;  // in a batch: those of columns times those of rows
   int64_t slices;
   int64_t slice_k;
