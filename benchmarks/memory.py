@@ -20,18 +20,15 @@ from typing import Any
 
 import torch
 from provenance import provenance
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from kernelwright.ir.plan import Launch, Reinterpret, Room, Take
-from kernelwright.ir.program import Part, Program, Segment, part_reads, types_of
-from kernelwright.ir.types import TensorType
 from kernelwright.machine import H200
 from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
 from kernelwright.problem.execution import execute
-from kernelwright.program import arena_bytes, program_of
+from kernelwright.program import peak_bytes, program_of
 
 
 class Allocations(TorchDispatchMode):
@@ -71,8 +68,8 @@ class Allocations(TorchDispatchMode):
 def eager_peak(path: Path) -> int:
     """Bytes that eager's forward allocates beyond what is there before it."""
     space = execute(load_problem(path)).namespace
-    with torch.device("meta"), torch.no_grad():
-        module = space.Model(*space.get_init_inputs()).eval()
+    with torch.no_grad():
+        module = _on_meta(space).eval()
         inputs = tree_map_only(Tensor, lambda it: it.to("meta"), tuple(space.get_inputs()))
         with Allocations() as seen:
             seen.know([*module.parameters(), *module.buffers(), *tree_leaves(inputs)])
@@ -81,55 +78,12 @@ def eager_peak(path: Path) -> int:
     return seen.peak
 
 
-def our_peak(program: Program) -> int:
-    """Bytes that the program allocates at the captured sizes."""
-    last = _last_readers(program)
-    sizes: dict[str, int] = {}
-    alive: dict[str, int] = {}
-    peak = 0
-    for at, part in enumerate(program.parts):
-        arena = arena_bytes(part) if isinstance(part, Segment) else 0
-        for name, size in _new(program, part):
-            if name not in sizes and name not in program.in_place:
-                sizes[name] = alive[name] = size
-        peak = max(peak, sum(alive.values()) + arena)
-        for name in [it for it in alive if last.get(it, -1) <= at]:
-            del alive[name]
-    return peak
-
-
-def _last_readers(program: Program) -> dict[str, int]:
-    """The last part that reads each value or a view of it."""
-    roots: dict[str, str] = {}
-    last: dict[str, int] = {}
-    for at, part in enumerate(program.parts):
-        within = part.within if isinstance(part, Room) else None
-        source = part.input if isinstance(part, Reinterpret | Take) else within and within.whole
-        if source is not None:
-            roots[part.result] = roots.get(source, source)
-        for name in part_reads(part):
-            last[roots.get(name, name)] = at
-    kept = [*program.plan.graph.results, *(it.value for it in program.plan.graph.updates)]
-    for name in kept:
-        last[roots.get(name, name)] = len(program.parts)
-    return last
-
-
-def _new(program: Program, part: Part) -> list[tuple[str, int]]:
-    """Values that get memory of their own at a part, with their bytes."""
-    match part:
-        case Segment(results=results):
-            types = types_of(part)
-            return [(name, types[name].bytes_hint) for name in results]
-        case Launch(results=results, kernel=kernel):
-            return [(n, it.bytes_hint) for n, it in zip(results, kernel.outputs, strict=True)]
-        case Room(result=result, type=kind, within=None):
-            return [(result, kind.bytes_hint)]
-        case Room() | Reinterpret() | Take():
-            return []
-    kind = program.plan.graph[part.result].type
-    parts = kind if isinstance(kind, tuple) else (kind,)
-    return [(part.result, sum(it.bytes_hint for it in parts if isinstance(it, TensorType)))]
+def _on_meta(space: Any) -> nn.Module:
+    try:
+        with torch.device("meta"):
+            return space.Model(*space.get_init_inputs())
+    except RuntimeError:  # The constructor reads values.
+        return space.Model(*space.get_init_inputs()).to("meta")
 
 
 def main() -> None:
@@ -161,7 +115,7 @@ def _row(path: Path) -> dict[str, Any]:
     try:
         eager = eager_peak(path)
         program = program_of(compile_problem(load_problem(path), H200).plan)
-        ours = our_peak(program)
+        ours = peak_bytes(program)
     except Exception as error:  # The next problem goes on; the row says what happened.
         return {"error": f"{type(error).__name__}: {error}"[:300]}
     return {"eager": eager, "ours": ours, "ratio": round(ours / max(1, eager), 3)}

@@ -25,6 +25,8 @@ _LAYOUTS = {
 
 _MEANINGS = {"_ABSORBING", "FAR"}
 """What programs write for minus infinity."""
+_ALLOCATOR = {"_LEAST_SAVED"}
+"""What PyTorch's allocator does on any card."""
 _UNMEASURED = {"_LEAST_FLOPS"}
 """Thresholds that the rules of one pass cannot ask a card for yet."""
 
@@ -47,7 +49,7 @@ def _target(node: ast.Assign | ast.AnnAssign) -> str:
 
 def _without_layouts(tree: ast.Module) -> ast.Module:
     def is_layout(node: ast.stmt) -> bool:
-        names = _LAYOUTS | _MEANINGS | _UNMEASURED
+        names = _LAYOUTS | _MEANINGS | _ALLOCATOR | _UNMEASURED
         return isinstance(node, ast.Assign | ast.AnnAssign) and _target(node) in names
 
     return ast.Module([node for node in tree.body if not is_layout(node)], [])

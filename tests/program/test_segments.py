@@ -12,7 +12,9 @@ from kernelwright.ir.plan import Launch, Reinterpret, TorchCall
 from kernelwright.ir.program import Program, Segment, Slot
 from kernelwright.ir.program_interpreter import run_program
 from kernelwright.machine import H200
-from kernelwright.program import arena_bytes, program_of
+from kernelwright.program import arena_bytes, peak_bytes, program_of
+from kernelwright.program.peak import bytes_during
+from kernelwright.program.segments import Frame
 from kernelwright.schedule import Library, plan_graph
 
 
@@ -135,3 +137,42 @@ def test_a_chain_takes_two_slots_where_a_small_value_lies_between_large_ones() -
 
     found = program(Function(narrow), torch.rand(6, 64), torch.rand(64, 64))
     assert arena_bytes(only(found)) == 2 * (6 * 32 * 4)
+
+
+def grown(x: Tensor, y: Tensor) -> Tensor:
+    """Small values, and a result that is larger than all of them and written last."""
+    for _ in range(3):
+        x = (x @ y).softmax(0)
+    return torch.cat([x @ y, x.cumsum(1), x.cumsum(0)]) @ y
+
+
+def test_a_large_result_is_not_there_before_its_call() -> None:
+    """Had one call written it, it would lie beside all that came before."""
+    x, y = torch.rand(1024, 512), torch.rand(512, 512)
+    found = program(Function(grown), x, y)
+    whole = Frame(found.plan)
+    uncut = whole.program(whole.pieces())
+    assert len(uncut.parts) == 1
+    one = 1024 * 512 * 4
+    assert (peak_bytes(found), peak_bytes(uncut)) == (7 * one, 9 * one)
+    x, y = torch.rand(31, 5), torch.rand(5, 5)
+    torch.testing.assert_close(run_program(found, Function(grown), (x, y)), grown(x, y))
+
+
+def test_what_saves_little_is_left_whole() -> None:
+    found = program(Function(grown), torch.rand(64, 32), torch.rand(32, 32))
+    assert len(found.parts) == 1
+
+
+def test_parts_of_values_and_buffers_take_no_memory_of_their_own() -> None:
+    def joined(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cat([torch.linalg.pinv(x), (x @ y).exp().t()])
+
+    found = programmed(joined)
+    assert len(found.parts) > 1
+    whole, inverse = (8 + 8) * 6 * 4, 8 * 6 * 4
+    assert peak_bytes(found) <= whole + inverse + 6 * 8 * 4
+    norms = program(Norms(), torch.rand(600, 8), torch.rand(8, 8))
+    during = bytes_during(norms.parts, norms.plan.graph, norms.in_place.keys())
+    more = bytes_during(norms.parts, norms.plan.graph, set())
+    assert max(more) - max(during) == 2 * 8 * 4 + 8

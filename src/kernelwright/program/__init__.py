@@ -5,6 +5,7 @@ are one segment: one call, with one block of memory for all values that nobody e
 """
 
 from kernelwright.program.arena import arena_bytes
-from kernelwright.program.segments import program_of
+from kernelwright.program.cutting import program_of
+from kernelwright.program.peak import peak_bytes
 
-__all__ = ["arena_bytes", "program_of"]
+__all__ = ["arena_bytes", "peak_bytes", "program_of"]

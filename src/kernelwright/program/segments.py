@@ -25,26 +25,63 @@ _MANY_READERS = 4
 """Launches that read parameters from which on each is in a segment, whose parameters are packed."""
 
 
-def program_of(plan: Plan) -> Program:
-    """The program of a plan: it computes the same, in the same order."""
-    written = in_place(plan)
-    dropped = views_of(plan, written)
-    steps = [step for step in plan.steps if step.result not in dropped]
-    updated = {update.path for update in written.values()}
-    copied = {it.value for it in plan.graph.updates if it.path not in updated}
-    read_later = {*plan.graph.results, *copied}
-    placed = {step.result for step in steps if isinstance(step, Room)}.union(written)
-    kept = _same_in_every_call(plan)
-    fewest = 1 if sum(_reads_any(it, kept) for it in steps) >= _MANY_READERS else _FEWEST_LAUNCHES
-    parts: list[Part] = []
-    for run in reversed(_runs(steps, placed)):
-        launches = [step for step in run.steps if isinstance(step, Launch)]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Steps in a row, and the parts of the program that they are."""
+
+    steps: tuple[Step, ...]
+    read_later: frozenset[str]
+    """What is read of them, and of what was before them, when they have run."""
+    parts: tuple[Part, ...]
+
+
+class Frame:
+    """What the pieces of one plan have in common."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.in_place = in_place(plan)
+        dropped = views_of(plan, self.in_place)
+        self._steps = [step for step in plan.steps if step.result not in dropped]
+        rooms = {step.result for step in self._steps if isinstance(step, Room)}
+        self._placed = rooms.union(self.in_place)
+        self._kept = _same_in_every_call(plan)
+        readers = sum(_reads_any(it, self._kept) for it in self._steps)
+        self._fewest = 1 if readers >= _MANY_READERS else _FEWEST_LAUNCHES
+
+    def pieces(self) -> list[Piece]:
+        """All steps in as few pieces as can be, in order."""
+        updated = {update.path for update in self.in_place.values()}
+        copied = {it.value for it in self.plan.graph.updates if it.path not in updated}
+        read_later = frozenset({*self.plan.graph.results, *copied})
+        found: list[Piece] = []
+        for run in reversed(_runs(self._steps, self._placed)):
+            found.insert(0, self._piece(run.steps, read_later))
+            read_later = _read_before(found[0])
+        return found
+
+    def cut(self, piece: Piece, before: int) -> tuple[Piece, Piece]:
+        """A piece as two, the second of which begins with the step at `before`."""
+        second = self._piece(piece.steps[before:], piece.read_later)
+        return self._piece(piece.steps[:before], _read_before(second)), second
+
+    def program(self, pieces: Sequence[Piece]) -> Program:
+        """The program of these pieces."""
+        parts = [part for piece in pieces for part in piece.parts]
+        return Program(plan=self.plan, parts=_named(self.plan, parts), in_place=self.in_place)
+
+    def _piece(self, steps: Sequence[Step], read_later: frozenset[str]) -> Piece:
+        launches = [step for step in steps if isinstance(step, Launch)]
         is_segment = len(launches) >= _FEWEST_LAUNCHES or (
-            len(launches) >= fewest and _reads_any(launches[0], kept)
+            len(launches) >= self._fewest and _reads_any(launches[0], self._kept)
         )
-        parts[:0] = _parts(run, read_later, placed, kept) if is_segment else run.steps
-        read_later |= {name for step in run.steps for name in reads(step)}
-    return Program(plan=plan, parts=_named(plan, parts), in_place=written)
+        parts = _parts(steps, read_later, self._placed, self._kept) if is_segment else steps
+        return Piece(steps=tuple(steps), read_later=read_later, parts=tuple(parts))
+
+
+def _read_before(piece: Piece) -> frozenset[str]:
+    """What is read when everything before a piece has run."""
+    return piece.read_later.union(*map(reads, piece.steps))
 
 
 @dataclass(slots=True)
@@ -119,12 +156,14 @@ def _reads_any(step: Step, names: Set[str]) -> bool:
     return isinstance(step, Launch) and not names.isdisjoint(step.inputs)
 
 
-def _parts(run: _Run, read_later: Set[str], placed: Set[str], kept: Set[str]) -> list[Part]:
-    """The run as a segment between views."""
+def _parts(
+    steps: Sequence[Step], read_later: Set[str], placed: Set[str], kept: Set[str]
+) -> list[Part]:
+    """Steps in a row as a segment between views."""
     before: list[Part] = []
     inside: list[NativeStep] = []
     made: set[str] = set()
-    for step in run.steps:
+    for step in steps:
         match step:
             case Launch(results=results):
                 inside.append(step)
