@@ -34,82 +34,87 @@ struct StridedPointwise : IndexedPointwise<Pointwise, 1, Operation, Out, In...> 
   }
 
  private:
-  // The vectors of a result that is one run of memory, `steps` elements.
+  // The vectors of a result that is one run of memory, `steps` elements: all that a thread has are
+  // on their way before any of them is used.
   __device__ __forceinline__ void walk_whole() const {
+    const uint32_t own = blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
+    Pack<Vector<In, WIDTH>...> values[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
-      const uint32_t vector = blockIdx.x * (THREADS * UNROLL) + threadIdx.x + u * THREADS;
-      const int64_t first = int64_t{vector} * WIDTH;
+      const int64_t first = int64_t{own + u * THREADS} * WIDTH;
+      if (first + WIDTH <= this->steps)
+        load_at_element<WIDTH>(values[u], static_cast<uint32_t>(first));
+    }
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+      const int64_t first = int64_t{own + u * THREADS} * WIDTH;
       if (first + WIDTH <= this->steps) {
-        compute_whole<WIDTH>(static_cast<uint32_t>(first));
+        write<WIDTH>(static_cast<uint32_t>(first), values[u]);
       } else {
 #pragma unroll 1
         for (int64_t element = first; element < this->steps; ++element) {
-          compute_whole<1>(static_cast<uint32_t>(element));
+          Pack<Vector<In, 1>...> single;
+          load_at_element<1>(single, static_cast<uint32_t>(element));
+          write<1>(static_cast<uint32_t>(element), single);
         }
       }
     }
   }
 
-  // M elements of it from `element` on.
   template <int M>
-  __device__ __forceinline__ void compute_whole(uint32_t element) const {
-    Pack<Vector<In, M>...> values;
-    load_whole<M>(values, element, InputIndices());
-    uint32_t line = line_sizes.quotient(element);
-    uint32_t place = element - line * line_sizes.value();
-    int begin = 0;
-    // Elements of one line, or of two: none is shorter than a vector.
-#pragma unroll 1
-    do {
-      int32_t offsets[OPERANDS] = {};
-      this->outer.move(line, offsets);
-      const int rest = begin + static_cast<int>(line_sizes.value() - place);
-      load_parts<M>(values, place, offsets, begin, rest, InputIndices());
-      begin = rest;
-      place = 0;
-      ++line;
-    } while (begin < M);
+  __device__ __forceinline__ void write(uint32_t element,
+                                        const Pack<Vector<In, M>...>& values) const {
     Pointwise::template compute<M>(static_cast<Out*>(this->data[0]) + element, this->operation,
                                    this->matrices, values, InputIndices());
   }
 
-  // Of the inputs that are one run of memory.
-  template <int M, size_t... INPUT>
-  __device__ __forceinline__ void load_whole(Pack<Vector<In, M>...>& values, uint32_t element,
-                                             std::index_sequence<INPUT...>) const {
-    (((whole >> (INPUT + 1) & 1) != 0
-          ? void(get<INPUT>(values) =
-                     load_vector<M>(static_cast<const In*>(this->data[INPUT + 1]) + element))
-          : void()),
-     ...);
+  // What the inputs have for M elements of it from `element` on. These are of one line, or of two:
+  // none is shorter than a vector.
+  template <int M>
+  __device__ __forceinline__ void load_at_element(Pack<Vector<In, M>...>& values,
+                                                  uint32_t element) const {
+    const uint32_t line = line_sizes.quotient(element);
+    const uint32_t place = element - line * line_sizes.value();
+    const int rest = static_cast<int>(line_sizes.value() - place);
+    int32_t offsets[OPERANDS] = {}, next[OPERANDS] = {};
+    this->outer.move(line, offsets);
+    // The next line's, where the vector goes on there.
+    if (rest < M) this->outer.move(line + 1, next);
+    load_inputs<M>(values, element, static_cast<int32_t>(place), rest, offsets, next,
+                   InputIndices());
   }
 
-  // Of the others, the elements from `begin` to `end` of the vectors: from place `place` of the
-  // line on that `offsets` lead to.
   template <int M, size_t... INPUT>
-  __device__ __forceinline__ void load_parts(Pack<Vector<In, M>...>& values, uint32_t place,
-                                             const int32_t (&offsets)[OPERANDS], int begin, int end,
-                                             std::index_sequence<INPUT...>) const {
-    (((whole >> (INPUT + 1) & 1) != 0
-          ? void()
-          : load_part(get<INPUT>(values),
-                      static_cast<const In*>(this->data[INPUT + 1]) + offsets[INPUT + 1] +
-                          static_cast<int32_t>(place) *
-                              static_cast<int32_t>(this->inner_strides[INPUT + 1]),
-                      this->inner_strides[INPUT + 1], begin, end)),
+  __device__ __forceinline__ void load_inputs(Pack<Vector<In, M>...>& values, uint32_t element,
+                                              int32_t place, int rest,
+                                              const int32_t (&offsets)[OPERANDS],
+                                              const int32_t (&next)[OPERANDS],
+                                              std::index_sequence<INPUT...>) const {
+    (load_input(get<INPUT>(values), static_cast<const In*>(this->data[INPUT + 1]), INPUT + 1,
+                element, place, rest, offsets[INPUT + 1], next[INPUT + 1]),
      ...);
   }
 
   template <class T, int M>
-  __device__ __forceinline__ static void load_part(Vector<T, M>& values, const T* from,
-                                                   int64_t stride, int begin, int end) {
-    const T first = *from;
-#pragma unroll
-    for (int i = 0; i < M; ++i) {
-      if (i < begin || i >= end) continue;
-      values.element[i] = stride == 0 || i == begin ? first : from[(i - begin) * stride];
+  __device__ __forceinline__ void load_input(Vector<T, M>& values, const T* data, int operand,
+                                             uint32_t element, int32_t place, int rest,
+                                             int32_t offset, int32_t next) const {
+    if ((whole >> operand & 1) != 0) {
+      values = load_vector<M>(data + element);
+      return;
     }
+    const auto stride = static_cast<int32_t>(this->inner_strides[operand]);
+    // Of this line, and of the next one, what would be the vector's first element.
+    const T* const own = data + offset + place * stride;
+    const T* const other = rest < M ? data + next - rest * stride : own;
+    if (stride == 0) {
+      const T value = *own, after = *other;
+#pragma unroll
+      for (int i = 0; i < M; ++i) values.element[i] = i < rest ? value : after;
+      return;
+    }
+#pragma unroll
+    for (int i = 0; i < M; ++i) values.element[i] = (i < rest ? own : other)[i * stride];
   }
 
   // The elements of one step of a line, from its element `inner` on.
