@@ -76,6 +76,7 @@ _WARPGROUPS = WarpgroupRates(
     inside_step_cycles=3200,
     tile_cycles=3900,
     buffered_tile_cycles=1900,
+    unaligned_tile_cycles=10000,
     cluster_tile_cycles=1200,
     two_stages=1.055,
     unshared=1.02,
@@ -250,7 +251,9 @@ _WINDOWS = WindowRates(
 )
 """Registers from ptxas of CUDA 13.0; the rest with a cold L2 (docs/measured/pooling.md)."""
 
-_SCANS = ScanRates(sm_blocks=4, warp_elements=1024, lean_width=4)
+_SCANS = ScanRates(
+    sm_blocks=4, warp_elements=1024, lone_warp_elements=2560, many_rows=2**13, lean_width=4
+)
 """Timed with a cold L2 (docs/measured/scan.md)."""
 
 _RECURRENT = RecurrentRates(

@@ -107,6 +107,8 @@ class WarpgroupRates:
     """Cycles of the end of a 128 x 128 tile whose results its own warps store."""
     buffered_tile_cycles: float
     """Cycles of the end of such a tile whose results asynchronous copies store."""
+    unaligned_tile_cycles: float
+    """Cycles of the end of such a tile of floats whose rows begin between two vectors."""
     cluster_tile_cycles: float
     """Cycles of a tile more when the blocks of a cluster wait for each other."""
     two_stages: float
@@ -337,6 +339,10 @@ class ScanRates:
     """Blocks that a multiprocessor is kept busy with."""
     warp_elements: int
     """Elements of a row up to which a warp scans it as fast as a block does."""
+    lone_warp_elements: int
+    """Elements of it where there are many rows."""
+    many_rows: int
+    """Rows that keep the card busy with a warp for each."""
     lean_width: int
     """Elements of a vector up to which registers are enough for the configured blocks where one
     input is read; else for two thirds of them."""

@@ -28,10 +28,16 @@ def scan_configs(
         inner *= dim.hint
     if inner > 1:
         return _columns(inner, min(width, _COLUMNS[scan.op]))
-    if output.shape[scan.dim].hint <= machine.scans.warp_elements:
+    length = output.shape[scan.dim].hint
+    rates = machine.scans
+    if length <= rates.warp_elements or (
+        scan.op is Accumulation.SUM
+        and length <= rates.lone_warp_elements
+        and output.numel_hint >= length * rates.many_rows
+    ):
         return tuple(
             ScanConfig(way=ScanWay.ROW_PER_WARP, width=width, items=items, warps=8)
-            for items in (2, 4)
+            for items in _items(length, width, machine)
         )
     blocks = machine.sm_count * machine.scans.sm_blocks
     if scan.op is Accumulation.PRODUCT:
@@ -54,6 +60,14 @@ def scan_configs(
         )
         for warps, items in _SUMS
     )
+
+
+def _items(length: int, width: int, machine: Machine) -> tuple[int, ...]:
+    """Vectors of a lane in a chunk: one where rows begin between vectors and few are whole, and
+    more where there are many chunks."""
+    if length > machine.scans.warp_elements:
+        return (4, 2)
+    return (1, 2) if length % width != 0 else (2, 4)
 
 
 def _columns(inner: int, width: int) -> tuple[ScanConfig, ...]:

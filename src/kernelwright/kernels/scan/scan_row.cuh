@@ -39,12 +39,16 @@ struct ScanRow {
     }
   }
 
-  __device__ __forceinline__ bool holds(int64_t vector, int i) const {
-    const int64_t at = vector * WIDTH + i - shift;
-    return at >= 0 && at < length;
-  }
-  __device__ __forceinline__ bool holds_all(int64_t vector) const {
-    return holds(vector, 0) && holds(vector, WIDTH - 1);
+  static constexpr unsigned ALL = (1u << WIDTH) - 1;
+
+  // Which elements of a vector the row has, bit by bit.
+  __device__ __forceinline__ unsigned held(int64_t vector) const {
+    const int64_t first = vector * WIDTH - shift, rest = length - first;
+    if (first >= 0 && rest >= WIDTH) return ALL;
+    const unsigned begun = first < 0 ? ALL << static_cast<int>(min(-first, int64_t{WIDTH})) : ALL;
+    return rest >= WIDTH ? begun & ALL
+           : rest > 0    ? begun & ((1u << static_cast<int>(rest)) - 1)
+                         : 0;
   }
 
   // Whether every operand begins its vectors where whole accesses may.
@@ -55,9 +59,9 @@ struct ScanRow {
     return all;
   }
 
-  // WHOLE: the vector is inside of the row, and aligned in every operand.
+  // WHOLE: the vector is inside of the row, and aligned in every operand; `mask`: what `held` says.
   template <bool WHOLE, class T, int OPERAND>
-  __device__ __forceinline__ Vector<T, WIDTH> load(int64_t vector) const {
+  __device__ __forceinline__ Vector<T, WIDTH> load(int64_t vector, unsigned mask = ALL) const {
     const T* address = reinterpret_cast<const T*>(data[OPERAND]);
     Vector<T, WIDTH> result;
     if (is_repeated[OPERAND]) {
@@ -68,18 +72,18 @@ struct ScanRow {
     }
     address += vector * WIDTH;
     if constexpr (WHOLE) return load_constant_vector<WIDTH>(address);
-    if (is_aligned[OPERAND] && holds_all(vector)) return load_constant_vector<WIDTH>(address);
+    if (is_aligned[OPERAND] && mask == ALL) return load_constant_vector<WIDTH>(address);
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
-      result.element[i] = holds(vector, i) ? load_constant(address + i) : T();
+      result.element[i] = (mask >> i & 1) != 0 ? load_constant(address + i) : T();
     }
     return result;
   }
 
   template <bool WHOLE, int FIRST, class... Ts, size_t... AT>
   __device__ __forceinline__ void load_all(Pack<Vector<Ts, WIDTH>...>& inputs, int64_t vector,
-                                           std::index_sequence<AT...>) const {
-    ((get<AT>(inputs) = load<WHOLE, Ts, FIRST + static_cast<int>(AT)>(vector)), ...);
+                                           unsigned mask, std::index_sequence<AT...>) const {
+    ((get<AT>(inputs) = load<WHOLE, Ts, FIRST + static_cast<int>(AT)>(vector, mask)), ...);
   }
 
   // Begins to copy the elements of a whole vector to shared memory.
@@ -103,15 +107,16 @@ struct ScanRow {
   }
 
   template <bool WHOLE, class Out>
-  __device__ __forceinline__ void store(int64_t vector, const Vector<Out, WIDTH>& result) const {
+  __device__ __forceinline__ void store(int64_t vector, unsigned mask,
+                                        const Vector<Out, WIDTH>& result) const {
     Out* address = reinterpret_cast<Out*>(data[0]) + vector * WIDTH;
-    if (WHOLE || holds_all(vector)) {
+    if (WHOLE || mask == ALL) {
       store_vector(address, result);
       return;
     }
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
-      if (holds(vector, i)) address[i] = result.element[i];
+      if ((mask >> i & 1) != 0) address[i] = result.element[i];
     }
   }
 };

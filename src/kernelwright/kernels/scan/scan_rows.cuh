@@ -80,7 +80,8 @@ struct RowScan {
     for (int v = 0; v < VECTORS; ++v) {
       const int64_t vector = vector_of(chunk, v, warp, lane);
       if (WHOLE || vector < end) {
-        row.template load_all<WHOLE, 1>(inputs[v], in_memory(row, vector),
+        const int64_t at = in_memory(row, vector);
+        row.template load_all<WHOLE, 1>(inputs[v], at, WHOLE ? Row::ALL : row.held(at),
                                         typename Problem::BeforeIndices());
       }
     }
@@ -92,12 +93,13 @@ struct RowScan {
                                               const Row& row, int64_t vector, int64_t end,
                                               const Inputs& inputs) {
     const int64_t at = in_memory(row, vector);
+    const unsigned mask = WHOLE ? Row::ALL : vector < end ? row.held(at) : 0;
     Value read[WIDTH];
     problem.template accumulated<WIDTH>(read, row.element + at * WIDTH, inputs,
                                         typename Problem::BeforeIndices());
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
-      const bool counts = WHOLE || (vector < end && row.holds(at, in_order(i)));
+      const bool counts = WHOLE || (mask >> in_order(i) & 1) != 0;
       values[i] = counts ? read[in_order(i)] : neutral_total<RUNNING, Value>();
     }
   }
@@ -131,12 +133,14 @@ struct RowScan {
                                                   : inclusive[i - 1];
     }
     const int64_t at = in_memory(row, vector);
+    const unsigned mask = WHOLE ? Row::ALL : row.held(at);
     typename Problem::template AfterVectors<WIDTH> inputs;
-    row.template load_all<WHOLE, Problem::FIRST_AFTER>(inputs, at,
+    row.template load_all<WHOLE, Problem::FIRST_AFTER>(inputs, at, mask,
                                                        typename Problem::AfterIndices());
     row.template store<WHOLE>(
-        at, problem.template results<WIDTH>(totals, row.element + at * WIDTH, inputs,
-                                            typename Problem::AfterIndices()));
+        at, mask,
+        problem.template results<WIDTH>(totals, row.element + at * WIDTH, inputs,
+                                        typename Problem::AfterIndices()));
   }
 
   // With the sign of a product of so many negative numbers.
