@@ -17,6 +17,10 @@ _ALLOWED = {
     "products with weights": 2e-6,
     "products of every other place": 2e-3,
     "products in a line": 1e-6,
+    "maximum in tiles": 0.0,
+    "mean in tiles": 3e-7,
+    "maximum in tiles of a line": 0.0,
+    "maximum in tiles of planes": 0.0,
 }
 
 

@@ -68,3 +68,37 @@ def test_windows_over_columns_walk_far() -> None:
     window = Window(op=Pooling.MAXIMUM, size=(3, 3), stride=(2, 2), padding=(1, 1), dilation=(1, 1))
     source, result = _kind((256, 64, 112, 112)), _kind((256, 64, 56, 56))
     assert window_configs(window, result, [source], H200)[0].steps == 64
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "stride", "padding", "shared"),
+    [
+        # Lines of no whole vectors, and of such.
+        ((129, 192, 1001), 4, 2, 0, 32),
+        ((64, 128, 4096), 4, 2, 0, None),
+        ((65, 64, 113, 111), 2, 2, 0, 32),
+        ((64, 64, 112, 112), 2, 2, 0, 32),
+        # A tile has one step of three dimensions, or none.
+        ((33, 16, 31, 63, 65), 2, 2, 0, 40),
+        ((33, 16, 31, 127, 65), 2, 2, 0, None),
+        # Neighbours share half of what they read; a few tiles.
+        ((65, 64, 113, 111), 4, 2, 0, None),
+        ((65, 64, 113, 111), 3, 2, 1, None),
+        ((2, 64, 113, 111), 2, 2, 0, None),
+    ],
+)
+def test_windows_that_share_little_are_pooled_in_tiles(
+    shape: tuple[int, ...], size: int, stride: int, padding: int, shared: int | None
+) -> None:
+    dims = len(shape) - 2
+    window = Window(
+        op=Pooling.MAXIMUM,
+        size=(size,) * dims,
+        stride=(stride,) * dims,
+        padding=(padding,) * dims,
+        dilation=(1,) * dims,
+    )
+    sides = ((side + 2 * padding - size) // stride + 1 for side in shape[2:])
+    first = window_configs(window, _kind((*shape[:2], *sides)), [_kind(shape)], H200)[0]
+    assert (first.way is WindowWay.TILES) == (shared is not None)
+    assert shared is None or first.shared == shared * 1024

@@ -270,6 +270,14 @@ class ColumnRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnPartRows(ColumnRows):
+    """Few and long ones of such rows, cut in parts: kernels of states, of totals, of results."""
+
+    def __str__(self) -> str:
+        return f"rows in parts, {ColumnRows.__str__(self)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShortRows:
     """Short rows of neighbours in memory, several for each warp, held in registers."""
 
@@ -379,6 +387,8 @@ class WindowWay(StrEnum):
     """What a plane of the source gives stays in registers until the last window that it is in."""
     LINES = "each block has rows of the result"
     """Windows are pooled over all dimensions but the last, and then along shared memory."""
+    TILES = "each block has planes, or a band of one"
+    """They come to shared memory as one run of memory, whatever the lengths of rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,11 +410,15 @@ class WindowConfig:
     """Planes of the source that a thread of a walk has in flight."""
     ahead: int = 0
     """Steps of a walk before its use that a plane is asked for."""
+    shared: int = 0
+    """Bytes of shared memory of a block (TILES)."""
 
     def __str__(self) -> str:
         match self.way:
             case WindowWay.ELEMENTS:
                 return f"{self.way}, {self.threads} threads"
+            case WindowWay.TILES:
+                return f"{self.way}: {self.shared // 1024} KB, {self.threads} threads"
             case WindowWay.WALK:
                 own = (
                     f"{self.outputs} columns and up to {self.steps} steps, {self.planes} planes in "

@@ -36,6 +36,16 @@ _FLAT_CHOICES = (
     (1, 256, 4, 1, 1, 0),
 )
 """Choices where there is no walk."""
+_NARROW_CHOICE = (2, 256, 3, 5, 2, 0)
+"""The choice for planes of rows that are neither whole vectors nor columns for a warp."""
+_RUN_CHOICE = (4, 128, 8, 4, 1, 0)
+"""The choice where there is no walk and rows are no whole vectors."""
+_TILE_CHOICES = ((32 * 2**10, 6), (40 * 2**10, 5))
+"""Bytes of a tile of planes, and blocks of a multiprocessor."""
+_TILES = 1024
+"""Tiles that the source makes at least: few do not hide the first one's way."""
+_SMALL = 64
+"""Other operands have at most one element for so many of what is pooled by tiles."""
 _CHOICES = {1: _FLAT_CHOICES, 2: _IMAGE_CHOICES, 3: _WALK_CHOICES}
 """By how many dimensions are pooled."""
 _DOT_CHOICES = {
@@ -121,6 +131,7 @@ def window_configs(
         return (*_dots(window, line, groups, len(wide), machine), general)
     walks = _walks(window, line, groups, len(wide), machine)
     lines = _lines(line, machine)
+    walks = (*_tiles(window, line, inputs), *walks)
     if line.stride > machine.windows.far_stride:
         return (*lines, general, *walks) if lines else (general, *walks)
     return (*walks, *lines, general)
@@ -145,14 +156,19 @@ def _walks(
     is_short = dims > 1 and line.is_single and max(span, across) <= _MOST_SINGLE
     short = _short_walks(span, stride, span * across * operands) if is_short else ()
     configs = []
-    for times, threads, blocks, steps, planes, ahead in (*short, *_CHOICES[dims]):
+    for times, threads, blocks, steps, planes, ahead in (
+        *short,
+        *_odd(line, dims),
+        *_CHOICES[dims],
+    ):
         outputs = times * line.multiple
         elements = line.elements(outputs)
         flight = elements * across * min(span, stride)
         is_coded = max(elements, span) <= _WORD and across <= _WORD // 2
         if not is_coded or flight > rates.flight_elements:
             continue
-        if not line.is_filled_by(times, steps if dims == 1 else 1):
+        is_narrow = (times, threads, blocks, steps, planes, ahead) == _NARROW_CHOICE
+        if not is_narrow and not line.is_filled_by(times, steps if dims == 1 else 1):
             continue
         wide = dims > 1 and elements * across + span * outputs > rates.narrow_registers
         configs.append(
@@ -168,6 +184,45 @@ def _walks(
             )
         )
     return tuple(dict.fromkeys(configs))
+
+
+def _odd(line: _Line, dims: int) -> tuple[tuple[int, ...], ...]:
+    """Choices that come first where no access is wider than an element."""
+    if line.vector > 1 or line.is_single:
+        return ()
+    if dims == 1:
+        return (_RUN_CHOICE,)
+    is_narrow = dims == 2 and not line.is_filled_by(2, 1)
+    return (_NARROW_CHOICE,) if is_narrow else ()
+
+
+def _tiles(window: Window, line: _Line, inputs: Sequence[ValueType]) -> tuple[WindowConfig, ...]:
+    """Runs of memory for a block, where hardly anything is in two windows and a tile has several
+    steps, or one of three dimensions."""
+    tensors = [kind for kind in inputs if isinstance(kind, TensorType)]
+    source, dims = tensors[0], len(window.size)
+    # Where there is no walk, neighbours in a line may share more, but wide accesses need no help.
+    shared = 1 if dims > 1 else 2
+    fits = (
+        window.size[-1] > 1
+        and (dims > 1 or line.vector == 1)
+        and all(own <= shared * step for own, step in zip(window.size, window.stride, strict=True))
+        and not any(window.padding)
+        and set(window.dilation) == {1}
+        and len(source.shape) >= dims
+        and all(it.numel_hint * _SMALL <= source.numel_hint for it in tensors[1:])
+    )
+    if not fits:
+        return ()
+    step = prod(dim.hint for dim in source.shape[-dims:][1:]) * source.dtype.itemsize
+    step *= window.size[0] if dims > 1 else 1
+    steps = 1 if dims == 3 else 2
+    return tuple(
+        WindowConfig(way=WindowWay.TILES, threads=256, blocks=blocks, shared=shared)
+        for shared, blocks in _TILE_CHOICES
+        if steps * step < shared - 64
+        if source.bytes_hint >= _TILES * shared
+    )[:1]
 
 
 def _steps(wanted: int, groups: int, times: int) -> int:

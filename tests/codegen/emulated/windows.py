@@ -40,6 +40,10 @@ def _walk(*, vector: int, outputs: int, steps: int) -> WindowConfig:
     return WindowConfig(way=WindowWay.WALK, threads=64, vector=vector, outputs=outputs, steps=steps)
 
 
+def _tiles(shared: int) -> WindowConfig:
+    return WindowConfig(way=WindowWay.TILES, threads=64, shared=shared)
+
+
 # Rows of whole vectors and others; results that begin and end anywhere in a vector; windows that
 # begin before and end after the source; several segments of a walk, several blocks.
 CASES = {
@@ -77,6 +81,29 @@ CASES = {
         shapes=[(2, 3, 9, 12), (1, 2, 5, 8), (2, 2, 21, 68), (1, 2, 7, 11)],
         dtype=DType.F16,
         scaled=True,
+    ),
+    # Planes that begin anywhere in a vector, several to a block; bands of one, one shorter.
+    "maximum in tiles": Case(
+        window=Window(Pooling.MAXIMUM, (2, 3), (2, 2), (0, 1), (1, 1)),
+        config=_tiles(1024),
+        shapes=[(3, 5, 7, 7), (2, 3, 19, 31), (1, 1, 41, 23), (0, 3, 8, 8), (1, 2, 2, 90)],
+    ),
+    "mean in tiles": Case(
+        window=Window(Pooling.SUM, (3, 3), (1, 1), (1, 1), (1, 1)),
+        config=_tiles(1024),
+        shapes=[(5, 3, 7, 5), (2, 1, 19, 19), (1, 2, 33, 23)],
+        scaled=True,
+    ),
+    "maximum in tiles of a line": Case(
+        window=Window(Pooling.MAXIMUM, (8,), (1,), (4,), (2,)),
+        config=_tiles(512),
+        shapes=[(2, 24), (5, 3, 33), (3, 1, 501)],
+        dtype=DType.F16,
+    ),
+    "maximum in tiles of planes": Case(
+        window=Window(Pooling.MAXIMUM, (2, 3, 3), (2, 1, 2), (0, 1, 1), (1, 1, 1)),
+        config=_tiles(2048),
+        shapes=[(2, 2, 5, 9, 11), (3, 1, 2, 6, 5), (1, 1, 9, 7, 6)],
     ),
     "products in a line": Case(
         window=Window(Pooling.DOT, (4,), (1,), (3,), (2,)),

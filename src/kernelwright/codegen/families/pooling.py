@@ -81,17 +81,21 @@ def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
     template, function = {
         WindowWay.WALK: ("WalkVariant", "window_walk"),
         WindowWay.LINES: ("LinesVariant", "window_lines"),
+        WindowWay.TILES: ("TileVariant", "window_tiles"),
     }[config.way]
-    variant = Variant(
-        suffix="Tuned",
-        why="Rows of whole vectors",
-        template=template,
-        members=(
+    members: tuple[str, ...] = (f"int THREADS = {config.threads}, BYTES = {config.shared}",)
+    if config.way is not WindowWay.TILES:
+        members = (
             f"int THREADS = {config.threads}, VECTOR = {config.vector}",
             f"int OUTPUTS = {config.outputs}, STEPS = {config.steps}",
             f"int PLANES = {config.planes}, AHEAD = {config.ahead}",
             f"unsigned REPEATED = {_repeated(kernel, functor)}",
-        ),
+        )
+    variant = Variant(
+        suffix="Tuned",
+        why="Planes that are runs of memory" if config.shared else "Rows of whole vectors",
+        template=template,
+        members=members,
         kernels=(Device(name=f"{kernel.name}_kernel", function=function),),
         pointers=(f"{kernel.name}_kernel",),
         blocks=config.blocks,

@@ -5,6 +5,7 @@
 
 #include "window_any.cuh"
 #include "window_lines.cuh"
+#include "window_tiles.cuh"
 #include "window_walk.cuh"
 
 // Blocks that a launch has at most: each then does several parts, one after the other.
@@ -99,6 +100,26 @@ struct LinesVariant {
   }
   cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
     return launch_window_kernel(kernel, problem, blocks(problem), THREADS, stream);
+  }
+};
+
+// Small windows of planes that are runs of memory.
+template <class Config, class Problem>
+struct TileVariant {
+  using Parameters = TileParameters<Config, Problem>;
+  static constexpr int THREADS = Config::THREADS;
+
+  void (*kernel)(Parameters);
+
+  bool admits(const Problem& problem) const {
+    return Parameters::admits(problem) &&
+           Parameters::describe(problem).blocks() <= MAX_WINDOW_BLOCKS;
+  }
+  cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
+    const Parameters tiles = Parameters::describe(problem);
+    const auto launched = kernel;
+    launched<<<static_cast<unsigned>(tiles.blocks()), THREADS, Config::BYTES, stream>>>(tiles);
+    return cudaGetLastError();
   }
 };
 
