@@ -172,7 +172,7 @@ def test_python_for_a_module_in_memory_runs(page: str) -> None:
     values: dict[str, Any] = {}
     exec(compile(blocks[0], page, "exec"), values)
     assert isinstance(values["fast"], kernelwright.OptimizedModule)
-    assert values["fast"].kernelwright.kernels == ("gelu_layer_norm",)
+    assert values["fast"].kernelwright.kernels == ("add_gelu_layer_norm",)
 
 
 def test_python_of_the_pages_names_what_there_is() -> None:

@@ -169,6 +169,8 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     step *= rates.converting if config.feed is Feed.CONVERT else 1.0
     step *= rates.two_stages if config.stages == 2 else 1.0
     end = rates.buffered_tile_cycles if buffered else rates.tile_cycles
+    if shape.dtype is DType.F32 and shape.n * shape.dtype.itemsize % machine.limits.access_bytes:
+        end = max(end, rates.unaligned_tile_cycles)
     around = end * config.block_n / 128 * (rates.transposed if config.transposed else 1.0)
     around += rates.cluster_tile_cycles if config.cluster > 1 else 0
     # With few steps half of a block stores while the other half multiplies.

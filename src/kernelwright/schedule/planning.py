@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from kernelwright.ir.calls import AtenCall, rename_call
+from kernelwright.ir.calls import AtenCall, Ref, rename_call
 from kernelwright.ir.editing import Editor
 from kernelwright.ir.graph import Graph, Node, UserCall
-from kernelwright.ir.kinds import Contract, Conv
+from kernelwright.ir.kinds import Contract, Conv, Opaque, Pointwise
+from kernelwright.ir.library_calls import LINEAR
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
+from kernelwright.ir.types import DType
 from kernelwright.lower import LOOPS, PASSES, Decision, faster_on_channels_last, with_layers
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
@@ -76,7 +78,7 @@ def plan_graph(
     found_again = looped is not captured
     captured = looped
     while True:
-        rewritten = rewrite(_as_called(captured, left))
+        rewritten = rewrite(_as_called(captured, left, measured))
         formats = choices.channels_last
         if formats is None:
             formats = faster_on_channels_last(rewritten.graph, machine)
@@ -139,17 +141,53 @@ def _products_left(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _as_called(graph: Graph, left: Mapping[str, str]) -> Graph:
-    """The captured graph with the calls of these results as the user made them."""
+def _as_called(graph: Graph, left: Mapping[str, str], measured: Mapping[str, str | None]) -> Graph:
+    """The captured graph with the calls of these results as the user made them.
+
+    What a card has measured was the whole call.
+    """
     editor = Editor(graph)
     names: dict[str, str] = {}
     for node in graph.nodes:
         if node.part_of is not None and node.part_of.result in left:
-            call = rename_call(node.part_of.call, names)
-            _take_back(editor, node, node.part_of, call, left[node.part_of.result])
+            why, call = left[node.part_of.result], rename_call(node.part_of.call, names)
+            bias = _bias_of_pointwise(editor, node, node.part_of, call)
+            if bias is not None and node.part_of.result not in measured:
+                _leave_product(editor, node, node.part_of.result, call.without(bias), why)
+                continue
+            _take_back(editor, node, node.part_of, call, why)
             names[node.part_of.result] = node.name
     editor.drop_unread()
     return check(editor.graph())
+
+
+def _bias_of_pointwise(editor: Editor, product: Node, user: UserCall, call: AtenCall) -> str | None:
+    """The bias of a linear call whose sum a kernel computes with what comes next.
+
+    There it costs nothing; cuBLAS takes longer for a product of floats with a bias than without
+    (docs/measured/gemm.md).
+    """
+    names = [arg.name for arg in call.args if isinstance(arg, Ref)]
+    readers = [editor.node(name) for name in editor.readers(user.result)]
+    fits = (
+        call.target == LINEAR
+        and len(names) == len(call.args) == len(set(names)) == 3
+        and not call.kwargs
+        and product.tensor.dtype is DType.F32
+        and not editor.is_shown(user.result)
+        and len(readers) == 1
+        and isinstance(readers[0].kind, Pointwise)
+    )
+    return names[2] if fits else None
+
+
+def _leave_product(editor: Editor, product: Node, result: str, call: AtenCall, why: str) -> None:
+    """Put the call of a product alone; the sum with the bias, `result`, stays as it is."""
+    kind = Opaque(why=why)
+    left = replace(product, kind=kind, inputs=call.refs, origin=call, part_of=None)
+    editor.replace(product, (left,))
+    node = editor.node(result)
+    editor.replace(node, (replace(node, operators=("add",)),))
 
 
 def _take_back(editor: Editor, product: Node, user: UserCall, call: AtenCall, why: str) -> None:
