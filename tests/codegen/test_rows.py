@@ -45,6 +45,7 @@ _SHORT = {"threads": 64, "width": 4, "resident": 1}
 _BLOCKS = {"threads": 64, "width": 4, "vectors": 2, "holds": True, "resident": 1}
 _GRID = {"fold_warps": 2, "finish_warps": 1, "width": 4, "vectors": 2, "ring": 8192}
 _COLUMNS = {"lanes": 32, "split": 2, "width": 4, "vectors": 4, "resident": 1}
+_COLUMNS_IN_PARTS = _COLUMNS | {"width": 1, "holds": False, "in_parts": True}
 # What the tuner chooses from: rows that begin and end between vectors, that are shorter than the
 # room for them, that are more than the teams; what does not fit is left to the other kernels.
 _TUNED: dict[str, dict[str, Any]] = {
@@ -215,6 +216,27 @@ _TUNED: dict[str, dict[str, Any]] = {
         "shapes": [[5, 7, 16], [1, 33, 8]],
         "config": _SHORT | {"lanes": 1, "vectors": 4},
     },
+    # Rows that begin between vectors, element by element.
+    "short rows of single elements": {
+        "case": "two_level_softmax",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[70, 25], [9, 28], [3, 13], [5, 29]],
+        "config": _SHORT | {"width": 1, "lanes": 4, "vectors": 7},
+    },
+    "short rows of single elements, exponentials": {
+        "case": "cross_entropy",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[70, 25], [9, 13]],
+        "config": _SHORT | {"width": 1, "lanes": 8, "vectors": 4},
+    },
+    "short rows of single elements with weights": {
+        "case": "layer_norm",
+        "dims": [1],
+        "shapes": [[70, 57], [3, 61]],
+        "config": _SHORT | {"width": 1, "lanes": 32, "vectors": 2},
+    },
     "columns held": {
         "case": "layer_norm",
         "dtype": "BF16",
@@ -227,6 +249,27 @@ _TUNED: dict[str, dict[str, Any]] = {
         "dims": [0],
         "shapes": [[70, 17], [300, 41]],
         "config": _COLUMNS | {"width": 1, "vectors": 8, "holds": False},
+    },
+    # Parts that rows do not fill, fewer rows than lanes; two levels of folds.
+    "columns in parts": {
+        "case": "two_level_softmax",
+        "dims": [0],
+        "special": "nan",
+        "shapes": [[70, 17], [301, 41]],
+        "config": _COLUMNS_IN_PARTS,
+    },
+    "columns in parts, whole vectors": {
+        "case": "layer_norm",
+        "dims": [0, 1],
+        "shapes": [[3, 41, 132], [1, 19, 4]],
+        "layouts": ["plain", "misaligned"],
+        "config": _COLUMNS_IN_PARTS | {"width": 4},
+    },
+    "extremes of columns in parts": {
+        "case": "extremes",
+        "dims": [1],
+        "shapes": [[3, 70, 35]],
+        "config": _COLUMNS_IN_PARTS | {"vectors": 2},
     },
 }
 

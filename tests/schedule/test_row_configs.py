@@ -10,11 +10,14 @@ from kernelwright.capture import capture_module
 from kernelwright.ir.anchors import RowProgram
 from kernelwright.ir.configs import (
     BlockRows,
+    ColumnPartRows,
+    ColumnRows,
     GridRows,
     HeldRows,
     PartRows,
     RingRows,
     RowConfig,
+    ShortRows,
 )
 from kernelwright.machine import H200, Machine
 from kernelwright.rewrite import rewrite
@@ -127,6 +130,42 @@ def test_many_rows_without_results_have_a_warp_each() -> None:
     best = _best(_Largest(), 2048)
     assert isinstance(best, PartRows)
     assert best.threads == best.resident == 32
+
+
+@pytest.mark.parametrize(
+    ("length", "lanes", "vectors"), [(49, 8, 7), (593, 32, 19), (13, 2, 7), (641, None, None)]
+)
+def test_short_rows_of_no_whole_vectors_are_read_element_by_element(
+    length: int, lanes: int | None, vectors: int | None
+) -> None:
+    best = _best_of(nn.Softmax(1), (2**16, length))
+    assert isinstance(best, ShortRows) == (lanes is not None)
+    if isinstance(best, ShortRows):
+        assert (best.width, best.lanes, best.vectors) == (1, lanes, vectors)
+
+
+class _LargestOfColumns(nn.Module):
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return rows.amax(0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "width"),
+    [((32768, 1024), 2), ((65537, 593), 1), ((32768, 65536), None), ((64, 1024), None)],
+)
+def test_few_long_rows_side_by_side_are_cut_in_parts(
+    shape: tuple[int, ...], width: int | None
+) -> None:
+    best = _best_of(_LargestOfColumns(), shape)
+    assert isinstance(best, ColumnRows)
+    assert isinstance(best, ColumnPartRows) == (width is not None)
+    assert width is None or best.width == width
+
+
+def test_few_rows_of_which_nothing_is_wanted_twice_are_read_in_parts() -> None:
+    best = _best_of(_Largest(), (512, 65536))
+    assert isinstance(best, PartRows)
+    assert best.threads == 256
 
 
 def _best(module: nn.Module, length: int) -> object:

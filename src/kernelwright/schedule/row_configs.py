@@ -8,6 +8,7 @@ from math import prod
 from kernelwright.ir.anchors import Extent, RowProgram
 from kernelwright.ir.configs import (
     BlockRows,
+    ColumnPartRows,
     ColumnRows,
     GridRows,
     HeldRows,
@@ -20,12 +21,15 @@ from kernelwright.ir.expr import Call, Operand, operations, walk
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 
+_Tuned = RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows
 _FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "xlogy"})
 _EDGE_VECTORS = 13
 _EDGE_THREADS = range(512, 641)
 """Threads of a block whose rows begin between two vectors, and how many of them a thread holds."""
 _MOST_BLOCKS = 8
 """Blocks of a cluster with which rows whose lines end within vectors are read twice no slower."""
+_SINGLE_ELEMENTS = 20
+"""Elements of a thread that it reads one by one and keeps in registers."""
 _FEW_VECTORS = 8
 """Vectors of a thread of a cluster with which it waits for exchanges more than it computes."""
 
@@ -35,7 +39,7 @@ def row_configs(
 ) -> tuple[RowConfig, ...]:
     """What the tuner tries for a row program, in this order; at least one."""
     rows = _describe(program, inputs, machine)
-    tuned: list[RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows] = []
+    tuned: list[_Tuned] = []
     if rows.length > 1 and rows.count > 0 and rows.inputs:
         tuned += _along(rows, machine) if rows.is_along else _columns(rows, machine)
     return (
@@ -185,8 +189,13 @@ def _along(
     busy = min(rows.count, machine.sm_count) * rings[0].cluster
     if busy < machine.sm_count and rows.row_bytes > machine.rows.few_row_bytes:
         return [*parts[:2], *rings]
-    if rows.levels == 1 and not rows.results and rows.count >= machine.rows.many_rows:
-        return [*_pieces(rows, machine), *rings[:8], parts[0]]
+    if rows.levels == 1 and not rows.results:
+        # Nothing of a row is wanted twice.
+        if rows.count >= machine.rows.many_rows:
+            return [*_pieces(rows, machine), *rings[:8], parts[0]]
+        if rows.row_bytes > machine.rows.few_row_bytes:
+            own = PartRows(threads=256, width=rows.width, unroll=4, resident=5)
+            return [own, *parts[:2], *rings[:8]]
     return [*rings, parts[0]]
 
 
@@ -200,6 +209,8 @@ def _parts(rows: _Rows) -> list[tuple[int, int, int]]:
         return choices
     # A block has no more than one run, of which each of its threads has all accesses in flight.
     vectors = rows.inner // rows.width
+    if vectors % (128 * 8) == 0:
+        choices = [(128, 8, 4), *choices]
     fitting = [it for it in (*choices, (128, 4, 8), (64, 4, 16)) if it[0] * it[1] <= vectors]
     return list(dict.fromkeys([*fitting, *choices]))[: len(choices)]
 
@@ -261,7 +272,7 @@ def _blocks(rows: _Rows, machine: Machine) -> list[BlockRows]:
     filling = max(machine.sm_count * rates.busy_threads // rows.count, 2 * warp)
     filling = min(filling, rates.holding_threads)
     held: list[BlockRows] = []
-    for own in (8, 4, 2, 1):
+    for own in (16, 8, 4, 2, 1) if width == 1 else (8, 4, 2, 1):
         threads = max(2 * warp, _power_of_two(-(-vectors // own), machine))
         room = rates.held_registers // (2 if threads < most_threads else 4)
         is_filled = vectors * 4 > threads * own
@@ -295,7 +306,10 @@ def _block(
 
 def _short(rows: _Rows, machine: Machine) -> Iterator[ShortRows]:
     """For rows of up to some vectors for each thread of a warp."""
-    if rows.length % rows.width != 0 or rows.count < machine.rows.short_rows:
+    if rows.count < machine.rows.short_rows:
+        return
+    if rows.length % rows.width != 0:
+        yield from _single(rows, machine)
         return
     warp, most = machine.limits.warp_threads, machine.rows.held_registers
     vectors = rows.length // rows.width
@@ -312,6 +326,25 @@ def _short(rows: _Rows, machine: Machine) -> Iterator[ShortRows]:
             width=rows.width,
             vectors=-(-vectors // lanes),
             resident=resident,
+        )
+
+
+def _single(rows: _Rows, machine: Machine) -> Iterator[ShortRows]:
+    """For rows that begin between vectors: each thread has elements one by one."""
+    warp, most = machine.limits.warp_threads, _SINGLE_ELEMENTS
+    registers = max(1, sum(rows.inputs) // 4)
+    for wanted in (8, 4, 16, most):
+        lanes = 1 << (-(-rows.length // wanted) - 1).bit_length()
+        own = -(-rows.length // lanes)
+        if lanes > warp or own * registers > most:
+            continue
+        many = own * registers > 8
+        yield ShortRows(
+            threads=128 if many else 256,
+            lanes=lanes,
+            width=1,
+            vectors=own,
+            resident=6 if many else 4,
         )
 
 
@@ -429,7 +462,21 @@ def _columns(rows: _Rows, machine: Machine) -> list[ColumnRows]:
     while rows.inner % width != 0:
         width //= 2
     held = list(_held_columns(rows, width, machine)) if rows.results or rows.levels > 1 else []
-    return [*held[:8], *_read_columns(rows, width, machine)]
+    read = list(_read_columns(rows, width, machine))
+    # The kernels that read rows leave few and long ones to others.
+    tiles = -(-rows.count // (read[0].lanes * read[0].width))
+    are_few = 2 * tiles < machine.sm_count
+    if are_few and rows.length > 4 * read[0].split * read[0].vectors:
+        return [_column_parts(rows, width), *held[:8], *read]
+    return [*held[:8], *read]
+
+
+def _column_parts(rows: _Rows, width: int) -> ColumnPartRows:
+    """For rows that are few and long; a thread has some sixteen elements in flight."""
+    wide = min(width, 2, max(1, 8 // rows.folds))
+    return ColumnPartRows(
+        lanes=128, split=2, width=wide, vectors=16 // wide, holds=False, resident=4
+    )
 
 
 def _held_columns(rows: _Rows, width: int, machine: Machine) -> Iterator[ColumnRows]:

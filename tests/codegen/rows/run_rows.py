@@ -20,6 +20,7 @@ from kernelwright.codegen.cuda import kernel_text
 from kernelwright.emulator import Session
 from kernelwright.ir.configs import (
     BlockRows,
+    ColumnPartRows,
     ColumnRows,
     GridRows,
     HeldRows,
@@ -65,6 +66,7 @@ def row_config(fields: dict[str, Any]) -> RowConfig:
     """Two multiprocessors, and the tuned variant of these fields, if any."""
     families = {
         "in_registers": HeldRows,
+        "in_parts": ColumnPartRows,
         "ring": GridRows,
         "stages": RingRows,
         "split": ColumnRows,
@@ -73,7 +75,8 @@ def row_config(fields: dict[str, Any]) -> RowConfig:
         "resident": PartRows,
     }
     family = next((each for field, each in families.items() if field in fields), None)
-    values = {name: value for name, value in fields.items() if name != "in_registers"}
+    flags = ("in_registers", "in_parts")
+    values = {name: value for name, value in fields.items() if name not in flags}
     return RowConfig(multiprocessors=2, tuned=None if family is None else family(**values))
 
 

@@ -17,6 +17,7 @@ from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, 
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, untold_sizes
 from kernelwright.ir.configs import (
     BlockRows,
+    ColumnPartRows,
     ColumnRows,
     GridRows,
     HeldRows,
@@ -78,6 +79,8 @@ class Tuned:
     """What its last kernel runs."""
     fold_function: str | None = None
     """What its kernels before run, one for each level."""
+    combine_function: str | None = None
+    """What a kernel after each of these runs."""
 
 
 _TUNED: Mapping[type[_Config], Tuned] = {
@@ -111,6 +114,14 @@ _TUNED: Mapping[type[_Config], Tuned] = {
         source="row_columns.cuh",
         family="Column",
         function="column_rows",
+    ),
+    ColumnPartRows: Tuned(
+        purpose="Parts of rows side by side: the results.",
+        source="row_column_parts.cuh",
+        family="ColumnPart",
+        function="finish_column_parts",
+        fold_function="fold_column_parts",
+        combine_function="combine_column_parts",
     ),
     ShortRows: Tuned(
         purpose="Short rows, several for each warp.",
@@ -167,7 +178,7 @@ def emit(kernel: Kernel) -> KernelText:
         scalars=_names(members),
         multiprocessors=config.multiprocessors,
         tuned=tuned,
-        slices=tuned is not None and tuned.fold_function is not None and _has_slices(kernel),
+        slices=isinstance(way, PartRows) and _has_slices(kernel),
         constants=[] if way is None else _constants(way),
     )
     sources = ("row_any.cuh", *(() if tuned is None else (tuned.source,)), "row_launch.cuh")

@@ -4,7 +4,7 @@
 //   TOTALS      how many values a row is reduced to
 //   COUNTS_PLACES  whether the order of the elements matters
 //   identity()  the state of no elements
-//   of()        the state of N elements, those whose bit of `valid` is set; N a power of two
+//   of()        the state of N elements, those whose bit of `valid` is set
 //   combine()   the state of the elements of two
 //   add()       of a fold that counts places: of a state and N elements
 //   total()     value number INDEX

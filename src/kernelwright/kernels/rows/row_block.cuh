@@ -107,11 +107,16 @@ struct BlockThread {
     }
   }
 
-  __device__ __forceinline__ void store(int begin, const typename Types::Totals& totals) const {
+  // Those of the inputs in LATE are not there yet.
+  template <unsigned LATE>
+  __device__ __forceinline__ void store(int begin, const typename Types::Totals& totals) {
 #pragma unroll
     for (int k = 0; k < VECTORS; ++k) {
       const int v = vector(begin, k);
-      if (v < rows.vectors) store_vectors<true>(run(v), 0, totals, shared, vectors[k]);
+      if (v >= rows.vectors) break;
+      const Run own = run(v);
+      load_inputs<LATE, true>(own, 0, vectors[k]);
+      store_vectors<true>(own, 0, totals, shared, vectors[k]);
     }
   }
 };
@@ -124,7 +129,8 @@ __device__ __forceinline__ void block_rows(const Rows& rows) {
   __shared__ __align__(16) char memory[Rows::Exchange::BYTES + 16];
   typename Rows::Exchange exchange = {memory};
   Thread thread(rows, blockIdx.x);
-  if constexpr (Thread::HOLDS) thread.template load<all_reads<Program>()>(0);
+  constexpr unsigned LATE = Thread::HOLDS ? late_inputs<Program>() : 0;
+  if constexpr (Thread::HOLDS) thread.template load<all_reads<Program>() & ~LATE>(0);
   typename Types::Totals totals = {};
   repeat<Program::LEVELS>([&](auto level) {
     typename Types::States states = no_elements<Program>();
@@ -140,7 +146,7 @@ __device__ __forceinline__ void block_rows(const Rows& rows) {
   if constexpr (results_mask<Program, true>() != 0) {
     thread.each_step([&](int begin) {
       if constexpr (!Thread::HOLDS) thread.template load<Program::READS[Program::LEVELS]>(begin);
-      thread.store(begin, totals);
+      thread.template store<LATE>(begin, totals);
     });
   }
   if (threadIdx.x == 0) store_row_results(thread.first, totals);

@@ -25,6 +25,16 @@ struct ColumnRows {
   unsigned adjacent;           // operands with an element for each of the neighbours
   int steps[Types::OPERANDS];  // bytes from place to place
 
+  static ColumnRows describe(const Program& program, const Space& space) {
+    ColumnRows rows = {program, space, 0, {}};
+    repeat<Types::OPERANDS>([&](auto o) {
+      if (space.kept.inner_stride(o) == 1) rows.adjacent |= 1u << o;
+      const int64_t stride = space.reduced.inner_stride(o);
+      rows.steps[o] = static_cast<int>(stride * operand_bytes<Program>(o));
+    });
+    return rows;
+  }
+
   static bool can_walk(const Space& space) {
     constexpr int64_t MOST = (int64_t{1} << 31) - 1;  // what 32 bits count
     if (space.kept.rank == 0 || space.kept.count == 0 || space.reduced.count == 0) return false;
@@ -70,10 +80,10 @@ struct ColumnThread {
   bool has_rows;
   char* at[Types::OPERANDS];  // the first place of the row
 
-  __device__ __forceinline__ explicit ColumnThread(const Rows& rows) : rows(rows) {
+  __device__ __forceinline__ ColumnThread(const Rows& rows, uint32_t tile) : rows(rows) {
     lane = static_cast<int>(threadIdx.x) % LANES;
     part = static_cast<int>(threadIdx.x) / LANES;
-    row = (static_cast<int64_t>(blockIdx.x) * LANES + lane) * WIDTH;
+    row = (static_cast<int64_t>(tile) * LANES + lane) * WIDTH;
     has_rows = row < rows.space.kept.count;
     // Others take part in what threads do together.
     if (!has_rows) row = rows.space.kept.count - WIDTH;
@@ -168,6 +178,25 @@ struct ColumnThread {
     Vectors vectors[VECTORS];
     load<Program::READS[LEVEL], FULL>(first, vectors);
     fold<LEVEL, FULL>(first, vectors, totals, states);
+  }
+
+  // Where a piece of so many places from `begin` on ends.
+  __device__ __forceinline__ int end_of(int begin, int places) const {
+    const int rest = static_cast<int>(rows.space.reduced.count) - begin;
+    return begin + (rest < places ? rest : places);
+  }
+
+  // The places from `begin` on, which are whole steps or end where the row does.
+  template <int LEVEL>
+  __device__ __forceinline__ void fold_places(int begin, int end,
+                                              const typename Types::Totals (&totals)[WIDTH],
+                                              typename Types::States (&states)[WIDTH]) const {
+    int first = begin;
+#pragma unroll 1
+    for (; first < end && is_full(first); first += VECTORS * SPLIT) {
+      load_and_fold<LEVEL, true>(first, totals, states);
+    }
+    if (place(first, 0) < end) load_and_fold<LEVEL, false>(first, totals, states);
   }
 
   // The totals of a level from the states of all threads that share the rows.
@@ -276,14 +305,7 @@ __device__ __forceinline__ void column_rows_read(const Thread& thread) {
     typename Types::States states[Thread::WIDTH];
 #pragma unroll
     for (int c = 0; c < Thread::WIDTH; ++c) states[c] = no_elements<Program>();
-    int first = 0;
-#pragma unroll 1
-    for (; thread.is_full(first); first += STEP) {
-      thread.template load_and_fold<level, true>(first, totals, states);
-    }
-    if (thread.place(first, 0) < count) {
-      thread.template load_and_fold<level, false>(first, totals, states);
-    }
+    thread.template fold_places<level>(0, count, totals, states);
     thread.template combine<level>(states, totals);
   });
   if constexpr (results_mask<Program, true>() != 0) {
@@ -299,7 +321,7 @@ __device__ __forceinline__ void column_rows_read(const Thread& thread) {
 
 template <class Rows>
 __device__ __forceinline__ void column_rows(const Rows& rows) {
-  const ColumnThread<decltype(rows.program), typename Rows::Config> thread(rows);
+  const ColumnThread<decltype(rows.program), typename Rows::Config> thread(rows, blockIdx.x);
   if constexpr (!Rows::Config::HOLDS) {
     column_rows_read(thread);
   } else if (thread.rows.space.reduced.count == Rows::PLACES) {
@@ -330,12 +352,7 @@ struct ColumnVariant {
   static int64_t workspace(const RowCall<Program>&) { return 0; }
 
   cudaError_t launch(const RowCall<Program>& call, char*, cudaStream_t stream) const {
-    Parameters rows = {call.program, call.space, 0, {}};
-    repeat<Parameters::Types::OPERANDS>([&](auto o) {
-      if (call.space.kept.inner_stride(o) == 1) rows.adjacent |= 1u << o;
-      const int64_t stride = call.space.reduced.inner_stride(o);
-      rows.steps[o] = static_cast<int>(stride * operand_bytes<Program>(o));
-    });
+    const Parameters rows = Parameters::describe(call.program, call.space);
     const auto launched = kernel;
     launched<<<static_cast<unsigned>(blocks(call.space)), Config::THREADS, 0, stream>>>(rows);
     return cudaGetLastError();

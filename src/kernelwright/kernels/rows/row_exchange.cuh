@@ -58,6 +58,57 @@ __device__ __forceinline__ typename Fold::State combine_warp(typename Fold::Stat
   return combine_lanes<Fold, 32>(state);
 }
 
+// --- Rows that lanes hold ----------------------------------------------------------------------
+
+// The state of a row of `count` elements of which each LANES neighbouring lanes have some, N or
+// fewer each, in registers.
+template <int LANES, class Fold, int N, class T, class Where>
+__device__ __forceinline__ typename Fold::State state_of_lanes(Fold, const T (&x)[N],
+                                                               unsigned valid, const Where& places,
+                                                               int) {
+  return combine_lanes<Fold, LANES>(Fold::of(x, valid, places));
+}
+
+// Exponentials are taken from the largest element of all at once: what comes of it is one of the
+// results, too, and not computed twice.
+template <int LANES, class T, int N, class Where>
+__device__ __forceinline__ typename ExpSumFold<T>::State state_of_lanes(ExpSumFold<T>,
+                                                                        const T (&x)[N],
+                                                                        unsigned valid,
+                                                                        const Where&, int) {
+  T largest = extreme<Largest<T>>(x, valid);
+#pragma unroll
+  for (int distance = 1; distance < LANES; distance *= 2) {
+    largest = maximum(largest, __shfl_xor_sync(0xffffffff, largest, distance));
+  }
+  T terms[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const T term = std::exp(x[i] - largest);
+    terms[i] = is_valid(valid, i) ? term : T(0);
+  }
+  const LongSum<T> own = {tree_sum(terms), T(0)};
+  const LongSum<T> sum = combine_in_order<LANES>(SumFold<T>(), own);
+  // Of -inf alone there is nothing to sum.
+  return {largest, largest == ExpSumFold<T>::NOTHING ? LongSum<T>{T(0), T(0)} : sum};
+}
+
+// Distances are from the mean of all, and there is one division for the row.
+template <int LANES, class T, int N, class Where>
+__device__ __forceinline__ typename MomentsFold<T>::State state_of_lanes(
+    MomentsFold<T>, const T (&x)[N], unsigned valid, const Where& places, int count) {
+  using Sum = SumFold<T>;
+  const T sum = combine_lanes<Sum, LANES>(Sum::of(x, valid, places)).value();
+  const T mean = sum / static_cast<T>(count);
+  T squares[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) squares[i] = (x[i] - mean) * (x[i] - mean);
+  const auto total = combine_lanes<Sum, LANES>(Sum::of(squares, valid, places));
+  return {static_cast<T>(count), mean, total.value()};
+}
+
+// --- Blocks of a cluster -----------------------------------------------------------------------
+
 // Writes to the place in block `rank` of the cluster that `shared` is in this one.
 template <class State>
 __device__ __forceinline__ void store_at_rank(State* shared, int rank, const State& state) {

@@ -20,48 +20,92 @@ struct ShortRows : VectorRows<Program, Config::WIDTH> {
   static_assert(VECTORS * WIDTH <= 32, "a word has a bit for each element of a thread");
 };
 
+// Where the elements of a lane stand: all of them a known way after the first.
+template <int WIDTH, int LANES>
+struct LanePlaces {
+  int64_t first;
+
+  __device__ __forceinline__ int64_t at(int element) const { return first + past(element); }
+  __device__ __forceinline__ static constexpr int past(int element) {
+    return element / WIDTH * (LANES * WIDTH) + element % WIDTH;
+  }
+};
+
+// The totals of a level of a row whose vectors LANES neighbouring threads hold; `own`: from this
+// thread's first one on.
+template <int LEVEL, int LANES, int WIDTH, int VECTORS, class Program, class Vectors>
+__device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own,
+                                            typename Program::Totals& totals,
+                                            const typename Program::Inputs& shared,
+                                            const Vectors (&vectors)[VECTORS], unsigned valid) {
+  using Types = RowTypes<Program>;
+  constexpr int N = VECTORS * WIDTH;
+  const LanePlaces<WIDTH, LANES> places = {own.place(0)};
+  const auto& space = own.rows.space;
+  typename Program::Inputs elements[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    elements[i] = shared;
+    pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors[i / WIDTH], i % WIDTH,
+                                                           elements[i]);
+  }
+  typename Program::Totals found = totals;
+  each_fold<Program, LEVEL>([&](auto fold) {
+    using Fold = typename Types::template FoldAt<fold>;
+    using Value =
+        decltype(take_element<fold>(own.rows.program, totals, RowPlace{space.coordinates, 0, 0},
+                                    elements[0], typename Types::InputIndices()));
+    Value values[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const RowPlace place = {space.coordinates, own.row, places.at(i), places.past(i)};
+      values[i] = take_element<fold>(own.rows.program, totals, place, elements[i],
+                                     typename Types::InputIndices());
+    }
+    const int count = static_cast<int>(space.reduced.count);
+    set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, count), found);
+  });
+  totals = found;
+}
+
 template <class Program, class Config>
 __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& rows) {
   using Rows = ShortRows<Program, Config>;
   using Types = RowTypes<Program>;
   using Vectors = typename PackOfVectors<typename Program::Inputs, Rows::WIDTH>::type;
   constexpr int LANES = Rows::LANES, VECTORS = Rows::VECTORS, WIDTH = Rows::WIDTH;
-  constexpr unsigned FULL = (1u << WIDTH) - 1;
+  constexpr unsigned FULL = (1u << WIDTH) - 1, LATE = late_inputs<Program>();
   const int lane = static_cast<int>(threadIdx.x) % LANES;
   const int64_t wanted = static_cast<int64_t>(blockIdx.x) * Rows::ROWS + threadIdx.x / LANES;
   const bool has_row = wanted < rows.space.kept.count;
   // Others take part in what the warp does together.
   const int64_t row = has_row ? wanted : rows.space.kept.count - 1;
   const RowRun<Program, WIDTH> run(rows, row, 0, 0, LANES * VECTORS);
-  const int count = run.vectors();
+  // Vectors from this thread's first one on: all others are a known way after it.
+  const int count = run.vectors() - lane;
+  const auto own = run.after(lane);
   typename Program::Inputs shared = {};
   load_shared_inputs<Program::SHARED & all_reads<Program>()>(run, shared);
   Vectors vectors[VECTORS];
   unsigned valid = 0;
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) {
-    const int v = lane + k * LANES;
-    valid |= v < count ? FULL << k * WIDTH : 0;
-    // Past the end the last one again, which does not count.
-    load_inputs<all_reads<Program>() & ~Program::SHARED, true>(run, v < count ? v : count - 1,
-                                                               vectors[k]);
+    vectors[k] = {};
+    if (k * LANES >= count) continue;
+    valid |= FULL << k * WIDTH;
+    load_inputs<all_reads<Program>() & ~(Program::SHARED | LATE), true, WIDTH == 1>(own, k * LANES,
+                                                                                    vectors[k]);
   }
   typename Types::Totals totals = {};
-  const VectorPlaces<WIDTH> places = {run.place(lane), int64_t{LANES} * WIDTH};
-  repeat<Program::LEVELS>([&](auto level) {
-    typename Types::States states = no_elements<Program>();
-    fold_vectors<level, VECTORS>(run, totals, shared, places, vectors, valid, states);
-    each_fold<Program, level>([&](auto fold) {
-      using Fold = typename Types::template FoldAt<fold>;
-      set_totals<Program, fold>(combine_lanes<Fold, LANES>(get<fold>(states)), totals);
-    });
-  });
+  repeat<Program::LEVELS>(
+      [&](auto level) { total_lanes<level, LANES>(own, totals, shared, vectors, valid); });
   if (!has_row) return;
   if constexpr (results_mask<Program, true>() != 0) {
 #pragma unroll
     for (int k = 0; k < VECTORS; ++k) {
-      const int v = lane + k * LANES;
-      if (v < count) store_vectors<true>(run, v, totals, shared, vectors[k]);
+      if (k * LANES >= count) break;
+      load_inputs<LATE, true, WIDTH == 1>(own, k * LANES, vectors[k]);
+      store_vectors<true>(own, k * LANES, totals, shared, vectors[k]);
     }
   }
   if (lane == 0) store_row_results(run, totals);

@@ -35,6 +35,16 @@ __host__ __device__ constexpr unsigned other_inputs() {
   return ~(streamed<Program>() | Program::SHARED) & ((1u << RowTypes<Program>::INPUTS) - 1);
 }
 
+// Inputs that rows share, such as weights, and that only results read: whoever keeps a row in
+// registers loads them when results are due.
+template <class Program>
+__host__ __device__ constexpr unsigned late_inputs() {
+  unsigned folded = 0;
+  for (int level = 0; level < Program::LEVELS; ++level) folded |= Program::READS[level];
+  const unsigned shared_by_rows = other_inputs<Program>() | (Program::STREAMED & Program::ALIKE);
+  return shared_by_rows & Program::READS[Program::LEVELS] & ~(folded | Program::SHARED);
+}
+
 template <class Program, int WIDTH_>
 struct VectorRows {
   static constexpr int WIDTH = WIDTH_;
@@ -140,6 +150,17 @@ struct RowRun {
     end = rest < int64_t{count} * WIDTH ? static_cast<int>(rest) : count * WIDTH;
     whole_begin = begin > 0 ? 1 : 0;
     whole_end = rows.is_even || all_aligned() ? end / WIDTH : whole_begin;
+  }
+
+  // The same run from vector `v` on, of which those before do not count.
+  __device__ __forceinline__ RowRun after(int v) const {
+    RowRun result = *this;
+    result.first += v * WIDTH;
+    result.end -= v * WIDTH;
+    repeat<Types::OPERANDS>([&](auto o) {
+      if constexpr ((STREAMED >> o & 1) != 0) result.at[o] = address<o>(v);
+    });
+    return result;
   }
 
   __device__ __forceinline__ int vectors() const { return (end + WIDTH - 1) / WIDTH; }

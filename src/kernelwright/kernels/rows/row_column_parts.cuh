@@ -1,0 +1,229 @@
+#pragma once
+// Rows side by side (row_columns.cuh) that are few and long: cut in parts, so that all of the card
+// has some. For each level of folds one kernel writes the states of all parts to the workspace, and
+// another one makes totals of them; where elements have results, a last one writes these. It begins
+// where the folds ended: what they read last is still in the L2 cache.
+
+#include "dependent_launch.cuh"
+#include "row_columns.cuh"
+#include "row_slices.cuh"
+#include "row_states.cuh"
+
+template <class Program, class Config>
+struct ColumnPartRows : ColumnRows<Program, Config> {
+  char* workspace;
+  RowTotals<Program>* row_totals;
+  uint32_t tiles;          // rectangles that stand side by side
+  uint32_t parts, slices;  // of a row: for its folds, for its results
+  int part_places, slice_places;
+
+  // Threads of a block that makes totals: LANES neighbouring rows, GROUPS of parts.
+  static constexpr int LANES = 32, GROUPS = Config::THREADS / LANES;
+
+  // The states of all rows in a part; neighbouring rows lie side by side.
+  template <int FOLD>
+  __device__ __forceinline__ auto states(uint32_t part) const {
+    using State = typename RowTypes<Program>::template FoldAt<FOLD>::State;
+    const int64_t rows = this->space.kept.count;
+    char* const first = workspace + state_bytes<Program, FOLD>(rows * parts);
+    return reinterpret_cast<State*>(first) + part * rows;
+  }
+};
+
+template <class Rows, class Thread, int WIDTH, class Totals>
+__device__ __forceinline__ void load_column_totals(const Rows& rows, const Thread& thread,
+                                                   Totals (&totals)[WIDTH]) {
+#pragma unroll
+  for (int c = 0; c < WIDTH; ++c) totals[c] = load_state(rows.row_totals + thread.row + c).totals;
+}
+
+// --- Folds of parts ----------------------------------------------------------------------------
+
+template <int LEVEL, class Rows>
+__device__ __forceinline__ void fold_column_parts(const Rows& rows) {
+  using Thread = ColumnThread<decltype(rows.program), typename Rows::Config>;
+  using Program = typename Thread::Program;
+  using Types = RowTypes<Program>;
+  constexpr int WIDTH = Thread::WIDTH;
+  let_next_kernel_start();
+  if constexpr (LEVEL > 0) wait_for_previous_kernel();
+  const uint32_t part = blockIdx.x / rows.tiles;
+  const Thread thread(rows, blockIdx.x - part * rows.tiles);
+  typename Types::Totals totals[WIDTH] = {};
+  if constexpr (LEVEL > 0) load_column_totals(rows, thread, totals);
+  typename Types::States states[WIDTH];
+#pragma unroll
+  for (int c = 0; c < WIDTH; ++c) states[c] = no_elements<Program>();
+  const int begin = static_cast<int>(part) * rows.part_places;
+  thread.template fold_places<LEVEL>(begin, thread.end_of(begin, rows.part_places), totals, states);
+  each_fold<Program, LEVEL>([&](auto fold) {
+    using Fold = typename Types::template FoldAt<fold>;
+    typename Fold::State own[WIDTH];
+#pragma unroll
+    for (int c = 0; c < WIDTH; ++c) own[c] = get<fold>(states[c]);
+    if constexpr (Thread::SPLIT > 1) thread.template combine_split<Fold>(own);
+    if (thread.part > 0 || !thread.has_rows) return;
+    auto* const to = rows.template states<fold>(part) + thread.row;
+#pragma unroll
+    for (int c = 0; c < WIDTH; ++c) to[c] = own[c];
+  });
+}
+
+// --- Totals ------------------------------------------------------------------------------------
+
+// The state of a row from those of its parts, which groups of threads share; in the first group.
+template <int FOLD, class Rows>
+__device__ __forceinline__ auto combine_groups(const Rows& rows, int64_t row, int lane, int group) {
+  using Fold = typename RowTypes<decltype(rows.program)>::template FoldAt<FOLD>;
+  using State = typename Fold::State;
+  constexpr int GROUPS = Rows::GROUPS, UNROLL = 4;
+  __shared__ State shared[GROUPS][Rows::LANES];
+  State state = Fold::identity();
+  for (uint32_t first = group; first < rows.parts; first += UNROLL * GROUPS) {
+    State next[UNROLL];
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) {
+      const uint32_t part = first + u * GROUPS;
+      const bool is_there = part < rows.parts;
+      next[u] = is_there ? load_state(rows.template states<FOLD>(part) + row) : Fold::identity();
+    }
+#pragma unroll
+    for (int u = 0; u < UNROLL; ++u) state = Fold::combine(state, next[u]);
+  }
+  shared[group][lane] = state;
+  __syncthreads();
+  if (group > 0) return state;
+#pragma unroll
+  for (int g = 1; g < GROUPS; ++g) state = Fold::combine(state, shared[g][lane]);
+  return state;
+}
+
+// A block has some neighbouring rows.
+template <int LEVEL, class Rows>
+__device__ __forceinline__ void combine_column_parts(const Rows& rows) {
+  using Program = decltype(rows.program);
+  using Types = RowTypes<Program>;
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  const int lane = static_cast<int>(threadIdx.x) % Rows::LANES;
+  const int group = static_cast<int>(threadIdx.x) / Rows::LANES;
+  const int64_t wanted = static_cast<int64_t>(blockIdx.x) * Rows::LANES + lane;
+  const bool has_row = wanted < rows.space.kept.count;
+  const int64_t row = has_row ? wanted : rows.space.kept.count - 1;
+  typename Types::Totals totals = {};
+  if constexpr (LEVEL > 0) totals = load_state(rows.row_totals + row).totals;
+  each_fold<Program, LEVEL>([&](auto fold) {
+    set_totals<Program, fold>(combine_groups<fold>(rows, row, lane, group), totals);
+  });
+  if (group > 0 || !has_row) return;
+  if constexpr (LEVEL + 1 < Program::LEVELS || results_mask<Program, true>() != 0) {
+    rows.row_totals[row].totals = totals;
+  }
+  if constexpr (LEVEL + 1 == Program::LEVELS) {
+    int64_t offsets[Types::OPERANDS] = {};
+    rows.space.kept.locate(row, ~0u, offsets);
+    typename Program::Inputs element = {};
+    repeat<Types::INPUTS>([&](auto input) {
+      if constexpr ((Program::ROW_READS >> input & 1) != 0) {
+        using In = pack_item_t<input, typename Program::Inputs>;
+        get<input>(element) = reinterpret_cast<const In*>(rows.space.data[input])[offsets[input]];
+      }
+    });
+    store_results<false>(rows.program, totals, RowPlace{rows.space.coordinates, row, 0}, element,
+                         rows.space.data, offsets);
+  }
+}
+
+// --- Results of elements -----------------------------------------------------------------------
+
+template <class Rows>
+__device__ __forceinline__ void finish_column_parts(const Rows& rows) {
+  using Thread = ColumnThread<decltype(rows.program), typename Rows::Config>;
+  using Program = typename Thread::Program;
+  constexpr int STEP = Thread::VECTORS * Thread::SPLIT;
+  constexpr unsigned READS = Program::READS[Program::LEVELS];
+  wait_for_previous_kernel();
+  const uint32_t place = gridDim.x - 1 - blockIdx.x, slice = place / rows.tiles;
+  const Thread thread(rows, place - slice * rows.tiles);
+  typename Program::Totals totals[Thread::WIDTH];
+  load_column_totals(rows, thread, totals);
+  const int begin = static_cast<int>(slice) * rows.slice_places;
+  const int end = thread.end_of(begin, rows.slice_places);
+#pragma unroll 1
+  for (int first = begin; first < end; first += STEP) {
+    typename Thread::Vectors vectors[Thread::VECTORS];
+    thread.template load<READS, false>(first, vectors);
+    thread.template store<false>(first, vectors, totals);
+  }
+}
+
+// --- Host --------------------------------------------------------------------------------------
+
+template <class Program, class Config>
+struct ColumnPartVariant {
+  using Parameters = ColumnPartRows<Program, Config>;
+  using Kernel = void (*)(Parameters);
+  Kernel folds[Program::LEVELS];
+  Kernel combines[Program::LEVELS];
+  Kernel finish;
+  int multiprocessors;
+
+  static bool takes(const typename Parameters::Space& space) {
+    // Shorter rows are not worth more than one launch.
+    return Parameters::can_walk(space) && space.reduced.count > 2 * STEP;
+  }
+
+  int64_t workspace(const RowCall<Program>& call) const {
+    const Parameters rows = plan(call);
+    const int64_t count = call.space.kept.count;
+    return totals_bytes(count) + state_bytes<Program, Parameters::Types::FOLDS>(count * rows.parts);
+  }
+
+  cudaError_t launch(const RowCall<Program>& call, char* workspace, cudaStream_t stream) const {
+    Parameters rows = plan(call);
+    const int64_t count = call.space.kept.count;
+    rows.row_totals = reinterpret_cast<RowTotals<Program>*>(workspace);
+    rows.workspace = workspace + totals_bytes(count);
+    const auto combining =
+        static_cast<unsigned>((count + Parameters::LANES - 1) / Parameters::LANES);
+    for (int level = 0; level < Program::LEVELS; ++level) {
+      cudaError_t status = launch_dependent(folds[level], rows.tiles * rows.parts, Config::THREADS,
+                                            0, 1, stream, rows, level > 0);
+      if (status != cudaSuccess) return status;
+      status = launch_dependent(combines[level], combining, Config::THREADS, 0, 1, stream, rows);
+      if (status != cudaSuccess) return status;
+    }
+    if (results_mask<Program, true>() == 0) return cudaSuccess;
+    return launch_dependent(finish, rows.tiles * rows.slices, Config::THREADS, 0, 1, stream, rows);
+  }
+
+ private:
+  static constexpr int STEP = Parameters::PLACES;
+  // Of blocks that the card runs at one time.
+  static constexpr int64_t ROUNDS = 1, FINISHING_ROUNDS = 4;
+
+  static int64_t totals_bytes(int64_t count) {
+    return (count * int64_t{sizeof(RowTotals<Program>)} + 15) / 16 * 16;
+  }
+
+  Parameters plan(const RowCall<Program>& call) const {
+    Parameters rows = {};
+    static_cast<ColumnRows<Program, Config>&>(rows) =
+        ColumnRows<Program, Config>::describe(call.program, call.space);
+    constexpr int64_t TILE = int64_t{Config::LANES} * Config::WIDTH;
+    rows.tiles = static_cast<uint32_t>((call.space.kept.count + TILE - 1) / TILE);
+    rows.part_places = cut(call.space.reduced.count, ROUNDS, rows.tiles, rows.parts);
+    rows.slice_places = cut(call.space.reduced.count, FINISHING_ROUNDS, rows.tiles, rows.slices);
+    return rows;
+  }
+
+  // Places of each piece of a row, of whole steps, where all make up so many rounds of blocks.
+  int cut(int64_t length, int64_t rounds, int64_t tiles, uint32_t& pieces) const {
+    const int64_t blocks = rounds * multiprocessors * Config::RESIDENT;
+    const int64_t steps = (length + STEP - 1) / STEP;
+    const int64_t wanted = blocks > tiles ? blocks / tiles : 1;
+    const int64_t each = (steps + wanted - 1) / wanted;
+    pieces = static_cast<uint32_t>((steps + each - 1) / each);
+    return static_cast<int>(each * STEP);
+  }
+};
