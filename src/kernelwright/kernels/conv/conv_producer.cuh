@@ -56,66 +56,82 @@ __device__ __forceinline__ void fetch_filter(const Parameters& p, const ConvShar
   }
 }
 
-// Calls visit(unit, phase) for the sums of a block in the order in which they are computed: a
-// unit's phases one after the other, those of two units in turn where warpgroups take turns.
-template <class Tile, class Parameters, class Visit>
-__device__ __forceinline__ void for_each_sum(const Parameters& p, const Visit& visit) {
-  const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
-  const int step = Tile::ALTERNATES ? 2 * clusters : clusters;
-  const int phases = phases_of_unit(p);
-  for (int first = cluster; first < p.units.count; first += step) {
-    const int end = min(first + step, p.units.count);
-    for (int phase = 0; phase < phases; ++phase) {
-      for (int unit = first; unit < end; unit += clusters) visit(unit, phase);
+// Where the first taps of a unit's pixels are, copy by copy.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void find_pixels(const Parameters& p, const ConvWork& work,
+                                            PixelPlace (&places)[Tile::COPIES]) {
+#pragma unroll
+  for (int i = 0; i < Tile::COPIES; ++i) {
+    int at[MAX_SPATIAL];
+    places[i].image = p.divisors.split(work.position + i * Tile::COPY_POSITIONS, at);
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const ConvDimension& dimension = p.shape.dimensions[d];
+      places[i].at[d] = dimension.lower + at[d] * dimension.step;
     }
   }
 }
 
-// For one thread of the block.
+// Fills the stages of one phase of a unit.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void fetch_sum(const Parameters& p, const ConvShared<Tile>& shared,
+                                          const ConvWork& work,
+                                          const PixelPlace (&places)[Tile::COPIES],
+                                          Ring<Tile::STAGES>& ring) {
+  const int images = static_cast<int>(p.shape.images);
+  TapWalk<Tile, Parameters> walk(p, work);
+  const int row = work.filter_row(p.shape);
+  const int steps = conv_steps<Tile>(work, p.chunks);
+  for (int step = 0; step < steps; ++step) {
+    const int stage = ring.stage;
+    wait(shared.empty + stage, ring.phase ^ 1);
+    Barrier* const full = shared.full + stage;
+    arrive_expecting(full, Tile::STAGE_BYTES);
+    fetch_filter<Tile>(p, shared, stage, step * Tile::BLOCK_K, row);
+#pragma unroll
+    for (int chunk = 0; chunk < Tile::CHUNKS; ++chunk) {
+#pragma unroll
+      for (int i = 0; i < Tile::COPIES; ++i) {
+        PixelPlace place = places[i];
+        walk.place(place);
+#pragma unroll
+        for (int plane = 0; plane < Tile::PLANES; ++plane) {
+          copy_pixels<Tile::SPATIAL>(shared.pixels(stage, plane) + chunk * Tile::CHUNK_PIXELS +
+                                         i * Tile::COPY_POSITIONS * Tile::CHUNK_BYTES,
+                                     &p.pixel_map, place, full);
+          place.image += images;
+        }
+      }
+      walk.advance();
+    }
+    ring.advance();
+  }
+}
+
+// For one thread of the block. A unit's phases come one after the other, those of two units in turn
+// where warpgroups take turns.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void produce_conv(const Parameters& p, const ConvShared<Tile>& shared) {
-  const int images = static_cast<int>(p.shape.images);
+  constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
+  constexpr int UNITS = HAS_WINDOWS && Tile::ALTERNATES ? 2 : 1;
+  const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
+  const int phases = phases_of_unit(p);
   Ring<Tile::STAGES> ring;
-  for_each_sum<Tile>(p, [&](int unit, int phase) {
-    ConvWork work = locate_conv<Tile>(p, unit);
-    if (Parameters::WINDOWS != ConvFold::NONE) work.begin_phase(p.shape, phase);
-    PixelPlace places[Tile::COPIES];
+  for (int first = cluster; first < p.units.count; first += UNITS * clusters) {
+    ConvWork work[UNITS];
+    PixelPlace places[UNITS][Tile::COPIES];
 #pragma unroll
-    for (int i = 0; i < Tile::COPIES; ++i) {
-      int at[MAX_SPATIAL];
-      places[i].image = p.divisors.split(work.position + i * Tile::COPY_POSITIONS, at);
+    for (int u = 0; u < UNITS; ++u) {
+      work[u] = locate_conv<Tile>(p, first + u * clusters);
+      find_pixels<Tile>(p, work[u], places[u]);
+    }
+    for (int phase = 0; phase < phases; ++phase) {
 #pragma unroll
-      for (int d = 0; d < MAX_SPATIAL; ++d) {
-        const ConvDimension& dimension = p.shape.dimensions[d];
-        places[i].at[d] = dimension.lower + at[d] * dimension.step;
+      for (int u = 0; u < UNITS; ++u) {
+        if (u > 0 && first + u * clusters >= p.units.count) continue;
+        fetch_sum<Tile>(p, shared, work[u], places[u], ring);
+        if (HAS_WINDOWS) work[u].advance_phase(p.shape);
       }
     }
-    TapWalk<Tile, Parameters> walk(p, work);
-    const int row = work.filter_row(p.shape);
-    const int steps = conv_steps<Tile>(work, p.chunks);
-    for (int step = 0; step < steps; ++step) {
-      const int stage = ring.stage;
-      wait(shared.empty + stage, ring.phase ^ 1);
-      Barrier* const full = shared.full + stage;
-      arrive_expecting(full, Tile::STAGE_BYTES);
-      fetch_filter<Tile>(p, shared, stage, step * Tile::BLOCK_K, row);
-#pragma unroll
-      for (int chunk = 0; chunk < Tile::CHUNKS; ++chunk) {
-#pragma unroll
-        for (int i = 0; i < Tile::COPIES; ++i) {
-          PixelPlace place = places[i];
-          walk.place(place);
-#pragma unroll
-          for (int plane = 0; plane < Tile::PLANES; ++plane) {
-            copy_pixels<Tile::SPATIAL>(shared.pixels(stage, plane) + chunk * Tile::CHUNK_PIXELS +
-                                           i * Tile::COPY_POSITIONS * Tile::CHUNK_BYTES,
-                                       &p.pixel_map, place, full);
-            place.image += images;
-          }
-        }
-        walk.advance();
-      }
-      ring.advance();
-    }
-  });
+  }
 }

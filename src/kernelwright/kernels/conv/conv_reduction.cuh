@@ -10,31 +10,36 @@
 #include "conv_tile.cuh"
 
 // Where some windows reach beyond the outputs, a place says how many outputs of its window there
-// are along each dimension.
+// are along each dimension: their last one, in fields of five bits above the place.
 class CountedPlace {
  public:
   __device__ __forceinline__ static int64_t word(int64_t place, int64_t counts) {
     return counts << SHIFT | place;
   }
   __device__ __forceinline__ static int64_t counted(int dimension, int outputs) {
-    return int64_t{outputs} << BITS * dimension;
+    return int64_t{outputs - 1} << BITS * dimension;
   }
   __device__ __forceinline__ static int64_t place(int64_t word) {
     return word < 0 ? word : word & ((int64_t{1} << SHIFT) - 1);
   }
-  __device__ __forceinline__ static bool exists(int64_t word, const ConvPhase& phase) {
-    bool exists = true;
+  // Whether a place has the output of a phase; all dimensions are compared at once, by the highest
+  // bits of the fields, which a borrow takes away.
+  __device__ __forceinline__ static bool exists(int64_t word, uint32_t phase) {
+    return (((static_cast<uint32_t>(word >> 32) | BORROWS) - phase) & BORROWS) == BORROWS;
+  }
+  __device__ __forceinline__ static uint32_t fields(const ConvPhase& phase) {
+    uint32_t fields = 0;
 #pragma unroll
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      const int count = static_cast<int>(word >> (SHIFT + BITS * d)) & ((1 << BITS) - 1);
-      exists = exists && phase.of[d] < count;
-    }
-    return exists;
+    for (int d = 0; d < MAX_SPATIAL; ++d) fields |= phase.of[d] << (SHIFT - 32 + BITS * d);
+    return fields;
   }
 
  private:
-  static constexpr int BITS = 4, SHIFT = 63 - BITS * MAX_SPATIAL;
-  static_assert(MAX_PHASES < 1 << BITS, "a window's outputs are counted");
+  static constexpr int BITS = 5, SHIFT = 63 - BITS * MAX_SPATIAL;
+  static constexpr uint32_t ONES = 1 | 1 << BITS | 1 << 2 * BITS;
+  static constexpr uint32_t BORROWS = ONES << (SHIFT - 32 + BITS - 1);
+  static_assert(MAX_SPATIAL == 3 && MAX_PHASES <= 1 << (BITS - 1),
+                "a window's outputs are counted");
 };
 
 // Adds the sums of a window's output to what is left of those before. `places`: of the warpgroup.
@@ -50,11 +55,12 @@ __device__ __forceinline__ void fold_window(float (&values)[COUNT], const float 
     for (int i = 0; i < COUNT; ++i) values[i] = fold<HOW>(values[i], sums[i]);
   } else {
     const int column = threadIdx.x % 4 * 2;
+    const uint32_t fields = CountedPlace::fields(phase);
 #pragma unroll
     for (int i = 0; i < COUNT; i += 4) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        if (!CountedPlace::exists(places[2 * i + column + j], phase)) continue;
+        if (!CountedPlace::exists(places[2 * i + column + j], fields)) continue;
         values[i + j] = fold<HOW>(values[i + j], sums[i + j]);
         values[i + j + 2] = fold<HOW>(values[i + j + 2], sums[i + j + 2]);
       }

@@ -234,6 +234,16 @@ struct ConvPhase {
     }
     return phase;
   }
+  // The one after this one, W first; after the last one the first.
+  __device__ __forceinline__ void advance(const ConvShape& shape) {
+    bool carries = true;
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const int next = carries ? of[d] + 1 : of[d];
+      carries = next == shape.dimensions[d].phases;
+      of[d] = carries ? 0 : next;
+    }
+  }
   // Number of the phase among those that differ in their taps of the filter.
   __host__ __device__ __forceinline__ int of_filter(const ConvShape& shape) const {
     int number = 0;

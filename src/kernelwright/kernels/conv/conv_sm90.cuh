@@ -99,22 +99,23 @@ __device__ __forceinline__ void convolve_pairs(const ConvShared<Tile>& shared, i
   if (steps > 0) shared.release(before);
 }
 
-// Passes what the other warpgroup takes of the rings for one phase of its unit.
+// Passes what the other warpgroup takes of the rings for its unit: for one phase, this one's, where
+// windows are reduced.
 template <class Tile, class Parameters>
-__device__ __forceinline__ void skip_sum(const Parameters& p, int unit, int phase,
+__device__ __forceinline__ void skip_sum(const Parameters& p, const ConvWork& own, int unit,
                                          Ring<Tile::STAGES>& ring, PatchRing<Tile>& patches) {
-  ConvWork work = locate_conv<Tile>(p, unit);
-  if (Parameters::WINDOWS != ConvFold::NONE) work.begin_phase(p.shape, phase);
-  if constexpr (Tile::HAS_PATCHES) {
-    const PatchCounts<Tile> counts(p, work);
+  if constexpr (Parameters::WINDOWS != ConvFold::NONE) {
+    skip_stages(ring, conv_steps<Tile>(own, p.chunks));
+  } else if constexpr (Tile::HAS_PATCHES) {
+    const PatchCounts<Tile> counts(p, locate_conv<Tile>(p, unit));
     skip_stages(ring, counts.patches * counts.groups);
     skip_stages(patches, counts.patches);
   } else {
-    skip_stages(ring, conv_steps<Tile>(work, p.chunks));
+    skip_stages(ring, conv_steps<Tile>(locate_conv<Tile>(p, unit), p.chunks));
   }
 }
 
-// A warpgroup that multiplies. Units are computed in the order of for_each_sum.
+// A warpgroup that multiplies: what produce_conv fetches, in its order.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShared<Tile>& shared,
                                              int warpgroup, int exponent) {
@@ -139,8 +140,7 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
     ConvWork work = locate_conv<Tile>(p, unit);
     float values[Tile::PARTS][Tile::REGISTERS];  // of windows
     for (int phase = 0; phase < phases; ++phase) {
-      if (Tile::ALTERNATES && warpgroup == 1) skip_sum<Tile>(p, other, phase, ring, patches);
-      if (HAS_WINDOWS) work.begin_phase(p.shape, phase);
+      if (Tile::ALTERNATES && warpgroup == 1) skip_sum<Tile>(p, work, other, ring, patches);
       if (phase == 0) find_places<Tile>(p, shared, work, warpgroup);
       const bool waits = warpgroup == 1 || (phase > 0 ? has_other : first != cluster);
       const bool gives = warpgroup == 1 ? phase + 1 < phases || has_more : has_other;
@@ -160,7 +160,7 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
         }
       }
       if (Tile::ALTERNATES && warpgroup == 0 && has_other) {
-        skip_sum<Tile>(p, other, phase, ring, patches);
+        skip_sum<Tile>(p, work, other, ring, patches);
       }
 #pragma unroll
       for (int part = 0; part < Tile::PARTS; ++part) {
@@ -172,6 +172,7 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
           fold_window<Parameters::WINDOWS>(values[part], sums[part], phase == 0, p.has_window_parts,
                                            work.phase, places);
         }
+        work.advance_phase(p.shape);
       } else {
         store_sums<Tile>(p, shared, work, warpgroup, sums);
       }

@@ -190,8 +190,12 @@ struct ConvWork {
   int at[MAX_SPATIAL], image;  // where it is
   int taps;
 
-  __device__ __forceinline__ void begin_phase(const ConvShape& shape, int number) {
-    phase = ConvPhase::of_number(shape, number);
+  __device__ __forceinline__ void begin_phase(const ConvShape& shape, const ConvPhase& of) {
+    phase = of;
+    taps = phase.taps(shape);
+  }
+  __device__ __forceinline__ void advance_phase(const ConvShape& shape) {
+    phase.advance(shape);
     taps = phase.taps(shape);
   }
   // The first row of the filter.
@@ -218,7 +222,12 @@ __device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
   work.group = rest - next * p.units.groups.value();
   rest = next;
   next = p.units.phases.quotient(rest);
-  work.begin_phase(p.shape, rest - next * p.units.phases.value());
+  if constexpr (Parameters::WINDOWS == ConvFold::NONE) {
+    const int phase = rest - next * p.units.phases.value();
+    work.begin_phase(p.shape, ConvPhase::of_number(p.shape, phase));
+  } else {
+    work.begin_phase(p.shape, ConvPhase{});
+  }
   const int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0;
   if constexpr (Tile::HAS_PATCHES) {
 #pragma unroll
