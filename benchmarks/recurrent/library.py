@@ -15,7 +15,12 @@ from building import built
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tests" / "kernels" / "recurrent" / "recurrent.cu"
-HEADERS = ("half.cuh", "bfloat16.cuh", "dependent_launch.cuh", "recurrent_launch.cuh")
+HEADERS = (
+    "bfloat16.cuh",
+    "dependent_launch.cuh",
+    "recurrent_launch.cuh",
+    "wgmma_narrow_bf16.cuh",
+)
 NOTHING = [0, 3, 1, 1, 1, 0, 0, 0]
 
 
@@ -23,7 +28,7 @@ NOTHING = [0, 3, 1, 1, 1, 0, 0, 0]
 class Variant:
     """A config of recurrent_sm90.cuh: see recurrent_problem.cuh for the words."""
 
-    cell: Literal["LSTM", "GRU", "RNN_TANH"]
+    cell: Literal["LSTM", "GRU", "RNN_TANH", "RNN_RELU"]
     directions: int
     cluster: int
     batch: int

@@ -14,7 +14,12 @@ from kernelwright.ir.recurrent_configs import RecurrentConfig
 from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.toolchain.cuda import compile_check
 
-_SOURCES = ("recurrent_launch.cuh", "dependent_launch.cuh", "half.cuh", "bfloat16.cuh")
+_SOURCES = (
+    "recurrent_launch.cuh",
+    "dependent_launch.cuh",
+    "bfloat16.cuh",
+    "wgmma_narrow_bf16.cuh",
+)
 _FOLDER = Path(__file__).parent / "recurrent"
 
 
@@ -85,6 +90,8 @@ _CONFIGS = (
     _config("RNN_TANH", 2, 2, 8, 64, 2, 2),
     _config("GRU", 1, 1, 8, 32, 1, 2, stored="__nv_bfloat16"),
     _config("LSTM", 1, 2, 8, 608, 1, 2, stored="__half", units=32),
+    _config("RNN_RELU", 2, 1, 16, 32, 1, 2, stored="__half"),
+    _config("RNN_RELU", 1, 2, 8, 64, 1, 2, stored="__nv_bfloat16", units=32),
 )
 
 
@@ -120,18 +127,24 @@ _CASES = (
     _case(6, how="inf"),
     _case(7, hidden=50, steps=3, batch=9, inputs=600),
     _case(7, hidden=60, batch=1, inputs=3, how="nan"),
+    _case(8, layers=2, hidden=16, batch=17, inputs=9),
+    _case(8, hidden=13, spoiled="hidden", how="large"),
+    _case(8, layers=2, hidden=9, how="inf"),
+    _case(9, layers=2, hidden=50, batch=9, inputs=20),
+    _case(9, hidden=40, spoiled="hidden", how="huge"),
+    _case(9, hidden=64, spoiled="weights", how="nan"),
 )  # fmt: skip
 
 
 def _draw(random: Random) -> Case:
     """Any sizes that a config takes."""
-    config = random.choice((0, 1, 4, 5))
+    config = random.choice((0, 1, 4, 5, 9))
     chosen = _CONFIGS[config]
     return _case(
         config,
         layers=random.randint(1, 3),
         inputs=random.randint(1, chosen.inputs),
-        hidden=random.randint(1, chosen.cluster * 16),
+        hidden=random.randint(1, chosen.cluster * chosen.units),
         steps=random.randint(1, 7),
         batch=random.randint(1, 2 * chosen.batch),
         bias=random.random() < 0.7,
@@ -143,7 +156,7 @@ def _draw(random: Random) -> Case:
 
 def test_every_config_against_float64(run_script: Callable[..., Any]) -> None:
     random = Random(3)
-    cases = (*_CASES, *(_draw(random) for _ in range(7)))
+    cases = (*_CASES, *(_draw(random) for _ in range(8)))
     configs = ", ".join(config.text() for config in _CONFIGS)
     seen = run_script(_FOLDER / "run.py", configs, json.dumps([asdict(c) for c in cases]), "1")
     assert seen["findings"] == []
@@ -174,6 +187,7 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
         _config("GRU", 2, 16, 16, 512, 2, 3),
         _config("RNN_TANH", 1, 1, 32, 32, 2, 2),
         _config("LSTM", 1, 16, 16, 512, 1, 2, stored="__half", units=32),
+        _config("RNN_RELU", 1, 8, 32, 256, 1, 3, stored="__nv_bfloat16", units=32),
     )
     text = (_FOLDER / "recurrent.cu").read_text()
     text = text.replace("CONFIGS", ", ".join(config.text() for config in configs))

@@ -34,6 +34,7 @@ class Last(nn.Module):
         (nn.LSTM(128, 256, 2), 256, 256, None),
         (nn.RNN(128, 256, 6), 512, 10, None),
         (nn.RNN(128, 256, 6, nonlinearity="relu"), 512, 10, "no bound"),
+        (nn.RNN(128, 256, 2, nonlinearity="relu", dtype=torch.bfloat16), 512, 10, None),
         (nn.LSTM(128, 256, proj_size=32), 512, 10, "projected"),
         (nn.RNN(40, 200), 100, 20, "the library"),
         (nn.GRU(40, 100), 100, 20, "the library"),  # one kernel of cuDNN takes all its steps

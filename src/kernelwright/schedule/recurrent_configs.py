@@ -70,8 +70,8 @@ def why_none(sizes: RecurrentSizes, machine: Machine) -> str | None:
     """Why no configuration holds the weights of a stack on chip; None where one does."""
     if machine.recurrent is None:
         return "its weights stay on chip with clusters and products of warpgroups alone"
-    if sizes.kind.cell is Cell.RNN_RELU:
-        return "states of ReLU cells have no bound, and planes of fp16 numbers need one"
+    if sizes.kind.cell is Cell.RNN_RELU and sizes.dtype is DType.F32:
+        return "states of ReLU cells have no bound, and float32 as fp16 numbers needs one"
     if sizes.lanes > MOST_LAYERS:
         return f"it has more than {MOST_LAYERS} layers and directions"
     most = _CLUSTERS[-1] * _units(sizes)[-1]

@@ -17,7 +17,12 @@ from kernelwright import kernels
 from kernelwright.emulator import Session
 from kernelwright.program.abi import Missing, pack
 
-SOURCES = ("recurrent_launch.cuh", "dependent_launch.cuh", "half.cuh", "bfloat16.cuh")
+SOURCES = (
+    "recurrent_launch.cuh",
+    "dependent_launch.cuh",
+    "bfloat16.cuh",
+    "wgmma_narrow_bf16.cuh",
+)
 
 
 def build(configs: str) -> ctypes.CDLL:
@@ -39,10 +44,11 @@ def build(configs: str) -> ctypes.CDLL:
 
 def module_of(case: dict[str, Any]) -> torch.nn.RNNBase:
     """What PyTorch has, in float32."""
-    kind = {"LSTM": torch.nn.LSTM, "GRU": torch.nn.GRU, "RNN_TANH": torch.nn.RNN}[case["cell"]]
-    return kind(
+    name, _, rule = case["cell"].partition("_")
+    options = {"nonlinearity": rule.lower()} if rule else {}
+    return getattr(torch.nn, name)(
         case["inputs"], case["hidden"], case["layers"], bias=case["bias"],
-        bidirectional=case["directions"] == 2,
+        bidirectional=case["directions"] == 2, **options,
     )  # fmt: skip
 
 
@@ -56,6 +62,8 @@ def spoil(tensor: torch.Tensor, how: str) -> None:
             flat[flat.numel() // 2] = -torch.inf
         case "large":
             flat[0] = 5e4
+        case "huge":
+            tensor *= 1e9
         case "tiny":
             tensor *= 1e-20
 

@@ -7,8 +7,9 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading
 from kernelwright.codegen.spelling import HEADERS, STORED
 from kernelwright.ir.anchors import Recurrence
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.recurrence import Recurrent
+from kernelwright.ir.recurrence import Cell, Recurrent
 from kernelwright.ir.recurrent_configs import RecurrentConfig
+from kernelwright.ir.types import DType
 
 _RESULTS = ("y", "last_hidden", "last_cell")
 _STATES = ("first_hidden", "first_cell")
@@ -31,7 +32,10 @@ def emit(kernel: Kernel) -> KernelText:
         biases=2 if layers.has_bias else 0,
         turned=sequences if layers.batch_first else (),
     )
-    sources = ("recurrent_launch.cuh", *filter(None, (HEADERS.get(dtype),)))
+    # States without a bound are multiplied as they are stored.
+    is_raw = layers.cell is Cell.RNN_RELU and dtype is DType.BF16
+    products = "wgmma_narrow_bf16.cuh" if is_raw else None
+    sources = ("recurrent_launch.cuh", *filter(None, (HEADERS.get(dtype), products)))
     return KernelText(section=section, sources=sources, has_workspace=True)
 
 

@@ -1,6 +1,7 @@
 #pragma once
 // Matrix products of fp16 by a warpgroup with few columns (wgmma, compute capability 9.0a), and
-// matrices in shared memory that are not swizzled. Asynchronous: see wgmma.cuh.
+// matrices in shared memory that are not swizzled. Asynchronous: see wgmma.cuh. Those of bfloat16
+// are in wgmma_narrow_bf16.cuh.
 
 #include <cuda_fp16.h>
 
@@ -34,11 +35,11 @@ __device__ __forceinline__ CoreMatrices advance_cores(CoreMatrices matrices, int
 // descriptor, or of each thread four pairs: rows lane / 4 and 8 more of its warp's 16, elements 2 *
 // (lane % 4) of K and 8 more, rows first. sums of a thread, for each 8 columns: two neighbours of
 // its first row, two of its second, the same place.
-template <int N>
+template <int N, class Plane>
 struct NarrowProduct;
 
 template <>
-struct NarrowProduct<8> {
+struct NarrowProduct<8, __half> {
   static constexpr int REGISTERS = 4;
 
   __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS], uint64_t lhs,
@@ -71,7 +72,7 @@ struct NarrowProduct<8> {
 };
 
 template <>
-struct NarrowProduct<16> {
+struct NarrowProduct<16, __half> {
   static constexpr int REGISTERS = 8;
 
   __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS], uint64_t lhs,
@@ -106,7 +107,7 @@ struct NarrowProduct<16> {
 };
 
 template <>
-struct NarrowProduct<32> {
+struct NarrowProduct<32, __half> {
   static constexpr int REGISTERS = 16;
 
   __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS], uint64_t lhs,
@@ -143,7 +144,7 @@ struct NarrowProduct<32> {
 };
 
 template <>
-struct NarrowProduct<64> {
+struct NarrowProduct<64, __half> {
   static constexpr int REGISTERS = 32;
 
   __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS], uint64_t lhs,

@@ -2,11 +2,12 @@
 // Cells of recurrent layers: from the sums of a unit's gates to its next state.
 //
 // A unit has GATES rows of products. Each row is a sum over inputs, a sum over the hidden state, or
-// both: GRU's third gate needs its two sums apart, and so has two rows.
+// both: GRU's third gate needs its two sums apart, and so has two rows. IS_BOUNDED says that states
+// return to at most 1 in magnitude.
 
 #include <cmath>
 
-enum class RecurrentCell { LSTM, GRU, RNN_TANH };
+enum class RecurrentCell { LSTM, GRU, RNN_TANH, RNN_RELU };
 
 struct UnitState {
   float hidden, cell;
@@ -22,7 +23,7 @@ struct CellRule;
 template <>
 struct CellRule<RecurrentCell::LSTM> {
   static constexpr int GATES = 4;  // rows of the weights of a unit
-  static constexpr bool HAS_CELL = true;
+  static constexpr bool HAS_CELL = true, IS_BOUNDED = true;
   // Block of the weights' rows that row `gate` of a unit comes from.
   __host__ __device__ static constexpr int block(int gate) { return gate; }
   __host__ __device__ static constexpr bool takes_input(int) { return true; }
@@ -38,7 +39,7 @@ struct CellRule<RecurrentCell::LSTM> {
 template <>
 struct CellRule<RecurrentCell::GRU> {
   static constexpr int GATES = 3;
-  static constexpr bool HAS_CELL = false;
+  static constexpr bool HAS_CELL = false, IS_BOUNDED = true;
   __host__ __device__ static constexpr int block(int gate) { return gate < 3 ? gate : 2; }
   __host__ __device__ static constexpr bool takes_input(int gate) { return gate != 3; }
   __host__ __device__ static constexpr bool takes_hidden(int gate) { return gate != 2; }
@@ -52,15 +53,28 @@ struct CellRule<RecurrentCell::GRU> {
 
 // One row of a unit has anything to add up, and the other three are zeros: a step's time goes to
 // what blocks tell each other, not to its products.
-template <>
-struct CellRule<RecurrentCell::RNN_TANH> {
+struct PlainRule {
   static constexpr int GATES = 1;
   static constexpr bool HAS_CELL = false;
   __host__ __device__ static constexpr int block(int) { return 0; }
   __host__ __device__ static constexpr bool takes_input(int gate) { return gate == 0; }
   __host__ __device__ static constexpr bool takes_hidden(int gate) { return gate == 0; }
+};
+
+template <>
+struct CellRule<RecurrentCell::RNN_TANH> : PlainRule {
+  static constexpr bool IS_BOUNDED = true;
 
   __device__ __forceinline__ static UnitState next(const float (&sums)[4], UnitState) {
     return {tanhf(sums[0]), 0.0f};
+  }
+};
+
+template <>
+struct CellRule<RecurrentCell::RNN_RELU> : PlainRule {
+  static constexpr bool IS_BOUNDED = false;
+
+  __device__ __forceinline__ static UnitState next(const float (&sums)[4], UnitState) {
+    return {sums[0] <= 0.0f ? 0.0f : sums[0], 0.0f};  // NaN stays
   }
 };

@@ -47,6 +47,7 @@ template <class Config>
 __device__ __forceinline__ void find_extremes(const RecurrentParameters& p) {
   using Tile = RecurrentTile<Config>;
   using Stored = typename Tile::Stored;
+  if (!Tile::Rule::IS_BOUNDED) return;  // nothing is scaled
   const RecurrentProblem& problem = p.problem;
   keep_largest(&p.room.extremes->x,
                largest_of<Stored>(problem.x, problem.steps, problem.batch, problem.inputs));
@@ -67,7 +68,7 @@ __device__ __forceinline__ void find_extremes(const RecurrentParameters& p) {
 
 // 8 neighbours of each plane as they lie in a group: 16 bytes.
 union PlaneRun {
-  __half element[8];
+  uint16_t element[8];
   uint4 words;
 };
 
@@ -76,7 +77,7 @@ template <class Config>
 __device__ __forceinline__ void write_inputs(const RecurrentParameters& p) {
   using Tile = RecurrentTile<Config>;
   const RecurrentProblem& problem = p.problem;
-  const PlaneScales scales = PlaneScales::of(*p.room.extremes);
+  const PlaneScales scales = PlaneScales::of<Tile>(*p.room.extremes);
   if (!scales.fit) return;
   constexpr int GROUPS = Tile::INPUTS / 8;
   const int64_t count = int64_t{problem.steps} * problem.slices * GROUPS * Tile::BATCH;
@@ -95,7 +96,7 @@ __device__ __forceinline__ void write_inputs(const RecurrentParameters& p) {
       const bool is_there = batch < problem.batch && input < problem.inputs;
       const float value =
           is_there ? problem.x.template read<typename Tile::Stored>(time, batch, input) : 0.0f;
-      const PlanePair pair = split_planes(value * scales.x);
+      const PlanePair pair = split_planes<typename Tile::Plane>(value * scales.x);
       high.element[j] = pair.high;
       low.element[j] = pair.low;
     }

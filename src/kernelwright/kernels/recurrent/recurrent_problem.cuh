@@ -5,12 +5,13 @@
 // its steps, with the lane's weights on chip. Lanes are numbered layer by layer, and a cluster
 // takes the lowest number that is left when it starts: it waits only for lanes that run already.
 
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
-#include "convert.cuh"
+#include "half.cuh"
 #include "recurrent_cells.cuh"
 
 constexpr int MAX_LAYERS = 32;  // directions counted
@@ -87,12 +88,15 @@ struct RecurrentParameters {
 //   INPUTS    of a layer at most, a multiple of 32
 //   Stored    float, __half or __nv_bfloat16: elements of all tensors
 //   PLANES    2: weights and states as the sum of two fp16 numbers, three products; 1: of one,
-//             which holds all of a 16-bit weight
+//             which holds all of a 16-bit weight. Planes of states without a bound are `Stored`
+//             as they come, 16 bits.
 //   STAGES    steps of input on their way
 template <class Config>
 struct RecurrentTile {
   using Rule = CellRule<Config::CELL>;
   using Stored = typename Config::Stored;
+  using Plane = std::conditional_t<Rule::IS_BOUNDED, __half, Stored>;
+  static_assert(sizeof(Plane) == 2, "states without a bound are in planes as they are stored");
   static constexpr int CLUSTER = Config::CLUSTER, BATCH = Config::BATCH, PLANES = Config::PLANES;
   static constexpr int DIRECTIONS = Config::DIRECTIONS, STAGES = Config::STAGES;
   static constexpr int UNITS = Config::UNITS, TILE_UNITS = 16, GATE_ROWS = 4;
@@ -103,7 +107,7 @@ struct RecurrentTile {
   static constexpr int PART = CLUSTER * UNITS;  // units of a lane, those that are not there counted
   static constexpr int HIDDEN = PART < 32 ? 32 : PART, INPUTS = Config::INPUTS;
   static_assert(BATCH == 8 || BATCH == 16 || BATCH == 32, "products have so many columns");
-  static_assert(PLANES == 1 || PLANES == 2, "numbers are one or two of fp16");
+  static_assert(PLANES == 1 || (PLANES == 2 && Rule::IS_BOUNDED), "one or two of fp16, or one raw");
   static_assert(INPUTS % 32 == 0, "both warpgroups have whole steps of 16");
   static_assert(CLUSTER * DIRECTIONS <= 32, "a lane of a warp looks at each flag");
 
@@ -171,7 +175,9 @@ struct PlaneScales {
   float x, hidden, weights;
   bool fit;
 
+  template <class Tile>
   __device__ __forceinline__ static PlaneScales of(const Extremes& extremes) {
+    if (!Tile::Rule::IS_BOUNDED) return {1.0f, 1.0f, 1.0f, true};
     constexpr uint32_t INFINITE = 0x7f800000u, ONE = 0x3f800000u, LARGE = 0x44800000u;  // 1024
     const Extremes now = {__ldcg(&extremes.x), __ldcg(&extremes.first_hidden),
                           __ldcg(&extremes.weights)};
@@ -181,11 +187,20 @@ struct PlaneScales {
   }
 };
 
+// Bits of two planes.
 struct PlanePair {
-  __half high, low;
+  uint16_t high, low;
 };
 
+template <class Plane>
+__device__ __forceinline__ uint16_t plane_bits(Plane value) {
+  uint16_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+template <class Plane>
 __device__ __forceinline__ PlanePair split_planes(float scaled) {
-  const __half high = __float2half_rn(scaled);
-  return {high, __float2half_rn(scaled - __half2float(high))};
+  const Plane high = narrow<Plane>(scaled);
+  return {plane_bits(high), plane_bits(narrow<Plane>(scaled - widen(high)))};
 }

@@ -8,7 +8,7 @@
 // `narrow` is the low plane of the weights times the high plane.
 template <class Tile>
 struct StepSums {
-  static constexpr int NARROW = NarrowProduct<Tile::BATCH>::REGISTERS;
+  static constexpr int NARROW = NarrowProduct<Tile::BATCH, typename Tile::Plane>::REGISTERS;
   static constexpr int WIDE = Tile::PLANES == 2 ? 2 * NARROW : 1;
 
   float wide[WIDE], narrow[NARROW];
@@ -30,14 +30,14 @@ template <class Tile, int STEPS, class High, class Low>
 __device__ __forceinline__ void multiply_steps(StepSums<Tile>& sums, const High& high,
                                                const Low& low, CoreMatrices groups,
                                                int accumulate) {
-  using Narrow = NarrowProduct<Tile::BATCH>;
+  using Narrow = NarrowProduct<Tile::BATCH, typename Tile::Plane>;
 #pragma unroll
   for (int i = 0; i < STEPS; ++i) {
     const CoreMatrices step = advance_cores(groups, i * 2 * Tile::GROUP_BYTES);
     const int adds = i > 0 ? 1 : accumulate;
     if constexpr (Tile::PLANES == 2) {
       high(i, [&](const auto& lhs) {
-        NarrowProduct<2 * Tile::BATCH>::multiply(sums.wide, lhs, step, adds);
+        NarrowProduct<2 * Tile::BATCH, __half>::multiply(sums.wide, lhs, step, adds);
       });
       low(i, [&](const auto& lhs) { Narrow::multiply(sums.narrow, lhs, step, adds); });
     } else {

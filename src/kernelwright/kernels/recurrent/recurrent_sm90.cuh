@@ -56,10 +56,10 @@ struct RecurrentBlock {
   }
   __device__ __forceinline__ void write_state(unsigned char* buffer, int unit, int row,
                                               float value) const {
-    const PlanePair pair = split_planes(value * scales.hidden);
-    *reinterpret_cast<__half*>(buffer + place(unit, row)) = pair.high;
+    const PlanePair pair = split_planes<typename Tile::Plane>(value * scales.hidden);
+    *reinterpret_cast<uint16_t*>(buffer + place(unit, row)) = pair.high;
     if (Tile::PLANES == 2) {
-      *reinterpret_cast<__half*>(buffer + place(unit, row) + Tile::BATCH * 16) = pair.low;
+      *reinterpret_cast<uint16_t*>(buffer + place(unit, row) + Tile::BATCH * 16) = pair.low;
     }
   }
 
@@ -261,6 +261,7 @@ struct RecurrentBlock {
   }
 
   __device__ __forceinline__ void compute() const {
+    using Plane = typename Tile::Plane;
     constexpr bool AWAY = Tile::PLANES_AWAY > 0, ALL_AWAY = Tile::PLANES_AWAY == Tile::PLANES;
     const int warpgroup = static_cast<int>(threadIdx.x) / 128;
     const int part = warpgroup % Tile::PARTS_OF_K;
@@ -273,24 +274,25 @@ struct RecurrentBlock {
     const uint32_t zero = static_cast<uint32_t>(p.problem.steps) >> 30;
     const auto of_input = [&](int row, int k) { return source.of_input(row, k); };
     const auto of_hidden = [&](int row, int k) { return source.of_hidden(row, k); };
-    load_fragments<Tile::X_STEPS>(part * Tile::X_STEPS, scales.weights, zero, of_input,
-                                  [&](int i, int j, int row, int k, uint32_t high, uint32_t low) {
-                                    if constexpr (ALL_AWAY) {
-                                      high_tiles.keep(i, row, k, high);
-                                    } else {
-                                      x.step[i][j] = high;
-                                    }
-                                    if constexpr (AWAY && Tile::PLANES == 2) {
-                                      low_tiles.keep(i, row, k, low);
-                                    } else {
-                                      low_x.step[i][j] = low;
-                                    }
-                                  });
-    load_fragments<Tile::H_STEPS>(part * Tile::H_STEPS, scales.weights, zero, of_hidden,
-                                  [&](int i, int j, int, int, uint32_t high, uint32_t low) {
-                                    h.step[i][j] = high;
-                                    low_h.step[i][j] = low;
-                                  });
+    load_fragments<Plane, Tile::X_STEPS>(
+        part * Tile::X_STEPS, scales.weights, zero, of_input,
+        [&](int i, int j, int row, int k, uint32_t high, uint32_t low) {
+          if constexpr (ALL_AWAY) {
+            high_tiles.keep(i, row, k, high);
+          } else {
+            x.step[i][j] = high;
+          }
+          if constexpr (AWAY && Tile::PLANES == 2) {
+            low_tiles.keep(i, row, k, low);
+          } else {
+            low_x.step[i][j] = low;
+          }
+        });
+    load_fragments<Plane, Tile::H_STEPS>(part * Tile::H_STEPS, scales.weights, zero, of_hidden,
+                                         [&](int i, int j, int, int, uint32_t high, uint32_t low) {
+                                           h.step[i][j] = high;
+                                           low_h.step[i][j] = low;
+                                         });
     if constexpr (AWAY) {
       fence_shared_for_async();
       sync_compute();
@@ -366,7 +368,7 @@ __device__ __forceinline__ void recurrent_sm90(const RecurrentParameters& p) {
   __syncwarp();
   sync_cluster();
   const auto lane = RecurrentLane::of<Tile>(static_cast<int>(shared.lane), p.problem);
-  const PlaneScales scales = PlaneScales::of(*p.room.extremes);
+  const PlaneScales scales = PlaneScales::of<Tile>(*p.room.extremes);
   if (scales.fit) {
     const Block block = {p, shared, recurrent_memory, lane, rank, scales};
     block.run();

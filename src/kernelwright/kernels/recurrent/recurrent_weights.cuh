@@ -63,15 +63,15 @@ struct Fragments {
   uint32_t step[STEPS][4];
 };
 
-__device__ __forceinline__ uint32_t pair_bits(__half first, __half second) {
-  return static_cast<uint32_t>(__half_as_ushort(second)) << 16 | __half_as_ushort(first);
+__device__ __forceinline__ uint32_t pair_bits(uint16_t first, uint16_t second) {
+  return static_cast<uint32_t>(second) << 16 | first;
 }
 
 // Planes of the calling warpgroup's fragments of `weight(row, k)`, from step `first` on:
 // `keep(step, register, row, k, high bits, low bits)` gets them. `zero` is one that the compiler
 // does not know: the places of a step depend on what was split two steps before, or ptxas reads
 // all weights before it splits the first one, and spills.
-template <int STEPS, class Weight, class Keep>
+template <class Plane, int STEPS, class Weight, class Keep>
 __device__ __forceinline__ void load_fragments(int first, float scale, uint32_t zero,
                                                const Weight& weight, const Keep& keep) {
   constexpr int UNDER_WAY = 2;
@@ -84,8 +84,8 @@ __device__ __forceinline__ void load_fragments(int first, float scale, uint32_t 
     for (int j = 0; j < 4; ++j) {
       const int row = warp * 16 + lane / 4 + j % 2 * 8;
       const int k = lane % 4 * 2 + j / 2 * 8;
-      const PlanePair a = split_planes(weight(row, start + k) * scale);
-      const PlanePair b = split_planes(weight(row, start + k + 1) * scale);
+      const PlanePair a = split_planes<Plane>(weight(row, start + k) * scale);
+      const PlanePair b = split_planes<Plane>(weight(row, start + k + 1) * scale);
       const uint32_t high = pair_bits(a.high, b.high);
       before[i % UNDER_WAY] |= high;
       keep(i, j, row, k, high, pair_bits(a.low, b.low));
