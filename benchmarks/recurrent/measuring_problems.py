@@ -51,7 +51,7 @@ def measure_compiled(folder: Path, problem: str, keep: Keep) -> None:
 def endure(folder: Path, launches: int, keep: Keep) -> None:
     """Launches of one stack beside products in another stream; all must give the first bits."""
     case = Case(name="endurance", cell="LSTM", batch=10, steps=16)
-    library = build(Variant("LSTM", 1, 16, 16, 256, 2, 3, "COPIES"), folder / "built")
+    library = build(Variant("LSTM", 1, 16, 16, 256, 2, 3), folder / "built")
     torch.manual_seed(0)
     module = case.module()
     x = torch.rand(case.steps, case.batch, case.inputs, device="cuda")

@@ -61,7 +61,7 @@ def _run_all(libraries: Path) -> None:
     print("all ran")
 
 
-def _program() -> str:
+def program() -> str:
     """From PATH, or beside nvcc."""
     nvcc = shutil.which("nvcc")
     beside = Path(nvcc).resolve().parent / "compute-sanitizer" if nvcc else None
@@ -74,7 +74,7 @@ def _found(tool: str, libraries: Path, seconds: float) -> dict[str, object]:
     own = [sys.executable, str(Path(__file__)), "--child", "--libraries", str(libraries)]
     # What PyTorch's kernels do is no finding of ours.
     names = "kernel_substring=recurrent"
-    command = [_program(), "--tool", tool, "--kernel-name", names, *own]
+    command = [program(), "--tool", tool, "--kernel-name", names, *own]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     except (subprocess.TimeoutExpired, FileNotFoundError) as error:

@@ -51,16 +51,23 @@ __device__ __forceinline__ void prefetch_box(const CUtensorMap* map, int x, int 
                : "memory");
 }
 
-// `bytes` of this block's shared memory, a multiple of 16, to the same place in block `rank` of the
-// cluster, and at its barrier.
+// `bytes` of this block's shared memory, a multiple of 16, to shared memory of the cluster, and at
+// the barrier there.
+__device__ __forceinline__ void copy_to_cluster(uint32_t target, uint32_t source, int bytes,
+                                                uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
+      " [%0], [%1], %2, [%3];" ::"r"(target),
+      "r"(source), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+// To the same place in block `rank`, and at its barrier.
 __device__ __forceinline__ void send_to_rank(const void* shared, int bytes, Barrier* barrier,
                                              int rank) {
   const uint32_t source = shared_address(shared);
-  asm volatile(
-      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes"
-      " [%0], [%1], %2, [%3];" ::"r"(address_at_rank(source, rank)),
-      "r"(source), "r"(bytes), "r"(address_at_rank(shared_address(barrier), rank))
-      : "memory");
+  copy_to_cluster(address_at_rank(source, rank), source, bytes,
+                  address_at_rank(shared_address(barrier), rank));
 }
 
 // The box from `shared` to the 4-D tensor of `map`; what lies outside the tensor goes nowhere. The

@@ -13,8 +13,13 @@ struct UnitState {
   float hidden, cell;
 };
 
+// By instructions alone: where the power overflows, its inverse is 0.
 __device__ __forceinline__ float gate_sigmoid(float x) {
-  return __fdividef(1.0f, 1.0f + __expf(-x));
+  constexpr float LOG2_E = 1.44269504f;
+  float power, result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * -LOG2_E));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(1.0f + power));
+  return result;
 }
 
 template <RecurrentCell CELL>

@@ -128,8 +128,9 @@ struct RecurrentTile {
   static constexpr int AWAY_PLANE_BYTES = X_STEPS * AWAY_TILE_BYTES;  // of a warpgroup
   static constexpr int AWAY_BYTES = 2 * PLANES_AWAY * AWAY_PLANE_BYTES;
 
-  // Of one half of K, for the warpgroup that has the other one.
-  static constexpr int SUM_BYTES = PARTS_OF_K == 2 ? BATCH * ROWS * 4 : 0;
+  // Of one half of K, for the warpgroup that has the other one: eight rows of the batch at a time.
+  static constexpr int EIGHT_SUM_BYTES = 8 * ROWS * 4;
+  static constexpr int SUM_BYTES = PARTS_OF_K == 2 ? BATCH / 8 * EIGHT_SUM_BYTES : 0;
   static constexpr int SHARED_BYTES = STAGES * X_BYTES + 2 * H_BYTES + AWAY_BYTES + SUM_BYTES;
 
   static constexpr int COMPUTE_THREADS = 256, COMPUTE_WARPS = 8;

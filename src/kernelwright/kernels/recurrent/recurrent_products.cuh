@@ -1,6 +1,7 @@
 #pragma once
 // Sums of a step: the weights' fragments times the planes of inputs and hidden states.
 
+#include "recurrent_shared.cuh"
 #include "recurrent_weights.cuh"
 #include "wgmma.cuh"
 
@@ -65,37 +66,38 @@ struct StepTotals {
 };
 
 // Sums of this thread's pairs over its part of K, or, of two parts, over both: each warpgroup gives
-// the other one what it has of every other eight rows of the batch. `sync` is a barrier of both.
+// the other one what it has of every other eight rows of the batch, at `given`, and finds what it
+// gets at `taken`. `sync` is a barrier of both.
 template <class Tile, class Sync>
-__device__ __forceinline__ void join_parts(float* shared, const StepTotals<Tile>& totals,
-                                           const Sync& sync, float (&own)[Tile::PAIRS_EACH][4]) {
-  constexpr int EIGHTS = Tile::BATCH / 8;
+__device__ __forceinline__ void join_parts(uint32_t given, uint32_t taken,
+                                           const StepTotals<Tile>& totals, const Sync& sync,
+                                           float (&own)[Tile::PAIRS_EACH][4]) {
+  constexpr int EIGHTS = Tile::BATCH / 8, COUNT = StepTotals<Tile>::COUNT;
   if constexpr (Tile::PARTS_OF_K == 1) {
     sync();
 #pragma unroll
-    for (int i = 0; i < EIGHTS * 4; ++i) own[i / 4][i % 4] = totals.value[i];
+    for (int i = 0; i < COUNT; ++i) own[i / 4][i % 4] = totals.value[i];
   } else {
-    auto* const runs = reinterpret_cast<float4*>(shared) + threadIdx.x % 128;
-    const int warpgroup = threadIdx.x / 128;
+    // Where there are but eight rows, they are all the first warpgroup's.
+    const bool is_second = threadIdx.x >= 128;
+    const bool gives = EIGHTS > 1 || is_second, takes = EIGHTS > 1 || !is_second;
+    float others[Tile::PAIRS_EACH][4];
 #pragma unroll
-    for (int eight = 0; eight < EIGHTS; ++eight) {
-      const float* const from = totals.value + eight * 4;
-      if (eight % 2 != warpgroup) {
-        runs[eight * 128] = make_float4(from[0], from[1], from[2], from[3]);
+    for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float even = totals.value[i * 8 + j], odd = totals.value[(i * 8 + 4 + j) % COUNT];
+        own[i][j] = is_second ? odd : even;
+        others[i][j] = is_second ? even : odd;
       }
+      if (gives) write_shared(given + i * 2 * Tile::EIGHT_SUM_BYTES, others[i]);
     }
     sync();
 #pragma unroll
     for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
-      const int eight = 2 * i + warpgroup, second = 2 * i + 1 < EIGHTS ? 2 * i + 1 : 2 * i;
-      if (eight >= EIGHTS) continue;
-      const float4 other = runs[eight * 128];
-      const float others[4] = {other.x, other.y, other.z, other.w};
+      if (takes) read_shared(taken + i * 2 * Tile::EIGHT_SUM_BYTES, others[i]);
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const float even = totals.value[2 * i * 4 + j], odd = totals.value[second * 4 + j];
-        own[i][j] = others[j] + (warpgroup == 1 ? odd : even);
-      }
+      for (int j = 0; j < 4; ++j) own[i][j] += others[i][j];
     }
   }
 }

@@ -147,18 +147,58 @@ struct RecurrentBlock {
     sync_warps(COMPUTE, Tile::COMPUTE_THREADS);
   }
 
-  // This block's units of the next state, which all have written, to the other blocks.
-  __device__ __forceinline__ void send_slice(int buffer) const {
-    if constexpr (Tile::CLUSTER > 1) {
-      const int thread = static_cast<int>(threadIdx.x);
-      Barrier* const full = shared.h_full + buffer;
-      if (thread == 0) arrive_expecting(full, (Tile::CLUSTER - 1) * Tile::SLICE_BYTES);
-      // The lanes of a warp send one after the other, some 45 cycles each: all warps share them.
-      const int to = thread / 32 + thread % 32 * Tile::COMPUTE_WARPS;
-      if (to < Tile::CLUSTER && to != rank) {
-        send_to_rank(own_slice(buffer), Tile::SLICE_BYTES, full, to);
-      }
+  // What this thread uses in each step, computed once: from the last product to the copies all
+  // blocks wait for each instruction.
+  struct Places {
+    CoreMatrices x, hidden;         // of its warpgroup's part of K, in the first buffers
+    uint32_t given, taken;          // sums
+    uint32_t state;                 // of its first pair, in the first buffer
+    uint32_t source, target, full;  // of the copy that it sends from the first buffer
+    uint32_t pairs;                 // a bit for each that is there
+    bool sends;
+  };
+
+  __device__ __forceinline__ Places find_places(const UnitStates<Tile>& states) const {
+    const int thread = static_cast<int>(threadIdx.x), warpgroup = thread / 128;
+    const int part = warpgroup % Tile::PARTS_OF_K, of_thread = thread % 128 * 16;
+    Places places = {};
+    places.x = describe_cores(x_stage(0) + part * Tile::X_STEPS * 2 * Tile::GROUP_BYTES,
+                              Tile::GROUP_BYTES);
+    places.hidden = describe_cores(h_buffer(0) + part * Tile::H_STEPS * 2 * Tile::GROUP_BYTES,
+                                   Tile::GROUP_BYTES);
+    const uint32_t first = shared_address(sums()) + of_thread;
+    places.given = first + (warpgroup == 0 ? Tile::EIGHT_SUM_BYTES : 0);
+    places.taken = first + (warpgroup == 0 ? 0 : Tile::EIGHT_SUM_BYTES);
+    places.state = shared_address(h_buffer(0)) + place(states.unit(), UnitStates<Tile>::row(0));
+    // The lanes of a warp send one after the other, some 45 cycles each: all warps share them.
+    const int to = thread / 32 + thread % 32 * Tile::COMPUTE_WARPS;
+    places.sends = to < Tile::CLUSTER && to != rank;
+    places.source = shared_address(own_slice(0));
+    if (Tile::CLUSTER > 1) {
+      places.target = address_at_rank(places.source, places.sends ? to : rank);
+      places.full = address_at_rank(shared_address(shared.h_full), places.sends ? to : rank);
     }
+#pragma unroll
+    for (int i = 0; i < Tile::PAIRS_EACH; ++i) places.pairs |= states.is_there(i) << i;
+    for (uint32_t* it : {&places.given, &places.taken, &places.state, &places.source,
+                         &places.target, &places.full, &places.pairs}) {
+      keep(*it);
+    }
+    return places;
+  }
+
+  // This block's units of the next state, which all have written, to the other blocks.
+  __device__ __forceinline__ void send_slice(const Places& places, int buffer) const {
+    if (Tile::CLUSTER == 1 || !places.sends) return;
+    const int bytes = buffer * Tile::H_BYTES;
+    copy_to_cluster(places.target + bytes, places.source + bytes, Tile::SLICE_BYTES,
+                    places.full + buffer * static_cast<int>(sizeof(Barrier)));
+  }
+
+  // Announces what the other blocks will send after `step`; they may have begun.
+  __device__ __forceinline__ void expect_state(int step) const {
+    if (Tile::CLUSTER == 1 || threadIdx.x != 0 || step + 1 >= p.problem.steps) return;
+    arrive_expecting(shared.h_full + ((step & 1) ^ 1), (Tile::CLUSTER - 1) * Tile::SLICE_BYTES);
   }
 
   // Returns when the state before `step` has come from all blocks.
@@ -168,31 +208,27 @@ struct RecurrentBlock {
 
   // One step's sums over this warpgroup's part of K.
   template <class HighX, class HighH, class LowX, class LowH>
-  __device__ __forceinline__ void multiply(int step, Sums& sums_, StepTotals<Tile>& totals,
-                                           const HighX& x, const HighH& h, const LowX& low_x,
-                                           const LowH& low_h) const {
-    const int warpgroup = static_cast<int>(threadIdx.x) / 128;
-    const int part = warpgroup % Tile::PARTS_OF_K;
-    const int stage = step % Tile::STAGES, buffer = step & 1;
+  __device__ __forceinline__ void multiply(int step, const Places& places, Sums& sums_,
+                                           StepTotals<Tile>& totals, const HighX& x, const HighH& h,
+                                           const LowX& low_x, const LowH& low_h) const {
+    const int stage = step % Tile::STAGES;
+    CoreMatrices hidden = advance_cores(places.hidden, (step & 1) * Tile::H_BYTES);
     wait(shared.x_full + stage, step / Tile::STAGES & 1);
     fence_products();
-    multiply_steps<Tile, Tile::X_STEPS>(
-        sums_, x, low_x,
-        describe_cores(x_stage(stage) + part * Tile::X_STEPS * 2 * Tile::GROUP_BYTES,
-                       Tile::GROUP_BYTES),
-        0);
+    multiply_steps<Tile, Tile::X_STEPS>(sums_, x, low_x,
+                                        advance_cores(places.x, stage * Tile::X_BYTES), 0);
     commit_products();
     wait_products<0>();
     sums_.pin_all();
     if (threadIdx.x % 32 == 0) arrive(shared.x_empty + stage);
     totals.set(sums_, lane.layer == 0 ? scales.hidden / scales.x : 1.0f);
+    expect_state(step);
+    // All of this before the wait, which ends what is not waited for.
+    pin(totals.value);
+    keep(hidden.low);
     if (step > 0) wait_state(step);
     fence_products();
-    multiply_steps<Tile, Tile::H_STEPS>(
-        sums_, h, low_h,
-        describe_cores(h_buffer(buffer) + part * Tile::H_STEPS * 2 * Tile::GROUP_BYTES,
-                       Tile::GROUP_BYTES),
-        0);
+    multiply_steps<Tile, Tile::H_STEPS>(sums_, h, low_h, hidden, 0);
     commit_products();
     wait_products<0>();
     sums_.pin_all();
@@ -209,27 +245,35 @@ struct RecurrentBlock {
   }
 
   // From the sums to the next state in all blocks.
-  __device__ __forceinline__ void hand_over(UnitStates<Tile>& states,
+  __device__ __forceinline__ void hand_over(const Places& places, UnitStates<Tile>& states,
                                             const StepTotals<Tile>& totals, const float (&bias)[4],
                                             float inverse, int step) const {
     const int next = (step & 1) ^ 1;
     float own[Tile::PAIRS_EACH][4];
-    join_parts<Tile>(sums(), totals, [&] { sync_sums(step); }, own);
-    if (UnitStates<Tile>::has_pairs()) {
+    join_parts<Tile>(places.given, places.taken, totals, [&] { sync_sums(step); }, own);
+    if (Tile::PARTS_OF_K == 1 || Tile::BATCH > 8 || threadIdx.x < 128) {
 #pragma unroll
       for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
         float gates[4];
         gather_gates(own[i], gates);
 #pragma unroll
         for (int gate = 0; gate < 4; ++gate) gates[gate] = gates[gate] * inverse + bias[gate];
-        if (states.is_there(i)) states.states[i] = Tile::Rule::next(gates, states.states[i]);
-        write_state(h_buffer(next), states.unit(), UnitStates<Tile>::row(i),
-                    states.states[i].hidden);
+        // A choice is quicker than a branch.
+        const UnitState after = Tile::Rule::next(gates, states.states[i]);
+        const bool is_there = places.pairs >> i & 1;
+        states.states[i].hidden = is_there ? after.hidden : 0.0f;
+        states.states[i].cell = is_there ? after.cell : 0.0f;
+        const PlanePair pair =
+            split_planes<typename Tile::Plane>(states.states[i].hidden * scales.hidden);
+        const uint32_t to = places.state + next * Tile::H_BYTES +
+                            (UnitStates<Tile>::row(i) - UnitStates<Tile>::row(0)) * 16;
+        write_shared(to, pair.high);
+        if (Tile::PLANES == 2) write_shared(to + Tile::BATCH * 16, pair.low);
       }
     }
     fence_shared_for_async();
     sync_compute();
-    if (step + 1 < p.problem.steps) send_slice(next);
+    if (step + 1 < p.problem.steps) send_slice(places, next);
     if (has_reader()) arrive_warps(STAGED + (step & 1), Tile::COMPUTE_THREADS + 32);
   }
 
@@ -248,10 +292,11 @@ struct RecurrentBlock {
     const float inverse = 1.0f / scales.hidden / scales.weights;
     Sums sums_;
     StepTotals<Tile> totals;
+    const Places places = find_places(states);
 #pragma unroll 1
     for (int step = 0; step < p.problem.steps; ++step) {
-      multiply(step, sums_, totals, x, h, low_x, low_h);
-      hand_over(states, totals, bias, inverse, step);
+      multiply(step, places, sums_, totals, x, h, low_x, low_h);
+      hand_over(places, states, totals, bias, inverse, step);
       states.store(step);
     }
   }
