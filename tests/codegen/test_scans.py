@@ -16,6 +16,8 @@ _ALLOWED = {
     "product of floats in warps": 2e-6,
     "product of floats in columns": 2e-6,
     "half in warps": 6e-4,
+    "exclusive in lanes": 3e-7,
+    "half in lanes": 6e-4,
     "integers in columns": 0.0,
 }
 

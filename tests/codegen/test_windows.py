@@ -21,6 +21,8 @@ _ALLOWED = {
     "mean in tiles": 3e-7,
     "maximum in tiles of a line": 0.0,
     "maximum in tiles of planes": 0.0,
+    "maximum for each": 0.0,
+    "mean for each": 3e-7,
 }
 
 

@@ -341,6 +341,7 @@ class ScanWay(StrEnum):
 
     ROW_PER_BLOCK = "a block for each row"
     ROW_PER_WARP = "a warp for each row"
+    ROW_IN_LANES = "a warp for each row, of which each lane has a run"
     COLUMNS = "a lane for each row"
     """Neighbours in memory are then elements of different rows."""
 
@@ -389,6 +390,8 @@ class WindowWay(StrEnum):
     """Windows are pooled over all dimensions but the last, and then along shared memory."""
     TILES = "each block has planes, or a band of one"
     """They come to shared memory as one run of memory, whatever the lengths of rows."""
+    FLAT = "each thread has elements of the result"
+    """Planes are runs of memory; what windows share comes from the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,6 +420,8 @@ class WindowConfig:
         match self.way:
             case WindowWay.ELEMENTS:
                 return f"{self.way}, {self.threads} threads"
+            case WindowWay.FLAT:
+                return f"{self.way}: {self.outputs}, {self.threads} threads"
             case WindowWay.TILES:
                 return f"{self.way}: {self.shared // 1024} KB, {self.threads} threads"
             case WindowWay.WALK:

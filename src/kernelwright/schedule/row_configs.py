@@ -272,7 +272,7 @@ def _blocks(rows: _Rows, machine: Machine) -> list[BlockRows]:
     filling = max(machine.sm_count * rates.busy_threads // rows.count, 2 * warp)
     filling = min(filling, rates.holding_threads)
     held: list[BlockRows] = []
-    for own in (16, 8, 4, 2, 1) if width == 1 else (8, 4, 2, 1):
+    for own in (32, 16, 8, 4, 2, 1) if width == 1 else (8, 4, 2, 1):
         threads = max(2 * warp, _power_of_two(-(-vectors // own), machine))
         room = rates.held_registers // (2 if threads < most_threads else 4)
         is_filled = vectors * 4 > threads * own
@@ -293,7 +293,10 @@ def _block(
     threads: int, width: int, vectors: int, registers: int, machine: Machine, *, holds: bool
 ) -> BlockRows:
     """`registers`: of a thread for a vector."""
-    each = threads * (machine.rows.least_registers // 4 * 3 + vectors * registers)
+    besides = machine.rows.least_registers // 4 * 3
+    # What is read element by element has one place, not one for each of a vector's.
+    besides = besides // 2 if width == registers == 1 else besides
+    each = threads * (besides + vectors * registers)
     fitting = min(machine.registers_per_sm // each, machine.limits.sm_threads // threads)
     return BlockRows(
         threads=threads,

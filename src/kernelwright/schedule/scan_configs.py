@@ -12,6 +12,8 @@ _COLUMNS = {Accumulation.SUM: 8, Accumulation.PRODUCT: 4}
 memory, and those of products of floats are doubles."""
 _SUMS = ((8, 4), (16, 2), (8, 2), (4, 4))
 """Warps that share a row, and vectors of a chunk in each of their threads."""
+_LANE_ITEMS = 21
+"""Elements of a lane at most, of which no thread spills."""
 _PRODUCTS = ((4, 2, 4, 6), (8, 1, 8, 4), (4, 1, 8, 8))
 """Shapes for products, whose parts are doubles and take twice as many registers: chunks on their
 way are in shared memory. How many there are, and blocks of a multiprocessor."""
@@ -30,14 +32,18 @@ def scan_configs(
         return _columns(inner, min(width, _COLUMNS[scan.op]))
     length = output.shape[scan.dim].hint
     rates = machine.scans
+    lanes = _lanes(scan, output, sizes, width, machine)
     if length <= rates.warp_elements or (
         scan.op is Accumulation.SUM
         and length <= rates.lone_warp_elements
         and output.numel_hint >= length * rates.many_rows
     ):
-        return tuple(
-            ScanConfig(way=ScanWay.ROW_PER_WARP, width=width, items=items, warps=8)
-            for items in _items(length, width, machine)
+        return (
+            *lanes,
+            *(
+                ScanConfig(way=ScanWay.ROW_PER_WARP, width=width, items=items, warps=8)
+                for items in _items(length, width, machine)
+            ),
         )
     blocks = machine.sm_count * machine.scans.sm_blocks
     if scan.op is Accumulation.PRODUCT:
@@ -60,6 +66,24 @@ def scan_configs(
         )
         for warps, items in _SUMS
     )
+
+
+def _lanes(
+    scan: Scan, output: TensorType, sizes: Sequence[int], width: int, machine: Machine
+) -> tuple[ScanConfig, ...]:
+    """For many short rows that begin between vectors."""
+    length, warp = output.shape[scan.dim].hint, machine.limits.warp_threads
+    items = max(3, -(-length // warp) | 1)
+    fits = (
+        scan.op is Accumulation.SUM
+        and length % width != 0
+        and len(sizes) == 2
+        and max(sizes) <= 4
+        and items <= _LANE_ITEMS
+        and output.numel_hint >= length * machine.scans.many_rows
+    )
+    config = ScanConfig(way=ScanWay.ROW_IN_LANES, width=1, items=items, warps=4, resident=8)
+    return (config,) if fits else ()
 
 
 def _items(length: int, width: int, machine: Machine) -> tuple[int, ...]:

@@ -42,6 +42,10 @@ _RUN_CHOICE = (4, 128, 8, 4, 1, 0)
 """The choice where there is no walk and rows are no whole vectors."""
 _TILE_CHOICES = ((32 * 2**10, 6), (40 * 2**10, 5))
 """Bytes of a tile of planes, and blocks of a multiprocessor."""
+_FLAT = WindowConfig(way=WindowWay.FLAT, threads=256, outputs=2, blocks=8)
+"""The choice for planes of rows that no wide access fits, whose windows share nothing."""
+_FLAT_READS = 8
+"""Elements of a window at most: as many as registers have room for, twice."""
 _TILES = 1024
 """Tiles that the source makes at least: few do not hide the first one's way."""
 _SMALL = 64
@@ -217,12 +221,15 @@ def _tiles(window: Window, line: _Line, inputs: Sequence[ValueType]) -> tuple[Wi
     step = prod(dim.hint for dim in source.shape[-dims:][1:]) * source.dtype.itemsize
     step *= window.size[0] if dims > 1 else 1
     steps = 1 if dims == 3 else 2
-    return tuple(
+    is_flat = dims > 1 and line.vector == 1 and prod(window.size) <= _FLAT_READS
+    flat = (_FLAT,) if is_flat and source.bytes_hint >= _TILES * _TILE_CHOICES[0][0] else ()
+    tiles = tuple(
         WindowConfig(way=WindowWay.TILES, threads=256, blocks=blocks, shared=shared)
         for shared, blocks in _TILE_CHOICES
         if steps * step < shared - 64
         if source.bytes_hint >= _TILES * shared
     )[:1]
+    return (*flat, *tiles)
 
 
 def _steps(wanted: int, groups: int, times: int) -> int:

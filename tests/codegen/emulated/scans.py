@@ -29,6 +29,7 @@ TORCH = {
 BLOCK = ScanConfig(way=ScanWay.ROW_PER_BLOCK, width=4, items=1, warps=2, min_blocks=9)
 RING = replace(BLOCK, stages=3, resident=4)
 WARP = ScanConfig(way=ScanWay.ROW_PER_WARP, width=4, items=2, warps=3)
+LANES = ScanConfig(way=ScanWay.ROW_IN_LANES, width=1, items=17, warps=3)
 COLUMNS = ScanConfig(way=ScanWay.COLUMNS, width=2, items=2, warps=3)
 # Empty and single ones; less than a vector, and one more; rows that begin anywhere; several chunks
 # of a row, and segments of several.
@@ -68,6 +69,10 @@ CASES = {
     "half in warps": Case(
         config=replace(WARP, width=8, items=1), shapes=ROWS, dtype=DType.F16, reverse=True
     ),
+    "exclusive in lanes": Case(
+        config=LANES, shapes=ROWS, reverse=True, exclusive=True, masked=True
+    ),
+    "half in lanes": Case(config=replace(LANES, items=9), shapes=ROWS, dtype=DType.F16),
     "integers in columns": Case(
         config=COLUMNS, shapes=INNER, dtype=DType.I64, masked=True, reverse=True, exclusive=True
     ),

@@ -44,6 +44,10 @@ def _tiles(shared: int) -> WindowConfig:
     return WindowConfig(way=WindowWay.TILES, threads=64, shared=shared)
 
 
+def _flat(outputs: int) -> WindowConfig:
+    return WindowConfig(way=WindowWay.FLAT, threads=64, outputs=outputs)
+
+
 # Rows of whole vectors and others; results that begin and end anywhere in a vector; windows that
 # begin before and end after the source; several segments of a walk, several blocks.
 CASES = {
@@ -104,6 +108,18 @@ CASES = {
         window=Window(Pooling.MAXIMUM, (2, 3, 3), (2, 1, 2), (0, 1, 1), (1, 1, 1)),
         config=_tiles(2048),
         shapes=[(2, 2, 5, 9, 11), (3, 1, 2, 6, 5), (1, 1, 9, 7, 6)],
+    ),
+    # Element by element; ends within a block.
+    "maximum for each": Case(
+        window=Window(Pooling.MAXIMUM, (2, 3, 3), (2, 1, 2), (0, 1, 1), (1, 1, 1)),
+        config=_flat(3),
+        shapes=[(2, 2, 5, 9, 11), (3, 1, 2, 6, 5), (1, 1, 9, 7, 6), (0, 1, 4, 4, 4)],
+    ),
+    "mean for each": Case(
+        window=Window(Pooling.SUM, (2, 3), (2, 2), (0, 0), (1, 1)),
+        config=_flat(2),
+        shapes=[(3, 5, 7, 7), (2, 3, 19, 31), (0, 3, 8, 8), (1, 2, 2, 90)],
+        scaled=True,
     ),
     "products in a line": Case(
         window=Window(Pooling.DOT, (4,), (1,), (3,), (2,)),

@@ -1,5 +1,6 @@
 """Pooling as CUDA text: a functor, and the ways to go over its windows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelwright.codegen.families.writer import Writer
@@ -82,18 +83,23 @@ def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
         WindowWay.WALK: ("WalkVariant", "window_walk"),
         WindowWay.LINES: ("LinesVariant", "window_lines"),
         WindowWay.TILES: ("TileVariant", "window_tiles"),
+        WindowWay.FLAT: ("FlatVariant", "window_flat"),
     }[config.way]
-    members: tuple[str, ...] = (f"int THREADS = {config.threads}, BYTES = {config.shared}",)
-    if config.way is not WindowWay.TILES:
-        members = (
-            f"int THREADS = {config.threads}, VECTOR = {config.vector}",
-            f"int OUTPUTS = {config.outputs}, STEPS = {config.steps}",
-            f"int PLANES = {config.planes}, AHEAD = {config.ahead}",
-            f"unsigned REPEATED = {_repeated(kernel, functor)}",
-        )
+    runs: Mapping[WindowWay, str] = {
+        WindowWay.TILES: f"BYTES = {config.shared}",
+        WindowWay.FLAT: f"OUTPUTS = {config.outputs}",
+    }
+    members: tuple[str, ...] = (
+        f"int THREADS = {config.threads}, VECTOR = {config.vector}",
+        f"int OUTPUTS = {config.outputs}, STEPS = {config.steps}",
+        f"int PLANES = {config.planes}, AHEAD = {config.ahead}",
+        f"unsigned REPEATED = {_repeated(kernel, functor)}",
+    )
+    if config.way in runs:
+        members = (f"int THREADS = {config.threads}, {runs[config.way]}",)
     variant = Variant(
         suffix="Tuned",
-        why="Planes that are runs of memory" if config.shared else "Rows of whole vectors",
+        why="Planes that are runs of memory" if config.way in runs else "Rows of whole vectors",
         template=template,
         members=members,
         kernels=(Device(name=f"{kernel.name}_kernel", function=function),),

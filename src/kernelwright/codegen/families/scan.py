@@ -46,6 +46,16 @@ def _tuned(kernel: Kernel) -> Variant:
                 kernels=(Device(name=f"{name}_kernel", function="scan_columns"),),
                 pointers=(f"{name}_kernel",),
             )
+        case ScanWay.ROW_IN_LANES:
+            return Variant(
+                suffix="Tuned",
+                why="Short rows that begin anywhere",
+                template="LaneScanVariant",
+                members=(f"int ITEMS = {config.items}, WARPS = {config.warps}",),
+                kernels=(Device(name=f"{name}_kernel", function="scan_lanes"),),
+                pointers=(f"{name}_kernel",),
+                blocks=config.resident,
+            )
         case ScanWay.ROW_PER_WARP:
             totals: tuple[Device, ...] = ()
             pointers = (f"{name}_kernel", "nullptr")

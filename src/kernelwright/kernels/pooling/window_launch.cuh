@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "window_any.cuh"
+#include "window_flat.cuh"
 #include "window_lines.cuh"
 #include "window_tiles.cuh"
 #include "window_walk.cuh"
@@ -120,6 +121,22 @@ struct TileVariant {
     const auto launched = kernel;
     launched<<<static_cast<unsigned>(tiles.blocks()), THREADS, Config::BYTES, stream>>>(tiles);
     return cudaGetLastError();
+  }
+};
+
+// The same of which each element of the result is for itself.
+template <class Config, class Problem>
+struct FlatVariant {
+  using Parameters = FlatParameters<Config, Problem>;
+  static constexpr int THREADS = Config::THREADS;
+
+  void (*kernel)(Parameters);
+
+  bool admits(const Problem& problem) const { return Parameters::admits(problem); }
+  cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
+    constexpr int64_t PART = THREADS * Config::OUTPUTS;
+    const int64_t blocks = (problem.count() + PART - 1) / PART;
+    return launch_window_kernel(kernel, Parameters::describe(problem), blocks, THREADS, stream);
   }
 };
 

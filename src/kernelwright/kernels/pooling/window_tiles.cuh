@@ -11,18 +11,15 @@
 
 #include "async_copy.cuh"
 #include "divide.cuh"
-#include "window.cuh"
+#include "window_plane.cuh"
 
 template <class Config, class Problem_>
 struct TileParameters {
   using Problem = Problem_;
   using Operation = typename Problem::Operation;
   using Out = typename Problem::Out;
-  template <class T>
-  using Own = T;
   template <size_t AT>
-  using InAt = std::remove_reference_t<decltype(get<AT>(
-      std::declval<typename Problem::template BeforePack<Own>&>()))>;
+  using InAt = typename PlaneWindows<Problem>::template InAt<AT>;
   static constexpr int DIMS = Operation::DIMS;
   using Walk = std::conditional_t<
       DIMS == 3, typename Operation::Depth,
@@ -63,9 +60,7 @@ struct TileParameters {
     tiles.steps = Divisor(static_cast<uint32_t>(steps));
     tiles.widths = Divisor(static_cast<uint32_t>(result.width));
     tiles.rows = Divisor(static_cast<uint32_t>(result.height));
-    tiles.is_inside = is_within<typename Operation::Depth>(result.depth, source.depth) &&
-                      is_within<typename Operation::Height>(result.height, source.height) &&
-                      is_within<typename Operation::Width>(result.width, source.width);
+    tiles.is_inside = PlaneWindows<Problem>::are_inside(source, result);
     return tiles;
   }
 
@@ -77,34 +72,9 @@ struct TileParameters {
     const Extents &source = problem.source, &result = problem.result;
     const int64_t plane = source.depth * source.height * source.width;
     const int64_t inner = plane / (DIMS == 3 ? source.depth : DIMS == 2 ? source.height : plane);
-    return is_run(problem, 1, source) && is_run(problem, 0, result) && inner * Walk::SPAN <= ROOM &&
-           plane < MOST && problem.planes < MOST &&
+    return is_run_of_planes(problem, 1, source) && is_run_of_planes(problem, 0, result) &&
+           inner * Walk::SPAN <= ROOM && plane < MOST && problem.planes < MOST &&
            result.depth * result.height * result.width < MOST;
-  }
-
-  // Of an operand with planes of this size.
-  static bool is_run(const Problem& problem, int operand, const Extents& size) {
-    const Extents& stride = problem.strides[operand];
-    int64_t run = 1;
-    bool is =
-        reinterpret_cast<uintptr_t>(problem.data[operand]) % Problem::element_bytes(operand) == 0;
-    const auto next = [&](int64_t own, int64_t step) {
-      is = is && (own == 1 || step == run);
-      run *= own;
-    };
-    next(size.width, stride.width);
-    next(size.height, stride.height);
-    next(size.depth, stride.depth);
-    for (int d = problem.plane_rank - 1; d >= 0; --d) {
-      next(problem.plane_sizes[d], problem.plane_strides[d][operand]);
-    }
-    return is;
-  }
-
- private:
-  template <class Axis>
-  static bool is_within(int64_t result, int64_t source) {
-    return Axis::PADDING == 0 && (result - 1) * Axis::STRIDE + Axis::SPAN <= source;
   }
 };
 
@@ -117,13 +87,8 @@ struct WindowTile {
   using Out = typename Problem::Out;
   using Place = typename Problem::Place;
   using Walk = typename Parameters::Walk;
-  using Depth = typename Operation::Depth;
-  using Height = typename Operation::Height;
-  using Width = typename Operation::Width;
-  static constexpr Pooling POOLING = Operation::POOLING;
   static constexpr int DIMS = Parameters::DIMS, VECTOR = Parameters::VECTOR;
   static constexpr int THREADS = Config::THREADS;
-  static constexpr int ROWS = Depth::SIZE * Height::SIZE;  // of a window
 
   const Parameters& tiles;
   uint32_t plane, planes;  // the first one, and how many
@@ -172,6 +137,7 @@ struct WindowTile {
   template <bool CHECKED, class In>
   __device__ __forceinline__ void pool_all(const In* shared) const {
     const Problem& problem = tiles.problem;
+    const PlaneWindows<Problem> windows{problem};
     const int count = static_cast<int>(planes) * (end - begin) * tiles.result_inner;
     const int64_t first = int64_t{plane} * tiles.walk + begin;
     Out* const out = reinterpret_cast<Out*>(problem.data[0]) + first * tiles.result_inner;
@@ -181,7 +147,7 @@ struct WindowTile {
       const In* source = shared + (own * tiles.source_walk - from) * tiles.source_inner;
       int64_t offsets[Problem::OPERANDS];
       if constexpr (Problem::OPERANDS > 2) problem.locate(place.plane, offsets);
-      const Value total = pool_window<CHECKED>(source, place, offsets);
+      const Value total = windows.template pool_window<CHECKED>(source, place, offsets);
       out[at] = problem.result_at(offsets, place, total, typename Problem::AfterIndices());
     }
   }
@@ -203,62 +169,6 @@ struct WindowTile {
             : DIMS == 2 ? walk
                         : 0,
             DIMS == 1 ? walk : column};
-  }
-
-  template <class Axis>
-  __device__ __forceinline__ static int position(int64_t output, int k) {
-    return static_cast<int>(output) * Axis::STRIDE - Axis::PADDING + k * Axis::DILATION;
-  }
-  __device__ __forceinline__ static bool is_in(int position, int64_t size) {
-    return static_cast<unsigned>(position) < static_cast<unsigned>(size);
-  }
-
-  // What is pooled at a position, where the first operand has `element`.
-  template <class In, size_t... AT>
-  __device__ __forceinline__ Value pooled_at(const In& element,
-                                             const int64_t (&offsets)[Problem::OPERANDS],
-                                             const Place& at, std::index_sequence<AT...>) const {
-    return tiles.problem.operation.prologue(at, input<AT>(element, offsets, at)...);
-  }
-  template <size_t AT, class In>
-  __device__ __forceinline__ auto input(const In& element,
-                                        const int64_t (&offsets)[Problem::OPERANDS],
-                                        const Place& at) const {
-    if constexpr (AT == 0) {
-      return widen(element);
-    } else {
-      using Other = typename Parameters::template InAt<AT>;
-      return widen(tiles.problem.template load<Other, 1 + AT>(offsets[1 + AT], at));
-    }
-  }
-
-  // `source`: where the plane would begin.
-  template <bool CHECKED, class In>
-  __device__ __forceinline__ Value pool_window(const In* source, const Place& place,
-                                               const int64_t (&offsets)[Problem::OPERANDS]) const {
-    const Extents& size = tiles.problem.source;
-    Value total = neutral_pooled<POOLING, Value>();
-#pragma unroll(ROWS* Width::SIZE <= 32 ? ROWS : 1)
-    for (int line = 0; line < ROWS; ++line) {
-      const int depth = position<Depth>(place.depth, line / Height::SIZE);
-      const int row = position<Height>(place.row, line % Height::SIZE);
-      const bool is_line = !CHECKED || (is_in(depth, size.depth) && is_in(row, size.height));
-      const In* elements =
-          source + (depth * static_cast<int>(size.height) + row) * static_cast<int>(size.width);
-      // Each row of the window for itself, so that long sums lose less.
-      Value own = neutral_pooled<POOLING, Value>();
-#pragma unroll(Width::SIZE <= 32 ? Width::SIZE : 8)
-      for (int k = 0; k < Width::SIZE; ++k) {
-        const int column = position<Width>(place.column, k);
-        if (is_line && (!CHECKED || is_in(column, size.width))) {
-          const Place at{place.planes, place.plane, depth, row, column};
-          own = pool<POOLING>(
-              own, pooled_at(elements[column], offsets, at, typename Problem::BeforeIndices()));
-        }
-      }
-      total = pool<POOLING>(total, own);
-    }
-    return total;
   }
 };
 

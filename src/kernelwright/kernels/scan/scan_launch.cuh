@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "scan_columns.cuh"
+#include "scan_lanes.cuh"
 #include "scan_rows.cuh"
 
 // Blocks that a launch has at most: each then does several parts, one after the other.
@@ -15,6 +16,16 @@ cudaError_t launch_scan_kernel(void (*kernel)(Problem), const Problem& problem, 
   const auto blocks = static_cast<unsigned>(std::min(parts, MAX_SCAN_BLOCKS));
   kernel<<<blocks, static_cast<unsigned>(threads), 0, stream>>>(problem);
   return cudaGetLastError();
+}
+
+// Whether every operand has the elements of a row side by side, or one for all of them.
+template <class Problem>
+bool has_rows_of_neighbours(const Problem& problem) {
+  if (problem.steps[0] != 1) return false;
+  for (int o = 1; o < Problem::OPERANDS; ++o) {
+    if (problem.steps[o] != 0 && problem.steps[o] != 1) return false;
+  }
+  return true;
 }
 
 // Whole blocks, or warps, have rows of neighbours. The config has besides
@@ -30,13 +41,7 @@ struct RowScanVariant {
   // Null where a warp has a row: long rows are then no matter.
   void (*segment_totals)(Problem);
 
-  bool admits(const Problem& problem) const {
-    if (problem.steps[0] != 1) return false;
-    for (int o = 1; o < Problem::OPERANDS; ++o) {
-      if (problem.steps[o] != 0 && problem.steps[o] != 1) return false;
-    }
-    return true;
-  }
+  bool admits(const Problem& problem) const { return has_rows_of_neighbours(problem); }
 
   // As many equal segments of whole chunks as fill the card, if a row has that many.
   void cut(Problem& problem) const {
@@ -65,6 +70,29 @@ struct RowScanVariant {
       if (status != cudaSuccess) return status;
     }
     return launch_scan_kernel(kernel, problem, parts, THREADS, stream);
+  }
+};
+
+// Warps have short rows of neighbours, and their lanes have runs of these.
+template <class Config, class Problem>
+struct LaneScanVariant {
+  using Parameters = Problem;
+  using Scan = LaneScan<Config, Problem>;
+  static constexpr int THREADS = Scan::THREADS;
+
+  void (*kernel)(Problem);
+
+  static int64_t blocks(const Problem& problem) {
+    return (problem.rows + Scan::WARPS - 1) / Scan::WARPS;
+  }
+  bool admits(const Problem& problem) const {
+    return problem.length <= Scan::LONGEST && blocks(problem) <= MAX_SCAN_BLOCKS &&
+           has_rows_of_neighbours(problem);
+  }
+  int64_t workspace_bytes(const Problem&) const { return 0; }
+
+  cudaError_t launch(const Problem& problem, cudaStream_t stream, void*) const {
+    return launch_scan_kernel(kernel, problem, blocks(problem), THREADS, stream);
   }
 };
 

@@ -1,0 +1,114 @@
+#pragma once
+// Windows of planes that are runs of memory, one after the other: what the ways to pool them share.
+
+#include "divide.cuh"
+#include "window.cuh"
+
+// Whether an operand has planes of this size, one after the other in memory.
+template <class Problem>
+bool is_run_of_planes(const Problem& problem, int operand, const Extents& size) {
+  const Extents& stride = problem.strides[operand];
+  int64_t run = 1;
+  bool is =
+      reinterpret_cast<uintptr_t>(problem.data[operand]) % Problem::element_bytes(operand) == 0;
+  const auto next = [&](int64_t own, int64_t step) {
+    is = is && (own == 1 || step == run);
+    run *= own;
+  };
+  next(size.width, stride.width);
+  next(size.height, stride.height);
+  next(size.depth, stride.depth);
+  for (int d = problem.plane_rank - 1; d >= 0; --d) {
+    next(problem.plane_sizes[d], problem.plane_strides[d][operand]);
+  }
+  return is;
+}
+
+// Pools windows of the first operand, of which a plane is at hand; others have few elements.
+template <class Problem>
+struct PlaneWindows {
+  using Operation = typename Problem::Operation;
+  using Value = typename Problem::Value;
+  using Place = typename Problem::Place;
+  using Depth = typename Operation::Depth;
+  using Height = typename Operation::Height;
+  using Width = typename Operation::Width;
+  template <class T>
+  using Own = T;
+  template <size_t AT>
+  using InAt = std::remove_reference_t<decltype(get<AT>(
+      std::declval<typename Problem::template BeforePack<Own>&>()))>;
+  static constexpr Pooling POOLING = Operation::POOLING;
+  static constexpr int ROWS = Depth::SIZE * Height::SIZE;  // of a window
+
+  const Problem& problem;
+
+  // Whether no window reaches beyond the source.
+  static bool are_inside(const Extents& source, const Extents& result) {
+    return is_within<Depth>(result.depth, source.depth) &&
+           is_within<Height>(result.height, source.height) &&
+           is_within<Width>(result.width, source.width);
+  }
+
+  // `source`: where the plane would begin.
+  template <bool CHECKED, class In>
+  __device__ __forceinline__ Value pool_window(const In* source, const Place& place,
+                                               const int64_t (&offsets)[Problem::OPERANDS]) const {
+    const Extents& size = problem.source;
+    Value total = neutral_pooled<POOLING, Value>();
+#pragma unroll(ROWS* Width::SIZE <= 32 ? ROWS : 1)
+    for (int line = 0; line < ROWS; ++line) {
+      const int depth = position<Depth>(place.depth, line / Height::SIZE);
+      const int row = position<Height>(place.row, line % Height::SIZE);
+      const bool is_line = !CHECKED || (is_in(depth, size.depth) && is_in(row, size.height));
+      const In* elements =
+          source + (depth * static_cast<int>(size.height) + row) * static_cast<int>(size.width);
+      // Each row of the window for itself, so that long sums lose less.
+      Value own = neutral_pooled<POOLING, Value>();
+#pragma unroll(Width::SIZE <= 32 ? Width::SIZE : 8)
+      for (int k = 0; k < Width::SIZE; ++k) {
+        const int column = position<Width>(place.column, k);
+        if (is_line && (!CHECKED || is_in(column, size.width))) {
+          const Place at{place.planes, place.plane, depth, row, column};
+          own = pool<POOLING>(
+              own, pooled_at(elements[column], offsets, at, typename Problem::BeforeIndices()));
+        }
+      }
+      total = pool<POOLING>(total, own);
+    }
+    return total;
+  }
+
+ private:
+  template <class Axis>
+  static bool is_within(int64_t result, int64_t source) {
+    return Axis::PADDING == 0 && (result - 1) * Axis::STRIDE + Axis::SPAN <= source;
+  }
+
+  template <class Axis>
+  __device__ __forceinline__ static int position(int64_t output, int k) {
+    return static_cast<int>(output) * Axis::STRIDE - Axis::PADDING + k * Axis::DILATION;
+  }
+  __device__ __forceinline__ static bool is_in(int position, int64_t size) {
+    return static_cast<unsigned>(position) < static_cast<unsigned>(size);
+  }
+
+  // What is pooled at a position, where the first operand has `element`.
+  template <class In, size_t... AT>
+  __device__ __forceinline__ Value pooled_at(const In& element,
+                                             const int64_t (&offsets)[Problem::OPERANDS],
+                                             const Place& at, std::index_sequence<AT...>) const {
+    return problem.operation.prologue(at, input<AT>(element, offsets, at)...);
+  }
+  template <size_t AT, class In>
+  __device__ __forceinline__ auto input(const In& element,
+                                        const int64_t (&offsets)[Problem::OPERANDS],
+                                        const Place& at) const {
+    if constexpr (AT == 0) {
+      return widen(element);
+    } else {
+      using Other = InAt<AT>;
+      return widen(problem.template load<Other, 1 + AT>(offsets[1 + AT], at));
+    }
+  }
+};
