@@ -77,12 +77,64 @@ def widened(dtype: DType) -> DType:
     return DType.F32 if dtype in HALVES else dtype
 
 
-class Maker:
+class Views:
+    """Adds views of tensors to the nodes of one call."""
+
+    def __init__(self, builder: Builder, call: Call) -> None:
+        self.builder = builder
+        self.call = call
+
+    def reshape(self, value: Part, shape: tuple[Dim, ...]) -> Part:
+        """The elements of `value` in row-major order, in another shape."""
+        return value if shape == value.shape else self._view(value, Reshape(), shape)
+
+    def squeeze(self, value: Part, dims: Sequence[int]) -> Part:
+        """Without these dimensions, all of size 1."""
+        if not dims:
+            return value
+        shape = tuple(size for at, size in enumerate(value.shape) if at not in dims)
+        return self._view(value, Squeeze(tuple(dims)), shape)
+
+    def unsqueeze(self, value: Part, dim: int) -> Part:
+        """With a dimension of size 1 before `dim`."""
+        shape = (*value.shape[:dim], ONE, *value.shape[dim:])
+        return self._view(value, Unsqueeze(dim), shape)
+
+    def permute(self, value: Part, dims: Sequence[int]) -> Part:
+        """Dimension i of the result is dimension dims[i]."""
+        shape = tuple(value.shape[dim] for dim in dims)
+        return self._view(value, Permute(tuple(dims)), shape)
+
+    def flip(self, value: Part, dims: Sequence[int]) -> Part:
+        """These dimensions backwards."""
+        return self._view(value, Flip(tuple(sorted(dims))), value.shape)
+
+    def slice(self, value: Part, dim: int, start: Dim, size: Dim) -> Part:
+        """`size` places from `start` on along a dimension."""
+        stop = self.builder.sizes.sum(start, size)
+        shape = (*value.shape[:dim], size, *value.shape[dim + 1 :])
+        return self._view(value, Slice(dim, start, stop, 1), shape)
+
+    def expand(self, value: Part, shape: tuple[Dim, ...]) -> Part:
+        """Broadcast to a shape."""
+        return value if shape == value.shape else self._view(value, Expand(), shape)
+
+    def trailing(self, value: Part | None, count: int) -> Part | None:
+        """With `count` dimensions of size 1 at the end, ready to broadcast over channels."""
+        if value is None or not count:
+            return value
+        return self.reshape(value, (*value.shape, *[ONE] * count))
+
+    def _view(self, value: Part, index_map: ViewMap, shape: tuple[Dim, ...]) -> Part:
+        kind = TensorType(value.dtype, shape)
+        return Part(add_view(self.builder, self.call, value.name, index_map, kind), kind)
+
+
+class Maker(Views):
     """Adds the nodes of one call."""
 
     def __init__(self, builder: Builder, call: Call, result: torch.Tensor) -> None:
-        self.builder = builder
-        self.call = call
+        super().__init__(builder, call)
         self.result = result
         """The (first) traced result."""
         self.dtype = dtype_of(result.dtype)
@@ -223,53 +275,6 @@ class Maker:
         self, kind: Kind, result: TensorType, names: list[str], name: str, origin: AtenCall | None
     ) -> Part:
         return Part(self.node(kind, result, names, name, origin), result)
-
-    # --- Views ---------------------------------------------------------------------------------
-
-    def reshape(self, value: Part, shape: tuple[Dim, ...]) -> Part:
-        """The elements of `value` in row-major order, in another shape."""
-        return value if shape == value.shape else self._view(value, Reshape(), shape)
-
-    def squeeze(self, value: Part, dims: Sequence[int]) -> Part:
-        """Without these dimensions, all of size 1."""
-        if not dims:
-            return value
-        shape = tuple(size for at, size in enumerate(value.shape) if at not in dims)
-        return self._view(value, Squeeze(tuple(dims)), shape)
-
-    def unsqueeze(self, value: Part, dim: int) -> Part:
-        """With a dimension of size 1 before `dim`."""
-        shape = (*value.shape[:dim], ONE, *value.shape[dim:])
-        return self._view(value, Unsqueeze(dim), shape)
-
-    def permute(self, value: Part, dims: Sequence[int]) -> Part:
-        """Dimension i of the result is dimension dims[i]."""
-        shape = tuple(value.shape[dim] for dim in dims)
-        return self._view(value, Permute(tuple(dims)), shape)
-
-    def flip(self, value: Part, dims: Sequence[int]) -> Part:
-        """These dimensions backwards."""
-        return self._view(value, Flip(tuple(sorted(dims))), value.shape)
-
-    def slice(self, value: Part, dim: int, start: Dim, size: Dim) -> Part:
-        """`size` places from `start` on along a dimension."""
-        stop = self.builder.sizes.sum(start, size)
-        shape = (*value.shape[:dim], size, *value.shape[dim + 1 :])
-        return self._view(value, Slice(dim, start, stop, 1), shape)
-
-    def expand(self, value: Part, shape: tuple[Dim, ...]) -> Part:
-        """Broadcast to a shape."""
-        return value if shape == value.shape else self._view(value, Expand(), shape)
-
-    def trailing(self, value: Part | None, count: int) -> Part | None:
-        """With `count` dimensions of size 1 at the end, ready to broadcast over channels."""
-        if value is None or not count:
-            return value
-        return self.reshape(value, (*value.shape, *[ONE] * count))
-
-    def _view(self, value: Part, index_map: ViewMap, shape: tuple[Dim, ...]) -> Part:
-        kind = TensorType(value.dtype, shape)
-        return Part(add_view(self.builder, self.call, value.name, index_map, kind), kind)
 
     # --- Leaves of expressions -----------------------------------------------------------------
 

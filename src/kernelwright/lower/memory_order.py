@@ -1,0 +1,234 @@
+"""What is computed in the order of memory after a convolution on channels-last operands.
+
+Such a value's last dimensions are the channels.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+
+from kernelwright.ir.expr import Operand
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Kind, Permute, Pointwise, Reshape, Squeeze, View, ViewMap, Window
+from kernelwright.ir.naming import fresh_name
+from kernelwright.ir.sizes import ONE, product
+from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.lower.hoisting import Hoisted, hoisted
+from kernelwright.lower.placed import to_last
+from kernelwright.lower.split_reductions import has_stages, in_stages
+
+
+class Nodes:
+    """Nodes of the new graph, under names that nothing else has."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.made: dict[str, Node] = {}
+        self.taken = {node.name for node in graph.nodes}
+        self.turning: set[str] = set()
+        """Those that read one order of memory and write another."""
+
+    def permuted(self, stem: str, source: str, order: tuple[int, ...], near: Node) -> str:
+        """A view with the dimensions in another order; its name."""
+        kind = self.type_of(source)
+        shape = tuple(kind.shape[dim] for dim in order)
+        return self.viewed(stem, source, Permute(order), shape, near)
+
+    def viewed(self, stem: str, source: str, how: ViewMap, shape: Sequence[Dim], near: Node) -> str:
+        """A view of a node; its name."""
+        kind = TensorType(self.type_of(source).dtype, tuple(shape))
+        name = fresh_name(stem, self.taken)
+        return self.add(
+            Node(name=name, kind=View(how), type=kind, inputs=(source,), source=near.source)
+        )
+
+    def copy(self, stem: str, source: str, near: Node) -> str:
+        """The value of a node in memory of its own; its name."""
+        copy = copy_of(self.made[source], near)
+        name = fresh_name(stem, self.taken)
+        self.turning.add(name)
+        return self.add(replace(copy, name=name, inputs=(source,)))
+
+    def step(
+        self,
+        node: Node,
+        stem: str,
+        kind: Kind,
+        shape: Sequence[Dim],
+        inputs: tuple[str, ...],
+        dtype: DType | None = None,
+    ) -> str:
+        """A node that does part of what this one did."""
+        made = replace(
+            node,
+            name=fresh_name(stem, self.taken),
+            kind=kind,
+            type=TensorType(dtype or node.tensor.dtype, tuple(shape)),
+            inputs=inputs,
+            origin=None,
+            part_of=None,
+        )
+        return self.add(made)
+
+    def type_of(self, name: str) -> TensorType:
+        """What a node gives, which is one tensor."""
+        return self.made[name].tensor
+
+    def add(self, node: Node) -> str:
+        """The name of a node, which is in the graph from now on."""
+        self.made[node.name] = node
+        return node.name
+
+
+class MemoryOrder:
+    """Values in the order of memory, of nodes of the old graph."""
+
+    def __init__(
+        self,
+        known: dict[str, Node],
+        channels: Mapping[str, int],
+        early: Set[str],
+        nodes: Nodes,
+    ) -> None:
+        self._known = known
+        """Nodes of the old graph, and parts of them that are computed by themselves."""
+        self._channels = channels
+        self._early = early
+        self._nodes = nodes
+        self.places: dict[str, tuple[str, ...]] = {}
+        """Their names, one for each total, by the original's name."""
+        self._seen: dict[tuple[str, tuple[int, ...]], str] = {}
+        """Operands as steps in the order of memory see them, likewise, by that order."""
+
+    def operand(self, name: str, reader: Node) -> str:
+        """An input as a reader of this rank sees it in the order of memory."""
+        if name in self.places and self._made_rank(name) == reader.tensor.rank:
+            return self.places[name][0]
+        kind = self._known[name].type
+        if not isinstance(kind, TensorType) or kind.rank == 0:
+            return name
+        rank = reader.tensor.rank
+        order = to_last(rank, self._channels[reader.name])
+        if (name, order) not in self._seen:
+            source = name
+            if kind.rank < rank:
+                shape = (ONE,) * (rank - kind.rank) + kind.shape
+                source = self._nodes.viewed(f"{name}_as_{rank}d", name, Reshape(), shape, reader)
+            self._seen[name, order] = self._nodes.permuted(
+                f"{name}_by_place", source, order, reader
+            )
+        return self._seen[name, order]
+
+    def _made_rank(self, name: str) -> int:
+        return self._nodes.made[self.places[name][0]].tensor.rank
+
+    def view(self, node: Node, kind: ViewMap) -> str:
+        """The view of a value in the order of memory."""
+        (place,) = self.places[node.inputs[0]]
+        source = self._known[node.inputs[0]]
+        order = to_last(node.tensor.rank, self._channels[node.name])
+        if isinstance(kind, Squeeze):
+            before = to_last(source.tensor.rank, self._channels[source.name])
+            kind = Squeeze(tuple(sorted(before.index(dim) for dim in kind.dims)))
+        shape = tuple(node.tensor.shape[dim] for dim in order)
+        return self._nodes.viewed(f"{node.name}_by_place", place, kind, shape, node)
+
+    def like(self, node: Node, kind: Pointwise | Window, inputs: tuple[str, ...]) -> str:
+        """A node that computes the original's value in the order of memory."""
+        order = to_last(node.tensor.rank, self._channels[node.name])
+        shape = tuple(node.tensor.shape[dim] for dim in order)
+        return self._nodes.step(node, f"{node.name}_by_place", kind, shape, inputs)
+
+    def pool(self, node: Node, window: Window) -> str:
+        """The pooling in two dimensions and the channels; along a third of what is left."""
+        (place,) = self.places[node.inputs[0]]
+        if len(window.size) == 2:
+            return self.like(node, _with_single(window), (place,))
+        deep, across = _depth_and_plane(window)
+        batch, channels, depth, *sides = node.tensor.shape
+        before = self._nodes.made[place].tensor.shape[1]
+        shape = (batch, before, *sides, channels)
+        planes = self._nodes.step(
+            node, f"{node.name}_planes", _with_single(across), shape, (place,)
+        )
+        line = product((*sides, channels))
+        lines = self._nodes.viewed(
+            f"{node.name}_lines", planes, Reshape(), (batch, before, line), node
+        )
+        flat = (batch, depth, line)
+        pooled = self._nodes.step(node, f"{node.name}_pooled", _with_single(deep), flat, (lines,))
+        shape = (batch, depth, *sides, channels)
+        return self._nodes.viewed(f"{node.name}_by_place", pooled, Reshape(), shape, node)
+
+    def reduce(self, node: Node, start: str, dims: tuple[int, ...]) -> tuple[str, ...]:
+        """Totals along one dimension, and along others of what is left: few rows of elements
+        that lie apart are too few for the card."""
+        kind = self._nodes.made[start].tensor
+        places = [dim for dim in dims if dim < kind.rank - self._channels[node.inputs[0]]]
+        is_run = dims == tuple(range(kind.rank - len(dims), kind.rank))
+        if is_run or len(dims) == 1 or not places or not has_stages(node):
+            stages = [dims]
+        else:
+            # Along a line of places, then along the others, and then along channels.
+            groups = [(places[-1],), tuple(places[:-1]), tuple(d for d in dims if d not in places)]
+            stages = [stage for stage in groups if stage]
+        stem = f"{node.name}_by_place"
+        found = in_stages(node, self._nodes.made[start], stages, self._nodes.taken, stem)
+        for made in found.nodes:
+            self._nodes.add(made)
+        return tuple(total.name for total in found.totals)
+
+    def without_parts(self, node: Node) -> Hoisted:
+        """The step, which reads what few elements decide, and the steps that decide it: they are
+        computed with the reductions that they depend on."""
+        types = {name: self._known[name].type for name in node.inputs}
+        found = hoisted(node, types, fresh_name(f"{node.name}_part", self._nodes.taken))
+        channels = self._channels[node.name]
+        for part in found.parts:
+            # What is turned early reads totals of values in PyTorch's order, and so do its parts.
+            if part.tensor.rank < node.tensor.rank or node.name in self._early:
+                self._known[self._nodes.add(part)] = part
+                continue
+            shape = tuple(part.tensor.shape[dim] for dim in to_last(part.tensor.rank, channels))
+            inputs = tuple(self.operand(name, node) for name in part.inputs)
+            stem, dtype = f"{part.name}_by_place", part.tensor.dtype
+            self.places[part.name] = (
+                self._nodes.step(node, stem, part.kind, shape, inputs, dtype),
+            )
+        return found
+
+
+def copy_of(source: Node, near: Node) -> Node:
+    """A step without a name that copies a node's value."""
+    return Node(
+        name="",
+        kind=Pointwise(Operand(0, source.tensor.dtype)),
+        type=source.type,
+        inputs=(source.name,),
+        operators=("contiguous",),
+        source=near.source,
+    )
+
+
+def _with_single(window: Window) -> Window:
+    """The window with one more dimension, in which it has one element."""
+    return Window(
+        op=window.op,
+        size=(*window.size, 1),
+        stride=(*window.stride, 1),
+        padding=(*window.padding, 0),
+        dilation=(*window.dilation, 1),
+    )
+
+
+def _depth_and_plane(window: Window) -> tuple[Window, Window]:
+    """A window in three dimensions as one in the first and one in the others."""
+    deep, across = (
+        Window(
+            op=window.op,
+            size=window.size[part],
+            stride=window.stride[part],
+            padding=window.padding[part],
+            dilation=window.dilation[part],
+        )
+        for part in (slice(0, 1), slice(1, 3))
+    )
+    return deep, across
