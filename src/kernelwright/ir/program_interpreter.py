@@ -45,6 +45,7 @@ class ProgramRun(PlanRun):
             if isinstance(step, Reinterpret) and step.result not in self.values:
                 self.step(step)
 
+    @torch.no_grad()
     def segment(self, segment: Segment) -> None:
         """Take the memory of all slots, then compute the steps in it."""
         types = types_of(segment)

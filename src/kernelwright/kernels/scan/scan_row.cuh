@@ -43,12 +43,10 @@ struct ScanRow {
 
   // Which elements of a vector the row has, bit by bit.
   __device__ __forceinline__ unsigned held(int64_t vector) const {
-    const int64_t first = vector * WIDTH - shift, rest = length - first;
-    if (first >= 0 && rest >= WIDTH) return ALL;
-    const unsigned begun = first < 0 ? ALL << static_cast<int>(min(-first, int64_t{WIDTH})) : ALL;
-    return rest >= WIDTH ? begun & ALL
-           : rest > 0    ? begun & ((1u << static_cast<int>(rest)) - 1)
-                         : 0;
+    const int64_t first = vector * WIDTH - shift, last = length - first;
+    const int begin = first < 0 ? static_cast<int>(-first) : 0;
+    const int end = static_cast<int>(max(int64_t{0}, min(last, int64_t{WIDTH})));
+    return (ALL << min(begin, WIDTH)) & ((1u << end) - 1);
   }
 
   // Whether every operand begins its vectors where whole accesses may.
