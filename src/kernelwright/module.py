@@ -417,8 +417,10 @@ def _requires_gradient(value: Any) -> bool:
 
 
 def _form(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Form:
-    positions = tuple(_kind(value) for value in args)
-    return (positions, tuple((name, _kind(kwargs[name])) for name in sorted(kwargs)))
+    positions = tuple(map(_kind, args))
+    # Each call asks: what costs nothing is not computed.
+    named = tuple((name, _kind(kwargs[name])) for name in sorted(kwargs)) if kwargs else ()
+    return (positions, named)
 
 
 def _kind(value: Any) -> object:

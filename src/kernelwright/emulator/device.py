@@ -131,6 +131,9 @@ class _Nothing:
         return None
 
 
+_RAW_STREAM = "_cuda_getCurrentRawStream"
+
+
 def _always(value: object) -> Callable[..., Any]:
     def answer(*_args: object, **_kwargs: object) -> object:
         return value
@@ -206,6 +209,8 @@ def pretended_cuda(
         for name, value in replacements.items():
             if hasattr(torch.cuda, name):
                 stack.enter_context(patch.object(torch.cuda, name, value))
+        if hasattr(torch._C, _RAW_STREAM):  # A PyTorch that is built for CUDA.
+            stack.enter_context(patch.object(torch._C, _RAW_STREAM, _always(0)))
         stack.enter_context(patch.object(torch.Tensor, "is_cuda", property(_is_on_host)))
         # No mode sees this one: PyTorch reads its argument first, and ours is no stream of its.
         stack.enter_context(patch.object(torch.Tensor, "record_stream", _always(None)))

@@ -21,8 +21,9 @@ from kernelwright.program.updates import in_place, views_of
 
 _FEWEST_LAUNCHES = 2
 """One launch is a native call already."""
-_MANY_READERS = 4
-"""Launches that read parameters from which on each is in a segment, whose parameters are packed."""
+_MANY_READ = 4
+"""Tensors of the module that launches read from which on each launch that reads any is in a
+segment, whose parameters are known from an earlier call and packed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,9 @@ class Frame:
         rooms = {step.result for step in self._steps if isinstance(step, Room)}
         self._placed = rooms.union(self.in_place)
         self._kept = _same_in_every_call(plan)
-        readers = sum(_reads_any(it, self._kept) for it in self._steps)
-        self._fewest = 1 if readers >= _MANY_READERS else _FEWEST_LAUNCHES
+        launches = (step for step in self._steps if isinstance(step, Launch))
+        read = self._kept.intersection(name for step in launches for name in step.inputs)
+        self._fewest = 1 if len(read) >= _MANY_READ else _FEWEST_LAUNCHES
 
     def pieces(self) -> list[Piece]:
         """All steps in as few pieces as can be, in order."""

@@ -18,14 +18,15 @@ struct Tensor {
 
 // Reads `words`: device index, stream, address of the workspace, then the arguments in order. A
 // tensor is its address, rank, sizes and strides; an integer is itself; a real number is the bits
-// of a double. Makes the device current while it lives.
+// of a double. Makes the device current while it lives; a negative index is the current device.
 class Arguments {
  public:
   explicit Arguments(const int64_t* words) : next_(words) {
-    status_ = cudaGetDevice(&previous_device_);
     const int device = static_cast<int>(integer());
     stream_ = reinterpret_cast<cudaStream_t>(integer());
     workspace_ = reinterpret_cast<void*>(integer());
+    if (device < 0) return;
+    status_ = cudaGetDevice(&previous_device_);
     if (status_ == cudaSuccess && device != previous_device_) {
       status_ = cudaSetDevice(device);
       switched_ = status_ == cudaSuccess;

@@ -150,7 +150,7 @@ class Run {
  public:
   enum class Mode { MEASURE, LAUNCH };
 
-  Run(const int64_t* words, Mode mode) : device_(words[0]), arguments_(words), mode_(mode) {}
+  Run(const int64_t* words, Mode mode) : arguments_(words), mode_(mode) {}
 
   Arguments& arguments() { return arguments_; }
   // The first error, if any: nothing is launched after it.
@@ -183,6 +183,7 @@ class Run {
 
  private:
   static constexpr int64_t ALIGNMENT = 256;
+  static constexpr int64_t CURRENT_DEVICE = -1;
 
   void* at_end() const {
     return reinterpret_cast<void*>(reinterpret_cast<int64_t>(arguments_.workspace()) + taken_);
@@ -190,14 +191,13 @@ class Run {
   template <class... Operands>
   Words<sizeof...(Operands)> words(const Operands&... operands) const {
     Words<sizeof...(Operands)> words;
-    words.put(device_);
+    words.put(CURRENT_DEVICE);
     words.put(reinterpret_cast<int64_t>(arguments_.stream()));
     words.put(static_cast<const void*>(at_end()));
     (words.put(operands), ...);
     return words;
   }
 
-  int64_t device_;
   Arguments arguments_;
   Mode mode_;
   int64_t taken_ = 0, workspace_ = 0;
