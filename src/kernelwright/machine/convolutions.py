@@ -58,6 +58,11 @@ class ConvolutionRates:
     """Tiles of joined phases that leave otherwise."""
     scattered: StoreCycles
     """Tiles of phases that write every second element of a row, or fewer."""
+    window_rows: float
+    """Cycles of a row of less than 128 bytes that is copied for windows of results, whose pixels lie
+    apart, by those of a row whose pixels are neighbours."""
+    window_copy: float
+    """Cycles of a copy of such rows besides them."""
     finished: float
     """Cycles of a warpgroup for each element of its part that is reduced before it is stored."""
     store_bandwidth: float

@@ -115,6 +115,8 @@ _CONVOLUTIONS = ConvolutionRates(
     pairs=StoreCycles(waiting=0.3, moving=0.55),
     phases=StoreCycles(waiting=0.35, moving=0.75),
     scattered=StoreCycles(waiting=0.07, moving=2.75),
+    window_rows=1.35,
+    window_copy=100,
     finished=0.12,  # Not measured: 15 instructions of each of four warps.
     store_bandwidth=4e12,
     parted_bandwidth=2.3e12,

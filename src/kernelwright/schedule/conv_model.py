@@ -226,6 +226,9 @@ def _mainloop_cycles(
         copied = rows * rates.row_cycles[config.planes, chunk]
         if sizes.spatial == 3:
             copied *= rates.deep_rows
+        if sizes.window > 1 and chunk < _STAGE_K:
+            copied *= 1 if sizes.transposed else rates.window_rows
+            copied += rows / min(config.positions, _MOST_BOX) * rates.window_copy
         return float(max(products, copied + filters / rates.copy_bytes))
     patch = plan.pitch * plan.patch_rows * _chunk_bytes(config)
     depth = sizes.axes[2].most_taps if sizes.spatial == 3 else 1

@@ -43,13 +43,12 @@ _RUN_CHOICE = (4, 128, 8, 4, 1, 0)
 _TILE_CHOICES = ((32 * 2**10, 6), (40 * 2**10, 5))
 """Bytes of a tile of planes, and blocks of a multiprocessor."""
 _FLAT = WindowConfig(way=WindowWay.FLAT, threads=256, outputs=2, blocks=8)
-"""The choice for planes of rows that no wide access fits, whose windows share nothing."""
+"""The choice for images of rows that no wide access fits, whose windows share nothing. Volumes take a
+tile or a walk: two averages of 2 x 2 x 2 after a batch norm took twice as long (level 2's no. 72)."""
 _FLAT_READS = 8
 """Elements of a window at most: as many as registers have room for, twice."""
 _TILES = 1024
 """Tiles that the source makes at least: few do not hide the first one's way."""
-_SMALL = 64
-"""Other operands have at most one element for so many of what is pooled by tiles."""
 _CHOICES = {1: _FLAT_CHOICES, 2: _IMAGE_CHOICES, 3: _WALK_CHOICES}
 """By how many dimensions are pooled."""
 _DOT_CHOICES = {
@@ -202,7 +201,8 @@ def _odd(line: _Line, dims: int) -> tuple[tuple[int, ...], ...]:
 
 def _tiles(window: Window, line: _Line, inputs: Sequence[ValueType]) -> tuple[WindowConfig, ...]:
     """Runs of memory for a block, where hardly anything is in two windows and a tile has several
-    steps, or one of three dimensions."""
+    steps, or one of three dimensions. What is computed of several operands is left to walks, which
+    load those of a channel once: tiles took half as long again (level 2's no. 11)."""
     tensors = [kind for kind in inputs if isinstance(kind, TensorType)]
     source, dims = tensors[0], len(window.size)
     # Where there is no walk, neighbours in a line may share more, but wide accesses need no help.
@@ -214,14 +214,14 @@ def _tiles(window: Window, line: _Line, inputs: Sequence[ValueType]) -> tuple[Wi
         and not any(window.padding)
         and set(window.dilation) == {1}
         and len(source.shape) >= dims
-        and all(it.numel_hint * _SMALL <= source.numel_hint for it in tensors[1:])
+        and len(tensors) == 1
     )
     if not fits:
         return ()
     step = prod(dim.hint for dim in source.shape[-dims:][1:]) * source.dtype.itemsize
     step *= window.size[0] if dims > 1 else 1
     steps = 1 if dims == 3 else 2
-    is_flat = dims > 1 and line.vector == 1 and prod(window.size) <= _FLAT_READS
+    is_flat = dims == 2 and line.vector == 1 and prod(window.size) <= _FLAT_READS
     flat = (_FLAT,) if is_flat and source.bytes_hint >= _TILES * _TILE_CHOICES[0][0] else ()
     tiles = tuple(
         WindowConfig(way=WindowWay.TILES, threads=256, blocks=blocks, shared=shared)
