@@ -122,7 +122,7 @@ class _Windows(nn.Module):
 @pytest.mark.parametrize(
     ("module", "shape", "schedule"),
     [
-        # Timed: 2.11 ms by shared tiles, 2.56 in turn; 1.15 with the maxima apart, 1.48 in the tile.
+        # Timed: 2.11 ms by shared tiles, 2.56 in turn; 1.15 with maxima apart, 1.48 in the tile.
         (_Windows(nn.Conv2d(8, 64, 3), torch.tanh, 4), (128, 8, 256, 256), ConvSchedule.SHARED),
         (
             _Windows(nn.ConvTranspose3d(3, 16, 3, 2, 1, 1), nn.Identity(), 2),

@@ -59,8 +59,8 @@ class ConvolutionRates:
     scattered: StoreCycles
     """Tiles of phases that write every second element of a row, or fewer."""
     window_rows: float
-    """Cycles of a row of less than 128 bytes that is copied for windows of results, whose pixels lie
-    apart, by those of a row whose pixels are neighbours."""
+    """Cycles of a row of less than 128 bytes that is copied for windows of results, whose pixels
+    lie apart, by those of a row whose pixels are neighbours."""
     window_copy: float
     """Cycles of a copy of such rows besides them."""
     finished: float

@@ -43,8 +43,8 @@ _RUN_CHOICE = (4, 128, 8, 4, 1, 0)
 _TILE_CHOICES = ((32 * 2**10, 6), (40 * 2**10, 5))
 """Bytes of a tile of planes, and blocks of a multiprocessor."""
 _FLAT = WindowConfig(way=WindowWay.FLAT, threads=256, outputs=2, blocks=8)
-"""The choice for images of rows that no wide access fits, whose windows share nothing. Volumes take a
-tile or a walk: two averages of 2 x 2 x 2 after a batch norm took twice as long (level 2's no. 72)."""
+"""The choice for images of rows that no wide access fits, whose windows share nothing. Volumes take
+a tile or a walk: two averages of 2 x 2 x 2 after a batch norm took twice as long so."""
 _FLAT_READS = 8
 """Elements of a window at most: as many as registers have room for, twice."""
 _TILES = 1024
@@ -202,7 +202,7 @@ def _odd(line: _Line, dims: int) -> tuple[tuple[int, ...], ...]:
 def _tiles(window: Window, line: _Line, inputs: Sequence[ValueType]) -> tuple[WindowConfig, ...]:
     """Runs of memory for a block, where hardly anything is in two windows and a tile has several
     steps, or one of three dimensions. What is computed of several operands is left to walks, which
-    load those of a channel once: tiles took half as long again (level 2's no. 11)."""
+    load those of a channel once: tiles took half as long again."""
     tensors = [kind for kind in inputs if isinstance(kind, TensorType)]
     source, dims = tensors[0], len(window.size)
     # Where there is no walk, neighbours in a line may share more, but wide accesses need no help.
