@@ -49,7 +49,7 @@ def emit_all(problems: Path, folder: Path) -> None:
         print(f"{number}: {families}, left {left}"[:300], flush=True)
 
 
-def tasks_of(folder: Path) -> list[tuple[str, str]]:
+def tasks_of(folder: Path, skips_compiled: bool) -> list[tuple[str, str]]:
     """Problem and way, those that tell most first."""
 
     def of_files(way: str) -> list[tuple[str, str]]:
@@ -60,7 +60,7 @@ def tasks_of(folder: Path) -> list[tuple[str, str]]:
     return [
         *of_files("ours"),
         (ENDURANCE, "ours"),
-        *compiled,
+        *([] if skips_compiled else compiled),
     ]
 
 
@@ -70,7 +70,7 @@ def run_all(options: argparse.Namespace) -> None:
     lines = journal.read_text().splitlines() if journal.exists() else []
     records = [json.loads(line) for line in lines]
     done = {(it["problem"], it["way"]) for it in records if it.get("is_whole")}
-    waiting = [task for task in tasks_of(options.folder) if task not in done]
+    waiting = [task for task in tasks_of(options.folder, options.skip_compiled) if task not in done]
     context: BaseContext = multiprocessing.get_context("spawn")
     end = time.monotonic() + options.seconds
     running: dict[tuple[str, str], BaseProcess] = {}
@@ -160,6 +160,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("recurrent_problems.json"))
     parser.add_argument("--seconds", type=float, default=200.0, help="it stops after these")
     parser.add_argument("--processes", type=int, default=0, help="at the same time")
+    parser.add_argument("--skip-compiled", action="store_true", help="no torch.compile")
     parser.add_argument("--launches", type=int, default=100_000)
     options = parser.parse_args()
     options.processes = options.processes or min(12, os.cpu_count() or 1)

@@ -8,6 +8,7 @@ without.
 """
 
 import argparse
+import copy
 import json
 import sys
 from collections.abc import Callable
@@ -77,6 +78,27 @@ def repeats_bitwise(run: Callable[[], object], outs: list[torch.Tensor]) -> bool
     return same and all(map(torch.equal, first, outs))
 
 
+def _spoiled_as_exact(
+    run: Callable[[], object], module: torch.nn.RNNBase, x: torch.Tensor,
+    states: list[torch.Tensor], outs: list[torch.Tensor],
+) -> dict[str, bool]:  # fmt: skip
+    """Whether NaN and infinities in one input come out where they do in float64, and nothing else
+    of the results moves. Both are put into `x` in place, in the middle of the sequence."""
+    exactly = copy.deepcopy(module).double()
+    place = (x.shape[0] // 2, x.shape[1] // 2, 1)
+    before, found = x[place].item(), {}
+    for value in (float("nan"), float("inf"), float("-inf")):
+        x[place] = value
+        run()
+        exact = call(exactly, x.double(), [state.double() for state in states])
+        found[str(value)] = all(
+            torch.allclose(out.double(), best, rtol=0.0, atol=1e-4, equal_nan=True)
+            for out, best in zip(outs, exact, strict=True)
+        )
+    x[place] = before
+    return found
+
+
 def measure(case: Case, libraries: Path, repeats: int) -> dict[str, object]:
     """One case's record."""
     torch.manual_seed(0)
@@ -117,6 +139,7 @@ def measure(case: Case, libraries: Path, repeats: int) -> dict[str, object]:
                 "us_a_step": ms * 1e3 / case.serial_steps(),
                 "errors": errors(outs, exact),
                 "repeats": repeats_bitwise(run, outs),
+                "nan_and_inf": _spoiled_as_exact(run, module, x, states, outs),
             }
         )
     record["variants"] = found
@@ -142,7 +165,8 @@ def print_record(record: dict[str, object]) -> None:
         print(
             f"    {v['variant']:36} {v['ms']:7.3f} ms x{eager / v['ms']:5.1f} "
             f"{v['us_a_step']:.3f} us a step, {v['clusters']} clusters, err {_text(v['errors'])}"
-            f"{'' if v['repeats'] else ' NOT THE SAME AGAIN'}",
+            f"{'' if v['repeats'] else ' NOT THE SAME AGAIN'}"
+            f"{'' if all(v['nan_and_inf'].values()) else ' NAN OR INF ELSEWHERE'}",
             flush=True,
         )
 
