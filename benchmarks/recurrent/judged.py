@@ -4,10 +4,10 @@
     python benchmarks/recurrent/judged.py --build --folder FILES
     python benchmarks/recurrent/judged.py --folder FILES --seconds 100 --output FILE.json
 
-The second call needs nvcc and no GPU: it compiles each file where the judge looks for it. The third
-one judges all of them side by side, a process each, with the judge's own number of seeds. A line for
-each, and the journal beside the output, are written when it is done; at the end of the time what
-there is stays, and a later run with the same journal goes on.
+The second call needs nvcc and no GPU: it compiles each file where the judge looks for it. The
+third one judges all of them side by side, a process each, with the judge's own number of seeds. A
+line for each, and the journal beside the output, are written when it is done; at the end of the
+time what there is stays, and a later run with the same journal goes on.
 """
 
 import argparse

@@ -49,7 +49,7 @@ def emit_all(problems: Path, folder: Path) -> None:
         print(f"{number}: {families}, left {left}"[:300], flush=True)
 
 
-def tasks_of(folder: Path, skips_compiled: bool) -> list[tuple[str, str]]:
+def tasks_of(folder: Path) -> list[tuple[str, str]]:
     """Problem and way, those that tell most first."""
 
     def of_files(way: str) -> list[tuple[str, str]]:
@@ -60,7 +60,7 @@ def tasks_of(folder: Path, skips_compiled: bool) -> list[tuple[str, str]]:
     return [
         *of_files("ours"),
         (ENDURANCE, "ours"),
-        *([] if skips_compiled else compiled),
+        *compiled,
     ]
 
 
@@ -70,7 +70,9 @@ def run_all(options: argparse.Namespace) -> None:
     lines = journal.read_text().splitlines() if journal.exists() else []
     records = [json.loads(line) for line in lines]
     done = {(it["problem"], it["way"]) for it in records if it.get("is_whole")}
-    waiting = [task for task in tasks_of(options.folder, options.skip_compiled) if task not in done]
+    waiting = [task for task in tasks_of(options.folder) if task not in done]
+    if options.skip_compiled:
+        waiting = [task for task in waiting if task[1] != COMPILED]
     context: BaseContext = multiprocessing.get_context("spawn")
     end = time.monotonic() + options.seconds
     running: dict[tuple[str, str], BaseProcess] = {}
