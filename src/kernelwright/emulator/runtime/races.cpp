@@ -94,11 +94,21 @@ void check_special(Block& block, size_t offset, Record write, Access access, con
   }
 }
 
-// Gives the bytes of a word their own cells.
+// Gives the bytes of a word their own cells, with the readers that the word had.
 void split_shared(Block& block, size_t word_offset) {
   Cell& word = *block.shared.word(word_offset);
   if (word.write == kSplitShared) return;
-  for (size_t i = 0; i < 4; ++i) *block.shared.byte(word_offset + i) = word;
+  std::vector<Record> readers;
+  if ((word.read & kMany) != 0) {
+    const auto found = block.readers.find(&word);
+    if (found != block.readers.end()) readers = found->second;
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    Cell& cell = *block.shared.byte(word_offset + i);
+    cell = word;
+    block.readers.erase(&cell);
+    if (!readers.empty()) block.readers[&cell] = readers;
+  }
   word.write = kSplitShared;
 }
 
