@@ -23,7 +23,7 @@ from kernelwright.verify.verification import Event
 from kernelwright.worker import JudgeOptions, Timeouts, hanging, judge
 from kernelwright.worker.client import Client, Died, Hung, Raised
 from kernelwright.worker.errors import CandidateFileError, ChildStartError
-from kernelwright.worker.hanging import compiles, patience_for, tell_when_compiling
+from kernelwright.worker.hanging import Patience, compiles, patience_for, tell_when_compiling
 from kernelwright.worker.options import Watch
 from kernelwright.worker.sandbox import Confinement
 
@@ -132,7 +132,8 @@ def test_no_candidate_file(affine: Problem, verdict_of: VerdictOf) -> None:
 def test_a_client_tells_how_its_child_ended() -> None:
     client = Client("test", os.environ, Confinement())
     client.post("start", {"nothing": "of use"})
-    answer = client.wait(60.0)
+    # What it compiles is beside the time for its answer, as for a file that builds when called.
+    answer = client.wait(0.05, compiling_for(60.0))
     assert isinstance(answer, Raised)
     assert "not a StartRequest" in answer.message
     client.post("run", {})
@@ -147,9 +148,14 @@ def test_a_client_tells_how_its_child_ended() -> None:
 def test_a_client_that_does_not_answer_is_killed() -> None:
     client = Client("test", os.environ, Confinement())
     client.post("start", {})
-    answer = client.wait(0.0)
+    answer = client.wait(0.04, compiling_for(0.06))
     assert isinstance(answer, Hung)
+    assert answer.message.endswith("'start' in 0.04 s and 0.06 s of compiling")
     assert not client.alive
+
+
+def compiling_for(seconds: float) -> Patience:
+    return Patience(seconds=60.0, reason="", compiles=lambda: True, compiling=seconds)
 
 
 def test_ctrl_c_ends_the_children(tmp_path: Path) -> None:

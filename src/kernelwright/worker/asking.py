@@ -149,7 +149,7 @@ class Asking(Children):
         if not self._builds:
             self.begin_build()
         self._builds = False
-        patience = self.patience(self.candidate)
+        patience = replace(self.patience(self.candidate), compiling=0.0)  # to build is what it does
         match self.candidate.wait(self._options.timeouts.build, patience):
             case Replied(body=body):
                 try:

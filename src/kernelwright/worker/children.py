@@ -159,6 +159,7 @@ class Children:
             call=called or 0.0,
             beside=beside,
             compiles=lambda: self._has_compilers(child),
+            compiling=timeouts.build,
         )
 
     def _has_compilers(self, child: ChildProcess) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from kernelwright.verify.records import to_plain
-from kernelwright.worker.hanging import Patience
+from kernelwright.worker.hanging import Patience, Waiting
 from kernelwright.worker.nursery import CONVERSATION, Birth, Process, current
 from kernelwright.worker.protocol import (
     Channel,
@@ -35,9 +35,6 @@ _EXIT_GRACE = 5.0
 _CLOSE_GRACE = 15.0
 """Seconds that a warden may take to end what its child has started."""
 
-
-_LOOK_AGAIN = 0.25
-"""Seconds between two looks at whether a child that does not answer compiles."""
 _CHILD = "kernelwright.worker.child"
 
 
@@ -183,20 +180,19 @@ class Client:
     def wait(self, timeout: float, patience: Patience | None = None) -> Answer:
         """The answer to the last request, at most `timeout` seconds after it was sent.
 
-        With `patience` no later than that has an end, counted from now.
+        With `patience` no later than that has an end, counted from now; what it lets a child
+        compile is not of the `timeout`.
         """
         operation, since = self._posted
+        waiting = Waiting(deadline=since + timeout, patience=patience)
         try:
             if self._unasked:
                 raise GarbledError("it spoke before it was asked")
-            return self._read(self._receive(since + timeout, patience))
+            return self._read(self._receive(waiting))
         except ChannelTimeoutError:
             self.close()
-            waited, why = f"{timeout:g} s", ""
-            if patience is not None and patience.seconds < timeout:
-                waited, why = f"{patience.seconds:.3g} s", f"; {patience.reason}"
-            message = f"the {self.name} did not answer to {operation!r} in {waited}{why}"
-            return Hung(message=message)
+            waited = waiting.in_words(timeout)
+            return Hung(message=f"the {self.name} did not answer to {operation!r} in {waited}")
         except ChannelClosedError:
             ended = self._how_it_ended()
             said = self.log.last_line()
@@ -228,17 +224,13 @@ class Client:
             self._process.kill()
         self._process.wait()
 
-    def _receive(self, deadline: float, patience: Patience | None) -> dict[str, Any]:
-        if patience is None:
-            return self._channel.receive(max(0.0, deadline - time.monotonic()))
-        still = time.monotonic()
-        while (now := time.monotonic()) < (end := min(deadline, still + patience.seconds)):
+    def _receive(self, waiting: Waiting) -> dict[str, Any]:
+        while True:
             try:
-                return self._channel.receive(min(_LOOK_AGAIN, end - now))
+                return self._channel.receive(waiting.next_look())
             except ChannelTimeoutError:
-                if patience.compiles():
-                    still = time.monotonic()
-        raise ChannelTimeoutError
+                if not waiting.goes_on():
+                    raise
 
     def _read(self, reply: dict[str, Any]) -> Answer:
         match reply:

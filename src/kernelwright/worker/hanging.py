@@ -7,6 +7,7 @@ one builds its extension while the others wait at PyTorch's lock: that is compil
 
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -42,26 +43,80 @@ class Patience:
     """What it is measured by, in words."""
     compiles: Callable[[], bool]
     """Whether it compiles now."""
+    compiling: float = 0.0
+    """Seconds at most for which it may compile beside the time that its answer may take."""
+
+
+class Waiting:
+    """What is left of the time for one answer."""
+
+    def __init__(self, *, deadline: float, patience: Patience | None) -> None:
+        """`deadline` on the monotonic clock, if it compiles nothing."""
+        self._deadline = deadline
+        self._patience = patience
+        self._still = self._looked = time.monotonic()
+        self._compiled = 0.0
+
+    def next_look(self) -> float:
+        """Seconds to wait for the answer before it is looked at what the child does."""
+        left = max(0.0, self._end() - time.monotonic())
+        return left if self._patience is None else min(_LOOK_AGAIN, left)
+
+    def goes_on(self) -> bool:
+        """Whether there is time left, after a look at what the child does."""
+        if self._patience is not None:
+            before, self._looked = self._looked, time.monotonic()
+            if self._patience.compiles():
+                self._still = self._looked
+                left = self._patience.compiling - self._compiled
+                passed = min(left, self._looked - before)
+                self._compiled += passed
+                self._deadline += passed
+        return time.monotonic() < self._end()
+
+    def in_words(self, timeout: float) -> str:
+        """How long it was waited, and why no longer, once there is no time left."""
+        if self._patience is not None and self._still + self._patience.seconds < self._deadline:
+            return f"{self._patience.seconds:.3g} s; {self._patience.reason}"
+        compiled = f" and {self._compiled:.3g} s of compiling" if self._compiled else ""
+        return f"{timeout:g} s{compiled}"
+
+    def _end(self) -> float:
+        if self._patience is None:
+            return self._deadline
+        return min(self._deadline, self._still + self._patience.seconds)
+
+
+_LOOK_AGAIN = 0.25
+"""Seconds between two looks at whether a child that does not answer compiles."""
 
 
 def patience_for(
-    *, least: float, call: float, beside: float, compiles: Callable[[], bool], calls: int = 1
+    *,
+    least: float,
+    call: float,
+    beside: float,
+    compiles: Callable[[], bool],
+    calls: int = 1,
+    compiling: float = 0.0,
 ) -> Patience:
     """That for a candidate whose reference took `call` seconds for its call, of `beside` in all.
 
     What the reference needs beside its call (modules, inputs, their way to the card) the candidate
-    needs as well, twice where it runs twice. `calls` are those that it makes before it answers.
+    needs as well, twice where it runs twice. `calls` are those that it makes before it answers;
+    `compiling` are the seconds that it may take to build in its first call what others build when
+    they are imported.
     """
     seconds = max(least, _TIMES * call * calls) + 2 * beside
     reason = f"the reference's call takes {call:.2g} s"
-    return Patience(seconds=seconds, reason=reason, compiles=compiles)
+    return Patience(seconds=seconds, reason=reason, compiles=compiles, compiling=compiling)
 
 
 def compiles(pid: int, folder: Path) -> bool:
     """Whether a child with this number, or what it has started, compiles.
 
     `folder` is that of exchange, where it says so itself; nobody has to believe that for longer
-    than a run may take.
+    than a run and a build may take.
     """
     return (folder / f"{_SIGN}{pid}").exists() or any(_name(it) in _COMPILERS for it in family(pid))
 

@@ -118,6 +118,7 @@ class ChildSession(Asking):
             calls=calls,
             beside=besides,
             compiles=lambda: self._has_compilers(self.candidate),
+            compiling=self._options.timeouts.build,
         )
 
     def call(self, case: Case, child: ChildProcess) -> tuple[Answer, Answer]:
