@@ -31,6 +31,7 @@ from kernelwright.worker import Baseline, JudgeOptions, Timeouts, judge
 from kernelwright.worker.contest import _attach
 from kernelwright.worker.lease import open_lease
 from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.options import Haste, Sanitizers, Speed
 from kernelwright.worker.racing import Race
 from kernelwright.worker.requests import Role
 from kernelwright.worker.shared_race import Runner, SharedRace
@@ -323,7 +324,7 @@ def test_a_judgement_on_the_gpu(affine: Problem, baselines: tuple[Baseline, ...]
         CANDIDATES / "correct.py",
         target=Target.CUDA,
         floor=FLOOR,
-        options=JudgeOptions(baselines=baselines),
+        options=JudgeOptions(baselines=baselines, haste=Haste.AT_ONCE),
         progress=events.append,
     )
     assert verdict.status in (Status.VERIFIED_FASTER, Status.VERIFIED_NOT_FASTER), verdict.summary
@@ -354,7 +355,7 @@ def test_wrong_candidates_on_the_gpu(affine: Problem, name: str, status: Status)
         CANDIDATES / f"{name}.py",
         target=Target.CUDA,
         floor=None,
-        options=JudgeOptions(),
+        options=JudgeOptions(seeds=1, speed=Speed.SKIPPED, sanitizers=Sanitizers.OFF),
         progress=lambda event: None,
     )
     assert verdict.status is status
@@ -373,7 +374,7 @@ def test_the_same_code_is_not_faster_and_two_runs_agree(affine: Problem, tmp_pat
             same,
             target=Target.CUDA,
             floor=None,
-            options=JudgeOptions(seeds=1, baselines=(Baseline.EAGER,)),
+            options=JudgeOptions(seeds=1, baselines=(Baseline.EAGER,), haste=Haste.AT_ONCE),
             progress=lambda event: None,
         )
         assert verdict.status is Status.VERIFIED_NOT_FASTER, measurement.to_json()
