@@ -1,5 +1,6 @@
 """Steps on scores as what attention takes: a scale, factors of q and of k, and one mask."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -320,4 +321,9 @@ def _evaluated(around: Surroundings, step: ScoreStep, value: Expr) -> tuple[Node
 def _along(shape: Sequence[Dim], dims: Sequence[Parts]) -> list[Parts]:
     """The parts of a tensor that broadcasts to dimensions."""
     behind = dims[len(dims) - len(shape) :]
-    return [[] if size == ONE else run for size, run in zip(shape, behind, strict=True)]
+    return [[] if _spreads(size, run) else run for size, run in zip(shape, behind, strict=True)]
+
+
+def _spreads(size: Dim, run: Parts) -> bool:
+    """Whether one element serves all along a run; a size that the caller's decide may be 1, too."""
+    return size == ONE or size.hint == 1 < math.prod(leaf.size.hint for leaf in leaves(run))
