@@ -4,10 +4,11 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import Phase, example, given, settings
+from hypothesis import strategies as st
 
 from kernelwright import kernels
 from kernelwright.ir.recurrent_configs import RecurrentConfig
@@ -136,27 +137,30 @@ _CASES = (
 )  # fmt: skip
 
 
-def _draw(random: Random) -> Case:
-    """Any sizes that a config takes."""
-    config = random.choice((0, 1, 4, 5, 9))
+@st.composite
+def _drawn(draw: st.DrawFn) -> Case:
+    """Any sizes and options that a config takes."""
+    config = draw(st.sampled_from((0, 1, 4, 5, 6, 8, 9)))
     chosen = _CONFIGS[config]
     return _case(
         config,
-        layers=random.randint(1, 3),
-        inputs=random.randint(1, chosen.inputs),
-        hidden=random.randint(1, chosen.cluster * chosen.units),
-        steps=random.randint(1, 7),
-        batch=random.randint(1, 2 * chosen.batch),
-        bias=random.random() < 0.7,
-        states=random.random() < 0.7,
-        batch_first=random.random() < 0.5,
-        how=random.choice(("", "", "nan", "inf", "tiny")),
+        layers=draw(st.integers(1, 3)),
+        inputs=draw(st.integers(1, chosen.inputs)),
+        hidden=draw(st.integers(1, chosen.cluster * chosen.units)),
+        steps=draw(st.integers(1, 7)),
+        batch=draw(st.integers(1, 2 * chosen.batch)),
+        bias=draw(st.booleans()),
+        states=draw(st.booleans()),
+        batch_first=draw(st.booleans()),
+        how=draw(st.sampled_from(("", "nan", "inf", "tiny"))),
     )
 
 
-def test_every_config_against_float64(run_script: Callable[..., Any]) -> None:
-    random = Random(3)
-    cases = (*_CASES, *(_draw(random) for _ in range(8)))
+# One example is some cases, for the emulator builds all configs before the first one.
+@settings(max_examples=3, derandomize=True, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(cases=st.lists(_drawn(), min_size=5, max_size=5))
+@example(cases=[*_CASES])
+def test_every_config_against_float64(run_script: Callable[..., Any], cases: list[Case]) -> None:
     configs = ", ".join(config.text() for config in _CONFIGS)
     seen = run_script(_FOLDER / "run.py", configs, json.dumps([asdict(c) for c in cases]), "1")
     assert seen["findings"] == []
@@ -187,6 +191,8 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
         _config("GRU", 2, 16, 16, 512, 2, 3),
         _config("RNN_TANH", 1, 1, 32, 32, 2, 2),
         _config("LSTM", 1, 16, 16, 512, 1, 2, stored="__half", units=32),
+        _config("LSTM", 1, 16, 8, 256, 2, 3),
+        _config("LSTM", 2, 16, 8, 512, 2, 3),
         _config("RNN_RELU", 1, 8, 32, 256, 1, 3, stored="__nv_bfloat16", units=32),
     )
     text = (_FOLDER / "recurrent.cu").read_text()
