@@ -84,6 +84,13 @@ def _inside(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     return sums.transpose(1, 2).reshape(2, 9, 72)
 
 
+def _far(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    distance = torch.arange(-63, 1).view(1, 1, 64) * torch.tensor([0.5, 0.25, 0.125]).view(3, 1, 1)
+    # One row by what sizes decide, and as many keys as there are.
+    cut = distance[:, max(0, 1 - q.shape[2]) :, max(0, 64 - k.shape[2]) :]
+    return (q @ k.mT + cut).softmax(-1) @ v
+
+
 @pytest.mark.parametrize(
     ("function", "masking"),
     [
@@ -108,6 +115,7 @@ def _inside(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         (_inside, Masking.NONE),
         (_causal, Masking.KEEP),
         (_grouped, Masking.NONE),
+        (_far, Masking.ADD),
         (lambda q, k, v, m: (q @ k.mT + m).masked_fill(m < 0.5, -1e9).softmax(-1) @ v, Masking.ADD),
         (lambda q, k, v, m: (q @ k.mT).masked_fill(m < 2, -1e9).softmax(-1) @ v, Masking.ADD),
         (lambda q, k, v, m: torch.softmax(k @ q.mT, -2).mT @ v, Masking.NONE),
