@@ -38,6 +38,7 @@ def fork_server() -> Iterator[None]:
         ("exits", Status.CRASHED, "exited with code 0"),
         ("garbage_on_socket", Status.CRASHED, "nonsense"),
         ("floods", Status.VERIFIED, "no less accurate"),
+        ("compiles", Status.VERIFIED, "no less accurate"),
     ],
 )
 def test_what_a_process_can_do(
