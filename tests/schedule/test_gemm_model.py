@@ -21,6 +21,7 @@ from kernelwright.schedule.gemm_model import (
     ProductShape,
     elements_ahead,
     is_buffered,
+    is_convincing,
     library_seconds,
     tensor_core_seconds,
 )
@@ -163,3 +164,15 @@ def test_stages_fill_the_shared_memory() -> None:
             outside = (34 if config.feed is Feed.INSIDE else 21) * 1024
             assert config.stages >= 3
             assert config.stages * (stage + 16) + outside <= H200.shared_memory_per_block
+
+
+def test_sixteen_bits_are_ours_where_the_library_has_old_kernels_alone() -> None:
+    """GPT-2's scores: 4.42 ms became 1.90 on an H200; products of 10 to 30 us are the library's."""
+    scores = shape(4096, 768, 50257, dtype=DType.BF16)
+    scores = replace(scores, rhs=replace(scores.rhs, major=Major.K, is_aligned=True))
+    assert library_seconds(scores, H200) == pytest.approx(3.36e-3, rel=0.35)
+    short = shape(4096, 1024, 1024, dtype=DType.BF16)
+    for product, is_ours in ((scores, True), (short, False)):
+        seconds, config = ranked_products(product, 2, H200)[0]
+        library = library_seconds(product, H200)
+        assert is_convincing(config, product, seconds, library, H200) == is_ours

@@ -199,6 +199,9 @@ _LIBRARY = LibraryRates(
         }
     ),
     convolutions=LibraryRate(share=0.5, tile_seconds=1e-6),
+    unaligned_short=0.1,
+    short_margin=1.35,
+    short_seconds=100e-6,
     margin=1.3,
     known_seconds=22e-6,
     tf32_channels=32,

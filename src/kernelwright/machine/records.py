@@ -229,6 +229,14 @@ class LibraryRates:
     """cuBLAS by arithmetic, a key of `Machine.flops`."""
     convolutions: LibraryRate
     """cuDNN's convolutions of fp32 by the rate of TF32."""
+    unaligned_short: float
+    """Share of the arithmetic's rate that cuBLAS reaches in 16 bits where rows of an operand or of
+    the result are no multiples of 16 bytes."""
+    short_margin: float
+    """How many times faster ours has to be in 16 bits where the library takes less than
+    `short_seconds`."""
+    short_seconds: float
+    """Seconds from which on the model of 16-bit products is trusted as it is."""
     margin: float
     """How many times faster a modelled product of ours on tensor cores has to be."""
     known_seconds: float

@@ -311,10 +311,18 @@ def library_seconds(shape: ProductShape, machine: Machine) -> float:
     """cuBLAS, which has a kernel for every shape."""
     unit = LIBRARY_UNIT[shape.dtype]
     found = machine.library.products[unit]
-    rate = found.share * machine.flops.get(unit, 0.0)
+    share = machine.library.unaligned_short if _is_unaligned_short(shape) else found.share
+    rate = share * machine.flops.get(unit, 0.0)
     rate = rate or machine.flops["fp32_simt"]  # A card without the 16-bit type.
     seconds = _left_seconds(shape, machine, rate, found.tile_seconds)
     return max(seconds, machine.library.call_seconds + _steps_seconds(shape, machine))
+
+
+def _is_unaligned_short(shape: ProductShape) -> bool:
+    """Whether a 16-bit product has rows for which cuBLAS takes kernels of older cards."""
+    chunk = 16 // shape.dtype.itemsize
+    is_aligned = shape.lhs.is_aligned and shape.rhs.is_aligned and shape.n % chunk == 0
+    return shape.dtype in (DType.F16, DType.BF16) and not is_aligned
 
 
 def _steps_seconds(shape: ProductShape, machine: Machine) -> float:
@@ -352,6 +360,8 @@ def is_convincing(
     launches and latencies, hardly.
     """
     known = machine.library
+    if shape.dtype in (DType.F16, DType.BF16) and library < known.short_seconds:
+        return known.short_margin * seconds <= library
     if shape.dtype is not DType.F32:
         return seconds <= library
     match config:
