@@ -21,7 +21,7 @@ _NAMES = {
     *("torch.cuda.get_device_capability", "torch.cuda.current_stream", "nn.Module", "nn.Linear"),
     *("nn.Parameter", "torch.ops.loaded_libraries", "torch.library.Library"),
     "torch.library.fallthrough_kernel",
-    "torch._C._cuda_getCurrentRawStream",  # where hasattr finds it
+    "torch._C",  # with getattr: _cuda_getCurrentRawStream
     "torch.compiler",  # with getattr: is_compiling came with 2.3
 }
 _OPTIONS = {
