@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,8 +25,12 @@ from problems import run_all, summary
 
 MODELS = Path(__file__).resolve().with_suffix("")
 DTYPES = ("float32", "bfloat16")
+BATCHES = (1, 16)
+"""Texts of a decode step, which is timed in bfloat16 alone."""
 _LINE = "DTYPE = torch.float32"
 """The line of each model that says its type."""
+_BATCH = "BATCH = 1"
+"""The line of a decode step that says how many texts it has."""
 
 
 def emit_all(folder: Path) -> None:
@@ -36,9 +41,20 @@ def emit_all(folder: Path) -> None:
         for path in sorted(MODELS.glob("*.py")):
             text = path.read_text()
             assert text.count(_LINE) == 1, f"{path.name} has not one line that says its type"
-            source = sources / path.name
-            source.write_text(text.replace(_LINE, f"DTYPE = torch.{dtype}"))
-            print(emit_one(source, folder), flush=True)
+            text = text.replace(_LINE, f"DTYPE = torch.{dtype}")
+            for name, variant in _variants(path.stem, text, dtype):
+                source = sources / f"{name}.py"
+                source.write_text(variant)
+                print(emit_one(source, folder), flush=True)
+
+
+def _variants(stem: str, text: str, dtype: str) -> Iterator[tuple[str, str]]:
+    """A model by itself, or a decode step for each batch."""
+    if _BATCH not in text.splitlines():
+        yield stem, text
+    elif dtype == "bfloat16":
+        for batch in BATCHES:
+            yield f"{stem}{batch}", text.replace(_BATCH, f"BATCH = {batch}")
 
 
 def main() -> None:

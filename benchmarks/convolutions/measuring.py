@@ -28,9 +28,9 @@ def measure(folder: Path, lock: Path, kernels: int) -> None:
     _keeping(folder, record, lambda keep: _measure(folder, lock, kernels, keep))
 
 
-def measure_compiled(folder: Path, lock: Path, record: dict[str, Any]) -> None:
+def measure_compiled(folder: Path, lock: Path, kernels: int, record: dict[str, Any]) -> None:
     """torch.compile, added to the record of the others."""
-    _keeping(folder, record, lambda keep: _measure_compiled(folder, lock, keep))
+    _keeping(folder, record, lambda keep: _measure_compiled(folder, lock, kernels, keep))
 
 
 def _keeping(
@@ -67,7 +67,7 @@ def _measure(folder: Path, lock: Path, kernels: int, keep: Callable[..., None]) 
         keep(kernels_ms=_kernel_times(lambda: new(*inputs)))
 
 
-def _measure_compiled(folder: Path, lock: Path, keep: Callable[..., None]) -> None:
+def _measure_compiled(folder: Path, lock: Path, kernels: int, keep: Callable[..., None]) -> None:
     problem = load(folder / "problem.py", f"problem_{folder.name}")
     with _alone(lock):
         own, inputs = _made(problem)
@@ -77,6 +77,9 @@ def _measure_compiled(folder: Path, lock: Path, keep: Callable[..., None]) -> No
         compiled(*inputs)
         with _alone(lock):
             keep(compiled_ms=card_ms(lambda: compiled(*inputs)))
+            if kernels:
+                keep(compiled_wall_ms=wall_ms(lambda: compiled(*inputs)))
+                keep(compiled_kernels_ms=_kernel_times(lambda: compiled(*inputs)))
 
 
 def _made(problem: ModuleType) -> tuple[torch.nn.Module, list[Any]]:

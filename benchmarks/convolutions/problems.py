@@ -54,7 +54,8 @@ def run_all(folders: list[Path], options: argparse.Namespace) -> list[dict[str, 
         slowest = [it for it in gains if "compiled_ms" not in it]
         again = {
             options.folder / it["problem"]: context.Process(
-                target=_compiled_child, args=(options.folder / it["problem"], lock, it)
+                target=_compiled_child,
+                args=(options.folder / it["problem"], lock, options.kernels, it),
             )
             for it in slowest
         }
@@ -99,10 +100,10 @@ def _child(folder: Path, lock: Path, kernels: int) -> None:
     measure(folder, lock, kernels)
 
 
-def _compiled_child(folder: Path, lock: Path, record: dict[str, Any]) -> None:
+def _compiled_child(folder: Path, lock: Path, kernels: int, record: dict[str, Any]) -> None:
     from measuring import measure_compiled
 
-    measure_compiled(folder, lock, record)
+    measure_compiled(folder, lock, kernels, record)
 
 
 def _end(process: BaseProcess) -> None:

@@ -21,7 +21,8 @@ from kernelwright.capture.structures import structured
 from kernelwright.ir.calls import Argument, AtenCall, Ref
 from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import Guard, Update
-from kernelwright.ir.kinds import Constant, Input, Kind, Opaque, Parameter
+from kernelwright.ir.kinds import Constant, Input, Kind, Opaque, Parameter, Write
+from kernelwright.ir.library_calls import CLONE, COPY_INTO
 from kernelwright.ir.types import DType, ScalarType, ValueType
 
 
@@ -247,7 +248,7 @@ def _write_argument(builder: Builder, exported: Exported, target: str, value: st
         builder.node(argument).type,
         (argument, value),
         name=f"{argument}_written",
-        origin=AtenCall("aten.copy_.default", (Ref(argument), Ref(value))),
+        origin=AtenCall(COPY_INTO, (Ref(argument), Ref(value))),
         operators=("copy_",),
     )
 
@@ -274,9 +275,9 @@ def _returned(builder: Builder, value: Any) -> Argument:
     is_node = isinstance(value, fx.Node)
     if is_node and isinstance(builder.values.get(value), str):
         name = builder.tensor(value)
-        is_state = isinstance(builder.node(name).kind, Input | Parameter | Constant)
-        if is_state and str(value.target) == "aten.clone.default":
-            origin = AtenCall("aten.clone.default", (Ref(name),))
+        is_state = isinstance(builder.node(name).kind, Input | Parameter | Constant | Write)
+        if is_state and str(value.target) == CLONE:
+            origin = AtenCall(CLONE, (Ref(name),))
             kind = builder.node(name).type
             name = builder.add(
                 Opaque(), kind, (name,), name="clone", origin=origin, operators=("clone",)

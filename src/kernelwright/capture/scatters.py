@@ -1,7 +1,8 @@
 """Parts of a tensor that are written in place: which part an element is in is asked of its place.
 
 `x[:, 2:5] = 1` and `x[2:] *= y` come from torch.export as a copy of `x` with a slice replaced. The
-new elements are computed where they stand: no tensor for the slice, and no copy.
+new elements are computed where they stand: no tensor for the slice, and no copy. Of an argument or a
+buffer, which the call is to change, these places are written and nothing else.
 """
 
 from functools import partial, reduce
@@ -9,9 +10,10 @@ from functools import partial, reduce
 from kernelwright.capture.making import Maker, NotMadeError, Part, Rule
 from kernelwright.capture.scope import op, test
 from kernelwright.capture.views import selected, written_places
+from kernelwright.ir.calls import AtenCall, Ref
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Operand, Size, transform, walk
 from kernelwright.ir.graph import Node
-from kernelwright.ir.kinds import Pointwise, Select, Slice, View
+from kernelwright.ir.kinds import Pointwise, Select, Slice, View, Write
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType
 
@@ -38,6 +40,8 @@ def _slice_scatter(m: Maker) -> Part:
         raise NotMadeError
     if new.type == whole.type:
         return Part(new.name, whole.type)
+    if _is_the_callers(m, whole):
+        return _write(m, whole, Part(new.name, new.tensor), places)
     tests = [test("ge", _place(whole, places.dim), _number(places.start))]
     tests += [test("lt", _place(whole, places.dim), _number(places.stop))]
     needed = places.start != _ZERO, places.stop != whole.shape[places.dim]
@@ -50,12 +54,40 @@ def _select_scatter(m: Maker) -> Part:
     """One index of the first dimension, likewise."""
     whole, new = m.tensor(), m.builder.node(m.tensor("src").name)
     place = selected(m.builder, m.call)
-    if place.dim != 0 or new.tensor.dtype is not whole.dtype:
+    if new.tensor.dtype is not whole.dtype:
+        raise NotMadeError
+    if whole.shape[place.dim] != ONE and _is_the_callers(m, whole):
+        part = m.unsqueeze(Part(new.name, new.tensor), place.dim)
+        stop = m.builder.sizes.sum(place.index, ONE)
+        return _write(m, whole, part, Slice(place.dim, place.index, stop, 1))
+    if place.dim != 0:
         raise NotMadeError
     if whole.shape[0] == ONE:
         return m.unsqueeze(Part(new.name, new.tensor), 0)
     is_there = test("eq", _place(whole, 0), _number(place.index))
     return _written(m, whole, new, place, [is_there])
+
+
+def _is_the_callers(m: Maker, whole: Part) -> bool:
+    """Whether a call changes the whole, an argument or buffer, here and has read nothing of it.
+
+    It may be large, a cache of keys and values, and its places are few: they alone need be written.
+    """
+    node = m.builder.node(whole.name)
+    if whole.name not in m.builder.mutable and not isinstance(node.kind, Write):
+        return False
+    readers = [it for it in m.builder.nodes if whole.name in it.inputs]
+    read = {name for it in m.builder.nodes for name in it.inputs} if readers else set[str]()
+    # The slice that is written to is a view that nobody reads.
+    return all(isinstance(it.kind, View) and it.name not in read for it in readers)
+
+
+def _write(m: Maker, whole: Part, part: Part, places: Slice) -> Part:
+    kind = Write(places.dim, places.start, places.stop)
+    arguments = (Ref(whole.name), Ref(part.name), places.dim, places.start, places.stop)
+    origin = AtenCall("aten.slice_scatter.default", arguments)
+    name = m.builder.add_call(m.call, kind, (whole.name, part.name), origin)
+    return Part(name, whole.type)
 
 
 def _written(m: Maker, whole: Part, new: Node, places: Slice | Select, tests: list[Expr]) -> Part:

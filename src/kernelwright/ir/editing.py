@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from kernelwright.ir.calls import rename
 from kernelwright.ir.graph import Graph, Node, rename_inputs
-from kernelwright.ir.kinds import Input, Opaque
+from kernelwright.ir.kinds import Input, Opaque, changes
 
 Place = tuple[int, ...]
 """Where a node stands: places are ordered, and between two there is always room for more."""
@@ -197,8 +197,6 @@ def drop_unread(graph: Graph) -> Graph:
 
 def _has_effect(node: Node) -> bool:
     match node.kind:
-        case Input():
+        case Input() | Opaque(random=True):
             return True
-        case Opaque(mutates, random):
-            return bool(mutates) or random
-    return False
+    return bool(changes(node.kind))

@@ -12,6 +12,7 @@ from kernelwright.ir.kinds import (
     Parameter,
     Pointwise,
     View,
+    changes,
 )
 from kernelwright.ir.types import ScalarType, TensorType, ValueType
 
@@ -157,12 +158,7 @@ class Graph:
     def readers_of_mutable(self) -> set[str]:
         """Nodes whose place in the order matters: they read a buffer or an argument that some call
         changes in place, or a view of one."""
-        mutated = {
-            path
-            for node in self.nodes
-            if isinstance(node.kind, Opaque)
-            for path in node.kind.mutates
-        }
+        mutated = {path for node in self.nodes for path in changes(node.kind)}
         aliases: set[str] = set()
         found: set[str] = set()
         for node in self.nodes:

@@ -59,6 +59,7 @@ from kernelwright.ir.kinds import (
     View,
     ViewMap,
     Window,
+    Write,
 )
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.recurring import recurred
@@ -366,6 +367,11 @@ class GraphRun:
                 return found.unflatten(dim, index.shape) if index.dim() else found.squeeze(dim)
             case Concat(dim):
                 return torch.cat(operands, dim)
+            case Write(dim, start, _, path):
+                whole, part = operands
+                result = whole if path is not None else whole.clone()
+                result.narrow(dim, self.size(start), part.shape[dim]).copy_(part)
+                return result
             case Pad(before, after, value):
                 pairs = reversed(list(zip(before, after, strict=True)))
                 return F.pad(operands[0], [width for pair in pairs for width in pair], value=value)

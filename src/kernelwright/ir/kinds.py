@@ -230,6 +230,18 @@ class Concat:
 
 
 @dataclass(frozen=True, slots=True)
+class Write:
+    """The first input with the second in its places `start` to `stop` of one dimension."""
+
+    dim: int
+    start: Dim
+    stop: Dim
+    path: str | None = None
+    """The argument or buffer that the first input is, where that is written in place: the result is
+    the same memory, and nothing reads what it was. None: the result is a tensor of its own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pad:
     """The one input with a constant around it; a negative width cuts off."""
 
@@ -350,8 +362,19 @@ Kind = (
     | Attention
     | Gather
     | Concat
+    | Write
     | Pad
     | View
     | Opaque
     | Project
 )
+
+
+def changes(kind: Kind) -> tuple[str, ...]:
+    """Paths of the arguments and buffers that an operation changes in place."""
+    match kind:
+        case Opaque(mutates=paths):
+            return paths
+        case Write(path=str(path)):
+            return (path,)
+    return ()

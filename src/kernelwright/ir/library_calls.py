@@ -37,6 +37,12 @@ def call_of_view(index_map: ViewMap, source: str, kind: TensorType) -> AtenCall:
     return _CALLS[type(index_map)](index_map, Ref(source), kind)
 
 
+CLONE = "aten.clone.default"
+"""Operator of a copy."""
+
+COPY_INTO = "aten.copy_.default"
+"""Operator that gives a tensor, or a view of one, the elements of another."""
+
 LINEAR = "aten.linear.default"
 """Operator of a product of rows with a matrix's rows, for an operand of any rank."""
 

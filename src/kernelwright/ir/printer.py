@@ -21,6 +21,7 @@ from kernelwright.ir.kinds import (
     View,
     ViewMap,
     Window,
+    Write,
 )
 from kernelwright.ir.recurrence import Recurrent
 
@@ -69,7 +70,7 @@ def _right_hand_side(node: Node) -> str:
             return f"window({inputs}; {op}, {shown})"
         case Conv():
             return f"conv({inputs}; {_attributes(node.kind)})"
-        case Gather() | Concat() | Pad() | Recurrent() | Attention():
+        case Gather() | Concat() | Write() | Pad() | Recurrent() | Attention():
             return f"{type(node.kind).__name__.lower()}({inputs}; {_attributes(node.kind)})"
         case View(index_map):
             attributes = _attributes(index_map)
@@ -81,7 +82,9 @@ def _right_hand_side(node: Node) -> str:
             return f"{inputs}[{index}]"
 
 
-def _attributes(record: ViewMap | Conv | Gather | Concat | Pad | Recurrent | Attention) -> str:
+def _attributes(
+    record: ViewMap | Conv | Gather | Concat | Write | Pad | Recurrent | Attention,
+) -> str:
     """`name=value` of each field that says something."""
     values = ((field.name, getattr(record, field.name)) for field in fields(record))
     return ", ".join(f"{name}={_show(value)}" for name, value in values if value is not None)

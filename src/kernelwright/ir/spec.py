@@ -34,6 +34,7 @@ from kernelwright.ir.kinds import (
     Unsqueeze,
     View,
     Window,
+    Write,
 )
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, TupleType
@@ -390,6 +391,19 @@ def _concat(node: Node, inputs: list[Node]) -> Iterator[str]:
         yield f"joins its inputs to another size than {target}"
 
 
+def _write(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Write)
+    if len(inputs) != 2 or inputs[0].type != node.type or not 0 <= kind.dim < node.tensor.rank:
+        yield f"writes to dimension {kind.dim} of its first input, whose type it keeps"
+        return
+    part = inputs[1].tensor
+    sizes = [*_hints(node.tensor)]
+    sizes[kind.dim] = kind.stop.hint - kind.start.hint
+    if part.dtype != node.tensor.dtype or _hints(part) != sizes:
+        yield f"cannot write {part} to places {kind.start} to {kind.stop} of {node.type}"
+
+
 def _pad(node: Node, inputs: list[Node]) -> Iterator[str]:
     kind = node.kind
     assert isinstance(kind, Pad)
@@ -438,6 +452,7 @@ RULES: dict[type, Callable[[Node, list[Node]], Iterator[str]]] = {
     Attention: _attention,
     Gather: _gather,
     Concat: _concat,
+    Write: _write,
     Pad: _pad,
     View: _view,
     Opaque: _opaque,

@@ -10,6 +10,7 @@ from kernelwright.lower.convolution_steps import with_whole_steps
 from kernelwright.lower.lowered import Lowered, Pass
 from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.lower.split_reductions import with_stages
+from kernelwright.lower.written_in_place import with_writes_in_place
 from kernelwright.machine import Machine
 
 
@@ -22,6 +23,10 @@ def lower(graph: Graph, machine: Machine, channels_last: frozenset[str]) -> Lowe
             after = replace(after, changed=(*lowered.changed, step.name))
         lowered = after
     return lowered
+
+
+def _in_place(lowered: Lowered, machine: Machine) -> Lowered:
+    return replace(lowered, graph=with_writes_in_place(lowered.graph))
 
 
 def _attention(lowered: Lowered, machine: Machine) -> Lowered:
@@ -55,6 +60,11 @@ def _on_whole_channels(lowered: Lowered, machine: Machine) -> Lowered:
 
 
 PASSES: tuple[Pass, ...] = (
+    Pass(
+        name="writes in place",
+        what="Of an argument or buffer that a call changes in some places these alone are written.",
+        run=_in_place,
+    ),
     Pass(
         name="attention",
         what="A softmax between two products is one node, and one kernel.",

@@ -14,7 +14,6 @@ from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import (
     Contract,
     Input,
-    Opaque,
     Parameter,
     Pointwise,
     Project,
@@ -22,6 +21,7 @@ from kernelwright.ir.kinds import (
     Scan,
     View,
     Window,
+    changes,
 )
 from kernelwright.ir.types import Dim, TensorType
 
@@ -53,7 +53,7 @@ class Facts:
         """Facts that somebody has asked for, with the nodes for which they hold; those that others
         need come first."""
         nodes = map(editor.node, editor.ordered())
-        self._mutated = {path for node in nodes for path in _mutates(node)}
+        self._mutated = {path for node in nodes for path in changes(node.kind)}
         """No rule adds or takes away a call that changes something."""
 
     def holds(self, fact: Fact, name: str) -> bool:
@@ -126,10 +126,6 @@ class _Backwards:
 
     def __lt__(self, other: "_Backwards") -> bool:
         return self.place > other.place
-
-
-def _mutates(node: Node) -> tuple[str, ...]:
-    return node.kind.mutates if isinstance(node.kind, Opaque) else ()
 
 
 def shape_of(node: Node) -> tuple[Dim, ...] | None:

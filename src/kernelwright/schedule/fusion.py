@@ -20,7 +20,10 @@ from kernelwright.ir.kinds import (
     Pad,
     Pointwise,
     Project,
+    Reshape,
     View,
+    Write,
+    changes,
 )
 from kernelwright.ir.library_calls import call_of_view
 from kernelwright.ir.plan import (
@@ -50,6 +53,7 @@ from kernelwright.schedule.families.family import Family, Free, Grow, Launcher, 
 from kernelwright.schedule.host_bound import ours_for_the_host
 from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.legality import Library
+from kernelwright.schedule.places_written import with_places_written
 from kernelwright.schedule.sharing import shared
 from kernelwright.schedule.tile_reductions import with_tile_reductions
 
@@ -126,6 +130,7 @@ def schedule_lowered(
     ]
     made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
+    graph, steps = with_places_written(graph, steps)
     kernels: list[Kernel] = []
     named = (shared(step, kernels) if isinstance(step, Launch) else step for step in steps)
     plan = Plan(graph=graph, steps=tuple(named))
@@ -217,7 +222,8 @@ def _in_order(units: Sequence[_Unit], graph: Graph) -> Iterator[_Unit]:
 
 
 def _has_effect(node: Node) -> bool:
-    return isinstance(node.kind, Opaque) and bool(node.kind.mutates or node.kind.random)
+    is_random = isinstance(node.kind, Opaque) and node.kind.random
+    return is_random or bool(changes(node.kind))
 
 
 def _why_opaque(node: Node) -> str:
@@ -231,6 +237,11 @@ def _step(node: Node, reason: str | None) -> list[Step]:
     match node.kind:
         case Project(index):
             return [Take(result=node.name, input=node.inputs[0], index=index)]
+        case Write(path=str()):
+            # The same memory, where the places are written before.
+            return [
+                Reinterpret(result=node.name, input=node.inputs[0], map=Reshape(), type=node.tensor)
+            ]
         case View(index_map) if not isinstance(index_map, DiagEmbed | Flip):
             return [
                 Reinterpret(result=node.name, input=node.inputs[0], map=index_map, type=node.tensor)
@@ -257,6 +268,7 @@ def _step(node: Node, reason: str | None) -> list[Step]:
             | Contract()
             | Gather()
             | Concat()
+            | Write()
             | Pad()
         ):
             call = node.origin
