@@ -1,8 +1,8 @@
 """Parts of a tensor that are written in place: which part an element is in is asked of its place.
 
 `x[:, 2:5] = 1` and `x[2:] *= y` come from torch.export as a copy of `x` with a slice replaced. The
-new elements are computed where they stand: no tensor for the slice, and no copy. Of an argument or a
-buffer, which the call is to change, these places are written and nothing else.
+new elements are computed where they stand: no tensor for the slice, and no copy. Of an argument,
+or a buffer, which the call is to change, these places are written and nothing else.
 """
 
 from functools import partial, reduce

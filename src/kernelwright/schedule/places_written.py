@@ -1,4 +1,4 @@
-"""Places of arguments and buffers that launches write: their results have no memory of their own."""
+"""Places of arguments and buffers that launches write: results without memory of their own."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -55,12 +55,12 @@ def _rooms(
     parts = {node.inputs[1]: node for node in writes.values()}
     found: dict[str, Room] = {}
     for step in steps:
-        for name in step.results if isinstance(step, Launch) else ():
-            assert isinstance(step, Launch)
+        if not isinstance(step, Launch) or not family_of(step.kernel).writes_anywhere(step.kernel):
+            continue
+        for name in step.results:
             if name in parts and len(users[name]) == 1 and name not in graph.results:
-                if family_of(step.kernel).writes_anywhere(step.kernel):
-                    within = _within(parts[name], roots)
-                    found[name] = Room(result=name, type=graph[name].tensor, within=within)
+                within = _within(parts[name], roots)
+                found[name] = Room(result=name, type=graph[name].tensor, within=within)
     return found
 
 
