@@ -137,6 +137,20 @@ def test_rows_join_a_product_only_behind_its_epilogue() -> None:
     assert launches(result) == [("matmul", "relu"), ("softmax",)]
 
 
+def test_16_bits_become_float32_where_rows_are_read() -> None:
+    x, y = (it.bfloat16() for it in ROWS)
+    after = plan(lambda m, x, y: (x @ y.mT + 1).float().softmax(-1), x, y)
+    assert launches(after) == [("matmul", "add"), ("_to_copy", "softmax")]
+
+    def with_residual(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        total = x @ y.mT + 1
+        return functional.rms_norm(total, (4,)) @ x, total * y[:, :4]
+
+    both = plan(with_residual, x, y)
+    assert launches(both)[:2] == [("matmul", "add"), ("rms_norm",)]
+    assert sorted(it for step in launches(both)[2:] for it in step) == ["matmul", "mul"]
+
+
 def test_a_view_of_totals_does_not_part_the_next_reduction() -> None:
     result = plan(lambda m, x: x.amin(2).softmax(1), *IMAGES)
     assert launches(result) == [("amin",), ("softmax",)]

@@ -46,6 +46,7 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
             and _shows_anchor(around, view)
             # Work on the rows of a reduction belongs to that, which the view stays in front of.
             and not around.is_reduced(view.name)
+            and _may_follow(around, view)
         ):
             made = _before(around, node, node.kind.expr, view, view.kind.map)
             if made is not None:
@@ -63,6 +64,17 @@ def _shows_anchor(around: Surroundings, view: Node) -> bool:
             return False
         view = around.node(view.inputs[0])
     return around.is_from_anchor(view.name)
+
+
+def _may_follow(around: Surroundings, view: Node) -> bool:
+    """Whether a step on what the view shows can join a product that it is of: that is not written
+    for another view of it."""
+    others = around.has_views(view.name)
+    while isinstance(view.kind, View):
+        source = around.node(view.inputs[0])
+        others |= not around.is_read_only_as(source.name, view)
+        view = source
+    return not (others and around.is_from_product(view.name))
 
 
 def _before(

@@ -9,6 +9,7 @@ from kernelwright.rewrite.facts import (
     BEFORE_REDUCTION,
     BESIDE_PRODUCT,
     FROM_ANCHOR,
+    FROM_PRODUCT,
     ORDERED,
     Fact,
     Facts,
@@ -88,6 +89,10 @@ class Surroundings:
         """True if a reduction reads the value as it is."""
         return any(isinstance(node.kind, Reduce) for node in self._readers(name))
 
+    def has_views(self, name: str) -> bool:
+        """True if a view of the value is read."""
+        return any(isinstance(node.kind, View) for node in self._readers(name))
+
     def is_read_by_kernel(self, name: str) -> bool:
         """True if all that reads the value, through views or at once, are kernels of ours."""
         if not self.unseen(name):
@@ -113,6 +118,10 @@ class Surroundings:
         """True for what a product, a reduction, a scan or a pooling makes, and for what is made of
         it element by element: work on it joins their kernel."""
         return self._holds(FROM_ANCHOR, name)
+
+    def is_from_product(self, name: str) -> bool:
+        """True for what a product makes, and for what is made of it element by element."""
+        return self._holds(FROM_PRODUCT, name)
 
     def joins_reduction(self, name: str) -> bool:
         """True if a reduction reads the value, or what is made of it element by element."""

@@ -9,7 +9,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
-from kernelwright.ir.expr import Expr, Operand, Total, operations, transform
+from kernelwright.ir.expr import Call, Expr, Operand, Total, operations, transform
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Pointwise, Project, Reduce
 from kernelwright.ir.types import Dim, TensorType, TupleType
@@ -196,15 +196,30 @@ class _Growth:
     def _is_epilogue(self, node: Node) -> bool:
         """Whether a product of ours can compute the node with its result, which costs nothing.
 
-        It does where the group reads that result anyway.
+        Not where that result is written anyway, for the group or for others, nor where the node is
+        the same in more bytes.
         """
         read = self._members.read()
+        sources = set(node.inputs) & self._epilogues
         return (
             self._members.is_wide(node)
-            and read.isdisjoint(set(node.inputs) & self._epilogues)
+            and read.isdisjoint(sources)
+            and not any(self._is_read_by_others(name, node) for name in sources)
+            and not self._is_widened(node)
             and node.name in self._epilogues
             and self._others.is_made_of_product(node)
         )
+
+    def _is_read_by_others(self, name: str, node: Node) -> bool:
+        return name in self._fixed or self._users[name] != (node.name,)
+
+    def _is_widened(self, node: Node) -> bool:
+        """Whether a node is the conversion of its input to a larger type."""
+        match node.kind:
+            case Pointwise(Call("cast", (Operand(),), dtype)):
+                source = self._nodes[node.inputs[0]].tensor
+                return dtype.itemsize > source.dtype.itemsize
+        return False
 
 
 def program_of(group: RowGroup, graph: Graph) -> tuple[RowProgram, tuple[Node, ...]]:
