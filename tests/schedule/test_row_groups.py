@@ -151,6 +151,16 @@ def test_16_bits_become_float32_where_rows_are_read() -> None:
     assert sorted(it for step in launches(both)[2:] for it in step) == ["matmul", "mul"]
 
 
+def test_a_sum_with_an_earlier_product_is_an_epilogue_of_the_later_one() -> None:
+    def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        first = x @ y
+        second = first @ x + first
+        return second.softmax(-1), second
+
+    x = torch.randn(8, 8)
+    assert launches(plan(function, x, x)) == [("matmul",), ("matmul", "add"), ("softmax",)]
+
+
 def test_a_view_of_totals_does_not_part_the_next_reduction() -> None:
     result = plan(lambda m, x: x.amin(2).softmax(1), *IMAGES)
     assert launches(result) == [("amin",), ("softmax",)]

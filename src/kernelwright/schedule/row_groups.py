@@ -204,7 +204,7 @@ class _Growth:
         return (
             self._members.is_wide(node)
             and read.isdisjoint(sources)
-            and not any(self._is_read_by_others(name, node) for name in sources)
+            and not all(self._is_read_by_others(name, node) for name in sources)
             and not self._is_widened(node)
             and node.name in self._epilogues
             and self._others.is_made_of_product(node)
