@@ -73,6 +73,7 @@ _WARPGROUPS = WarpgroupRates(
     step_cycles=MappingProxyType(
         {(3, 64): 1000, (3, 128): 1550, (1, 64): 360, (1, 128): 560, (1, 256): 1060}
     ),
+    many_narrow=1.45,
     inside_step_cycles=3200,
     tile_cycles=3900,
     buffered_tile_cycles=1900,

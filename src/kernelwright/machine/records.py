@@ -101,6 +101,9 @@ class WarpgroupRates:
     step_cycles: Mapping[tuple[int, int], float]
     """Cycles of a step of 64 along K for a tile of 128 rows, by the 16-bit products for each
     product and by the columns of the tile."""
+    many_narrow: float
+    """Factor on a step of tiles of 64 columns of 16 bits on half the multiprocessors or more: their
+    operands come from the L2, which all of them read."""
     inside_step_cycles: float
     """Cycles of a step where other warps of the block split both operands meanwhile."""
     tile_cycles: float

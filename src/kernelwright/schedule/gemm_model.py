@@ -166,6 +166,9 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     step = rates.step_cycles[1 if config.feed is Feed.DIRECT else 3, config.block_n]
     step = rates.inside_step_cycles if config.feed is Feed.INSIDE else step
     step *= rates.unshared if config.cluster == 1 else 1.0
+    is_narrow = config.feed is Feed.DIRECT and config.block_n < 128
+    if is_narrow and 2 * tensor_core_blocks(shape, config) >= machine.sm_count:
+        step *= rates.many_narrow
     step *= rates.converting if config.feed is Feed.CONVERT else 1.0
     step *= rates.two_stages if config.stages == 2 else 1.0
     end = rates.buffered_tile_cycles if buffered else rates.tile_cycles

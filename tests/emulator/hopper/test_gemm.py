@@ -13,6 +13,7 @@ Build = Callable[..., Any]
 
 _SPLIT: dict[str, object] = {
     "ELEMENT": "float",
+    "RESULT": "float",
     "INSTRUCTION": "Wgmma128F16",
     "FEED_OF_TEST": "SPLIT",
     "STAGES_OF_TEST": 3,
@@ -41,8 +42,11 @@ def _factors(config: dict[str, object], m: int, n: int, k: int) -> tuple[torch.T
     return lhs, rhs
 
 
-def _multiply(unit: Any, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-    out = torch.full((lhs.shape[0], rhs.shape[1]), torch.nan)
+def _multiply(
+    unit: Any, lhs: torch.Tensor, rhs: torch.Tensor, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    if out is None:
+        out = torch.full((lhs.shape[0], rhs.shape[1]), torch.nan)
     words = pack([out, lhs, rhs])
     memory = torch.empty(unit.run("workspace", words), dtype=torch.uint8)
     assert unit.run("launch", words, memory) == 0
@@ -91,6 +95,21 @@ def test_product(build: Build, config: dict[str, object], sizes: tuple[int, int,
     exact = lhs.double() @ rhs.double()
     scale = lhs.double().norm(dim=1, keepdim=True) * rhs.double().norm(dim=0)
     assert ((out - exact).abs() / scale).max() < 5e-7
+
+
+def test_rows_of_16_bits_that_begin_anywhere(build: Build) -> None:
+    """Some past an aligned address, at odd and even distances; nothing beside them is written."""
+    config = _DIRECT | {"ELEMENT": "__half", "RESULT": "__half", "STAGES_OF_TEST": 2}
+    unit = build("gemm", **config)
+    for m, n, before, after in ((130, 261, 0, 0), (70, 133, 3, 2), (20, 128, 1, 0), (17, 5, 0, 2)):
+        lhs, rhs = _factors(config, m, n + -n % 8, 64)
+        memory = torch.full((m, before + n + after), 7.0, dtype=torch.float16)
+        _multiply(unit, lhs, rhs[:, :n], memory[:, before : before + n])
+        exact = (lhs.double() @ rhs.double())[:, :n]
+        found = memory[:, before : before + n].double()
+        assert ((found - exact).abs() <= 1e-3 * exact.abs() + 1e-3).all()
+        assert (memory[:, :before] == 7).all() and (memory[:, before + n :] == 7).all()
+    assert unit.session.findings == ()
 
 
 @pytest.mark.parametrize("config", [_SPLIT, _BUFFERED], ids=["clusters of two", "buffered"])

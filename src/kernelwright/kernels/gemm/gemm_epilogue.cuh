@@ -78,14 +78,32 @@ class GemmEpilogue {
     return place(row, column, Indices());
   }
 
-  // WIDTH columns, `rows` below and from `columns` after `place`: all exist, and out has column
-  // vectors.
+  // Whether out and all extras have column vectors.
+  __device__ __forceinline__ bool has_vectors() const { return has_vectors(Indices()); }
+
+  // What joins WIDTH columns.
   template <int WIDTH>
-  __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Place& place,
-                                               int rows, int columns) const {
+  using Joining = Pack<Vector<Extra, WIDTH>...>;
+  template <int WIDTH>
+  static constexpr int JOINING_BYTES = (0 + ... + static_cast<int>(sizeof(Extra) * WIDTH));
+
+  // WIDTH columns of the extras, `rows` below and from `columns` after `place`: all exist, in
+  // column vectors.
+  template <int WIDTH>
+  __device__ __forceinline__ Joining<WIDTH> load_inside(const Place& place, int rows,
+                                                        int columns) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    store_vector(place.out + rows * problem_.operands[Problem::OUT].row_stride + columns,
-                 results_inside(sums, place, rows, columns));
+    return load_inside<WIDTH>(place, rows, columns, Indices());
+  }
+
+  // The same columns of the result.
+  template <int WIDTH>
+  __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums,
+                                               const Joining<WIDTH>& joining, const Place& place,
+                                               int rows, int columns) const {
+    store_vector(
+        place.out + rows * problem_.operands[Problem::OUT].row_stride + columns,
+        compute<WIDTH>(sums, place.row + rows, place.column + columns, joining, Indices()));
   }
 
   // The results there, which are not stored.
@@ -93,7 +111,8 @@ class GemmEpilogue {
   __device__ __forceinline__ Vector<Out, WIDTH> results_inside(const Sums<WIDTH>& sums,
                                                                const Place& place, int rows,
                                                                int columns) const {
-    return results_inside(sums, place, rows, columns, Indices());
+    return compute<WIDTH>(sums, place.row + rows, place.column + columns,
+                          load_inside<WIDTH>(place, rows, columns), Indices());
   }
 
  private:
@@ -153,16 +172,19 @@ class GemmEpilogue {
             {{{get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column)}...}}};
   }
 
-  template <int WIDTH, size_t... I>
-  __device__ __forceinline__ Vector<Out, WIDTH> results_inside(const Sums<WIDTH>& sums,
-                                                               const Place& place, int rows,
-                                                               int columns,
-                                                               std::index_sequence<I...>) const {
+  template <size_t... I>
+  __device__ __forceinline__ bool has_vectors(std::index_sequence<I...>) const {
     const MatrixOperand* operands = problem_.operands;
-    const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
-        get<I>(place.extras) + offset(operands[Problem::FIRST_EXTRA + I], rows, columns),
-        operands[Problem::FIRST_EXTRA + I], WIDTH)}...}};
-    return compute<WIDTH>(sums, place.row + rows, place.column + columns, extras, Indices());
+    return (operands[Problem::OUT].has_column_vectors && ... &&
+            operands[Problem::FIRST_EXTRA + I].has_column_vectors);
+  }
+
+  template <int WIDTH, size_t... I>
+  __device__ __forceinline__ Joining<WIDTH> load_inside(const Place& place, int rows, int columns,
+                                                        std::index_sequence<I...>) const {
+    return {{{load_constant_vector<WIDTH>(
+        get<I>(place.extras) + rows * problem_.operands[Problem::FIRST_EXTRA + I].row_stride +
+        columns)}...}};
   }
 
   template <int WIDTH, size_t... I>

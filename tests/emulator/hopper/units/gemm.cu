@@ -12,7 +12,7 @@
 struct Plain {
   __device__ __forceinline__ float operator()(float sum) const { return sum; }
 };
-using Problem = Gemm<ELEMENT, float, Plain>;
+using Problem = Gemm<ELEMENT, RESULT, Plain>;
 
 struct General {
   static constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 16, THREAD_M = 4, THREAD_N = 4;
