@@ -81,14 +81,10 @@ class GemmEpilogue {
   // Whether out and all extras have column vectors.
   __device__ __forceinline__ bool has_vectors() const { return has_vectors(Indices()); }
 
-  // What joins WIDTH columns.
-  template <int WIDTH>
-  using Joining = Pack<Vector<Extra, WIDTH>...>;
-  template <int WIDTH>
-  static constexpr int JOINING_BYTES = (0 + ... + static_cast<int>(sizeof(Extra) * WIDTH));
-
   // WIDTH columns of the extras, `rows` below and from `columns` after `place`: all exist, in
   // column vectors.
+  template <int WIDTH>
+  using Joining = Pack<Vector<Extra, WIDTH>...>;
   template <int WIDTH>
   __device__ __forceinline__ Joining<WIDTH> load_inside(const Place& place, int rows,
                                                         int columns) const {
@@ -101,18 +97,17 @@ class GemmEpilogue {
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums,
                                                const Joining<WIDTH>& joining, const Place& place,
                                                int rows, int columns) const {
-    store_vector(
-        place.out + rows * problem_.operands[Problem::OUT].row_stride + columns,
-        compute<WIDTH>(sums, place.row + rows, place.column + columns, joining, Indices()));
+    store_vector(place.out + rows * problem_.operands[Problem::OUT].row_stride + columns,
+                 results_inside(sums, joining, place, rows, columns));
   }
 
-  // The results there, which are not stored.
+  // They are not stored.
   template <int WIDTH>
   __device__ __forceinline__ Vector<Out, WIDTH> results_inside(const Sums<WIDTH>& sums,
+                                                               const Joining<WIDTH>& joining,
                                                                const Place& place, int rows,
                                                                int columns) const {
-    return compute<WIDTH>(sums, place.row + rows, place.column + columns,
-                          load_inside<WIDTH>(place, rows, columns), Indices());
+    return compute<WIDTH>(sums, place.row + rows, place.column + columns, joining, Indices());
   }
 
  private:

@@ -28,6 +28,7 @@
 #include "gemm_epilogue.cuh"
 #include "gemm_guard.cuh"
 #include "gemm_simt.cuh"
+#include "gemm_sm90_direct.cuh"
 #include "gemm_sm90_inside.cuh"
 #include "gemm_sm90_producer.cuh"
 #include "gemm_sm90_products.cuh"
@@ -116,11 +117,11 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
       RowBuffer& buffer = *row_buffer(shared, last, warp);
       if constexpr (Config::SLICES > 1) {
         store_partials(p, work, first_row, row, sums, buffer);
+      } else if constexpr (Tile::FEED == Feed::DIRECT) {
+        store_direct(p, work, first_row, row, sums, buffer);
       } else {
-        if constexpr (Tile::FEED != Feed::DIRECT) {
 #pragma unroll
-          for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);
-        }
+        for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);
         store_results(p, work, first_row, row, sums, buffer);
       }
       if constexpr (Tile::SPLITS_INSIDE) {

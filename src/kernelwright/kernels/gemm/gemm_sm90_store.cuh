@@ -3,7 +3,6 @@
 // where shared memory has room for them (store_buffered), or 32 columns at a time.
 
 #include "gemm_epilogue.cuh"
-#include "gemm_sm90_shifted.cuh"
 #include "gemm_sm90_tile.cuh"
 
 // A warp's 16 rows by 32 columns: fragments go in, whole rows come out, so that a store fills cache
@@ -75,47 +74,6 @@ __device__ __forceinline__ void for_each_run(const float (&sums)[COUNT], int row
   });
 }
 
-// A warp's rows of a tile that lies inside the result, from `place` on. What joins them is fetched
-// for several columns at one time: a warp waits for each time.
-template <class Epilogue, int COUNT>
-__device__ __forceinline__ void store_inside(const Epilogue& epilogue,
-                                             const typename Epilogue::Place& place,
-                                             const float (&sums)[COUNT], int row,
-                                             RowBuffer& buffer) {
-  constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
-  constexpr int BYTES = RUNS * Epilogue::template JOINING_BYTES<RUN>;
-  constexpr int MOST_BYTES = 128;  // in registers
-  constexpr int GROUP = BYTES == 0 || 2 * BYTES > MOST_BYTES   ? 1
-                        : 4 * BYTES > MOST_BYTES || COUNT < 64 ? 2
-                                                               : 4;
-  static_assert(COUNT % (GROUP * OF_BUFFER) == 0, "groups are whole");
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int first = 0; first < COUNT; first += GROUP * OF_BUFFER) {
-    typename Epilogue::template Joining<RUN> joining[GROUP][RUNS];
-#pragma unroll
-    for (int g = 0; g < GROUP; ++g) {
-#pragma unroll
-      for (int i = 0; i < RUNS; ++i) {
-        joining[g][i] =
-            epilogue.template load_inside<RUN>(place, i * RUN_ROWS, (first + g * OF_BUFFER) * 2);
-      }
-    }
-#pragma unroll
-    for (int g = 0; g < GROUP; ++g) {
-      __syncwarp();  // the rows before have been read
-      buffer.take(sums + first + g * OF_BUFFER, row);
-      __syncwarp();
-#pragma unroll
-      for (int i = 0; i < RUNS; ++i) {
-        epilogue.apply_inside(
-            load_vector<RUN>(&buffer.numbers[lane / 8 + i * RUN_ROWS][lane % 8 * RUN]),
-            joining[g][i], place, i * RUN_ROWS, (first + g * OF_BUFFER) * 2);
-      }
-    }
-  }
-}
-
 // This slice's sums, for the last kernel to add.
 template <class Problem, int COUNT>
 __device__ __forceinline__ void store_partials(const Sm90Parameters<Problem>& p,
@@ -149,16 +107,14 @@ __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
   const bool inside =
       first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n;
   if (inside && epilogue.has_vectors()) {
-    store_inside(epilogue, epilogue.place(own_row, own_column), sums, row, buffer);
+    const auto place = epilogue.place(own_row, own_column);
+    for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
+      const auto joining = epilogue.template load_inside<RUN>(place, i * RUN_ROWS, columns);
+      epilogue.apply_inside(run, joining, place, i * RUN_ROWS, columns);
+    });
     return;
   }
-  if constexpr (sizeof(typename Problem::Result) == 2) {
-    if (out.column_stride == 1) {
-      store_shifted(problem, epilogue, epilogue.place(first_row, work.column).out, first_row,
-                    work.column, row, sums, reinterpret_cast<ShiftedRows&>(buffer));
-      return;
-    }
-  } else if (out.has_column_vectors) {
+  if (out.has_column_vectors) {
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
       epilogue.apply(run, own_row + i * RUN_ROWS, own_column + columns);
     });
@@ -309,7 +265,8 @@ __device__ __forceinline__ void store_buffered(const Sm90Parameters<Problem>& p,
     if (inside) {
       const auto place = epilogue.place(first_row, first_column);
       fill([&](int i, int below, int columns) {
-        return epilogue.results_inside(sum(i), place, below, columns);
+        const auto joining = epilogue.template load_inside<2>(place, below, columns);
+        return epilogue.results_inside(sum(i), joining, place, below, columns);
       });
     } else {
       fill([&](int i, int below, int columns) {

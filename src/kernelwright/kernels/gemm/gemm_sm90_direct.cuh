@@ -1,9 +1,48 @@
 #pragma once
-// 16-bit results from the fragments of a warp to rows that begin anywhere, in aligned accesses: a
-// language model's scores of 50,257 words are such rows.
+// From the fragments of a warp to the rows of the result of 16-bit factors. A tile of these is
+// multiplied in the time that a few waits for memory take. Rows may begin anywhere, as those of a
+// language model's scores of 50,257 words: they are stored in aligned accesses all the same.
 
-#include "gemm_epilogue.cuh"
-#include "gemm_sm90_tile.cuh"
+#include "gemm_sm90_store.cuh"
+
+// A warp's rows of a tile that lies inside the result, from `place` on. What joins them is fetched
+// for several columns at one time: a warp waits for each time.
+template <class Epilogue, int COUNT>
+__device__ __forceinline__ void store_inside(const Epilogue& epilogue,
+                                             const typename Epilogue::Place& place,
+                                             const float (&sums)[COUNT], int row,
+                                             RowBuffer& buffer) {
+  constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
+  constexpr int BYTES = RUNS * sizeof(typename Epilogue::template Joining<RUN>);
+  constexpr int MOST_BYTES = 128;  // in registers
+  constexpr int GROUP = 2 * BYTES > MOST_BYTES ? 1 : 4 * BYTES > MOST_BYTES || COUNT < 64 ? 2 : 4;
+  static_assert(COUNT % (GROUP * OF_BUFFER) == 0, "groups are whole");
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int first = 0; first < COUNT; first += GROUP * OF_BUFFER) {
+    typename Epilogue::template Joining<RUN> joining[GROUP][RUNS];
+#pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+#pragma unroll
+      for (int i = 0; i < RUNS; ++i) {
+        joining[g][i] =
+            epilogue.template load_inside<RUN>(place, i * RUN_ROWS, (first + g * OF_BUFFER) * 2);
+      }
+    }
+#pragma unroll
+    for (int g = 0; g < GROUP; ++g) {
+      __syncwarp();  // the rows before have been read
+      buffer.take(sums + first + g * OF_BUFFER, row);
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < RUNS; ++i) {
+        epilogue.apply_inside(
+            load_vector<RUN>(&buffer.numbers[lane / 8 + i * RUN_ROWS][lane % 8 * RUN]),
+            joining[g][i], place, i * RUN_ROWS, (first + g * OF_BUFFER) * 2);
+      }
+    }
+  }
+}
 
 // A warp's 16 rows by 64 columns of 16-bit results, and the 8 columns before them. Rows of the
 // result may begin anywhere: each is stored in aligned vectors of its own, the last columns of
@@ -37,7 +76,6 @@ struct ShiftedRows {
     return reinterpret_cast<const T*>(words[row])[column + VECTOR];
   }
 };
-static_assert(sizeof(ShiftedRows) <= ROW_BUFFER_BYTES, "it takes a RowBuffer's place");
 
 // The 16-bit result of a warp's rows from `first_row` on, whose columns are neighbours in memory.
 template <class Problem, class Epilogue, int COUNT>
@@ -46,6 +84,7 @@ __device__ __forceinline__ void store_shifted(const Problem& problem, const Epil
                                               int first_column, int row, const float (&sums)[COUNT],
                                               ShiftedRows& buffer) {
   using Result = typename Problem::Result;
+  static_assert(sizeof(ShiftedRows) <= sizeof(RowBuffer), "it takes its place");
   constexpr int VECTOR = ShiftedRows::VECTOR, LANES = ShiftedRows::LANES;
   constexpr int AT_ONCE = 32 / LANES;                     // rows
   constexpr int OF_BUFFER = ShiftedRows::COLUMNS / 2;     // registers
@@ -94,4 +133,30 @@ __device__ __forceinline__ void store_shifted(const Problem& problem, const Epil
       to[column] = buffer.at<Result>(r, ShiftedRows::COLUMNS + column);
     }
   }
+}
+
+// The result of a product of 16-bit factors, as store_results writes that of others.
+template <class Problem, int COUNT>
+__device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, const Sm90Work& work,
+                                             int first_row, int row, const float (&sums)[COUNT],
+                                             RowBuffer& buffer) {
+  const Problem& problem = p.problem;
+  int64_t index[MAX_BATCH_RANK];
+  split_batch(problem, work.batch, index);
+  const GemmEpilogue epilogue(problem, index);
+  const int lane = threadIdx.x % 32;
+  const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
+  if (first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n &&
+      epilogue.has_vectors()) {
+    store_inside(epilogue, place, sums, row, buffer);
+    return;
+  }
+  if constexpr (sizeof(typename Problem::Result) == 2) {
+    if (problem.operands[Problem::OUT].column_stride == 1) {
+      store_shifted(problem, epilogue, epilogue.place(first_row, work.column).out, first_row,
+                    work.column, row, sums, reinterpret_cast<ShiftedRows&>(buffer));
+      return;
+    }
+  }
+  store_results(p, work, first_row, row, sums, buffer);
 }
