@@ -85,6 +85,7 @@ _WARPGROUPS = WarpgroupRates(
     transposed=1.5,
     clusters_of_four=10 / 11,
     operand_share=0.9,
+    few_rows_share=0.7,
     store_share=0.62,
     buffered_store_share=0.7,
     narrow_store=1.03,

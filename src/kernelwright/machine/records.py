@@ -126,6 +126,8 @@ class WarpgroupRates:
     """Share of the multiprocessors that clusters of four blocks find."""
     operand_share: float
     """Share of the copy bandwidth at which operands are read."""
+    few_rows_share: float
+    """Share of it for 16-bit operands where half of a tile's rows or more are empty."""
     store_share: float
     """Share of the write bandwidth of a result that takes longer to store than to compute."""
     buffered_store_share: float

@@ -187,7 +187,9 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     storing = result / (share * machine.write_bandwidth)
     storing *= rates.converting if config.feed is Feed.CONVERT else 1.0
     storing *= rates.narrow_store if config.block_n < 128 else 1.0
-    moving = storing + (shape.bytes - result) / (rates.operand_share * machine.copy_bandwidth)
+    few = config.feed is Feed.DIRECT and 2 * min(shape.m, shape.n) <= config.BLOCK_M
+    share = rates.few_rows_share if few else rates.operand_share
+    moving = storing + (shape.bytes - result) / (share * machine.copy_bandwidth)
     return max(cycles / rates.clock, moving) + _around(shape, config, machine)
 
 
