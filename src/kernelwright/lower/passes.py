@@ -10,6 +10,7 @@ from kernelwright.lower.convolution_steps import with_whole_steps
 from kernelwright.lower.lowered import Lowered, Pass
 from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.lower.split_reductions import with_stages
+from kernelwright.lower.turned_operands import with_dense_operands
 from kernelwright.lower.written_in_place import with_writes_in_place
 from kernelwright.machine import Machine
 
@@ -84,6 +85,11 @@ PASSES: tuple[Pass, ...] = (
         name="channels-last operands",
         what="Convolutions read and write channels-last memory where their neighbours pay for it.",
         run=_on_channels_last,
+    ),
+    Pass(
+        name="dense operands",
+        what="An operand that lies turned in memory is copied for kernels of rows and of windows.",
+        run=with_dense_operands,
     ),
     Pass(
         name="split reductions",
