@@ -1,0 +1,72 @@
+"""Which turned operands are copied for the kernels that read them, and that values stay."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+from kernelwright.capture import capture_module
+from kernelwright.ir.interpreter import run_graph
+from kernelwright.ir.plan import Launch
+from kernelwright.lower import lower
+from kernelwright.machine import H200
+from kernelwright.rewrite import rewrite
+from kernelwright.schedule import plan_graph
+
+
+class Block(nn.Module):
+    """A norm over channels and two products between a convolution and a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(24, 24, 7, padding=3, groups=24)
+        self.norm = nn.LayerNorm(24)
+        self.wide, self.narrow = nn.Linear(24, 96), nn.Linear(96, 24)
+        self.scale = nn.Parameter(torch.linspace(0.1, 1, 24).reshape(24, 1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        return self.scale * self.narrow(gelu(self.wide(rows))).permute(0, 3, 1, 2) + x
+
+
+@torch.no_grad()
+def test_rows_and_windows_read_dense_operands() -> None:
+    torch.manual_seed(0)
+    module, x = nn.Sequential(Block(), Block()).eval(), torch.rand(8, 24, 57, 55)
+    graph = capture_module(module, (x,))
+    plan = plan_graph(graph, H200).plan
+    launches = [step for step in plan.steps if isinstance(step, Launch)]
+    copies = [it for it in launches if it.kernel.operators == ("contiguous",)]
+    made = {it.result for it in copies}
+    assert len(copies) == 3 and all(it.kernel.turned for it in copies)
+    rows = [it for it in launches if it.kernel.family == "rows"]
+    assert len(rows) == 2 and all(it.inputs[0] in made for it in rows)
+    windows = [it for it in launches if it.kernel.family == "pooling"]
+    assert [it.inputs[0] in made for it in windows] == [False, True]
+    lowered = lower(rewrite(graph).graph, H200, frozenset())
+    assert "dense operands" in lowered.changed
+    torch.testing.assert_close(
+        run_graph(lowered.graph, module, (x,), {}), module(x), rtol=1e-4, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.permute(0, 2, 3, 1).exp(),  # in tiles anyway
+        lambda x: x.permute(0, 2, 3, 1).sum(-1),  # read once
+        lambda x: x.permute(0, 2, 1, 3).softmax(-1),  # neighbours stay neighbours
+        lambda x: x[:1].permute(0, 2, 3, 1).softmax(-1),  # small
+        lambda x: x[:1].expand(64, 24, 57, 55).permute(0, 2, 3, 1).softmax(-1),  # little memory
+    ],
+)
+@torch.no_grad()
+def test_what_gains_nothing_is_read_where_it_lies(function: Callable[[Tensor], Tensor]) -> None:
+    class Function(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return function(x)
+
+    graph = rewrite(capture_module(Function(), (torch.rand(8, 24, 57, 55),))).graph
+    assert "dense operands" not in lower(graph, H200, frozenset()).changed
