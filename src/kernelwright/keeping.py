@@ -50,8 +50,8 @@ def is_contradictory(measured: Measurement) -> bool:
 
 
 def over_rounds(rounds: Sequence[Measurement]) -> Measurement:
-    """One measurement of several that were taken in turns: medians of their times, and of the ratios
-    by the wall clock with their spread. A difference within it is none."""
+    """One measurement of several that were taken in turns: medians of their times, and of the
+    ratios by the wall clock with their spread. A difference within it is none."""
     known = [it for it in rounds if it.candidate is not None and it.speedups]
     last = known[-1]
     assert last.candidate is not None

@@ -2,8 +2,8 @@
 
 The rows of a norm over channels lie apart in what a convolution writes, and the planes of a
 convolution with a filter for each channel lie apart in what a product writes. Both have fast
-variants for dense operands only. Such an operand is copied in tiles first, once for all its readers:
-a copy of 77 MB takes some 30 us, the general variants took 300 to 1,800 us.
+variants for dense operands only. Such an operand is copied in tiles first, once for all its
+readers: of 77 MB general variants took 670 and 1,800 us, fast ones 20 and 33.
 """
 
 from collections.abc import Mapping, Sequence

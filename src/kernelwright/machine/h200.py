@@ -52,7 +52,8 @@ _LAUNCHES = LaunchRates(
     turned_bytes=2e6,
 )
 """Timed with a cold L2: products (docs/measured/gemm.md), joined tensors and reductions in stages
-(docs/measured/streaming.md, docs/measured/rows.md); turned operands (docs/measured/convolution.md)."""
+(docs/measured/streaming.md, docs/measured/rows.md), turned operands
+(docs/measured/convolution.md)."""
 
 _CUDA_CORES = CudaCoreRates(
     least_threads=64,
