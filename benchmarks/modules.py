@@ -4,8 +4,9 @@
     python benchmarks/modules.py --device cpu --only PointNet    # no card: whether it all runs
 
 Each module, type and way has a process. Those that compile work side by side, the card is used in
-turns. Those that tell most come first, ours and eager of all before the other ways; a module whose
-package is missing is a line. A second run with the same journal goes on where it stopped.
+turns. A few that take little come first, in all types and ways; then those that tell most, ours and
+eager of all before the other ways. A module whose package is missing is a line. A second run with
+the same journal goes on where it stopped.
 """
 
 import argparse
@@ -55,6 +56,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--ways", nargs="+", default=list(WAYS)[:3], choices=list(WAYS))
     parser.add_argument("--effort", default="quick", help="of optimizing")
     parser.add_argument("--first", type=int, default=len(CASES), help="so many modules")
+    parser.add_argument("--whole", nargs="*", default=list(_WHOLE), help="first, in all ways")
     parser.add_argument("--only", nargs="+", default=[], help="names of modules")
     return parser.parse_args()
 
@@ -62,11 +64,19 @@ def _options() -> argparse.Namespace:
 def _tasks(options: argparse.Namespace) -> list[Task]:
     names = [it for it in list(CASES)[: options.first] if not options.only or it in options.only]
     compiling = [way for way in options.ways if way not in _FIRST]
-    facts = [
+    whole = [
+        {"module": name, "dtype": dtype, "way": way, "device": options.device}
+        for name in options.whole
+        if name in names
+        for dtype in options.dtypes
+        for way in options.ways
+    ]
+    facts = whole + [
         {"module": name, "dtype": dtype, "way": way, "device": options.device}
         for ways in ([way for way in options.ways if way in _FIRST], compiling)
         for dtype in options.dtypes
         for name in names
+        if name not in options.whole
         for way in ways
     ]
     return [
@@ -81,6 +91,10 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
 _FIRST = ("ours", "eager")
 """Ways of which every module has its turn before one of the others begins: what is cut off when the
 seconds are over is another compiler's."""
+
+
+_WHOLE = ("convnext_tiny", "UNet", "PointNet", "RMSNorm-RoPE-SwiGLU block", "KAN")
+"""Modules that have all columns before the others begin: a run that is cut off compares these."""
 
 
 def _line(record: Record) -> str:
