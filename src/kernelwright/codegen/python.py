@@ -53,10 +53,10 @@ _WIDTH = 80
 def forward_body(program: Program) -> tuple[str, ...]:
     """Statements of `forward`, without indentation of its own."""
     plan = program.plan
-    writer = _Writer(program)
     names = _size_names(plan.graph)
-    work = [renamed(line, names) for line in writer.work()]
-    checks = [renamed(line, names) for line in writer.checks(words(" ".join(work)))]
+    work = [renamed(line, names) for line in _Work(program).work()]
+    mentioned = words(" ".join(work))
+    checks = [renamed(line, names) for line in _Checks(program).checks(mentioned)]
     if plan.kernels and plan.left_to_pytorch:
         # PyTorch would record a graph for a backward that the kernels do not have.
         return (*checks, "with torch.no_grad():", *(f"    {line}" for line in work))
@@ -80,7 +80,7 @@ def parameters(program: Program) -> Parameters | None:
     calls = tuple(f"launch_{it.name}" for it in program.segments if it.kept)
     if not calls:
         return None
-    writer = _Writer(program)
+    writer = _Checks(program)
     checked = {path: f"({kind}, {sizes})" for path, _, kind, sizes in writer.parameters()}
     return Parameters(checked=checked, operands=tuple(writer.operands()), calls=calls)
 
@@ -137,8 +137,8 @@ def _size_names(graph: Graph) -> dict[str, str]:
     return names
 
 
-class _Writer:
-    """Turns parts into lines; values that are one short expression are written in place."""
+class _Values:
+    """Values of a program as Python text: arguments, and what the module keeps."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -151,14 +151,19 @@ class _Writer:
         for node in plan.graph.nodes:
             if isinstance(node.kind, Parameter):
                 self._text[node.name] = self._place(node.kind.path)
-        self._uses = _count_uses(program)
         self._kept = _given_name("kept", plan.graph)
         self._has_table = any(segment.kept for segment in program.segments)
-        self._unread = _unread_views(program)
-        self._rooms = {step.result for step in plan.steps if isinstance(step, Room)}
-        self._in_place = program.in_place
 
-    # --- Checks ------------------------------------------------------------------------------
+    def _place(self, path: str) -> str:
+        """Where a parameter or buffer is found."""
+        parent, _, last = path.rpartition(".")
+        if parent not in self._modules:
+            return path_expression(path)
+        return path_expression(last).replace("self", self._modules[parent], 1)
+
+
+class _Checks(_Values):
+    """Statements before the work, and what kernels read of the module."""
 
     def checks(self, mentioned: Set[str]) -> Iterator[str]:
         """Refuse bad input before anything runs, and name what the work mentions."""
@@ -241,13 +246,6 @@ class _Writer:
             yield from others
         yield "}"
 
-    def _place(self, path: str) -> str:
-        """Where a parameter or buffer is found."""
-        parent, _, last = path.rpartition(".")
-        if parent not in self._modules:
-            return path_expression(path)
-        return path_expression(last).replace("self", self._modules[parent], 1)
-
     def _derived(self, node: Node) -> list[Dim]:
         """Sizes of an argument that are no symbol's own place."""
         if not isinstance(node.type, TensorType):
@@ -289,7 +287,16 @@ class _Writer:
         calls = [step.call for step in self._plan.steps if isinstance(step, TorchCall)]
         return any("device" in words(str(call)) for call in calls)
 
-    # --- Work --------------------------------------------------------------------------------
+
+class _Work(_Values):
+    """Parts as lines; values that are one short expression are written in place."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self._uses = _count_uses(program)
+        self._unread = _unread_views(program)
+        self._rooms = {step.result for step in program.plan.steps if isinstance(step, Room)}
+        self._in_place = program.in_place
 
     def work(self) -> Iterator[str]:
         """The steps in order, the buffer updates, and the return."""
