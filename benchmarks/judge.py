@@ -371,7 +371,7 @@ def _summary(rows: Rows) -> dict[str, Any]:
         "of others": _by_collection(rows["elsewhere"]),
         "called faster": sum(row["status"] == Status.VERIFIED_FASTER.value for row in same),
         "of a large problem": [
-            {name: row[name] for name in ("extra, times the problem", "seconds", "status")}
+            {name: row.get(name) for name in ("extra, times the problem", "seconds", "status")}
             for row in rows["memory"]
         ],
     }
