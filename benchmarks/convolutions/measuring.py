@@ -18,6 +18,9 @@ from timing import card_ms, rms_error, wall_ms
 
 _FEW_ELEMENTS = 2**20
 _BATCH_NORMS = (torch.nn.modules.batchnorm._BatchNorm,)
+_AMPLIFIED = 1.5
+"""How much further than eager from float64 a network may be whose batch norms have the statistics
+of small maps: they amplify what the last bits differ by, so that errors of equal arithmetic differ."""
 
 
 def measure(folder: Path, lock: Path, kernels: int) -> None:
@@ -92,17 +95,15 @@ def _made(problem: ModuleType) -> tuple[torch.nn.Module, list[Any]]:
 
 
 def _errors(own: torch.nn.Module, new: torch.nn.Module, inputs: list[Any]) -> dict[str, Any]:
-    """Whether ours is as near to float64 as eager is, on the first image, or all where inputs are
-    small; where the others decide about it, too, how far both are from each other."""
+    """Whether ours is as near to float64 as eager is: on the first image, or on all where inputs
+    are small or a batch norm has statistics of all."""
     expected, found = own(*inputs), new(*inputs)
     tensors = [it for it in inputs if isinstance(it, torch.Tensor)]
-    if sum(it.numel() for it in tensors) < _FEW_ELEMENTS:
+    has_statistics = any(isinstance(it, _BATCH_NORMS) for it in own.modules())
+    if has_statistics or sum(it.numel() for it in tensors) < _FEW_ELEMENTS:
         count = max(it.shape[0] for it in tensors)
     else:
         count = 1
-    difference = rms_error(found[:count], expected[:count].double())
-    if any(isinstance(it, _BATCH_NORMS) for it in own.modules()):
-        return {"difference": difference, "verified": difference < 2e-3}
     batch = inputs[0].shape[:1]
     first = [it[:count] if isinstance(it, torch.Tensor) and it.shape[:1] == batch else it
              for it in inputs]  # fmt: skip
@@ -110,8 +111,8 @@ def _errors(own: torch.nn.Module, new: torch.nn.Module, inputs: list[Any]) -> di
     eager, ours = rms_error(expected[:count], exact), rms_error(found[:count], exact)
     return {
         "errors": {"eager": eager, "ours": ours},
-        "difference": difference,
-        "verified": ours <= 1.05 * eager + 1e-7,
+        "difference": rms_error(found[:count], expected[:count].double()),
+        "verified": ours <= (_AMPLIFIED if has_statistics else 1.05) * eager + 1e-7,
     }
 
 
