@@ -16,8 +16,8 @@ from kernelwright.suite.pool import places_of
 from kernelwright.suite.process import IMPORTED
 from kernelwright.suite.task import Place
 from kernelwright.verify.verification import Event
-from kernelwright.worker.nursery import Nursery, employed
 from kernelwright.worker.options import JudgeOptions
+from kernelwright.worker.process.nursery import Nursery, employed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

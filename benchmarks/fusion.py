@@ -116,7 +116,7 @@ def measure(problem: Path, effort_name: str, baselines: Sequence[str]) -> dict[s
     from kernelwright.pipeline import compile_problem, load_problem, tuned, write_candidate
     from kernelwright.schedule import cost_of_plan, least_cost
     from kernelwright.tune.effort import effort
-    from kernelwright.worker.lease import open_lease
+    from kernelwright.worker.card.lease import open_lease
 
     compiled = compile_problem(load_problem(problem), H200)
     wanted = effort(effort_name)

@@ -32,13 +32,13 @@ from kernelwright.problem.loading import parse_problem
 from kernelwright.toolchain.records import Target
 from kernelwright.verify.agreement import Agreement
 from kernelwright.verify.cases import Case
-from kernelwright.worker.child_process import ChildProcess
+from kernelwright.worker.judging.session import ChildSession
+from kernelwright.worker.judging.shared_race import Runner, SharedRace
+from kernelwright.worker.judging.timed_inputs import NoTimerError
 from kernelwright.worker.options import JudgeOptions
-from kernelwright.worker.requests import Role
-from kernelwright.worker.session import ChildSession
-from kernelwright.worker.shared_race import Runner, SharedRace
-from kernelwright.worker.timer_inputs import NoTimerError
-from kernelwright.worker.timer_words import make_words_folder, words_of
+from kernelwright.worker.process.child_process import ChildProcess
+from kernelwright.worker.process.requests import Role
+from kernelwright.worker.timer.words import make_words_folder, words_of
 
 SOURCE = '''"""Layers as of tests/worker/problems/affine.py, and steps of one small kernel each."""
 

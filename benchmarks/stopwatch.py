@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kernelwright.worker.lease import Lease
+from kernelwright.worker.card.lease import Lease
 
 Call = Callable[[], object]
 

@@ -237,7 +237,7 @@ import json
 import threading
 
 from kernelwright.commands.forking import children
-from kernelwright.worker.nursery import current
+from kernelwright.worker.process.nursery import current
 
 seen = []
 with children():

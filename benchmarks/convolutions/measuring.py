@@ -20,7 +20,7 @@ _FEW_ELEMENTS = 2**20
 _BATCH_NORMS = (torch.nn.modules.batchnorm._BatchNorm,)
 _AMPLIFIED = 1.5
 """How much further than eager from float64 a network may be whose batch norms have the statistics
-of small maps: they amplify what the last bits differ by, so that errors of equal arithmetic differ."""
+of small maps: they amplify last bits, so that equal arithmetic has unequal errors."""
 
 
 def measure(folder: Path, lock: Path, kernels: int) -> None:

@@ -47,7 +47,7 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions
 from kernelwright.worker.options import Evidence
-from kernelwright.worker.roles import environment_here
+from kernelwright.worker.roles.table import environment_here
 
 # --- Optimizing --------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from kernelwright.tune.parts import (
     sentence,
 )
 from kernelwright.tune.plans import key_of
-from kernelwright.worker.lease import Lease
+from kernelwright.worker.card.lease import Lease
 
 MeasureParts = Callable[[Sequence[Part], Graph], Mapping[str, str | None]]
 """What a card says of parts of the plan of a captured graph, for `Choices.measured`."""

@@ -40,7 +40,7 @@ from kernelwright.verify.verification import Event
 from kernelwright.worker import Haste, JudgeOptions, judge_while, judgement
 from kernelwright.worker import judge as judge_in_workers
 from kernelwright.worker.errors import CandidateFileError
-from kernelwright.worker.judging import default_target
+from kernelwright.worker.judging.judging import default_target
 
 if TYPE_CHECKING:  # What times kernels is imported where there is a card.
     from kernelwright.giving_back import MeasureParts

@@ -16,7 +16,7 @@ from kernelwright.suite.process import IMPORTED, Running, nursery_environment, r
 from kernelwright.suite.task import Outcome, Place, Task
 from kernelwright.toolchain.launches import launches_library
 from kernelwright.verify.verification import Event
-from kernelwright.worker.nursery import LOADED_FIRST, Birth, Nursery
+from kernelwright.worker.process.nursery import LOADED_FIRST, Birth, Nursery
 
 from .conftest import STAND_IN, MakeTask
 

@@ -10,7 +10,7 @@ import pytest
 from kernelwright.errors import KernelwrightError, NoCompilerError
 from kernelwright.tune.tuner import Ending, Failure, Timing, Variant, tune
 from kernelwright.tune.turns import Turns, in_one_turn
-from kernelwright.worker.lease import open_lease
+from kernelwright.worker.card.lease import open_lease
 
 Compiled = Generator[tuple[int, Path | KernelwrightError], None, None]
 VARIANTS = [Variant(config={"tile": i}, source=f"{i}", function="f") for i in range(3)]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from kernelwright.verify.mutants import Mutant, MutantKind, mutants_of, run_mutant
-from kernelwright.worker.weights import load_other
+from kernelwright.worker.roles.weights import load_other
 
 
 class Scaled(nn.Module):

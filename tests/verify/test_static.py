@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.verify.static import read_candidate
+from kernelwright.verify.static.reading import read_candidate
 from kernelwright.verify.verdict import Outcome, Status
 
 PROBLEM = """

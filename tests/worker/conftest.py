@@ -24,15 +24,15 @@ from kernelwright.verify.records import to_plain
 from kernelwright.verify.verdict import Verdict
 from kernelwright.verify.verification import Brief, verify
 from kernelwright.worker import judge
-from kernelwright.worker.briefing import plan
-from kernelwright.worker.client import Answer, Hung, Raised, Replied
-from kernelwright.worker.hanging import Patience
-from kernelwright.worker.lease import open_lease
+from kernelwright.worker.card.lease import open_lease
+from kernelwright.worker.judging.briefing import plan
+from kernelwright.worker.judging.racing import Race, race
+from kernelwright.worker.judging.session import ChildSession
 from kernelwright.worker.options import JudgeOptions, Watch
-from kernelwright.worker.racing import Race, race
-from kernelwright.worker.requests import StartRequest
-from kernelwright.worker.roles import Host, make_host
-from kernelwright.worker.session import ChildSession
+from kernelwright.worker.process.client import Answer, Hung, Raised, Replied
+from kernelwright.worker.process.hanging import Patience
+from kernelwright.worker.process.requests import StartRequest
+from kernelwright.worker.roles.table import Host, make_host
 from kernelwright.worker.timeline import Timeline
 
 HERE = Path(__file__).parent
@@ -150,7 +150,7 @@ def quick_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     They wait for each other by spinning, and each keeps the interpreter for 5 ms otherwise. The
     timer waits for a call to be launched, which cannot be where nothing holds the device.
     """
-    monkeypatch.setattr("kernelwright.worker.timer._PATIENCE", 0.001)
+    monkeypatch.setattr("kernelwright.worker.roles.clock._PATIENCE", 0.001)
     usual = sys.getswitchinterval()
     sys.setswitchinterval(5e-5)
     yield
@@ -252,10 +252,10 @@ class HostDriver:
 @pytest.fixture
 def shared_memory(monkeypatch: pytest.MonkeyPatch) -> type[HostDriver]:
     """Lets children in this process share memory as processes do on a GPU."""
-    for room in ("timer", "timed_calls"):
-        monkeypatch.setattr(f"kernelwright.worker.{room}.Driver", HostDriver)
+    for module in ("roles.clock", "timer.timed_calls"):
+        monkeypatch.setattr(f"kernelwright.worker.{module}.Driver", HostDriver)
     # The spans themselves mean nothing here: a busy host is no device.
-    monkeypatch.setattr("kernelwright.worker.racing.look_outside", lambda *_: None)
+    monkeypatch.setattr("kernelwright.worker.judging.racing.look_outside", lambda *_: None)
     return HostDriver
 
 

@@ -14,20 +14,20 @@ from kernelwright.problem import Problem
 from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
-from kernelwright.worker import timed
-from kernelwright.worker.child_process import ChildProcess
-from kernelwright.worker.client import Answer, Hung, Replied
-from kernelwright.worker.contest import Contest
-from kernelwright.worker.early_compile import room_beside
-from kernelwright.worker.judging import Judgement, judgement
-from kernelwright.worker.lease import open_lease
-from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.card.lease import open_lease
+from kernelwright.worker.card.ledger import Ledger
+from kernelwright.worker.card.seats import Footprint
+from kernelwright.worker.judging.contest import Contest
+from kernelwright.worker.judging.judging import Judgement, judgement
+from kernelwright.worker.judging.session import ChildSession
 from kernelwright.worker.options import Haste, JudgeOptions, Sanitizers
-from kernelwright.worker.requests import CaseRequest, Role, StartRequest
-from kernelwright.worker.sandbox import Confinement, Started
-from kernelwright.worker.seats import Footprint
-from kernelwright.worker.session import ChildSession
-from kernelwright.worker.timed import Timed
+from kernelwright.worker.process.child_process import ChildProcess
+from kernelwright.worker.process.client import Answer, Hung, Replied
+from kernelwright.worker.process.early_compile import room_beside
+from kernelwright.worker.process.requests import CaseRequest, Role, StartRequest
+from kernelwright.worker.roles import timed
+from kernelwright.worker.roles.timed import Timed
+from kernelwright.worker.sandbox.confining import Confinement, Started
 from kernelwright.worker.timeline import Moment
 
 

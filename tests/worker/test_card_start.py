@@ -12,13 +12,13 @@ import torch
 from kernelwright import env
 from kernelwright.problem import Problem
 from kernelwright.toolchain.records import Target
-from kernelwright.worker import card_start
-from kernelwright.worker.card_start import its_turn, starts_of_machine, take
-from kernelwright.worker.child_process import ChildProcess
-from kernelwright.worker.lease import is_locked_by_us
+from kernelwright.worker.card.lease import is_locked_by_us
+from kernelwright.worker.judging.session import ChildSession
 from kernelwright.worker.options import JudgeOptions
-from kernelwright.worker.requests import Role
-from kernelwright.worker.session import ChildSession
+from kernelwright.worker.process import card_start
+from kernelwright.worker.process.card_start import its_turn, starts_of_machine, take
+from kernelwright.worker.process.child_process import ChildProcess
+from kernelwright.worker.process.requests import Role
 from kernelwright.worker.timeline import Timeline
 
 

@@ -11,11 +11,11 @@ from torch import nn
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
-from kernelwright.worker import timed
-from kernelwright.worker.compiling import alone, sharing_but_for_compilers
-from kernelwright.worker.lease import Lease
-from kernelwright.worker.ledger import Ledger
-from kernelwright.worker.requests import CaseRequest
+from kernelwright.worker.card.lease import Lease
+from kernelwright.worker.card.ledger import Ledger
+from kernelwright.worker.process.requests import CaseRequest
+from kernelwright.worker.roles import timed
+from kernelwright.worker.timer.compiling import alone, sharing_but_for_compilers
 
 
 @pytest.fixture(autouse=True)

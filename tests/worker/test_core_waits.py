@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.worker.core_waits import HERE, waited_ms
+from kernelwright.worker.timer.core_waits import HERE, waited_ms
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this kernel does not count")

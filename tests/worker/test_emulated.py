@@ -11,7 +11,7 @@ from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status, Verdict
 from kernelwright.worker import JudgeOptions, judge
-from kernelwright.worker.nursery import Nursery, employed
+from kernelwright.worker.process.nursery import Nursery, employed
 
 HERE = Path(__file__).parent
 Mutate = Callable[[str], str]
@@ -21,7 +21,7 @@ Mutate = Callable[[str], str]
 def nursery() -> Iterator[None]:
     """Children are forked, as in suites, from a process that has imported PyTorch."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with employed(Nursery.started(["kernelwright.worker.roles"], environment)):
+    with employed(Nursery.started(["kernelwright.worker.roles.table"], environment)):
         yield
 
 

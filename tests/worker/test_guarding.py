@@ -11,12 +11,12 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import Fault, FaultKind, KernelFinding
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.verdict import Outcome, Status
-from kernelwright.worker.client import Answer, Hung, Raised, Replied
 from kernelwright.worker.errors import ChildStartError
-from kernelwright.worker.guarded import _as_finding
-from kernelwright.worker.guarding import GuardWatch
-from kernelwright.worker.hanging import patience_for
-from kernelwright.worker.requests import CaseRequest, GuardReply
+from kernelwright.worker.judging.guarding import GuardWatch
+from kernelwright.worker.process.client import Answer, Hung, Raised, Replied
+from kernelwright.worker.process.hanging import patience_for
+from kernelwright.worker.process.requests import CaseRequest, GuardReply
+from kernelwright.worker.roles.guarded import _as_finding
 
 FINDING = KernelFinding(kind=FindingKind.OUT_OF_BOUNDS, message="swish: write of 4 bytes")
 QUIET = Replied(body=to_plain(GuardReply(findings=(), looked_at=3)))

@@ -11,14 +11,15 @@ from kernelwright.problem import Problem
 from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status, Verdict
-from kernelwright.worker import handover, roles
-from kernelwright.worker.handover import Outbox, WriteRequest, taken
+from kernelwright.worker.judging.session import ChildSession
 from kernelwright.worker.options import Evidence, JudgeOptions, Speed
-from kernelwright.worker.requests import Role, StartRequest
-from kernelwright.worker.session import ChildSession
-from kernelwright.worker.tensors import TensorHeader
-from kernelwright.worker.timer_driver import DriverError
-from kernelwright.worker.timer_records import SharedTensor
+from kernelwright.worker.process import handover
+from kernelwright.worker.process.handover import Outbox, WriteRequest, taken
+from kernelwright.worker.process.requests import Role, StartRequest
+from kernelwright.worker.process.tensors import TensorHeader
+from kernelwright.worker.roles import table as roles
+from kernelwright.worker.timer.driver import DriverError
+from kernelwright.worker.timer.records import SharedTensor
 
 CANDIDATES = Path(__file__).parent / "candidates"
 Judge = Callable[..., Verdict]

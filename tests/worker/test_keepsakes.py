@@ -9,8 +9,8 @@ from torch import Tensor
 
 from kernelwright.verify.fingerprint import tells_apart
 from kernelwright.verify.observation import RunFacts
-from kernelwright.worker.candidate import Keepsakes
-from kernelwright.worker.subject import Call, describe
+from kernelwright.worker.roles.candidate import Keepsakes
+from kernelwright.worker.roles.subject import Call, describe
 
 HERE = torch.device("cpu")
 NAN = math.nan

@@ -2,7 +2,7 @@
 
 import time
 
-from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.card.ledger import Ledger
 from kernelwright.worker.timeline import Moment, age_of_this_process, waited_for
 
 

@@ -14,8 +14,8 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status, Verdict
 from kernelwright.worker import JudgeOptions, Timeouts, judge
 from kernelwright.worker.errors import ReferenceFailedError
-from kernelwright.worker.nursery import Nursery, employed
 from kernelwright.worker.options import Watch
+from kernelwright.worker.process.nursery import Nursery, employed
 
 HERE = Path(__file__).parent
 CANDIDATES = HERE / "candidates"
@@ -27,7 +27,7 @@ VerdictOf = Callable[..., Verdict]
 def fork_server() -> Iterator[None]:
     """Children are forked: to start one and import PyTorch takes two seconds of a core."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with employed(Nursery.started(["kernelwright.worker.roles"], environment)):
+    with employed(Nursery.started(["kernelwright.worker.roles.table"], environment)):
         yield
 
 
@@ -69,7 +69,7 @@ def test_the_card_is_known_from_a_process_that_has_it(
     def ask() -> None:
         raise RuntimeError("No CUDA GPUs are available")
 
-    monkeypatch.setattr("kernelwright.worker.judging.modelled_machine", ask)
+    monkeypatch.setattr("kernelwright.worker.judging.judging.modelled_machine", ask)
     _, measurement = judge(
         affine,
         CANDIDATES / f"{name}.py",

@@ -18,7 +18,8 @@ from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.verdict import Status
 from kernelwright.worker import JudgeOptions, judge
-from kernelwright.worker.nursery import (
+from kernelwright.worker.options import Watch
+from kernelwright.worker.process.nursery import (
     CONVERSATION,
     LOADED_FIRST,
     Birth,
@@ -27,7 +28,6 @@ from kernelwright.worker.nursery import (
     current,
     employed,
 )
-from kernelwright.worker.options import Watch
 
 CHILD = """
 import ctypes, gc, json, os, signal, sys, time
@@ -234,7 +234,7 @@ def test_children_do_not_see_what_others_have_changed(nursery: Nursery) -> None:
 
 ASKER = """
 import os
-from kernelwright.worker.nursery import Birth, Nursery, current, employed
+from kernelwright.worker.process.nursery import Birth, Nursery, current, employed
 with employed(Nursery.forked()):
     birth = Birth(module="nursery_child", arguments=["tell"], environment={})
     child = current().start(birth, os.pipe()[1])
@@ -299,7 +299,7 @@ def test_a_judgement_with_forked_children(name: str, forks: Path) -> None:
 def test_orphans_are_nobodys_here_once_it_is_closed() -> None:
     script = """
 import ctypes, os
-from kernelwright.worker.nursery import Nursery
+from kernelwright.worker.process.nursery import Nursery
 
 def adopts():
     value = ctypes.c_int()

@@ -20,12 +20,18 @@ from kernelwright.problem import Problem
 from kernelwright.toolchain.records import Target
 from kernelwright.verify.verdict import Status, Verdict
 from kernelwright.verify.verification import Event
-from kernelwright.worker import JudgeOptions, Timeouts, hanging, judge
-from kernelwright.worker.client import Client, Died, Hung, Raised
+from kernelwright.worker import JudgeOptions, Timeouts, judge
 from kernelwright.worker.errors import CandidateFileError, ChildStartError
-from kernelwright.worker.hanging import Patience, compiles, patience_for, tell_when_compiling
 from kernelwright.worker.options import Watch
-from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.process import hanging
+from kernelwright.worker.process.client import Client, Died, Hung, Raised
+from kernelwright.worker.process.hanging import (
+    Patience,
+    compiles,
+    patience_for,
+    tell_when_compiling,
+)
+from kernelwright.worker.sandbox.confining import Confinement
 
 HERE = Path(__file__).parent
 CANDIDATES = HERE / "candidates"
@@ -207,8 +213,8 @@ def children_of(pid: int) -> list[int]:
 def test_children_die_with_a_parent_that_is_killed() -> None:
     script = """
 import os, sys, time
-from kernelwright.worker.client import Client
-from kernelwright.worker.sandbox import Confinement
+from kernelwright.worker.process.client import Client
+from kernelwright.worker.sandbox.confining import Confinement
 client = Client("test", os.environ, Confinement())
 print(client._process.pid, flush=True)
 time.sleep(1000)

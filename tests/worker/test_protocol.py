@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.worker.protocol import (
+from kernelwright.worker.process.protocol import (
     Channel,
     ChannelClosedError,
     ChannelTimeoutError,
     GarbledError,
 )
-from kernelwright.worker.tensors import (
+from kernelwright.worker.process.tensors import (
     TensorFileError,
     TensorHeader,
     read_tensor,

@@ -28,19 +28,19 @@ from kernelwright.verify.tolerance import ErrorMetrics
 from kernelwright.verify.verdict import Check, Outcome, Status
 from kernelwright.verify.verification import Event
 from kernelwright.worker import Baseline, JudgeOptions, Timeouts, judge
-from kernelwright.worker.contest import _attach
-from kernelwright.worker.lease import open_lease
-from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.card.lease import open_lease
+from kernelwright.worker.card.ledger import Ledger
+from kernelwright.worker.judging.contest import _attach
+from kernelwright.worker.judging.racing import Race
+from kernelwright.worker.judging.shared_race import Runner, SharedRace
+from kernelwright.worker.judging.timed_inputs import TimerInputs
 from kernelwright.worker.options import Haste, Sanitizers, Speed
-from kernelwright.worker.racing import Race
-from kernelwright.worker.requests import Role
-from kernelwright.worker.shared_race import Runner, SharedRace
-from kernelwright.worker.stream_copies import StreamCopies
-from kernelwright.worker.subject import Subject
-from kernelwright.worker.timed_calls import SharedCalls
-from kernelwright.worker.timer import Timer
-from kernelwright.worker.timer_inputs import TimerInputs
-from kernelwright.worker.timer_records import CallReply, CallRequest, Lent
+from kernelwright.worker.process.requests import Role
+from kernelwright.worker.roles.clock import Timer
+from kernelwright.worker.roles.subject import Subject
+from kernelwright.worker.timer.records import CallReply, CallRequest, Lent
+from kernelwright.worker.timer.stream_copies import StreamCopies
+from kernelwright.worker.timer.timed_calls import SharedCalls
 
 CANDIDATES = Path(__file__).parent / "candidates"
 FLOOR = Floor(bytes=64 << 20, flops=1 << 20, arithmetic="fp32_simt")
@@ -67,7 +67,7 @@ class HostClock:
 
 @pytest.fixture
 def host_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelwright.worker.timed.Stopwatch", HostClock)
+    monkeypatch.setattr("kernelwright.worker.roles.timed.Stopwatch", HostClock)
 
 
 RaceHere = Callable[..., Race]
@@ -154,7 +154,7 @@ def test_others_have_the_card_while_times_are_summed_up(
         examined.append(True)
         return ()
 
-    monkeypatch.setattr("kernelwright.worker.racing.examine_times", examine)
+    monkeypatch.setattr("kernelwright.worker.judging.racing.examine_times", examine)
     race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
     assert examined == [True]
 
@@ -229,8 +229,8 @@ def test_a_bound_that_is_too_large_condemns_nobody(
 def test_parts_of_large_results_have_to_be_there_when_the_call_ends(
     race_here: RaceHere, affine: Problem, monkeypatch: pytest.MonkeyPatch, *, late: bool
 ) -> None:
-    monkeypatch.setattr("kernelwright.worker.stream_copies._LARGEST", 64)
-    monkeypatch.setattr("kernelwright.worker.stream_copies._PART", 512)
+    monkeypatch.setattr("kernelwright.worker.timer.stream_copies._LARGEST", 64)
+    monkeypatch.setattr("kernelwright.worker.timer.stream_copies._PART", 512)
     take = StreamCopies.take
 
     def take_early(copies: StreamCopies, results: Sequence[tuple[str, torch.Tensor]]) -> None:
@@ -267,7 +267,7 @@ def test_a_busy_machine_is_timed_again_and_condemns_nobody(
             standing=standing, usual=0.2, beyond=1.0, certain=0.0, on_time=3, calls=looks[-1]
         )
 
-    monkeypatch.setattr("kernelwright.worker.racing.look_outside", look)
+    monkeypatch.setattr("kernelwright.worker.judging.racing.look_outside", look)
     race = race_here(affine, CANDIDATES / "correct.py", FLOOR, ONE)
     assert max(looks) == 8 * min(busy + 1, 3)
     check = check_of(race, "time from outside")

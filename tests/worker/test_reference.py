@@ -13,15 +13,15 @@ from kernelwright.verify.cases import Case, Weights
 from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.records import to_plain
 from kernelwright.verify.tolerance import NO_LESS_ACCURATE, ErrorMetrics, Oracle, rule
-from kernelwright.worker import large_results
-from kernelwright.worker import reference as subject
 from kernelwright.worker.errors import OracleMemoryError
-from kernelwright.worker.magnitudes import counting_products
-from kernelwright.worker.reference import Reference
-from kernelwright.worker.requests import Role, SizesReply, SizesRequest, StartRequest
-from kernelwright.worker.roles import make_host
-from kernelwright.worker.subject import Subject
-from kernelwright.worker.tensors import write_tensor
+from kernelwright.worker.process.requests import Role, SizesReply, SizesRequest, StartRequest
+from kernelwright.worker.process.tensors import write_tensor
+from kernelwright.worker.roles import large_results
+from kernelwright.worker.roles import reference as subject
+from kernelwright.worker.roles.magnitudes import counting_products
+from kernelwright.worker.roles.reference import Reference
+from kernelwright.worker.roles.subject import Subject
+from kernelwright.worker.roles.table import make_host
 from kernelwright.worker.timeline import Timeline
 
 PROBLEM = """

@@ -14,12 +14,12 @@ from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import Fault, FaultKind
 from kernelwright.verify.verdict import Outcome, Verdict
 from kernelwright.worker import JudgeOptions, judge
+from kernelwright.worker.judging.session import ChildSession
 from kernelwright.worker.options import Watch
-from kernelwright.worker.sandbox import Protection, Started
-from kernelwright.worker.sandbox_landlock import version
-from kernelwright.worker.sandbox_report import isolation_check
-from kernelwright.worker.sandbox_warden import TOO_MANY_PROCESSES, TOO_MUCH_MEMORY
-from kernelwright.worker.session import ChildSession
+from kernelwright.worker.sandbox.confining import Protection, Started
+from kernelwright.worker.sandbox.landlock import version
+from kernelwright.worker.sandbox.report import isolation_check
+from kernelwright.worker.sandbox.warden import TOO_MANY_PROCESSES, TOO_MUCH_MEMORY
 
 CANDIDATES = Path(__file__).parent / "candidates"
 
@@ -28,7 +28,7 @@ scopes = pytest.mark.skipif(version() < 6, reason="Landlock of this kernel knows
 
 PROLOGUE = """
 import ctypes, os, signal, socket, subprocess, sys, time
-from kernelwright.worker.sandbox import Confinement, Trust, confine
+from kernelwright.worker.sandbox.confining import Confinement, Trust, confine
 print([it.missing for it in confine(Confinement(
     trust=Trust.STRANGER, writable=(sys.argv[1],), file_bytes=1 << 20))])
 """
@@ -144,8 +144,8 @@ except OSError as error:
 
 WARDED = """
 import os, sys, time
-from kernelwright.worker.sandbox import Confinement
-from kernelwright.worker.sandbox_warden import fork_under_warden
+from kernelwright.worker.sandbox.confining import Confinement
+from kernelwright.worker.sandbox.warden import fork_under_warden
 fork_under_warden(Confinement(memory_bytes=200 << 20, processes=8))
 """
 
@@ -229,7 +229,7 @@ def test_a_fork_bomb_is_a_fault_and_leaves_nothing(affine: Problem, tmp_path: Pa
     assert observation.candidate.kind is FaultKind.CRASH
     assert "more than 20 processes" in observation.candidate.message
     deadline = time.monotonic() + 10
-    while processes_named(b"kernelwright.worker.child"):
+    while processes_named(b"kernelwright.worker.roles.child"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 

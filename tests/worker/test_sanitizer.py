@@ -9,10 +9,10 @@ import pytest
 from kernelwright.verify.cases import Case
 from kernelwright.verify.sanitizer_report import Tool
 from kernelwright.verify.verdict import Outcome, Status
-from kernelwright.worker.requests import Role, StartRequest
-from kernelwright.worker.sandbox import Confinement
-from kernelwright.worker.sandbox_folders import Quarters
-from kernelwright.worker.sanitizer import Sanitizing
+from kernelwright.worker.judging.sanitizer import Sanitizing
+from kernelwright.worker.process.requests import Role, StartRequest
+from kernelwright.worker.sandbox.confining import Confinement
+from kernelwright.worker.sandbox.folders import Quarters
 
 HERE = Path(__file__).parent
 _CLEAN = "========= ERROR SUMMARY: 0 errors"

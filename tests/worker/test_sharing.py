@@ -13,16 +13,16 @@ from kernelwright.toolchain.records import Target
 from kernelwright.verify.cases import Case
 from kernelwright.verify.observation import Observation, RunFacts
 from kernelwright.verify.verification import BuildFacts
-from kernelwright.worker.client import Answer, Raised, Replied
+from kernelwright.worker.card.lease import Lease, is_locked_by_us, lock_file, open_lease
+from kernelwright.worker.card.ledger import Ledger
+from kernelwright.worker.card.seats import FEW, SEATS, Footprint, open_seats
 from kernelwright.worker.errors import ReferenceFailedError
-from kernelwright.worker.judging import Sharing
-from kernelwright.worker.lease import Lease, is_locked_by_us, lock_file, open_lease
-from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.judging.judging import Sharing
+from kernelwright.worker.judging.session import ChildSession
 from kernelwright.worker.options import JudgeOptions
-from kernelwright.worker.pool import LocalPool
-from kernelwright.worker.requests import StartRequest
-from kernelwright.worker.seats import FEW, SEATS, Footprint, open_seats
-from kernelwright.worker.session import ChildSession
+from kernelwright.worker.process.client import Answer, Raised, Replied
+from kernelwright.worker.process.pool import LocalPool
+from kernelwright.worker.process.requests import StartRequest
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +169,7 @@ def test_those_who_time_go_one_after_the_other_before_who_verifies() -> None:
 def test_who_waited_long_is_not_overtaken_by_more_who_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kernelwright.worker.lease._PATIENCE", 0.05)
+    monkeypatch.setattr("kernelwright.worker.card.lease._PATIENCE", 0.05)
     order: list[str] = []
     with open_lease(0) as first, open_lease(0) as second, open_lease(0) as verifying:
         first.claim(lambda: pytest.fail("waited for nobody"))

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kernelwright.verify.sanitizer_report import Tool
+from kernelwright.worker.judging.sanitizer import tools_for
+from kernelwright.worker.judging.signs import brings_kernels, may_bring_kernels
 from kernelwright.worker.options import Sanitizers
-from kernelwright.worker.sanitizer import tools_for
-from kernelwright.worker.signs import brings_kernels, may_bring_kernels
 
 PLAIN = "import torch\nx = torch.relu(y)"
 TRITON = "@triton.jit"

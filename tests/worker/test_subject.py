@@ -10,9 +10,9 @@ from torch import nn
 
 from kernelwright.problem import load_problem
 from kernelwright.verify.cases import Case, Weights
-from kernelwright.worker import subject
-from kernelwright.worker.candidate import Candidate
-from kernelwright.worker.kernel_checks import Unwatched
+from kernelwright.worker.roles import subject
+from kernelwright.worker.roles.candidate import Candidate
+from kernelwright.worker.roles.kernel_checks import Unwatched
 
 MIB = 1 << 20
 

@@ -12,9 +12,9 @@ import torch
 from kernelwright.problem import Problem
 from kernelwright.verify.cases import Case
 from kernelwright.verify.records import to_plain
-from kernelwright.worker.reference import Reference
-from kernelwright.worker.timer import Timer
-from kernelwright.worker.timer_memory import (
+from kernelwright.worker.roles.clock import Timer
+from kernelwright.worker.roles.reference import Reference
+from kernelwright.worker.timer.memory import (
     Mappings,
     NotShareableError,
     borrowed,
@@ -24,8 +24,8 @@ from kernelwright.worker.timer_memory import (
     size_of,
     view_at,
 )
-from kernelwright.worker.timer_records import AttachRequest, LendRequest, TensorForm
-from kernelwright.worker.timer_words import Word, Words, words_of
+from kernelwright.worker.timer.records import AttachRequest, LendRequest, TensorForm
+from kernelwright.worker.timer.words import Word, Words, words_of
 
 
 def test_arguments_come_back_from_the_timers_memory(shared_memory: type[Any]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kernelwright.worker.sandbox_warden import descendants, family
+from kernelwright.worker.sandbox.warden import descendants, family
 
 GRANDCHILD = "import time; time.sleep(60)"
 CHILD = f"""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kernelwright import env
 
-_ROLES = "kernelwright.worker.roles"
+_ROLES = "kernelwright.worker.roles.table"
 _DRIVER = Path("/dev/nvidiactl")
 """What is there where there is a card."""
 
@@ -19,7 +19,7 @@ def children(modules: Sequence[str] = ()) -> Iterator[None]:
     What is forked has imported what all of them need, and `modules`, and done no more: it has one
     thread and no card.
     """
-    from kernelwright.worker.nursery import Nursery, employed, may_fork
+    from kernelwright.worker.process.nursery import Nursery, employed, may_fork
 
     needed = (*modules, _ROLES)
     with env.present({env.BLAS_THREADS.name: "1", env.CUDA_CHECK.name: "1"}):

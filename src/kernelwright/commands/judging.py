@@ -21,7 +21,7 @@ from kernelwright.commands.words import (
     parse_target,
 )
 from kernelwright.errors import ExitCode
-from kernelwright.worker.ledger import Ledger
+from kernelwright.worker.card.ledger import Ledger
 from kernelwright.worker.timeline import age_of_this_process
 
 

@@ -62,7 +62,7 @@ def parse_sizes(name: str) -> Any:
 def parse_target(name: str | None) -> Any:
     from kernelwright.errors import NoGpuError
     from kernelwright.toolchain.records import Target
-    from kernelwright.worker.judging import default_target
+    from kernelwright.worker.judging.judging import default_target
 
     match name or env.TARGET.get():
         case "auto":

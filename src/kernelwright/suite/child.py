@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.verify.records import from_plain, to_plain
-from kernelwright.worker.nursery import Nursery, employed
-from kernelwright.worker.sandbox_warden import descendants
+from kernelwright.worker.process.nursery import Nursery, employed
+from kernelwright.worker.sandbox.warden import descendants
 
 if TYPE_CHECKING:
     from kernelwright.suite.task import Outcome, Task
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> None:
     # Everything that takes long to import belongs to the start, not to the problem's time.
     from kernelwright import pipeline  # noqa: F401
     from kernelwright.suite.task import Task
-    from kernelwright.worker import roles  # noqa: F401 - for the nursery
+    from kernelwright.worker.roles import table as roles  # noqa: F401 - for the nursery
 
     task = from_plain(Task, plain["task"])
     # Where nothing else ends it any more: the kernel does, whatever the code is at.

@@ -29,7 +29,7 @@ from kernelwright.suite.process import (
     run_task,
 )
 from kernelwright.suite.task import Outcome, Place, Task
-from kernelwright.worker.nursery import Nursery
+from kernelwright.worker.process.nursery import Nursery
 
 _CORES_PER_PROBLEM = 2
 """On a cluster, which says nothing of how many problems share a machine."""

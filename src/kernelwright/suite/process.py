@@ -25,8 +25,8 @@ from kernelwright.suite.child import READY, STACK_FILE
 from kernelwright.suite.task import Outcome, Place, Task
 from kernelwright.toolchain.launches import launches_library
 from kernelwright.verify.records import from_plain, to_plain
-from kernelwright.worker.client import BoundedLog
-from kernelwright.worker.nursery import CONVERSATION, LOADED_FIRST, Birth, Nursery, Process
+from kernelwright.worker.process.client import BoundedLog
+from kernelwright.worker.process.nursery import CONVERSATION, LOADED_FIRST, Birth, Nursery, Process
 
 OnStage = Callable[[str, str], None]
 """Hears of a stage's name and what goes on in it."""
@@ -35,7 +35,12 @@ _MODULE = "kernelwright.suite.child"
 CHILD = (sys.executable, "-P", "-m", _MODULE)
 """-P: nothing beside the user's files may shadow a module of ours."""
 IMPORTED = (
-    *(_MODULE, "kernelwright.pipeline", "kernelwright.worker.roles", "kernelwright.tune.plans"),
+    *(
+        _MODULE,
+        "kernelwright.pipeline",
+        "kernelwright.worker.roles.table",
+        "kernelwright.tune.plans",
+    ),
     *("kernelwright.report.plan", "kernelwright.report.row", "kernelwright.verify.cases"),
     *("torch.export._trace", "torch._dynamo.callback", "torch.fx.experimental.symbolic_shapes"),
 )

@@ -18,7 +18,7 @@ from typing import Self
 
 from kernelwright.errors import KernelwrightError
 from kernelwright.tune.tuner import CompileAll, Failure, Measure, Timing, Variant
-from kernelwright.worker.lease import Lease
+from kernelwright.worker.card.lease import Lease
 
 _Compiled = tuple[int, Path | KernelwrightError]
 

@@ -7,7 +7,7 @@ The modules that need torch are imported when something of theirs is first asked
 
 from typing import TYPE_CHECKING, Any
 
-from kernelwright.verify.static import read_candidate
+from kernelwright.verify.static.reading import read_candidate
 from kernelwright.verify.verdict import Check, Outcome, Status, Verdict
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ verdict, measurement = judge(
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelwright.worker.judging import Judgement, judge, judge_while, judged, judgement
+    from kernelwright.worker.judging.judging import Judgement, judge, judge_while, judged, judgement
     from kernelwright.worker.options import Baseline, Haste, JudgeOptions, Speed, Timeouts
-    from kernelwright.worker.pool import LocalPool
+    from kernelwright.worker.process.pool import LocalPool
 
 __all__ = [
     "Baseline",
@@ -32,14 +32,14 @@ _HOME = {
     "Baseline": "options",
     "Haste": "options",
     "JudgeOptions": "options",
-    "Judgement": "judging",
-    "LocalPool": "pool",
+    "Judgement": "judging.judging",
+    "LocalPool": "process.pool",
     "Speed": "options",
     "Timeouts": "options",
-    "judge": "judging",
-    "judge_while": "judging",
-    "judgement": "judging",
-    "judged": "judging",
+    "judge": "judging.judging",
+    "judge_while": "judging.judging",
+    "judgement": "judging.judging",
+    "judged": "judging.judging",
 }
 
 

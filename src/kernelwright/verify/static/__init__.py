@@ -1,0 +1,1 @@
+"""What reading a candidate shows before anything runs."""

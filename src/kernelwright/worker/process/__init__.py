@@ -1,0 +1,1 @@
+"""Processes: where they are forked, and what parent and child say to each other."""

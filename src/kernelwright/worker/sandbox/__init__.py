@@ -1,0 +1,1 @@
+"""The sandbox: what a process that runs untrusted code may touch."""
