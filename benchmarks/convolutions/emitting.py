@@ -42,7 +42,8 @@ def emit_one(path: Path, target: Path) -> str:
     from kernelwright.pipeline import compile_problem, write_candidate
     from kernelwright.problem import load_problem
 
-    name = f"{path.parent.name}_{path.stem.split('_')[0]}"
+    number = path.stem.partition("_")[0]
+    name = f"{path.parent.name}_{number if number.isdigit() else path.stem}"
     folder = target / name
     try:
         compiled = compile_problem(load_problem(path), H200)
