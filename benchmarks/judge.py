@@ -10,7 +10,7 @@
 agree?), the reference as its own candidate (is it ever called faster?), and one large problem (how
 much memory do the judge's processes take?), which has its card to itself. Several judgements run
 side by side on each other card (--cards 0 1 2 3 for some of them only); the clock is alone on its
-card all the same. benchmarks/results/judge_h200.json is written after every result, with what
+card all the same. benchmarks/results/judge.json is written after every result, with what
 produced it; when the time is up, what has not been reached is named in it. --update begins with the
 rows of an earlier record: what it has of another commit is judged again and replaced, what it lacks
 or has no verdict on first of all; each row says which run it is of.
@@ -58,7 +58,7 @@ from kernelwright.worker.options import (  # noqa: E402
 
 EXPLOITS = ROOT / "tests" / "exploits"
 LARGE = ROOT / "benchmarks" / "large"
-RESULTS = ROOT / "benchmarks" / "results" / "judge_h200.json"
+RESULTS = ROOT / "benchmarks" / "results" / "judge.json"
 _VERIFIED = {status.value for status in Status if status.verified}
 _PLAN = TimingPlan(warm_up_seconds=0.2, samples=60, seconds=0.5, most_seconds=6.0)
 """Shorter than a user's: there are two hundred of them."""
