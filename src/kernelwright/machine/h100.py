@@ -1,7 +1,8 @@
-"""NVIDIA H100 (SXM, 80 GB): nobody has measured one here.
+"""NVIDIA H100 (SXM, 80 GB): its memory was measured, its other rates were not.
 
 Its multiprocessors are the H200's, as many, with the same limits, and the same power. So what was
 fitted on the H200 per multiprocessor is carried over, and what memory limits follows the pins.
+Copies, reads and writes are benchmarks/results/card_rates_h100.json (torch 2.11, CUDA 13.0).
 """
 
 from dataclasses import replace
@@ -20,9 +21,9 @@ H100 = Machine(
     l2_bytes=50 * 2**20,
     shared_memory_per_block=227 * 2**10,
     registers_per_sm=65536,
-    copy_bandwidth=_PINS * H200.copy_bandwidth,
-    read_bandwidth=_PINS * H200.read_bandwidth,
-    write_bandwidth=_PINS * H200.write_bandwidth,
+    copy_bandwidth=3.02e12,
+    read_bandwidth=3.11e12,
+    write_bandwidth=3.29e12,
     flops=H200.flops,
     limits=H200.limits,
     launches=H200.launches,
@@ -38,5 +39,4 @@ H100 = Machine(
     recurrent=H200.recurrent,
     attention=H200.attention,
 )
-"""The counts are the data sheet's; every rate is carried over from the H200 as said above, none is
-measured."""
+"""The counts are the data sheet's, three bandwidths are measured, other rates are the H200's."""

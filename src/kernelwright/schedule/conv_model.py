@@ -127,7 +127,7 @@ class Runs:
     """Tiles of positions whose pixels are runs of the planes (conv_linear.cuh)."""
 
     pixels: int
-    """Of a run: what a tile's taps of one D meet."""
+    """Pixels of a run: what a tile's taps of one D meet."""
     pairs: int
     """Pairs of instructions: four taps."""
     step: int
@@ -289,7 +289,7 @@ def _mainloop_cycles(
 
 
 def _run_cycles(sizes: ConvSizes, config: ConvConfig, plan: Runs, rates: ConvolutionRates) -> float:
-    """The same where pixels come as runs, and the filter stays."""
+    """Cycles of a tile whose pixels come as runs, and whose filter stays."""
     multiplied = {1: 1, 2: 3}[config.planes]
     tile = config.channels / 64 * config.positions / 256
     products = 2 * plan.pairs * 128 * tile * multiplied * rates.product_share
