@@ -46,7 +46,8 @@ def test_a_measured_card_is_found_by_name() -> None:
 def test_a_card_that_was_carried_over_has_its_own_memory() -> None:
     card = machine_of(replace(_Properties(), name="NVIDIA H100 80GB HBM3"))
     assert card is H100 and card.flops == H200.flops
-    assert card.copy_bandwidth == pytest.approx(0.89 * 3.35e12, rel=0.01)
+    # What was measured is about what the pins of both cards say.
+    assert card.copy_bandwidth == pytest.approx(3.35 / 4.8 * H200.copy_bandwidth, rel=0.02)
 
 
 def test_the_model_agrees_with_what_was_measured() -> None:
