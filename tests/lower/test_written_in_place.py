@@ -163,7 +163,7 @@ def test_kernels_write_to_buffers_and_to_arguments_of_any_strides() -> None:
         torch.testing.assert_close(getattr(ours, name), getattr(module, name))
 
 
-@settings(max_examples=15)
+@settings(max_examples=15, deadline=None)
 @given(
     st.lists(st.integers(1, 5), min_size=1, max_size=3),
     st.integers(0, 2),
