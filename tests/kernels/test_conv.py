@@ -87,6 +87,11 @@ _CASES = (
     _case(1, 16, (9, 9), 16, (3, 3), values="special"),
     _case(2, 16, (9, 9), 16, (3, 3), values="wide"),
     _case(2, 16, (9, 9), 16, (3, 3), values="huge"),
+    _case(2, 16, (9, 9), 16, (1, 1), values="columns"),
+    _case(2, 16, (9, 9), 16, (3, 3), values="outlier"),
+    _case(2, 16, (9, 9), 16, (3, 3), values="sparse"),
+    _case(2, 16, (9, 9), 16, (3, 3), values="dead"),
+    _case(1, 16, (5, 6), 20, (3, 5), stride=(3, 5), values="columns", transposed=True),
     _case(2, 17, (6, 7), 9, (3, 3), stride=(2, 2), padding=(1, 1), output_padding=(1, 1),
           transposed=True),
     _case(1, 16, (5, 6), 20, (3, 5), stride=(3, 5), padding=(1, 2), dilation=(2, 1),
@@ -171,9 +176,11 @@ def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
         for config, error in enumerate(errors):
             if error is not None:
                 taken[config] += 1
-                # What the planes do not carry is computed in float32.
-                bound = 1e-6 if case.values in ("special", "wide") else _ALLOWED[config]
+                # What no planes carry is computed in float32; the tensor cores round the rest.
+                bound = 1e-6 if case.values == "special" else _ALLOWED[config]
                 assert error <= bound, (case, _CONFIGS[config], error)
+                if case.values != "special" and bound > 1e-6:
+                    assert error > 1e-6, (case, _CONFIGS[config], "on the CUDA cores")
     assert min(taken) >= 2, taken
 
 
@@ -223,7 +230,7 @@ def test_results_are_reduced_where_they_are_summed(run_script: Callable[..., Any
         for config, error in enumerate(errors):
             if error is not None:
                 taken[config] += 1
-                exact = case.values in ("special", "wide") or config == 3
+                exact = case.values == "special" or config == 3
                 assert error <= (1e-6 if exact else 9.8e-4), (case, config, error)
     assert min(taken) >= 2, taken
 

@@ -117,6 +117,19 @@ def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
             filter_.view(-1)[3] = torch.nan
         case "wide":
             data[0] *= 1e-7
+        case "columns":  # as after a softmax of a few large numbers
+            data[..., 0] *= 1e-9
+            data[:, 1] *= 1e-12
+        case "outlier":  # which a sample misses
+            data[..., 1] *= 1e-5
+            data.view(-1)[5] = 1e8
+        case "sparse":  # which a sample misses as well
+            data *= 0
+            data[0, 3, 4, 5] = 1e-9
+            filter_ *= 1e10
+        case "dead":
+            filter_[:, 1] *= 1e-10
+            data[:, 0] *= 1e-9
         case "huge":
             data *= 1e30
             filter_ *= 1e-20

@@ -36,6 +36,7 @@ __device__ __forceinline__ void produce_patches(const Parameters& p,
                                                 const ConvShared<Tile>& shared) {
   const int bytes = p.halo.pitch.value() * p.halo.patch_rows * Tile::CHUNK_BYTES;
   const ConvDimension& depth = p.shape.dimensions[2];
+  const int images = static_cast<int>(p.shape.images);
   Ring<Tile::STAGES> ring;
   PatchRing<Tile> patches;
   for (int unit = blockIdx.x; unit < p.units.count; unit += gridDim.x) {
@@ -45,26 +46,30 @@ __device__ __forceinline__ void produce_patches(const Parameters& p,
     int at[MAX_SPATIAL];
 #pragma unroll
     for (int d = 0; d < 2; ++d) at[d] = work.at[d] + p.shape.dimensions[d].lower;
-    int chunk = 0, tap_of_depth = 0;
-    for (int patch = 0; patch < counts.patches; ++patch) {
+    int chunk = 0, tap_of_depth = 0, pass = shared.passes.first;
+    for (int patch = 0; patch < counts.patches * shared.passes.count(); ++patch) {
       at[2] = depth.lower + work.at[2] * depth.step + depth.offset(work.phase.of[2], tap_of_depth);
       wait(shared.patch_empty + patches.stage, patches.phase ^ 1);
       Barrier* const patch_full = shared.patch_full + patches.stage;
       arrive_expecting(patch_full, bytes);
       copy_patch<Tile::SPATIAL>(shared.patch(patches.stage), &p.pixel_map,
                                 work.group * p.group_pitch + chunk * Tile::CHUNK_CHANNELS, at,
-                                work.image, patch_full);
+                                work.image + ConvPasses::set_of_pixels(pass) * images, patch_full);
       patches.advance();
       for (int group = 0; group < counts.groups; ++group) {
         wait(shared.empty + ring.stage, ring.phase ^ 1);
         arrive_expecting(shared.full + ring.stage, Tile::STAGE_BYTES);
         const int tap = tap_of_depth * counts.taps + group * Tile::CHUNKS;
-        fetch_filter<Tile>(p, shared, ring.stage, (tap * p.chunks + chunk) * Tile::CHUNK, row);
+        fetch_filter<Tile>(p, shared, ring.stage, (tap * p.chunks + chunk) * Tile::CHUNK, row,
+                           ConvPasses::set_of_filter(pass));
         ring.advance();
       }
       if (++chunk == p.chunks) {
         chunk = 0;
-        ++tap_of_depth;
+        if (++tap_of_depth == work.phase.taps(p.shape, 2)) {
+          tap_of_depth = 0;
+          ++pass;
+        }
       }
     }
   }
@@ -92,8 +97,16 @@ __device__ __forceinline__ void convolve_patches(const Parameters& p,
   const int row_step = height.offset_step * pitch - (taps_of_row - 1) * step;
   const int first =
       height.first_offset[work.phase.of[1]] * pitch + width.first_offset[work.phase.of[0]];
-  int before = -1, patch_before = -1;
-  for (int patch = 0; patch < counts.patches; ++patch) {
+  int before = -1, patch_before = -1, pass = shared.passes.first;
+  for (int patch = 0, of_pass = 0; patch < counts.patches * shared.passes.count(); ++patch) {
+    if (of_pass == counts.patches) {
+      wait_products<0>();
+#pragma unroll
+      for (int part = 0; part < Tile::PARTS; ++part) pin(sums[part]);
+      ConvPasses::end(pass++, sums);
+      of_pass = 0;
+    }
+    ++of_pass;
     wait(shared.patch_full + patches.stage, patches.phase);
     int in_row = 0, shift = first;
     for (int group = 0; group < counts.groups; ++group) {

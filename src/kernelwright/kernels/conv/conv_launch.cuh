@@ -64,7 +64,7 @@ struct ConvVariant {
   static int64_t workspace_bytes(const Request& request) {
     const ConvShape shape = describe(request);
     return HEADER_BYTES + exponent_bytes(request) + filter_bytes(shape) +
-           aligned_bytes(Tile::PLANES * plane_elements(request) * 2);
+           aligned_bytes(SETS * Tile::PLANES * plane_elements(request) * 2);
   }
 
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
@@ -76,7 +76,7 @@ struct ConvVariant {
     char* const rows = exponents + exponent_bytes(request);
     char* const pixels = rows + filter_bytes(shape);
     PlaneParameters planes = {};
-    planes.header = static_cast<GemmHeader*>(workspace);
+    planes.header = static_cast<ConvHeader*>(workspace);
     planes.shape = describe_planes(request);
     planes.pixels = describe_pixels(request, pixels);
     planes.filter = describe_filter(request, shape, rows, exponents);
@@ -109,6 +109,7 @@ struct ConvVariant {
               nullptr,
               0};
     p.filter_exponents = planes.filter.exponents;
+    p.planes = planes;
     p.data = request.data;
     p.data_strides = request.data_strides;
     p.filter = request.filter;
@@ -129,7 +130,8 @@ struct ConvVariant {
  private:
   static constexpr bool HAS_WINDOWS = Epilogue::WINDOWS != ConvFold::NONE;
   static constexpr bool OVER_CHANNELS = Epilogue::CHANNELS != ConvFold::NONE;
-  static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(GemmHeader));
+  static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(ConvHeader));
+  static constexpr int SETS = 2;  // of planes
 
   static bool has_phases_for_windows(const Request& request) {
     for (int d = 0; d < MAX_SPATIAL; ++d) {
@@ -254,7 +256,7 @@ struct ConvVariant {
     return filter_rows(shape) * filter_pitch(shape);
   }
   static int64_t filter_bytes(const ConvShape& shape) {
-    return aligned_bytes(Tile::PLANES * filter_elements(shape) * 2);
+    return aligned_bytes(SETS * Tile::PLANES * filter_elements(shape) * 2);
   }
   static int64_t exponent_bytes(const Request& request) {
     return aligned_bytes(request.out_channels * 4);
@@ -410,7 +412,7 @@ struct ConvVariant {
   static PatchBox patch_box(const Request& request, const ConvShape& shape, const HaloPlan& plan) {
     PatchBox box = {};
     box.spatial = Config::SPATIAL;
-    box.images = request.images;
+    box.images = SETS * request.images;
     box.channels = pixel_pitch(request);
     for (int d = 0; d < MAX_SPATIAL; ++d) box.sizes[d] = shape.dimensions[d].in;
     box.box_channels = Tile::CHUNK;
@@ -423,7 +425,7 @@ struct ConvVariant {
   static PixelBox pixel_box(const Request& request, const ConvShape& shape) {
     PixelBox box = {};
     box.spatial = Config::SPATIAL;
-    box.images = request.images * Tile::PLANES;
+    box.images = SETS * request.images * Tile::PLANES;
     box.pitch = pixel_pitch(request);
     box.channels = ROW_TAPS == RowTaps::OVERLAPPING ? shape.in_channels : box.pitch;
     for (int d = 0; d < MAX_SPATIAL; ++d) {
@@ -448,7 +450,7 @@ struct ConvVariant {
     box.box[2] = 1;
     box.sizes[0] = filter_pitch(shape);
     box.sizes[1] = filter_rows(shape);
-    box.sizes[2] = Tile::PLANES;
+    box.sizes[2] = SETS * Tile::PLANES;
     box.strides[0] = filter_pitch(shape) * 2;
     box.strides[1] = filter_elements(shape) * 2;
     return box;

@@ -68,13 +68,42 @@ struct FilterPlanes {
   Divisor kernel[MAX_SPATIAL], of_chunks;
 };
 
+// Beginning of the workspace.
+struct ConvHeader : GemmHeader {
+  // Of blocks that meet where the planes do not carry the input (conv_wide.cuh).
+  uint32_t arrived, largest;
+};
+
 struct PlaneParameters {
   PixelPlanes pixels;
   FilterPlanes filter;
   ConvShape shape;  // of what the tensor cores compute: without taps along W where they are folded
-  GemmHeader* header;
+  ConvHeader* header;
   int filter_blocks;  // the first blocks write the filter
 };
+
+// What planes hold. Where one set of them does not carry the numbers there are two sets
+// (conv_wide.cuh): of those that are not small at the scale, and of the others times
+// 2^REST_EXPONENT.
+enum class PlanePart { ALL, LARGE, REST };
+constexpr int REST_EXPONENT = 28;
+constexpr int MOST_EXPONENT = 126;  // of a scale
+
+// The first plane of a part.
+template <PlanePart PART, int PLANES>
+constexpr int first_plane() {
+  return PART == PlanePart::REST ? PLANES : 0;
+}
+
+// What planes hold of two numbers, which are scaled already.
+template <PlanePart PART>
+__device__ __forceinline__ Halves split_part(float scaled_x, float scaled_y) {
+  if constexpr (PART == PlanePart::ALL) return split(scaled_x, scaled_y);
+  const bool is_x = (fabsf(scaled_x) < SMALL) == (PART == PlanePart::REST);
+  const bool is_y = (fabsf(scaled_y) < SMALL) == (PART == PlanePart::REST);
+  constexpr float TIMES = PART == PlanePart::REST ? 1 << REST_EXPONENT : 1;
+  return split(is_x ? scaled_x * TIMES : 0, is_y ? scaled_y * TIMES : 0);
+}
 
 // The exponent of the input's scale, from random elements: the same in every block.
 template <class Input>
@@ -107,7 +136,8 @@ __device__ __forceinline__ int sample_exponent(const PixelPlanes& p, int& shared
   largest = __reduce_max_sync(0xffffffffu, largest);
   if (threadIdx.x % 32 == 0) atomicMax(&shared, static_cast<int>(largest));
   __syncthreads();
-  return scale_exponent(static_cast<uint32_t>(shared));
+  // Where all are zero, whatever there is besides does not fit: its largest is looked for.
+  return shared == 0 ? MOST_EXPONENT : scale_exponent(static_cast<uint32_t>(shared));
 }
 
 // One tile: CHANNELS of a part of an image's positions, read along the positions and written along
@@ -130,6 +160,11 @@ class PlaneTile {
     const uint32_t image = above / p.position_tiles;
     position_ = (above - image * p.position_tiles) * POSITIONS;
     image_ = image;
+  }
+
+  // Of all positions of an image.
+  __device__ __forceinline__ static PlaneTile of_image(const PixelPlanes& p, int image) {
+    return PlaneTile(p, static_cast<uint32_t>(image) * p.position_tiles * p.channel_tiles);
   }
 
   __device__ __forceinline__ void load(Values& values) const {
@@ -176,15 +211,7 @@ class PlaneTile {
     }
   }
 
- private:
-  // Lanes side by side along the positions; warps along positions and then pairs of channels.
-  __device__ __forceinline__ static int position_of(int i) {
-    return (threadIdx.x + i * PLANE_THREADS) % POSITIONS;
-  }
-  __device__ __forceinline__ static int pair_of(int i) {
-    return (threadIdx.x + i * PLANE_THREADS) / POSITIONS;
-  }
-
+  // A pair of channels of a position of the image; zero where there is none.
   __device__ __forceinline__ void load_pair(float (&values)[2], uint32_t position,
                                             int channel) const {
     const auto* const image = static_cast<const Input*>(p_.data) + image_ * p_.strides.image;
@@ -231,6 +258,14 @@ class PlaneTile {
     }
   }
 
+  // Lanes side by side along the positions; warps along positions and then pairs of channels.
+  __device__ __forceinline__ static int position_of(int i) {
+    return (threadIdx.x + i * PLANE_THREADS) % POSITIONS;
+  }
+  __device__ __forceinline__ static int pair_of(int i) {
+    return (threadIdx.x + i * PLANE_THREADS) / POSITIONS;
+  }
+
   const PixelPlanes& p_;
   int channel_;
   uint32_t position_;
@@ -255,25 +290,25 @@ struct JoinedPhase {
 
 // Zeros in the rows of a run that are no channel's: `row` is the first of all, `end` the last one's
 // end.
-template <int PLANES>
+template <PlanePart PART, int PLANES, int THREADS>
 __device__ __forceinline__ void clear_rows(const FilterPlanes& f, int64_t row, int64_t end) {
-  for (int64_t k = row * f.pitch + threadIdx.x; k < end * f.pitch; k += PLANE_THREADS) {
+  for (int64_t k = row * f.pitch + threadIdx.x; k < end * f.pitch; k += THREADS) {
 #pragma unroll
     for (int plane = 0; plane < PLANES; ++plane) {
-      f.rows[plane * f.plane_elements + k] = __float2half(0.0f);
+      f.rows[(first_plane<PART, PLANES>() + plane) * f.plane_elements + k] = __float2half(0.0f);
     }
   }
 }
 
 // The largest magnitude of an output channel's filter, as bits; for all threads of the block.
-template <class Filter>
+template <int THREADS, class Filter>
 __device__ __forceinline__ uint32_t largest_of_filter(const FilterPlanes& f, const Filter* from,
                                                       int& shared) {
   if (threadIdx.x == 0) shared = 0;
   __syncthreads();
   uint32_t largest = 0;
 #pragma unroll 4
-  for (uint32_t i = threadIdx.x; i < f.elements; i += PLANE_THREADS) {
+  for (uint32_t i = threadIdx.x; i < f.elements; i += THREADS) {
     uint32_t rest = i;
     int64_t place = 0;
 #pragma unroll
@@ -356,19 +391,19 @@ class FilterRow {
   uint32_t counts_[MAX_SPATIAL], taps_;
 };
 
-// One output channel's rows of K, of all phases.
-template <class Filter, int PLANES, bool JOINED>
+// One output channel's rows of K, of all phases; for all THREADS threads of a block.
+template <class Filter, int PLANES, bool JOINED, PlanePart PART, int THREADS, class Watch>
 __device__ __forceinline__ void write_filter(const PlaneParameters& p, int channel, int& shared,
-                                             Guard<2>& guard) {
+                                             Watch& guard) {
   const FilterPlanes& f = p.filter;
   const ConvShape& shape = p.shape;
   const int group = channel / shape.out_channels;
   const int of_group = channel - group * shape.out_channels;
   const auto* const from = static_cast<const Filter*>(f.data) + group * f.strides.group +
                            of_group * f.strides.out_channel;
-  const int exponent = scale_exponent(largest_of_filter(f, from, shared));
+  const int exponent = scale_exponent(largest_of_filter<THREADS>(f, from, shared));
   const float scale = power_of_two(exponent);
-  if (threadIdx.x == 0) f.exponents[channel] = exponent;
+  if (PART == PlanePart::ALL && threadIdx.x == 0) f.exponents[channel] = exponent;
   const int joined = JOINED ? shape.joined() : 1, phases = shape.phases();
   const int run_channels = shape.run_channels(), run = of_group / run_channels;
   const auto first_of_run = [&](int phase_number) {
@@ -376,9 +411,9 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
   };
   // Where rows are short the block writes several at once.
   const uint32_t pairs = static_cast<uint32_t>(f.pitch) / 2;
-  const uint32_t at_once = pairs < PLANE_THREADS ? PLANE_THREADS / pairs : 1;
+  const uint32_t at_once = pairs < THREADS ? THREADS / pairs : 1;
   const uint32_t own = at_once > 1 ? threadIdx.x / pairs : 0;
-  const uint32_t step = at_once > 1 ? pairs : PLANE_THREADS;
+  const uint32_t step = at_once > 1 ? pairs : THREADS;
   for (int number = own; own < at_once && number < phases * joined; number += at_once) {
     const int phase_number = number / joined, in_channel = number - phase_number * joined;
     const FilterRow<Filter, JOINED> values_of(f, shape, from,
@@ -388,7 +423,7 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
     if constexpr (JOINED) {
       place = first_of_run(phase_number) + (of_group - run * run_channels) * joined + in_channel;
     }
-    __half* const row = f.rows + place * f.pitch;
+    __half* const row = f.rows + first_plane<PART, PLANES>() * f.plane_elements + place * f.pitch;
 #pragma unroll 4
     for (uint32_t pair = threadIdx.x - own * pairs; pair < pairs; pair += step) {
       float values[2];
@@ -396,7 +431,7 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
       const float scaled[2] = {values[0] * scale, values[1] * scale};
       guard.see(values, scaled);
       guard.end_block();
-      const Halves halves = split(scaled[0], scaled[1]);
+      const Halves halves = split_part<PART>(scaled[0], scaled[1]);
       *reinterpret_cast<__half2*>(row + 2 * pair) = halves.high;
       if constexpr (PLANES == 2) {
         *reinterpret_cast<__half2*>(row + f.plane_elements + 2 * pair) = halves.low;
@@ -407,7 +442,8 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
   if (JOINED && (next == shape.out_channels || next % run_channels == 0)) {
     for (int phase = 0; phase < phases; ++phase) {
       const int64_t begin = first_of_run(phase);
-      clear_rows<PLANES>(f, begin + (next - run * run_channels) * joined, begin + FILTER_RUN);
+      clear_rows<PART, PLANES, THREADS>(f, begin + (next - run * run_channels) * joined,
+                                        begin + FILTER_RUN);
     }
   }
   __syncthreads();
@@ -422,10 +458,12 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   __shared__ int largest;
   __shared__ GuardWord block_word;
   if (threadIdx.x == 0) block_word.clear();
+  if (blockIdx.x == 0 && threadIdx.x == 0) p.header->arrived = p.header->largest = 0;
   Guard<2> guard;
   if (static_cast<int>(blockIdx.x) < p.filter_blocks) {
     for (int channel = blockIdx.x; channel < p.filter.out_channels; channel += p.filter_blocks) {
-      write_filter<Input, PLANES, JOINED>(p, channel, largest, guard);
+      write_filter<Input, PLANES, JOINED, PlanePart::ALL, PLANE_THREADS>(p, channel, largest,
+                                                                         guard);
     }
   } else {
     const uint32_t tiles =

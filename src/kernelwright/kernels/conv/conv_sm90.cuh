@@ -9,8 +9,8 @@
 // in a channels-first result, and few output channels waste no bandwidth.
 //
 // One fp16 product has the eleven bits of cuDNN's TF32. Three products of pairs (gemm_guard.cuh)
-// are as accurate as float32. What the planes cannot carry, infinities, NaN and wide ranges, the
-// CUDA cores compute in the same kernel.
+// are as accurate as float32. Wide ranges take a second set of planes (conv_wide.cuh); infinities
+// and NaN the CUDA cores compute, in the same kernel.
 //
 // Blocks are persistent. One thread of the first warpgroup fetches, two warpgroups multiply.
 
@@ -19,6 +19,7 @@
 #include "conv_products.cuh"
 #include "conv_simt.cuh"
 #include "conv_store.cuh"
+#include "conv_wide.cuh"
 #include "gemm_sm90_products.cuh"
 
 // The products of one stage, of 64 channels.
@@ -33,8 +34,8 @@ __device__ __forceinline__ void multiply_stage(const ConvProducts<Tile>& product
   }
 }
 
-// sums = one product over `steps` stages, in one chain; calls issued() once all stages have come.
-// The last stage, which is not released, is returned.
+// sums = one product over `steps` stages, in one chain, pass after pass; calls issued() once all
+// stages have come.
 template <class Tile, class Issued>
 __device__ __forceinline__ void convolve_plain(const ConvShared<Tile>& shared, int warpgroup,
                                                Ring<Tile::STAGES>& ring, int steps,
@@ -45,73 +46,81 @@ __device__ __forceinline__ void convolve_plain(const ConvShared<Tile>& shared, i
 #pragma unroll
     for (int i = 0; i < Tile::REGISTERS; ++i) sums[part][i] = 0;
   }
-  int before = 0;
-  for (int step = 0; step < steps; ++step) {
-    const int stage = ring.stage;
-    wait(shared.full + stage, ring.phase);
-    const ConvProducts<Tile> products(shared, warpgroup, stage);
-    fence_products();
-    multiply_stage<0>(products, sums[0]);
-    if constexpr (Tile::PARTS == 2) multiply_stage<1>(products, sums[1]);
-    commit_products();
-    wait_products<1>();
-    if (step > 0) shared.release(before);
-    before = stage;
-    ring.advance();
-  }
-  issued();
-  wait_products<0>();
+  for (int pass = shared.passes.first; pass <= ConvPasses::LAST; ++pass) {
+    int before = 0;
+    for (int step = 0; step < steps; ++step) {
+      const int stage = ring.stage;
+      wait(shared.full + stage, ring.phase);
+      const ConvProducts<Tile> products(shared, warpgroup, stage);
+      fence_products();
+      multiply_stage<0>(products, sums[0]);
+      if constexpr (Tile::PARTS == 2) multiply_stage<1>(products, sums[1]);
+      commit_products();
+      wait_products<1>();
+      if (step > 0) shared.release(before);
+      before = stage;
+      ring.advance();
+    }
+    if (pass == ConvPasses::LAST) issued();
+    wait_products<0>();
 #pragma unroll
-  for (int part = 0; part < Tile::PARTS; ++part) pin(sums[part]);
-  if (steps > 0) shared.release(before);
+    for (int part = 0; part < Tile::PARTS; ++part) pin(sums[part]);
+    if (steps > 0) shared.release(before);
+    if (pass < ConvPasses::LAST) ConvPasses::end(pass, sums);
+  }
 }
 
 // The same of pairs: three products, as in multiply_pairs.
 template <class Tile, class Issued>
 __device__ __forceinline__ void convolve_pairs(const ConvShared<Tile>& shared, int warpgroup,
                                                Ring<Tile::STAGES>& ring, int steps,
-                                               float (&sums)[Tile::REGISTERS],
+                                               float (&all)[1][Tile::REGISTERS],
                                                const Issued& issued) {
   constexpr float LOW = 1.0f / (1 << LOW_BITS);
+  float (&sums)[Tile::REGISTERS] = all[0];
   float high[Tile::REGISTERS], low[Tile::REGISTERS];
 #pragma unroll
   for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = 0;
-  int before = 0;
-  for (int done = 0; done < steps; done += Tile::FOLD_STEPS) {
-    const int end = min(steps, done + Tile::FOLD_STEPS);
-    for (int step = done; step < end; ++step) {
-      const int stage = ring.stage;
-      wait(shared.full + stage, ring.phase);
-      const ConvProducts<Tile> products(shared, warpgroup, stage);
-      multiply_part<0>(products, step > done, sums, high, low, [&] {
-        if (step > 0) shared.release(before);
-      });
-      multiply_part<2>(products, 1, sums, high, low, [] {});
-      before = stage;
-      ring.advance();
-    }
-    wait_products<0>();
-    pin(low);
+  for (int pass = shared.passes.first; pass <= ConvPasses::LAST; ++pass) {
+    int before = 0;
+    for (int done = 0; done < steps; done += Tile::FOLD_STEPS) {
+      const int end = min(steps, done + Tile::FOLD_STEPS);
+      for (int step = done; step < end; ++step) {
+        const int stage = ring.stage;
+        wait(shared.full + stage, ring.phase);
+        const ConvProducts<Tile> products(shared, warpgroup, stage);
+        multiply_part<0>(products, step > done, sums, high, low, [&] {
+          if (step > 0) shared.release(before);
+        });
+        multiply_part<2>(products, 1, sums, high, low, [] {});
+        before = stage;
+        ring.advance();
+      }
+      wait_products<0>();
+      pin(low);
 #pragma unroll
-    for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = fmaf(low[i], LOW, sums[i]);
+      for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = fmaf(low[i], LOW, sums[i]);
+    }
+    if (pass == ConvPasses::LAST) issued();
+    if (steps > 0) shared.release(before);
+    if (pass < ConvPasses::LAST) ConvPasses::end(pass, all);
   }
-  issued();
-  if (steps > 0) shared.release(before);
 }
 
 // Passes what the other warpgroup takes of the rings for its unit: for one phase, this one's, where
 // windows are reduced.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void skip_sum(const Parameters& p, const ConvWork& own, int unit,
-                                         Ring<Tile::STAGES>& ring, PatchRing<Tile>& patches) {
+                                         int passes, Ring<Tile::STAGES>& ring,
+                                         PatchRing<Tile>& patches) {
   if constexpr (Parameters::WINDOWS != ConvFold::NONE) {
-    skip_stages(ring, conv_steps<Tile>(own, p.chunks));
+    skip_stages(ring, passes * conv_steps<Tile>(own, p.chunks));
   } else if constexpr (Tile::HAS_PATCHES) {
     const PatchCounts<Tile> counts(p, locate_conv<Tile>(p, unit));
-    skip_stages(ring, counts.patches * counts.groups);
-    skip_stages(patches, counts.patches);
+    skip_stages(ring, passes * counts.patches * counts.groups);
+    skip_stages(patches, passes * counts.patches);
   } else {
-    skip_stages(ring, conv_steps<Tile>(locate_conv<Tile>(p, unit), p.chunks));
+    skip_stages(ring, passes * conv_steps<Tile>(locate_conv<Tile>(p, unit), p.chunks));
   }
 }
 
@@ -126,7 +135,7 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
                 "sums and what is left of a window do not fit registers");
   const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
   const int step = Tile::ALTERNATES ? 2 * clusters : clusters;
-  const int phases = phases_of_unit(p);
+  const int phases = phases_of_unit(p), passes = shared.passes.count();
   const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
   Ring<Tile::STAGES> ring;
   PatchRing<Tile> patches;
@@ -140,7 +149,7 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
     ConvWork work = locate_conv<Tile>(p, unit);
     float values[Tile::PARTS][Tile::REGISTERS];  // of windows
     for (int phase = 0; phase < phases; ++phase) {
-      if (Tile::ALTERNATES && warpgroup == 1) skip_sum<Tile>(p, work, other, ring, patches);
+      if (Tile::ALTERNATES && warpgroup == 1) skip_sum<Tile>(p, work, other, passes, ring, patches);
       if (phase == 0) find_places<Tile>(p, shared, work, warpgroup);
       const bool waits = warpgroup == 1 || (phase > 0 ? has_other : first != cluster);
       const bool gives = warpgroup == 1 ? phase + 1 < phases || has_more : has_other;
@@ -156,11 +165,11 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
         if constexpr (Tile::PLANES == 1) {
           convolve_plain<Tile>(shared, warpgroup, ring, steps, sums, issued);
         } else {
-          convolve_pairs<Tile>(shared, warpgroup, ring, steps, sums[0], issued);
+          convolve_pairs<Tile>(shared, warpgroup, ring, steps, sums, issued);
         }
       }
       if (Tile::ALTERNATES && warpgroup == 0 && has_other) {
-        skip_sum<Tile>(p, work, other, ring, patches);
+        skip_sum<Tile>(p, work, other, passes, ring, patches);
       }
 #pragma unroll
       for (int part = 0; part < Tile::PARTS; ++part) {
@@ -192,7 +201,7 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
   using Tile = ConvTile<Config>;
   extern __shared__ unsigned char conv_shared[];
   __shared__ int exponent;
-  const ConvShared<Tile> shared(conv_shared);
+  ConvShared<Tile> shared(conv_shared);
   const int warpgroup = threadIdx.x / Tile::WARPGROUP;
   if (threadIdx.x == 0) {
     prefetch_map(&p.pixel_map);
@@ -203,8 +212,11 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
   let_next_kernel_start();
   if (threadIdx.x == 0) exponent = p.rest.header->exponents[0];
   if (!pairs_were_exact(p.rest)) {
-    convolve_on_cuda_cores<Tile>(p);
-    return;
+    shared.passes.first = write_both_sets<Config>(p, exponent);
+    if (shared.passes.first == ConvPasses::NONE) {
+      convolve_on_cuda_cores<Tile>(p);
+      return;
+    }
   }
   if constexpr (Tile::CLUSTER > 1) {
     sync_cluster();

@@ -3,6 +3,7 @@
 // shared memory.
 
 #include "conv_elements.cuh"
+#include "conv_passes.cuh"
 #include "conv_planes.cuh"
 #include "conv_shape.cuh"
 #include "gemm_sm90_tile.cuh"
@@ -173,6 +174,7 @@ struct ConvParameters {
   Epilogue epilogue;
   GemmRest rest;
   const int* filter_exponents;
+  PlaneParameters planes;
   // For the CUDA cores, where the planes do not carry the input or the filter.
   const Input* data;
   ImageStrides data_strides;
@@ -313,6 +315,7 @@ struct ConvShared {
   Barrier* empty;   // nobody reads the stage, in any block of the cluster
   unsigned char* patches;
   Barrier *patch_full, *patch_empty;  // the same of the patches
+  ConvPasses passes;
 
   __device__ __forceinline__ explicit ConvShared(unsigned char* shared) {
     const uint32_t address = shared_address(shared);
