@@ -107,6 +107,13 @@ _CASES = (
     _case(1, 16, (3, 2, 3), 8, (3, 4, 5), stride=(2, 2, 2), padding=(1, 2, 3), groups=4,
           output_padding=(1, 1, 1), transposed=True),
     _case(2, 8, (23, 25), 19, (3, 3), padding=(1, 1)),
+    # Runs of pixels: rows that end once and twice in a tile, few and all of its channels.
+    _case(2, 8, (7, 70), 20, (3, 3)),
+    _case(1, 5, (9, 129), 64, (3, 2), dilation=(2, 3)),
+    _case(2, 8, (4, 5, 66), 33, (2, 2, 3)),
+    _case(2, 7, (200,), 16, (3,)),
+    _case(1, 8, (12, 64), 16, (2, 2), values="special"),
+    _case(3, 8, (12, 64), 16, (2, 2), values="columns"),
 )  # fmt: skip
 
 
@@ -159,6 +166,8 @@ _CONFIGS = (
     _config(128, 2, 16, 2, 1, _SHARED, 2, 1, _APART, 0, 0, _LINES, 2),
     _config(128, 3, 16, 1, 1, _SHARED, 5, 1, _APART),
     _config(64, 2, 48, 1, 1, _ALTERNATE, 8, 1, _APART),
+    _config(128, 3, 8, 2, 1, _ALTERNATE, 2, 1, _APART, 2, 24576, _ROWS),
+    _config(128, 3, 8, 1, 2, _ALTERNATE, 2, 1, _APART, 4, 12288, _ROWS),
 )
 # Over the sum of absolute terms: two roundings to 11 bits, 2^-10, or to 22 and a float32 sum.
 _ALLOWED = tuple(1e-6 if ", 2, 1, ConvSchedule" in it else 9.8e-4 for it in _CONFIGS)
@@ -263,6 +272,7 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
         _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING, 0, 0, _ROWS),
         _config(256, 3, 48, 1, 2, _SHARED, 3, 1, _APART, 2, 57344, _ROWS),
         _config(128, 2, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960, _LINES, 2),
+        _config(128, 3, 8, 2, 1, _ALTERNATE, 4, 1, _APART, 2, 28672, _ROWS),
     )
     text = (_FOLDER / "conv.cu").read_text()
     text = text.replace("CONFIGS", ", ".join(configs)).replace("ELEMENT", "float")

@@ -49,7 +49,8 @@ class ConvConfig:
     spatial: int
     """Dimensions that are convolved: 1, 2 or 3."""
     chunk: int
-    """Channels of one tap that a copy brings: 16, 32, 48 or 64."""
+    """Channels of one tap that a copy brings: 16, 32, 48 or 64; 8: runs of pixels hold what all
+    taps of a tile meet (conv_linear.cuh)."""
     planes: int
     """Planes of fp16 numbers: 1 for one product, 2 for three products of pairs."""
     parts: int
@@ -74,6 +75,11 @@ class ConvConfig:
         return 64 * self.parts
 
     @property
+    def has_runs(self) -> bool:
+        """Whether its patches are runs of pixels, as they lie in the planes."""
+        return self.chunk == 8
+
+    @property
     def positions(self) -> int:
         """Output positions of a tile."""
         splits = self.schedule is ConvSchedule.SHARED and self.parts == 1
@@ -83,7 +89,8 @@ class ConvConfig:
         scheme = {1: "one fp16 product", 2: "three fp16 products"}[self.planes]
         taps = f", {self.row_taps}" if self.row_taps is not RowTaps.APART else ""
         rows = "channels and phases" if self.joined else "channels"
-        pixels = f"{self.patches} patches of {self.patch_bytes} bytes" if self.patches else "copies"
+        shape = "runs of pixels" if self.has_runs else "patches"
+        pixels = f"{self.patches} {shape} of {self.patch_bytes} bytes" if self.patches else "copies"
         rows_leave = ", channels leave one by one" if self.store is ConvStore.ROWS else ""
         return (
             f"{scheme} on tensor cores; tile {self.channels} {rows} x {self.positions} positions,"

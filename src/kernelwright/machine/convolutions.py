@@ -52,6 +52,8 @@ class ConvolutionRates:
     """Tiles that share sectors, by a warpgroup's positions."""
     unaligned: StoreCycles
     """Other tiles."""
+    runs_of_pixels: StoreCycles
+    """Tiles whose outputs move together on the way out (conv_linear.cuh)."""
     pairs: StoreCycles
     """Tiles of joined phases, two a row, that leave as aligned pairs."""
     phases: StoreCycles

@@ -14,7 +14,14 @@ from kernelwright.ir.conv_configs import (
 )
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_direct import direct_config, direct_seconds
-from kernelwright.schedule.conv_model import channel_pitch, conv_seconds, halo, tile_step
+from kernelwright.schedule.conv_model import (
+    channel_pitch,
+    conv_seconds,
+    halo,
+    run_bytes,
+    runs,
+    tile_step,
+)
 from kernelwright.schedule.conv_shape import FILTER_RUN, MOST_PHASES, ConvSizes
 
 _CHUNKS = (16, 32, 48, 64)
@@ -103,6 +110,11 @@ def why_illegal(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> str |
     if reason is not None:
         return reason
     sizes = sizes.with_joined(config.joined)
+    if config.has_runs:
+        plan = runs(sizes, config)
+        fits = plan is not None and run_bytes(sizes, config, plan) <= config.patch_bytes
+        fits = fits and plan.pairs <= 2 * config.stages
+        return None if fits else "no runs of pixels hold what the taps meet"
     if config.patches:
         return None if halo(sizes, config) is not None else "no patch holds what the taps meet"
     # A row whose taps are channels is as long as the planes say.
@@ -118,6 +130,8 @@ def shared_bytes(config: ConvConfig) -> int:
     places = 2 * config.width * 8
     patches = config.patches * (config.patch_bytes + 16)
     rows = 4 * (config.width + 8) * 4
+    if config.has_runs:
+        rows = 8 * (config.width + 20) * 4 + config.width * 4
     stored = 8 * (rows if config.store is ConvStore.ROWS else _LINE_BYTES)
     return _ALIGNMENT + stored + config.stages * (stage + 16) + places + patches
 
@@ -136,6 +150,8 @@ def _candidates(sizes: ConvSizes, planes: int, shared: int) -> Iterator[ConvConf
     """What may be fast; `shared`: bytes of shared memory of a block."""
     for joined in _joins(sizes):
         seen = sizes.with_joined(joined)
+        if joined == 0:
+            yield from _with_runs(seen, planes)
         for apart in (*_with_copies(seen, planes), *_with_patches(seen, planes)):
             config = replace(apart, joined=joined)
             config = replace(config, store=_store(seen, config))
@@ -229,3 +245,28 @@ def _with_patches(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
             patches=patches,
             patch_bytes=size,
         )
+
+
+def _with_runs(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
+    """The filter stays in shared memory, so that its stages are as many as it has."""
+    parts = 2 if sizes.rows > 64 else 1
+    if sizes.in_channels > 8 or parts * planes > 2:
+        return
+    for width in (128, 256)[: 3 - parts * planes]:
+        config = ConvConfig(
+            spatial=sizes.spatial,
+            chunk=8,
+            planes=planes,
+            parts=parts,
+            width=width,
+            schedule=ConvSchedule.ALTERNATE,
+            stages=ceil(sizes.taps / 8),
+            patches=2,
+            store=ConvStore.ROWS,
+        )
+        plan = runs(sizes, config)
+        if plan is None:
+            continue
+        whole = _ALIGNMENT * planes
+        room = ceil(run_bytes(sizes, config, plan) / whole) * whole
+        yield from (replace(config, patch_bytes=room, patches=it) for it in (4, 2))

@@ -122,6 +122,51 @@ def conv_rates(machine: Machine) -> ConvolutionRates:
     return machine.convolutions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """Tiles of positions whose pixels are runs of the planes (conv_linear.cuh)."""
+
+    pixels: int
+    """Of a run: what a tile's taps of one D meet."""
+    pairs: int
+    """Pairs of instructions: four taps."""
+    step: int
+    """Outputs from a tile's first to the next one's."""
+    blocks: int
+
+
+def runs(sizes: ConvSizes, config: ConvConfig) -> Runs | None:
+    """The tiles, as the launcher has them; None where it takes no runs."""
+    axes = sizes.axes
+    width, height = axes[0], axes[1] if sizes.spatial > 1 else None
+    is_plain = all(it.stride == 1 and it.padding == 0 and it.window == 1 for it in axes)
+    if not is_plain or sizes.transposed or sizes.groups > 1 or sizes.over_channels:
+        return None
+    if sizes.in_channels > config.chunk or sizes.rows > config.channels or sizes.taps < 2:
+        return None
+    positions = config.positions
+    if width.size < positions // 2 or config.width < 4 * 32:
+        return None
+    pixels = positions + width.last_offset + (height.last_offset * width.size if height else 0)
+    slice_ = width.out * (height.out if height else 1)
+    sector = _SECTOR_BYTES // sizes.dtype.itemsize
+    shares = slice_ % sector or _stored_plane(sizes) % sector
+    outputs = positions - ceil(positions / width.size) * (width.size - width.out)
+    step = (outputs - (sector if shares else 0)) // sector * sector
+    if step <= 0:
+        return None
+    others = sizes.images * prod(it.out for it in axes[2:])
+    return Runs(
+        pixels=pixels, pairs=ceil(sizes.taps / 4), step=step, blocks=others * ceil(slice_ / step)
+    )
+
+
+def run_bytes(sizes: ConvSizes, config: ConvConfig, plan: Runs) -> int:
+    """Shared memory of a tile's runs."""
+    depth = sizes.axes[2].taps if sizes.spatial == 3 else 1
+    return depth * plan.pixels * 2 * config.chunk * config.planes
+
+
 def tile_step(sizes: ConvSizes, config: ConvConfig) -> int:
     """Positions from a tile's first to the next one's (ConvVariant::describe_runs).
 
@@ -141,11 +186,16 @@ def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> floa
     """The kernel that writes the planes, and the waves of tiles after it."""
     rates = conv_rates(machine)
     sizes = sizes.with_joined(config.joined)
-    plan = halo(sizes, config) if config.patches else None
-    step = tile_step(sizes, config)
-    blocks = plan.blocks if plan else ceil(sizes.positions / step)
+    found = runs(sizes, config) if config.has_runs else None
+    plan = halo(sizes, config) if config.patches and found is None else None
+    step = found.step if found else tile_step(sizes, config)
+    blocks = found.blocks if found else plan.blocks if plan else ceil(sizes.positions / step)
     units = blocks * ceil(sizes.rows / config.channels) * sizes.groups * sizes.phases
-    main = _mainloop_cycles(sizes, config, plan, rates)
+    main = (
+        _run_cycles(sizes, config, found, rates)
+        if found
+        else _mainloop_cycles(sizes, config, plan, rates)
+    )
     store = _store_cycles(sizes, config, plan, rates)
     if sizes.window > 1:
         # Sums of a window's results one after the other; what is left of them is stored.
@@ -188,6 +238,8 @@ def _store_cycles(
         cost = rates.pairs if width.stride == 2 and width.out % 2 == 0 else rates.phases
     elif sizes.transposed and sizes.window == 1:
         cost = rates.scattered
+    elif config.has_runs:
+        cost = rates.runs_of_pixels
     elif tile_step(sizes, config) < config.positions:
         cost = rates.shared[config.width]
     elif config.store is ConvStore.ROWS:
@@ -234,6 +286,14 @@ def _mainloop_cycles(
     depth = sizes.axes[2].most_taps if sizes.spatial == 3 else 1
     moved = depth * loop.chunks * patch + filters
     return float(max(products * rates.patch_products, moved / rates.copy_bytes))
+
+
+def _run_cycles(sizes: ConvSizes, config: ConvConfig, plan: Runs, rates: ConvolutionRates) -> float:
+    """The same where pixels come as runs, and the filter stays."""
+    multiplied = {1: 1, 2: 3}[config.planes]
+    tile = config.channels / 64 * config.positions / 256
+    products = 2 * plan.pairs * 128 * tile * multiplied * rates.product_share
+    return float(max(products, run_bytes(sizes, config, plan) / rates.copy_bytes))
 
 
 def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:

@@ -28,7 +28,7 @@ struct PatchCounts {
 };
 
 template <class Tile>
-using PatchRing = Ring<(Tile::HAS_PATCHES ? Tile::PATCHES : 1)>;
+using PatchRing = Ring<(Tile::PATCHES > 0 ? Tile::PATCHES : 1)>;
 
 // For one thread of the block.
 template <class Tile, class Parameters>

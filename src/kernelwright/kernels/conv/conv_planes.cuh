@@ -65,6 +65,7 @@ struct FilterPlanes {
   int out_channels;             // of all groups
   uint32_t elements;            // of an output channel's filter
   int chunk_bits;
+  bool has_spare;  // the second tap of K is zero, so that their number is even
   Divisor kernel[MAX_SPATIAL], of_chunks;
 };
 
@@ -346,6 +347,10 @@ class FilterRow {
     const uint32_t in_chunk = k & (f_.chunk - 1), chunk = k >> f_.chunk_bits;
     uint32_t rest = f_.of_chunks.quotient(chunk);
     const int at = (chunk - rest * f_.of_chunks.value()) * f_.used + in_chunk;
+    if (f_.has_spare) {
+      if (rest == 1) return;
+      rest -= rest > 1;
+    }
     if (static_cast<int>(in_chunk) >= f_.used || rest >= taps_) return;
     int64_t place = 0;
     int tap_of_row = 0;

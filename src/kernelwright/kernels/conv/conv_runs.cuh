@@ -22,10 +22,30 @@ class SharedSectors {
       : step_(runs.step) {
     const int plane = runs.plane.value();
     const int first = position - runs.plane.quotient(position) * plane;  // of its image
+    left_ = plane - first;
     is_of_one_image_ = first + positions <= plane;
     is_begun_ = first >= step_;
     is_ended_ = first + step_ + positions > plane;
   }
+
+  // Of a tile of a slice of `outputs` that shares all its sectors with its neighbours; `first`: of
+  // the slice.
+  __device__ __forceinline__ static SharedSectors of_slice(int step, int first, int outputs) {
+    SharedSectors sectors;
+    sectors.step_ = step;
+    sectors.left_ = outputs - first;
+    sectors.is_of_one_image_ = true;
+    sectors.is_begun_ = first > 0;
+    sectors.is_ended_ = sectors.left_ <= step;
+    if (sectors.is_ended_) sectors.step_ = sectors.left_;
+    return sectors;
+  }
+
+  // Whether both neighbours share: whole vectors are stored of each channel, as many.
+  __device__ __forceinline__ bool is_inside() const {
+    return is_begun_ && !is_ended_ && left_ >= step_ + SECTOR_BYTES;
+  }
+  __device__ __forceinline__ int step() const { return step_; }
 
   // Whether all positions lie side by side.
   __device__ __forceinline__ bool is_of_one_image() const { return is_of_one_image_; }
@@ -41,11 +61,15 @@ class SharedSectors {
     const auto element = static_cast<int>(reinterpret_cast<uintptr_t>(out) / sizeof(Result));
     const int next = -element & (SECTOR - 1);
     const int begin = is_begun_ ? next : 0;
-    return {begin == next ? next : next - SECTOR, begin, step_ + (is_ended_ ? 0 : next)};
+    const int end = step_ + (is_ended_ ? 0 : next);
+    return {begin == next ? next : next - SECTOR, begin, end < left_ ? end : left_};
   }
 
  private:
+  SharedSectors() = default;
+
   int step_;
+  int left_;  // positions from the tile's first on, of its image
   bool is_of_one_image_;
   bool is_begun_;  // the tile before stores what is before the first whole sector
   bool is_ended_;  // the tile after stores all of its own

@@ -14,7 +14,7 @@
 //
 // Blocks are persistent. One thread of the first warpgroup fetches, two warpgroups multiply.
 
-#include "conv_halo.cuh"
+#include "conv_linear.cuh"
 #include "conv_producer.cuh"
 #include "conv_products.cuh"
 #include "conv_simt.cuh"
@@ -218,6 +218,7 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
       return;
     }
   }
+  if constexpr (Tile::IS_LINEAR) find_linear_words<Tile>(p, shared);
   if constexpr (Tile::CLUSTER > 1) {
     sync_cluster();
   } else {
@@ -226,7 +227,9 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
   if (warpgroup == 0) {
     give_registers_back<Tile::PRODUCER_REGISTERS>();
     if (threadIdx.x == 0) {
-      if constexpr (Tile::HAS_PATCHES) {
+      if constexpr (Tile::IS_LINEAR) {
+        produce_linear<Tile>(p, shared);
+      } else if constexpr (Tile::HAS_PATCHES) {
         produce_patches<Tile>(p, shared);
       } else {
         produce_conv<Tile>(p, shared);
@@ -234,7 +237,11 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
     }
   } else {
     take_registers<Tile::CONSUMER_REGISTERS>();
-    consume_conv<Tile>(p, shared, warpgroup - 1, exponent);
+    if constexpr (Tile::IS_LINEAR) {
+      consume_linear<Tile>(p, shared, warpgroup - 1, exponent);
+    } else {
+      consume_conv<Tile>(p, shared, warpgroup - 1, exponent);
+    }
   }
   // Nobody leaves while the others may still write to its shared memory.
   if constexpr (Tile::CLUSTER > 1) sync_cluster();

@@ -146,8 +146,8 @@ __device__ __forceinline__ void store_lines(const Epilogue& epilogue, const floa
 // conflicts.
 template <int POSITIONS>
 struct ChannelRows {
-  static constexpr int ROWS = 4;
-  float numbers[ROWS][POSITIONS + 8];
+  static constexpr int ROWS = 4, PITCH = POSITIONS + 8;
+  float numbers[ROWS][PITCH];
 };
 
 // Calls visit(first row, buffer) for each group of a warp's channels, with all their positions;
@@ -226,22 +226,61 @@ __device__ __forceinline__ void clear_numbers(const ConvShared<Tile>& shared, in
   for (int i = threadIdx.x % 32; i < Tile::BUFFER_BYTES / 4; i += 32) numbers[i] = 0;
 }
 
-// A warp's sums of `rows` channels of a tile that shares sectors. Rows of the buffer begin as
-// sectors do, so that whole vectors leave. `out`: of the first channel and position, where `origin`
-// is.
-template <class Tile, class Result, class Epilogue>
-__device__ __forceinline__ void store_shared(const float (&sums)[Tile::REGISTERS],
-                                             unsigned char* room, const Epilogue& epilogue,
-                                             int rows, Result* out, int64_t channel_stride,
-                                             const ConvOrigin& origin,
-                                             const SharedSectors& sectors) {
-  constexpr int LINE = 32 * RUN, LINES = Tile::PART_POSITIONS / LINE, AT_ONCE = 4 / LINES;
-  using Rows = ChannelRows<Tile::PART_POSITIONS>;
-  const int column = threadIdx.x % 32 * RUN;
-  const SectorShift<Result> shift{out, channel_stride};
-  for_each_rows(sums, room, shift, [&](int first_row, const Rows& buffer) {
+// Rows of numbers in shared memory, of channels from `first_row` on, of a tile that shares sectors.
+// `out`: of the warp's first channel and the tile's first position, where `origin` is; of `rows`
+// channels.
+template <int POSITIONS, int COUNT, int PITCH, class Result, class Epilogue>
+class SpanStore {
+ public:
+  using Rows = float[COUNT][PITCH];
+  const Epilogue& epilogue;
+  int rows;
+  Result* out;
+  int64_t channel_stride;
+  ConvOrigin origin;
+  SharedSectors sectors;
+
+  __device__ __forceinline__ void operator()(int first_row, const Rows& numbers) const {
+    if constexpr (!Epilogue::IS_LATE) {
+      if (sectors.is_inside() && rows == 16) {
+        store_whole(first_row, numbers);
+        return;
+      }
+    }
+    store_parts(first_row, numbers);
+  }
+
+ private:
+  static constexpr int LINE = 32 * RUN, LINES = POSITIONS / LINE;
+
+  // Vectors that are all there.
+  __device__ __forceinline__ void store_whole(int first_row, const Rows& numbers) const {
+    constexpr int SECTOR = SECTOR_ELEMENTS<Result>;
+    const int column = threadIdx.x % 32 * RUN, step = sectors.step();
+    Result* to = out + first_row * channel_stride;
+    const float* from = &numbers[0][column];
+#pragma unroll
+    for (int row = 0; row < COUNT; ++row) {
+      const auto element = static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(Result));
+      const int next = -element & (SECTOR - 1), shift = element & (RUN - 1);
+#pragma unroll
+      for (int i = 0; i < LINES; ++i) {
+        if (column + i * LINE >= step) continue;
+        const Vector<float, RUN> run = load_vector<RUN>(from + next + shift + i * LINE);
+        give_run(run.element, to + next + column + i * LINE);
+      }
+      to += channel_stride;
+      from += PITCH;
+    }
+  }
+
+  // At the ends of an image, and what is finished here.
+  __device__ __forceinline__ void store_parts(int first_row, const Rows& numbers) const {
+    constexpr int AT_ONCE = 4 / LINES;
+    const int column = threadIdx.x % 32 * RUN;
+    const SectorShift<Result> shift{out, channel_stride};
 #pragma unroll 1
-    for (int row = 0; row < Rows::ROWS; row += AT_ONCE) {
+    for (int row = 0; row < COUNT; row += AT_ONCE) {
       ConvElements<AT_ONCE * LINES * RUN> elements;
 #pragma unroll
       for (int i = 0; i < AT_ONCE * LINES; ++i) {
@@ -250,7 +289,7 @@ __device__ __forceinline__ void store_shared(const float (&sums)[Tile::REGISTERS
         const int at = span.aligned + column + i % LINES * LINE;
         const bool exists = of < rows && at + RUN > span.begin && at < span.end;
         const Vector<float, RUN> run =
-            load_vector<RUN>(&buffer.numbers[row + i / LINES][exists ? at + shift(of) : 0]);
+            load_vector<RUN>(&numbers[row + i / LINES][exists ? at + shift(of) : 0]);
 #pragma unroll
         for (int j = 0; j < RUN; ++j) {
           const int64_t place = origin.place + of * channel_stride + at + j;
@@ -278,7 +317,23 @@ __device__ __forceinline__ void store_shared(const float (&sums)[Tile::REGISTERS
         }
       }
     }
-  });
+  }
+};
+
+// A warp's sums of `rows` channels of a tile that shares sectors. Rows of the buffer begin as
+// sectors do, so that whole vectors leave. `out`: of the first channel and position, where `origin`
+// is.
+template <class Tile, class Result, class Epilogue>
+__device__ __forceinline__ void store_shared(const float (&sums)[Tile::REGISTERS],
+                                             unsigned char* room, const Epilogue& epilogue,
+                                             int rows, Result* out, int64_t channel_stride,
+                                             const ConvOrigin& origin,
+                                             const SharedSectors& sectors) {
+  using Rows = ChannelRows<Tile::PART_POSITIONS>;
+  const SpanStore<Tile::PART_POSITIONS, Rows::ROWS, Rows::PITCH, Result, Epilogue> store{
+      epilogue, rows, out, channel_stride, origin, sectors};
+  for_each_rows(sums, room, SectorShift<Result>{out, channel_stride},
+                [&](int first_row, const Rows& buffer) { store(first_row, buffer.numbers); });
 }
 
 // The same of positions anywhere: each lane's COUNT are 32 apart. `out`: of the channel.

@@ -53,7 +53,8 @@ enum class ConvStore {
 // A config has
 //   Instruction    of wgmma_f16.cuh: a warpgroup's positions are its N
 //   SPATIAL        dimensions: 1, 2, 3
-//   CHUNK          channels of one tap that a copy brings: 16, 32, 48 or 64
+//   CHUNK          channels of one tap that a copy brings: 16, 32, 48 or 64; 8: see
+//                  conv_linear.cuh
 //   ROW_TAPS       how they are made of few channels, see conv_planes.cuh
 //   PLANES         1, or 2 for pairs of fp16 and three products
 //   CHANNEL_PARTS  of 64 output channels: 1 or 2
@@ -97,19 +98,24 @@ struct ConvTile {
   static constexpr int FILTER_PLANE = BLOCK_CHANNELS * ROW_BYTES;
   static constexpr int CHUNK_PIXELS = BLOCK_POSITIONS * CHUNK_BYTES;
   static constexpr int PIXEL_PLANE = CHUNKS * CHUNK_PIXELS;
-  static constexpr bool HAS_PATCHES = Config::PATCHES > 0;
+  static constexpr bool IS_LINEAR = CHUNK == 8;  // patches are runs of pixels (conv_linear.cuh)
+  static constexpr bool HAS_PATCHES = Config::PATCHES > 0 && !IS_LINEAR;
   static constexpr int PATCHES = Config::PATCHES, PATCH_BYTES = Config::PATCH_BYTES;
-  static constexpr int STAGE_BYTES = PLANES * (FILTER_PLANE + (HAS_PATCHES ? 0 : PIXEL_PLANE));
+  static constexpr int STAGE_BYTES = PLANES * (FILTER_PLANE + (PATCHES > 0 ? 0 : PIXEL_PLANE));
   static constexpr int ALIGNMENT = 1024;  // of what is swizzled
   // Of a warp that stores: see RowBuffer and ChannelRows.
   static constexpr bool STORES_ROWS = Config::STORE == ConvStore::ROWS;
-  static constexpr int BUFFER_BYTES = STORES_ROWS ? 4 * (PART_POSITIONS + 8) * 4 : ROW_BUFFER_BYTES;
+  static constexpr int BUFFER_ROWS = IS_LINEAR ? 8 : 4;
+  static constexpr int BUFFER_PITCH = PART_POSITIONS + (IS_LINEAR ? 20 : 8);
+  static constexpr int BUFFER_BYTES =
+      STORES_ROWS ? BUFFER_ROWS * BUFFER_PITCH * 4 : ROW_BUFFER_BYTES;
   static constexpr bool CAN_SHARE_SECTORS = STORES_ROWS && !HAS_PATCHES && !SPLITS_POSITIONS;
   static constexpr int LEAST_PLANE = 2 * BLOCK_POSITIONS;  // of images whose tiles share sectors
   static constexpr int PLACE_BYTES = CONSUMERS * PART_POSITIONS * 8;
+  static constexpr int SLOT_BYTES = IS_LINEAR ? CONSUMER_WARPS * PART_POSITIONS * 4 : 0;
   static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) +
                                       PATCHES * (PATCH_BYTES + 2 * 8) + PLACE_BYTES +
-                                      CONSUMER_WARPS * BUFFER_BYTES;
+                                      CONSUMER_WARPS * BUFFER_BYTES + SLOT_BYTES;
   static constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
   // The sum of the low parts may drift by 2^-23 with each instruction (gemm_sm90_tile.cuh).
   static constexpr int FOLD_STEPS = 128;
@@ -118,12 +124,16 @@ struct ConvTile {
                                                 : CHUNK == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                               : CU_TENSOR_MAP_SWIZZLE_32B;
 
-  static_assert(Config::CHUNK == 16 || Config::CHUNK == 32 || Config::CHUNK == 48 ||
+  static_assert(IS_LINEAR || Config::CHUNK == 16 || Config::CHUNK == 32 || Config::CHUNK == 48 ||
                     Config::CHUNK == 64,
                 "a copy brings 16, 32, 48 or 64 channels");
   static_assert(!HAS_PATCHES || (PLANES == 1 && CLUSTER == 1 && !SPLITS_POSITIONS && SPATIAL > 1 &&
                                  PATCH_BYTES % ALIGNMENT == 0),
                 "patches are for one product of images, whole blocks of positions, and aligned");
+  static_assert(!IS_LINEAR || (ALTERNATES && STORES_ROWS && CLUSTER == 1 && !JOINED &&
+                               PATCHES % 2 == 0 && PATCHES > 0 && PATCH_BYTES % ALIGNMENT == 0 &&
+                               Config::ROW_TAPS == RowTaps::APART),
+                "runs of pixels come to warpgroups in turn, each to its own");
   static_assert(!JOINED || (Config::ROW_TAPS == RowTaps::APART && !STORES_ROWS),
                 "joined phases have taps apart, and leave in lines");
   static_assert(PLANES == 1 || Config::CHUNK != 48, "three products take whole stages");
@@ -141,6 +151,21 @@ struct HaloPlan {
   int columns, rows, patch_rows;
   Divisor pitch;
   Divisor tiles[MAX_SPATIAL];  // of positions along W, H, D
+};
+
+// Where runs of pixels hold what a tile meets (conv_linear.cuh): a slice is one D of an image.
+struct LinearPlan {
+  const __half* planes;
+  int64_t plane_pixels;   // of all images
+  int step;               // outputs from a tile's first to the next one's
+  int slice;              // outputs of a slice
+  Divisor tiles, depths;  // tiles of a slice, slices of an image
+  Divisor width;          // outputs of a row
+  int in_width;
+  int64_t in_slice, in_image;  // pixels
+  int pixels;                  // of a run
+  int64_t reach;               // from a tile's first pixel to the end of its last run
+  int pairs;                   // of instructions: 4 taps each
 };
 
 // Positions that follow each other in the result. Where channels begin inside sectors of memory, a
@@ -167,6 +192,7 @@ struct ConvParameters {
   ConvRuns runs;
   ConvUnits units;
   HaloPlan halo;
+  LinearPlan linear;
   int chunks;       // of a tap's channels
   int group_pitch;  // channels of the planes from one group to the next
   Result* out;
@@ -315,6 +341,7 @@ struct ConvShared {
   Barrier* empty;   // nobody reads the stage, in any block of the cluster
   unsigned char* patches;
   Barrier *patch_full, *patch_empty;  // the same of the patches
+  int* slots;                         // of runs of pixels, of each warp
   ConvPasses passes;
 
   __device__ __forceinline__ explicit ConvShared(unsigned char* shared) {
@@ -327,6 +354,7 @@ struct ConvShared {
     empty = full + Tile::STAGES;
     patch_full = empty + Tile::STAGES;
     patch_empty = patch_full + Tile::PATCHES;
+    slots = reinterpret_cast<int*>(patch_empty + Tile::PATCHES);
   }
 
   __device__ __forceinline__ void init() const {

@@ -116,6 +116,7 @@ __device__ __forceinline__ int write_both_sets(const Parameters& p, int& exponen
   __shared__ int shared;
   ConvHeader* const header = p.planes.header;
   const bool has_wide_filter = filter_is_wide(p);
+  if (Tile::IS_LINEAR && has_wide_filter) return ConvPasses::NONE;
   LargestSeen of_filter, seen;
   if (has_wide_filter) {
     for (int channel = blockIdx.x; channel < p.planes.filter.out_channels; channel += gridDim.x) {
