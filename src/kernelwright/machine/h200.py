@@ -116,7 +116,7 @@ _CONVOLUTIONS = ConvolutionRates(
         {128: StoreCycles(waiting=0.3, moving=0.37), 256: StoreCycles(waiting=0.23, moving=0.28)}
     ),
     unaligned=StoreCycles(waiting=0.32, moving=0.69),
-    runs_of_pixels=StoreCycles(waiting=0.15, moving=0.2),
+    runs_of_pixels=StoreCycles(waiting=0.45, moving=0.62),  # with their operations
     pairs=StoreCycles(waiting=0.3, moving=0.55),
     phases=StoreCycles(waiting=0.35, moving=0.75),
     scattered=StoreCycles(waiting=0.07, moving=2.75),

@@ -89,16 +89,26 @@ class JoinedStore {
         share_((1 << SHARE_BITS) / widths_ + 1),
         line_share_((1 << SHARE_BITS) / (shape.dimensions[1].joined * shape.dimensions[2].joined) +
                     1),
-        is_short_(lines_ <= AT_ONCE),
         // Pairs that are aligned at one place are so wherever these are even.
         even_(widths_ == 2 && step_ == 1 &&
               (strides.channel | strides.spatial[1] | strides.spatial[2] | origin.place) % 2 == 0) {
-    JoinedLines at = begin_;
+    const int heights = shape.dimensions[1].joined, depths = shape.dimensions[2].joined;
+    const int64_t last = (channels - 1) * strides.channel + (depths - 1) * strides.spatial[2] +
+                         (heights - 1) * strides.spatial[1];
+    is_short_ = lines_ <= AT_ONCE && last == static_cast<int>(last);
+    const auto to_height = static_cast<uint32_t>(strides.spatial[1]);
+    const auto to_depth = static_cast<uint32_t>(strides.spatial[2]) - heights * to_height;
+    const auto to_channel = static_cast<uint32_t>(strides.channel - depths * strides.spatial[2]);
+    uint32_t at = 0;
+    int height = 0, depth = 0;
 #pragma unroll
     for (int line = 0; line < AT_ONCE; ++line) {
-      offsets_[line] = static_cast<int>(at.offset());
-      is_short_ = is_short_ && (line >= lines_ || at.offset() == offsets_[line]);
-      at.advance();
+      offsets_[line] = static_cast<int>(at);
+      at += to_height;
+      const bool ends = ++height == heights, ends_depth = ends && depth + 1 == depths;
+      at += (ends ? to_depth : 0) + (ends_depth ? to_channel : 0);
+      height = ends ? 0 : height;
+      depth = ends_depth ? 0 : depth + ends;
     }
   }
 
@@ -122,21 +132,25 @@ class JoinedStore {
       store_pairs(buffer, own, lines);
       return;
     }
-    for (int i = lane; i < 32 * widths_; i += 32) {
-      const int position = i * share_ >> SHARE_BITS, phase = i - position * widths_;
-      const uint32_t of_position = __shfl_sync(0xffffffffu, lines, position);
-      const JoinedPlace of(places[position]);
-      store_phase(buffer, of.place() + phase * step_, phase < of.count(0) ? of_position : 0,
-                  position, phase);
+#pragma unroll 1
+    for (int first = 0; first < widths_; first += PHASES_AT_ONCE) {
+      store_phases(buffer, places, lines, first);
     }
   }
 
  private:
   static constexpr int AT_ONCE = 8;  // lines: their loads come before the stores
   // What finish reads takes registers, too.
-  static constexpr int LINES_AT_ONCE = Epilogue::IS_LATE ? AT_ONCE / 4 : AT_ONCE;
-  static constexpr int SHARE_BITS = 16;  // i * share_ is i / widths_ of 32 * FILTER_RUN phases
+  static constexpr int LINES_AT_ONCE = Epilogue::IS_LATE ? AT_ONCE / 4 : AT_ONCE / 2;
+  static constexpr int PHASES_AT_ONCE = 2;  // of a lane
+  static constexpr int SHARE_BITS = 16;     // i * share_ is i / widths_ of 32 * FILTER_RUN phases
   static_assert((32 * FILTER_RUN) * FILTER_RUN < 1 << SHARE_BITS, "quotients are exact");
+
+  // An address that is found once, and not again for each line.
+  __device__ __forceinline__ static void keep(Result*& address) {
+    asm volatile("" : "+l"(address));
+    __builtin_assume(__isGlobal(address));
+  }
 
   // The lines that a position has in the result, a bit for each.
   __device__ __forceinline__ uint32_t lines_of(const JoinedPlace& place) const {
@@ -160,8 +174,11 @@ class JoinedStore {
                                               uint32_t lines) const {
     constexpr int LINES = LINES_AT_ONCE;
     const int lane = threadIdx.x % 32;
+    Result* to = out_ + own.place();
+    keep(to);
 #pragma unroll
     for (int first = 0; first < AT_ONCE; first += LINES) {
+      if (first >= lines_) break;
       ConvElements<2 * LINES> elements;
 #pragma unroll
       for (int i = 0; i < LINES; ++i) {
@@ -180,32 +197,58 @@ class JoinedStore {
         if (lines >> (first + i) & 1) {
           const Vector<Result, 2> results{
               {narrow<Result>(elements.values[2 * i]), narrow<Result>(elements.values[2 * i + 1])}};
-          store_vector(out_ + own.place() + offsets_[first + i], results);
+          store_vector(to + offsets_[first + i], results);
         }
       }
     }
   }
 
-  // One phase along W of a position, at `place`.
-  __device__ __forceinline__ void store_phase(const RowBuffer& buffer, int64_t place,
-                                              uint32_t lines, int position, int phase) const {
-    const float* const from = &buffer.numbers[phase][position];
-    constexpr int LINES = LINES_AT_ONCE;
-    Result* const to = out_ + place;
+  // PHASES_AT_ONCE times 32 phases along W, from number 32 * `turn` of the 32 positions' on;
+  // `lines`: of this lane's position.
+  __device__ __forceinline__ void store_phases(const RowBuffer& buffer, const int64_t* places,
+                                               uint32_t lines, int turn) const {
+    constexpr int COUNT = PHASES_AT_ONCE, LINES = LINES_AT_ONCE;
+    const float* from[COUNT];
+    int64_t place[COUNT];
+    Result* to[COUNT];
+    uint32_t own[COUNT];  // lines
+#pragma unroll
+    for (int k = 0; k < COUNT; ++k) {
+      const int number = threadIdx.x % 32 + 32 * (turn + k);
+      const int position = min(number * share_ >> SHARE_BITS, 31);
+      const int phase = min(number - position * widths_, widths_ - 1);
+      const uint32_t of_position = __shfl_sync(0xffffffffu, lines, position);
+      const JoinedPlace of(places[position]);
+      own[k] = turn + k < widths_ && phase < of.count(0) ? of_position : 0;
+      place[k] = of.place() + phase * step_;
+      to[k] = out_ + place[k];
+      keep(to[k]);
+      from[k] = &buffer.numbers[phase][position];
+    }
+    const int next = widths_ * RowBuffer::PITCH;
 #pragma unroll
     for (int first = 0; first < AT_ONCE; first += LINES) {
-      ConvElements<LINES> elements;
+      if (first >= lines_) break;
+      ConvElements<COUNT * LINES> elements;
 #pragma unroll
       for (int i = 0; i < LINES; ++i) {
-        const int line = first + i;
-        elements.set(i, line < lines_ ? from[line * widths_ * RowBuffer::PITCH] : 0.0f,
-                     lines >> line & 1 ? origin_.place + place + offsets_[line] : -1,
-                     channel_of(line));
+        const int line = first + i, row = min(line, lines_ - 1) * next;
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+          elements.set(i * COUNT + k, from[k][row],
+                       own[k] >> line & 1 ? origin_.place + place[k] + offsets_[line] : -1,
+                       channel_of(line));
+        }
       }
       epilogue_.finish(elements);
 #pragma unroll
       for (int i = 0; i < LINES; ++i) {
-        if (lines >> (first + i) & 1) to[offsets_[first + i]] = narrow<Result>(elements.values[i]);
+#pragma unroll
+        for (int k = 0; k < COUNT; ++k) {
+          if (own[k] >> (first + i) & 1) {
+            to[k][offsets_[first + i]] = narrow<Result>(elements.values[i * COUNT + k]);
+          }
+        }
       }
     }
   }

@@ -354,6 +354,38 @@ __device__ __forceinline__ void store_any_row(const float* numbers, const Epilog
   }
 }
 
+// A warp's sums of `rows` channels, which are finished already, at `places` after `out`: those of
+// one channel follow each other a stride away.
+template <class Tile, class Result, int COUNT>
+__device__ __forceinline__ void store_finished(const float (&sums)[Tile::REGISTERS],
+                                               unsigned char* room, int rows, Result* out,
+                                               int64_t channel_stride,
+                                               const int64_t (&places)[COUNT]) {
+  using Rows = ChannelRows<Tile::PART_POSITIONS>;
+  Result* to[COUNT];
+  bool exists[COUNT];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    to[i] = out + places[i];
+    exists[i] = places[i] >= 0;
+  }
+  for_each_rows(sums, room, NoShift(), [&](int first, const Rows& buffer) {
+#pragma unroll
+    for (int row = 0; row < Rows::ROWS; ++row) {
+      if (first + row >= rows) break;
+      const float* const from = &buffer.numbers[row][threadIdx.x % 32];
+      float values[COUNT];
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) values[i] = from[32 * i];
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) {
+        if (exists[i]) *to[i] = narrow<Result>(values[i]);
+        to[i] += channel_stride;
+      }
+    }
+  });
+}
+
 // A warp's sums of `rows` channels, whose positions are anywhere in the result. `position`: the
 // tile's first. `room`: of a warp.
 template <class Tile, class Parameters>
@@ -379,6 +411,12 @@ __device__ __forceinline__ void store_by_channel(const Parameters& p, uint32_t p
       if (p.runs.step < Tile::BLOCK_POSITIONS && sectors.is_of_one_image()) {
         store_shared<Tile>(sums, room, p.epilogue, rows, out + begin, channel_stride,
                            {origin.place + begin, origin.channel}, sectors);
+        return;
+      }
+    }
+    if constexpr (!std::remove_reference_t<decltype(p.epilogue)>::IS_LATE) {
+      if (!is_run) {
+        store_finished<Tile>(sums, room, rows, out, channel_stride, own);
         return;
       }
     }
