@@ -2,7 +2,7 @@
 // Host side of conv_sm90.cuh: what it admits, the workspace, and the two launches: the kernel that
 // writes the planes, and the convolution.
 
-#include "conv_request.cuh"
+#include "conv_linear_plan.cuh"
 #include "conv_sm90.cuh"
 #include "gemm_sm90_launch.cuh"
 
@@ -43,7 +43,7 @@ struct ConvVariant {
     const ConvShape shape = describe(request);
     if (OVER_CHANNELS && (shape.groups > 1 || shape.rows() > Tile::BLOCK_CHANNELS)) return false;
     if constexpr (Tile::IS_LINEAR) {
-      if (!can_be_linear(request, shape)) return false;
+      if (HAS_WINDOWS || OVER_CHANNELS || !Linear::takes(request, shape)) return false;
     } else if constexpr (Tile::HAS_PATCHES) {
       if (!plan_halo(shape, nullptr)) return false;
     } else {
@@ -101,7 +101,7 @@ struct ConvVariant {
     p.runs = describe_runs(request, shape);
     p.units = number_units(shape, p.halo, p.runs);
     if constexpr (Tile::IS_LINEAR) {
-      p.linear = plan_linear(request, shape, pixels);
+      p.linear = Linear::plan(request, shape, pixels);
       p.units.count =
           static_cast<int>(shape.images * p.linear.depths.value() * p.linear.tiles.value());
     }
@@ -139,6 +139,7 @@ struct ConvVariant {
  private:
   static constexpr bool HAS_WINDOWS = Epilogue::WINDOWS != ConvFold::NONE;
   static constexpr bool OVER_CHANNELS = Epilogue::CHANNELS != ConvFold::NONE;
+  using Linear = LinearPlanner<Tile, Request>;
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(ConvHeader));
   static constexpr int SETS = 2;  // of planes
 
@@ -366,68 +367,6 @@ struct ConvVariant {
                              request.out_strides.image % SECTOR == 0;
     const bool share = are_runs && !are_aligned && plane >= Tile::LEAST_PLANE;
     return {Tile::BLOCK_POSITIONS - (share ? SECTOR : 0), Divisor(static_cast<uint32_t>(plane))};
-  }
-
-  // What conv_linear.cuh takes.
-  static bool can_be_linear(const Request& request, const ConvShape& shape) {
-    if (HAS_WINDOWS || OVER_CHANNELS || request.direction != ConvDirection::USUAL) return false;
-    if (request.groups > 1 || request.in_channels > Tile::CHUNK) return false;
-    if (shape.taps() < 2 || shape.rows() > Tile::BLOCK_CHANNELS) return false;
-    for (const ConvCall& call : request.calls) {
-      if (call.stride != 1 || call.padding != 0) return false;
-    }
-    const ConvDimension &w = shape.dimensions[0], &h = shape.dimensions[1];
-    if (w.out > 1 && request.out_strides.spatial[0] != 1) return false;
-    if (h.out > 1 && request.out_strides.spatial[1] != w.out) return false;
-    const int64_t slice = int64_t{w.out} * h.out, pixels = linear_pixels(shape);
-    const int64_t bytes = pixels * shape.dimensions[2].taps[0] * Tile::CHUNK_BYTES;
-    return w.in >= Tile::PART_POSITIONS / 2 && slice < (1 << 30) && pixels < (1 << 14) &&
-           bytes <= Tile::PATCH_BYTES / Tile::PLANES &&
-           linear_reach(shape) <= shape.images * plane_positions(request) &&
-           linear_step(request, shape) > 0 && (linear_pairs(shape) + 1) / 2 <= Tile::STAGES &&
-           2 * linear_pairs(shape) * 4 <= Tile::PLACE_BYTES;
-  }
-  // Pixels that a tile's taps meet.
-  static int64_t linear_pixels(const ConvShape& shape) {
-    const ConvDimension &w = shape.dimensions[0], &h = shape.dimensions[1];
-    return Tile::PART_POSITIONS + h.last_offset() * w.in + w.last_offset();
-  }
-  // From the first of them to the last: of all D.
-  static int64_t linear_reach(const ConvShape& shape) {
-    const int64_t slice = int64_t{shape.dimensions[0].in} * shape.dimensions[1].in;
-    return shape.dimensions[2].last_offset() * slice + linear_pixels(shape);
-  }
-  static int linear_pairs(const ConvShape& shape) { return (shape.taps() + 3) / 4; }
-  // Outputs from a tile's first to the next one's: whole sectors, those that are shared aside.
-  static int64_t linear_step(const Request& request, const ConvShape& shape) {
-    constexpr int SECTOR = SECTOR_ELEMENTS<Result>;
-    const ConvDimension& w = shape.dimensions[0];
-    const int64_t rows = (Tile::PART_POSITIONS + w.in - 1) / w.in;
-    const int64_t outputs = Tile::PART_POSITIONS - rows * (w.in - w.out);
-    const ImageStrides& strides = request.out_strides;
-    const bool are_aligned = reinterpret_cast<uintptr_t>(request.out) % SECTOR_BYTES == 0 &&
-                             strides.channel % SECTOR == 0 && strides.image % SECTOR == 0 &&
-                             (shape.dimensions[2].out == 1 || strides.spatial[2] % SECTOR == 0);
-    return (outputs - (are_aligned ? 0 : SECTOR)) / SECTOR * SECTOR;
-  }
-  static LinearPlan plan_linear(const Request& request, const ConvShape& shape,
-                                const void* planes) {
-    const ConvDimension &w = shape.dimensions[0], &h = shape.dimensions[1];
-    LinearPlan plan = {};
-    plan.planes = static_cast<const __half*>(planes);
-    plan.in_width = w.in;
-    plan.in_slice = int64_t{w.in} * h.in;
-    plan.in_image = plan.in_slice * shape.dimensions[2].in;
-    plan.plane_pixels = plan.in_image * shape.images;
-    plan.step = static_cast<int>(linear_step(request, shape));
-    plan.slice = w.out * h.out;
-    plan.tiles = Divisor(static_cast<uint32_t>((plan.slice + plan.step - 1) / plan.step));
-    plan.depths = Divisor(static_cast<uint32_t>(shape.dimensions[2].out));
-    plan.width = Divisor(static_cast<uint32_t>(w.out));
-    plan.pixels = static_cast<int>(linear_pixels(shape));
-    plan.reach = linear_reach(shape);
-    plan.pairs = linear_pairs(shape);
-    return plan;
   }
 
   static ConvUnits number_units(const ConvShape& shape, const HaloPlan& halo,

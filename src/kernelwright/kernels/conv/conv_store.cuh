@@ -3,7 +3,7 @@
 
 #include "conv_joined.cuh"
 #include "conv_reduction.cuh"
-#include "conv_runs.cuh"
+#include "conv_spans.cuh"
 #include "gemm_sm90_store.cuh"
 #include "vector.cuh"
 
@@ -47,23 +47,6 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
     places[i] = exists ? place : -1;
   }
   sync_warps(barrier, Tile::WARPGROUP);
-}
-
-// RUN numbers of a channel from `place` of the result on, as elements from number `first` on.
-template <int COUNT>
-__device__ __forceinline__ void take_run(ConvElements<COUNT>& elements, int first,
-                                         const float* numbers, int64_t place, int channel) {
-  const Vector<float, RUN> run = load_vector<RUN>(numbers);
-#pragma unroll
-  for (int j = 0; j < RUN; ++j) elements.set(first + j, run.element[j], place + j, channel);
-}
-
-template <class Result>
-__device__ __forceinline__ void give_run(const float* values, Result* out) {
-  Vector<Result, RUN> results;
-#pragma unroll
-  for (int j = 0; j < RUN; ++j) results.element[j] = narrow<Result>(values[j]);
-  store_vector(out, results);
 }
 
 // Elements that a lane has at the same time: all loads come before the stores, which would hold
@@ -225,100 +208,6 @@ __device__ __forceinline__ void clear_numbers(const ConvShared<Tile>& shared, in
   auto* const numbers = reinterpret_cast<float*>(shared.buffers + warp * Tile::BUFFER_BYTES);
   for (int i = threadIdx.x % 32; i < Tile::BUFFER_BYTES / 4; i += 32) numbers[i] = 0;
 }
-
-// Rows of numbers in shared memory, of channels from `first_row` on, of a tile that shares sectors.
-// `out`: of the warp's first channel and the tile's first position, where `origin` is; of `rows`
-// channels.
-template <int POSITIONS, int COUNT, int PITCH, class Result, class Epilogue>
-class SpanStore {
- public:
-  using Rows = float[COUNT][PITCH];
-  const Epilogue& epilogue;
-  int rows;
-  Result* out;
-  int64_t channel_stride;
-  ConvOrigin origin;
-  SharedSectors sectors;
-
-  __device__ __forceinline__ void operator()(int first_row, const Rows& numbers) const {
-    if constexpr (!Epilogue::IS_LATE) {
-      if (sectors.is_inside() && rows == 16) {
-        store_whole(first_row, numbers);
-        return;
-      }
-    }
-    store_parts(first_row, numbers);
-  }
-
- private:
-  static constexpr int LINE = 32 * RUN, LINES = POSITIONS / LINE;
-
-  // Vectors that are all there.
-  __device__ __forceinline__ void store_whole(int first_row, const Rows& numbers) const {
-    constexpr int SECTOR = SECTOR_ELEMENTS<Result>;
-    const int column = threadIdx.x % 32 * RUN, step = sectors.step();
-    Result* to = out + first_row * channel_stride;
-    const float* from = &numbers[0][column];
-#pragma unroll
-    for (int row = 0; row < COUNT; ++row) {
-      const auto element = static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(Result));
-      const int next = -element & (SECTOR - 1), shift = element & (RUN - 1);
-#pragma unroll
-      for (int i = 0; i < LINES; ++i) {
-        if (column + i * LINE >= step) continue;
-        const Vector<float, RUN> run = load_vector<RUN>(from + next + shift + i * LINE);
-        give_run(run.element, to + next + column + i * LINE);
-      }
-      to += channel_stride;
-      from += PITCH;
-    }
-  }
-
-  // At the ends of an image, and what is finished here.
-  __device__ __forceinline__ void store_parts(int first_row, const Rows& numbers) const {
-    constexpr int AT_ONCE = 4 / LINES;
-    const int column = threadIdx.x % 32 * RUN;
-    const SectorShift<Result> shift{out, channel_stride};
-#pragma unroll 1
-    for (int row = 0; row < COUNT; row += AT_ONCE) {
-      ConvElements<AT_ONCE * LINES * RUN> elements;
-#pragma unroll
-      for (int i = 0; i < AT_ONCE * LINES; ++i) {
-        const int of = first_row + row + i / LINES;
-        const SharedSectors::Span span = sectors.of_channel(out + of * channel_stride);
-        const int at = span.aligned + column + i % LINES * LINE;
-        const bool exists = of < rows && at + RUN > span.begin && at < span.end;
-        const Vector<float, RUN> run =
-            load_vector<RUN>(&numbers[row + i / LINES][exists ? at + shift(of) : 0]);
-#pragma unroll
-        for (int j = 0; j < RUN; ++j) {
-          const int64_t place = origin.place + of * channel_stride + at + j;
-          elements.set(i * RUN + j, run.element[j],
-                       exists && at + j >= span.begin && at + j < span.end ? place : -1,
-                       origin.channel + of);
-        }
-      }
-      epilogue.finish(elements);
-#pragma unroll
-      for (int i = 0; i < AT_ONCE * LINES; ++i) {
-        const int of = first_row + row + i / LINES;
-        const SharedSectors::Span span = sectors.of_channel(out + of * channel_stride);
-        const int at = span.aligned + column + i % LINES * LINE;
-        Result* const to = out + of * channel_stride + at;
-        const float* const values = elements.values + i * RUN;
-        if (of >= rows || at + RUN <= span.begin || at >= span.end) continue;
-        if (at >= span.begin && at + RUN <= span.end) {
-          give_run(values, to);
-        } else {
-#pragma unroll
-          for (int j = 0; j < RUN; ++j) {
-            if (at + j >= span.begin && at + j < span.end) to[j] = narrow<Result>(values[j]);
-          }
-        }
-      }
-    }
-  }
-};
 
 // A warp's sums of `rows` channels of a tile that shares sectors. Rows of the buffer begin as
 // sectors do, so that whole vectors leave. `out`: of the first channel and position, where `origin`
