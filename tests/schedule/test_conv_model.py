@@ -152,7 +152,7 @@ def test_eight_channels_meet_runs_of_pixels() -> None:
     assert isinstance(config, ConvConfig) and config.has_runs
     found = runs(sizes, config)
     # Nine taps are three pairs of instructions; 126 outputs at least, less a sector, are 112.
-    assert found is not None and (found.pairs, found.step, found.pixels) == (3, 112, 128 + 2 * 130)
+    assert found is not None and (found.pairs, found.step, found.pixels) == (3, 112, 3 * 128 + 2)
     assert run_bytes(sizes, config, found) <= config.patch_bytes
     padded = replace(sizes, axes=tuple(replace(axis, padding=1) for axis in sizes.axes))
     assert runs(padded, config) is None

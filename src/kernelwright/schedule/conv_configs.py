@@ -112,8 +112,9 @@ def why_illegal(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> str |
     sizes = sizes.with_joined(config.joined)
     if config.has_runs:
         plan = runs(sizes, config)
-        fits = plan is not None and run_bytes(sizes, config, plan) <= config.patch_bytes
-        fits = fits and plan.pairs <= 2 * config.stages
+        fits = plan is not None and (
+            run_bytes(sizes, config, plan) <= config.patch_bytes and plan.pairs <= 2 * config.stages
+        )
         return None if fits else "no runs of pixels hold what the taps meet"
     if config.patches:
         return None if halo(sizes, config) is not None else "no patch holds what the taps meet"
