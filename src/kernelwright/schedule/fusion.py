@@ -54,7 +54,7 @@ from kernelwright.schedule.host_bound import ours_for_the_host
 from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.places_written import with_places_written
-from kernelwright.schedule.sharing import shared
+from kernelwright.schedule.sharing import with_shared_kernels
 from kernelwright.schedule.tile_reductions import with_tile_reductions
 
 
@@ -131,9 +131,7 @@ def schedule_lowered(
     made = [step for unit in _in_order([*units, *alone], graph) for step in unit.made()]
     graph, steps = with_parts_in_place(graph, made, machine, in_place, taken)
     graph, steps = with_places_written(graph, steps)
-    kernels: list[Kernel] = []
-    named = (shared(step, kernels) if isinstance(step, Launch) else step for step in steps)
-    plan = Plan(graph=graph, steps=tuple(named))
+    plan = Plan(graph=graph, steps=with_shared_kernels(steps, machine))
     return plan if library is Library.NEVER else with_counters_together(plan)
 
 

@@ -1,6 +1,7 @@
 """Configurations of matrix products: enumerate, filter with reasons, rank by the machine model."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -125,6 +126,20 @@ LEGAL: tuple[Callable[[GemmConfig, int, Machine], str | None], ...] = (
 def why_illegal(config: GemmConfig, itemsize: int, machine: Machine) -> str | None:
     """What the configuration asks too much of, or None."""
     return next((why for rule in LEGAL if (why := rule(config, itemsize, machine))), None)
+
+
+def common_tile(shapes: Sequence[ProductShape], widest: int, machine: Machine) -> GemmConfig:
+    """The tile on the CUDA cores that takes the least time for products of these sizes together."""
+    sizes = Counter(shapes)
+    legal = (config for config in gemm_configs() if not why_illegal(config, widest, machine))
+
+    def seconds(config: GemmConfig) -> float:
+        return sum(count * simt_seconds(shape, config, machine) for shape, count in sizes.items())
+
+    fastest = min(legal, key=seconds)
+    # All of them are what it was chosen for.
+    each = (_with_least_tiles(fastest, shape, machine).min_tiles for shape in sizes)
+    return replace(fastest, min_tiles=min(each))
 
 
 def _with_least_tiles(config: GemmConfig, shape: ProductShape, machine: Machine) -> GemmConfig:

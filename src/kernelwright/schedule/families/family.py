@@ -87,6 +87,10 @@ def _as_it_is(config: Config) -> Config:
     return config
 
 
+def _first(kernels: Sequence[Kernel], machine: Machine) -> Config:
+    return kernels[0].config
+
+
 def _any_rows(config: Config) -> bool:
     return False
 
@@ -122,6 +126,8 @@ class Family:
     alone: Callable[[Kernel, int, set[int]], bool] = _not_alone
     """Whether the result with this number is computed from these inputs alone, element for element,
     so that it may have their memory."""
+    config_of_all: Callable[[Sequence[Kernel], Machine], Config] = _first
+    """The configuration of one text for several launches, in their order."""
     at_any_size: Callable[[Config], Config] = _as_it_is
     """The configuration without what its launcher refuses only for being small."""
     seconds: Callable[[Kernel, Machine], float | None] = _unknown

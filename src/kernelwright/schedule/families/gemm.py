@@ -1,5 +1,6 @@
 """Matrix products, with what becomes of each element of their results."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kernelwright.ir.anchors import Triangle
@@ -12,7 +13,7 @@ from kernelwright.machine import Machine
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
 from kernelwright.schedule.families.elements import grow_elements, work_of
 from kernelwright.schedule.families.family import Description, Family, Work
-from kernelwright.schedule.gemm_configs import ranked_products
+from kernelwright.schedule.gemm_configs import common_tile, ranked_products
 from kernelwright.schedule.gemm_model import product_shape
 from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops, kept_share
 from kernelwright.schedule.launches import labels, launched
@@ -52,6 +53,12 @@ def _ranked(
     return tuple(config for _, config in ranked_products(shape, widest, machine))
 
 
+def _widest(kernel: Kernel) -> int:
+    """Bytes of the widest element."""
+    tensors = (it for it in (kernel.output, *kernel.inputs) if isinstance(it, TensorType))
+    return max(it.dtype.itemsize for it in tensors)
+
+
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
     reason = why_no_product(node, graph)
     if reason is None and library is Library.WHERE_FASTER:
@@ -82,6 +89,18 @@ def _same_text(kernel: Kernel) -> object:
     # How a product is multiplied matters; only on the CUDA cores is one tile as good as another.
     way = None if isinstance(kernel.config, GemmConfig) else kernel.config
     return (str(kernel.epilogue), kernel.anchor, way)
+
+
+def _config_of_all(kernels: Sequence[Kernel], machine: Machine) -> Config:
+    first = kernels[0].config
+    if not isinstance(first, GemmConfig):
+        return first
+    shapes = [
+        product_shape(it.anchored(Contract), it.inputs, it.output, it.triangle) for it in kernels
+    ]
+    if len(set(shapes)) == 1:
+        return first
+    return common_tile(shapes, max(map(_widest, kernels)), machine)
 
 
 def _describe(kernel: Kernel) -> Description:
@@ -116,6 +135,7 @@ GEMM = Family(
     configs=_configs,
     cost=_cost,
     same_text=_same_text,
+    config_of_all=_config_of_all,
     describe=_describe,
     apart=_apart,
     at_any_size=_at_any_size,
