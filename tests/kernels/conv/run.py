@@ -118,11 +118,11 @@ def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
         case "wide":
             data[0] *= 1e-7
         case "columns":  # as after a softmax of a few large numbers
-            data[..., 0] *= 1e-9
-            data[:, 1] *= 1e-12
+            data[..., 0] *= 1e-5
+            data[:, 1] *= 1e-6
         case "outlier":  # which a sample misses
             data[..., 1] *= 1e-5
-            data.view(-1)[5] = 1e8
+            data.view(-1)[5] = 1e6
         case "sparse":  # which a sample misses as well
             data *= 0
             data[0, 3, 4, 5] = 1e-9
@@ -130,6 +130,8 @@ def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
         case "dead":
             filter_[:, 1] *= 1e-10
             data[:, 0] *= 1e-9
+        case "apart":  # too far for two sets; the outputs of the small ones are apart
+            data[0] *= 1e-24
         case "huge":
             data *= 1e30
             filter_ *= 1e-20

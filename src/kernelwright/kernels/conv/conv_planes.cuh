@@ -71,7 +71,7 @@ struct FilterPlanes {
 // Beginning of the workspace.
 struct ConvHeader : GemmHeader {
   // Of blocks that meet where the planes do not carry the input (conv_wide.cuh).
-  uint32_t arrived, largest;
+  uint32_t arrived, largest, largest_again;
 };
 
 struct PlaneParameters {
@@ -458,7 +458,9 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   __shared__ int largest;
   __shared__ GuardWord block_word;
   if (threadIdx.x == 0) block_word.clear();
-  if (blockIdx.x == 0 && threadIdx.x == 0) p.header->arrived = p.header->largest = 0;
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    p.header->arrived = p.header->largest = p.header->largest_again = 0;
+  }
   Guard<2> guard;
   if (static_cast<int>(blockIdx.x) < p.filter_blocks) {
     for (int channel = blockIdx.x; channel < p.filter.out_channels; channel += p.filter_blocks) {

@@ -5,20 +5,25 @@
 // The blocks of the convolution write two sets of planes, of what is not small and of the rest, and
 // meet. The products of both are summed in passes (conv_passes.cuh). So elements keep their bits
 // down to 2^-51 of the largest, at the expense of one more pass over K, or of three where the
-// filter needs it, too. Infinities and NaN are left to the CUDA cores.
+// filter needs it, too. Infinities and NaN are left to the CUDA cores, and so are smaller elements.
 
 #include "conv_passes.cuh"
 #include "conv_tile.cuh"
 #include "flags.cuh"
 
-// The largest magnitude that a thread has seen, as bits.
+// The largest magnitude that a thread has seen, as bits; infinite as well where an element is too
+// small for the second set.
 struct LargestSeen {
   static constexpr uint32_t INFINITE = 0x7f800000u;
+  static constexpr float TOO_SMALL = SMALL / (1 << REST_EXPONENT);
   uint32_t bits = 0;
 
-  __device__ __forceinline__ void see(const float (&numbers)[2], const float (&)[2]) {
+  __device__ __forceinline__ void see(const float (&numbers)[2], const float (&scaled)[2]) {
 #pragma unroll
-    for (const float number : numbers) bits = max(bits, __float_as_uint(number) & 0x7fffffffu);
+    for (int i = 0; i < 2; ++i) {
+      const bool is_lost = numbers[i] != 0 && fabsf(scaled[i]) < TOO_SMALL;
+      bits = max(bits, is_lost ? INFINITE : __float_as_uint(numbers[i]) & 0x7fffffffu);
+    }
   }
   __device__ __forceinline__ void end_block() {}
 };
@@ -89,9 +94,9 @@ __device__ __forceinline__ void write_sets(const PixelPlanes& p, float scale, La
     for (int j = 0; j < 4; ++j) pixels.load_pair(values[j], position, channel + 2 * j);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      seen.see(values[j], values[j]);
       scaled[j][0] = values[j][0] * scale;
       scaled[j][1] = values[j][1] * scale;
+      seen.see(values[j], scaled[j]);
     }
     const int64_t place = (int64_t{image} * p.positions + position) * p.pitch + channel;
     store_run_of_planes<PlanePart::LARGE, PLANES>(p, place, scaled);
@@ -100,9 +105,9 @@ __device__ __forceinline__ void write_sets(const PixelPlanes& p, float scale, La
 }
 
 // Adds what a block has seen to what all have.
-__device__ __forceinline__ void tell_largest(ConvHeader* header, uint32_t bits) {
+__device__ __forceinline__ void tell_largest(uint32_t* of_all, uint32_t bits) {
   bits = __reduce_max_sync(0xffffffffu, bits);
-  if (threadIdx.x % 32 == 0 && bits != 0) atomicMax(&header->largest, bits);
+  if (threadIdx.x % 32 == 0 && bits != 0) atomicMax(of_all, bits);
 }
 
 // Writes two sets; the first pass over K is returned. `exponent`: of the input's scale, the
@@ -128,7 +133,7 @@ __device__ __forceinline__ int write_both_sets(const Parameters& p, int& exponen
   const float scale = power_of_two(exponent);
   write_sets<Tile::PLANES, Pixels>(p.planes.pixels, scale, seen);
   if (of_filter.bits >= LargestSeen::INFINITE) seen.bits = LargestSeen::INFINITE;
-  tell_largest(header, seen.bits);
+  tell_largest(&header->largest, seen.bits);
   meet_blocks(header, 1);
   const uint32_t largest = load_acquire(&header->largest);
   if (largest >= LargestSeen::INFINITE) return ConvPasses::NONE;
@@ -136,7 +141,9 @@ __device__ __forceinline__ int write_both_sets(const Parameters& p, int& exponen
     const int own = scale_exponent(largest);
     if (threadIdx.x == 0) exponent = own;
     write_sets<Tile::PLANES, Pixels>(p.planes.pixels, power_of_two(own), seen);
+    tell_largest(&header->largest_again, seen.bits);
     meet_blocks(header, 2);
+    if (load_acquire(&header->largest_again) >= LargestSeen::INFINITE) return ConvPasses::NONE;
   }
   return has_wide_filter ? ConvPasses::OF_BOTH : ConvPasses::OF_PIXELS;
 }
