@@ -29,8 +29,6 @@ from kernelwright.ir.library_calls import call_of_view
 from kernelwright.ir.plan import (
     ChannelsLast,
     Einsum,
-    Kernel,
-    Launch,
     Plan,
     Reinterpret,
     Step,
