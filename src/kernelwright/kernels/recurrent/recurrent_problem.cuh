@@ -83,7 +83,8 @@ struct RecurrentParameters {
 //   CELL, DIRECTIONS
 //   CLUSTER   blocks of a lane
 //   UNITS     of a block: 16, one tile of 64 rows with their four gates, of which each of two
-//             warpgroups has half of K; or 32, two tiles, one for each
+//             warpgroups has half of K; or 32, two tiles, one for each. 16 of two planes with 8 rows
+//             of the batch are two tiles: the low plane of a weight is the row 8 below its high one
 //   BATCH     of a slice: 8, 16 or 32
 //   INPUTS    of a layer at most, a multiple of 32
 //   Stored    float, __half or __nv_bfloat16: elements of all tensors
@@ -99,8 +100,10 @@ struct RecurrentTile {
   static_assert(sizeof(Plane) == 2, "states without a bound are in planes as they are stored");
   static constexpr int CLUSTER = Config::CLUSTER, BATCH = Config::BATCH, PLANES = Config::PLANES;
   static constexpr int DIRECTIONS = Config::DIRECTIONS, STAGES = Config::STAGES;
-  static constexpr int UNITS = Config::UNITS, TILE_UNITS = 16, GATE_ROWS = 4;
-  static constexpr int ROWS = TILE_UNITS * GATE_ROWS;  // of a warpgroup
+  // Both planes in one tile, where registers hold all of them.
+  static constexpr bool PAIRED = PLANES == 2 && BATCH == 8 && Config::INPUTS <= 256;
+  static constexpr int UNITS = Config::UNITS, TILE_UNITS = PAIRED ? 8 : 16, GATE_ROWS = 4;
+  static constexpr int ROWS = 64;  // of a warpgroup
   static constexpr int TILES = UNITS / TILE_UNITS, PARTS_OF_K = 2 / TILES;
   static_assert(UNITS == 16 || UNITS == 32, "two warpgroups have one or two tiles of 64 rows");
   static_assert(UNITS == 16 || PLANES == 1, "two planes of two tiles do not fit the registers");
@@ -126,26 +129,39 @@ struct RecurrentTile {
   static constexpr int PLANES_AWAY = KEEPS_ALL ? 0 : KEEPS_HIGH ? 1 : PLANES;
   static constexpr int AWAY_TILE_BYTES = ROWS * 16 * 2;
   static constexpr int AWAY_PLANE_BYTES = X_STEPS * AWAY_TILE_BYTES;  // of a warpgroup
-  static constexpr int AWAY_BYTES = 2 * PLANES_AWAY * AWAY_PLANE_BYTES;
+  static constexpr int AWAY_BYTES = PAIRED ? 0 : 2 * PLANES_AWAY * AWAY_PLANE_BYTES;
 
   // Of one half of K, for the warpgroup that has the other one: eight rows of the batch at a time.
   static constexpr int EIGHT_SUM_BYTES = 8 * ROWS * 4;
-  static constexpr int SUM_BYTES = PARTS_OF_K == 2 ? BATCH / 8 * EIGHT_SUM_BYTES : 0;
+  // Of pairs: of the inputs' sums of a step, two of each thread.
+  static constexpr int SUM_BYTES = PAIRED || PARTS_OF_K == 2 ? BATCH / 8 * EIGHT_SUM_BYTES : 0;
   static constexpr int SHARED_BYTES = STAGES * X_BYTES + 2 * H_BYTES + AWAY_BYTES + SUM_BYTES;
 
   static constexpr int COMPUTE_THREADS = 256, COMPUTE_WARPS = 8;
-  static constexpr int LOADER = 8, COURIER = 9, THREADS = 384;
-  static constexpr int COMPUTE_REGISTERS = 232, OTHER_REGISTERS = 40;
+  // Inputs of pairs have a warpgroup of their own.
+  static constexpr int FEEDER_THREADS = PAIRED ? 128 : 0;
+  static constexpr int SENDING_WARPS = (COMPUTE_THREADS + FEEDER_THREADS) / 32;
+  static constexpr int INPUT_WARPS = PAIRED ? 4 : COMPUTE_WARPS;  // that read inputs
+  static constexpr int LOADER = SENDING_WARPS, COURIER = LOADER + 1;
+  static constexpr int THREADS = SENDING_WARPS * 32 + 128;
+  static constexpr int COMPUTE_REGISTERS = PAIRED ? 144 : 232, FEEDER_REGISTERS = 184;
+  static constexpr int OTHER_REGISTERS = 40;
   static constexpr int PAIRS = BATCH * UNITS;  // of a batch's row and a unit
   static constexpr int PAIRS_EACH = PAIRS < COMPUTE_THREADS ? 1 : PAIRS / COMPUTE_THREADS;
 
   // Rows of a tile: four units for each warp. A thread has two gates of a unit in its two rows, and
-  // the thread four lanes away has the other two.
+  // the thread four lanes away has the other two. Of pairs two units for each warp, a gate in both
+  // rows of a thread.
   __device__ __forceinline__ static int row_of(int gate, int unit) {
+    if (PAIRED) return unit / 2 * 16 + unit % 2 * 4 + gate;
     return unit / 4 * 16 + gate / 2 * 8 + unit % 4 * 2 + gate % 2;
   }
-  __device__ __forceinline__ static int gate_of(int row) { return row / 8 % 2 * 2 + row % 2; }
-  __device__ __forceinline__ static int unit_of(int row) { return row / 16 * 4 + row % 8 / 2; }
+  __device__ __forceinline__ static int gate_of(int row) {
+    return PAIRED ? row % 4 : row / 8 % 2 * 2 + row % 2;
+  }
+  __device__ __forceinline__ static int unit_of(int row) {
+    return PAIRED ? row / 16 * 2 + row % 8 / 4 : row / 16 * 4 + row % 8 / 2;
+  }
 };
 
 // What a cluster does.

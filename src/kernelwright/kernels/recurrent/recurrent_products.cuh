@@ -6,21 +6,24 @@
 #include "wgmma.cuh"
 
 // Sums of a thread. Columns of `wide` are those of the high plane, then those of the low one;
-// `narrow` is the low plane of the weights times the high plane.
+// `narrow` is the low plane of the weights times the high plane. Of pairs it is among the rows of
+// `wide`.
 template <class Tile>
 struct StepSums {
   static constexpr int NARROW = NarrowProduct<Tile::BATCH, typename Tile::Plane>::REGISTERS;
   static constexpr int WIDE = Tile::PLANES == 2 ? 2 * NARROW : 1;
 
+  static constexpr int COUNT = Tile::PAIRED ? 2 : NARROW;  // totals
+
   float wide[WIDE], narrow[NARROW];
 
   __device__ __forceinline__ void pin_all() {
     pin(wide);
-    pin(narrow);
+    if constexpr (!Tile::PAIRED) pin(narrow);
   }
   __device__ __forceinline__ float total(int i) const {
     if constexpr (Tile::PLANES == 1) return narrow[i];
-    return wide[i] + (wide[i + NARROW] + narrow[i]);
+    return wide[i] + (wide[i + NARROW] + (Tile::PAIRED ? wide[(i + 2) % WIDE] : narrow[i]));
   }
 };
 
@@ -36,7 +39,11 @@ __device__ __forceinline__ void multiply_steps(StepSums<Tile>& sums, const High&
   for (int i = 0; i < STEPS; ++i) {
     const CoreMatrices step = advance_cores(groups, i * 2 * Tile::GROUP_BYTES);
     const int adds = i > 0 ? 1 : accumulate;
-    if constexpr (Tile::PLANES == 2) {
+    if constexpr (Tile::PAIRED) {
+      high(i, [&](const auto& lhs) {
+        NarrowProduct<2 * Tile::BATCH, __half>::multiply(sums.wide, lhs, step, adds);
+      });
+    } else if constexpr (Tile::PLANES == 2) {
       high(i, [&](const auto& lhs) {
         NarrowProduct<2 * Tile::BATCH, __half>::multiply(sums.wide, lhs, step, adds);
       });
@@ -51,7 +58,7 @@ __device__ __forceinline__ void multiply_steps(StepSums<Tile>& sums, const High&
 // the tensor cores, which cut off what does not fit, the more accurate it is.
 template <class Tile>
 struct StepTotals {
-  static constexpr int COUNT = StepSums<Tile>::NARROW;
+  static constexpr int COUNT = StepSums<Tile>::COUNT;
 
   float value[COUNT];
 
@@ -112,4 +119,18 @@ __device__ __forceinline__ void gather_gates(const float (&own)[4], float (&sums
   sums[1] = is_odd ? own[1] : first;
   sums[2] = is_odd ? second : own[2];
   sums[3] = is_odd ? own[3] : second;
+}
+
+// The same of pairs: four threads four lanes apart have a gate each, in two columns. The first two
+// take a column each.
+__device__ __forceinline__ void gather_gates(const float (&own)[2], float (&sums)[4]) {
+  const bool is_odd = threadIdx.x / 4 % 2 == 1;
+  const float same = is_odd ? own[1] : own[0], other = is_odd ? own[0] : own[1];
+  const float first = __shfl_xor_sync(0xffffffffu, other, 4);
+  const float second = __shfl_xor_sync(0xffffffffu, same, 8);
+  const float third = __shfl_xor_sync(0xffffffffu, other, 12);
+  sums[0] = is_odd ? first : same;
+  sums[1] = is_odd ? same : first;
+  sums[2] = is_odd ? third : second;
+  sums[3] = is_odd ? second : third;
 }

@@ -25,6 +25,17 @@ __device__ __forceinline__ void read_shared(uint32_t address, float (&four)[4]) 
                : "r"(address)
                : "memory");
 }
+// 8-byte aligned.
+__device__ __forceinline__ void write_shared(uint32_t address, const float (&two)[2]) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(two[0]), "f"(two[1])
+               : "memory");
+}
+__device__ __forceinline__ void read_shared(uint32_t address, float (&two)[2]) {
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(two[0]), "=f"(two[1])
+               : "r"(address)
+               : "memory");
+}
 __device__ __forceinline__ void write_shared(uint32_t address, uint16_t bits) {
   asm volatile("st.shared.b16 [%0], %1;" ::"r"(address), "h"(bits) : "memory");
 }

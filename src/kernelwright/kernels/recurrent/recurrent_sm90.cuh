@@ -6,6 +6,9 @@
 // before, then the hidden state, as soon as all blocks of the cluster have sent their units; the
 // 256 threads compute cells and send 16 units to all. One warp brings the inputs of later steps,
 // one stores the planes of hidden states for the layer above.
+//
+// Of pairs (RecurrentTile::PAIRED) the two warpgroups multiply the hidden state alone, each all of
+// K for 8 units; a third one, the feeder, multiplies the inputs of the next step meanwhile.
 
 #include "recurrent_plain.cuh"
 #include "recurrent_products.cuh"
@@ -108,7 +111,7 @@ struct RecurrentBlock {
 
   // Barriers of it and the warpgroups, one for even steps and one for odd ones: the block's own
   // units are written; those of two steps before have been read.
-  static constexpr int COMPUTE = 1, STAGED = 2, KEPT = 4;
+  static constexpr int COMPUTE = 1, STAGED = 2, KEPT = 4, FED = 6;
 
   __device__ __forceinline__ static void give_back(int step) {
     arrive_warps(KEPT + (step & 1), Tile::COMPUTE_THREADS + 32);
@@ -144,19 +147,42 @@ struct RecurrentBlock {
   // --- The warpgroups ---
 
   __device__ __forceinline__ static void sync_compute() {
-    sync_warps(COMPUTE, Tile::COMPUTE_THREADS);
+    sync_warps(COMPUTE, Tile::COMPUTE_THREADS + Tile::FEEDER_THREADS);
   }
 
   // What this thread uses in each step, computed once: from the last product to the copies all
   // blocks wait for each instruction.
-  struct Places {
-    CoreMatrices x, hidden;         // of its warpgroup's part of K, in the first buffers
-    uint32_t given, taken;          // sums
-    uint32_t state;                 // of its first pair, in the first buffer
+  struct Sending {
     uint32_t source, target, full;  // of the copy that it sends from the first buffer
-    uint32_t pairs;                 // a bit for each that is there
     bool sends;
   };
+  struct Places {
+    CoreMatrices x, hidden;  // of its warpgroup's part of K, in the first buffers
+    uint32_t given, taken;   // sums
+    uint32_t state;          // of its first pair, in the first buffer
+    uint32_t pairs;          // a bit for each that is there
+    Sending sending;
+  };
+
+  __device__ __forceinline__ Sending find_sending() const {
+    // The lanes of a warp send one after the other, some 45 cycles each: all warps share them.
+    const int warp = static_cast<int>(threadIdx.x) / 32, own = static_cast<int>(threadIdx.x) % 32;
+    constexpr int REST = Tile::CLUSTER - Tile::COMPUTE_WARPS;
+    // Of pairs the feeder's warps send what is more than one copy of each other warp.
+    const int of_feeder = own < (REST + 3) / 4 ? warp + own * 4 : Tile::CLUSTER;
+    const int of_pairs = own == 0 && warp < Tile::COMPUTE_WARPS ? warp : of_feeder;
+    const int to = Tile::PAIRED ? of_pairs : warp + own * Tile::COMPUTE_WARPS;
+    Sending sending = {};
+    sending.sends = to < Tile::CLUSTER && to != rank;
+    sending.source = shared_address(own_slice(0));
+    if (Tile::CLUSTER > 1) {
+      const int block = sending.sends ? to : rank;
+      sending.target = address_at_rank(sending.source, block);
+      sending.full = address_at_rank(shared_address(shared.h_full), block);
+    }
+    for (uint32_t* it : {&sending.source, &sending.target, &sending.full}) keep(*it);
+    return sending;
+  }
 
   __device__ __forceinline__ Places find_places(const UnitStates<Tile>& states) const {
     const int thread = static_cast<int>(threadIdx.x), warpgroup = thread / 128;
@@ -168,31 +194,22 @@ struct RecurrentBlock {
                                    Tile::GROUP_BYTES);
     const uint32_t first = shared_address(sums()) + of_thread;
     places.given = first + (warpgroup == 0 ? Tile::EIGHT_SUM_BYTES : 0);
-    places.taken = first + (warpgroup == 0 ? 0 : Tile::EIGHT_SUM_BYTES);
+    places.taken = Tile::PAIRED ? shared_address(sums()) + thread * 8
+                                : first + (warpgroup == 0 ? 0 : Tile::EIGHT_SUM_BYTES);
     places.state = shared_address(h_buffer(0)) + place(states.unit(), UnitStates<Tile>::row(0));
-    // The lanes of a warp send one after the other, some 45 cycles each: all warps share them.
-    const int to = thread / 32 + thread % 32 * Tile::COMPUTE_WARPS;
-    places.sends = to < Tile::CLUSTER && to != rank;
-    places.source = shared_address(own_slice(0));
-    if (Tile::CLUSTER > 1) {
-      places.target = address_at_rank(places.source, places.sends ? to : rank);
-      places.full = address_at_rank(shared_address(shared.h_full), places.sends ? to : rank);
-    }
+    places.sending = find_sending();
 #pragma unroll
     for (int i = 0; i < Tile::PAIRS_EACH; ++i) places.pairs |= states.is_there(i) << i;
-    for (uint32_t* it : {&places.given, &places.taken, &places.state, &places.source,
-                         &places.target, &places.full, &places.pairs}) {
-      keep(*it);
-    }
+    for (uint32_t* it : {&places.given, &places.taken, &places.state, &places.pairs}) keep(*it);
     return places;
   }
 
   // This block's units of the next state, which all have written, to the other blocks.
-  __device__ __forceinline__ void send_slice(const Places& places, int buffer) const {
-    if (Tile::CLUSTER == 1 || !places.sends) return;
+  __device__ __forceinline__ void send_slice(const Sending& sending, int buffer) const {
+    if (Tile::CLUSTER == 1 || !sending.sends) return;
     const int bytes = buffer * Tile::H_BYTES;
-    copy_to_cluster(places.target + bytes, places.source + bytes, Tile::SLICE_BYTES,
-                    places.full + buffer * static_cast<int>(sizeof(Barrier)));
+    copy_to_cluster(sending.target + bytes, sending.source + bytes, Tile::SLICE_BYTES,
+                    sending.full + buffer * static_cast<int>(sizeof(Barrier)));
   }
 
   // Announces what the other blocks will send after `step`; they may have begun.
@@ -235,6 +252,24 @@ struct RecurrentBlock {
     totals.add(sums_);
   }
 
+  // The same of pairs, whose sums over inputs the feeders have made meanwhile.
+  template <class H>
+  __device__ __forceinline__ void multiply_hidden(int step, const Places& places, Sums& sums_,
+                                                  StepTotals<Tile>& totals, const H& h) const {
+    expect_state(step);
+    CoreMatrices hidden = advance_cores(places.hidden, (step & 1) * Tile::H_BYTES);
+    keep(hidden.low);
+    if (step > 0) wait_state(step);
+    fence_products();
+    multiply_steps<Tile, Tile::H_STEPS>(sums_, h, h, hidden, 0);
+    commit_products();
+    sync_warps(FED, Tile::COMPUTE_THREADS + Tile::FEEDER_THREADS);
+    read_shared(places.taken, totals.value);
+    wait_products<0>();
+    sums_.pin_all();
+    totals.add(sums_);
+  }
+
   // Before cells: both parts of K are there, and the courier has read what cells overwrite.
   __device__ __forceinline__ void sync_sums(int step) const {
     if (has_reader()) {
@@ -244,36 +279,50 @@ struct RecurrentBlock {
     }
   }
 
+  // From the sums of a pair's gates to its next state, in the block's own slice.
+  __device__ __forceinline__ void next_state(const Places& places, UnitStates<Tile>& states,
+                                             float (&gates)[4], const float (&bias)[4],
+                                             float inverse, int i, int next) const {
+#pragma unroll
+    for (int gate = 0; gate < 4; ++gate) gates[gate] = gates[gate] * inverse + bias[gate];
+    // A choice is quicker than a branch.
+    const UnitState after = Tile::Rule::next(gates, states.states[i]);
+    const bool is_there = places.pairs >> i & 1;
+    states.states[i].hidden = is_there ? after.hidden : 0.0f;
+    states.states[i].cell = is_there ? after.cell : 0.0f;
+    const PlanePair pair =
+        split_planes<typename Tile::Plane>(states.states[i].hidden * scales.hidden);
+    const uint32_t to = places.state + next * Tile::H_BYTES +
+                        (UnitStates<Tile>::row(i) - UnitStates<Tile>::row(0)) * 16;
+    write_shared(to, pair.high);
+    if (Tile::PLANES == 2) write_shared(to + Tile::BATCH * 16, pair.low);
+  }
+
   // From the sums to the next state in all blocks.
   __device__ __forceinline__ void hand_over(const Places& places, UnitStates<Tile>& states,
                                             const StepTotals<Tile>& totals, const float (&bias)[4],
                                             float inverse, int step) const {
     const int next = (step & 1) ^ 1;
-    float own[Tile::PAIRS_EACH][4];
-    join_parts<Tile>(places.given, places.taken, totals, [&] { sync_sums(step); }, own);
-    if (Tile::PARTS_OF_K == 1 || Tile::BATCH > 8 || threadIdx.x < 128) {
+    if constexpr (Tile::PAIRED) {
+      float gates[4];
+      sync_sums(step);
+      gather_gates(totals.value, gates);
+      if (UnitStates<Tile>::has_pairs()) next_state(places, states, gates, bias, inverse, 0, next);
+    } else {
+      float own[Tile::PAIRS_EACH][4];
+      join_parts<Tile>(places.given, places.taken, totals, [&] { sync_sums(step); }, own);
+      if (Tile::PARTS_OF_K == 1 || Tile::BATCH > 8 || threadIdx.x < 128) {
 #pragma unroll
-      for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
-        float gates[4];
-        gather_gates(own[i], gates);
-#pragma unroll
-        for (int gate = 0; gate < 4; ++gate) gates[gate] = gates[gate] * inverse + bias[gate];
-        // A choice is quicker than a branch.
-        const UnitState after = Tile::Rule::next(gates, states.states[i]);
-        const bool is_there = places.pairs >> i & 1;
-        states.states[i].hidden = is_there ? after.hidden : 0.0f;
-        states.states[i].cell = is_there ? after.cell : 0.0f;
-        const PlanePair pair =
-            split_planes<typename Tile::Plane>(states.states[i].hidden * scales.hidden);
-        const uint32_t to = places.state + next * Tile::H_BYTES +
-                            (UnitStates<Tile>::row(i) - UnitStates<Tile>::row(0)) * 16;
-        write_shared(to, pair.high);
-        if (Tile::PLANES == 2) write_shared(to + Tile::BATCH * 16, pair.low);
+        for (int i = 0; i < Tile::PAIRS_EACH; ++i) {
+          float gates[4];
+          gather_gates(own[i], gates);
+          next_state(places, states, gates, bias, inverse, i, next);
+        }
       }
     }
     fence_shared_for_async();
     sync_compute();
-    if (step + 1 < p.problem.steps) send_slice(places, next);
+    if (step + 1 < p.problem.steps) send_slice(places.sending, next);
     if (has_reader()) arrive_warps(STAGED + (step & 1), Tile::COMPUTE_THREADS + 32);
   }
 
@@ -295,7 +344,11 @@ struct RecurrentBlock {
     const Places places = find_places(states);
 #pragma unroll 1
     for (int step = 0; step < p.problem.steps; ++step) {
-      multiply(step, places, sums_, totals, x, h, low_x, low_h);
+      if constexpr (Tile::PAIRED) {
+        multiply_hidden(step, places, sums_, totals, h);
+      } else {
+        multiply(step, places, sums_, totals, x, h, low_x, low_h);
+      }
       hand_over(places, states, totals, bias, inverse, step);
       states.store(step);
     }
@@ -303,6 +356,70 @@ struct RecurrentBlock {
 
   __device__ __forceinline__ int first_unit(int tile) const {
     return rank * Tile::UNITS + tile * Tile::TILE_UNITS;
+  }
+
+  // --- Warpgroups of pairs ---
+
+  __device__ __forceinline__ uint32_t zero() const {
+    return static_cast<uint32_t>(p.problem.steps) >> 30;
+  }
+
+  __device__ __forceinline__ void compute_pairs() const {
+    const WeightSource<Tile> source = {p.problem, lane,
+                                       first_unit(static_cast<int>(threadIdx.x) / 128)};
+    Fragments<Tile::H_STEPS> h;
+    load_pairs<typename Tile::Plane, Tile::H_STEPS>(
+        scales.weights, zero(), [&](int row, int k) { return source.of_hidden(row, k); },
+        [&](int i, int j, int, int, uint32_t bits) { h.step[i][j] = bits; });
+    const auto hidden = [&](int i, const auto& product) { product(h.step[i]); };
+    step_all(hidden, hidden, hidden, hidden);
+  }
+
+  // The sums over inputs of each step, for both of them.
+  __device__ __forceinline__ void feed() const {
+    Fragments<Tile::X_STEPS> x[2];
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      const WeightSource<Tile> source = {p.problem, lane, first_unit(tile)};
+      load_pairs<typename Tile::Plane, Tile::X_STEPS>(
+          scales.weights, zero(), [&](int row, int k) { return source.of_input(row, k); },
+          [&](int i, int j, int, int, uint32_t bits) { x[tile].step[i][j] = bits; });
+    }
+    const int thread = static_cast<int>(threadIdx.x) - Tile::COMPUTE_THREADS;
+    const CoreMatrices first = describe_cores(x_stage(0), Tile::GROUP_BYTES);
+    const uint32_t given = shared_address(sums()) + thread * 8;
+    const float ratio = lane.layer == 0 ? scales.hidden / scales.x : 1.0f;
+    const Sending sending = find_sending();
+    Sums sums_[2];
+#pragma unroll 1
+    for (int step = 0; step < p.problem.steps; ++step) {
+      const int stage = step % Tile::STAGES;
+      const CoreMatrices groups = advance_cores(first, stage * Tile::X_BYTES);
+      wait(shared.x_full + stage, step / Tile::STAGES & 1);
+      fence_products();
+#pragma unroll
+      for (int i = 0; i < Tile::X_STEPS; ++i) {
+        const CoreMatrices group = advance_cores(groups, i * 2 * Tile::GROUP_BYTES);
+#pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          NarrowProduct<2 * Tile::BATCH, __half>::multiply(sums_[tile].wide, x[tile].step[i], group,
+                                                           i > 0);
+        }
+      }
+      commit_products();
+      wait_products<0>();
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        StepTotals<Tile> totals;
+        sums_[tile].pin_all();
+        totals.set(sums_[tile], ratio);
+        write_shared(given + tile * 1024, totals.value);
+      }
+      if (threadIdx.x % 32 == 0) arrive(shared.x_empty + stage);
+      arrive_warps(FED, Tile::COMPUTE_THREADS + Tile::FEEDER_THREADS);
+      sync_compute();
+      if (step + 1 < p.problem.steps) send_slice(sending, (step & 1) ^ 1);
+    }
   }
 
   __device__ __forceinline__ void compute() const {
@@ -376,7 +493,16 @@ struct RecurrentBlock {
     sync_cluster();
     if (warp < Tile::COMPUTE_WARPS) {
       take_registers<Tile::COMPUTE_REGISTERS>();
-      compute();
+      if constexpr (Tile::PAIRED) {
+        compute_pairs();
+      } else {
+        compute();
+      }
+    } else if (warp < Tile::SENDING_WARPS) {
+      if constexpr (Tile::PAIRED) {
+        take_registers<Tile::FEEDER_REGISTERS>();
+        feed();
+      }
     } else {
       give_registers_back<Tile::OTHER_REGISTERS>();
       if (warp == Tile::LOADER) {
@@ -398,7 +524,7 @@ __device__ __forceinline__ void recurrent_sm90(const RecurrentParameters& p) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::STAGES; ++i) {
       init_barrier(shared.x_full + i, 1);
-      init_barrier(shared.x_empty + i, Tile::COMPUTE_WARPS);
+      init_barrier(shared.x_empty + i, Tile::INPUT_WARPS);
     }
     for (int i = 0; i < 2; ++i) {
       init_barrier(shared.h_full + i, 1);

@@ -20,6 +20,7 @@ struct UnitStates {
   // both have.
   __device__ __forceinline__ static int slot() {
     const int warp = threadIdx.x / 32;
+    if (Tile::PAIRED) return warp * 2 + threadIdx.x % 32 / 16;
     return (Tile::PARTS_OF_K == 2 ? warp % 4 : warp) * 4 + threadIdx.x % 32 / 8;
   }
   // Each eight rows have a thread of a unit; of one tile, every other eight are a warpgroup's.
@@ -30,6 +31,7 @@ struct UnitStates {
   }
   // Threads that have no pair, where the batch's rows are few.
   __device__ __forceinline__ static bool has_pairs() {
+    if (Tile::PAIRED) return threadIdx.x < Tile::COMPUTE_THREADS && threadIdx.x % 16 < 8;
     return threadIdx.x < Tile::COMPUTE_THREADS && row(0) < Tile::BATCH;
   }
   __device__ __forceinline__ int unit() const { return rank * Tile::UNITS + slot(); }

@@ -93,6 +93,19 @@ __device__ __forceinline__ void load_fragments(int first, float scale, uint32_t 
   }
 }
 
+// The same of pairs: the low plane lies 8 rows below the high one. `keep(step, register, row, k,
+// bits)`.
+template <class Plane, int STEPS, class Weight, class Keep>
+__device__ __forceinline__ void load_pairs(float scale, uint32_t zero, const Weight& weight,
+                                           const Keep& keep) {
+  load_fragments<Plane, STEPS>(0, scale, zero, weight,
+                               [&](int i, int j, int row, int k, uint32_t high, uint32_t low) {
+                                 if (j % 2 == 1) return;
+                                 keep(i, j, row, k, high);
+                                 keep(i, j + 1, row + 8, k, low);
+                               });
+}
+
 // A plane of the inputs' weights that registers do not hold.
 template <class Tile>
 struct AwayTiles {
