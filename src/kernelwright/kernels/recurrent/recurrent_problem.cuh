@@ -83,8 +83,9 @@ struct RecurrentParameters {
 //   CELL, DIRECTIONS
 //   CLUSTER   blocks of a lane
 //   UNITS     of a block: 16, one tile of 64 rows with their four gates, of which each of two
-//             warpgroups has half of K; or 32, two tiles, one for each. 16 of two planes with 8 rows
-//             of the batch are two tiles: the low plane of a weight is the row 8 below its high one
+//             warpgroups has half of K; or 32, two tiles, one for each. 16 of two planes with 8
+//             rows of the batch are two tiles: the low plane of a weight is the row 8 below its
+//             high one
 //   BATCH     of a slice: 8, 16 or 32
 //   INPUTS    of a layer at most, a multiple of 32
 //   Stored    float, __half or __nv_bfloat16: elements of all tensors

@@ -169,8 +169,8 @@ struct RecurrentBlock {
     const int warp = static_cast<int>(threadIdx.x) / 32, own = static_cast<int>(threadIdx.x) % 32;
     constexpr int REST = Tile::CLUSTER - Tile::COMPUTE_WARPS;
     // Of pairs the feeder's warps send what is more than one copy of each other warp.
-    const int of_feeder = own < (REST + 3) / 4 ? warp + own * 4 : Tile::CLUSTER;
-    const int of_pairs = own == 0 && warp < Tile::COMPUTE_WARPS ? warp : of_feeder;
+    const int most = warp < Tile::COMPUTE_WARPS ? 1 : (REST + 3) / 4;
+    const int of_pairs = own < most ? warp + own * 4 : Tile::CLUSTER;
     const int to = Tile::PAIRED ? of_pairs : warp + own * Tile::COMPUTE_WARPS;
     Sending sending = {};
     sending.sends = to < Tile::CLUSTER && to != rank;
