@@ -135,7 +135,10 @@ def test_few_products_are_computed_on_the_cuda_cores() -> None:
     sizes = conv_sizes(conv, *types)
     seconds, first = ranked_convolutions(sizes, 2, H200)[0]
     assert first == DirectConfig(channels=24)
-    assert all(it > seconds for it, _ in ranked_convolutions(sizes, 2, H200)[1:])
+    # Runs of pixels come nearest; everything else takes twice as long.
+    for it, config in ranked_convolutions(sizes, 2, H200)[1:]:
+        has_runs = isinstance(config, ConvConfig) and config.has_runs
+        assert it > (1.4 if has_runs else 2) * seconds, config
     # One product rounds as these do not, and many products are faster on tensor cores.
     for other, planes in ((sizes, 1), (replace(sizes, in_channels=64), 2)):
         assert not any(
