@@ -9,11 +9,11 @@ eleven calls.
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from event_time import median_ms
 from provenance import provenance
 
 _BYTES = 2**32
@@ -23,17 +23,7 @@ _CALLS = 11
 
 def seconds(function: Callable[[], object]) -> float:
     """Median seconds of a call on the card."""
-    for _ in range(2):
-        function()
-    events = []
-    for _ in range(_CALLS):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        function()
-        stop.record()
-        events.append((start, stop))
-    torch.cuda.synchronize()
-    return statistics.median(start.elapsed_time(stop) for start, stop in events) / 1e3
+    return median_ms(function, _CALLS) / 1e3
 
 
 def bandwidths() -> dict[str, float]:

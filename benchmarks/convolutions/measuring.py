@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from emitted_files import build_library, load, with_library
-from timing import card_ms, rms_error, wall_ms
+from timing import card_ms, doubled, rms_error, wall_ms
 
 _FEW_ELEMENTS = 2**20
 _BATCH_NORMS = (torch.nn.modules.batchnorm._BatchNorm,)
@@ -107,19 +107,13 @@ def _errors(own: torch.nn.Module, new: torch.nn.Module, inputs: list[Any]) -> di
     batch = inputs[0].shape[:1]
     first = [it[:count] if isinstance(it, torch.Tensor) and it.shape[:1] == batch else it
              for it in inputs]  # fmt: skip
-    exact = copy.deepcopy(own).double()(*map(_doubled, first))
+    exact = copy.deepcopy(own).double()(*map(doubled, first))
     eager, ours = rms_error(expected[:count], exact), rms_error(found[:count], exact)
     return {
         "errors": {"eager": eager, "ours": ours},
         "difference": rms_error(found[:count], expected[:count].double()),
         "verified": ours <= (_AMPLIFIED if has_statistics else 1.05) * eager + 1e-7,
     }
-
-
-def _doubled(value: Any) -> Any:
-    """A tensor of real numbers in float64; anything else as it is."""
-    is_real = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.double() if is_real else value
 
 
 @contextmanager

@@ -3,8 +3,11 @@
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
+
+T = TypeVar("T")
 
 _FLUSH_BYTES = 256 * 2**20
 """More than any L2 holds."""
@@ -41,16 +44,26 @@ def card_ms(function: Callable[[], object], budget_ms: float = 120.0) -> float:
     return statistics.median(start.elapsed_time(stop) for start, stop in events)
 
 
-def wall_ms(function: Callable[[], object]) -> float:
-    """Milliseconds of a call of several in a row."""
-    for _ in range(3):
-        function()
+def _synchronize(_: object) -> None:
     torch.cuda.synchronize()
+
+
+def wall_ms(function: Callable[[], T], wait: Callable[[T], object] = _synchronize) -> float:
+    """Milliseconds of a call of several in a row; `wait` takes the last one's result."""
+    for _ in range(3):
+        found = function()
+    wait(found)
     began = time.perf_counter()
     for _ in range(_CALLS):
-        function()
-    torch.cuda.synchronize()
+        found = function()
+    wait(found)
     return (time.perf_counter() - began) / _CALLS * 1e3
+
+
+def doubled(value: Any) -> Any:
+    """A tensor of real numbers in float64; anything else as it is."""
+    is_real = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.double() if is_real else value
 
 
 def rms_error(result: torch.Tensor, exact: torch.Tensor) -> float:

@@ -17,7 +17,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -29,10 +29,9 @@ import torch
 from emitted_files import build_library, load, with_library
 from emitting import emit_one
 from provenance import provenance
-from timing import rms_error, wall_ms
+from timing import doubled, rms_error, wall_ms
 
 PROBLEMS = Path(__file__).resolve().with_name("problems")
-_CALLS = 12
 PRECISIONS = {"xla": None, "xla_highest": "highest"}
 """Each way that XLA runs, and JAX's name for its precision of products."""
 
@@ -46,7 +45,7 @@ def measure(folder: Path) -> Iterator[dict[str, Any]]:
         own, inputs = problem.Model(), problem.get_inputs()
         new = emitted.ModelNew()
         new.load_state_dict(own.state_dict())
-        exact = copy.deepcopy(own).double()(*map(_doubled, inputs))
+        exact = copy.deepcopy(own).double()(*map(doubled, inputs))
         for name, module in (("eager", own), ("ours", new)):
             error = rms_error(module(*inputs), exact)
             yield {name: {"ms": wall_ms(lambda it=module: it(*inputs)), "error": error}}
@@ -65,7 +64,8 @@ def _measure_xla(
             # Weights are arguments, as they are everywhere else: XLA folds nothing into them.
             call = jax.jit(lambda weights, *inputs: problem.xla(weights)(*inputs))
             found = torch.from_dlpack(call(weights, *given))
-            yield {name: {"ms": _xla_ms(call, [weights, *given]), "error": rms_error(found, exact)}}
+            ms = wall_ms(lambda it=call: it(weights, *given), lambda it: it.block_until_ready())
+            yield {name: {"ms": ms, "error": rms_error(found, exact)}}
 
 
 def _shared(tensor: torch.Tensor) -> Any:
@@ -73,21 +73,6 @@ def _shared(tensor: torch.Tensor) -> Any:
     from jax import dlpack
 
     return dlpack.from_dlpack(tensor.detach().contiguous())
-
-
-def _xla_ms(call: Callable[..., Any], inputs: list[Any]) -> float:
-    """Milliseconds of a call of several in a row."""
-    for _ in range(3):
-        call(*inputs).block_until_ready()
-    began = time.perf_counter()
-    for _ in range(_CALLS):
-        found = call(*inputs)
-    found.block_until_ready()
-    return (time.perf_counter() - began) / _CALLS * 1e3
-
-
-def _doubled(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def run(folders: list[Path], seconds: float, output: Path) -> None:
