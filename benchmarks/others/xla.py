@@ -1,4 +1,4 @@
-"""Twenty problems beside XLA: the same function written in JAX, eager PyTorch, and ours.
+"""Problems beside XLA: the same function written in JAX, eager PyTorch, and ours.
 
     python benchmarks/others/xla.py --emit --folder FILES
     python benchmarks/others/xla.py --folder FILES --build
