@@ -7,6 +7,8 @@
 #include <cmath>
 #include <type_traits>
 
+#include "extremes.cuh"
+
 // What the usual conversions make of two operands, so that literals need no suffix.
 template <class A, class B>
 using common_t = std::common_type_t<A, B>;
@@ -31,27 +33,6 @@ template <class A, class B>
 __device__ __forceinline__ common_t<A, B> minimum(A a, B b) {
   const common_t<A, B> x = a, y = b;
   return x < y || x != x ? x : y;
-}
-
-// The same of two floats in one instruction.
-__device__ __forceinline__ float maximum(float a, float b) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  float result;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-#else
-  return a > b || a != a ? a : b;
-#endif
-}
-
-__device__ __forceinline__ float minimum(float a, float b) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  float result;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
-  return result;
-#else
-  return a < b || a != a ? a : b;
-#endif
 }
 
 // Where low > high every result is high.

@@ -296,8 +296,8 @@ struct ConvVariant {
     p.plane_elements = plane_elements(request);
     p.positions = static_cast<uint32_t>(plane_positions(request));
     constexpr uint32_t OF_TILE = PLANE_ELEMENTS / PLANE_CHANNELS;
-    p.channel_tiles = (p.pitch + PLANE_CHANNELS - 1) / PLANE_CHANNELS;
-    p.position_tiles = (p.positions + OF_TILE - 1) / OF_TILE;
+    p.channel_tiles = Divisor((p.pitch + PLANE_CHANNELS - 1) / PLANE_CHANNELS);
+    p.position_tiles = Divisor((p.positions + OF_TILE - 1) / OF_TILE);
     return p;
   }
 
@@ -334,8 +334,8 @@ struct ConvVariant {
   static unsigned plan_blocks(PlaneParameters& planes, const DeviceLimits& device) {
     constexpr int64_t OF_PROCESSOR = 6;
     const int64_t most_filter = 2 * device.multiprocessors;
-    const int64_t tiles =
-        int64_t{planes.pixels.channel_tiles} * planes.pixels.position_tiles * planes.pixels.images;
+    const int64_t tiles = int64_t{planes.pixels.channel_tiles.value()} *
+                          planes.pixels.position_tiles.value() * planes.pixels.images;
     const int64_t out_channels = planes.filter.out_channels;
     planes.filter_blocks =
         static_cast<int>(out_channels < most_filter ? out_channels : most_filter);

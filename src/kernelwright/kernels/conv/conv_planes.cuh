@@ -48,8 +48,8 @@ struct PixelPlanes {
   int64_t plane_elements;
   bool is_contiguous;  // W, H and D of a channel follow each other
   Divisor divisors[MAX_SPATIAL], of_channels, of_groups;
-  uint32_t channel_tiles, position_tiles;  // of all images: position tiles x images
-  uint32_t positions;                      // of an image
+  Divisor channel_tiles, position_tiles;  // of an image
+  uint32_t positions;                     // of an image
 };
 
 struct FilterPlanes {
@@ -125,15 +125,27 @@ class PlaneTile {
   using Words = uint32_t[PLANES][POSITIONS * PITCH];
   using Values = float[OF_THREAD][2];
 
-  __device__ __forceinline__ PlaneTile(const PixelPlanes& p, uint32_t tile) : p_(p) {
-    const uint32_t above = tile / p.channel_tiles;
-    channel_ = (tile - above * p.channel_tiles) * CHANNELS;
-    const uint32_t image = above / p.position_tiles;
-    position_ = (above - image * p.position_tiles) * POSITIONS;
+  __device__ __forceinline__ explicit PlaneTile(const PixelPlanes& p) : p_(p) {}
+
+  __device__ __forceinline__ void move_to(uint32_t tile) {
+    const uint32_t above = p_.channel_tiles.quotient(tile);
+    channel_ = (tile - above * p_.channel_tiles.value()) * CHANNELS;
+    const uint32_t image = p_.position_tiles.quotient(above);
+    position_ = (above - image * p_.position_tiles.value()) * POSITIONS;
     image_ = image;
   }
 
+  __device__ __forceinline__ void take_place_of(const PlaneTile& other) {
+    channel_ = other.channel_;
+    position_ = other.position_;
+    image_ = other.image_;
+  }
+
   __device__ __forceinline__ void load(Values& values) const {
+    if (!MOVES && p_.is_contiguous && p_.group_pitch == p_.group_channels) {
+      load_side_by_side(values);
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < OF_THREAD; ++i) {
       const uint32_t position = position_ + position_of(i);
@@ -143,19 +155,18 @@ class PlaneTile {
   }
 
   // Pairs go into shared memory, along the channels.
-  __device__ __forceinline__ void turn(const Values& values, float scale, Words& words,
+  __device__ __forceinline__ void turn(const Values& values, int exponent, Words& words,
                                        Guard<2>& guard) const {
+    const float scale = power_of_two(exponent);
     __syncthreads();  // the tile before has been read
 #pragma unroll
     for (int i = 0; i < OF_THREAD; ++i) {
-      const float scaled[2] = {values[i][0] * scale, values[i][1] * scale};
-      guard.see(values[i], scaled);
-      const Halves halves = split(scaled[0], scaled[1]);
+      const Halves halves = split(values[i][0] * scale, values[i][1] * scale);
       const int place = position_of(i) * PITCH + pair_of(i);
       words[0][place] = reinterpret_cast<const uint32_t&>(halves.high);
       if constexpr (PLANES == 2) words[1][place] = reinterpret_cast<const uint32_t&>(halves.low);
     }
-    guard.end_block();
+    guard.see_block(values, scale, SMALL * power_of_two(-exponent));
     __syncthreads();
   }
 
@@ -178,12 +189,39 @@ class PlaneTile {
   }
 
  private:
-  // Lanes side by side along the positions; warps along positions and then pairs of channels.
+  // Lanes side by side along the positions; warps along positions and then pairs of channels: what
+  // a thread has lies in PARTS places of a channel, and in every STEP-th pair of channels.
+  static constexpr int PARTS = POSITIONS > PLANE_THREADS ? POSITIONS / PLANE_THREADS : 1;
+  static constexpr int STEP = POSITIONS > PLANE_THREADS ? 1 : PLANE_THREADS / POSITIONS;
   __device__ __forceinline__ static int position_of(int i) {
-    return (threadIdx.x + i * PLANE_THREADS) % POSITIONS;
+    return threadIdx.x % POSITIONS + i % PARTS * PLANE_THREADS;
   }
   __device__ __forceinline__ static int pair_of(int i) {
-    return (threadIdx.x + i * PLANE_THREADS) / POSITIONS;
+    return threadIdx.x / POSITIONS + i / PARTS * STEP;
+  }
+
+  // Where positions and channels are those of the input, and a channel's positions side by side.
+  __device__ __forceinline__ void load_side_by_side(Values& values) const {
+    const int64_t channel_stride = p_.strides.channel;
+    const int first_channel = channel_ + 2 * pair_of(0), channels = p_.channels - first_channel;
+    const uint32_t first_position = position_ + position_of(0);
+    const auto* from = static_cast<const Input*>(p_.data) + image_ * p_.strides.image +
+                       first_channel * channel_stride + first_position;
+    bool exists[PARTS];
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      exists[part] = first_position + part * PLANE_THREADS < p_.positions;
+    }
+#pragma unroll
+    for (int i = 0; i < OF_THREAD; ++i) {
+      const int part = i % PARTS, channel = i / PARTS * STEP * 2;
+      const Input* const pair = from + part * PLANE_THREADS;
+      values[i][0] = exists[part] && channel < channels ? widen(load_constant(pair)) : 0.0f;
+      values[i][1] = exists[part] && channel + 1 < channels
+                         ? widen(load_constant(pair + channel_stride))
+                         : 0.0f;
+      if (part == PARTS - 1) from += 2 * STEP * channel_stride;
+    }
   }
 
   __device__ __forceinline__ void load_pair(float (&values)[2], uint32_t position,
@@ -433,21 +471,27 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
       write_filter<Input, PLANES, JOINED>(p, channel, largest, guard);
     }
   } else {
-    const uint32_t tiles =
-        p.pixels.channel_tiles * p.pixels.position_tiles * static_cast<uint32_t>(p.pixels.images);
+    const uint32_t tiles = p.pixels.channel_tiles.value() * p.pixels.position_tiles.value() *
+                           static_cast<uint32_t>(p.pixels.images);
     const uint32_t blocks = gridDim.x - p.filter_blocks;
-    uint32_t tile = blockIdx.x - p.filter_blocks;
+    const uint32_t first = blockIdx.x - p.filter_blocks;
+    Tile here(p.pixels), next(p.pixels);
     typename Tile::Values values;
     // The first tile is on its way while the exponent is found.
-    if (tile < tiles) Tile(p.pixels, tile).load(values);
+    if (first < tiles) {
+      next.move_to(first);
+      next.load(values);
+    }
     const int exponent = sample_exponent<Input>(p.pixels, largest);
-    if (tile == 0 && threadIdx.x == 0) p.header->exponents[0] = exponent;
-    while (tile < tiles) {
-      const Tile now(p.pixels, tile);
-      now.turn(values, power_of_two(exponent), words, guard);
-      tile += blocks;
-      if (tile < tiles) Tile(p.pixels, tile).load(values);
-      now.write(words);
+    if (first == 0 && threadIdx.x == 0) p.header->exponents[0] = exponent;
+    for (uint32_t tile = first; tile < tiles; tile += blocks) {
+      here.take_place_of(next);
+      here.turn(values, exponent, words, guard);
+      if (tile + blocks < tiles) {
+        next.move_to(tile + blocks);
+        next.load(values);
+      }
+      here.write(words);
     }
   }
   __syncthreads();
