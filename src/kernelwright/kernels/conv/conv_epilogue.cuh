@@ -43,9 +43,8 @@ struct ConvPlaces {
 
 // When the operation is applied.
 enum class ConvFinish {
-  SUMS,    // to each register of sums: short ones
-  STORES,  // where elements are stored, in a loop: long ones, whose code would fill the instruction
-           // cache, and those that read something by its place
+  SUMS,   // to each register of sums
+  STORES  // where elements are stored, in a loop: those that read something by its place
 };
 
 // Operation: called with the sum and one value of each operand.
