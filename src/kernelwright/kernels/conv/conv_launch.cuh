@@ -66,7 +66,7 @@ struct ConvVariant {
   static int64_t workspace_bytes(const Request& request) {
     const ConvShape shape = describe(request);
     return HEADER_BYTES + exponent_bytes(request) + filter_bytes(shape) +
-           aligned_bytes(Tile::PLANES * plane_elements(request) * 2);
+           aligned_bytes(SETS * Tile::PLANES * plane_elements(request) * 2);
   }
 
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
@@ -78,7 +78,7 @@ struct ConvVariant {
     char* const rows = exponents + exponent_bytes(request);
     char* const pixels = rows + filter_bytes(shape);
     PlaneParameters planes = {};
-    planes.header = static_cast<GemmHeader*>(workspace);
+    planes.header = static_cast<ConvHeader*>(workspace);
     planes.shape = describe_planes(request);
     planes.pixels = describe_pixels(request, pixels);
     planes.filter = describe_filter(request, shape, rows, exponents);
@@ -116,16 +116,18 @@ struct ConvVariant {
               nullptr,
               0};
     p.filter_exponents = planes.filter.exponents;
+    p.planes = planes;
     p.data = request.data;
     p.data_strides = request.data_strides;
     p.filter = request.filter;
     p.filter_strides = request.filter_strides;
-    if constexpr (Tile::IS_LINEAR) {
-      status = cudaSuccess;
-    } else if constexpr (Tile::HAS_PATCHES) {
-      status = encode_patch(&p.pixel_map, pixels, patch_box(request, shape, p.halo));
-    } else {
-      status = encode_pixels(&p.pixel_map, pixels, pixel_box(request, shape));
+    for (int set = 0; set < SETS && status == cudaSuccess; ++set) {
+      char* const first = pixels + set * Tile::PLANES * planes.pixels.plane_elements * 2;
+      if constexpr (Tile::HAS_PATCHES) {
+        status = encode_patch(&p.pixel_maps[set], first, patch_box(request, shape, p.halo));
+      } else if constexpr (!Tile::IS_LINEAR) {
+        status = encode_pixels(&p.pixel_maps[set], first, pixel_box(request, shape));
+      }
     }
     if (status == cudaSuccess) status = encode_map(&p.filter_map, rows, filter_box(shape));
     if (status != cudaSuccess) return status;
@@ -139,7 +141,8 @@ struct ConvVariant {
   static constexpr bool HAS_WINDOWS = Epilogue::WINDOWS != ConvFold::NONE;
   static constexpr bool OVER_CHANNELS = Epilogue::CHANNELS != ConvFold::NONE;
   using Linear = LinearPlanner<Tile, Request>;
-  static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(GemmHeader));
+  static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(ConvHeader));
+  static constexpr int FILTER_PLANES = (Tile::HAS_FILTER_SETS ? SETS : 1) * Tile::PLANES;
 
   static bool has_phases_for_windows(const Request& request) {
     for (int d = 0; d < MAX_SPATIAL; ++d) {
@@ -265,7 +268,7 @@ struct ConvVariant {
     return filter_rows(shape) * filter_pitch(shape);
   }
   static int64_t filter_bytes(const ConvShape& shape) {
-    return aligned_bytes(Tile::PLANES * filter_elements(shape) * 2);
+    return aligned_bytes(FILTER_PLANES * filter_elements(shape) * 2);
   }
   static int64_t exponent_bytes(const Request& request) {
     return aligned_bytes(request.out_channels * 4);
@@ -460,7 +463,7 @@ struct ConvVariant {
     box.box[2] = 1;
     box.sizes[0] = filter_pitch(shape);
     box.sizes[1] = filter_rows(shape);
-    box.sizes[2] = Tile::PLANES;
+    box.sizes[2] = FILTER_PLANES;
     box.strides[0] = filter_pitch(shape) * 2;
     box.strides[1] = filter_elements(shape) * 2;
     return box;

@@ -8,11 +8,10 @@
 // row of K for each phase and output channel, by taps and then channels in chunks, scaled by its
 // own largest element. Bound by memory: reads the input once and writes 2 or 4 bytes an element.
 
+#include "conv_sets.cuh"
 #include "conv_shape.cuh"
 #include "convert.cuh"
 #include "dependent_launch.cuh"
-#include "gemm_guard.cuh"
-#include "gemm_rest.cuh"
 #include "vector.cuh"
 
 constexpr int PLANE_THREADS = 256;
@@ -73,13 +72,13 @@ struct PlaneParameters {
   PixelPlanes pixels;
   FilterPlanes filter;
   ConvShape shape;  // of what the tensor cores compute: without taps along W where they are folded
-  GemmHeader* header;
+  ConvHeader* header;
   int filter_blocks;  // the first blocks write the filter
 };
 
 // The exponent of the input's scale, from random elements: the same in every block.
 template <class Input>
-__device__ __forceinline__ int sample_exponent(const PixelPlanes& p, int& shared) {
+__device__ __forceinline__ int sample_exponent(const PixelPlanes& p, uint32_t& shared) {
   constexpr int OF_THREAD = SAMPLES / PLANE_THREADS;
   const auto* const data = static_cast<const Input*>(p.data);
   float samples[OF_THREAD];
@@ -106,9 +105,10 @@ __device__ __forceinline__ int sample_exponent(const PixelPlanes& p, int& shared
     if (bits < 0x7f800000u) largest = max(largest, bits);
   }
   largest = __reduce_max_sync(0xffffffffu, largest);
-  if (threadIdx.x % 32 == 0) atomicMax(&shared, static_cast<int>(largest));
+  if (threadIdx.x % 32 == 0) atomicMax(&shared, largest);
   __syncthreads();
-  return scale_exponent(static_cast<uint32_t>(shared));
+  // Where all are zero, whatever there is besides does not fit: so its scale is looked for.
+  return shared == 0 ? MOST_EXPONENT : scale_exponent(shared);
 }
 
 // One tile: CHANNELS of a part of an image's positions, read along the positions and written along
@@ -133,6 +133,11 @@ class PlaneTile {
     image_ = image;
   }
 
+  // The first of an image.
+  __device__ __forceinline__ static PlaneTile of_image(const PixelPlanes& p, uint32_t image) {
+    return PlaneTile(p, image * p.position_tiles * p.channel_tiles);
+  }
+
   __device__ __forceinline__ void load(Values& values) const {
 #pragma unroll
     for (int i = 0; i < OF_THREAD; ++i) {
@@ -144,7 +149,7 @@ class PlaneTile {
 
   // Pairs go into shared memory, along the channels.
   __device__ __forceinline__ void turn(const Values& values, float scale, Words& words,
-                                       Guard<2>& guard) const {
+                                       PlaneGuard& guard) const {
     __syncthreads();  // the tile before has been read
 #pragma unroll
     for (int i = 0; i < OF_THREAD; ++i) {
@@ -155,7 +160,7 @@ class PlaneTile {
       words[0][place] = reinterpret_cast<const uint32_t&>(halves.high);
       if constexpr (PLANES == 2) words[1][place] = reinterpret_cast<const uint32_t&>(halves.low);
     }
-    guard.end_block();
+    guard.guard.end_block();
     __syncthreads();
   }
 
@@ -177,15 +182,7 @@ class PlaneTile {
     }
   }
 
- private:
-  // Lanes side by side along the positions; warps along positions and then pairs of channels.
-  __device__ __forceinline__ static int position_of(int i) {
-    return (threadIdx.x + i * PLANE_THREADS) % POSITIONS;
-  }
-  __device__ __forceinline__ static int pair_of(int i) {
-    return (threadIdx.x + i * PLANE_THREADS) / POSITIONS;
-  }
-
+  // A pair of channels of a position of the image; zero where there is none.
   __device__ __forceinline__ void load_pair(float (&values)[2], uint32_t position,
                                             int channel) const {
     const auto* const image = static_cast<const Input*>(p_.data) + image_ * p_.strides.image;
@@ -232,6 +229,15 @@ class PlaneTile {
     }
   }
 
+ private:
+  // Lanes side by side along the positions; warps along positions and then pairs of channels.
+  __device__ __forceinline__ static int position_of(int i) {
+    return (threadIdx.x + i * PLANE_THREADS) % POSITIONS;
+  }
+  __device__ __forceinline__ static int pair_of(int i) {
+    return (threadIdx.x + i * PLANE_THREADS) / POSITIONS;
+  }
+
   const PixelPlanes& p_;
   int channel_;
   uint32_t position_;
@@ -256,23 +262,36 @@ struct JoinedPhase {
 
 // Zeros in the rows of a run that are no channel's: `row` is the first of all, `end` the last one's
 // end.
-template <int PLANES>
+template <class Set, int THREADS>
 __device__ __forceinline__ void clear_rows(const FilterPlanes& f, int64_t row, int64_t end) {
-  for (int64_t k = row * f.pitch + threadIdx.x; k < end * f.pitch; k += PLANE_THREADS) {
+  for (int64_t k = row * f.pitch + threadIdx.x; k < end * f.pitch; k += THREADS) {
 #pragma unroll
-    for (int plane = 0; plane < PLANES; ++plane) {
-      f.rows[plane * f.plane_elements + k] = __float2half(0.0f);
+    for (int plane = 0; plane < Set::PLANES; ++plane) {
+      f.rows[(Set::NUMBER * Set::PLANES + plane) * f.plane_elements + k] = __float2half(0.0f);
     }
   }
 }
 
-// The largest magnitude of an output channel's filter, as bits; for all threads of the block.
+// Where an output channel's filter begins.
 template <class Filter>
-__device__ __forceinline__ uint32_t largest_of_filter(const FilterPlanes& f, const Filter* from,
-                                                      int& shared) {
-  if (threadIdx.x == 0) shared = 0;
+__device__ __forceinline__ const Filter* filter_of_channel(const PlaneParameters& p, int channel) {
+  const int group = channel / p.shape.out_channels;
+  return static_cast<const Filter*>(p.filter.data) + group * p.filter.strides.group +
+         (channel - group * p.shape.out_channels) * p.filter.strides.out_channel;
+}
+
+// Magnitudes of an output channel's filter, as bits.
+struct FilterRange {
+  uint32_t largest, least;
+};
+
+// For all threads of the block.
+template <class Filter>
+__device__ __forceinline__ FilterRange range_of_filter(const FilterPlanes& f, const Filter* from,
+                                                       FilterRange& shared) {
+  if (threadIdx.x == 0) shared = {0, ~0u};
   __syncthreads();
-  uint32_t largest = 0;
+  uint32_t largest = 0, least = ~0u;
 #pragma unroll 4
   for (uint32_t i = threadIdx.x; i < f.elements; i += PLANE_THREADS) {
     uint32_t rest = i;
@@ -285,12 +304,17 @@ __device__ __forceinline__ uint32_t largest_of_filter(const FilterPlanes& f, con
     }
     const float value = widen(load_constant(from + place + rest * f.strides.in_channel));
     const uint32_t bits = __float_as_uint(value) & 0x7fffffffu;
-    if (bits < 0x7f800000u) largest = max(largest, bits);
+    largest = max(largest, bits);
+    least = min(least, bits);
   }
   largest = __reduce_max_sync(0xffffffffu, largest);
-  if (threadIdx.x % 32 == 0) atomicMax(&shared, static_cast<int>(largest));
+  least = __reduce_min_sync(0xffffffffu, least);
+  if (threadIdx.x % 32 == 0) {
+    atomicMax(&shared.largest, largest);
+    atomicMin(&shared.least, least);
+  }
   __syncthreads();
-  return static_cast<uint32_t>(shared);
+  return shared;
 }
 
 // Elements of the rows of K of one phase of an output channel.
@@ -361,19 +385,15 @@ class FilterRow {
   uint32_t counts_[MAX_SPATIAL], taps_;
 };
 
-// One output channel's rows of K, of all phases.
-template <class Filter, int PLANES, bool JOINED>
-__device__ __forceinline__ void write_filter(const PlaneParameters& p, int channel, int& shared,
-                                             Guard<2>& guard) {
+// One output channel's rows of K, of all phases, in a set; for all THREADS threads of the block.
+template <class Filter, class Set, bool JOINED, int THREADS, class Seen>
+__device__ __forceinline__ void write_filter_rows(const PlaneParameters& p, int channel,
+                                                  float scale, Seen& seen) {
   const FilterPlanes& f = p.filter;
   const ConvShape& shape = p.shape;
   const int group = channel / shape.out_channels;
   const int of_group = channel - group * shape.out_channels;
-  const auto* const from = static_cast<const Filter*>(f.data) + group * f.strides.group +
-                           of_group * f.strides.out_channel;
-  const int exponent = scale_exponent(largest_of_filter(f, from, shared));
-  const float scale = power_of_two(exponent);
-  if (threadIdx.x == 0) f.exponents[channel] = exponent;
+  const Filter* const from = filter_of_channel<Filter>(p, channel);
   const int joined = JOINED ? shape.joined() : 1, phases = shape.phases();
   const int run_channels = shape.run_channels(), run = of_group / run_channels;
   const auto first_of_run = [&](int phase_number) {
@@ -381,9 +401,9 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
   };
   // Where rows are short the block writes several at once.
   const uint32_t pairs = static_cast<uint32_t>(f.pitch) / 2;
-  const uint32_t at_once = pairs < PLANE_THREADS ? PLANE_THREADS / pairs : 1;
+  const uint32_t at_once = pairs < THREADS ? THREADS / pairs : 1;
   const uint32_t own = at_once > 1 ? threadIdx.x / pairs : 0;
-  const uint32_t step = at_once > 1 ? pairs : PLANE_THREADS;
+  const uint32_t step = at_once > 1 ? pairs : THREADS;
   for (int number = own; own < at_once && number < phases * joined; number += at_once) {
     const int phase_number = number / joined, in_channel = number - phase_number * joined;
     const FilterRow<Filter, JOINED> values_of(f, shape, from,
@@ -393,17 +413,17 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
     if constexpr (JOINED) {
       place = first_of_run(phase_number) + (of_group - run * run_channels) * joined + in_channel;
     }
-    __half* const row = f.rows + place * f.pitch;
+    __half* const row = f.rows + Set::NUMBER * Set::PLANES * f.plane_elements + place * f.pitch;
 #pragma unroll 4
     for (uint32_t pair = threadIdx.x - own * pairs; pair < pairs; pair += step) {
       float values[2];
       values_of.load(values, 2 * pair);
       const float scaled[2] = {values[0] * scale, values[1] * scale};
-      guard.see(values, scaled);
-      guard.end_block();
-      const Halves halves = split(scaled[0], scaled[1]);
+      seen.see(values, scaled);
+      seen.end_block();
+      const Halves halves = Set::of(scaled[0], scaled[1]);
       *reinterpret_cast<__half2*>(row + 2 * pair) = halves.high;
-      if constexpr (PLANES == 2) {
+      if constexpr (Set::PLANES == 2) {
         *reinterpret_cast<__half2*>(row + f.plane_elements + 2 * pair) = halves.low;
       }
     }
@@ -412,9 +432,26 @@ __device__ __forceinline__ void write_filter(const PlaneParameters& p, int chann
   if (JOINED && (next == shape.out_channels || next % run_channels == 0)) {
     for (int phase = 0; phase < phases; ++phase) {
       const int64_t begin = first_of_run(phase);
-      clear_rows<PLANES>(f, begin + (next - run * run_channels) * joined, begin + FILTER_RUN);
+      clear_rows<Set, THREADS>(f, begin + (next - run * run_channels) * joined, begin + FILTER_RUN);
     }
   }
+}
+
+// The same in the first set, and the scale.
+template <class Filter, int PLANES, bool JOINED>
+__device__ __forceinline__ void write_filter(const PlaneParameters& p, int channel,
+                                             FilterRange& shared, PlaneGuard& guard) {
+  const FilterRange range =
+      range_of_filter(p.filter, filter_of_channel<Filter>(p, channel), shared);
+  const int exponent = scale_exponent(range.largest);
+  const float scale = power_of_two(exponent);
+  if (threadIdx.x == 0) {
+    p.filter.exponents[channel] = exponent;
+    guard.range.largest = max(guard.range.largest, range.largest);
+    guard.range.has_gaps |= range.largest != 0 && __uint_as_float(range.least) * scale < SMALL;
+  }
+  write_filter_rows<Filter, FirstSet<PLANES>, JOINED, PLANE_THREADS>(p, channel, scale,
+                                                                     guard.guard);
   __syncthreads();
 }
 
@@ -424,13 +461,18 @@ template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool JOINED>
 __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS != RowTaps::APART>;
   __shared__ typename Tile::Words words;
-  __shared__ int largest;
+  __shared__ FilterRange shared;
   __shared__ GuardWord block_word;
-  if (threadIdx.x == 0) block_word.clear();
-  Guard<2> guard;
+  __shared__ PlaneRange block_range;
+  if (threadIdx.x == 0) {
+    block_word.clear();
+    block_range = {};
+    if (blockIdx.x == 0) p.header->work = {};
+  }
+  PlaneGuard guard;
   if (static_cast<int>(blockIdx.x) < p.filter_blocks) {
     for (int channel = blockIdx.x; channel < p.filter.out_channels; channel += p.filter_blocks) {
-      write_filter<Input, PLANES, JOINED>(p, channel, largest, guard);
+      write_filter<Input, PLANES, JOINED>(p, channel, shared, guard);
     }
   } else {
     const uint32_t tiles =
@@ -440,7 +482,7 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
     typename Tile::Values values;
     // The first tile is on its way while the exponent is found.
     if (tile < tiles) Tile(p.pixels, tile).load(values);
-    const int exponent = sample_exponent<Input>(p.pixels, largest);
+    const int exponent = sample_exponent<Input>(p.pixels, shared.largest);
     if (tile == 0 && threadIdx.x == 0) p.header->exponents[0] = exponent;
     while (tile < tiles) {
       const Tile now(p.pixels, tile);
@@ -451,8 +493,11 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
     }
   }
   __syncthreads();
-  block_word.add(guard.word());
+  guard.add_to(block_word, block_range);
   __syncthreads();
-  if (threadIdx.x == 0) p.header->guard[blockIdx.x] = block_word.word();
+  if (threadIdx.x == 0) {
+    p.header->guard[blockIdx.x] = block_word.word();
+    p.header->ranges[blockIdx.x] = block_range;
+  }
   let_next_kernel_start();
 }
