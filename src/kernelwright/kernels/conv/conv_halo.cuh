@@ -45,29 +45,30 @@ __device__ __forceinline__ void produce_patches(const Parameters& p, const ConvS
     int at[MAX_SPATIAL];
 #pragma unroll
     for (int d = 0; d < 2; ++d) at[d] = work.at[d] + p.shape.dimensions[d].lower;
-    int chunk = 0, tap_of_depth = 0, pass = passes.first;
-    for (int patch = 0; patch < counts.patches * passes.count(); ++patch) {
-      at[2] = depth.lower + work.at[2] * depth.step + depth.offset(work.phase.of[2], tap_of_depth);
-      wait(shared.patch_empty + patches.stage, patches.phase ^ 1);
-      Barrier* const patch_full = shared.patch_full + patches.stage;
-      arrive_expecting(patch_full, bytes);
-      copy_patch<Tile::SPATIAL>(
-          shared.patch(patches.stage), p.pixel_maps + ConvPasses::set_of_pixels(pass),
-          work.group * p.group_pitch + chunk * Tile::CHUNK_CHANNELS, at, work.image, patch_full);
-      patches.advance();
-      for (int group = 0; group < counts.groups; ++group) {
-        wait(shared.empty + ring.stage, ring.phase ^ 1);
-        arrive_expecting(shared.full + ring.stage, Tile::STAGE_BYTES);
-        const int tap = tap_of_depth * counts.taps + group * Tile::CHUNKS;
-        fetch_filter<Tile>(p, shared, ring.stage, (tap * p.chunks + chunk) * Tile::CHUNK, row,
-                           ConvPasses::set_of_filter(pass));
-        ring.advance();
-      }
-      if (++chunk == p.chunks) {
-        chunk = 0;
-        if (++tap_of_depth == work.phase.taps(p.shape, 2)) {
-          tap_of_depth = 0;
-          ++pass;
+    for (int pass = passes.first; pass <= ConvPasses::LAST; ++pass) {
+      const CUtensorMap* const pixel_map = p.pixel_maps + ConvPasses::set_of_pixels(pass);
+      int chunk = 0, tap_of_depth = 0;
+      for (int patch = 0; patch < counts.patches; ++patch) {
+        at[2] =
+            depth.lower + work.at[2] * depth.step + depth.offset(work.phase.of[2], tap_of_depth);
+        wait(shared.patch_empty + patches.stage, patches.phase ^ 1);
+        Barrier* const patch_full = shared.patch_full + patches.stage;
+        arrive_expecting(patch_full, bytes);
+        copy_patch<Tile::SPATIAL>(shared.patch(patches.stage), pixel_map,
+                                  work.group * p.group_pitch + chunk * Tile::CHUNK_CHANNELS, at,
+                                  work.image, patch_full);
+        patches.advance();
+        for (int group = 0; group < counts.groups; ++group) {
+          wait(shared.empty + ring.stage, ring.phase ^ 1);
+          arrive_expecting(shared.full + ring.stage, Tile::STAGE_BYTES);
+          const int tap = tap_of_depth * counts.taps + group * Tile::CHUNKS;
+          fetch_filter<Tile>(p, shared, ring.stage, (tap * p.chunks + chunk) * Tile::CHUNK, row,
+                             ConvPasses::set_of_filter(pass));
+          ring.advance();
+        }
+        if (++chunk == p.chunks) {
+          chunk = 0;
+          ++tap_of_depth;
         }
       }
     }

@@ -60,7 +60,8 @@ struct ConvVariant {
     return shape.positions() < MOST && plane_positions(request) < MOST && shape.taps() > 0 &&
            units < static_cast<double>(MOST) / 2 &&
            static_cast<double>(plane_positions(request)) * request.images <
-               static_cast<double>(MOST);
+               static_cast<double>(MOST) &&
+           plane_elements(request) / 8 < MOST;
   }
 
   static int64_t workspace_bytes(const Request& request) {

@@ -133,9 +133,9 @@ class PlaneTile {
     image_ = image;
   }
 
-  // The first of an image.
-  __device__ __forceinline__ static PlaneTile of_image(const PixelPlanes& p, uint32_t image) {
-    return PlaneTile(p, image * p.position_tiles * p.channel_tiles);
+  // The first one of an image.
+  __device__ __forceinline__ static PlaneTile of_image(const PixelPlanes& p, int image) {
+    return PlaneTile(p, 0, 0, image);
   }
 
   __device__ __forceinline__ void load(Values& values) const {
@@ -230,6 +230,10 @@ class PlaneTile {
   }
 
  private:
+  __device__ __forceinline__ PlaneTile(const PixelPlanes& p, int channel, uint32_t position,
+                                       int image)
+      : p_(p), channel_(channel), position_(position), image_(image) {}
+
   // Lanes side by side along the positions; warps along positions and then pairs of channels.
   __device__ __forceinline__ static int position_of(int i) {
     return (threadIdx.x + i * PLANE_THREADS) % POSITIONS;
@@ -389,6 +393,7 @@ class FilterRow {
 template <class Filter, class Set, bool JOINED, int THREADS, class Seen>
 __device__ __forceinline__ void write_filter_rows(const PlaneParameters& p, int channel,
                                                   float scale, Seen& seen) {
+  constexpr int AT_ONCE = Set::NUMBER == 0 ? 4 : 1;  // small code where it is seldom run
   const FilterPlanes& f = p.filter;
   const ConvShape& shape = p.shape;
   const int group = channel / shape.out_channels;
@@ -414,7 +419,7 @@ __device__ __forceinline__ void write_filter_rows(const PlaneParameters& p, int 
       place = first_of_run(phase_number) + (of_group - run * run_channels) * joined + in_channel;
     }
     __half* const row = f.rows + Set::NUMBER * Set::PLANES * f.plane_elements + place * f.pitch;
-#pragma unroll 4
+#pragma unroll AT_ONCE
     for (uint32_t pair = threadIdx.x - own * pairs; pair < pairs; pair += step) {
       float values[2];
       values_of.load(values, 2 * pair);

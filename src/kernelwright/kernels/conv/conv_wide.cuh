@@ -117,30 +117,27 @@ class WidePixels {
   __device__ __forceinline__ WidePixels(const PixelPlanes& p, int exponent, bool is_first_written)
       : p_(p), scale_(power_of_two(exponent)), is_first_written_(is_first_written) {}
 
-  __device__ __forceinline__ uint32_t shares() const {
-    return static_cast<uint32_t>((runs() + OF_SHARE - 1) / OF_SHARE);
-  }
+  __device__ __forceinline__ uint32_t shares() const { return (runs() + OF_SHARE - 1) / OF_SHARE; }
 
   __device__ __forceinline__ void write(uint32_t share, LostNumbers& lost) const {
-    const int64_t begin = int64_t{share} * OF_SHARE, left = runs() - begin;
-    const int end = left < OF_SHARE ? static_cast<int>(left) : OF_SHARE;
+    const uint32_t begin = share * OF_SHARE, end = min(begin + OF_SHARE, runs());
 #pragma unroll 1
-    for (int i = threadIdx.x; i < end; i += THREADS) write_run(begin + i, lost);
+    for (uint32_t run = begin + threadIdx.x; run < end; run += THREADS) write_run(run, lost);
   }
 
  private:
-  static constexpr int OF_SHARE = 8 * THREADS;  // runs of eight channels
+  static constexpr uint32_t OF_SHARE = 8 * THREADS;  // runs of eight channels
 
-  __device__ __forceinline__ int64_t runs() const {
-    return p_.images * p_.positions * (p_.pitch / 8);
+  __device__ __forceinline__ uint32_t runs() const {
+    return static_cast<uint32_t>(p_.plane_elements / 8);
   }
 
   // Runs follow each other along the positions, as the input is read.
-  __device__ __forceinline__ void write_run(int64_t run, LostNumbers& lost) const {
-    const int64_t above = run / p_.positions, image = above / (p_.pitch / 8);
-    const auto position = static_cast<uint32_t>(run - above * p_.positions);
-    const int channel = static_cast<int>(above - image * (p_.pitch / 8)) * 8;
-    const auto pixels = Pixels::of_image(p_, static_cast<uint32_t>(image));
+  __device__ __forceinline__ void write_run(uint32_t run, LostNumbers& lost) const {
+    const uint32_t of_pixel = p_.pitch / 8, above = run / p_.positions, image = above / of_pixel;
+    const uint32_t position = run - above * p_.positions;
+    const int channel = static_cast<int>(above - image * of_pixel) * 8;
+    const auto pixels = Pixels::of_image(p_, static_cast<int>(image));
     float numbers[8], scaled[8], largest = 0;
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
@@ -155,7 +152,7 @@ class WidePixels {
       largest = fmaxf(largest, fabsf(scaled[i]));
     }
     lost.see(numbers, scaled, largest < SMALL ? LostNumbers::ALONE : LostNumbers::BESIDE_OTHERS);
-    const int64_t place = (image * p_.positions + position) * p_.pitch + channel;
+    const int64_t place = (int64_t{image} * p_.positions + position) * p_.pitch + channel;
     if (!is_first_written_) store_run<FirstSet<PLANES>>(p_, place, scaled);
     store_run<SecondSet<PLANES>>(p_, place, scaled);
   }
