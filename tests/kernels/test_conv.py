@@ -196,6 +196,8 @@ _WIDE_CASES = (
     _case(3, 20, (9, 11), 16, (3, 3), values="dead"),
     _case(2, 16, (9, 9), 16, (3, 3), values="apart"),
     _case(2, 16, (9, 9), 70, (3, 3), values="beside"),
+    _case(2, 24, (7, 9), 20, (3, 3), values="peaked"),
+    _case(2, 40, (6, 9), 20, (3, 3), groups=2, values="group"),
     _case(2, 16, (9, 9), 16, (3, 3), values="alone"),
     _case(2, 16, (9, 9), 16, (3, 3), values="infinite"),
     _case(3, 150, (13, 17), 130, (2, 4), stride=(2, 3), padding=(1, 2), values="faint"),
@@ -208,7 +210,7 @@ _WIDE_CASES = (
     _case(2, 8, (4, 5, 66), 33, (2, 2, 3), values="outlier"),
     _case(2, 8, (7, 70), 20, (3, 3), values="dead"),
 )  # fmt: skip
-_LEFT = ("special", "apart", "alone", "infinite")
+_LEFT = ("special", "apart", "group", "alone", "infinite")
 """Values that no planes carry: the CUDA cores compute them."""
 
 

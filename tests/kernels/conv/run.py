@@ -136,6 +136,10 @@ def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
             data[0] *= 1e-24
         case "beside":  # the same, but each lies beside others
             data[:, ::8] *= 1e-20
+        case "peaked":  # beside other channels of the pixel
+            data[:, :8] *= 1e-20
+        case "group":  # and all of its group
+            data[:, : channels // groups] *= 1e-20
         case "alone":  # and the filter leaves these out
             data[:, ::8] *= 1e-20
             filter_[0, 1:] = 0

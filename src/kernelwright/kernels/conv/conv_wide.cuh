@@ -7,8 +7,8 @@
 // taken. Who has taken one runs, so that nobody waits for a block that has not begun.
 //
 // The CUDA cores keep infinities and NaN, and what is below 2^-51 of the largest: unless another
-// channel of the pixel is not small and no element of the filter is, so that what is lost is below
-// 2^-13 of the sum of one product's magnitudes, 2^-24 of that of three.
+// channel of the pixel is far from small and no element of the filter is small, so that what is
+// lost is below 2^-15 of the sum of one product's magnitudes, 2^-26 of that of three.
 
 #include "conv_passes.cuh"
 #include "conv_tile.cuh"
@@ -138,7 +138,7 @@ class WidePixels {
     const uint32_t position = run - above * p_.positions;
     const int channel = static_cast<int>(above - image * of_pixel) * 8;
     const auto pixels = Pixels::of_image(p_, static_cast<int>(image));
-    float numbers[8], scaled[8], largest = 0;
+    float numbers[8], scaled[8];
 #pragma unroll
     for (int i = 0; i < 8; i += 2) {
       float pair[2];
@@ -147,14 +147,43 @@ class WidePixels {
       numbers[i + 1] = pair[1];
     }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      scaled[i] = numbers[i] * scale_;
-      largest = fmaxf(largest, fabsf(scaled[i]));
+    for (int i = 0; i < 8; ++i) scaled[i] = numbers[i] * scale_;
+    LostNumbers own;
+    own.see(numbers, scaled, LostNumbers::BESIDE_OTHERS);
+    // Whoever has found one alone need not look again.
+    if (own.kinds != 0 && (lost.kinds & LostNumbers::ALONE) == 0 &&
+        !has_large(pixels, position, channel, channel + 8) &&
+        !has_large(pixels, position, first_of_group(channel), end_of_group(channel))) {
+      own.kinds = LostNumbers::ALONE;
     }
-    lost.see(numbers, scaled, largest < SMALL ? LostNumbers::ALONE : LostNumbers::BESIDE_OTHERS);
+    lost.kinds |= own.kinds;
     const int64_t place = (int64_t{image} * p_.positions + position) * p_.pitch + channel;
     if (!is_first_written_) store_run<FirstSet<PLANES>>(p_, place, scaled);
     store_run<SecondSet<PLANES>>(p_, place, scaled);
+  }
+
+  // Whether one of these channels is so far from small that all others may be lost.
+  __device__ __forceinline__ bool has_large(const Pixels& pixels, uint32_t position, int channel,
+                                            int end) const {
+    const float large = SMALL * static_cast<float>(end - channel);
+    float largest = 0;
+#pragma unroll 1
+    for (; channel < end && largest < large; channel += 2) {
+      float pair[2];
+      pixels.load_pair(pair, position, channel);
+      largest = fmaxf(largest, fmaxf(fabsf(pair[0]), fabsf(pair[1])) * scale_);
+    }
+    return largest >= large;
+  }
+  // Channels whose products are summed.
+  __device__ __forceinline__ int first_of_group(int channel) const {
+    return has_groups() ? channel - channel % p_.group_pitch : 0;
+  }
+  __device__ __forceinline__ int end_of_group(int channel) const {
+    return has_groups() ? first_of_group(channel) + p_.group_pitch : p_.pitch;
+  }
+  __device__ __forceinline__ bool has_groups() const {
+    return p_.group_channels != p_.real_channels;
   }
 
   const PixelPlanes& p_;
