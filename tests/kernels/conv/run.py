@@ -117,6 +117,35 @@ def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
             filter_.view(-1)[3] = torch.nan
         case "wide":
             data[0] *= 1e-7
+        case "faint":  # nothing of it is left in one set
+            data[0] *= 1e-10
+        case "columns":  # as after a softmax of a few large numbers
+            data[..., 0] *= 1e-5
+            data[:, 1] *= 1e-6
+        case "outlier":  # which a sample misses
+            data[..., 1] *= 1e-5
+            data.view(-1)[5] = 1e6
+        case "sparse":  # which a sample misses as well
+            data *= 0
+            data[0, 3, 4, 5] = 1e-9
+            filter_ *= 1e10
+        case "dead":
+            filter_[:, 1] *= 1e-10
+            data[:, 0] *= 1e-9
+        case "apart":  # too far for two sets; the outputs of the small ones are apart
+            data[0] *= 1e-24
+        case "beside":  # the same, but each lies beside others
+            data[:, ::8] *= 1e-20
+        case "peaked":  # beside other channels of the pixel
+            data[:, :8] *= 1e-20
+        case "group":  # and all of its group
+            data[:, : channels // groups] *= 1e-20
+        case "alone":  # and the filter leaves these out
+            data[:, ::8] *= 1e-20
+            filter_[0, 1:] = 0
+        case "infinite":  # and wide
+            data[0] *= 1e-10
+            data.view(-1)[-7] = torch.inf
         case "huge":
             data *= 1e30
             filter_ *= 1e-20

@@ -3,6 +3,7 @@
 // shared memory.
 
 #include "conv_elements.cuh"
+#include "conv_passes.cuh"
 #include "conv_planes.cuh"
 #include "conv_shape.cuh"
 #include "gemm_sm90_tile.cuh"
@@ -99,6 +100,8 @@ struct ConvTile {
   static constexpr int PIXEL_PLANE = CHUNKS * CHUNK_PIXELS;
   static constexpr bool IS_LINEAR = CHUNK == 8;  // patches are runs of pixels (conv_linear.cuh)
   static constexpr bool HAS_PATCHES = Config::PATCHES > 0 && !IS_LINEAR;
+  // Runs of pixels multiply a filter that stays: there is none of a second set.
+  static constexpr bool HAS_FILTER_SETS = !IS_LINEAR;
   static constexpr int PATCHES = Config::PATCHES, PATCH_BYTES = Config::PATCH_BYTES;
   static constexpr int STAGE_BYTES = PLANES * (FILTER_PLANE + (PATCHES > 0 ? 0 : PIXEL_PLANE));
   static constexpr int ALIGNMENT = 1024;  // of what is swizzled
@@ -155,7 +158,7 @@ struct HaloPlan {
 // Where runs of pixels hold what a tile meets (conv_linear.cuh): a slice is one D of an image.
 struct LinearPlan {
   const __half* planes;
-  int64_t plane_pixels;   // of all images
+  int64_t plane_pixels;   // of all images, of one plane
   int step;               // outputs from a tile's first to the next one's
   int slice;              // outputs of a slice
   Divisor tiles, depths;  // tiles of a slice, slices of an image
@@ -183,7 +186,8 @@ struct ConvUnits {
 template <class Input, class Result, class Epilogue>
 struct ConvParameters {
   static constexpr ConvFold WINDOWS = Epilogue::WINDOWS, CHANNELS = Epilogue::CHANNELS;
-  CUtensorMap pixel_map, filter_map;
+  CUtensorMap pixel_maps[SETS];  // what lies beyond the last image of one is none of the other's
+  CUtensorMap filter_map;
   ConvShape shape;
   PositionDivisors divisors;
   uint32_t positions;     // of a phase
@@ -199,7 +203,8 @@ struct ConvParameters {
   Epilogue epilogue;
   GemmRest rest;
   const int* filter_exponents;
-  // For the CUDA cores, where the planes do not carry the input or the filter.
+  PlaneParameters planes;  // of the kernel before, for a second set
+  // For the CUDA cores, where no planes carry the input or the filter.
   const Input* data;
   ImageStrides data_strides;
   const Input* filter;
