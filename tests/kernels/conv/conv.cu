@@ -20,7 +20,7 @@ using Epilogue = EPILOGUE;
 using Parameters = ConvParameters<Number, Number, Epilogue>;
 
 template <class Config>
-__global__ void __launch_bounds__(PLANE_THREADS)
+__global__ void __launch_bounds__(PLANE_THREADS, 3)
     planes_kernel(const __grid_constant__ PlaneParameters p) {
   write_planes<Number, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS,
                (Config::JOINED > 0)>(p);

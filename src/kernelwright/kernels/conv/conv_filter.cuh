@@ -69,14 +69,14 @@ struct FilterRange {
   uint32_t largest, least;
 };
 
-// Of what load(i) gives for `elements` of them. For all threads of the block.
-template <class Load>
+// Of what load(i) gives for `elements` of them, AT_ONCE at a time. For all threads of the block.
+template <int AT_ONCE, class Load>
 __device__ __forceinline__ FilterRange range_of(uint32_t elements, FilterRange& shared,
                                                 const Load& load) {
   if (threadIdx.x == 0) shared = {0, ~0u};
   __syncthreads();
   uint32_t largest = 0, least = ~0u;
-#pragma unroll 4
+#pragma unroll AT_ONCE
   for (uint32_t i = threadIdx.x; i < elements; i += PLANE_THREADS) {
     const uint32_t bits = __float_as_uint(load(i)) & 0x7fffffffu;
     largest = max(largest, bits);
@@ -202,11 +202,10 @@ class FilterRow {
   uint32_t counts_[MAX_SPATIAL], taps_;
 };
 
-// Pairs first, first + step... of a row of K, in a set.
-template <class Set, class Row, class Seen>
+// Pairs first, first + step... of a row of K, in a set; AT_ONCE of them are on their way.
+template <class Set, int AT_ONCE, class Row, class Seen>
 __device__ __forceinline__ void write_row(const FilterPlanes& f, const Row& values_of, __half* row,
                                           uint32_t first, uint32_t step, float scale, Seen& seen) {
-  constexpr int AT_ONCE = Set::NUMBER == 0 ? 4 : 1;  // small code where it is seldom run
   const uint32_t pairs = static_cast<uint32_t>(f.pitch) / 2;
   row += Set::NUMBER * Set::PLANES * f.plane_elements;
 #pragma unroll AT_ONCE
@@ -230,6 +229,7 @@ __device__ __forceinline__ void write_filter_rows(const FilterPlanes& f, const C
                                                   int channel, float scale, Seen& seen) {
   const int group = channel / shape.out_channels;
   const int of_group = channel - group * shape.out_channels;
+  constexpr int AT_ONCE = Set::NUMBER == 0 ? 4 : 1;  // small code where it is seldom run
   const Filter* const from = filter_of_channel<Filter>(f, shape, channel);
   const int joined = JOINED ? shape.joined() : 1, phases = shape.phases();
   const int run_channels = shape.run_channels(), run = of_group / run_channels;
@@ -250,8 +250,8 @@ __device__ __forceinline__ void write_filter_rows(const FilterPlanes& f, const C
     if constexpr (JOINED) {
       place = first_of_run(phase_number) + (of_group - run * run_channels) * joined + in_channel;
     }
-    write_row<Set>(f, values_of, f.rows + place * f.pitch, threadIdx.x - own * pairs, step, scale,
-                   seen);
+    write_row<Set, AT_ONCE>(f, values_of, f.rows + place * f.pitch, threadIdx.x - own * pairs, step,
+                            scale, seen);
   }
   const int next = of_group + 1;
   if (JOINED && (next == shape.out_channels || next % run_channels == 0)) {
@@ -277,9 +277,10 @@ __device__ __forceinline__ void write_filter(const FilterPlanes& f, const ConvSh
   const bool is_staged = !JOINED && f.is_staged;
   const FilterRange range =
       is_staged
-          ? range_of(f.elements, room.range,
-                     [&](uint32_t i) { return room.staged[i] = widen(load_constant(from + i)); })
-          : range_of(f.elements, room.range, [&](uint32_t i) { return load_element(f, from, i); });
+          ? range_of<9>(f.elements, room.range,
+                        [&](uint32_t i) { return room.staged[i] = widen(load_constant(from + i)); })
+          : range_of<4>(f.elements, room.range,
+                        [&](uint32_t i) { return load_element(f, from, i); });
   const int exponent = scale_exponent(range.largest);
   const float scale = power_of_two(exponent);
   if (threadIdx.x == 0) {
@@ -288,8 +289,8 @@ __device__ __forceinline__ void write_filter(const FilterPlanes& f, const ConvSh
     guard.range.has_gaps |= range.largest != 0 && __uint_as_float(range.least) * scale < SMALL;
   }
   if (is_staged) {
-    write_row<Set>(f, StagedRow(f, room.staged), f.rows + channel * f.pitch, threadIdx.x,
-                   PLANE_THREADS, scale, guard.guard);
+    write_row<Set, 4>(f, StagedRow(f, room.staged), f.rows + channel * f.pitch, threadIdx.x,
+                      PLANE_THREADS, scale, guard.guard);
   } else {
     write_filter_rows<Filter, Set, JOINED, PLANE_THREADS>(f, shape, channel, scale, guard.guard);
   }

@@ -122,12 +122,6 @@ class PlaneTile {
     return tile;
   }
 
-  __device__ __forceinline__ void take_place_of(const PlaneTile& other) {
-    channel_ = other.channel_;
-    position_ = other.position_;
-    image_ = other.image_;
-  }
-
   __device__ __forceinline__ void load(Values& values) const {
     if (!MOVES && p_.is_contiguous && p_.group_pitch == p_.group_channels) {
       load_side_by_side(values);
@@ -142,8 +136,8 @@ class PlaneTile {
   }
 
   // Pairs go into shared memory, along the channels.
-  __device__ __forceinline__ void turn(const Values& values, int exponent, Words& words,
-                                       PlaneGuard& guard) const {
+  __device__ __forceinline__ static void turn(const Values& values, int exponent, Words& words,
+                                              PlaneGuard& guard) {
     const float scale = power_of_two(exponent);
     __syncthreads();  // the tile before has been read
 #pragma unroll
@@ -291,23 +285,23 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
                            static_cast<uint32_t>(p.pixels.images);
     const uint32_t blocks = gridDim.x - p.filter_blocks;
     const uint32_t first = blockIdx.x - p.filter_blocks;
-    Tile here(p.pixels), next(p.pixels);
+    Tile at(p.pixels);
     typename Tile::Values values;
     // The first tile is on its way while the exponent is found.
     if (first < tiles) {
-      next.move_to(first);
-      next.load(values);
+      at.move_to(first);
+      at.load(values);
     }
     const int exponent = sample_exponent<Input>(p.pixels, largest);
     if (first == 0 && threadIdx.x == 0) p.header->exponents[0] = exponent;
     for (uint32_t tile = first; tile < tiles; tile += blocks) {
-      here.take_place_of(next);
-      here.turn(values, exponent, room.words, guard);
+      Tile::turn(values, exponent, room.words, guard);
       if (tile + blocks < tiles) {
-        next.move_to(tile + blocks);
-        next.load(values);
+        at.move_to(tile + blocks);
+        at.load(values);
       }
-      here.write(room.words);
+      at.move_to(tile);
+      at.write(room.words);
     }
   }
   __syncthreads();
