@@ -3,6 +3,7 @@
 
 #include "conv_joined.cuh"
 #include "conv_reduction.cuh"
+#include "conv_rows.cuh"
 #include "conv_spans.cuh"
 #include "gemm_sm90_store.cuh"
 #include "vector.cuh"
@@ -389,10 +390,13 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
 template <class Tile, class Parameters>
 __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared<Tile>& shared,
                                            const ConvWork& work, int warpgroup,
-                                           const float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
-  if constexpr (Parameters::CHANNELS != ConvFold::NONE) {
+                                           float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
+  constexpr bool IS_PROGRAM = Parameters::CHANNELS == ConvFold::EXP_SUM;
+  if constexpr (IS_PROGRAM) run_row_program<Tile>(p, shared, work, warpgroup, sums);
+  if constexpr (!IS_PROGRAM && Parameters::CHANNELS != ConvFold::NONE) {
     store_over_channels<Tile>(p, shared, work, warpgroup, sums);
-  } else {
+  }
+  if constexpr (stores_channels<Parameters>()) {
 #pragma unroll
     for (int part = 0; part < Tile::PARTS; ++part) {
       store_conv<Tile>(p, shared, work, warpgroup, part, sums[part]);
