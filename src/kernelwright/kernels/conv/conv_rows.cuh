@@ -50,6 +50,12 @@ class TotalRooms {
   int own_, barrier_;
 };
 
+// The channel of a lane's first or second row, among those of its warp.
+template <class Tile>
+__device__ __forceinline__ int channel_of_lane(int below) {
+  return (static_cast<int>(threadIdx.x) % 32 / 4 + 8 * below) / Tile::FOLD_PHASES;
+}
+
 // The phase of both rows of a lane.
 template <class Tile>
 __device__ __forceinline__ int phase_of_lane() {
@@ -125,7 +131,7 @@ __device__ __forceinline__ void clear_missing(const Parameters& p, const ConvWor
     const int count = rows_of_warp<Tile>(p, work, warpgroup, part).count;
 #pragma unroll
     for (int below = 0; below < 2; ++below) {
-      if ((threadIdx.x % 32 / 4 + 8 * below) / Tile::FOLD_PHASES < count) continue;
+      if (channel_of_lane<Tile>(below) < count) continue;
 #pragma unroll
       for (int i = 2 * below; i < Tile::REGISTERS; i += 4) {
         sums[part][i] = sums[part][i + 1] = -INFINITY;
@@ -148,8 +154,8 @@ __device__ __forceinline__ void finish_channels(const Parameters& p, const ConvW
     if (rows.count <= 0) continue;
 #pragma unroll
     for (int below = 0; below < 2; ++below) {
-      const int of_warp = (threadIdx.x % 32 / 4 + 8 * below) / Tile::FOLD_PHASES;
-      const auto row = p.epilogue.after.row(rows.first_of_all + min(of_warp, rows.count - 1));
+      const int channel = rows.first_of_all + min(channel_of_lane<Tile>(below), rows.count - 1);
+      const auto row = p.epilogue.after.row(channel);
 #pragma unroll
       for (int c = 0; c < Tile::REGISTERS / 2; c += 2) {
         const Vector<float, 2> total = load_columns<Tile>(totals, c);
