@@ -24,6 +24,8 @@ _INSTRUCTIONS = {
     **{"exp": 8, "exp2": 8, "hardswish": 10},
 }
 """Instructions of long functions for one element, as nvcc 13.0 writes them for capability 9.0."""
+_PROGRAM_INSTRUCTIONS = 16
+"""The same of a softmax over channels."""
 _MOST_INSTRUCTIONS = 32
 """In a functor that is there once for each of 128 registers: more do not stay in the instruction
 cache (docs/measured/convolution.md)."""
@@ -116,6 +118,8 @@ def _is_late(kernel: Kernel, elements: list[tuple[str, str]]) -> bool:
     # What is reduced to one has a step where its elements are stored, or none.
     reduction = kernel.anchored(Convolution).conv.reduction
     is_one = reduction is not None and not reduction.keeps_channels
+    if reduction is not None and reduction.keeps_channels:
+        instructions += _PROGRAM_INSTRUCTIONS
     is_after = is_one and not isinstance(kernel.epilogue, Accumulator)
     return is_after or reads_by_place or instructions > _MOST_INSTRUCTIONS
 

@@ -146,24 +146,28 @@ __device__ __forceinline__ void finish_channels(const Parameters& p, const ConvW
                                                 int warpgroup, const TotalRooms<Tile>& rooms,
                                                 float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
   using Program = typename Parameters::Ending::Program;
-  const float* const totals = rooms.of_all();
-  const float* const shared = rooms.of_warp(0);
+  constexpr int AT_ONCE = 8;  // columns, whose totals are loaded once for all rows
 #pragma unroll
-  for (int part = 0; part < Tile::PARTS; ++part) {
-    const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
-    if (rows.count <= 0) continue;
+  for (int first = 0; first < Tile::REGISTERS / 2; first += AT_ONCE) {
+    Vector<float, 2> totals[AT_ONCE / 2], shared[AT_ONCE / 2];
 #pragma unroll
-    for (int below = 0; below < 2; ++below) {
-      const int channel = rows.first_of_all + min(channel_of_lane<Tile>(below), rows.count - 1);
-      const auto row = p.epilogue.after.row(channel);
+    for (int i = 0; i < AT_ONCE / 2; ++i) {
+      totals[i] = load_columns<Tile>(rooms.of_all(), first + 2 * i);
+      shared[i] = load_columns<Tile>(rooms.of_warp(0), first + 2 * i);
+    }
 #pragma unroll
-      for (int c = 0; c < Tile::REGISTERS / 2; c += 2) {
-        const Vector<float, 2> total = load_columns<Tile>(totals, c);
-        const Vector<float, 2> made = load_columns<Tile>(shared, c);
+    for (int part = 0; part < Tile::PARTS; ++part) {
+      const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          float& value = sums[part][2 * c + 2 * below + j];
-          value = row(Program::of_channel(value, total.element[j], made.element[j]));
+      for (int below = 0; below < 2; ++below) {
+        const int of_warp = max(min(channel_of_lane<Tile>(below), rows.count - 1), 0);
+        const int last = p.shape.out_channels - 1;
+        const auto row = p.epilogue.after.row(min(rows.first_of_all + of_warp, last));
+#pragma unroll
+        for (int c = 0; c < AT_ONCE; ++c) {
+          float& value = sums[part][2 * (first + c / 2 * 2) + 2 * below + c % 2];
+          value = row(Program::of_channel(value, totals[c / 2].element[c % 2],
+                                          shared[c / 2].element[c % 2]));
         }
       }
     }

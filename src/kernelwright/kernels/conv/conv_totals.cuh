@@ -49,20 +49,23 @@ __device__ __forceinline__ void run_program(const Parameters& p, int channels, i
                                             Result* out, int64_t channel_stride,
                                             const Value& value) {
   using Program = typename Parameters::Ending::Program;
+  constexpr int TURNS = Program::IS_BY_CHANNEL ? 2 : 1;
   ConvTotals totals;
+  // In one loop: the code of a value is there once.
 #pragma unroll 1
-  for (int channel = 0; channel < channels; ++channel) totals.add(value(channel));
-  if constexpr (Program::IS_BY_CHANNEL) {
-#pragma unroll 1
-    for (int channel = 0; channel < channels; ++channel) {
-      const float made = totals.template result_of<Program>(value(channel));
-      const float finished = p.epilogue.after.row(channel)(made);
+  for (int number = 0; number < TURNS * channels; ++number) {
+    const int channel = number < channels ? number : number - channels;
+    const float before = value(channel);
+    if (number < channels) {
+      totals.add(before);
+    } else if constexpr (Program::IS_BY_CHANNEL) {
+      const float made = p.epilogue.after.row(channel)(totals.template result_of<Program>(before));
       const int64_t at = place + channel * channel_stride;
-      out[at] = narrow<Result>(p.epilogue.finish(finished, at, channel));
+      out[at] = narrow<Result>(p.epilogue.finish(made, at, channel));
     }
-  } else {
-    out[place] =
-        narrow<Result>(p.epilogue.finish(totals.template result<Program>(), place, 0));
+  }
+  if constexpr (!Program::IS_BY_CHANNEL) {
+    out[place] = narrow<Result>(p.epilogue.finish(totals.template result<Program>(), place, 0));
   }
 }
 
