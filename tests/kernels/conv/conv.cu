@@ -77,7 +77,7 @@ struct Variants {
 using All = Variants<CONFIGS>;
 using Any = ConvAnyVariant<Number, Number, Epilogue>;
 
-__global__ void __launch_bounds__(Any::THREADS)
+__global__ void __launch_bounds__(Any::THREADS, 1)
     any_kernel(const __grid_constant__ Any::Parameters p) {
   conv_any(p);
 }
