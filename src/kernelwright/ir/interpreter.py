@@ -239,9 +239,7 @@ def convolved(
     return result if bias is None else result + bias.view(-1, *[1] * count)
 
 
-def reduced_tile(
-    reduction: TileReduction, values: torch.Tensor, shape: Sequence[int]
-) -> Any:
+def reduced_tile(reduction: TileReduction, values: torch.Tensor, shape: Sequence[int]) -> Any:
     """What a convolution's kernel reduces its results to; `shape` is what is left of windows."""
     if reduction.over_windows is not None:
         neutral = {Reduction.MAXIMUM: -torch.inf, Reduction.MINIMUM: torch.inf}
@@ -256,8 +254,10 @@ def reduced_tile(
             parts = torch.unflatten(values, 2 + at, (-1, window))
             found: torch.Tensor = reduced(reduction.over_windows, parts, (3 + at,))
             values = found.squeeze(3 + at)
-    return values if reduction.over_channels is None else reduced(
-        reduction.over_channels, values, (1,)
+    return (
+        values
+        if reduction.over_channels is None
+        else reduced(reduction.over_channels, values, (1,))
     )
 
 

@@ -145,7 +145,7 @@ def shared_bytes(config: ConvConfig) -> int:
         rows = 8 * (config.width + 20) * 4 + config.width * 4
     stored = 8 * (rows if config.store is ConvStore.ROWS else _LINE_BYTES)
     together = config.schedule is ConvSchedule.SHARED and config.parts == 2
-    stored += (9 if together else 10) * config.fold_phases * config.width * 4
+    stored += (9 if together else 10) * config.fold_phases * (config.width + 8) * 4
     return _ALIGNMENT + stored + config.stages * (stage + 16) + places + patches
 
 

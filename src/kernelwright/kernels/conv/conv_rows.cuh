@@ -20,32 +20,38 @@ class TotalRooms {
   static constexpr bool IS_SHARED = !Tile::ALTERNATES && Tile::CHANNEL_PARTS == 2;
   static constexpr int WARPS = IS_SHARED ? Tile::CONSUMER_WARPS : 4;
   static constexpr int ENTRIES = Tile::FOLD_PHASES * Tile::PART_POSITIONS, THREADS = WARPS * 32;
-  static_assert(Tile::TOTAL_BYTES ==
-                    (IS_SHARED ? 1 : Tile::CONSUMERS) * (WARPS + 1) * ENTRIES * 4,
+  static_assert(Tile::TOTAL_ROOMS == (IS_SHARED ? 1 : Tile::CONSUMERS) * (WARPS + 1),
                 "a room for each warp, and one for all of them");
 
   __device__ __forceinline__ TotalRooms(const ConvShared<Tile>& shared, int warpgroup)
-      : first_(shared.totals + (IS_SHARED ? 0 : warpgroup * (WARPS + 1) * ENTRIES)),
+      : first_(shared.totals + (IS_SHARED ? 0 : warpgroup * (WARPS + 1) * ROOM)),
         own_((IS_SHARED ? warpgroup * 4 : 0) + threadIdx.x % Tile::WARPGROUP / 32),
         barrier_(IS_SHARED ? static_cast<int>(ConvTurns::FREE) : 1 + warpgroup) {}
 
-  __device__ __forceinline__ float* of_warp(int warp) const { return first_ + warp * ENTRIES; }
+  __device__ __forceinline__ float* of_warp(int warp) const { return first_ + warp * ROOM; }
   __device__ __forceinline__ float* own() const { return of_warp(own_); }
   __device__ __forceinline__ float* of_all() const { return of_warp(WARPS); }
   __device__ __forceinline__ void sync() const { sync_warps(barrier_, THREADS); }
+
+  // Where an entry is in a room: positions of a phase after the other's.
+  __device__ __forceinline__ static int slot(int entry) {
+    return entry / Tile::PART_POSITIONS * Tile::TOTAL_PITCH + entry % Tile::PART_POSITIONS;
+  }
 
   // Calls visit(entry, what the warps' numbers come to) for each entry that is this thread's.
   template <ConvFold HOW, class Visit>
   __device__ __forceinline__ void for_each(const Visit& visit) const {
     for (int i = own_ * 32 + threadIdx.x % 32; i < ENTRIES; i += THREADS) {
-      float value = first_[i];
+      float value = first_[slot(i)];
 #pragma unroll
-      for (int warp = 1; warp < WARPS; ++warp) value = fold<HOW>(value, of_warp(warp)[i]);
+      for (int warp = 1; warp < WARPS; ++warp) value = fold<HOW>(value, of_warp(warp)[slot(i)]);
       visit(i, value);
     }
   }
 
  private:
+  static constexpr int ROOM = Tile::FOLD_PHASES * Tile::TOTAL_PITCH;
+
   float* first_;
   int own_, barrier_;
 };
@@ -66,11 +72,10 @@ __device__ __forceinline__ int phase_of_lane() {
 // lane's rows come to at its column c.
 template <ConvFold HOW, class Tile, class Columns>
 __device__ __forceinline__ void fold_warp(float* room, const Columns& columns) {
-  constexpr int STEPS = Tile::FOLD_PHASES == 1 ? 3 : Tile::FOLD_PHASES == 2 ? 2
-                                                 : Tile::FOLD_PHASES == 4   ? 1
-                                                                            : 0;
+  constexpr int PHASES = Tile::FOLD_PHASES;
+  constexpr int STEPS = 3 - (PHASES > 1) - (PHASES > 2) - (PHASES > 4);
   constexpr int AT_ONCE = 16, LEFT = AT_ONCE >> STEPS;
-  float* const of_phase = room + phase_of_lane<Tile>() * Tile::PART_POSITIONS;
+  float* const of_phase = room + phase_of_lane<Tile>() * Tile::TOTAL_PITCH;
 #pragma unroll
   for (int first = 0; first < Tile::REGISTERS / 2; first += AT_ONCE) {
     float values[AT_ONCE];
@@ -89,7 +94,7 @@ __device__ __forceinline__ void fold_warp(float* room, const Columns& columns) {
 template <class Tile>
 __device__ __forceinline__ Vector<float, 2> load_columns(const float* room, int c) {
   const int phase = phase_of_lane<Tile>();
-  return load_vector<2>(room + phase * Tile::PART_POSITIONS + c * 4 + threadIdx.x % 4 * 2);
+  return load_vector<2>(room + phase * Tile::TOTAL_PITCH + c * 4 + threadIdx.x % 4 * 2);
 }
 
 // Whether channels leave one by one, as they do without a reduction.
@@ -196,11 +201,12 @@ __device__ __forceinline__ void run_row_program(const Parameters& p, const ConvS
   });
   rooms.sync();
   rooms.template for_each<ConvFold::MAXIMUM>(
-      [&](int entry, float value) { rooms.of_all()[entry] = value; });
+      [&](int entry, float value) { rooms.of_all()[rooms.slot(entry)] = value; });
   rooms.sync();
   fold_warp<ConvFold::SUM, Tile>(rooms.own(), [&](int c) {
     const int i = register_of(c);
-    const float from = ConvTotals::origin(load_columns<Tile>(rooms.of_all(), c / 2 * 2).element[c % 2]);
+    const float from =
+        ConvTotals::origin(load_columns<Tile>(rooms.of_all(), c / 2 * 2).element[c % 2]);
     float value = 0;
 #pragma unroll
     for (int part = 0; part < Tile::PARTS; ++part) {
@@ -217,8 +223,9 @@ __device__ __forceinline__ void run_row_program(const Parameters& p, const ConvS
   rooms.sync();
   if constexpr (Program::IS_BY_CHANNEL) {
     rooms.template for_each<ConvFold::SUM>([&](int entry, float sum) {
-      rooms.of_warp(0)[entry] = Program::of_totals(rooms.of_all()[entry], sum);
-      if constexpr (Program::TAKES_TERMS) rooms.of_all()[entry] = sum;
+      float& of_all = rooms.of_all()[rooms.slot(entry)];
+      rooms.of_warp(0)[rooms.slot(entry)] = Program::of_totals(of_all, sum);
+      if constexpr (Program::TAKES_TERMS) of_all = sum;
     });
     rooms.sync();
     finish_channels<Tile>(p, work, warpgroup, rooms, sums);
@@ -228,7 +235,7 @@ __device__ __forceinline__ void run_row_program(const Parameters& p, const ConvS
       const int64_t place = place_of_entry<Tile>(p, places, entry);
       if (place < 0) return;
       ConvElements<1> element;
-      element.set(0, Program::of_totals(rooms.of_all()[entry], sum), place, 0);
+      element.set(0, Program::of_totals(rooms.of_all()[rooms.slot(entry)], sum), place, 0);
       p.epilogue.finish(element);
       p.out[place] = narrow<Result>(element.values[0]);
     });

@@ -394,16 +394,16 @@ __device__ __forceinline__ void store_joined_parts(
   using Result = std::remove_pointer_t<decltype(p.out)>;
   constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
   const int lane = threadIdx.x % 32, warp = threadIdx.x % Tile::WARPGROUP / 32;
-  auto& buffer = *reinterpret_cast<RowBuffer*>(shared.buffers +
-                                               (warpgroup * 4 + warp) * Tile::BUFFER_BYTES);
+  auto& buffer =
+      *reinterpret_cast<RowBuffer*>(shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES);
   const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
 #pragma unroll 1
   for (int part = 0; part < Tile::PARTS; ++part) {
     const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
     if (rows.count <= 0) continue;
     const ConvOrigin origin = {rows.first_of_all * p.out_strides.channel, rows.first_of_all};
-    const JoinedStore<Result, decltype(p.epilogue)> store(
-        p.shape, p.out_strides, p.epilogue, p.out + origin.place, origin, rows.count);
+    const JoinedStore<Result, decltype(p.epilogue)> store(p.shape, p.out_strides, p.epilogue,
+                                                          p.out + origin.place, origin, rows.count);
 #pragma unroll 1
     for (int columns = 0; columns < Tile::PART_POSITIONS; columns += RowBuffer::COLUMNS) {
       __syncwarp();  // the rows before have been read

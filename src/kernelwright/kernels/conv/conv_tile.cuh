@@ -118,7 +118,8 @@ struct ConvTile {
   static constexpr int FOLD_PHASES = Config::FOLD_PHASES;
   static constexpr int TOTAL_ROOMS =
       CONSUMER_WARPS + (!ALTERNATES && CHANNEL_PARTS == 2 ? 1 : CONSUMERS);
-  static constexpr int TOTAL_BYTES = TOTAL_ROOMS * FOLD_PHASES * PART_POSITIONS * 4;
+  static constexpr int TOTAL_PITCH = PART_POSITIONS + 8;  // of a phase: lanes meet no other's banks
+  static constexpr int TOTAL_BYTES = TOTAL_ROOMS * FOLD_PHASES * TOTAL_PITCH * 4;
   static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) +
                                       PATCHES * (PATCH_BYTES + 2 * 8) + PLACE_BYTES +
                                       CONSUMER_WARPS * BUFFER_BYTES + SLOT_BYTES + TOTAL_BYTES;
