@@ -289,6 +289,58 @@ def test_results_are_reduced_where_they_are_summed(run_script: Callable[..., Any
     assert min(taken) >= 2, taken
 
 
+# Channels of a tile that it does not have all of, joined phases of one, two and three dimensions,
+# warpgroups together and apart; what planes do not carry.
+_SHARES, _LOG_SUM_EXP = "NONE SHARES", "NONE LOG_SUM_EXP"
+_PROGRAM_CASES = (
+    _case(2, 3, (3, 4, 5), 16, (3, 3, 3), stride=(2, 2, 2), padding=(1, 1, 1), transposed=True),
+    _case(1, 20, (3, 3, 4), 5, (3, 3, 3), stride=(2, 2, 2), padding=(1, 1, 1),
+          output_padding=(1, 0, 1), transposed=True, folds=_LOG_SUM_EXP),
+    _case(2, 17, (6, 7), 65, (4, 4), stride=(2, 2), padding=(1, 1), output_padding=(1, 1),
+          transposed=True),
+    _case(1, 16, (5, 6), 30, (3, 3), stride=(2, 2), padding=(1, 1), transposed=True,
+          values="special", folds=_SHARES),
+    _case(2, 16, (5, 6), 64, (3, 3), stride=(2, 2), transposed=True, values="huge",
+          folds=_SHARES),
+    _case(3, 9, (17, 20), 100, (3, 3)),
+    _case(2, 16, (9, 9), 17, (3, 3), values="wide"),
+)  # fmt: skip
+_PROGRAM_CONFIGS = {
+    _SHARES: (
+        _config(64, 2, 64, 1, 4, _ALTERNATE, 3, 1, _APART, 0, 0, _LINES, 1, 2),
+        _config(128, 3, 16, 2, 1, _ALTERNATE, 3, 1, _APART, 0, 0, _LINES, 2, 4),
+        _config(128, 2, 64, 1, 2, _ALTERNATE, 4, 1, _APART, 3, 40960, _LINES, 1, 2),
+        _config(128, 2, 32, 1, 2, _SHARED, 4, 1, _APART, 0, 0, _ROWS, 0, 1),
+        _config(128, 2, 32, 2, 1, _SHARED, 2, 1, _APART, 0, 0, _LINES, 0, 1),
+    ),
+    _LOG_SUM_EXP: (
+        _config(128, 3, 16, 1, 2, _ALTERNATE, 4, 1, _APART, 0, 0, _LINES, 3, 8),
+        _config(128, 2, 32, 1, 2, _SHARED, 4, 1, _APART, 0, 0, _LINES, 0, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("program", [_SHARES, _LOG_SUM_EXP])
+def test_programs_over_channels_run_in_the_tile(
+    run_script: Callable[..., Any], program: str
+) -> None:
+    configs = _PROGRAM_CONFIGS[program]
+    chosen = [case for case in _PROGRAM_CASES if case.folds in ("", program)]
+    cases = json.dumps([case.words() for case in chosen])
+    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "1", "float", program)
+    assert seen["findings"] == []
+    taken = [0] * (len(configs) + 1)
+    for case, errors in zip(chosen, seen["errors"], strict=True):
+        assert errors[-1] <= 1e-6, (case, errors)  # any sizes: in float32
+        for config, error in enumerate(errors):
+            if error is not None:
+                taken[config] += 1
+                three = config < len(configs) and ", 2, 1, ConvSchedule" in configs[config]
+                exact = case.values in ("special", "wide") or three
+                assert error <= (1e-6 if exact else 9.8e-4), (case, config, error)
+    assert min(taken) >= 1, taken
+
+
 # With the rounding of the result: ordinary, misaligned, NaN, wide, transposed, shared sectors.
 def test_modules_of_16_bits(run_script: Callable[..., Any]) -> None:
     configs = (
@@ -310,22 +362,31 @@ def test_modules_of_16_bits(run_script: Callable[..., Any]) -> None:
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 def test_nothing_spills_or_waits_for_each_product() -> None:
-    # The most sums of each schedule, with three products, patches and joined phases; the others
-    # differ in numbers alone.
-    configs = (
+    # The most sums of each schedule, with three products, patches, joined phases and programs over
+    # channels; the others differ in numbers alone.
+    plain = (
         _config(256, 2, 64, 1, 1, _ALTERNATE, 5, 1, _APART),
         _config(128, 3, 64, 2, 1, _ALTERNATE, 4, 1, _OVERLAPPING, 0, 0, _ROWS),
         _config(256, 3, 48, 1, 2, _SHARED, 3, 1, _APART, 2, 57344, _ROWS),
         _config(128, 2, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960, _LINES, 2),
         _config(128, 3, 8, 2, 1, _ALTERNATE, 4, 1, _APART, 2, 28672, _ROWS),
     )
-    text = (_FOLDER / "conv.cu").read_text()
-    text = text.replace("CONFIGS", ", ".join(configs)).replace("ELEMENT", "float")
-    text = text.replace("EPILOGUE", "ConvBias")
-    report = compile_check(
-        kernels.inline("conv_launch.cuh", "conv_any.cuh", "wgmma_f16.cuh") + text
+    programs = (
+        _config(64, 2, 64, 1, 4, _ALTERNATE, 4, 1, _APART, 0, 0, _LINES, 1, 2),
+        _config(128, 3, 32, 1, 2, _ALTERNATE, 5, 1, _APART, 0, 0, _LINES, 3, 8),
+        _config(256, 2, 64, 1, 1, _ALTERNATE, 4, 1, _APART, 0, 0, _ROWS, 0, 1),
     )
-    named = [kernel for kernel in report.kernels if "conv" in str(kernel)]
-    assert len(named) >= len(configs)
-    assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
-    assert [remark for remark in report.remarks if "Performance Loss" in remark] == []
+    shares = "ConvRowProgram<ChannelShares, ConvBias, ConvBias>"
+    for configs, epilogue in ((plain, "ConvBias"), (programs, shares)):
+        text = (_FOLDER / "conv.cu").read_text()
+        text = text.replace("CONFIGS", ", ".join(configs)).replace("ELEMENT", "float")
+        text = text.replace("EPILOGUE", epilogue)
+        report = compile_check(
+            kernels.inline("conv_launch.cuh", "conv_any.cuh", "conv_epilogue.cuh", "wgmma_f16.cuh")
+            + text
+        )
+        named = [kernel for kernel in report.kernels if "conv" in str(kernel)]
+        assert len(named) >= len(configs)
+        spilled = [it for it in report.kernels if it.stack_bytes or it.spills]
+        assert [str(kernel) for kernel in spilled] == []
+        assert [remark for remark in report.remarks if "Performance Loss" in remark] == []

@@ -25,6 +25,7 @@ from kernelwright.ir.expr import (
     Literal,
     Operand,
     Size,
+    Total,
     transform,
 )
 from kernelwright.ir.graph import Graph, Node
@@ -238,10 +239,8 @@ def convolved(
     return result if bias is None else result + bias.view(-1, *[1] * count)
 
 
-def reduced_tile(
-    reduction: TileReduction, values: torch.Tensor, shape: Sequence[int]
-) -> torch.Tensor:
-    """What a convolution's kernel leaves of its results; `shape` is what is left."""
+def reduced_tile(reduction: TileReduction, values: torch.Tensor, shape: Sequence[int]) -> Any:
+    """What a convolution's kernel reduces its results to; `shape` is what is left of windows."""
     if reduction.over_windows is not None:
         neutral = {Reduction.MAXIMUM: -torch.inf, Reduction.MINIMUM: torch.inf}
         sizes = list(zip(shape[2:], reduction.window, strict=True))
@@ -255,9 +254,11 @@ def reduced_tile(
             parts = torch.unflatten(values, 2 + at, (-1, window))
             found: torch.Tensor = reduced(reduction.over_windows, parts, (3 + at,))
             values = found.squeeze(3 + at)
-    if reduction.over_channels is not None:
-        values = reduced(reduction.over_channels, values, (1,))
-    return values
+    return (
+        values
+        if reduction.over_channels is None
+        else reduced(reduction.over_channels, values, (1,))
+    )
 
 
 def _device_of(arguments: Mapping[str, Any]) -> torch.device:
@@ -287,6 +288,16 @@ def _class_of(instance: Instance, module: nn.Module) -> Callable[..., Any]:
 def _placed(leaf: Expr, index: int) -> Expr:
     """The leaf, where the sums are an operand with this index."""
     return Operand(index, leaf.dtype) if isinstance(leaf, Accumulator) else leaf
+
+
+def _of_row(leaf: Expr) -> Expr:
+    """The leaf, where a channel's value is the first operand and the totals follow it."""
+    match leaf:
+        case Accumulator(dtype):
+            return Operand(0, dtype)
+        case Total(index, dtype):
+            return Operand(1 + index, dtype)
+    return leaf
 
 
 class GraphRun:
@@ -393,8 +404,12 @@ class GraphRun:
         self.current = [self.size(dim) for dim in reduction.shape]
         results = convolved(conv, self.current, *own)
         step = transform(reduction.value, partial(_placed, index=len(operands)))
-        value = self.expression(step, [*operands, results])
-        return reduced_tile(reduction, value.expand(self.current), shape)
+        values = self.expression(step, [*operands, results]).expand(self.current)
+        left = reduced_tile(reduction, values, shape)
+        if reduction.result is None:
+            found: torch.Tensor = left
+            return found
+        return self.expression(transform(reduction.result, _of_row), [values, *left])
 
     def check(self, node: Node) -> None:
         """Raise WrongValueError unless the value has its node's type and is what its call gives."""

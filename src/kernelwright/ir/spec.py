@@ -298,7 +298,8 @@ def _reduced(reduction: TileReduction, results: list[int]) -> list[int]:
         spatial = [size // window for size, window in windows]
     else:
         spatial = [-(-size // window) for size, window in windows]
-    return [results[0], 1 if reduction.over_channels else results[1], *spatial]
+    is_one = reduction.over_channels is not None and not reduction.keeps_channels
+    return [results[0], 1 if is_one else results[1], *spatial]
 
 
 def _recurrent(node: Node, inputs: list[Node]) -> Iterator[str]:

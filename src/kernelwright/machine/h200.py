@@ -123,6 +123,7 @@ _CONVOLUTIONS = ConvolutionRates(
     window_rows=1.35,
     window_copy=100,
     finished=0.12,  # Not measured: 15 instructions of each of four warps.
+    row_program=0.14,  # Not measured: 18 instructions.
     store_bandwidth=4e12,
     parted_bandwidth=2.3e12,
     shared_bandwidth=3.4e12,

@@ -230,9 +230,11 @@ def _store_cycles(
 ) -> float:
     """Cycles in which a warpgroup stores its part of a tile."""
     width = sizes.axes[0]
-    if sizes.over_channels:
+    parts = config.parts if _alternates(config) else 1
+    program = rates.row_program * 64 * parts * config.width if sizes.has_program else 0.0
+    if sizes.over_channels and not sizes.keeps_channels:
         # A step for each element, few stores.
-        return _finish_cycles(config, rates)
+        return _finish_cycles(config, rates) + program
     if width.joined and width.stride > 1:
         # Pairs of a phase each leave together where they are aligned.
         cost = rates.pairs if width.stride == 2 and width.out % 2 == 0 else rates.phases
@@ -248,9 +250,8 @@ def _store_cycles(
         cost = rates.unaligned
     else:
         cost = rates.runs
-    parts = config.parts if _alternates(config) else 1
     stored = min(sizes.rows, 64 * parts) * config.width
-    return 64 * parts * config.width * cost.waiting + stored * cost.moving
+    return 64 * parts * config.width * cost.waiting + stored * cost.moving + program
 
 
 def _alternates(config: ConvConfig) -> bool:

@@ -42,6 +42,7 @@ struct ConvVariant {
     if (HAS_WINDOWS && !has_phases_for_windows(request)) return false;
     const ConvShape shape = describe(request);
     if (OVER_CHANNELS && (shape.groups > 1 || shape.rows() > Tile::BLOCK_CHANNELS)) return false;
+    if (IS_PROGRAM && shape.joined() != Tile::FOLD_PHASES) return false;
     if constexpr (Tile::IS_LINEAR) {
       if (HAS_WINDOWS || OVER_CHANNELS || !Linear::takes(request, shape)) return false;
     } else if constexpr (Tile::HAS_PATCHES) {
@@ -141,6 +142,8 @@ struct ConvVariant {
  private:
   static constexpr bool HAS_WINDOWS = Epilogue::WINDOWS != ConvFold::NONE;
   static constexpr bool OVER_CHANNELS = Epilogue::CHANNELS != ConvFold::NONE;
+  static constexpr bool IS_PROGRAM = Epilogue::CHANNELS == ConvFold::EXP_SUM;
+  static_assert(IS_PROGRAM == (Config::FOLD_PHASES > 0), "programs need rooms for their totals");
   using Linear = LinearPlanner<Tile, Request>;
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(ConvHeader));
   static constexpr int FILTER_PLANES = (Tile::HAS_FILTER_SETS ? SETS : 1) * Tile::PLANES;

@@ -48,7 +48,9 @@ __device__ __forceinline__ void convolve_plain(const ConvShared<Tile>& shared, i
     const ConvProducts<Tile> products(shared, warpgroup, stage);
     fence_products();
     multiply_stage<0>(products, sums[0]);
-    if constexpr (Tile::PARTS == 2) multiply_stage<1>(products, sums[1]);
+    if constexpr (Tile::PARTS > 1) multiply_stage<1>(products, sums[1]);
+    if constexpr (Tile::PARTS > 2) multiply_stage<2>(products, sums[2]);
+    if constexpr (Tile::PARTS > 2) multiply_stage<3>(products, sums[3]);
     commit_products();
     wait_products<1>();
     if (step > 0) shared.release(before);
