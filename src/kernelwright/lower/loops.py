@@ -64,7 +64,7 @@ def with_layers(graph: Graph, takes: Takes) -> Graph:
             sequences.append(layer.sequence)
     if not sequences:
         return graph
-    return _checked(with_stacks(graph, frozenset(sequences)))
+    return checked(with_stacks(graph, frozenset(sequences)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +186,7 @@ class _Making:
             if n.name in taken else n
             for n in self._graph.nodes
         ]  # fmt: skip
-        graph = _checked(replace(self._graph, nodes=(*nodes, *self._work.made.values())))
+        graph = checked(replace(self._graph, nodes=(*nodes, *self._work.made.values())))
         return _Layer(graph=graph, node=graph[node.name], sequence=whole)
 
     def direct(self) -> tuple[str, tuple[str, ...]]:
@@ -270,7 +270,7 @@ class _Making:
         return self._work.made[name]
 
 
-def _checked(graph: Graph) -> Graph:
+def checked(graph: Graph) -> Graph:
     """The graph in order again, without what nobody reads."""
     return check(drop_unread(_in_order(graph)))
 

@@ -16,8 +16,10 @@ from kernelwright.ir.kinds import (
     Kind,
     Permute,
     Pointwise,
+    Reduce,
     Select,
     Slice,
+    Squeeze,
     Unsqueeze,
     View,
 )
@@ -98,7 +100,7 @@ class Stacking:
         if any(it.kind != first.kind for it in nodes):
             return None
         match first.kind:
-            case Pointwise() | Contract() | Concat() | View(Unsqueeze()):
+            case Pointwise() | Contract() | Concat() | Reduce() | View(Unsqueeze() | Squeeze()):
                 return self._mapped(nodes, depth)
         return None
 
@@ -177,8 +179,12 @@ class Stacking:
                 return Contract(left + lhs, right + rhs, new + out)
             case Concat(dim):
                 return Concat(dim + 1) if all(is_whole) else None
+            case Reduce(op, dims):
+                return Reduce(op, tuple(dim + 1 for dim in dims))
             case View(Unsqueeze(dim)):
                 return View(Unsqueeze(dim + 1))
+            case View(Squeeze(dims)):
+                return View(Squeeze(tuple(dim + 1 for dim in dims)))
         return None
 
 
@@ -207,14 +213,21 @@ def _of_stack(node: Node, work: Stacking, sources: frozenset[str]) -> Node | Non
     if any(it.kind != View(Unsqueeze(dim)) for it in parts):
         return None
     values = [it.inputs[0] for it in parts]
-    if not _reads(values[0], graph, sources):
+    if not _reads(values[-1], graph, sources):
         return None
     whole = work.stacked(values)
-    if whole is None:
-        return None
     rank = node.tensor.rank
     order = tuple(0 if at == dim else at + (at < dim) for at in range(rank))
-    return replace(node, kind=View(Permute(order)), inputs=(whole,), origin=None, part_of=None)
+    if whole is not None:
+        return replace(node, kind=View(Permute(order)), inputs=(whole,), origin=None, part_of=None)
+    # Some sequences begin with what the first step reads.
+    whole = work.stacked(values[1:])
+    if whole is None:
+        return None
+    shape = [work.node(whole).tensor.shape[at] for at in order]
+    rest = work.add(f"{whole}_rest", View(Permute(order)), shape, node, whole)
+    inputs = (parts[0].name, rest)
+    return replace(node, inputs=inputs, origin=call_of_concat(inputs, dim), part_of=None)
 
 
 def _reads(name: str, graph: Graph, sources: frozenset[str]) -> bool:

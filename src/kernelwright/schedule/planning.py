@@ -16,7 +16,14 @@ from kernelwright.ir.library_calls import LINEAR
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
 from kernelwright.ir.types import DType
-from kernelwright.lower import LOOPS, PASSES, Decision, faster_on_channels_last, with_layers
+from kernelwright.lower import (
+    LOOPS,
+    PASSES,
+    Decision,
+    faster_on_channels_last,
+    with_layers,
+    with_loops,
+)
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.schedule.conv_or_library import Convolutions, shared_out, with_measured
@@ -128,7 +135,7 @@ def _with_layers(captured: Graph, machine: Machine, library: Library, choices: C
         why_not = RECURRENT.why_not(node, graph, machine, Library.NEVER)
         return why_not is None and (always or loop_is_slower(node, graph, machine))
 
-    return captured if choices.loops is False else with_layers(captured, takes)
+    return captured if choices.loops is False else with_loops(with_layers(captured, takes))
 
 
 def _products_left(plan: Plan) -> dict[str, str]:

@@ -1,0 +1,99 @@
+"""Loops that carry a value: all steps of an element in one thread."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from kernelwright.ir.configs import Config
+from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform
+from kernelwright.ir.graph import Graph, Node
+from kernelwright.ir.kinds import Loop
+from kernelwright.ir.loop_configs import LoopConfig
+from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.machine import Machine
+from kernelwright.schedule.families.family import (
+    Description,
+    Family,
+    Free,
+    Launcher,
+    Unit,
+    Work,
+    computed,
+)
+from kernelwright.schedule.launches import labels, launched
+
+_AHEAD = (8, 4)
+_THREADS = (128, 32)
+"""Blocks of a warp where elements are few: each has a multiprocessor to itself."""
+
+
+def _grow(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
+    return [
+        Unit(members=(it,), launch=partial(launchers[Loop], it, free.graph, free.machine))
+        for it in free.graph.nodes
+        if isinstance(it.kind, Loop) and it.name in free.movable
+    ]
+
+
+def _launch(node: Node, graph: Graph, machine: Machine) -> Launch:
+    assert isinstance(node.kind, Loop)
+    dtype = node.tensor.dtype
+    inputs = [graph[name] for name in node.inputs]
+
+    def carried(leaf: Expr) -> Expr:
+        return Accumulator(dtype) if isinstance(leaf, Operand) and leaf.index == 0 else leaf
+
+    kernel = Kernel(
+        family=LOOP.name,
+        anchor=node.kind,
+        inputs=tuple(item.type for item in inputs),
+        prologue=Operand(0, dtype),
+        epilogue=transform(node.kind.body, carried),
+        outputs=(node.tensor,),
+        config=_ways(node.tensor.numel_hint // max(1, node.tensor.shape[0].hint), machine)[0],
+        **labels((node,)),
+    )
+    return launched(kernel, [node], inputs)
+
+
+def _ways(elements: int, machine: Machine) -> tuple[LoopConfig, ...]:
+    """All configurations; larger blocks first where all multiprocessors have one."""
+    many, few = _THREADS
+    order = (many, few) if elements >= many * machine.sm_count else (few, many)
+    return tuple(LoopConfig(ahead=ahead, threads=it) for it in order for ahead in _AHEAD)
+
+
+def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    output = kernel.output
+    return _ways(output.numel_hint // max(1, output.shape[0].hint), machine)
+
+
+def _cost(kernel: Kernel) -> Work:
+    return Work(flops=kernel.output.numel_hint * operations(kernel.anchored(Loop).body))
+
+
+def _same_text(kernel: Kernel) -> object:
+    return (str(kernel.anchored(Loop).body), kernel.config)
+
+
+def _describe(kernel: Kernel) -> Description:
+    what = f" of {kernel.output.shape[0]} steps"
+    each = f"{kernel.output} = {kernel.epilogue}, step by step"
+    return Description(what=what, computes=(f"acc of {kernel.prologue}", each))
+
+
+def _apart(first: Kernel, second: Kernel) -> str:
+    return "the second takes all steps of an element at one time"
+
+
+LOOP = Family(
+    name="loop",
+    nodes=(Loop,),
+    grow=_grow,
+    launch=_launch,
+    why_not=computed,
+    configs=_configs,
+    cost=_cost,
+    same_text=_same_text,
+    describe=_describe,
+    apart=_apart,
+)

@@ -1,0 +1,79 @@
+"""Loops that carry a value element by element become one node that computes the same."""
+
+from collections.abc import Callable
+from time import perf_counter
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from kernelwright.capture import capture_module
+from kernelwright.ir.interpreter import run_graph
+from kernelwright.ir.kinds import Loop
+from kernelwright.ir.plan_interpreter import run_plan
+from kernelwright.lower import with_loops
+from kernelwright.machine import H200
+from kernelwright.schedule.planning import plan_graph
+
+STEPS = 6
+
+
+class Steps(nn.Module):
+    """`first` of a sequence, then `step` of the value before and of the sequence's next part."""
+
+    def __init__(
+        self, step: Callable[[Tensor, Tensor, Tensor], Tensor], steps: int = STEPS
+    ) -> None:
+        super().__init__()
+        self.step, self.steps = step, steps
+        self.decay = nn.Parameter(torch.linspace(0.1, 0.9, 4))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        value, found = x[:, 0], []
+        for t in range(1, self.steps):
+            value = self.step(value, x[:, t], self.decay)
+            found.append(value)
+        return torch.stack(found, 1), value
+
+
+def loops(module: nn.Module, x: Tensor) -> int:
+    """How many loops are found; both interpreters must agree with the module."""
+    graph = capture_module(module, (x,))
+    looped = with_loops(graph)
+    torch.testing.assert_close(run_graph(looped, module, (x,), {}), module(x))
+    torch.testing.assert_close(run_plan(plan_graph(graph, H200).plan, module, (x,)), module(x))
+    return sum(isinstance(node.kind, Loop) for node in looped.nodes)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda h, x, a: 0.9 * h + 0.1 * x,
+        lambda h, x, a: a * h + x,
+        lambda h, x, a: torch.tanh(torch.exp(-a * x) * h + x * x),
+        lambda h, x, a: torch.where(x > 0.5, x, h) * torch.sigmoid(h),
+    ],
+)
+def test_a_carried_value_is_one_loop(step: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+    assert loops(Steps(step).eval(), torch.rand(3, STEPS, 4)) == 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda h, x, a: h.sum(1, keepdim=True) * a + x,  # of other elements
+        lambda h, x, a: h.flip(1) * a + x,
+        lambda h, x, a: a + x,  # nothing is carried
+    ],
+)
+def test_what_is_no_loop_of_elements(step: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
+    assert loops(Steps(step).eval(), torch.rand(3, STEPS, 4)) == 0
+
+
+def test_many_steps_are_planned_in_seconds() -> None:
+    module = Steps(lambda h, x, a: a * h + x, 300).eval()
+    graph = capture_module(module, (torch.rand(2, 300, 4),))
+    start = perf_counter()
+    plan = plan_graph(graph, H200).plan
+    assert [kernel.family for kernel in plan.kernels] == ["loop"]
+    assert perf_counter() - start < 4
