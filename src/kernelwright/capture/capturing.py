@@ -1,6 +1,7 @@
 """A module to a Graph: as dynamic as can be first, then step by step less so."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -8,10 +9,15 @@ from typing import Any
 
 from torch import nn
 
-from kernelwright.capture.agreement import EagerCallError, difference, eager_result, kept_as_it_is
+from kernelwright.capture.agreement import (
+    EagerCallError,
+    difference,
+    eager_result,
+    kept_as_it_is,
+    meta_result,
+)
 from kernelwright.capture.arguments import Arguments, bind
 from kernelwright.capture.attempts import RETRIED, Attempt, following, told
-from kernelwright.capture.builder import RESERVED
 from kernelwright.capture.caches import know_caches
 from kernelwright.capture.convert import convert
 from kernelwright.capture.errors import (
@@ -22,6 +28,7 @@ from kernelwright.capture.errors import (
     WrongArgumentsError,
 )
 from kernelwright.capture.exporting import trace
+from kernelwright.capture.names import RESERVED
 from kernelwright.capture.openness import TERMS, Extent, OpenSizes
 from kernelwright.capture.sameness import is_same_work
 from kernelwright.capture.sources import first_line, innermost_line
@@ -144,11 +151,19 @@ def _settled(request: _Request) -> Graph:
 
 
 class _Call:
-    """One plain call of the module, made when it is first asked for."""
+    """A plain call of the module without data, made when it is first asked for.
+
+    On the device meta, and where that is not like the graph on fake tensors, which are slow but
+    seem to be where the module's are.
+    """
 
     def __init__(self, module: nn.Module, arguments: Arguments) -> None:
         self._module = module
         self._arguments = arguments
+
+    @cached_property
+    def _meta_result(self) -> Any:
+        return meta_result(self._module, self._arguments)
 
     @cached_property
     def _result(self) -> Any:
@@ -159,8 +174,12 @@ class _Call:
 
         Raises UnlikeCallError.
         """
+        home = type(self._module).__module__
+        with suppress(EagerCallError):
+            if difference(self._meta_result, graph, home) is None:
+                return graph
         try:
-            found = difference(self._result, graph, type(self._module).__module__)
+            found = difference(self._result, graph, home)
         except EagerCallError as error:
             reason = first_line(error.__cause__ or error)
             note = f"shapes and classes of the result were not compared with a call's ({reason})"
