@@ -17,6 +17,8 @@ from kernelwright.capture.exporting import fake_mode, kept_quiet
 from kernelwright.capture.types import dtype_of
 from kernelwright.ir.calls import Argument, Instance, Record, Ref
 from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Opaque
+from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, TensorType
 
 _WithoutData = Callable[[torch.Tensor], torch.Tensor]
@@ -112,6 +114,14 @@ def kept_as_it_is(module: nn.Module) -> Iterator[None]:
 
 def _is_dict(value: object) -> bool:
     return type(value) in (dict, collections.OrderedDict)
+
+
+def has_all_steps(graph: Graph) -> bool:
+    """Whether no node stands for many operators, as a recurrent layer does for all its steps.
+
+    On the device meta these are called one by one; fake tensors take the layer as one operator.
+    """
+    return not any(isinstance(node.kind, Opaque | Recurrent) for node in graph.nodes)
 
 
 def difference(value: Any, graph: Graph, home: str) -> str | None:

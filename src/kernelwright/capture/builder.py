@@ -18,6 +18,7 @@ from kernelwright.ir.graph import Node, Update
 from kernelwright.ir.kinds import Kind, View
 from kernelwright.ir.types import ValueType
 
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """A number computed from call-time numbers; operands count `Builder.scalars`."""

@@ -13,6 +13,7 @@ from kernelwright.capture.agreement import (
     EagerCallError,
     difference,
     eager_result,
+    has_all_steps,
     kept_as_it_is,
     meta_result,
 )
@@ -153,8 +154,8 @@ def _settled(request: _Request) -> Graph:
 class _Call:
     """A plain call of the module without data, made when it is first asked for.
 
-    On the device meta, and where that is not like the graph on fake tensors, which are slow but
-    seem to be where the module's are.
+    On the device meta, and where that is not like the graph, or where the graph does not show all
+    operators, on fake tensors: these are slow, but seem to be where the module's are.
     """
 
     def __init__(self, module: nn.Module, arguments: Arguments) -> None:
@@ -176,7 +177,7 @@ class _Call:
         """
         home = type(self._module).__module__
         with suppress(EagerCallError):
-            if difference(self._meta_result, graph, home) is None:
+            if has_all_steps(graph) and difference(self._meta_result, graph, home) is None:
                 return graph
         try:
             found = difference(self._result, graph, home)

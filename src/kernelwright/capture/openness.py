@@ -117,9 +117,10 @@ def watched_conditions(limit: int) -> Iterator[Watch]:
     """A block in which tracing may ask about conditions of `limit` terms; SymbolicWorkError after.
 
     A condition that was asked about before costs nothing, nor does a bound of one size: a loop asks
-    for one in each step, and the size's range has the answer. Where sympy cannot solve equations for a
-    size, they are taken as solved by its present value: torch.export looks only for sizes that the
-    user wants open and that cannot be, and the equations are relations of the graph in any case.
+    for one in each step, and the size's range has the answer. Where sympy cannot solve equations
+    for a size, they are taken as solved by its present value: torch.export looks only for sizes
+    that the user wants open and that cannot be, and the equations are relations of the graph in any
+    case.
     """
     watch = Watch(limit=limit)
     evaluate, solve = ShapeEnv.evaluate_expr, inequalities.reduce_inequalities

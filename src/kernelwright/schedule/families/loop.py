@@ -96,4 +96,5 @@ LOOP = Family(
     same_text=_same_text,
     describe=_describe,
     apart=_apart,
+    writes_anywhere=lambda kernel: True,
 )

@@ -220,14 +220,18 @@ def _of_stack(node: Node, work: Stacking, sources: frozenset[str]) -> Node | Non
     order = tuple(0 if at == dim else at + (at < dim) for at in range(rank))
     if whole is not None:
         return replace(node, kind=View(Permute(order)), inputs=(whole,), origin=None, part_of=None)
-    # Some sequences begin with what the first step reads.
-    whole = work.stacked(values[1:])
-    if whole is None:
+    # Some sequences begin with what the first step reads. A kernel writes the rest behind it.
+    rest = work.stacked(values[1:])
+    if rest is None:
         return None
-    shape = [work.node(whole).tensor.shape[at] for at in order]
-    rest = work.add(f"{whole}_rest", View(Permute(order)), shape, node, whole)
-    inputs = (parts[0].name, rest)
-    return replace(node, inputs=inputs, origin=call_of_concat(inputs, dim), part_of=None)
+    first = work.node(values[0]).tensor.shape
+    head = work.add(
+        f"{values[0]}_first", View(Unsqueeze(0)), (Dim.static(1), *first), node, values[0]
+    )
+    whole = work.add(
+        f"{node.name}_steps", Concat(0), (Dim.static(len(values)), *first), node, head, rest
+    )
+    return replace(node, kind=View(Permute(order)), inputs=(whole,), origin=None, part_of=None)
 
 
 def _reads(name: str, graph: Graph, sources: frozenset[str]) -> bool:
