@@ -1,6 +1,6 @@
 """Loops that carry a value: all steps of an element in one thread."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from kernelwright.ir.configs import Config
@@ -9,6 +9,7 @@ from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Loop
 from kernelwright.ir.loop_configs import LoopConfig
 from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.families.family import (
     Description,
@@ -21,7 +22,12 @@ from kernelwright.schedule.families.family import (
 )
 from kernelwright.schedule.launches import labels, launched
 
-_AHEAD = (8, 4)
+_AHEAD = (32, 16, 8, 4)
+"""Steps whose operands are on their way together: a thread waits for memory once in so many."""
+_MOST_WORDS = 128
+"""Registers of 32 bits for the operands of the steps now and of those after them."""
+_MOST_OPERATIONS = 512
+"""Operations of unrolled steps, so that their text stays in the cache of instructions."""
 _THREADS = (128, 32)
 """Blocks of a warp where elements are few: each has a multiprocessor to itself."""
 
@@ -42,29 +48,39 @@ def _launch(node: Node, graph: Graph, machine: Machine) -> Launch:
     def carried(leaf: Expr) -> Expr:
         return Accumulator(dtype) if isinstance(leaf, Operand) and leaf.index == 0 else leaf
 
+    types = tuple(item.type for item in inputs)
     kernel = Kernel(
         family=LOOP.name,
         anchor=node.kind,
-        inputs=tuple(item.type for item in inputs),
+        inputs=types,
         prologue=Operand(0, dtype),
         epilogue=transform(node.kind.body, carried),
         outputs=(node.tensor,),
-        config=_ways(node.tensor.numel_hint // max(1, node.tensor.shape[0].hint), machine)[0],
+        config=_ways(node.kind, node.tensor, types, machine)[0],
         **labels((node,)),
     )
     return launched(kernel, [node], inputs)
 
 
-def _ways(elements: int, machine: Machine) -> tuple[LoopConfig, ...]:
+def _ways(
+    loop: Loop, output: TensorType, inputs: Sequence[ValueType], machine: Machine
+) -> tuple[LoopConfig, ...]:
     """All configurations; larger blocks first where all multiprocessors have one."""
+    elements = output.numel_hint // max(1, output.shape[0].hint)
+    words = sum(max(4, it.dtype.itemsize) // 4 for it in inputs[1:] if isinstance(it, TensorType))
     many, few = _THREADS
     order = (many, few) if elements >= many * machine.sm_count else (few, many)
-    return tuple(LoopConfig(ahead=ahead, threads=it) for it in order for ahead in _AHEAD)
+    *larger, least = _AHEAD
+    fitting = [
+        ahead
+        for ahead in larger
+        if 2 * ahead * words <= _MOST_WORDS and ahead * operations(loop.body) <= _MOST_OPERATIONS
+    ]
+    return tuple(LoopConfig(ahead=ahead, threads=it) for it in order for ahead in (*fitting, least))
 
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
-    output = kernel.output
-    return _ways(output.numel_hint // max(1, output.shape[0].hint), machine)
+    return _ways(kernel.anchored(Loop), kernel.output, kernel.inputs, machine)
 
 
 def _cost(kernel: Kernel) -> Work:
