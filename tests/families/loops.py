@@ -6,6 +6,8 @@ from torch import Tensor, nn
 BATCH = 3
 WIDTH = 5
 STEPS = 6
+LONG = 37
+"""More steps than a thread reads ahead."""
 
 
 class Model(nn.Module):
@@ -20,11 +22,11 @@ class Model(nn.Module):
     def forward(self, x: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, ...]:
         mean = x[:, 0]
         means = [mean]
-        for t in range(1, STEPS):
+        for t in range(1, LONG):
             mean = 0.9 * mean + 0.1 * x[:, t]
             means.append(mean)
         held = torch.zeros_like(x[:, 0])
-        for t in range(STEPS):
+        for t in range(LONG):
             held = torch.tanh(self.decay * held + self.gain * x[:, t])
         state = torch.zeros(x.shape[0], WIDTH, 4, dtype=x.dtype)
         seen = []
@@ -37,7 +39,7 @@ class Model(nn.Module):
 
 def get_inputs() -> list[Tensor]:
     return [
-        torch.rand(BATCH, STEPS, WIDTH),
+        torch.rand(BATCH, LONG, WIDTH),
         torch.rand(BATCH, STEPS, WIDTH),
         torch.rand(BATCH, STEPS, 4),
         torch.rand(BATCH, STEPS, 4),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.interpreter import run_graph
-from kernelwright.ir.kinds import Loop
+from kernelwright.ir.kinds import Concat, Loop
 from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.lower import with_loops
 from kernelwright.machine import H200
@@ -68,6 +68,66 @@ def test_a_carried_value_is_one_loop(step: Callable[[Tensor, Tensor, Tensor], Te
 )
 def test_what_is_no_loop_of_elements(step: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     assert loops(Steps(step).eval(), torch.rand(3, STEPS, 4)) == 0
+
+
+class Weights(nn.Module):
+    """Weights that are one row of a parameter in all steps, or a row for each step."""
+
+    def __init__(self, which: str) -> None:
+        super().__init__()
+        self.which = which
+        self.rows = nn.Parameter(torch.rand(2, 4))
+        self.each = nn.Parameter(torch.rand(STEPS, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        value, found = torch.zeros_like(x[:, 0]), []
+        for t in range(STEPS):
+            gate = self.rows[1] if self.which == "rows" else torch.sigmoid(self.each[t])
+            value = gate * value + x[:, t]
+            found.append(value)
+        return torch.stack(found, 1)
+
+
+@pytest.mark.parametrize("which", ["rows", "each"])
+def test_weights_of_a_step_and_of_all(which: str) -> None:
+    module, x = Weights(which).eval(), torch.rand(3, STEPS, 4)
+    assert loops(module, x) == 1
+    looped = with_loops(capture_module(module, (x,)))
+    assert not any(isinstance(node.kind, Concat) for node in looped.nodes)
+
+
+class Averages(nn.Module):
+    """A moving average of a moving average, of numbers, from a first value of all elements."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = x[0, 0], torch.zeros((), dtype=x.dtype)
+        found = []
+        for t in range(STEPS):
+            first = 0.9 * first + 0.1 * x[0, t]
+            second = 0.5 * second + 0.5 * first
+            found.append(second)
+        return torch.stack(found), first
+
+
+def test_loops_of_what_loops_give_and_of_numbers() -> None:
+    assert loops(Averages().eval(), torch.rand(3, STEPS)) == 2
+    assert loops(Averages().eval(), torch.rand(3, STEPS, dtype=torch.float64)) == 2
+
+
+class Numbers(nn.Module):
+    """Each step has a number of its own."""
+
+    def forward(self, x: Tensor, a: float, b: float, c: float, d: float) -> Tensor:
+        value = x[:, 0]
+        for t, number in enumerate((a, b, c, d)):
+            value = number * value + x[:, t]
+        return value
+
+
+def test_numbers_of_each_step_are_no_operand() -> None:
+    module, inputs = Numbers().eval(), (torch.rand(3, STEPS, 4), 0.1, 0.2, 0.3, 0.4)
+    looped = with_loops(capture_module(module, inputs))
+    torch.testing.assert_close(run_graph(looped, module, inputs, {}), module(*inputs))
 
 
 def test_many_steps_are_planned_in_seconds() -> None:

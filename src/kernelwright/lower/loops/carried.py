@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kernelwright.ir.expr import Expr, Operand, transform
-from kernelwright.ir.graph import Graph
+from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Loop, Opaque, Pointwise, Select, Unsqueeze, View
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.lower.loops.ordering import checked
@@ -27,27 +27,10 @@ def with_loops(graph: Graph) -> Graph:
     """
     if any(isinstance(n.kind, Opaque) and (n.kind.mutates or n.kind.random) for n in graph.nodes):
         return graph
-    chains = _chains(Steps(graph))
-    if not chains:
-        return graph
-    work, taken = Stacking(graph), dict[str, str]()
-    for chain in chains:
-        taken |= dict.fromkeys(chain.states, _loop(chain, work))
-    places = {name: at for chain in chains for at, name in enumerate(chain.states)}
-    nodes = [
-        replace(
-            node,
-            kind=View(Select(0, Dim.static(places[node.name]))),
-            inputs=(taken[node.name],),
-            origin=None,
-            part_of=None,
-        )
-        if node.name in taken
-        else node
-        for node in graph.nodes
-    ]
-    looped = checked(replace(graph, nodes=(*nodes, *work.made.values())))
-    return checked(with_stacks(looped, frozenset(taken.values())))
+    # A loop over what another one carries is found once that is known.
+    while chains := _chains(Steps(graph)):
+        graph = _with_chains(graph, chains)
+    return graph
 
 
 # --- Which values are carried ------------------------------------------------------------------
@@ -132,7 +115,23 @@ def _others(step: Step, carried: int) -> list[str]:
     return [name for place, name in enumerate(step.leaves) if place != carried]
 
 
-# --- One loop ----------------------------------------------------------------------------------
+# --- The loops ----------------------------------------------------------------------------------
+
+
+def _with_chains(graph: Graph, chains: Sequence[_Chain]) -> Graph:
+    """The graph with a loop for each chain, of which the values are parts."""
+    work, wholes = Stacking(graph), dict[str, str]()
+    for chain in chains:
+        wholes |= dict.fromkeys(chain.states, _loop(chain, work))
+    places = {name: at for chain in chains for at, name in enumerate(chain.states)}
+
+    def part(node: Node) -> Node:
+        kind = View(Select(0, Dim.static(places[node.name])))
+        return replace(node, kind=kind, inputs=(wholes[node.name],), origin=None, part_of=None)
+
+    nodes = [part(node) if node.name in wholes else node for node in graph.nodes]
+    looped = checked(replace(graph, nodes=(*nodes, *work.made.values())))
+    return checked(with_stacks(looped, frozenset(wholes.values())))
 
 
 def _loop(chain: _Chain, work: Stacking) -> str:
@@ -155,8 +154,8 @@ def _loop(chain: _Chain, work: Stacking) -> str:
 
 def _input(names: Sequence[str], rank: int, work: Stacking) -> str:
     """A node that broadcasts to the values of all steps."""
-    graph, first = work.graph, work.graph[names[0]]
-    if not isinstance(first.type, TensorType) or all(_is_same(it, names[0], graph) for it in names):
+    first = work.graph[names[0]]
+    if not isinstance(first.type, TensorType) or len({work.firsts[name] for name in names}) == 1:
         return first.name
     found = work.joined(names)
     for _ in range(rank - first.type.rank):
@@ -164,13 +163,3 @@ def _input(names: Sequence[str], rank: int, work: Stacking) -> str:
         shape = (steps, Dim.static(1), *rest)
         found = work.add(f"{found}_each", View(Unsqueeze(1)), shape, first, found)
     return found
-
-
-def _is_same(name: str, other: str, graph: Graph) -> bool:
-    """Whether both are one value, or the same views of one."""
-    while name != other:
-        a, b = graph[name], graph[other]
-        if not isinstance(a.kind, View) or a.kind != b.kind:
-            return False
-        name, other = a.inputs[0], b.inputs[0]
-    return True

@@ -25,6 +25,7 @@ from kernelwright.ir.kinds import (
 )
 from kernelwright.ir.library_calls import LINEAR, call_of_concat
 from kernelwright.ir.types import Dim, TensorType
+from kernelwright.lower.loops.views import firsts_of_same
 
 _DEEPEST = 24
 """Steps one after the other that are looked through."""
@@ -38,7 +39,12 @@ class Stacking:
     made: dict[str, Node] = field(default_factory=dict)
     wholes: dict[str, str] = field(default_factory=dict)
     """The new node for each node of the first step."""
+    firsts: dict[str, str] = field(init=False)
+    """For each node of the graph the first one that has the same value."""
     _known: dict[tuple[str, ...], str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.firsts = firsts_of_same(self.graph)
 
     def add(self, stem: str, kind: Kind, shape: Sequence[Dim], like: Node, *inputs: str) -> str:
         """A new node of the dtype and source of another; its name."""
@@ -112,9 +118,8 @@ class Stacking:
                 source = self.node(first.inputs[0])
             case _:
                 return None
-        if any(
-            it.kind != View(Select(dim, Dim.static(index.hint + at))) or it.inputs != first.inputs
-            for at, it in enumerate(nodes)
+        if len({self._first(it.inputs[0]) for it in nodes}) > 1 or any(
+            it.kind != View(Select(dim, Dim.static(index.hint + at))) for at, it in enumerate(nodes)
         ):
             return None
         count, shape = Dim.static(len(nodes)), list(source.tensor.shape)
@@ -129,6 +134,9 @@ class Stacking:
         turned = [shape[it] for it in order]
         return self.add(f"{source.name}_steps", View(Permute(order)), turned, source, found)
 
+    def _first(self, name: str) -> str:
+        return self.firsts.get(name, name)
+
     def _mapped(self, nodes: Sequence[Node], depth: int) -> str | None:
         """The nodes' operation on whole tensors; inputs that all share stay as they are."""
         first = nodes[0]
@@ -136,7 +144,7 @@ class Stacking:
         is_whole: list[bool] = []
         for place, name in enumerate(first.inputs):
             each = [it.inputs[place] for it in nodes]
-            shared = all(other == name for other in each)
+            shared = len({self._first(it) for it in each}) == 1
             found = name if shared else self.stacked(each, depth + 1)
             if found is None:
                 return None

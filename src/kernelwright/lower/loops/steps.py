@@ -7,6 +7,7 @@ from kernelwright.ir.expr import Coordinate, Expr, Operand, operations, transfor
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Pointwise, Select, View
 from kernelwright.ir.types import DType, TensorType
+from kernelwright.lower.loops.views import firsts_of_same
 
 FEWEST = 4
 """Steps that are worth a loop."""
@@ -45,14 +46,14 @@ class Steps:
     _known: dict[str, Step | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        sequences, results = _sequences(self.graph), frozenset(self.graph.results)
+        parts, results = _parts_of_sequences(self.graph), frozenset(self.graph.results)
         for node in self.graph.nodes:
             time = max((self._times[name] for name in node.inputs), default=-1)
             is_view = isinstance(node.kind, View)
             if is_view and (time < 0 or node.inputs[0] in self._reads):
                 self._reads.add(node.name)
             match node.kind:
-                case View(Select(dim, index)) if (node.inputs[0], dim) in sequences and time < 0:
+                case View(Select(_, index)) if node.name in parts and time < 0:
                     time = index.hint
             self._times[node.name] = time
         for node in reversed(self.graph.nodes):
@@ -149,11 +150,19 @@ class Steps:
         return Step(expr=expr, leaves=tuple(leaves), nodes=tuple(reversed(nodes)))
 
 
-def _sequences(graph: Graph) -> set[tuple[str, int]]:
-    """Tensors and dimensions of which at least `FEWEST` different elements are selected."""
-    indices: dict[tuple[str, int], set[int]] = {}
+def _parts_of_sequences(graph: Graph) -> frozenset[str]:
+    """Elements that are selected of tensors, at least `FEWEST` different ones of each."""
+    firsts = firsts_of_same(graph)
+    parts: dict[tuple[str, int], dict[int, list[str]]] = {}
     for node in graph.nodes:
         match node.kind:
             case View(Select(dim, index)) if index.is_static:
-                indices.setdefault((node.inputs[0], dim), set()).add(index.hint)
-    return {place for place, found in indices.items() if len(found) >= FEWEST}
+                of_tensor = parts.setdefault((firsts[node.inputs[0]], dim), {})
+                of_tensor.setdefault(index.hint, []).append(node.name)
+    return frozenset(
+        name
+        for found in parts.values()
+        if len(found) >= FEWEST
+        for names in found.values()
+        for name in names
+    )
