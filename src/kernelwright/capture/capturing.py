@@ -28,7 +28,7 @@ from kernelwright.capture.errors import (
     UnsupportedValueError,
     WrongArgumentsError,
 )
-from kernelwright.capture.exporting import trace
+from kernelwright.capture.exporting import trace, uncollected
 from kernelwright.capture.names import RESERVED
 from kernelwright.capture.openness import TERMS, Extent, OpenSizes
 from kernelwright.capture.sameness import is_same_work
@@ -92,7 +92,8 @@ def capture_module(
             notes=(*notes, *attempt.notes),
         )
         try:
-            with kept_as_it_is(module):  # a first call may install hooks, or make tables
+            # A first call may install hooks, or make tables.
+            with uncollected(), kept_as_it_is(module):
                 return called.confirmed(_settled(request))
         except RETRIED as error:
             failure, attempt = error, following(attempt, error, arguments)
