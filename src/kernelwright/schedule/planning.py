@@ -48,7 +48,7 @@ class Choices:
     in_place: frozenset[str] | None = None
     """Tensors whose parts are written where they belong, likewise."""
     loops: bool | None = None
-    """Whether loops of cells become layers, likewise."""
+    """Whether loops are found again, as layers or as kernels that carry a value, likewise."""
     measured: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
     """What a card has said of calls: why one is the library's, or None where ours is faster.
     Products by the node of their result as captured, others by their node as rewritten."""
@@ -81,7 +81,7 @@ def plan_graph(
     """
     measured = choices.measured
     left = {**choices.left, **{name: why for name, why in measured.items() if why is not None}}
-    looped = _with_layers(captured, machine, library, choices)
+    looped = _with_loops_found(captured, machine, library, choices)
     found_again = looped is not captured
     captured = looped
     while True:
@@ -126,8 +126,11 @@ def _shared_out(
     return faster_as_wholes(alone, graph, machine, formats, planned)
 
 
-def _with_layers(captured: Graph, machine: Machine, library: Library, choices: Choices) -> Graph:
-    """The captured graph with layers for loops of cells, where kernels take these."""
+def _with_loops_found(
+    captured: Graph, machine: Machine, library: Library, choices: Choices
+) -> Graph:
+    """The captured graph with layers for loops of cells where kernels take these, and with loops
+    that carry a value."""
 
     always = choices.loops or library is Library.NEVER
 
