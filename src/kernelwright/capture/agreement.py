@@ -80,7 +80,7 @@ def _called(
 
 def _leave_data_out(module: nn.Module, without_data: _WithoutData) -> None:
     """Put tensors without data in place of the module's own; shared ones stay shared."""
-    others: dict[int, torch.Tensor] = {}
+    others: dict[int, Any] = {}
     for part in module.modules():
         for table in (part._parameters, part._buffers, vars(part)):
             for name, value in table.items():
