@@ -22,12 +22,14 @@ from kernelwright.schedule.families.family import (
 )
 from kernelwright.schedule.launches import labels, launched
 
-_AHEAD = (32, 16, 8, 4)
+_AHEAD = (4, 8, 16, 32)
 """Steps whose operands are on their way together: a thread waits for memory once in so many."""
 _MOST_WORDS = 128
 """Registers of 32 bits for the operands of the steps now and of those after them."""
 _MOST_OPERATIONS = 512
 """Operations of unrolled steps, so that their text stays in the cache of instructions."""
+_LATENCY = 1e-6
+"""Seconds from a read to its value while others read."""
 _THREADS = (128, 32)
 """Blocks of a warp where elements are few: each has a multiprocessor to itself."""
 
@@ -65,18 +67,21 @@ def _launch(node: Node, graph: Graph, machine: Machine) -> Launch:
 def _ways(
     loop: Loop, output: TensorType, inputs: Sequence[ValueType], machine: Machine
 ) -> tuple[LoopConfig, ...]:
-    """All configurations; larger blocks first where all multiprocessors have one."""
+    """All configurations; first larger blocks, where all multiprocessors have one, and the fewest
+    steps whose operands keep memory busy: registers for more leave room for fewer threads."""
     elements = output.numel_hint // max(1, output.shape[0].hint)
     words = sum(max(4, it.dtype.itemsize) // 4 for it in inputs[1:] if isinstance(it, TensorType))
     many, few = _THREADS
     order = (many, few) if elements >= many * machine.sm_count else (few, many)
-    *larger, least = _AHEAD
-    fitting = [
-        ahead
-        for ahead in larger
-        if 2 * ahead * words <= _MOST_WORDS and ahead * operations(loop.body) <= _MOST_OPERATIONS
-    ]
-    return tuple(LoopConfig(ahead=ahead, threads=it) for it in order for ahead in (*fitting, least))
+    least, *larger = _AHEAD
+    most_steps = min(
+        _MOST_WORDS // (2 * max(1, words)), _MOST_OPERATIONS // max(1, operations(loop.body))
+    )
+    fitting = [least, *(ahead for ahead in larger if ahead <= most_steps)]
+    on_their_way = machine.copy_bandwidth * _LATENCY / (4 * max(1, words * elements))
+    first = next((ahead for ahead in fitting if ahead >= on_their_way), fitting[-1])
+    fitting.sort(key=lambda ahead: ahead != first)
+    return tuple(LoopConfig(ahead=ahead, threads=it) for it in order for ahead in fitting)
 
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
