@@ -157,6 +157,13 @@ def test_recurrent_layers_on_the_emulator(tmp_path: Path, run_script: Callable[.
     _expect_right(compiled, sizes, "float32", tmp_path, run_script)
 
 
+def test_loops_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
+    compiled = _compiled("loops", "float32", tmp_path)
+    families = [kernel.family for kernel in compiled.plan.kernels]
+    assert families.count("loop") == 3 and not compiled.plan.left_to_pytorch
+    _expect_right(compiled, [{"BATCH": 0}, {"BATCH": 40}], "float32", tmp_path, run_script)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_attention_on_the_emulator(
     dtype: str, tmp_path: Path, run_script: Callable[..., Any]

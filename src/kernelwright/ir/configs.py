@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from kernelwright.ir.attention_configs import AttentionConfig
 from kernelwright.ir.conv_configs import ConvConfig, DirectConfig
+from kernelwright.ir.loop_configs import LoopConfig
 from kernelwright.ir.recurrent_configs import RecurrentConfig
 
 
@@ -442,6 +443,7 @@ Config = (
     | DirectConfig
     | RowConfig
     | ScanConfig
+    | LoopConfig
     | WindowConfig
     | RecurrentConfig
     | AttentionConfig

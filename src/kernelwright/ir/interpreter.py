@@ -41,6 +41,7 @@ from kernelwright.ir.kinds import (
     Flip,
     Gather,
     Input,
+    Loop,
     Opaque,
     Pad,
     Parameter,
@@ -144,6 +145,30 @@ def scanned(kind: Scan, x: torch.Tensor) -> torch.Tensor:
         x = torch.cat([neutral, x.narrow(kind.dim, 0, x.shape[kind.dim] - 1)], kind.dim)
     totals = x.cumsum(kind.dim) if kind.op is Accumulation.SUM else x.cumprod(kind.dim)
     return totals.flip(kind.dim) if kind.reverse else totals
+
+
+def _indices(count: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    """0 to `count` - 1 along dimension `dim`, which is negative."""
+    return torch.arange(count, dtype=dtype).reshape(-1, *[1] * (-dim - 1))
+
+
+def looped(
+    step: Callable[[list[Any]], torch.Tensor], shape: list[int], operands: Sequence[Any]
+) -> torch.Tensor:
+    """The carried values of a loop, one after the other; `step` takes one and its operands."""
+    carried, results = operands[0], []
+    for at in range(shape[0]):
+        each = [_element(operand, at, len(shape)) for operand in operands[1:]]
+        carried = step([carried, *each]).expand(shape[1:]).clone()
+        results.append(carried)
+    return torch.stack(results) if results else torch.empty(shape, dtype=carried.dtype)
+
+
+def _element(operand: Any, step: int, rank: int) -> Any:
+    """What a step of a loop reads of an operand that broadcasts to `rank` dimensions."""
+    if not isinstance(operand, torch.Tensor) or operand.dim() < rank:
+        return operand
+    return operand[step if operand.shape[0] > 1 else 0]
 
 
 def pooled(kind: Window, x: torch.Tensor, shape: list[int], *weights: torch.Tensor) -> torch.Tensor:
@@ -349,9 +374,8 @@ class GraphRun:
             case Parameter(path):
                 return self.attribute(path)
             case Constant(None, values):
-                return torch.tensor(values, dtype=TORCH_DTYPES[node.tensor.dtype]).view(
-                    self.shape(node)
-                )
+                found = torch.tensor(values, dtype=TORCH_DTYPES[node.tensor.dtype])
+                return found.view(self.shape(node))
             case Constant(path):
                 return self.attribute(str(path))
             case Pointwise(expr):
@@ -363,6 +387,8 @@ class GraphRun:
                 return reduced(op, operands[0], dims)
             case Scan():
                 return scanned(node.kind, operands[0])
+            case Loop(body):
+                return looped(partial(self.expression, body), self.shape(node), operands)
             case Window():
                 return pooled(node.kind, operands[0], self.shape(node), *operands[1:])
             case Conv():
@@ -442,8 +468,7 @@ class GraphRun:
             case Size(dim, dtype):
                 return torch.tensor(self.size(dim), dtype=TORCH_DTYPES[dtype])
             case Coordinate(dim, dtype):
-                indices = torch.arange(self.current[dim], dtype=TORCH_DTYPES[dtype])
-                return indices.reshape(-1, *[1] * (-dim - 1))
+                return _indices(self.current[dim], dim, TORCH_DTYPES[dtype])
             case Call("cast", (arg,), dtype):
                 return self.expression(arg, operands).to(TORCH_DTYPES[dtype])
             case Call(name, args, dtype):

@@ -123,6 +123,19 @@ class Scan:
     """Without element i itself: the neutral element comes first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A value that is carried along the first dimension of the result, each element by itself.
+
+    Element t of the result is `body` of element t - 1 and of elements t of the inputs. The first
+    input stands before element 0, and has no such dimension; the others broadcast to the result by
+    trailing dimensions.
+    """
+
+    body: Expr
+    """One element: Operand 0 is the carried value, Operand i > 0 input i."""
+
+
 class Pooling(StrEnum):
     """What becomes of the elements in a window."""
 
@@ -366,6 +379,7 @@ Kind = (
     | Contract
     | Reduce
     | Scan
+    | Loop
     | Window
     | Conv
     | Recurrent
