@@ -64,6 +64,8 @@ PRODUCTS = [
     ),
     (TensorCoreConfig(block_n=256, feed=Feed.DIRECT, stages=4, cluster=2), "float16"),
     (TensorCoreConfig(block_n=64, feed=Feed.DIRECT, stages=8, cluster=1), "bfloat16"),
+    (TensorCoreConfig(block_n=192, feed=Feed.TURNS, stages=3, cluster=1), "bfloat16"),
+    (TensorCoreConfig(block_n=128, feed=Feed.TURNS, stages=4, cluster=2), "float16"),
     (
         GemmConfig(
             block_m=64, block_n=64, block_k=16, thread_m=8, thread_n=4, stages=2, min_tiles=1

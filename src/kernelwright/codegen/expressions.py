@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from kernelwright.codegen.spelling import (
     COMPUTED,
+    HEADERS,
     ROW_QUOTIENT,
+    SHORT,
     Spelling,
     Written,
     write_call,
@@ -104,6 +106,11 @@ class ExpressionWriter:
                 self._inputs[index], ScalarType
             ):
                 return self._scalar(index, dtype)
+            case Call("cast", (Call(op, (arg,), DType.F32) as call,), dtype) if (
+                dtype in HEADERS and op in SHORT and self._counts[call] == 1
+            ):
+                short = write_call(op, [self.write(arg)], DType.F32, DType.F32, SHORT[op])
+                return write_cast(short, DType.F32, dtype)
             case Call("cast", (arg,), dtype):
                 return write_cast(self.write(arg), arg.dtype, dtype)
             case Call(op, args, _):

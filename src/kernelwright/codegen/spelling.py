@@ -156,6 +156,13 @@ SPELLING: dict[str, Spelling] = {
 }
 """Operation of ir.expr.OPERATIONS (all but "cast") -> its spelling."""
 
+SHORT: dict[str, Spelling] = {
+    "gelu": _device("short_gelu"),
+    "gelu_tanh": _device("short_gelu_tanh"),
+}
+"""Operations in float whose result is rounded to 16 bits at once: their own functions, of
+kernels/common/short_results.cuh."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:

@@ -95,6 +95,10 @@ _WARPGROUPS = WarpgroupRates(
     split_bandwidth=3.7e12,
     ahead_elements=400,
     buffered_k=512,
+    turn_share=1.04,
+    turn_bytes=44.0,
+    turn_tile_cycles=1500.0,
+    turn_work_cycles=64.0,
     slice_k=256,
     least_products=1 << 24,
 )

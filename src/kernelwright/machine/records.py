@@ -144,6 +144,15 @@ class WarpgroupRates:
     """Elements that idle warps of a block split in a step (`AHEAD_OF_STEP`, gemm_sm90_cut.cuh)."""
     buffered_k: int
     """Largest K for which a buffer for results is worth a pipeline stage."""
+    turn_share: float
+    """Cycles of a step of K where warpgroups take turns, over those of its multiplications."""
+    turn_bytes: float
+    """Bytes of operands that a multiprocessor gets in a cycle then, what blocks share counted once
+    for all of them."""
+    turn_tile_cycles: float
+    """Cycles in which a warpgroup stores 64 x 128 results then."""
+    turn_work_cycles: float
+    """Cycles more for each instruction of the epilogue."""
     slice_k: int
     """Least K of a slice: less is not worth another sum."""
     least_products: int

@@ -4,6 +4,7 @@
 #include <cuda_bf16.h>
 
 #include "convert.cuh"
+#include "short_results.cuh"
 
 template <>
 struct Element<__nv_bfloat16> {
