@@ -14,4 +14,8 @@ struct Element<__half> {
   __device__ __forceinline__ static __half narrow(From value) {
     return __float2half_rn(static_cast<float>(value));
   }
+  template <class From>
+  __device__ __forceinline__ static float rounded(From value) {
+    return widen(narrow(value));
+  }
 };

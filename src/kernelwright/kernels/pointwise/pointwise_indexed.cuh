@@ -22,6 +22,7 @@ struct IndexedPointwise {
   Divisor inner_steps;
   int64_t inner_strides[OPERANDS];
   OuterDimensions<OPERANDS> outer;
+  bool are_near;        // offsets fit 31 bits
   bool stays_on_line;   // a block is at work on one line of the innermost dimension
   Divisor line_blocks;  // blocks of each, then
 
@@ -31,7 +32,14 @@ struct IndexedPointwise {
     const int64_t inner = static_cast<int64_t>(step - line * inner_steps.value()) * N;
 #pragma unroll
     for (int o = 0; o < OPERANDS; ++o) offsets[o] = inner * inner_strides[o];
-    outer.move(line, offsets);
+    if (are_near) {
+      int32_t near[OPERANDS] = {};
+      outer.move(line, near);
+#pragma unroll
+      for (int o = 0; o < OPERANDS; ++o) offsets[o] += near[o];
+    } else {
+      outer.move(line, offsets);
+    }
   }
 
   template <class T, int M>
