@@ -1,6 +1,5 @@
 """How long products take whose warpgroups have tiles of their own, in turns (Feed.TURNS)."""
 
-
 from kernelwright.ir.configs import TensorCoreConfig
 from kernelwright.machine import WarpgroupRates
 
