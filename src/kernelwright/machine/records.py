@@ -151,8 +151,8 @@ class WarpgroupRates:
     for all of them."""
     turn_tile_cycles: float
     """Cycles in which a warpgroup stores 64 x 128 results then."""
-    turn_work_cycles: float
-    """Cycles more for each instruction of the epilogue."""
+    turn_begin_cycles: float
+    """Cycles until a block's first stages have come, which no tile before hides."""
     slice_k: int
     """Least K of a slice: less is not worth another sum."""
     least_products: int
@@ -405,16 +405,28 @@ class AttentionRates:
 
     launch_seconds: Mapping[int, float]
     """Seconds of the launches and of blocks that begin."""
-    flops: Mapping[int, float]
-    """FLOP/s of both products of a head, those of masked scores not counted."""
-    narrow_causal_flops: Mapping[int, float]
-    """FLOP/s of both products of a causal head with at most 64 columns."""
+    flops: float
+    """FLOP/s of both products of a head in float32, those of masked scores not counted."""
+    narrow_causal_flops: float
+    """The same of a causal head with at most 64 columns."""
+    tile_seconds: float
+    """Seconds of a tile of 128 rows in 16 bits, beside its steps."""
+    step_seconds: Mapping[int, float]
+    """Seconds of its step of 128 keys, by columns of a head."""
+    causal_step_seconds: Mapping[int, float]
+    """The same where what comes later is cut off."""
     library_launch_seconds: Mapping[int, float]
-    """Seconds of PyTorch's call of few numbers."""
-    library_flops: Mapping[int, float]
-    """FLOP/s of its fastest backend."""
+    """Seconds that PyTorch's call takes on the card beside its work."""
+    library_flops: float
+    """FLOP/s of its fastest backend in float32."""
+    library_tile_seconds: float
+    library_step_seconds: Mapping[int, float]
+    library_causal_step_seconds: Mapping[int, float]
+    """As above, of its fastest backend in 16 bits."""
     few_bandwidth: Mapping[int, float]
     """Bytes/s of keys and values where rows that have them in common are few."""
+    library_few_bandwidth: float
+    """The same of its fastest backend in 16 bits."""
     mask_seconds: float
     """Seconds of a score that a mask of its own changes, beside all else, in ours."""
     library_mask_seconds: float

@@ -62,8 +62,6 @@ class ProductShape:
     """The part of the result that is not set to zero."""
     extras: int = 0
     """Tensors of the result's size that its epilogue reads."""
-    work: int = 0
-    """Operations of its epilogue for each result."""
 
     def are_many_small(self, machine: Machine) -> bool:
         """Whether the library's and our time was measured for thousands of products like these."""
@@ -181,7 +179,7 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     """Cycles of the multiprocessor with most tiles, where warpgroups take turns."""
     steps = ceil(shape.k / config.BLOCK_K)
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
-    return turn_cycles(config, steps, waves, shape.work, warpgroup_rates(machine))
+    return turn_cycles(config, steps, waves, warpgroup_rates(machine))
 
 
 def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:

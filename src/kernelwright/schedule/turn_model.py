@@ -9,17 +9,15 @@ _CYCLE_PRODUCTS = 2048
 """16-bit multiplications of a multiprocessor's tensor cores in a cycle."""
 
 
-def turn_cycles(
-    config: TensorCoreConfig, steps: int, waves: int, work: float, rates: WarpgroupRates
-) -> float:
+def turn_cycles(config: TensorCoreConfig, steps: int, waves: int, rates: WarpgroupRates) -> float:
     """Cycles of a multiprocessor for `waves` tiles of `steps` steps of K.
 
-    `work`: instructions of the epilogue for each result. A tile is stored while the next one is
-    multiplied; the last one is not.
+    A tile is stored while the next one is multiplied; the last one is not.
     """
     results = config.block_m * config.block_n
     step = rates.turn_share * results * config.BLOCK_K / _CYCLE_PRODUCTS
     fetched = 2 * config.BLOCK_K * (config.block_m + config.block_n // config.cluster)
     multiplying = steps * max(step, fetched / rates.turn_bytes)
-    storing = results / _TILE * (rates.turn_tile_cycles + work * rates.turn_work_cycles)
-    return waves * max(multiplying, (multiplying + storing) / 2) + storing
+    storing = results / _TILE * rates.turn_tile_cycles
+    between = waves * max(multiplying, (multiplying + storing) / 2)
+    return rates.turn_begin_cycles + between + storing
