@@ -21,8 +21,9 @@ from kernelwright.schedule.product_or_library import (
 
 _CHAIN = 4
 """Products of a graph from which on the host's time for each of them is looked at."""
-_AND_LAUNCHES = 1.5
-"""The host's time for a call and our launches up to the next one, over that for the call."""
+_CALLS_OF_LAYER = 2.5
+"""The host's time for a layer whose attention is the library's, over that for a call: some of its
+products are calls, too, and launches of ours lie between them."""
 
 
 def ours_for_the_host(
@@ -55,16 +56,15 @@ def ours_for_the_host(
 
 
 def waits_for_host(graph: Graph, machine: Machine) -> bool:
-    """Whether calls of the library for each attention, and for each product that stays one in any
-    case, would cost the host more than all of a forward costs the card."""
+    """Whether calls of the library for each attention would cost the host more than the card needs
+    for all of a forward: it has few texts or short ones."""
     products = [it for it in graph.nodes if _is_product(it, graph)]
     if len(products) < _CHAIN:
         return False
     times = {it.name: product_seconds(it, graph, machine) for it in products}
-    rates = machine.library
-    calls = sum(isinstance(it.kind, Attention) for it in graph.nodes)
-    calls += sum(rates.margin * it.ours > rates.cut_seconds for it in times.values())
-    return _card_seconds(times, graph, machine) < _AND_LAUNCHES * rates.cut_seconds * calls
+    layers = sum(isinstance(it.kind, Attention) for it in graph.nodes)
+    calls = _CALLS_OF_LAYER * layers
+    return _card_seconds(times, graph, machine) < machine.library.cut_seconds * calls
 
 
 def _is_product(node: Node, graph: Graph) -> bool:
