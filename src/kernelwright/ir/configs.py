@@ -169,7 +169,34 @@ class ThinConfig:
         )
 
 
-ProductConfig = GemmConfig | TensorCoreConfig | ThinConfig
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewConfig:
+    """Tunables of the 16-bit product with up to 16 rows or columns, which memory limits."""
+
+    groups: int
+    """Groups of 8 columns that a block computes."""
+    loads: int
+    """Runs of 32 elements along K of each row and column that a warp has under way."""
+    warps: int
+    """Warps of a block, which share K."""
+
+    ROWS: ClassVar[int] = 16
+    RUN: ClassVar[int] = 32
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result that a block computes."""
+        return 8 * self.groups
+
+    def __str__(self) -> str:
+        return (
+            f"up to {self.ROWS} rows times a factor that is read once, by tensor cores; "
+            f"{self.columns} columns a block of {self.warps} warps, "
+            f"{self.loads * self.RUN} of K a warp at once"
+        )
+
+
+ProductConfig = GemmConfig | TensorCoreConfig | ThinConfig | FewConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

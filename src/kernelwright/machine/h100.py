@@ -31,6 +31,7 @@ H100 = Machine(
     warpgroups=replace(H200.warpgroups, split_bandwidth=_PINS * H200.warpgroups.split_bandwidth),
     convolutions=H200.convolutions,
     thin=H200.thin,
+    few=H200.few,
     many_small=H200.many_small,
     library=H200.library,
     rows=H200.rows,

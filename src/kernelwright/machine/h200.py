@@ -13,6 +13,7 @@ from kernelwright.machine.convolutions import (
 from kernelwright.machine.records import (
     AttentionRates,
     CudaCoreRates,
+    FewRates,
     LaunchRates,
     LibraryRate,
     LibraryRates,
@@ -174,6 +175,9 @@ _THIN = ThinRates(
 )
 """Fitted to products of 1 to 16 rows with a cold L2 (docs/measured/gemm.md)."""
 
+_FEW = FewRates(read_share=0.85, cache_bandwidth=5.5e12, step_seconds=0.8e-6)
+"""Not timed: what a product by few threads reaches of the bandwidth, and the L2 cache's."""
+
 _MANY_SMALL = ManySmallRates(
     least_batches=1024,
     most_result=64 * 64,
@@ -332,6 +336,7 @@ H200 = Machine(
     warpgroups=_WARPGROUPS,
     convolutions=_CONVOLUTIONS,
     thin=_THIN,
+    few=_FEW,
     many_small=_MANY_SMALL,
     library=_LIBRARY,
     rows=_ROWS,

@@ -182,6 +182,18 @@ class ThinRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FewRates:
+    """The model of 16-bit products with few rows by tensor cores (gemm_few.cuh)."""
+
+    read_share: float
+    """Share of the bandwidth of reading."""
+    cache_bandwidth: float
+    """Bytes a second of all multiprocessors from the L2 cache."""
+    step_seconds: float
+    """Seconds that a block waits for what its warps load at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ManySmallRates:
     """The model of thousands of small products, ours and the library's."""
 
@@ -467,6 +479,7 @@ class Machine:
     convolutions: ConvolutionRates | None
     """None on a card without products by warpgroups."""
     thin: ThinRates
+    few: FewRates
     many_small: ManySmallRates
     library: LibraryRates
     rows: RowRates
