@@ -178,7 +178,7 @@ def _few(config: FewConfig) -> Tuned:
             f"static constexpr int GROUPS = {config.groups}, LOADS = {config.loads}, "
             f"WARPS = {config.warps};",
         ),
-        variant="FewVariant",
+        variant="FewProductVariant",
         function="gemm_few",
         parameters="Problem",
         blocks=None,

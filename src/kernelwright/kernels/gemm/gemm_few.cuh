@@ -22,7 +22,7 @@
 #include "mma_16x8x16.cuh"
 
 template <class Config, class Problem>
-struct FewTile {
+struct FewProductTile {
   using T = typename Problem::Factor;
   static constexpr int ROWS = 16, GROUPS = Config::GROUPS, COLUMNS = 8 * GROUPS;
   static constexpr int LOADS = Config::LOADS, WARPS = Config::WARPS, THREADS = 32 * WARPS;
@@ -98,7 +98,7 @@ __device__ __forceinline__ void sum_few(const Problem& problem, const typename T
 // The body of a kernel of Tile::THREADS threads.
 template <class Config, class Problem>
 __device__ __forceinline__ void gemm_few(const Problem& problem) {
-  using Tile = FewTile<Config, Problem>;
+  using Tile = FewProductTile<Config, Problem>;
   using T = typename Tile::T;
   __shared__ __align__(16) float shared[Tile::WARPS][Tile::ROWS][Tile::COLUMNS];
   const int64_t tiles = (problem.n + Tile::COLUMNS - 1) / Tile::COLUMNS;
@@ -136,8 +136,8 @@ __device__ __forceinline__ void gemm_few(const Problem& problem) {
 
 // A __global__ function that runs gemm_few<Config>.
 template <class Config, class Problem>
-struct FewVariant {
-  using Tile = FewTile<Config, Problem>;
+struct FewProductVariant {
+  using Tile = FewProductTile<Config, Problem>;
   static constexpr int THREADS = Tile::THREADS;
   void (*kernel)(Problem);
 
