@@ -123,11 +123,12 @@ def test_product_on_the_emulator(
     [
         (FewConfig(groups=1, loads=4, warps=8), "bfloat16"),
         (FewConfig(groups=4, loads=2, warps=2), "float16"),
+        (TensorCoreConfig(block_n=192, feed=Feed.DIRECT, stages=3, cluster=1), "bfloat16"),
     ],
     ids=str,
 )
 def test_few_rows_on_the_emulator(
-    config: FewConfig, dtype: str, tmp_path: Path, run_script: Callable[..., Any]
+    config: Config, dtype: str, tmp_path: Path, run_script: Callable[..., Any]
 ) -> None:
     compiled = _compiled("few_rows", dtype, tmp_path)
     (kernel,) = compiled.plan.kernels
@@ -142,6 +143,7 @@ def test_few_rows_on_the_emulator(
             (9, 8, 130),
             (3, 0, 5),
             (2, 30, 8),
+            (130, 72, 264),
         ]
     ]
     _expect_right(replace(compiled, plan=plan), sizes, dtype, tmp_path, run_script)

@@ -133,12 +133,7 @@ struct AttentionTile {
 
   static constexpr int THREADS = 128 * (CONSUMERS + 1), CONSUMER_WARPS = 4 * CONSUMERS;
   static constexpr int PRODUCER_REGISTERS = 24;
-  // Blocks of one warpgroup that multiplies: two on a multiprocessor, where one begins or stores
-  // while the other is at work.
-  static constexpr int RESIDENT =
-      PLANES == 1 && CONSUMERS == 1 && 2 * SHARED_BYTES <= 224 * 1024 ? 2 : 1;
-  static constexpr bool MOVES_REGISTERS = CONSUMERS >= 2 || RESIDENT == 2;
-  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : RESIDENT == 2 ? 232 : 240;
+  static constexpr int CONSUMER_REGISTERS = CONSUMERS == 3 ? 160 : 240;
   // Two warpgroups find their turns at the tensor cores by themselves.
   static constexpr bool IN_TURNS = PLANES == 1 && CONSUMERS == 3;
 
@@ -164,11 +159,8 @@ struct AttentionPlace {
   template <class Tile>
   __device__ __forceinline__ static AttentionPlace of_tile(const AttentionParameters& p,
                                                            bool causal, int number) {
-    // Rows with many keys first: of 16-bit numbers those of all heads, which the L2 cache has.
-    const int heads = p.problem.batches * p.problem.heads;
-    const bool by_rows = causal && Tile::PLANES == 1;
-    const int tile = by_rows ? number / heads : number % p.tiles;
-    const int above = by_rows ? number % heads : number / p.tiles;
+    const int tile = number % p.tiles, above = number / p.tiles;
+    // Rows with many keys first.
     return {above / p.problem.heads, above % p.problem.heads,
             (causal ? p.tiles - 1 - tile : tile) * Tile::BLOCK_M};
   }

@@ -335,10 +335,10 @@ struct AttentionBlock {
 
   __device__ __forceinline__ void run() {
     if (threadIdx.x < 128) {
-      if constexpr (Tile::MOVES_REGISTERS) give_registers_back<Tile::PRODUCER_REGISTERS>();
+      if constexpr (Tile::CONSUMERS >= 2) give_registers_back<Tile::PRODUCER_REGISTERS>();
       if (threadIdx.x == 0) produce();
     } else {
-      if constexpr (Tile::MOVES_REGISTERS) take_registers<Tile::CONSUMER_REGISTERS>();
+      if constexpr (Tile::CONSUMERS >= 2) take_registers<Tile::CONSUMER_REGISTERS>();
       consume();
     }
   }
