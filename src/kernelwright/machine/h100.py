@@ -34,6 +34,7 @@ H100 = Machine(
         H200.convolutions, plane_bandwidth=_PINS * H200.convolutions.plane_bandwidth
     ),
     thin=H200.thin,
+    few=H200.few,
     many_small=H200.many_small,
     library=H200.library,
     rows=H200.rows,
