@@ -171,7 +171,8 @@ def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
 
 
 def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
-    """Seconds of PyTorch's fastest backend; none is fused for grouped heads of float32."""
+    """Seconds of PyTorch's fastest backend; none is fused for grouped heads of float32, and those of
+    16 bits have keys and values that the module repeated."""
     rates, size = rates_of(machine), sizes.dtype.itemsize
     if size == 4 and sizes.groups < sizes.heads:
         return _unfused_seconds(sizes, machine)
@@ -183,7 +184,8 @@ def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
         steps = rates.library_causal_step_seconds if sizes.causal else rates.library_step_seconds
         work = _tile_seconds(sizes, rates.library_tile_seconds, steps, machine)
     masks = _mask_seconds(sizes, rates.library_mask_seconds)
-    return rates.library_launch_seconds[size] + max(work, _reading(sizes, machine)) + masks
+    repeats = _repeat_seconds(sizes, machine) if sizes.groups < sizes.heads else 0.0
+    return rates.library_launch_seconds[size] + max(work, _reading(sizes, machine)) + masks + repeats
 
 
 def _reading(sizes: AttentionSizes, machine: Machine) -> float:
@@ -206,6 +208,15 @@ def _tile_seconds(
         steps = min(steps, ceil(sizes.scores / _TILE**2 + tiles / 2))
     waves = ceil(max(1, sizes.heads) * units / machine.sm_count)
     return waves * (of_unit * of_tile + steps / units * step)
+
+
+def _repeat_seconds(sizes: AttentionSizes, machine: Machine) -> float:
+    """Seconds in which keys and values are repeated for each head, which ours reads as they are."""
+    columns = sizes.depth + sizes.width
+    read, written = sizes.groups, sizes.heads
+    moved = sizes.dtype.itemsize * (read + written) * sizes.keys * columns
+    launches = 2 * machine.launches.product_seconds
+    return launches + moved / machine.copy_bandwidth
 
 
 def _mask_seconds(sizes: AttentionSizes, of_score: float) -> float:
