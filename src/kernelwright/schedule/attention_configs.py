@@ -185,7 +185,9 @@ def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
         work = _tile_seconds(sizes, rates.library_tile_seconds, steps, machine)
     masks = _mask_seconds(sizes, rates.library_mask_seconds)
     repeats = _repeat_seconds(sizes, machine) if sizes.groups < sizes.heads else 0.0
-    return rates.library_launch_seconds[size] + max(work, _reading(sizes, machine)) + masks + repeats
+    return (
+        rates.library_launch_seconds[size] + max(work, _reading(sizes, machine)) + masks + repeats
+    )
 
 
 def _reading(sizes: AttentionSizes, machine: Machine) -> float:

@@ -1,0 +1,35 @@
+"""The model of attention in 16 bits, beside what a card took (docs/measured/attention.md)."""
+
+import pytest
+
+from kernelwright.ir.types import DType
+from kernelwright.machine import H200
+from kernelwright.schedule.attention_configs import (
+    AttentionSizes,
+    attention_seconds,
+    library_seconds,
+)
+
+
+def _sizes(heads: int, groups: int, length: int, *, causal: bool) -> AttentionSizes:
+    return AttentionSizes(
+        heads=heads, groups=groups, rows=length, keys=length, depth=64, width=64,
+        dtype=DType.BF16, causal=causal, is_softmax=True, mask_bytes=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ours", "library"),
+    [
+        (_sizes(96, 96, 512, causal=False), 23.7, 19.1),
+        (_sizes(384, 384, 197, causal=False), 28.4, 24.8),
+        (_sizes(48, 48, 1024, causal=True), 34.5, 27.1),
+        # Each head has keys and values repeated before the call, in 12.2 of them.
+        (_sizes(64, 32, 1024, causal=True), 41.6, 33.4 + 12.2),
+    ],
+)
+def test_times_are_those_of_a_card(sizes: AttentionSizes, ours: float, library: float) -> None:
+    # The model counts launches, too.
+    assert attention_seconds(sizes, H200) * 1e6 == pytest.approx(ours + 2.5, rel=0.25)
+    assert library_seconds(sizes, H200) * 1e6 == pytest.approx(library + 2.5, rel=0.25)
+    assert (attention_seconds(sizes, H200) < library_seconds(sizes, H200)) == (ours < library)
