@@ -171,8 +171,8 @@ def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
 
 
 def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
-    """Seconds of PyTorch's fastest backend; none is fused for grouped heads of float32, and those of
-    16 bits have keys and values that the module repeated."""
+    """Seconds of PyTorch's fastest backend; none is fused for grouped heads of float32, and in 16
+    bits they have keys and values that the module repeated."""
     rates, size = rates_of(machine), sizes.dtype.itemsize
     if size == 4 and sizes.groups < sizes.heads:
         return _unfused_seconds(sizes, machine)
