@@ -1,7 +1,7 @@
 """A convolution at its captured sizes, as the launcher of kernels/conv/ sees it."""
 
 from dataclasses import dataclass, replace
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.types import DType, TensorType
@@ -32,6 +32,21 @@ class ConvAxis:
     """Whether a position computes all of its phases, whose taps are the offsets of any of them."""
     window: int = 1
     """Results that are reduced to one: a position, whose phases they are."""
+    outputs: int = 1
+    """Neighbouring elements of the result that are a position of a usual convolution: taps, stride
+    and dilation are those of all of them together."""
+
+    def joining(self, outputs: int) -> "ConvAxis":
+        """The same whose positions are so many outputs each (ConvCall::joining)."""
+        divisor = gcd(self.stride, self.dilation)
+        last = (outputs - 1) * self.stride + (self.taps - 1) * self.dilation
+        return replace(
+            self,
+            taps=last // divisor + 1,
+            stride=self.stride * outputs,
+            dilation=divisor,
+            outputs=outputs,
+        )
 
     @property
     def phases(self) -> int:
@@ -45,7 +60,7 @@ class ConvAxis:
         """Output positions of a phase."""
         if self.window > 1:
             return ceil(self.out / self.window)
-        return ceil(self.out / self.stride) if self.transposed else self.out
+        return ceil(self.out / (self.stride if self.transposed else self.outputs))
 
     @property
     def step(self) -> int:
@@ -135,15 +150,22 @@ class ConvSizes:
         axes = [replace(axis, joined=at < dimensions) for at, axis in enumerate(self.axes)]
         return replace(self, axes=tuple(axes))
 
+    def with_outputs(self, outputs: int) -> "ConvSizes":
+        """These sizes with so many neighbouring outputs along W at a position."""
+        if outputs == 1:
+            return self
+        return replace(self, axes=(self.axes[0].joining(outputs), *self.axes[1:]))
+
     @property
     def joined(self) -> int:
-        """Phases of a position that are rows of the filter."""
-        return prod(axis.stride for axis in self.axes if axis.joined)
+        """Phases or outputs of a position that are rows of the filter."""
+        phases = prod(axis.stride for axis in self.axes if axis.joined)
+        return phases * self.axes[0].outputs
 
     @property
     def rows(self) -> int:
         """Rows of the filter of one group and phase."""
-        if not self.axes[0].joined:
+        if not self.axes[0].joined and self.axes[0].outputs == 1:
             return self.out_channels
         return ceil(self.out_channels / (FILTER_RUN // self.joined)) * FILTER_RUN
 
