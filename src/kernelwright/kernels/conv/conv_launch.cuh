@@ -185,9 +185,13 @@ struct ConvVariant {
     return {1, in, 1, row.padding, 1};
   }
 
-  // With all taps apart.
+  // With all taps apart, of the same positions.
   static ConvShape describe_plain(const Request& request) {
-    return in_windows(request, describe_apart(request));
+    ConvShape shape = describe_apart(request);
+    if (Config::OUTPUTS > 1) {
+      shape.dimensions[0] = ConvDimension::side_by_side(shape.dimensions[0], Config::OUTPUTS);
+    }
+    return in_windows(request, shape);
   }
   static ConvShape in_windows(const Request& request, ConvShape shape) {
     for (int d = 0; HAS_WINDOWS && d < MAX_SPATIAL; ++d) {

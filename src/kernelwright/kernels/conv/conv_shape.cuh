@@ -152,12 +152,19 @@ struct ConvDimension {
     return d;
   }
 
-  // Windows of `size` outputs side by side: each is a position, whose phases are its outputs. The
-  // last one may reach beyond the outputs. `size` is a multiple of the phases of `apart`.
+  // Windows of `size` outputs side by side, which are reduced to one result.
   static ConvDimension windows(const ConvDimension& apart, int size) {
+    ConvDimension d = side_by_side(apart, size);
+    d.window = size;
+    return d;
+  }
+
+  // Positions of `size` outputs each, which are its phases. The last one may reach beyond the
+  // outputs. `size` is a multiple of the phases of `apart`.
+  static ConvDimension side_by_side(const ConvDimension& apart, int size) {
     ConvDimension d = apart;
     const int turns = size / apart.phases;
-    d.window = d.phases = d.out_step = size;
+    d.phases = d.out_step = size;
     d.positions = (apart.out + size - 1) / size;
     d.step = apart.step * turns;
     for (int phase = 0; phase < size; ++phase) {
