@@ -58,6 +58,8 @@ class ConvolutionRates:
     """Tiles of joined phases, two a row, that leave as aligned pairs."""
     phases: StoreCycles
     """Tiles of joined phases that leave otherwise."""
+    operation: float
+    """Cycles of a warpgroup for each element and instruction of long functions."""
     joined_outputs: float
     """Factor on all of a convolution whose neighbouring outputs are joined."""
     scattered: StoreCycles

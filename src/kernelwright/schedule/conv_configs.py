@@ -187,6 +187,8 @@ def _outputs(sizes: ConvSizes) -> tuple[int, ...]:
     is_reduced = sizes.window > 1 or sizes.over_channels
     if sizes.transposed or is_reduced or sizes.out_channels > _FEW_CHANNELS:
         return ()
+    if sizes.reads_by_place:
+        return ()
     reach = (width.taps - 1) * width.dilation
     if reach >= _MOST_REACH or reach * sizes.in_channels * sizes.groups >= _MOST_REACH**2 // 8:
         return ()

@@ -257,9 +257,12 @@ def _store_cycles(
     else:
         cost = rates.runs
     parts = config.parts if _alternates(config) else 1
-    # Warps have 16 rows each: those without a channel wait for the others.
-    stored = min(sizes.rows, _WARP_ROWS) / _WARP_ROWS * 64 * parts * config.width
-    return 64 * parts * config.width * cost.waiting + stored * cost.moving
+    elements = 64 * parts * config.width
+    stored = min(sizes.rows, 64 * parts) * config.width
+    # Warps without a channel wait for those that have one; the rates are of full tiles.
+    fullest = min(sizes.rows, _WARP_ROWS) / _WARP_ROWS * elements
+    idle = max(fullest - stored, 0) * sizes.operation * rates.operation
+    return elements * cost.waiting + stored * cost.moving + idle
 
 
 def _alternates(config: ConvConfig) -> bool:

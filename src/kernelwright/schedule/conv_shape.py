@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import ceil, gcd, prod
 
 from kernelwright.ir.kinds import Conv
-from kernelwright.ir.types import DType, TensorType
+from kernelwright.ir.types import DType, TensorType, ValueType
 
 MOST_PHASES = 8
 """Most phases of a dimension (conv_shape.cuh)."""
@@ -144,6 +144,10 @@ class ConvSizes:
     """A transposed one without strides: as a usual one, with its taps in reverse."""
     over_channels: bool = False
     """Whether results are reduced over all channels."""
+    operation: int = 0
+    """Instructions of long functions that are applied to each result where it is stored."""
+    reads_by_place: bool = False
+    """Whether what follows reads another tensor that has more than a value for each channel."""
 
     def with_joined(self, dimensions: int) -> "ConvSizes":
         """These sizes with the phases along the first dimensions joined."""
@@ -218,6 +222,13 @@ class ConvSizes:
         sides = [axis.size if axis.transposed else axis.out for axis in self.axes]
         channels = self.groups * self.in_channels * self.out_channels
         return 2 * self.images * prod(sides) * self.taps * channels
+
+
+def differs_by_place(kind: ValueType, spatial: int) -> bool:
+    """Whether an operand of the epilogue has more than a value for each channel."""
+    if not isinstance(kind, TensorType) or kind.rank < 2:
+        return False
+    return any(dim.text != "1" for at, dim in enumerate(reversed(kind.shape)) if at != spatial)
 
 
 def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: TensorType) -> ConvSizes:

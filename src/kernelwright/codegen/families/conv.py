@@ -9,20 +9,14 @@ from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, rea
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.conv_configs import ConvConfig, DirectConfig, Rounding
-from kernelwright.ir.expr import Accumulator, Call, walk
+from kernelwright.ir.expr import Accumulator
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
 from kernelwright.schedule.conv_configs import general_config
+from kernelwright.schedule.conv_instructions import long_instructions
 from kernelwright.schedule.families.conv import sizes_of_kernel
 
-_INSTRUCTIONS = {
-    **dict.fromkeys(("sigmoid", "silu", "tanh", "mish"), 16),
-    **dict.fromkeys(("softplus", "log_sigmoid", "gelu_tanh", "erf"), 22),
-    **dict.fromkeys(("gelu", "log", "log1p", "expm1", "elu"), 28),
-    **{"exp": 8, "exp2": 8, "hardswish": 10},
-}
-"""Instructions of long functions for one element, as nvcc 13.0 writes them for capability 9.0."""
 _MOST_INSTRUCTIONS = 32
 """In a functor that is there once for each of 128 registers: more do not stay in the instruction
 cache (docs/measured/convolution.md)."""
@@ -94,12 +88,10 @@ def emit(kernel: Kernel) -> KernelText:
 def _is_late(kernel: Kernel, elements: list[tuple[str, str]]) -> bool:
     """Whether the functor is applied where elements are stored, not to each register."""
     assert kernel.epilogue is not None
-    calls = [part for part in walk(kernel.epilogue) if isinstance(part, Call)]
-    instructions = sum(_INSTRUCTIONS.get(call.op, 0) for call in calls)
     reads_by_place = any(text.startswith("ByPlace") for _, text in elements)
     # What is reduced has a step where its elements are stored, or none.
     is_after = kernel.prologue is not None and not isinstance(kernel.epilogue, Accumulator)
-    return is_after or reads_by_place or instructions > _MOST_INSTRUCTIONS
+    return is_after or reads_by_place or long_instructions(kernel.epilogue) > _MOST_INSTRUCTIONS
 
 
 def rounds(kernel: Kernel) -> bool:
