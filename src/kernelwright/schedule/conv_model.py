@@ -316,7 +316,8 @@ def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> fl
     channels = (channel_pitch(sizes.in_channels) if pads else sizes.in_channels) * sizes.groups
     width, moves = sizes.axes[0].size, config.row_taps is not RowTaps.APART
     if config.row_taps is RowTaps.FOLDED:
-        channels, width = channels * sizes.axes[0].taps, sizes.axes[0].positions
+        channels = channels * sizes.axes[0].taps
+        width = ceil(sizes.axes[0].out / sizes.axes[0].outputs)
     elsewhere = prod(axis.size for axis in sizes.axes[1:])
     written = sizes.images * elsewhere * width * channel_pitch(channels) * 2 * config.planes
     moved = written + sizes.input_elements * sizes.dtype.itemsize
