@@ -230,9 +230,8 @@ struct ConvVariant {
           static_cast<int>(row_window(request) * channel_pitch(request.in_channels));
     }
     shape.dimensions[0] =
-        Config::OUTPUTS > 1
-            ? ConvDimension::joined_outputs(request.calls[0], Config::OUTPUTS, row)
-            : ConvDimension::usual(row);
+        Config::OUTPUTS > 1 ? ConvDimension::joined_outputs(request.calls[0], Config::OUTPUTS, row)
+                            : ConvDimension::usual(row);
     return shape;
   }
   // The call along W that remains when taps are channels.
@@ -242,8 +241,8 @@ struct ConvVariant {
     const int window = row_window(request);
     const int64_t width = plane_width(request);
     if (ROW_TAPS == RowTaps::FOLDED) return {width, row.out};
-    return {width - (window - 1), row.out, (row.kernel + window - 1) / window, row.stride, 0,
-            window};
+    return {width - (window - 1), row.out, (row.kernel + window - 1) / window,
+            row.stride,           0,       window};
   }
 
   // Pixels of a row of the planes.

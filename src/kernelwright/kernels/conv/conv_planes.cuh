@@ -388,7 +388,7 @@ class FilterRow {
   }
 
  private:
-  // The filter's tap along dimension `d` at the offset of tap `number`; -1: a joined phase has none.
+  // The filter's tap along dimension `d` at the offset of tap `number`; -1: the phase has none.
   __device__ __forceinline__ int tap_of(int d, int number) const {
     const ConvDimension& dimension = shape_.dimensions[d];
     if (JOINED && dimension.is_joined()) return dimension.joined_tap(own_.of[d], number);

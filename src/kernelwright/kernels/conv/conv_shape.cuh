@@ -47,14 +47,14 @@ struct ConvCall {
 };
 
 struct ConvDimension {
-  int in, out;                    // elements
-  int positions;                  // of a phase: the most that one has
-  int phases;                     // units of work
-  int out_step;                   // output o is position o / out_step
-  int window;                     // phases that are reduced to one result; 1: none are
-  int filter_phases;              // phases that differ in their taps of the filter
-  int joined;                     // phases of a position that are rows of the filter; 1: none are
-  int kernel, dilation;           // of the user's call where phases are joined, else 0
+  int in, out;           // elements
+  int positions;         // of a phase: the most that one has
+  int phases;            // units of work
+  int out_step;          // output o is position o / out_step
+  int window;            // phases that are reduced to one result; 1: none are
+  int filter_phases;     // phases that differ in their taps of the filter
+  int joined;            // phases of a position that are rows of the filter; 1: none are
+  int kernel, dilation;  // of the user's call where phases are joined, else 0
   // Where phases are joined a tap of the filter lies `dilation` times its number into it. Phase p
   // has at the offset of tap n what lies  first_reach + p * phase_reach + n * tap_reach  into it.
   int first_reach, phase_reach, tap_reach;
