@@ -38,8 +38,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize(("words", "code"), [(["version"], 0), (["nonsense"], ExitCode.USAGE)])
 def test_the_script_ends_with_the_code_and_all_that_was_said(words: list[str], code: int) -> None:
-    program = "import atexit; atexit.register(print, 'late'); import kernelwright.cli as cli"
-    command = [sys.executable, "-c", f"{program}; cli.script()", *words]
+    program = "import atexit, runpy; atexit.register(print, 'late'); "
+    module = "runpy.run_module('kernelwright', run_name='__main__', alter_sys=True)"
+    command = [sys.executable, "-c", program + module, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = done.stdout + done.stderr
     assert said.strip()

@@ -13,7 +13,15 @@ from typing import Any
 import pytest
 
 from kernelwright.ir.anchors import Side, Triangle
-from kernelwright.ir.configs import Config, Feed, GemmConfig, Major, TensorCoreConfig, ThinConfig
+from kernelwright.ir.configs import (
+    Config,
+    Feed,
+    FewConfig,
+    GemmConfig,
+    Major,
+    TensorCoreConfig,
+    ThinConfig,
+)
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, compile_problem, write_candidate
 from kernelwright.problem import load_problem
@@ -64,6 +72,8 @@ PRODUCTS = [
     ),
     (TensorCoreConfig(block_n=256, feed=Feed.DIRECT, stages=4, cluster=2), "float16"),
     (TensorCoreConfig(block_n=64, feed=Feed.DIRECT, stages=8, cluster=1), "bfloat16"),
+    (TensorCoreConfig(block_n=192, feed=Feed.TURNS, stages=3, cluster=1), "bfloat16"),
+    (TensorCoreConfig(block_n=128, feed=Feed.TURNS, stages=4, cluster=2), "float16"),
     (
         GemmConfig(
             block_m=64, block_n=64, block_k=16, thread_m=8, thread_n=4, stages=2, min_tiles=1
@@ -106,6 +116,37 @@ def test_product_on_the_emulator(
     (kernel,) = compiled.plan.kernels
     plan = with_configs(compiled.plan, {kernel.name: config})
     _expect_right(replace(compiled, plan=plan), PRODUCT_SIZES, dtype, tmp_path, run_script)
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype"),
+    [
+        (FewConfig(groups=1, loads=4, warps=8), "bfloat16"),
+        (FewConfig(groups=4, loads=2, warps=2), "float16"),
+        (TensorCoreConfig(block_n=192, feed=Feed.DIRECT, stages=3, cluster=1), "bfloat16"),
+    ],
+    ids=str,
+)
+def test_few_rows_on_the_emulator(
+    config: Config, dtype: str, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    compiled = _compiled("few_rows", dtype, tmp_path)
+    (kernel,) = compiled.plan.kernels
+    plan = with_configs(compiled.plan, {kernel.name: config})
+    # One row, all rows and one more, few columns, K of part of a run, none, and between vectors.
+    sizes = [
+        {"M": m, "K": k, "N": n}
+        for m, k, n in [
+            (1, 1096, 9),
+            (16, 264, 33),
+            (17, 40, 3),
+            (9, 8, 130),
+            (3, 0, 5),
+            (2, 30, 8),
+            (130, 72, 264),
+        ]
+    ]
+    _expect_right(replace(compiled, plan=plan), sizes, dtype, tmp_path, run_script)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -155,6 +196,13 @@ def test_recurrent_layers_on_the_emulator(tmp_path: Path, run_script: Callable[.
     assert families.count("recurrent") == 3 and not compiled.plan.left_to_pytorch
     sizes = [{"BATCH": 9, "STEPS": 5}, {"BATCH": 17, "STEPS": 1}, {"BATCH": 0}]
     _expect_right(compiled, sizes, "float32", tmp_path, run_script)
+
+
+def test_loops_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
+    compiled = _compiled("loops", "float32", tmp_path)
+    families = [kernel.family for kernel in compiled.plan.kernels]
+    assert families.count("loop") == 3 and not compiled.plan.left_to_pytorch
+    _expect_right(compiled, [{"BATCH": 0}, {"BATCH": 40}], "float32", tmp_path, run_script)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

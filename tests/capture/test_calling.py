@@ -220,6 +220,23 @@ def test_a_capture_that_returns_something_else_is_refused(
         capture_module(Compiled(otherwise), (torch.rand(3),))
 
 
+class OfDevice(nn.Module):
+    """Goes by the device, and by whether there is data."""
+
+    def __init__(self, otherwise: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.otherwise = otherwise
+
+    def forward(self, x: Tensor) -> Any:
+        return x + 1 if x.device.type == "cpu" else self.otherwise(x)
+
+
+@pytest.mark.parametrize("otherwise", [lambda x: (x + 1,), lambda x: x.tolist()])
+def test_a_module_that_goes_by_the_device_is_captured(otherwise: Callable[[Tensor], Any]) -> None:
+    graph = capture_module(OfDevice(otherwise), (torch.rand(3),))
+    assert not graph.notes
+
+
 class Lazy(nn.Module):
     """Makes a tensor and installs a hook in the first call, and keeps them."""
 

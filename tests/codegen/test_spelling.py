@@ -80,5 +80,5 @@ def test_not_of_a_boolean_is_logical() -> None:
 def test_casts() -> None:
     assert write_cast(Written("a"), DType.F16, DType.F32).text == "a"
     assert write_cast(Written("a"), DType.F32, DType.BOOL).text == "a != 0"
-    assert write_cast(Written("a"), DType.F32, DType.F16).text == "widen(narrow<__half>(a))"
+    assert write_cast(Written("a"), DType.F32, DType.F16).text == "rounded<__half>(a)"
     assert write_cast(Written("a"), DType.BOOL, DType.F64).text == "static_cast<double>(a)"

@@ -80,7 +80,7 @@ _DTYPES = {"float": "float32", "__half": "float16", "__nv_bfloat16": "bfloat16"}
 _LEAST = {"float": 1e-6, "__half": 2e-3, "__nv_bfloat16": 1e-2}
 """Errors that are none: half a unit in the last place of results near 2, some times over."""
 
-# Each cluster, batch, type and number of planes; low planes in shared memory (608
+# Clusters, batches, types and numbers of planes; low planes in shared memory (608
 # inputs in four blocks), all planes of the inputs (in two of two tiles).
 _CONFIGS = (
     _config("LSTM", 1, 1, 8, 32, 2, 2),
@@ -93,6 +93,7 @@ _CONFIGS = (
     _config("LSTM", 1, 2, 8, 608, 1, 2, stored="__half", units=32),
     _config("RNN_RELU", 2, 1, 16, 32, 1, 2, stored="__half"),
     _config("RNN_RELU", 1, 2, 8, 64, 1, 2, stored="__nv_bfloat16", units=32),
+    _config("LSTM", 1, 16, 8, 32, 2, 2),
 )
 
 
@@ -134,6 +135,8 @@ _CASES = (
     _case(9, layers=2, hidden=50, batch=9, inputs=20),
     _case(9, hidden=40, spoiled="hidden", how="huge"),
     _case(9, hidden=64, spoiled="weights", how="nan"),
+    # More blocks than warps send: who sends to whom differs.
+    _case(10, hidden=250, inputs=20),
 )  # fmt: skip
 
 

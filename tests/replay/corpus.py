@@ -31,7 +31,7 @@ from kernelwright.tune.plans import with_configs  # noqa: E402
 ROOT = Path(__file__).parents[2]
 _PLACES = ("examples", "tests/replay/modules", "tests/capture/corpus")
 _FAMILIES = (
-    *("attention", "gemm", "pointwise", "recurrent", "rows_apart", "several_sizes"),
+    *("attention", "gemm", "loops", "pointwise", "recurrent", "rows_apart", "several_sizes"),
     *("triangle_of_product", "triangles"),
 )
 _RANDOM_MODULES = 4

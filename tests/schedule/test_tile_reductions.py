@@ -62,6 +62,15 @@ _NOTHING: list[tuple[object, ...]] = []
         (lambda y, z: F.max_pool2d(y, 2).sum(1), [((2, 2), "maximum", "sum")]),
         (lambda y, z: torch.tanh(y).amin(1, keepdim=True), [((1, 1), None, "minimum")]),
         (lambda y, z: (y * z[:, :1, :1]).amax((2, 3)), [((8, 8), "maximum", None)]),
+        # Programs over channels, with one result for all of them and one for each.
+        (lambda y, z: torch.sigmoid(torch.logsumexp(y * 2, 1)), [((1, 1), None, "exp_sum")]),
+        (lambda y, z: torch.tanh(F.softmax(y, 1) + z), [((1, 1), None, "exp_sum")]),
+        (lambda y, z: F.log_softmax(F.relu(y), 1), [((1, 1), None, "exp_sum")]),
+        # Totals that others read too, values that others read, other rows, more than a row.
+        (lambda y, z: F.softmax(y, 1) + torch.logsumexp(y, 1, keepdim=True), _NOTHING),
+        (lambda y, z: F.softmax(y, 1) * y, _NOTHING),
+        (lambda y, z: F.softmax(y, 2), _NOTHING),
+        (lambda y, z: torch.logsumexp(y, (1, 2)), _NOTHING),
         # Windows that overlap or are padded, operands by place, results that somebody reads.
         (lambda y, z: F.max_pool2d(y, 3, 2), _NOTHING),
         (lambda y, z: F.max_pool2d(y, 2, padding=1), _NOTHING),
@@ -95,6 +104,32 @@ def test_what_a_convolution_reduces(
 def test_tiles_that_cannot_reduce(layer: nn.Module, why: str) -> None:
     module = _Reduced(lambda y, z: F.max_pool2d(y, 2).amin(1), layer)
     assert all(over is None for *_, over in _reductions(_plan(module, _given()))), why
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "tile"),
+    [
+        # Rows, joined dimensions and their phases: all of 16 channels; of more, as many as fit.
+        (nn.ConvTranspose3d(3, 16, 3, 2, 1), (128, 3, 16, 32, 32), (128, 3, 8)),
+        (nn.ConvTranspose3d(32, 64, 3, 2, 1, 1), (16, 32, 16, 32, 32), (256, 2, 4)),
+        (nn.ConvTranspose2d(64, 128, 4, 2, 1, 1), (128, 64, 64, 64), (256, 1, 2)),
+        # Three phases do not share a warp's rows evenly, and apart they store too slowly.
+        (nn.ConvTranspose2d(64, 24, 3, 3), (64, 64, 64, 64), None),
+        (nn.Conv2d(16, 130, 3), (128, 16, 64, 64), None),
+        (nn.Conv2d(16, 24, 3, groups=2), (128, 16, 64, 64), None),
+    ],
+)
+def test_tiles_that_have_all_channels_of_a_row(
+    layer: nn.Module, shape: tuple[int, ...], tile: tuple[int, ...] | None
+) -> None:
+    with torch.device("meta"):
+        module = _Reduced(lambda y, z: F.softmax(y, 1), layer).to("meta")
+        plan = _plan(module, (torch.empty(shape), torch.empty(1)), H200)
+    assert bool(_reductions(plan)) == (tile is not None)
+    if tile is not None:
+        (config,) = [it.config for it in plan.kernels if isinstance(it.anchor, Convolution)]
+        assert isinstance(config, ConvConfig)
+        assert (config.channels, config.joined, config.fold_phases) == tile
 
 
 def test_a_reduction_that_is_slower_stays_apart() -> None:

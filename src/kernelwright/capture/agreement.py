@@ -3,8 +3,8 @@
 import collections
 import operator
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +17,12 @@ from kernelwright.capture.exporting import fake_mode, kept_quiet
 from kernelwright.capture.types import dtype_of
 from kernelwright.ir.calls import Argument, Instance, Record, Ref
 from kernelwright.ir.graph import Graph
+from kernelwright.ir.kinds import Opaque
+from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, TensorType
+
+_WithoutData = Callable[[torch.Tensor], torch.Tensor]
+_Mode = AbstractContextManager[Any]
 
 
 class EagerCallError(Exception):
@@ -25,15 +30,47 @@ class EagerCallError(Exception):
 
 
 def eager_result(module: nn.Module, arguments: Arguments) -> Any:
-    """The result of a plain call of the module on fake tensors; nothing of the module changes."""
+    """The result of a plain call of the module on fake tensors; nothing of the module changes.
+
+    Raises EagerCallError.
+    """
     mode = fake_mode(module, arguments) or FakeTensorMode(allow_non_fake_inputs=True)
-    values = [_without_data(leaf.value, mode) for leaf in arguments.leaves]
-    args, kwargs = arguments.rebuilt(values)
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        if isinstance(tensor, FakeTensor):
+            return tensor.detach()
+        return mode.from_tensor(tensor.detach(), static_shapes=True)
+
+    return _called(module, arguments, fake, mode)
+
+
+def meta_result(module: nn.Module, arguments: Arguments) -> Any:
+    """The result of a plain call on tensors of the device meta, in a fifth of a fake call's time.
+
+    Code that asks for a tensor's device may give another result, or fail, on this one. Nothing of
+    the module changes. Raises EagerCallError.
+    """
+    if fake_mode(module, arguments) is not None:
+        raise EagerCallError
+    device = torch.device("meta")
+    return _called(module, arguments, lambda tensor: tensor.detach().to(device), device)
+
+
+def _called(
+    module: nn.Module, arguments: Arguments, without_data: _WithoutData, mode: _Mode
+) -> Any:
+    """The result of a plain call in a mode, on tensors that have no data."""
     enabled = torch.backends.mha.get_fastpath_enabled()
     try:
-        torch.backends.mha.set_fastpath_enabled(False)  # its operators have no fake form
+        torch.backends.mha.set_fastpath_enabled(False)  # its operators take data
+        args, kwargs = arguments.rebuilt(
+            [
+                without_data(leaf.value) if isinstance(leaf.value, torch.Tensor) else leaf.value
+                for leaf in arguments.leaves
+            ]
+        )
         with kept_quiet(), kept_as_it_is(module), mode, torch.no_grad():
-            _leave_data_out(module, mode)
+            _leave_data_out(module, without_data)
             return module(*args, **kwargs)
     except Exception as error:  # of every kind: the user's own too
         raise EagerCallError from error
@@ -41,24 +78,16 @@ def eager_result(module: nn.Module, arguments: Arguments) -> Any:
         torch.backends.mha.set_fastpath_enabled(enabled)
 
 
-def _without_data(value: Any, mode: FakeTensorMode) -> Any:
-    match value:
-        case FakeTensor():
-            return value.detach()
-        case torch.Tensor():
-            return mode.from_tensor(value.detach(), static_shapes=True)
-    return value
-
-
-def _leave_data_out(module: nn.Module, mode: FakeTensorMode) -> None:
-    """Put fake tensors in place of the module's own; shared ones stay shared."""
-    fakes: dict[int, Any] = {}
+def _leave_data_out(module: nn.Module, without_data: _WithoutData) -> None:
+    """Put tensors without data in place of the module's own; shared ones stay shared."""
+    others: dict[int, Any] = {}
     for part in module.modules():
         for table in (part._parameters, part._buffers, vars(part)):
             for name, value in table.items():
                 if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-                    fake = fakes.setdefault(id(value), _without_data(value, mode))
-                    table[name] = fake
+                    if id(value) not in others:
+                        others[id(value)] = without_data(value)
+                    table[name] = others[id(value)]
 
 
 @contextmanager
@@ -85,6 +114,14 @@ def kept_as_it_is(module: nn.Module) -> Iterator[None]:
 
 def _is_dict(value: object) -> bool:
     return type(value) in (dict, collections.OrderedDict)
+
+
+def has_all_steps(graph: Graph) -> bool:
+    """Whether no node stands for many operators, as a recurrent layer does for all its steps.
+
+    On the device meta these are called one by one; fake tensors take the layer as one operator.
+    """
+    return not any(isinstance(node.kind, Opaque | Recurrent) for node in graph.nodes)
 
 
 def difference(value: Any, graph: Graph, home: str) -> str | None:

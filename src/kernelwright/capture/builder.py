@@ -1,6 +1,5 @@
 """Collects the nodes of a Graph while the calls of a traced module are visited in order."""
 
-import keyword
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ import torch
 from torch import fx
 
 from kernelwright.capture.errors import ScalarNeededError, UnsupportedValueError
+from kernelwright.capture.names import Names
 from kernelwright.capture.sizes import Sizes
 from kernelwright.capture.types import type_of
 from kernelwright.ir.calls import Argument, AtenCall, Code, Record, Ref, Text
@@ -17,11 +17,6 @@ from kernelwright.ir.expr import Expr, Operand
 from kernelwright.ir.graph import Node, Update
 from kernelwright.ir.kinds import Kind, View
 from kernelwright.ir.types import ValueType
-
-RESERVED = frozenset(
-    {*keyword.kwlist, *keyword.softkwlist, "self", "torch", "nn", "math", "device"}
-)
-"""Names that the text of an emitted file needs for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +60,7 @@ class Builder:
     """The graph so far. Rules for single operators add to it through `add`."""
 
     sizes: Sizes
-    taken: set[str] = field(default_factory=set)
+    names: Names = field(default_factory=Names)
     """Names that are in use."""
     mutable: set[str] = field(default_factory=set)
     """Names of the arguments and buffers that a call changes."""
@@ -77,6 +72,8 @@ class Builder:
     """Updates of buffers by calls whose schema does not say that they change them."""
     items: dict[sympy.Symbol, Expr] = field(default_factory=dict)
     """What PyTorch's symbols for the values of call-time numbers stand for."""
+    _places: dict[str, int] = field(default_factory=dict)
+    """Where in `nodes` a name is."""
 
     def add(
         self,
@@ -90,7 +87,8 @@ class Builder:
         source: str | None = None,
     ) -> str:
         """Append a node under `name`, or `name_1` and so on where that is taken; its name."""
-        unique = self.claim(name)
+        unique = self.names.claim(name)
+        self._places[unique] = len(self.nodes)
         self.nodes.append(
             Node(
                 name=unique,
@@ -119,20 +117,21 @@ class Builder:
             source=call.source,
         )
 
-    def claim(self, name: str) -> str:
-        """A free name like `name`, from now on taken."""
-        base = "".join(letter if letter.isalnum() else "_" for letter in name).strip("_") or "value"
-        base = f"value_{base}" if base[0].isdigit() else base
-        unique, count = base, 0
-        while unique in self.taken or unique in RESERVED:
-            count += 1
-            unique = f"{base}_{count}"
-        self.taken.add(unique)
-        return unique
+    def replace(self, node: Node) -> None:
+        """Put a node in the place of the one of its name."""
+        self.nodes[self._places[node.name]] = node
+
+    def forget(self, first: int, update: int) -> None:
+        """Remove the nodes from `first` on and the updates from `update` on."""
+        for node in self.nodes[first:]:
+            del self._places[node.name]
+            self.names.release(node.name)
+        del self.nodes[first:]
+        del self.updates[update:]
 
     def node(self, name: str) -> Node:
         """The node of this name."""
-        return next(node for node in reversed(self.nodes) if node.name == name)
+        return self.nodes[self._places[name]]
 
     def is_mutable(self, name: str) -> bool:
         """True for an argument or buffer that a call changes, and for a view of one."""

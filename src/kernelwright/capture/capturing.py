@@ -1,6 +1,7 @@
 """A module to a Graph: as dynamic as can be first, then step by step less so."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -8,10 +9,16 @@ from typing import Any
 
 from torch import nn
 
-from kernelwright.capture.agreement import EagerCallError, difference, eager_result, kept_as_it_is
+from kernelwright.capture.agreement import (
+    EagerCallError,
+    difference,
+    eager_result,
+    has_all_steps,
+    kept_as_it_is,
+    meta_result,
+)
 from kernelwright.capture.arguments import Arguments, bind
 from kernelwright.capture.attempts import RETRIED, Attempt, following, told
-from kernelwright.capture.builder import RESERVED
 from kernelwright.capture.caches import know_caches
 from kernelwright.capture.convert import convert
 from kernelwright.capture.errors import (
@@ -21,7 +28,8 @@ from kernelwright.capture.errors import (
     UnsupportedValueError,
     WrongArgumentsError,
 )
-from kernelwright.capture.exporting import trace
+from kernelwright.capture.exporting import trace, uncollected
+from kernelwright.capture.names import RESERVED
 from kernelwright.capture.openness import TERMS, Extent, OpenSizes
 from kernelwright.capture.sameness import is_same_work
 from kernelwright.capture.sources import first_line, innermost_line
@@ -84,7 +92,8 @@ def capture_module(
             notes=(*notes, *attempt.notes),
         )
         try:
-            with kept_as_it_is(module):  # a first call may install hooks, or make tables
+            # A first call may install hooks, or make tables.
+            with uncollected(), kept_as_it_is(module):
                 return called.confirmed(_settled(request))
         except RETRIED as error:
             failure, attempt = error, following(attempt, error, arguments)
@@ -144,11 +153,19 @@ def _settled(request: _Request) -> Graph:
 
 
 class _Call:
-    """One plain call of the module, made when it is first asked for."""
+    """A plain call of the module without data, made when it is first asked for.
+
+    On the device meta, and where that is not like the graph, or where the graph does not show all
+    operators, on fake tensors: these are slow, but seem to be where the module's are.
+    """
 
     def __init__(self, module: nn.Module, arguments: Arguments) -> None:
         self._module = module
         self._arguments = arguments
+
+    @cached_property
+    def _meta_result(self) -> Any:
+        return meta_result(self._module, self._arguments)
 
     @cached_property
     def _result(self) -> Any:
@@ -159,8 +176,12 @@ class _Call:
 
         Raises UnlikeCallError.
         """
+        home = type(self._module).__module__
+        with suppress(EagerCallError):
+            if has_all_steps(graph) and difference(self._meta_result, graph, home) is None:
+                return graph
         try:
-            found = difference(self._result, graph, type(self._module).__module__)
+            found = difference(self._result, graph, home)
         except EagerCallError as error:
             reason = first_line(error.__cause__ or error)
             note = f"shapes and classes of the result were not compared with a call's ({reason})"

@@ -37,14 +37,12 @@ def _note_the_call(builder: Builder, call: Call, first: int, result: str) -> Non
     for the one of an equation of three operands: what else it multiplies is ours, and may be
     computed with what comes next.
     """
-    made = range(first, len(builder.nodes))
-    contractions = [at for at in made if isinstance(builder.nodes[at].kind, Contract)]
+    contractions = [it for it in builder.nodes[first:] if isinstance(it.kind, Contract)]
     origin = builder.origin_or_none(call.node)
     few = len(call.arguments.get("tensors", ())) <= 2
     if len(contractions) == 1 and few and origin is not None:
-        (at,) = contractions
         whole = UserCall(result, origin, conv_of(call) or Opaque())
-        builder.nodes[at] = replace(builder.nodes[at], part_of=whole)
+        builder.replace(replace(contractions[0], part_of=whole))
 
 
 # --- Rules -------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from kernelwright.capture.attentions import attention
-from kernelwright.capture.builder import RESERVED, Builder, Call, Number
+from kernelwright.capture.builder import Builder, Call, Number
 from kernelwright.capture.calls import eager_items, opaque, project
 from kernelwright.capture.composites import composite, composite_items
 from kernelwright.capture.contractions import contraction
@@ -18,6 +18,7 @@ from kernelwright.capture.convolutions import conv
 from kernelwright.capture.errors import CaptureError, ScalarNeededError, UnsupportedValueError
 from kernelwright.capture.exporting import Exported
 from kernelwright.capture.interface import add_inputs, collect_returns, collect_updates
+from kernelwright.capture.names import RESERVED
 from kernelwright.capture.pointwise import pointwise
 from kernelwright.capture.recurrences import recurrent
 from kernelwright.capture.sizes import Sizes
@@ -47,7 +48,7 @@ def convert(exported: Exported) -> Graph:
     """
     names = {leaf.name for leaf in exported.arguments.leaves}
     builder = Builder(sizes=Sizes({*names, *RESERVED}))
-    builder.taken |= class_names(exported.program.call_spec.out_spec)
+    builder.names.take(class_names(exported.program.call_spec.out_spec))
     guards = add_inputs(builder, exported)
     calls: dict[fx.Node, Call] = {}
     parts: dict[fx.Node, dict[int, str]] = {}

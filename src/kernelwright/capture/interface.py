@@ -36,7 +36,7 @@ def add_inputs(builder: Builder, exported: Exported) -> list[Guard]:
     relations = relations_of(nodes)
     builder.sizes.simplify(solved(relations))
     _declare_sizes(builder, leaves)
-    builder.taken |= {symbol.name for symbol in builder.sizes.symbols}
+    builder.names.take(symbol.name for symbol in builder.sizes.symbols)
     guards: list[Guard] = []
     for node, leaf in leaves:
         guards += _add_argument(builder, node, leaf)

@@ -335,13 +335,11 @@ def _attempt(
     results: Mapping[int, torch.Tensor],
     build: Callable[[Maker], dict[int, Part]],
 ) -> dict[int, str] | None:
-    known, taken, updates = len(builder.nodes), set(builder.taken), len(builder.updates)
+    known, updates = len(builder.nodes), len(builder.updates)
     try:
         parts = build(Maker(builder, call, results[0]))
     except NotMadeError:
-        del builder.nodes[known:]
-        del builder.updates[updates:]
-        builder.taken = taken
+        builder.forget(known, updates)
         return None
     for place, part in parts.items():
         _spell_as_traced(builder, part.name, results[place], known)
@@ -350,6 +348,5 @@ def _attempt(
 
 def _spell_as_traced(builder: Builder, name: str, traced: torch.Tensor, first: int) -> None:
     """Give a node from `first` on the type that tracing found, which spells sizes its own way."""
-    for at in range(first, len(builder.nodes)):
-        if builder.nodes[at].name == name:
-            builder.nodes[at] = replace(builder.nodes[at], type=builder.type_of(traced))
+    if any(node.name == name for node in builder.nodes[first:]):
+        builder.replace(replace(builder.node(name), type=builder.type_of(traced)))

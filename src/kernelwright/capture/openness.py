@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import sympy
+from sympy.core.relational import Relational
 from sympy.solvers import inequalities
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -79,7 +80,8 @@ class Watch:
         """Count a condition that tracing asks about. SymbolicWorkError if it is one too many."""
         if isinstance(condition, sympy.Basic) and condition not in self._seen:
             self._seen.add(condition)
-            self.terms += sum(1 for _ in sympy.preorder_traversal(condition))
+            if not _is_bound(condition):
+                self.terms += sum(1 for _ in sympy.preorder_traversal(condition))
             for symbol in condition.free_symbols - self.values.keys():
                 self._meet(env, symbol)
         if self.is_spent:
@@ -104,13 +106,21 @@ _SOURCE = re.compile(r"L\['(\w+)'\](.*)\.size\(\)\[(\d+)\]")
 """How PyTorch writes where a symbol comes from; early releases name no argument there."""
 
 
+def _is_bound(condition: sympy.Basic) -> bool:
+    """True for one size compared with a number: `s1 > 7`."""
+    sides = condition.args if isinstance(condition, Relational) else ()
+    return bool(sides) and all(isinstance(it, sympy.Symbol | sympy.Integer) for it in sides)
+
+
 @contextmanager
 def watched_conditions(limit: int) -> Iterator[Watch]:
     """A block in which tracing may ask about conditions of `limit` terms; SymbolicWorkError after.
 
-    A condition that was asked about before costs nothing. Where sympy cannot solve equations for a
-    size, they are taken as solved by its present value: torch.export looks only for sizes that the
-    user wants open and that cannot be, and the equations are relations of the graph in any case.
+    A condition that was asked about before costs nothing, nor does a bound of one size: a loop asks
+    for one in each step, and the size's range has the answer. Where sympy cannot solve equations
+    for a size, they are taken as solved by its present value: torch.export looks only for sizes
+    that the user wants open and that cannot be, and the equations are relations of the graph in any
+    case.
     """
     watch = Watch(limit=limit)
     evaluate, solve = ShapeEnv.evaluate_expr, inequalities.reduce_inequalities

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from kernelwright.codegen.spelling import (
     COMPUTED,
+    HEADERS,
     ROW_QUOTIENT,
+    SHORT,
     Spelling,
     Written,
     write_call,
@@ -104,6 +106,13 @@ class ExpressionWriter:
                 self._inputs[index], ScalarType
             ):
                 return self._scalar(index, dtype)
+            case Call("cast", (Call(op, (arg,), DType.F32) as call,), dtype) if (
+                dtype in HEADERS and op in SHORT and self._counts[call] == 1
+            ):
+                short = write_call(op, [self.write(arg)], DType.F32, DType.F32, SHORT[op])
+                return write_cast(short, DType.F32, dtype)
+            case Call("cast", (arg,), dtype) if dtype in HEADERS and _has_as_many_bits(arg, dtype):
+                return self.write(arg)
             case Call("cast", (arg,), dtype):
                 return write_cast(self.write(arg), arg.dtype, dtype)
             case Call(op, args, _):
@@ -133,6 +142,20 @@ class ExpressionWriter:
             name=f"size{len(self.members)}", type=COMPUTED[dtype], reader="integer", source=dim
         )
         return Written(self.members.setdefault((dim, dtype), member).name)
+
+
+def _has_as_many_bits(expr: Expr, dtype: DType) -> bool:
+    """Whether rounding to a 16-bit float leaves every value of `expr` as it is."""
+    match expr:
+        case Operand(_, kind):
+            return kind is dtype
+        case Call("cast", (arg,), DType.F32):
+            return _has_as_many_bits(arg, dtype)
+        case Call("cast", _, kind):
+            return kind is dtype
+        case Call("neg" | "abs", (arg,), _):
+            return _has_as_many_bits(arg, dtype)
+    return False
 
 
 def _without_branch(call: Call) -> Spelling | None:

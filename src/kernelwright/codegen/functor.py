@@ -1,6 +1,6 @@
 """A kernel's scalar expression as a C++ struct with a call operator."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernelwright.codegen.expressions import (
     ExpressionWriter,
@@ -9,7 +9,7 @@ from kernelwright.codegen.expressions import (
     operand_name,
 )
 from kernelwright.codegen.kernel_text import heading, read_inputs
-from kernelwright.codegen.spelling import COMPUTED, STORED
+from kernelwright.codegen.spelling import COMPUTED, STORED, Written, before_storing
 from kernelwright.ir.expr import Coordinate, Expr, walk
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
@@ -36,7 +36,8 @@ class Functor:
 def functor(kernel: Kernel, first_element_input: int) -> Functor:
     """The functor of `kernel`; inputs before `first_element_input` are read as tiles, not here."""
     (epilogue,) = kernel.expressions
-    return functor_of(epilogue, kernel, range(first_element_input, len(kernel.inputs)))
+    found = functor_of(epilogue, kernel, range(first_element_input, len(kernel.inputs)))
+    return replace(found, value=before_storing(Written(found.value), kernel.output.dtype).text)
 
 
 def functor_of(expr: Expr, kernel: Kernel, elements: range, suffix: str = "") -> Functor:

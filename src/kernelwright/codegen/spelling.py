@@ -156,6 +156,13 @@ SPELLING: dict[str, Spelling] = {
 }
 """Operation of ir.expr.OPERATIONS (all but "cast") -> its spelling."""
 
+SHORT: dict[str, Spelling] = {
+    "gelu": _device("short_gelu"),
+    "gelu_tanh": _device("short_gelu_tanh"),
+}
+"""Operations in float whose result is rounded to 16 bits at once: their own functions, of
+kernels/common/short_results.cuh."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -211,13 +218,34 @@ _CLOSED = frozenset(
 def write_cast(arg: Written, source: DType, target: DType) -> Written:
     """A conversion with PyTorch's rounding; to a 16-bit float it rounds and stays in float."""
     if target in (DType.F16, DType.BF16):
-        widened = f"narrow<{STORED[target]}>({arg.text})"
-        return Written(f"widen({widened})")
+        return Written(f"{_rounding(target)}({arg.text})")
     if COMPUTED[source] == COMPUTED[target]:
         return arg
     if target is DType.BOOL:
         return Written(f"{arg.inside(_EQUAL)} != 0", _EQUAL)
     return Written(f"static_cast<{COMPUTED[target]}>({arg.text})")
+
+
+def before_storing(value: Written, dtype: DType) -> Written:
+    """The value of a result of this type: what is rounded as it is stored need not be before."""
+    if dtype not in HEADERS or not value.text.startswith(f"{_rounding(dtype)}("):
+        return value
+    inner = value.text.removeprefix(f"{_rounding(dtype)}(").removesuffix(")")
+    return Written(inner, _SELECT) if _is_balanced(inner) else value
+
+
+def _rounding(dtype: DType) -> str:
+    """The function that rounds to a 16-bit float and stays in float."""
+    return f"rounded<{STORED[dtype]}>"
+
+
+def _is_balanced(text: str) -> bool:
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return False
+    return depth == 0
 
 
 def write_literal(value: float, dtype: DType) -> Written:

@@ -175,7 +175,8 @@ def _of_reduction(reduction: TileReduction) -> str:
     if reduction.over_windows is not None:
         parts.append(f"the {reduction.over_windows} of windows of {reduction.window}")
     if reduction.over_channels is not None:
-        parts.append(f"the {reduction.over_channels} over channels")
+        made = "" if reduction.result is None else f" and {reduction.result} of it"
+        parts.append(f"the {reduction.over_channels} over channels{made}")
     return ", then ".join(parts) + ", before anything is written"
 
 

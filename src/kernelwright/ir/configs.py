@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from kernelwright.ir.attention_configs import AttentionConfig
 from kernelwright.ir.conv_configs import ConvConfig, DirectConfig
+from kernelwright.ir.loop_configs import LoopConfig
 from kernelwright.ir.recurrent_configs import RecurrentConfig
 
 
@@ -68,14 +69,22 @@ class Feed(StrEnum):
     cluster of four a half of what two of them share."""
     DIRECT = "direct"
     """float16 and bfloat16, as they are."""
+    TURNS = "turns"
+    """The same, and each of two warpgroups has tiles of its own: one multiplies while the other
+    stores."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the factors have 16 bits."""
+        return self in (Feed.DIRECT, Feed.TURNS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorCoreConfig:
-    """Tunables of the tensor-core matrix product: a tile has 128 rows and goes 64 deep in K."""
+    """Tunables of the tensor-core matrix product: a tile goes 64 deep in K."""
 
     block_n: int
-    """Columns of a tile: 64, 128 or 256."""
+    """Columns of a tile: 64, 128, 192 or 256."""
     feed: Feed
     stages: int
     """Shared-memory buffers along K."""
@@ -91,14 +100,18 @@ class TensorCoreConfig:
     least_ahead: int = 1 << 23
     """Elements of a factor: fewer are not worth a launch of their own (`Feed.AHEAD`)."""
 
-    BLOCK_M: ClassVar[int] = 128
     BLOCK_K: ClassVar[int] = 64
+
+    @property
+    def block_m(self) -> int:
+        """Rows of a tile: 64 of a warpgroup's own, where its sums leave no registers for 128."""
+        return 64 if self.feed is Feed.TURNS and self.block_n > 128 else 128
 
     @property
     def cluster_tile(self) -> tuple[int, int]:
         """Rows and columns that the blocks of a cluster compute together, before changing sides."""
         across = 2 if self.cluster == 4 else 1
-        return self.BLOCK_M * (self.cluster // across), self.block_n * across
+        return self.block_m * (self.cluster // across), self.block_n * across
 
     def __str__(self) -> str:
         converted = "right" if self.transposed else "left"
@@ -108,8 +121,9 @@ class TensorCoreConfig:
             Feed.CONVERT: f"three fp16 tensor-core products, the {converted} factor split in them",
             Feed.INSIDE: "three fp16 tensor-core products, both factors split in them",
             Feed.DIRECT: "one tensor-core product",
+            Feed.TURNS: "one tensor-core product, warpgroups in turns",
         }[self.feed]
-        rows, columns = (self.BLOCK_M, self.block_n)[:: -1 if self.transposed else 1]
+        rows, columns = (self.block_m, self.block_n)[:: -1 if self.transposed else 1]
         blocks = {2: ", clusters of two blocks", 4: ", clusters of four blocks"}
         shared = blocks.get(self.cluster, "")
         parts = f", K in {self.slices} parts" if self.slices > 1 else ""
@@ -156,7 +170,34 @@ class ThinConfig:
         )
 
 
-ProductConfig = GemmConfig | TensorCoreConfig | ThinConfig
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewConfig:
+    """Tunables of the 16-bit product with up to 16 rows or columns, which memory limits."""
+
+    groups: int
+    """Groups of 8 columns that a block computes."""
+    loads: int
+    """Runs of 32 elements along K of each row and column that a warp has under way."""
+    warps: int
+    """Warps of a block, which share K."""
+
+    ROWS: ClassVar[int] = 16
+    RUN: ClassVar[int] = 32
+
+    @property
+    def columns(self) -> int:
+        """Columns of the result that a block computes."""
+        return 8 * self.groups
+
+    def __str__(self) -> str:
+        return (
+            f"up to {self.ROWS} rows times a factor that is read once, by tensor cores; "
+            f"{self.columns} columns a block of {self.warps} warps, "
+            f"{self.loads * self.RUN} of K a warp at once"
+        )
+
+
+ProductConfig = GemmConfig | TensorCoreConfig | ThinConfig | FewConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,6 +483,7 @@ Config = (
     | DirectConfig
     | RowConfig
     | ScanConfig
+    | LoopConfig
     | WindowConfig
     | RecurrentConfig
     | AttentionConfig

@@ -54,7 +54,7 @@ class ConvConfig:
     planes: int
     """Planes of fp16 numbers: 1 for one product, 2 for three products of pairs."""
     parts: int
-    """Parts of 64 output channels that a tile has: 1 or 2."""
+    """Parts of 64 output channels that a tile has: 1 or 2; 4 of one product, in turn."""
     width: int
     """Positions of a warpgroup: 64, 128 or 256."""
     schedule: ConvSchedule
@@ -70,6 +70,8 @@ class ConvConfig:
     """Dimensions, W first, whose phases are rows of the filter; of a transposed convolution."""
     outputs: int = 1
     """Neighbouring outputs along W that are rows of the filter; of a usual convolution."""
+    fold_phases: int = 0
+    """Phases of a position, each of which has its own totals over channels; 0: none has any."""
 
     @property
     def has_joined(self) -> bool:

@@ -25,6 +25,7 @@ from kernelwright.ir.expr import (
     Literal,
     Operand,
     Size,
+    Total,
     transform,
 )
 from kernelwright.ir.graph import Graph, Node
@@ -40,6 +41,7 @@ from kernelwright.ir.kinds import (
     Flip,
     Gather,
     Input,
+    Loop,
     Opaque,
     Pad,
     Parameter,
@@ -145,6 +147,30 @@ def scanned(kind: Scan, x: torch.Tensor) -> torch.Tensor:
     return totals.flip(kind.dim) if kind.reverse else totals
 
 
+def _indices(count: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    """0 to `count` - 1 along dimension `dim`, which is negative."""
+    return torch.arange(count, dtype=dtype).reshape(-1, *[1] * (-dim - 1))
+
+
+def looped(
+    step: Callable[[list[Any]], torch.Tensor], shape: list[int], operands: Sequence[Any]
+) -> torch.Tensor:
+    """The carried values of a loop, one after the other; `step` takes one and its operands."""
+    carried, results = operands[0], []
+    for at in range(shape[0]):
+        each = [_element(operand, at, len(shape)) for operand in operands[1:]]
+        carried = step([carried, *each]).expand(shape[1:]).clone()
+        results.append(carried)
+    return torch.stack(results) if results else torch.empty(shape, dtype=carried.dtype)
+
+
+def _element(operand: Any, step: int, rank: int) -> Any:
+    """What a step of a loop reads of an operand that broadcasts to `rank` dimensions."""
+    if not isinstance(operand, torch.Tensor) or operand.dim() < rank:
+        return operand
+    return operand[step if operand.shape[0] > 1 else 0]
+
+
 def pooled(kind: Window, x: torch.Tensor, shape: list[int], *weights: torch.Tensor) -> torch.Tensor:
     """Windows of `x`, as many as `shape` says: one dimension after the other."""
     if weights:
@@ -238,10 +264,8 @@ def convolved(
     return result if bias is None else result + bias.view(-1, *[1] * count)
 
 
-def reduced_tile(
-    reduction: TileReduction, values: torch.Tensor, shape: Sequence[int]
-) -> torch.Tensor:
-    """What a convolution's kernel leaves of its results; `shape` is what is left."""
+def reduced_tile(reduction: TileReduction, values: torch.Tensor, shape: Sequence[int]) -> Any:
+    """What a convolution's kernel reduces its results to; `shape` is what is left of windows."""
     if reduction.over_windows is not None:
         neutral = {Reduction.MAXIMUM: -torch.inf, Reduction.MINIMUM: torch.inf}
         sizes = list(zip(shape[2:], reduction.window, strict=True))
@@ -255,9 +279,11 @@ def reduced_tile(
             parts = torch.unflatten(values, 2 + at, (-1, window))
             found: torch.Tensor = reduced(reduction.over_windows, parts, (3 + at,))
             values = found.squeeze(3 + at)
-    if reduction.over_channels is not None:
-        values = reduced(reduction.over_channels, values, (1,))
-    return values
+    return (
+        values
+        if reduction.over_channels is None
+        else reduced(reduction.over_channels, values, (1,))
+    )
 
 
 def _device_of(arguments: Mapping[str, Any]) -> torch.device:
@@ -287,6 +313,16 @@ def _class_of(instance: Instance, module: nn.Module) -> Callable[..., Any]:
 def _placed(leaf: Expr, index: int) -> Expr:
     """The leaf, where the sums are an operand with this index."""
     return Operand(index, leaf.dtype) if isinstance(leaf, Accumulator) else leaf
+
+
+def _of_row(leaf: Expr) -> Expr:
+    """The leaf, where a channel's value is the first operand and the totals follow it."""
+    match leaf:
+        case Accumulator(dtype):
+            return Operand(0, dtype)
+        case Total(index, dtype):
+            return Operand(1 + index, dtype)
+    return leaf
 
 
 class GraphRun:
@@ -338,9 +374,8 @@ class GraphRun:
             case Parameter(path):
                 return self.attribute(path)
             case Constant(None, values):
-                return torch.tensor(values, dtype=TORCH_DTYPES[node.tensor.dtype]).view(
-                    self.shape(node)
-                )
+                found = torch.tensor(values, dtype=TORCH_DTYPES[node.tensor.dtype])
+                return found.view(self.shape(node))
             case Constant(path):
                 return self.attribute(str(path))
             case Pointwise(expr):
@@ -352,6 +387,8 @@ class GraphRun:
                 return reduced(op, operands[0], dims)
             case Scan():
                 return scanned(node.kind, operands[0])
+            case Loop(body):
+                return looped(partial(self.expression, body), self.shape(node), operands)
             case Window():
                 return pooled(node.kind, operands[0], self.shape(node), *operands[1:])
             case Conv():
@@ -393,8 +430,12 @@ class GraphRun:
         self.current = [self.size(dim) for dim in reduction.shape]
         results = convolved(conv, self.current, *own)
         step = transform(reduction.value, partial(_placed, index=len(operands)))
-        value = self.expression(step, [*operands, results])
-        return reduced_tile(reduction, value.expand(self.current), shape)
+        values = self.expression(step, [*operands, results]).expand(self.current)
+        left = reduced_tile(reduction, values, shape)
+        if reduction.result is None:
+            found: torch.Tensor = left
+            return found
+        return self.expression(transform(reduction.result, _of_row), [values, *left])
 
     def check(self, node: Node) -> None:
         """Raise WrongValueError unless the value has its node's type and is what its call gives."""
@@ -427,8 +468,7 @@ class GraphRun:
             case Size(dim, dtype):
                 return torch.tensor(self.size(dim), dtype=TORCH_DTYPES[dtype])
             case Coordinate(dim, dtype):
-                indices = torch.arange(self.current[dim], dtype=TORCH_DTYPES[dtype])
-                return indices.reshape(-1, *[1] * (-dim - 1))
+                return _indices(self.current[dim], dim, TORCH_DTYPES[dtype])
             case Call("cast", (arg,), dtype):
                 return self.expression(arg, operands).to(TORCH_DTYPES[dtype])
             case Call(name, args, dtype):

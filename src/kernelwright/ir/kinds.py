@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from kernelwright.ir.attention import Attention
 from kernelwright.ir.conv_configs import Rounding
-from kernelwright.ir.expr import Expr
+from kernelwright.ir.expr import Accumulator, Expr, walk
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim
 
@@ -123,6 +123,19 @@ class Scan:
     """Without element i itself: the neutral element comes first."""
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A value that is carried along the first dimension of the result, each element by itself.
+
+    Element t of the result is `body` of element t - 1 and of elements t of the inputs. The first
+    input stands before element 0, and has no such dimension; the others broadcast to the result by
+    trailing dimensions.
+    """
+
+    body: Expr
+    """One element: Operand 0 is the carried value, Operand i > 0 input i."""
+
+
 class Pooling(StrEnum):
     """What becomes of the elements in a window."""
 
@@ -157,7 +170,7 @@ class TileReduction:
 
     A step for each of them, then a reduction over windows that lie side by side, then one over
     channels. The node's result has this shape divided by the windows, and one channel where
-    channels are reduced.
+    channels are reduced and none of them has a result of its own.
     """
 
     shape: tuple[Dim, ...]
@@ -174,6 +187,16 @@ class TileReduction:
     """Results along each dimension that is convolved; 1: they stay apart."""
     over_windows: Reduction | None
     over_channels: Reduction | None
+    result: Expr | None = None
+    """What the channels' Totals become, and with them each channel's Accumulator where it reads
+    that; None: the only total."""
+
+    @property
+    def keeps_channels(self) -> bool:
+        """Whether each channel has a result."""
+        return self.result is not None and any(
+            isinstance(part, Accumulator) for part in walk(self.result)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +379,7 @@ Kind = (
     | Contract
     | Reduce
     | Scan
+    | Loop
     | Window
     | Conv
     | Recurrent

@@ -1,6 +1,7 @@
 """Meaning of a Plan: its steps computed in plain PyTorch, kernels by their expressions."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,12 +22,13 @@ from kernelwright.ir.interpreter import (
     TORCH_DTYPES,
     GraphRun,
     bound_arguments,
+    looped,
     pooled,
     reduced,
     scanned,
 )
 from kernelwright.ir.kinds import Constant as ConstantKind
-from kernelwright.ir.kinds import Contract, Parameter, Pooling, Scan
+from kernelwright.ir.kinds import Contract, Loop, Parameter, Pooling, Scan
 from kernelwright.ir.plan import (
     Einsum,
     Kernel,
@@ -113,6 +115,8 @@ class PlanRun(GraphRun):
                 return [found[index] for index in wanted]
             case Attention() as attention:
                 return [attended(attention, operands)]
+            case Loop(body):
+                return [looped(partial(self.expression, body), shapes[0], operands)]
             case Contract() as contract:
                 acc = torch.einsum(str(contract), *operands[:2])
             case Convolution(conv=conv, has_bias=has_bias):

@@ -11,6 +11,7 @@ from kernelwright.ir.kinds import (
     Conv,
     Gather,
     Input,
+    Loop,
     Opaque,
     Pad,
     Parameter,
@@ -64,6 +65,8 @@ def _right_hand_side(node: Node) -> str:
         case Scan(op, dim, reverse, exclusive):
             flags = ["reverse"] * reverse + ["exclusive"] * exclusive
             return f"scan({', '.join([f'{inputs}; {op}', f'dim={dim}', *flags])})"
+        case Loop(body):
+            return f"loop({inputs}; {body})"
         case Window(op, size, stride, padding, dilation):
             numbers = {"size": size, "stride": stride, "padding": padding, "dilation": dilation}
             shown = ", ".join(f"{name}={_show(value)}" for name, value in numbers.items())

@@ -3,7 +3,15 @@
 from collections.abc import Callable, Iterator
 
 from kernelwright.ir.attention import Attention, Masking
-from kernelwright.ir.expr import OPERATIONS, Call, Coordinate, Operand, walk
+from kernelwright.ir.expr import (
+    OPERATIONS,
+    Accumulator,
+    Call,
+    Coordinate,
+    Operand,
+    Total,
+    walk,
+)
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
     Concat,
@@ -16,6 +24,7 @@ from kernelwright.ir.kinds import (
     Flip,
     Gather,
     Input,
+    Loop,
     Opaque,
     Pad,
     Parameter,
@@ -229,6 +238,29 @@ def _scan(node: Node, inputs: list[Node]) -> Iterator[str]:
         yield f"accumulates along dimension {kind.dim} of {node.tensor}"
 
 
+def _loop(node: Node, inputs: list[Node]) -> Iterator[str]:
+    kind = node.kind
+    assert isinstance(kind, Loop)
+    if node.tensor.rank == 0 or not inputs:
+        yield "carries one value along the first dimension of its result"
+        return
+    if kind.body.dtype != node.tensor.dtype or inputs[0].tensor.dtype != node.tensor.dtype:
+        yield f"carries {inputs[0].tensor} and {kind.body.dtype} in {node.tensor}"
+    operands = [part for part in walk(kind.body) if isinstance(part, Operand)]
+    if any(part.index >= len(inputs) for part in operands):
+        yield "reads an operand that is no input"
+    if any(isinstance(part, Coordinate | Accumulator | Total) for part in walk(kind.body)):
+        yield "has a body of operands alone"
+    for at, item in enumerate(inputs):
+        if item.is_scalar:
+            continue
+        sizes = [dim.hint for dim in item.tensor.shape]
+        whole = [dim.hint for dim in node.tensor.shape[at == 0 :]]
+        own = whole[len(whole) - len(sizes) :] if len(sizes) <= len(whole) else None
+        if own is None or any(a not in (1, b) for a, b in zip(sizes, own, strict=True)):
+            yield f"has input {at} as {item.tensor}, which does not broadcast to {node.tensor}"
+
+
 def _is_alike(a: TensorType, b: TensorType) -> bool:
     return a.dtype == b.dtype and _hints(a) == _hints(b)
 
@@ -298,7 +330,8 @@ def _reduced(reduction: TileReduction, results: list[int]) -> list[int]:
         spatial = [size // window for size, window in windows]
     else:
         spatial = [-(-size // window) for size, window in windows]
-    return [results[0], 1 if reduction.over_channels else results[1], *spatial]
+    is_one = reduction.over_channels is not None and not reduction.keeps_channels
+    return [results[0], 1 if is_one else results[1], *spatial]
 
 
 def _recurrent(node: Node, inputs: list[Node]) -> Iterator[str]:
@@ -446,6 +479,7 @@ RULES: dict[type, Callable[[Node, list[Node]], Iterator[str]]] = {
     Contract: _contract,
     Reduce: _reduce,
     Scan: _scan,
+    Loop: _loop,
     Window: _window,
     Conv: _conv,
     Recurrent: _recurrent,

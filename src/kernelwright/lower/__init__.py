@@ -4,7 +4,7 @@ The rewrites before it say what is computed, the schedule after it which nodes s
 passes are one list in `passes.py`.
 """
 
-from kernelwright.lower.loops import LOOPS, with_layers
+from kernelwright.lower.loops import LOOPS, with_layers, with_loops
 from kernelwright.lower.lowered import Decision, Lowered, Pass
 from kernelwright.lower.memory_format import faster_on_channels_last
 from kernelwright.lower.passes import PASSES, lower
@@ -18,4 +18,5 @@ __all__ = [
     "faster_on_channels_last",
     "lower",
     "with_layers",
+    "with_loops",
 ]

@@ -38,6 +38,7 @@ A100 = Machine(
     warpgroups=None,
     convolutions=None,
     thin=H200.thin,
+    few=H200.few,
     many_small=H200.many_small,
     library=H200.library,
     rows=H200.rows,

@@ -14,6 +14,7 @@ _PINS = 3.35e12 / 4.8e12
 """Bandwidth of its memory over the H200's, both as the data sheets have them."""
 
 assert H200.warpgroups is not None
+assert H200.convolutions is not None
 H100 = Machine(
     name="NVIDIA H100 80GB HBM3",
     origin=Origin.MODELLED,
@@ -29,8 +30,11 @@ H100 = Machine(
     launches=H200.launches,
     cuda_cores=H200.cuda_cores,
     warpgroups=replace(H200.warpgroups, split_bandwidth=_PINS * H200.warpgroups.split_bandwidth),
-    convolutions=H200.convolutions,
+    convolutions=replace(
+        H200.convolutions, plane_bandwidth=_PINS * H200.convolutions.plane_bandwidth
+    ),
     thin=H200.thin,
+    few=H200.few,
     many_small=H200.many_small,
     library=H200.library,
     rows=H200.rows,

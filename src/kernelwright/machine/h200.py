@@ -13,6 +13,7 @@ from kernelwright.machine.convolutions import (
 from kernelwright.machine.records import (
     AttentionRates,
     CudaCoreRates,
+    FewRates,
     LaunchRates,
     LibraryRate,
     LibraryRates,
@@ -73,7 +74,7 @@ _CUDA_CORES = CudaCoreRates(
 _WARPGROUPS = WarpgroupRates(
     clock=1.53e9,
     step_cycles=MappingProxyType(
-        {(3, 64): 1000, (3, 128): 1550, (1, 64): 360, (1, 128): 560, (1, 256): 1060}
+        {(3, 64): 1000, (3, 128): 1550, (1, 64): 360, (1, 128): 560, (1, 192): 810, (1, 256): 1060}
     ),
     many_narrow=1.45,
     inside_step_cycles=3200,
@@ -95,6 +96,10 @@ _WARPGROUPS = WarpgroupRates(
     split_bandwidth=3.7e12,
     ahead_elements=400,
     buffered_k=512,
+    turn_share=1.04,
+    turn_bytes=38.0,
+    turn_tile_cycles=1500.0,
+    turn_begin_cycles=2000.0,
     slice_k=256,
     least_products=1 << 24,
 )
@@ -125,11 +130,12 @@ _CONVOLUTIONS = ConvolutionRates(
     window_rows=1.35,
     window_copy=100,
     finished=0.12,  # Not measured: 15 instructions of each of four warps.
+    row_program=0.14,  # Not measured: 18 instructions.
     store_bandwidth=4e12,
     parted_bandwidth=2.3e12,
     shared_bandwidth=3.4e12,
-    plane_bandwidth=3.2e12,
-    turned_elements=540e9,
+    plane_bandwidth=3.9e12,
+    turned_elements=1e12,  # not reached: memory allows 650e9 of float32
     moved_elements=320e9,
     direct_share=0.45,
     filter_seconds=0.8e-6,
@@ -172,6 +178,9 @@ _THIN = ThinRates(
 )
 """Fitted to products of 1 to 16 rows with a cold L2 (docs/measured/gemm.md)."""
 
+_FEW = FewRates(read_share=0.85, cache_bandwidth=5.5e12, step_seconds=0.8e-6)
+"""Not timed: what a product by few threads reaches of the bandwidth, and the L2 cache's."""
+
 _MANY_SMALL = ManySmallRates(
     least_batches=1024,
     most_result=64 * 64,
@@ -201,13 +210,13 @@ _LIBRARY = LibraryRates(
         {
             "fp32_simt": LibraryRate(share=0.77, tile_seconds=2.5e-6),
             "fp64_simt": LibraryRate(share=0.9, tile_seconds=2.5e-6),
-            "fp16": LibraryRate(share=0.9, tile_seconds=1e-6),
-            "bf16": LibraryRate(share=0.9, tile_seconds=1e-6),
+            "fp16": LibraryRate(share=1.02, tile_seconds=0.0),
+            "bf16": LibraryRate(share=1.03, tile_seconds=0.0),
         }
     ),
     convolutions=LibraryRate(share=0.5, tile_seconds=1e-6),
     unaligned_short=0.1,
-    short_margin=1.35,
+    short_margin=1.15,
     short_seconds=100e-6,
     margin=1.3,
     known_seconds=22e-6,
@@ -286,16 +295,23 @@ small is the rule of PyTorch."""
 
 _ATTENTION = AttentionRates(
     launch_seconds=MappingProxyType({4: 40e-6, 2: 7e-6}),
-    flops=MappingProxyType({4: 165e12, 2: 620e12}),
-    narrow_causal_flops=MappingProxyType({4: 130e12, 2: 375e12}),
-    library_launch_seconds=MappingProxyType({4: 25e-6, 2: 25e-6}),
-    library_flops=MappingProxyType({4: 37e12, 2: 560e12}),
+    flops=165e12,
+    narrow_causal_flops=130e12,
+    tile_seconds=1.6e-6,
+    step_seconds=MappingProxyType({64: 0.95e-6, 128: 1.38e-6, 256: 2.67e-6}),
+    causal_step_seconds=MappingProxyType({64: 1.2e-6, 128: 1.42e-6, 256: 3.6e-6}),
+    library_launch_seconds=MappingProxyType({4: 25e-6, 2: 5e-6}),
+    library_flops=37e12,
+    library_tile_seconds=0.7e-6,
+    library_step_seconds=MappingProxyType({64: 1.09e-6, 128: 1.5e-6, 256: 2.9e-6}),
+    library_causal_step_seconds=MappingProxyType({64: 1.21e-6, 128: 1.77e-6, 256: 3.9e-6}),
     few_bandwidth=MappingProxyType({4: 2.2e12, 2: 1.75e12}),
+    library_few_bandwidth=2.6e12,
     mask_seconds=0.3e-12,
     library_mask_seconds=1.0e-12,
 )
-"""Fitted to benchmarks/results/attention_h200.json and attention_variants_h200.json
-(docs/measured/attention.md)."""
+"""Fitted to benchmarks/results/attention_h200.json and attention_variants_h200.json, short lengths
+to the kernels of transformers (docs/measured/attention.md)."""
 
 H200 = Machine(
     name="NVIDIA H200",
@@ -323,6 +339,7 @@ H200 = Machine(
     warpgroups=_WARPGROUPS,
     convolutions=_CONVOLUTIONS,
     thin=_THIN,
+    few=_FEW,
     many_small=_MANY_SMALL,
     library=_LIBRARY,
     rows=_ROWS,

@@ -144,6 +144,15 @@ class WarpgroupRates:
     """Elements that idle warps of a block split in a step (`AHEAD_OF_STEP`, gemm_sm90_cut.cuh)."""
     buffered_k: int
     """Largest K for which a buffer for results is worth a pipeline stage."""
+    turn_share: float
+    """Cycles of a step of K where warpgroups take turns, over those of its multiplications."""
+    turn_bytes: float
+    """Bytes of operands that a multiprocessor gets in a cycle then, what blocks share counted once
+    for all of them."""
+    turn_tile_cycles: float
+    """Cycles in which a warpgroup stores 64 x 128 results then."""
+    turn_begin_cycles: float
+    """Cycles until a block's first stages have come, which no tile before hides."""
     slice_k: int
     """Least K of a slice: less is not worth another sum."""
     least_products: int
@@ -170,6 +179,18 @@ class ThinRates:
     """Share of the CUDA cores' rate with tiles of rows."""
     tiled_seconds: float
     """Seconds more with tiles of rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FewRates:
+    """The model of 16-bit products with few rows by tensor cores (gemm_few.cuh)."""
+
+    read_share: float
+    """Share of the bandwidth of reading."""
+    cache_bandwidth: float
+    """Bytes a second of all multiprocessors from the L2 cache."""
+    step_seconds: float
+    """Seconds that a block waits for what its warps load at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,16 +417,28 @@ class AttentionRates:
 
     launch_seconds: Mapping[int, float]
     """Seconds of the launches and of blocks that begin."""
-    flops: Mapping[int, float]
-    """FLOP/s of both products of a head, those of masked scores not counted."""
-    narrow_causal_flops: Mapping[int, float]
-    """FLOP/s of both products of a causal head with at most 64 columns."""
+    flops: float
+    """FLOP/s of both products of a head in float32, those of masked scores not counted."""
+    narrow_causal_flops: float
+    """The same of a causal head with at most 64 columns."""
+    tile_seconds: float
+    """Seconds of a tile of 128 rows in 16 bits, beside its steps."""
+    step_seconds: Mapping[int, float]
+    """Seconds of its step of 128 keys, by columns of a head."""
+    causal_step_seconds: Mapping[int, float]
+    """The same where what comes later is cut off."""
     library_launch_seconds: Mapping[int, float]
-    """Seconds of PyTorch's call of few numbers."""
-    library_flops: Mapping[int, float]
-    """FLOP/s of its fastest backend."""
+    """Seconds that PyTorch's call takes on the card beside its work."""
+    library_flops: float
+    """FLOP/s of its fastest backend in float32."""
+    library_tile_seconds: float
+    library_step_seconds: Mapping[int, float]
+    library_causal_step_seconds: Mapping[int, float]
+    """As above, of its fastest backend in 16 bits."""
     few_bandwidth: Mapping[int, float]
     """Bytes/s of keys and values where rows that have them in common are few."""
+    library_few_bandwidth: float
+    """The same of its fastest backend in 16 bits."""
     mask_seconds: float
     """Seconds of a score that a mask of its own changes, beside all else, in ours."""
     library_mask_seconds: float
@@ -446,6 +479,7 @@ class Machine:
     convolutions: ConvolutionRates | None
     """None on a card without products by warpgroups."""
     thin: ThinRates
+    few: FewRates
     many_small: ManySmallRates
     library: LibraryRates
     rows: RowRates

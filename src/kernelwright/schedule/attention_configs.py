@@ -1,12 +1,13 @@
 """Configurations of attention, and how long it takes in ours and in the library."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import ceil
 
 from kernelwright.ir.attention import Attention, Masking, Weighing
 from kernelwright.ir.attention_configs import AttentionConfig
+from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import AttentionRates, Machine
 
@@ -21,6 +22,8 @@ MOST_FEW = 8
 """Rows of all heads that have keys in common for which there is a kernel of its own."""
 _MANY_ROWS = 1024
 """Rows of a head from which on blocks of 192 leave few of their rows without work."""
+_TILE = 128
+"""Rows of a tile, and keys of its step, that the model counts."""
 _SCORE_PASSES = 8
 _KEY_PASSES = 5
 """How often PyTorch moves scores, and keys and values, where it fuses nothing."""
@@ -95,6 +98,13 @@ def attention_sizes(kind: Attention, q: TensorType, k: TensorType, v: TensorType
     )
 
 
+def sizes_of_node(node: Node, graph: Graph) -> AttentionSizes:
+    """The sizes of an attention node of a graph."""
+    assert isinstance(node.kind, Attention)
+    q, k, v = (graph[name].tensor for name in node.inputs[:3])
+    return attention_sizes(node.kind, q, k, v, node.tensor)
+
+
 def attention_configs(sizes: AttentionSizes, machine: Machine) -> tuple[AttentionConfig, ...]:
     """Those that a block has room for, best first: several stages, as many rows as are fastest,
     long steps."""
@@ -150,11 +160,14 @@ def attention_seconds(sizes: AttentionSizes, machine: Machine) -> float:
     if sizes.few:
         seconds = size * sizes.elements / rates.few_bandwidth[size]
         return rates.launch_seconds[2] + seconds + masks
-    planes = 12 * sizes.elements / machine.copy_bandwidth if size == 4 else 0.0
-    is_narrow = sizes.causal and max(sizes.depth, sizes.width) <= 64
-    flops = (rates.narrow_causal_flops if is_narrow else rates.flops)[size]
-    work = max(sizes.flops / flops, size * sizes.elements / machine.read_bandwidth)
-    return rates.launch_seconds[size] + planes + work + masks
+    if size == 4:
+        planes = 12 * sizes.elements / machine.copy_bandwidth
+        is_narrow = sizes.causal and max(sizes.depth, sizes.width) <= 64
+        work = planes + sizes.flops / (rates.narrow_causal_flops if is_narrow else rates.flops)
+    else:
+        steps = rates.causal_step_seconds if sizes.causal else rates.step_seconds
+        work = _tile_seconds(sizes, rates.tile_seconds, steps, machine)
+    return rates.launch_seconds[size] + max(work, _reading(sizes, machine)) + masks
 
 
 def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
@@ -162,10 +175,37 @@ def library_seconds(sizes: AttentionSizes, machine: Machine) -> float:
     rates, size = rates_of(machine), sizes.dtype.itemsize
     if size == 4 and sizes.groups < sizes.heads:
         return _unfused_seconds(sizes, machine)
-    work = max(sizes.flops / rates.library_flops[size],
-               size * sizes.elements / machine.read_bandwidth)  # fmt: skip
+    if size == 4:
+        work = sizes.flops / rates.library_flops
+    elif sizes.few:
+        work = size * sizes.elements / rates.library_few_bandwidth
+    else:
+        steps = rates.library_causal_step_seconds if sizes.causal else rates.library_step_seconds
+        work = _tile_seconds(sizes, rates.library_tile_seconds, steps, machine)
     masks = _mask_seconds(sizes, rates.library_mask_seconds)
-    return rates.library_launch_seconds[size] + work + masks
+    return rates.library_launch_seconds[size] + max(work, _reading(sizes, machine)) + masks
+
+
+def _reading(sizes: AttentionSizes, machine: Machine) -> float:
+    """Least seconds of reading q, k and v."""
+    return sizes.dtype.itemsize * sizes.elements / machine.read_bandwidth
+
+
+def _tile_seconds(
+    sizes: AttentionSizes, of_tile: float, of_step: Mapping[int, float], machine: Machine
+) -> float:
+    """Seconds of the multiprocessor with most tiles; causal ones come in pairs, a long one with a
+    short one."""
+    columns = max(sizes.depth, sizes.width)
+    step = next(seconds for most, seconds in of_step.items() if columns <= most)
+    tiles = max(1, ceil(sizes.rows / _TILE))
+    units, of_unit = (ceil(tiles / 2), min(tiles, 2)) if sizes.causal else (tiles, 1)
+    steps = tiles * ceil(sizes.keys / _TILE)
+    if sizes.causal:
+        # Of the last step of a tile half is cut off.
+        steps = min(steps, ceil(sizes.scores / _TILE**2 + tiles / 2))
+    waves = ceil(max(1, sizes.heads) * units / machine.sm_count)
+    return waves * (of_unit * of_tile + steps / units * step)
 
 
 def _mask_seconds(sizes: AttentionSizes, of_score: float) -> float:

@@ -31,6 +31,8 @@ COUNTED = 1 << 30
 COUNTED_CHANNELS = 1 << 20
 _MOST_STAGES = 8
 _MOST_TILE_CHANNELS = 128
+_FOLDED_PHASES = (1, 2, 4, 8)
+"""Joined phases of a position that have totals of channels (conv_rows.cuh)."""
 _MOST_REDUCED = {1: 128, 2: 64}
 """Positions of a warpgroup that keeps what is left of a window beside its sums, by planes."""
 _FEW_TILES = 512
@@ -80,8 +82,11 @@ def general_config(sizes: ConvSizes, planes: int) -> ConvConfig:
     width = 128 if planes == 2 else 256
     if sizes.window > 1:
         width = _MOST_REDUCED[planes]
+    joined = 1 if 1 in _joins(sizes) else 0
+    if sizes.has_program and sizes.with_joined(joined).rows > _MOST_TILE_CHANNELS:
+        joined = 0
     # All channels are in a tile where they are reduced.
-    is_wide = sizes.over_channels and sizes.rows > 64
+    is_wide = sizes.over_channels and sizes.with_joined(joined).rows > 64
     return ConvConfig(
         spatial=sizes.spatial,
         chunk=_chunk_for(sizes.in_channels, planes),
@@ -90,8 +95,13 @@ def general_config(sizes: ConvSizes, planes: int) -> ConvConfig:
         width=min(width, 128) if is_wide else width,
         schedule=ConvSchedule.SHARED if is_wide else ConvSchedule.ALTERNATE,
         stages=3 if is_wide else 4,
-        joined=1 if 1 in _joins(sizes) else 0,
+        joined=joined,
+        fold_phases=_fold_phases(sizes.with_joined(joined)),
     )
+
+
+def _fold_phases(sizes: ConvSizes) -> int:
+    return sizes.joined if sizes.has_program else 0
 
 
 def why_not_reduced(sizes: ConvSizes) -> str | None:
@@ -110,7 +120,7 @@ def why_illegal(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> str |
     """What the configuration asks too much of, or None."""
     if shared_bytes(config) > machine.shared_memory_per_block:
         return "too much shared memory"
-    if sizes.over_channels and sizes.rows > config.channels:
+    if sizes.over_channels and sizes.with_joined(config.joined).rows > config.channels:
         return "a tile has not all channels"
     reason = why_not_reduced(sizes)
     if reason is not None:
@@ -140,6 +150,8 @@ def shared_bytes(config: ConvConfig) -> int:
     if config.has_runs:
         rows = 8 * (config.width + 20) * 4 + config.width * 4
     stored = 8 * (rows if config.store is ConvStore.ROWS else _LINE_BYTES)
+    together = config.schedule is ConvSchedule.SHARED and config.parts == 2
+    stored += (9 if together else 10) * config.fold_phases * (config.width + 8) * 4
     return _ALIGNMENT + stored + config.stages * (stage + 16) + places + patches
 
 
@@ -160,7 +172,7 @@ def _candidates(sizes: ConvSizes, planes: int, shared: int) -> Iterator[ConvConf
     for joined, outputs in (*forms, *((0, count) for count in _outputs(sizes))):
         seen = sizes.with_joined(joined).with_outputs(outputs)
         for apart in (*_with_copies(seen, planes), *_with_patches(seen, planes)):
-            config = replace(apart, joined=joined, outputs=outputs)
+            config = replace(apart, joined=joined, outputs=outputs, fold_phases=_fold_phases(seen))
             config = replace(config, store=_store(seen, config))
             more = (replace(config, stages=stages) for stages in range(_MOST_STAGES, 1, -1))
             yield next((it for it in more if shared_bytes(it) <= shared), config)
@@ -176,9 +188,10 @@ def _store(sizes: ConvSizes, config: ConvConfig) -> ConvStore:
 
 def _joins(sizes: ConvSizes) -> tuple[int, ...]:
     """Dimensions whose phases may be joined, W first."""
-    is_reduced = sizes.window > 1 or sizes.over_channels
+    is_reduced = sizes.window > 1 or (sizes.over_channels and not sizes.has_program)
     most = sizes.spatial if sizes.transposed and not is_reduced else 0
-    return tuple(n for n in range(most + 1) if sizes.with_joined(n).joined <= FILTER_RUN)
+    counts = _FOLDED_PHASES if sizes.has_program else range(1, FILTER_RUN + 1)
+    return tuple(n for n in range(most + 1) if sizes.with_joined(n).joined in counts)
 
 
 def _outputs(sizes: ConvSizes) -> tuple[int, ...]:
@@ -211,6 +224,8 @@ def _with_copies(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
             tiles += ((2, ConvSchedule.ALTERNATE, most // 2),) if planes == 1 else ()
     elif sizes.over_channels and sizes.rows > 64 and planes == 2:
         tiles = ((2, ConvSchedule.SHARED, 128),)
+    elif sizes.over_channels and sizes.rows > 128:
+        tiles = ((4, ConvSchedule.ALTERNATE, 64),)
     elif _fills_few(sizes):
         tiles += ((1, ConvSchedule.ALTERNATE, 64), (1, ConvSchedule.ALTERNATE, 128))[: 3 - planes]
     for row_taps, chunk in _row_taps(sizes, planes):

@@ -237,9 +237,11 @@ def _store_cycles(
 ) -> float:
     """Cycles in which a warpgroup stores its part of a tile."""
     width = sizes.axes[0]
-    if sizes.over_channels:
+    parts = config.parts if _alternates(config) else 1
+    program = rates.row_program * 64 * parts * config.width if sizes.has_program else 0.0
+    if sizes.over_channels and not sizes.keeps_channels:
         # A step for each element, few stores.
-        return _finish_cycles(config, rates)
+        return _finish_cycles(config, rates) + program
     joined = width.stride if width.joined else width.outputs
     if joined > 1:
         # Pairs of a phase each leave together where they are aligned.
@@ -256,13 +258,12 @@ def _store_cycles(
         cost = rates.unaligned
     else:
         cost = rates.runs
-    parts = config.parts if _alternates(config) else 1
     elements = 64 * parts * config.width
     stored = min(sizes.rows, 64 * parts) * config.width
     # Warps without a channel wait for those that have one; the rates are of full tiles.
     fullest = min(sizes.rows, _WARP_ROWS) / _WARP_ROWS * elements
     idle = max(fullest - stored, 0) * sizes.operation * rates.operation
-    return elements * cost.waiting + stored * cost.moving + idle
+    return elements * cost.waiting + stored * cost.moving + idle + program
 
 
 def _alternates(config: ConvConfig) -> bool:

@@ -148,6 +148,10 @@ class ConvSizes:
     """Instructions of long functions that are applied to each result where it is stored."""
     reads_by_place: bool = False
     """Whether what follows reads another tensor that has more than a value for each channel."""
+    has_program: bool = False
+    """Whether a row program does that (conv_rows.cuh)."""
+    keeps_channels: bool = False
+    """Whether each channel has a result of it."""
 
     def with_joined(self, dimensions: int) -> "ConvSizes":
         """These sizes with the phases along the first dimensions joined."""
@@ -196,7 +200,8 @@ class ConvSizes:
     @property
     def stored_elements(self) -> int:
         """Elements that are written."""
-        channels = 1 if self.over_channels else self.groups * self.out_channels
+        is_one = self.over_channels and not self.keeps_channels
+        channels = 1 if is_one else self.groups * self.out_channels
         if self.window == 1:
             return self.output_elements // (self.groups * self.out_channels) * channels
         return self.positions * channels
@@ -265,6 +270,8 @@ def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: TensorType
         transposed=transposed,
         turned=turned,
         over_channels=reduction is not None and reduction.over_channels is not None,
+        has_program=reduction is not None and reduction.result is not None,
+        keeps_channels=reduction is not None and reduction.keeps_channels,
     )
 
 

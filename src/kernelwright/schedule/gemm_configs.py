@@ -7,6 +7,7 @@ from itertools import product
 
 from kernelwright.ir.configs import GemmConfig, ProductConfig
 from kernelwright.machine import Machine
+from kernelwright.schedule.few_configs import few_configs, few_seconds
 from kernelwright.schedule.gemm_model import (
     ProductShape,
     simt_registers,
@@ -41,7 +42,8 @@ def ranked_products(
     thin = [
         (thin_seconds(shape, config, machine), config) for config in thin_configs(shape, machine)
     ]
-    return tuple(sorted([*thin, *tensor_cores, *simt], key=lambda entry: entry[0]))
+    few = [(few_seconds(shape, config, machine), config) for config in few_configs(shape)]
+    return tuple(sorted([*few, *thin, *tensor_cores, *simt], key=lambda entry: entry[0]))
 
 
 def _ranked_many_small(

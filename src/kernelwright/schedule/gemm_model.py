@@ -20,6 +20,7 @@ from kernelwright.ir.kinds import Contract
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine, WarpgroupRates
 from kernelwright.schedule.roles import Roles, roles
+from kernelwright.schedule.turn_model import turn_cycles
 
 SHARED_BYTES_OF_BARRIERS = 2 * 1024
 """Shared memory of barriers and of what alignment costs, bytes."""
@@ -150,9 +151,9 @@ def _empty_blocks(shape: ProductShape, config: TensorCoreConfig) -> int:
 
 def is_buffered(config: TensorCoreConfig, machine: Machine) -> bool:
     """Whether the stages leave room for whole tiles of results (fp32 products alone use it)."""
-    if config.feed in (Feed.DIRECT, Feed.INSIDE):
+    if config.feed.is_short or config.feed is Feed.INSIDE:
         return False
-    rows, columns = config.BLOCK_M, config.block_n
+    rows, columns = config.block_m, config.block_n
     stage = 2 * (rows + columns) * config.BLOCK_K * 2
     used = config.stages * stage + rows * columns * 4 + SHARED_BYTES_OF_BARRIERS
     return used <= machine.shared_memory_per_block
@@ -160,6 +161,29 @@ def is_buffered(config: TensorCoreConfig, machine: Machine) -> bool:
 
 def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
     """Waves of tiles over the multiprocessors, and the kernels before and after."""
+    rates = warpgroup_rates(machine)
+    of_tiles = _turn_cycles if config.feed is Feed.TURNS else _tile_cycles
+    cycles = of_tiles(shape, config, machine)
+    result = shape.batches * shape.m * shape.n * shape.dtype.itemsize
+    share = rates.buffered_store_share if is_buffered(config, machine) else rates.store_share
+    storing = result / (share * machine.write_bandwidth)
+    storing *= rates.converting if config.feed is Feed.CONVERT else 1.0
+    storing *= rates.narrow_store if config.block_n < 128 else 1.0
+    few = config.feed.is_short and 2 * min(shape.m, shape.n) <= config.block_m
+    share = rates.few_rows_share if few else rates.operand_share
+    moving = storing + (shape.bytes - result) / (share * machine.copy_bandwidth)
+    return max(cycles / rates.clock, moving) + _around(shape, config, machine)
+
+
+def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
+    """Cycles of the multiprocessor with most tiles, where warpgroups take turns."""
+    steps = ceil(shape.k / config.BLOCK_K)
+    waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
+    return turn_cycles(config, steps, waves, warpgroup_rates(machine))
+
+
+def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
+    """Cycles of the multiprocessor with most tiles, where warpgroups have them together."""
     rates = warpgroup_rates(machine)
     buffered = is_buffered(config, machine)
     steps = ceil(ceil(shape.k / config.BLOCK_K) / config.slices)
@@ -181,16 +205,7 @@ def tensor_core_seconds(shape: ProductShape, config: TensorCoreConfig, machine: 
     tile = max(steps * step, around) if few else steps * step + around
     empty = _empty_blocks(shape, config)
     waves = ceil((tensor_core_blocks(shape, config) - empty) / blocks_at_once(config, machine))
-    cycles = waves * tile + empty / machine.sm_count * (step + around)
-    result = shape.batches * shape.m * shape.n * shape.dtype.itemsize
-    share = rates.buffered_store_share if buffered else rates.store_share
-    storing = result / (share * machine.write_bandwidth)
-    storing *= rates.converting if config.feed is Feed.CONVERT else 1.0
-    storing *= rates.narrow_store if config.block_n < 128 else 1.0
-    few = config.feed is Feed.DIRECT and 2 * min(shape.m, shape.n) <= config.BLOCK_M
-    share = rates.few_rows_share if few else rates.operand_share
-    moving = storing + (shape.bytes - result) / (share * machine.copy_bandwidth)
-    return max(cycles / rates.clock, moving) + _around(shape, config, machine)
+    return waves * tile + empty / machine.sm_count * (step + around)
 
 
 def blocks_at_once(config: TensorCoreConfig, machine: Machine) -> int:
@@ -233,7 +248,7 @@ def _around(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> 
     """Seconds of launches and the kernels before and after: they split factors, and add slices or
     check."""
     launches = machine.launches
-    if config.feed is Feed.DIRECT:
+    if config.feed.is_short:
         return launches.product_seconds
     rates = warpgroup_rates(machine)
     lhs, rhs = shape.sides(config)

@@ -7,9 +7,11 @@ little longer than the library's is gone before the next call would have come.
 
 from collections.abc import Iterator, Mapping
 
+from kernelwright.ir.attention import Attention
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Concat, Contract, Conv, View
 from kernelwright.machine import Machine
+from kernelwright.schedule.attention_configs import library_seconds, sizes_of_node
 from kernelwright.schedule.conv_or_library import sizes_of
 from kernelwright.schedule.product_or_library import (
     ProductSeconds,
@@ -19,6 +21,9 @@ from kernelwright.schedule.product_or_library import (
 
 _CHAIN = 4
 """Products of a graph from which on the host's time for each of them is looked at."""
+_CALLS_OF_LAYER = 2.5
+"""The host's time for a layer whose attention is the library's, over that for a call: some of its
+products are calls, too, and launches of ours lie between them."""
 
 
 def ours_for_the_host(
@@ -50,14 +55,30 @@ def ours_for_the_host(
     return frozenset(found)
 
 
+def waits_for_host(graph: Graph, machine: Machine) -> bool:
+    """Whether calls of the library for each attention would cost the host more than the card needs
+    for all of a forward: it has few texts or short ones."""
+    products = [it for it in graph.nodes if _is_product(it, graph)]
+    if len(products) < _CHAIN:
+        return False
+    times = {it.name: product_seconds(it, graph, machine) for it in products}
+    layers = sum(isinstance(it.kind, Attention) for it in graph.nodes)
+    calls = _CALLS_OF_LAYER * layers
+    return _card_seconds(times, graph, machine) < machine.library.cut_seconds * calls
+
+
 def _is_product(node: Node, graph: Graph) -> bool:
     return isinstance(node.kind, Contract) and why_no_product(node, graph) is None
 
 
 def _is_host_bound(times: Mapping[str, ProductSeconds], graph: Graph, machine: Machine) -> bool:
     """Whether the card would be done with a forward of the library's products before the host."""
-    seconds = sum(it.library for it in times.values()) + sum(_other_seconds(graph, machine))
-    return seconds < machine.library.cut_seconds * len(times)
+    return _card_seconds(times, graph, machine) < machine.library.cut_seconds * len(times)
+
+
+def _card_seconds(times: Mapping[str, ProductSeconds], graph: Graph, machine: Machine) -> float:
+    """Seconds of the card for a forward with the library's products."""
+    return sum(it.library for it in times.values()) + sum(_other_seconds(graph, machine))
 
 
 def _other_seconds(graph: Graph, machine: Machine) -> Iterator[float]:
@@ -65,6 +86,8 @@ def _other_seconds(graph: Graph, machine: Machine) -> Iterator[float]:
     for node in graph.nodes:
         if isinstance(node.kind, Conv):
             yield sizes_of(node, graph).flops / max(machine.flops.values())
+        elif isinstance(node.kind, Attention) and machine.attention is not None:
+            yield library_seconds(sizes_of_node(node, graph), machine)
         elif not isinstance(node.kind, Contract | View):
             yield _bytes(node) / machine.write_bandwidth
 

@@ -9,11 +9,19 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import ceil
 
-from kernelwright.ir.configs import GemmConfig, Major, ProductConfig, TensorCoreConfig, ThinConfig
+from kernelwright.ir.configs import (
+    FewConfig,
+    GemmConfig,
+    Major,
+    ProductConfig,
+    TensorCoreConfig,
+    ThinConfig,
+)
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Expand, Permute, Select, Slice, Squeeze, Unsqueeze, View
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
+from kernelwright.schedule.few_configs import few_seconds
 from kernelwright.schedule.gemm_model import (
     ProductShape,
     simt_registers,
@@ -69,6 +77,8 @@ def many_small_seconds(shape: ProductShape, config: ProductConfig, machine: Mach
             return max(thin_seconds(shape, config, machine), lives + launching) + reading
         case TensorCoreConfig():
             return tensor_core_seconds(shape, config, machine) + reading
+        case FewConfig():
+            return few_seconds(shape, config, machine) + reading
 
 
 def _lives(shape: ProductShape, config: GemmConfig, machine: Machine) -> float:

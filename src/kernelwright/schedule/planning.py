@@ -16,7 +16,14 @@ from kernelwright.ir.library_calls import LINEAR
 from kernelwright.ir.plan import Plan
 from kernelwright.ir.spec import check
 from kernelwright.ir.types import DType
-from kernelwright.lower import LOOPS, PASSES, Decision, faster_on_channels_last, with_layers
+from kernelwright.lower import (
+    LOOPS,
+    PASSES,
+    Decision,
+    faster_on_channels_last,
+    with_layers,
+    with_loops,
+)
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
 from kernelwright.schedule.conv_or_library import Convolutions, shared_out, with_measured
@@ -41,7 +48,7 @@ class Choices:
     in_place: frozenset[str] | None = None
     """Tensors whose parts are written where they belong, likewise."""
     loops: bool | None = None
-    """Whether loops of cells become layers, likewise."""
+    """Whether loops are found again, as layers or as kernels that carry a value, likewise."""
     measured: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
     """What a card has said of calls: why one is the library's, or None where ours is faster.
     Products by the node of their result as captured, others by their node as rewritten."""
@@ -74,7 +81,7 @@ def plan_graph(
     """
     measured = choices.measured
     left = {**choices.left, **{name: why for name, why in measured.items() if why is not None}}
-    looped = _with_layers(captured, machine, library, choices)
+    looped = _with_loops_found(captured, machine, library, choices)
     found_again = looped is not captured
     captured = looped
     while True:
@@ -119,8 +126,11 @@ def _shared_out(
     return faster_as_wholes(alone, graph, machine, formats, planned)
 
 
-def _with_layers(captured: Graph, machine: Machine, library: Library, choices: Choices) -> Graph:
-    """The captured graph with layers for loops of cells, where kernels take these."""
+def _with_loops_found(
+    captured: Graph, machine: Machine, library: Library, choices: Choices
+) -> Graph:
+    """The captured graph with layers for loops of cells where kernels take these, and with loops
+    that carry a value."""
 
     always = choices.loops or library is Library.NEVER
 
@@ -128,7 +138,7 @@ def _with_layers(captured: Graph, machine: Machine, library: Library, choices: C
         why_not = RECURRENT.why_not(node, graph, machine, Library.NEVER)
         return why_not is None and (always or loop_is_slower(node, graph, machine))
 
-    return captured if choices.loops is False else with_layers(captured, takes)
+    return captured if choices.loops is False else with_loops(with_layers(captured, takes))
 
 
 def _products_left(plan: Plan) -> dict[str, str]:

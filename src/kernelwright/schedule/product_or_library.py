@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Conv, Reshape, Slice, View
+from kernelwright.ir.types import DType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import (
@@ -15,6 +16,7 @@ from kernelwright.schedule.gemm_model import (
 from kernelwright.schedule.legality import NOT_SURE, first_reason, rank_fits
 from kernelwright.schedule.many_small import many_small_library_seconds
 from kernelwright.schedule.roles import roles
+from kernelwright.schedule.steps_after import seconds_after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,8 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     else:
         seconds = convolution_seconds if is_conv else library_seconds
         library = seconds(shape, machine)
+        if shape.dtype is not DType.F32 and not is_conv:
+            library += seconds_after(node, graph, machine)
         convincing = is_convincing(config, shape, ours, library, machine)
     return ProductSeconds(ours=ours, library=library, is_convincing=convincing)
 

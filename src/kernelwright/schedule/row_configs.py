@@ -361,7 +361,7 @@ def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
     if vectors < machine.limits.warp_threads // 4:
         return []
     found: list[RingRows] = []
-    for most in (12, 24, 8, 16, 5):
+    for most in (*_of_lone_rows(rows, vectors, machine), 12, 24, 8, 16, 5):
         team = _power_of_two(-(-vectors // most), machine)
         cluster = max(1, team // most_threads)
         threads = min(team, most_threads)
@@ -375,6 +375,13 @@ def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
     rings = list(dict.fromkeys(found))
     held = [_held(ring) for ring in rings if _is_held(rows, ring, machine)]
     return [*_held_with_edges(rows, rings, machine), *held, *rings]
+
+
+def _of_lone_rows(rows: _Rows, vectors: int, machine: Machine) -> tuple[int, ...]:
+    """Vectors of a thread where each row may have a multiprocessor to itself: one, since the time
+    of a row is what each of its vectors waits for memory, one after the other."""
+    is_lone = rows.count <= machine.sm_count and vectors <= machine.rows.holding_threads
+    return (1, 2) if is_lone else ()
 
 
 def _held_with_edges(rows: _Rows, rings: list[RingRows], machine: Machine) -> list[HeldRows]:

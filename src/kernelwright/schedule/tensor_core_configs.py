@@ -18,15 +18,16 @@ from kernelwright.schedule.gemm_model import (
 
 FEEDS = {
     DType.F32: (Feed.SPLIT, Feed.AHEAD, Feed.CONVERT, Feed.INSIDE),
-    DType.F16: (Feed.DIRECT,),
-    DType.BF16: (Feed.DIRECT,),
+    DType.F16: (Feed.DIRECT, Feed.TURNS),
+    DType.BF16: (Feed.DIRECT, Feed.TURNS),
 }
 COLUMNS = {
     Feed.SPLIT: (128, 64),
     Feed.AHEAD: (128,),
     Feed.CONVERT: (128, 64),
     Feed.INSIDE: (128,),
-    Feed.DIRECT: (256, 128, 64),
+    Feed.DIRECT: (256, 192, 128, 64),
+    Feed.TURNS: (256, 192, 128),
 }
 """Columns of a tile: three accumulators of 256 columns do not fit the registers."""
 CLUSTERS = {
@@ -35,7 +36,10 @@ CLUSTERS = {
     Feed.CONVERT: (2, 1),
     Feed.INSIDE: (4,),
     Feed.DIRECT: (2, 1),
+    Feed.TURNS: (2, 1),
 }
+_BOX_COLUMNS = 64
+"""Elements of a row of 128 bytes."""
 OUTSIDE_STAGES = 22 * 1024
 """Bytes of shared memory: a buffer of rows for each warp that multiplies, alignment, barriers."""
 RAW_BOXES = 34 * 1024
@@ -52,11 +56,12 @@ def tensor_core_configs(shape: ProductShape, machine: Machine) -> Iterator[Tenso
             config = TensorCoreConfig(
                 block_n=columns,
                 feed=feed,
-                stages=_stages(feed, columns, machine),
+                stages=0,
                 cluster=cluster,
                 transposed=transposed,
                 min_products=least,
             )
+            config = replace(config, stages=_stages(config, machine))
             if feed is Feed.AHEAD:
                 if elements_ahead(shape, config, machine) > 0:
                     yield config
@@ -74,10 +79,15 @@ def _can_feed(config: TensorCoreConfig, shape: ProductShape) -> bool:
         Feed.CONVERT: (lhs,),
         Feed.INSIDE: (lhs, rhs),
         Feed.DIRECT: (lhs, rhs),
+        Feed.TURNS: (lhs, rhs),
     }[config.feed]
     # Its launcher takes no triangles, and the guard counts each element in one tile only.
     is_plain = shape.batches == 1 and shape.triangle is None and not config.transposed
     if config.feed is Feed.INSIDE and not is_plain:
+        return False
+    # Boxes along N have 64 columns, and each block of a cluster fetches half of a tile's.
+    halves = config.cluster == 2 and rhs.major is Major.MN and config.feed.is_short
+    if halves and config.block_n % (2 * _BOX_COLUMNS):
         return False
     return all(factor.major is not Major.NONE and factor.is_aligned for factor in read)
 
@@ -94,7 +104,7 @@ def _sliced(
     blocks = tensor_core_blocks(shape, config)
     slice_k = warpgroup_rates(machine).slice_k
     slices = min(blocks_at_once(config, machine) // max(1, blocks), shape.k // slice_k)
-    if slices > 1 and config.feed is not Feed.DIRECT:
+    if slices > 1 and not config.feed.is_short:
         yield replace(config, slices=slices)
 
 
@@ -110,9 +120,9 @@ def _buffered(
         yield fewer
 
 
-def _stages(feed: Feed, columns: int, machine: Machine) -> int:
+def _stages(config: TensorCoreConfig, machine: Machine) -> int:
     """As many as fit the shared memory beside what is on its way to the result."""
-    planes = 1 if feed is Feed.DIRECT else 2
-    stage = planes * (TensorCoreConfig.BLOCK_M + columns) * TensorCoreConfig.BLOCK_K * 2
-    outside = RAW_BOXES if feed is Feed.INSIDE else OUTSIDE_STAGES
+    planes = 1 if config.feed.is_short else 2
+    stage = planes * (config.block_m + config.block_n) * config.BLOCK_K * 2
+    outside = RAW_BOXES if config.feed is Feed.INSIDE else OUTSIDE_STAGES
     return (machine.shared_memory_per_block - outside) // stage

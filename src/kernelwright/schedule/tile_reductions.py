@@ -1,7 +1,7 @@
 """Reductions of convolutions of ours, made by the kernel that has the results in its registers.
 
-Over windows that lie side by side, over whole maps, which are windows first, and over channels. The
-results themselves are never written.
+Over windows that lie side by side, over whole maps, which are windows first, and over channels:
+there whole row programs, too. The results themselves are never written.
 """
 
 from collections.abc import Iterator
@@ -28,6 +28,7 @@ from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_or_library import planes_of, sizes_of
 from kernelwright.schedule.conv_shape import MOST_PHASES
 from kernelwright.schedule.naming import merge_operators
+from kernelwright.schedule.tile_programs import program_after
 from kernelwright.schedule.tile_steps import as_expression, is_by_channel, source_of
 
 _FOLDS = (Reduction.MAXIMUM, Reduction.MINIMUM, Reduction.SUM)
@@ -68,6 +69,8 @@ class _Found:
     is_whole: bool = True
     over_windows: Reduction | None = None
     over_channels: Reduction | None = None
+    result: Expr | None = None
+    """What the totals of channels become."""
     last: Node
     """The last of the reductions."""
     reductions: tuple[Node, ...]
@@ -78,7 +81,9 @@ class _Found:
     @staticmethod
     def of(editor: Editor, reduction: Node) -> "Iterator[_Found]":
         """The ways to make this reduction, and those after it, in a convolution's kernel."""
-        source = source_of(editor, reduction)
+        program = program_after(editor, reduction)
+        last = reduction if program is None else program.step
+        source = source_of(editor, reduction, last)
         if source is None:
             return
         conv, steps = source
@@ -90,9 +95,14 @@ class _Found:
             steps=tuple(reversed(steps)),
             operands=operands,
             value=value,
-            last=reduction,
-            reductions=(reduction,),
+            result=None if program is None else program.result,
+            last=last,
+            reductions=(reduction,) if program is None else (reduction, last),
         )
+        if program is not None:
+            if conv.tensor.dtype is DType.F32:
+                yield replace(start, over_channels=Reduction.EXP_SUM)
+            return
         yield from _over_windows(editor, start, reduction)
         yield from _over_maps(start, reduction)
         over = _over_channels(start, reduction)
@@ -112,6 +122,7 @@ class _Found:
             window=self.window or (1,) * spatial,
             over_windows=self.over_windows,
             over_channels=self.over_channels,
+            result=self.result,
         )
         kind = replace(conv.kind, reduction=reduction)
         members = (conv, *self.steps, *self.reductions)
@@ -161,6 +172,8 @@ def _faster(found: "Iterator[_Found]", graph: Graph, machine: Machine) -> _Found
             continue
         if best is None:
             reading = one.conv.tensor.bytes_hint / conv_rates(machine).turning_bandwidth
+            if sizes.keeps_channels:
+                reading += one.last.tensor.bytes_hint / conv_rates(machine).turning_bandwidth
             least = written[0][0] + reading + machine.launches.next_seconds
         seconds = ranked[0][0]
         if one.rest is not None or len(one.reductions) < most:

@@ -23,9 +23,14 @@ _MOST_LONG = 1
 """Long functions of it: more do not stay in the instruction cache."""
 
 
-def source_of(editor: Editor, reduction: Node) -> tuple[Node, tuple[Node, ...]] | None:
-    """The convolution whose results alone are reduced, and the steps between, last ones first."""
-    inside = {reduction.name}
+def source_of(
+    editor: Editor, reduction: Node, after: Node | None = None
+) -> tuple[Node, tuple[Node, ...]] | None:
+    """The convolution whose results alone are reduced, and the steps between, last ones first.
+
+    `after`: what reads them besides.
+    """
+    inside = {reduction.name} if after is None else {reduction.name, after.name}
     shape = editor.node(reduction.inputs[0]).tensor.shape
     steps: list[Node] = []
     length = longs = 0

@@ -4,7 +4,7 @@
 template <class Instruction_, int SPATIAL_, int CHUNK_, int PLANES_, int CHANNEL_PARTS_,
           ConvSchedule SCHEDULE_, int STAGES_, int CLUSTER_, RowTaps ROW_TAPS_, int PATCHES_ = 0,
           int PATCH_BYTES_ = 0, ConvStore STORE_ = ConvStore::LINES, int JOINED_ = 0,
-          int OUTPUTS_ = 1>
+          int FOLD_PHASES_ = 0, int OUTPUTS_ = 1>
 struct ConvConfig {
   using Instruction = Instruction_;
   static constexpr int SPATIAL = SPATIAL_, CHUNK = CHUNK_, PLANES = PLANES_;
@@ -13,7 +13,15 @@ struct ConvConfig {
   static constexpr RowTaps ROW_TAPS = ROW_TAPS_;
   static constexpr int PATCHES = PATCHES_, PATCH_BYTES = PATCH_BYTES_;
   static constexpr ConvStore STORE = STORE_;
-  static constexpr int JOINED = JOINED_, OUTPUTS = OUTPUTS_;
+  static constexpr int JOINED = JOINED_, FOLD_PHASES = FOLD_PHASES_, OUTPUTS = OUTPUTS_;
+};
+
+// A program over channels with one result for all of them.
+struct LogSumExp {
+  static constexpr bool IS_BY_CHANNEL = false, TAKES_TERMS = false;
+  __device__ static float of_totals(float largest, float sum) {
+    return std::isinf(largest) ? largest : largest + std::log(sum);
+  }
 };
 
 using Number = ELEMENT;
@@ -21,7 +29,7 @@ using Epilogue = EPILOGUE;
 using Parameters = ConvParameters<Number, Number, Epilogue>;
 
 template <class Config>
-__global__ void __launch_bounds__(PLANE_THREADS)
+__global__ void __launch_bounds__(PLANE_THREADS, 3)
     planes_kernel(const __grid_constant__ PlaneParameters p) {
   write_planes<Number, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS,
                ConvTile<Config>::JOINED>(p);
@@ -69,7 +77,7 @@ struct Variants {
 using All = Variants<CONFIGS>;
 using Any = ConvAnyVariant<Number, Number, Epilogue>;
 
-__global__ void __launch_bounds__(Any::THREADS)
+__global__ void __launch_bounds__(Any::THREADS, 1)
     any_kernel(const __grid_constant__ Any::Parameters p) {
   conv_any(p);
 }

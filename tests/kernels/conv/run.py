@@ -8,6 +8,7 @@ error over the sum of absolute terms; findings of the emulator.
 import ctypes
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ _FILES = (
     "conv_launch.cuh", "conv_any.cuh", "conv_epilogue.cuh", "wgmma_f16.cuh", "half.cuh",
     "bfloat16.cuh",
 )  # fmt: skip
+_PROGRAMS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
+    "NONE SHARES": ("ChannelShares", lambda x: torch.softmax(x, 1)),
+    "NONE LOG_SHARES": ("ChannelLogShares", lambda x: torch.log_softmax(x, 1)),
+    "NONE LOG_SUM_EXP": ("LogSumExp", lambda x: torch.logsumexp(x, 1, keepdim=True)),
+}
+"""Programs over channels, and what they compute."""
 _TYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 
 
@@ -30,6 +37,8 @@ def epilogue_of(folds: str) -> str:
     """The type, for folds over windows and over channels: `"SUM MAXIMUM"`."""
     if folds == "NONE NONE":
         return "ConvBias"
+    if folds in _PROGRAMS:
+        return f"ConvRowProgram<{_PROGRAMS[folds][0]}, ConvBias, ConvPlain>"
     windows, channels = (f"ConvFold::{it}" for it in folds.split())
     return f"ConvReducing<{windows}, {channels}, ConvBias, ConvPlain>"
 
@@ -117,6 +126,35 @@ def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
             filter_.view(-1)[3] = torch.nan
         case "wide":
             data[0] *= 1e-7
+        case "faint":  # nothing of it is left in one set
+            data[0] *= 1e-10
+        case "columns":  # as after a softmax of a few large numbers
+            data[..., 0] *= 1e-5
+            data[:, 1] *= 1e-6
+        case "outlier":  # which a sample misses
+            data[..., 1] *= 1e-5
+            data.view(-1)[5] = 1e6
+        case "sparse":  # which a sample misses as well
+            data *= 0
+            data[0, 3, 4, 5] = 1e-9
+            filter_ *= 1e10
+        case "dead":
+            filter_[:, 1] *= 1e-10
+            data[:, 0] *= 1e-9
+        case "apart":  # too far for two sets; the outputs of the small ones are apart
+            data[0] *= 1e-24
+        case "beside":  # the same, but each lies beside others
+            data[:, ::8] *= 1e-20
+        case "peaked":  # beside other channels of the pixel
+            data[:, :8] *= 1e-20
+        case "group":  # and all of its group
+            data[:, : channels // groups] *= 1e-20
+        case "alone":  # and the filter leaves these out
+            data[:, ::8] *= 1e-20
+            filter_[0, 1:] = 0
+        case "infinite":  # and wide
+            data[0] *= 1e-10
+            data.view(-1)[-7] = torch.inf
         case "huge":
             data *= 1e30
             filter_ *= 1e-20
@@ -167,7 +205,11 @@ def measure(
     if folds != "NONE NONE":
         window = case["window"] or [1] * len(case["in"])
         case["outputs"] = list(exact.shape[2:])
-        exact, size = (reduced(it, folds, window, case["is_whole"]) for it in (exact, size))
+        if folds in _PROGRAMS:
+            exact = _PROGRAMS[folds][1](exact)
+            size = size.amax(1, keepdim=True).clamp(min=1).expand_as(exact)
+        else:
+            exact, size = (reduced(it, folds, window, case["is_whole"]) for it in (exact, size))
         if "MINIMUM" in folds:
             size = torch.full_like(size, size.max().item())
         numbers.append(-1)

@@ -3,6 +3,7 @@
 from kernelwright.codegen.families.attention import ATTENTION
 from kernelwright.codegen.families.conv import CONV
 from kernelwright.codegen.families.gemm import GEMM
+from kernelwright.codegen.families.loop import LOOP
 from kernelwright.codegen.families.pointwise import POINTWISE
 from kernelwright.codegen.families.pooling import POOLING
 from kernelwright.codegen.families.recurrent import RECURRENT
@@ -15,6 +16,7 @@ WRITERS: dict[str, Writer] = {
     "attention": ATTENTION,
     "conv": CONV,
     "gemm": GEMM,
+    "loop": LOOP,
     "pointwise": POINTWISE,
     "pooling": POOLING,
     "recurrent": RECURRENT,

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from kernelwright.codegen.expressions import Member, operand_name
+from kernelwright.codegen.expressions import ExpressionWriter, Member, operand_name
 from kernelwright.codegen.families.writer import Writer
-from kernelwright.codegen.functor import Functor, functor_of
+from kernelwright.codegen.functor import Functor, camel_case, functor_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.anchors import Convolution
@@ -14,12 +14,21 @@ from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import TensorType
 from kernelwright.schedule.conv_configs import general_config
-from kernelwright.schedule.conv_instructions import long_instructions
 from kernelwright.schedule.families.conv import sizes_of_kernel
+from kernelwright.schedule.tile_programs import LOG_SHARES, SHARES
 
-_MOST_INSTRUCTIONS = 32
-"""In a functor that is there once for each of 128 registers: more do not stay in the instruction
-cache (docs/measured/convolution.md)."""
+_PROGRAMS = {SHARES: "ChannelShares", LOG_SHARES: "ChannelLogShares"}
+"""Programs whose channels have a result each (conv_totals.cuh)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Program:
+    """What totals of channels become."""
+
+    name: str
+    statements: tuple[str, ...] = ()
+    value: str = ""
+    """Of the result for all channels; empty where the device library has the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +76,7 @@ def emit(kernel: Kernel) -> KernelText:
         before=own_step,
         before_operands=[text for _, text in earlier],
         folds=_folds(anchor),
+        program=_program(kernel),
         windows=_windows(anchor),
         outputs=_outputs(anchor),
         arguments=read_inputs(kernel, tensors, _members(kernel, own_step, item)),
@@ -86,12 +96,14 @@ def emit(kernel: Kernel) -> KernelText:
 
 
 def _is_late(kernel: Kernel, elements: list[tuple[str, str]]) -> bool:
-    """Whether the functor is applied where elements are stored, not to each register."""
-    assert kernel.epilogue is not None
+    """Whether the functor is applied where elements are stored, not to each register: it must be
+    where it reads something by its place, and is slower (docs/measured/convolution.md)."""
     reads_by_place = any(text.startswith("ByPlace") for _, text in elements)
-    # What is reduced has a step where its elements are stored, or none.
-    is_after = kernel.prologue is not None and not isinstance(kernel.epilogue, Accumulator)
-    return is_after or reads_by_place or long_instructions(kernel.epilogue) > _MOST_INSTRUCTIONS
+    # What is reduced to one has a step where its elements are stored, or none.
+    reduction = kernel.anchored(Convolution).conv.reduction
+    is_one = reduction is not None and not reduction.keeps_channels
+    is_after = is_one and not isinstance(kernel.epilogue, Accumulator)
+    return is_after or reads_by_place
 
 
 def rounds(kernel: Kernel) -> bool:
@@ -117,6 +129,20 @@ def _folds(anchor: Convolution) -> tuple[str, str]:
     both = (reduction.over_windows, reduction.over_channels) if reduction else (None, None)
     windows, channels = ("NONE" if it is None else it.name for it in both)
     return windows, channels
+
+
+def _program(kernel: Kernel) -> _Program | None:
+    """The row program over channels."""
+    reduction = kernel.anchored(Convolution).conv.reduction
+    if reduction is None or reduction.result is None:
+        return None
+    if reduction.keeps_channels:
+        return _Program(name=_PROGRAMS[reduction.result])
+    writer = ExpressionWriter((), (reduction.result,), operand_name)
+    value = writer.write(reduction.result).text
+    return _Program(
+        name=f"{camel_case(kernel.name)}Totals", statements=tuple(writer.statements), value=value
+    )
 
 
 def _windows(anchor: Convolution) -> str:
@@ -213,7 +239,8 @@ def _tensor_cores(name: str, suffix: str, kernel: str, why: str, config: ConvCon
             f"static constexpr ConvSchedule SCHEDULE = ConvSchedule::{config.schedule.name};",
             f"static constexpr RowTaps ROW_TAPS = RowTaps::{config.row_taps.name};",
             f"static constexpr int PATCHES = {config.patches}, PATCH_BYTES = {config.patch_bytes};",
-            f"static constexpr int JOINED = {config.joined}, OUTPUTS = {config.outputs};",
+            f"static constexpr int JOINED = {config.joined}, FOLD_PHASES = {config.fold_phases}, "
+            f"OUTPUTS = {config.outputs};",
             f"static constexpr ConvStore STORE = ConvStore::{config.store.name};",
         ),
         kernel=kernel,

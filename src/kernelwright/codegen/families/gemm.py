@@ -8,7 +8,14 @@ from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import elementwise_fields
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.spelling import STORED
-from kernelwright.ir.configs import Feed, GemmConfig, Major, TensorCoreConfig, ThinConfig
+from kernelwright.ir.configs import (
+    Feed,
+    FewConfig,
+    GemmConfig,
+    Major,
+    TensorCoreConfig,
+    ThinConfig,
+)
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import DType, TensorType
@@ -82,6 +89,8 @@ def tuned(kernel: Kernel) -> Tuned:
             return replace(found, buffered=_stores_whole_rows(config, kernel))
         case ThinConfig() as config:
             return _thin(config)
+        case FewConfig() as config:
+            return _few(config)
     raise AssertionError(f"{kernel.name} is no product")
 
 
@@ -159,6 +168,22 @@ def _thin(config: ThinConfig) -> Tuned:
         variant="ThinVariant",
         function="gemm_thin",
         why_small="not as thin",
+    )
+
+
+def _few(config: FewConfig) -> Tuned:
+    return Tuned(
+        sources=("gemm_few.cuh", "gemm_simt.cuh"),
+        members=(
+            f"static constexpr int GROUPS = {config.groups}, LOADS = {config.loads}, "
+            f"WARPS = {config.warps};",
+        ),
+        variant="FewProductVariant",
+        function="gemm_few",
+        parameters="Problem",
+        blocks=None,
+        why_small="of more rows",
+        has_workspace=False,
     )
 
 

@@ -27,3 +27,9 @@ template <class To, class From>
 __device__ __forceinline__ To narrow(From value) {
   return Element<To>::narrow(value);
 }
+
+// Computed, rounded as if it were stored.
+template <class To, class From>
+__device__ __forceinline__ compute_t<To> rounded(From value) {
+  return Element<To>::rounded(value);
+}

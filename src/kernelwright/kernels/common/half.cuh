@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 
 #include "convert.cuh"
+#include "short_results.cuh"
 
 template <>
 struct Element<__half> {
@@ -12,5 +13,9 @@ struct Element<__half> {
   template <class From>
   __device__ __forceinline__ static __half narrow(From value) {
     return __float2half_rn(static_cast<float>(value));
+  }
+  template <class From>
+  __device__ __forceinline__ static float rounded(From value) {
+    return widen(narrow(value));
   }
 };

@@ -257,15 +257,21 @@ __device__ __forceinline__ T shift_right(same_t<T> x, same_t<T> count) {
 
 // --- Activations ---------------------------------------------------------------------------------
 
-// 1 / x of a number from 1 to 2^60, or NaN, within one last place and without a branch: an
-// approximation, and a step of Newton's.
-__device__ __forceinline__ float one_over_sum(float x) {
+// 1 / x of a number from 1 on, nearly: within 2^-22, 0 from 2^126 on.
+__device__ __forceinline__ float first_of_one_over(float x) {
 #if defined(__CUDA_ARCH__)
   float first;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(first) : "f"(x));
+  return first;
 #else
-  const float first = 1.0f / x;
+  return 1.0f / x;
 #endif
+}
+
+// 1 / x of a number from 1 to 2^60, or NaN, within one last place and without a branch: an
+// approximation, and a step of Newton's.
+__device__ __forceinline__ float one_over_sum(float x) {
+  const float first = first_of_one_over(x);
   return fmaf(fmaf(-x, first, 1.0f), first, first);
 }
 __device__ __forceinline__ double one_over_sum(double x) { return 1.0 / x; }

@@ -27,6 +27,34 @@ __device__ __forceinline__ void store_vector(T* address, const Vector<T, WIDTH>&
   *reinterpret_cast<Vector<T, WIDTH>*>(address) = value;
 }
 
+// The vector at `address`, or, if it is not `is_run`, WIDTH times the element there. Short elements
+// stay two in a register wherever they come from: taken apart, each would be chosen by itself.
+template <int WIDTH, class T>
+__device__ __forceinline__ Vector<T, WIDTH> load_run_or_repeat(const T* address, bool is_run) {
+  if constexpr (sizeof(T) == 2 && WIDTH % 2 == 0) {
+    struct alignas(alignof(Vector<T, WIDTH>)) Words {
+      unsigned word[WIDTH / 2];
+    } words;
+    if (is_run) {
+      words = *reinterpret_cast<const Words*>(address);
+    } else {
+      const unsigned both = *reinterpret_cast<const unsigned short*>(address) * 0x10001u;
+#pragma unroll
+      for (int i = 0; i < WIDTH / 2; ++i) words.word[i] = both;
+    }
+#pragma unroll
+    for (int i = 0; i < WIDTH / 2; ++i) asm volatile("" : "+r"(words.word[i]));
+    return reinterpret_cast<const Vector<T, WIDTH>&>(words);
+  } else {
+    if (is_run) return load_vector<WIDTH>(address);
+    Vector<T, WIDTH> repeated;
+    const T value = *address;
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) repeated.element[i] = value;
+    return repeated;
+  }
+}
+
 // Of data that nobody writes while the kernel runs: such loads may move before stores.
 template <class T>
 __device__ __forceinline__ T load_constant(const T* address) {

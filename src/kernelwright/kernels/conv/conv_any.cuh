@@ -4,14 +4,16 @@
 
 #include "conv_fold.cuh"
 #include "conv_request.cuh"
+#include "conv_totals.cuh"
 #include "convert.cuh"
 
 template <class Input, class Result, class Epilogue>
 struct ConvAnyParameters {
+  using Ending = Epilogue;
   static constexpr ConvFold WINDOWS = Epilogue::WINDOWS, CHANNELS = Epilogue::CHANNELS;
   ConvRequest<Input, Result> request;
   Epilogue epilogue;
-  int64_t elements;
+  int64_t elements;  // units of work: results, or outputs of all channels
 };
 
 // The element of the input's dimension that tap `tap` of output `out` meets; -1: none.
@@ -90,10 +92,20 @@ __device__ __forceinline__ float value_of_conv(const Parameters& p, int64_t imag
   }
 }
 
+// All channels of one output, at `place` of the result's first channel.
+template <class Parameters>
+__device__ __forceinline__ void run_any_program(const Parameters& p, int64_t image,
+                                                const int64_t (&at)[MAX_SPATIAL], int64_t place) {
+  const auto& r = p.request;
+  run_program(p, static_cast<int>(r.out_channels), place, r.out, r.out_strides.channel,
+              [&](int channel) { return value_of_conv(p, image, channel, at); });
+}
+
 // The body of a kernel of any number of threads.
 template <class Parameters>
 __device__ __forceinline__ void conv_any(const Parameters& p) {
   using Result = std::remove_pointer_t<decltype(p.request.out)>;
+  constexpr bool IS_PROGRAM = Parameters::CHANNELS == ConvFold::EXP_SUM;
   const auto& r = p.request;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < p.elements; i += step) {
@@ -105,10 +117,14 @@ __device__ __forceinline__ void conv_any(const Parameters& p) {
       rest /= along;
       place += at[d] * r.out_strides.spatial[d];
     }
+    if constexpr (IS_PROGRAM) {
+      run_any_program(p, rest, at, place + rest * r.out_strides.image);
+      continue;
+    }
     const int64_t channel = rest % r.result_channels, image = rest / r.result_channels;
     place += image * r.out_strides.image + channel * r.out_strides.channel;
     float value = value_of_conv(p, image, channel, at);
-    if constexpr (Parameters::CHANNELS != ConvFold::NONE) {
+    if constexpr (Parameters::CHANNELS != ConvFold::NONE && !IS_PROGRAM) {
 #pragma unroll 1
       for (int64_t other = 1; other < r.out_channels; ++other) {
         value = fold<Parameters::CHANNELS>(value, value_of_conv(p, image, other, at));
@@ -133,7 +149,8 @@ struct ConvAnyVariant {
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
                      void*) const {
     constexpr int64_t MOST_BLOCKS = 1 << 16;
-    const int64_t elements = request.result_elements();
+    constexpr bool IS_PROGRAM = Epilogue::CHANNELS == ConvFold::EXP_SUM;
+    const int64_t elements = request.result_elements() / (IS_PROGRAM ? request.result_channels : 1);
     const int64_t blocks = (elements + THREADS - 1) / THREADS;
     const unsigned grid = static_cast<unsigned>(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
     const Parameters parameters = {request, epilogue, elements};

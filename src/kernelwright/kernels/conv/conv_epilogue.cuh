@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "conv_elements.cuh"
+#include "conv_totals.cuh"
 #include "convert.cuh"
 #include "divide.cuh"
 #include "launch.cuh"
@@ -43,9 +44,8 @@ struct ConvPlaces {
 
 // When the operation is applied.
 enum class ConvFinish {
-  SUMS,    // to each register of sums: short ones
-  STORES,  // where elements are stored, in a loop: long ones, whose code would fill the instruction
-           // cache, and those that read something by its place
+  SUMS,   // to each register of sums
+  STORES  // where elements are stored, in a loop: those that read something by its place
 };
 
 // Operation: called with the sum and one value of each operand.
@@ -212,6 +212,29 @@ struct ConvReducing {
   static constexpr bool IS_LATE = After::IS_LATE;
   static constexpr ConvFold WINDOWS = OVER_WINDOWS, CHANNELS = OVER_CHANNELS;
   static_assert(!Before::IS_LATE, "nothing is stored before it is reduced");
+
+  Before before;
+  After after;
+
+  __device__ __forceinline__ auto row(int channel) const { return before.row(channel); }
+  __device__ __forceinline__ float finish(float value, int64_t place, int channel) const {
+    return after.finish(value, place, channel);
+  }
+  template <int COUNT>
+  __device__ __forceinline__ void finish(ConvElements<COUNT>& of) const {
+    after.finish(of);
+  }
+};
+
+// An epilogue whose channels are an output's row of a program (conv_totals.cuh): `Before` has a row
+// for each channel, and so has `After` where each channel has a result; else it finishes what is
+// stored.
+template <class Row, class Before, class After>
+struct ConvRowProgram {
+  using Program = Row;
+  static constexpr bool IS_LATE = After::IS_LATE;
+  static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::EXP_SUM;
+  static_assert(!Before::IS_LATE, "nothing is stored before the program has run");
 
   Before before;
   After after;

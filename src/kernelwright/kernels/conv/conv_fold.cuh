@@ -1,9 +1,10 @@
 #pragma once
-// How results of a convolution are reduced before they are stored; NaN propagates.
+// How results of a convolution are reduced before they are stored; NaN propagates. EXP_SUM: by a
+// program over channels, see conv_totals.cuh.
 
 #include "math.cuh"
 
-enum class ConvFold { NONE, MAXIMUM, MINIMUM, SUM };
+enum class ConvFold { NONE, MAXIMUM, MINIMUM, SUM, EXP_SUM };
 
 template <ConvFold HOW>
 __device__ __forceinline__ float neutral_of() {

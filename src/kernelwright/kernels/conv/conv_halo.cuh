@@ -32,8 +32,8 @@ using PatchRing = Ring<(Tile::PATCHES > 0 ? Tile::PATCHES : 1)>;
 
 // For one thread of the block.
 template <class Tile, class Parameters>
-__device__ __forceinline__ void produce_patches(const Parameters& p,
-                                                const ConvShared<Tile>& shared) {
+__device__ __forceinline__ void produce_patches(const Parameters& p, const ConvShared<Tile>& shared,
+                                                const ConvPasses& passes) {
   const int bytes = p.halo.pitch.value() * p.halo.patch_rows * Tile::CHUNK_BYTES;
   const ConvDimension& depth = p.shape.dimensions[2];
   Ring<Tile::STAGES> ring;
@@ -45,32 +45,37 @@ __device__ __forceinline__ void produce_patches(const Parameters& p,
     int at[MAX_SPATIAL];
 #pragma unroll
     for (int d = 0; d < 2; ++d) at[d] = work.at[d] + p.shape.dimensions[d].lower;
-    int chunk = 0, tap_of_depth = 0;
-    for (int patch = 0; patch < counts.patches; ++patch) {
-      at[2] = depth.lower + work.at[2] * depth.step + depth.offset(work.phase.of[2], tap_of_depth);
-      wait(shared.patch_empty + patches.stage, patches.phase ^ 1);
-      Barrier* const patch_full = shared.patch_full + patches.stage;
-      arrive_expecting(patch_full, bytes);
-      copy_patch<Tile::SPATIAL>(shared.patch(patches.stage), &p.pixel_map,
-                                work.group * p.group_pitch + chunk * Tile::CHUNK_CHANNELS, at,
-                                work.image, patch_full);
-      patches.advance();
-      for (int group = 0; group < counts.groups; ++group) {
-        wait(shared.empty + ring.stage, ring.phase ^ 1);
-        arrive_expecting(shared.full + ring.stage, Tile::STAGE_BYTES);
-        const int tap = tap_of_depth * counts.taps + group * Tile::CHUNKS;
-        fetch_filter<Tile>(p, shared, ring.stage, (tap * p.chunks + chunk) * Tile::CHUNK, row);
-        ring.advance();
-      }
-      if (++chunk == p.chunks) {
-        chunk = 0;
-        ++tap_of_depth;
+    for (int pass = passes.first; pass <= ConvPasses::LAST; ++pass) {
+      const CUtensorMap* const pixel_map = p.pixel_maps + ConvPasses::set_of_pixels(pass);
+      int chunk = 0, tap_of_depth = 0;
+      for (int patch = 0; patch < counts.patches; ++patch) {
+        at[2] =
+            depth.lower + work.at[2] * depth.step + depth.offset(work.phase.of[2], tap_of_depth);
+        wait(shared.patch_empty + patches.stage, patches.phase ^ 1);
+        Barrier* const patch_full = shared.patch_full + patches.stage;
+        arrive_expecting(patch_full, bytes);
+        copy_patch<Tile::SPATIAL>(shared.patch(patches.stage), pixel_map,
+                                  work.group * p.group_pitch + chunk * Tile::CHUNK_CHANNELS, at,
+                                  work.image, patch_full);
+        patches.advance();
+        for (int group = 0; group < counts.groups; ++group) {
+          wait(shared.empty + ring.stage, ring.phase ^ 1);
+          arrive_expecting(shared.full + ring.stage, Tile::STAGE_BYTES);
+          const int tap = tap_of_depth * counts.taps + group * Tile::CHUNKS;
+          fetch_filter<Tile>(p, shared, ring.stage, (tap * p.chunks + chunk) * Tile::CHUNK, row,
+                             ConvPasses::set_of_filter(pass));
+          ring.advance();
+        }
+        if (++chunk == p.chunks) {
+          chunk = 0;
+          ++tap_of_depth;
+        }
       }
     }
   }
 }
 
-// sums = one product over the unit's patches, in one chain; calls issued() once all have come.
+// sums += one product over the unit's patches, in one chain; calls issued() once all have come.
 template <class Tile, class Parameters, class Issued>
 __device__ __forceinline__ void convolve_patches(const Parameters& p,
                                                  const ConvShared<Tile>& shared, int warpgroup,
@@ -78,11 +83,6 @@ __device__ __forceinline__ void convolve_patches(const Parameters& p,
                                                  PatchRing<Tile>& patches,
                                                  float (&sums)[Tile::PARTS][Tile::REGISTERS],
                                                  const Issued& issued) {
-#pragma unroll
-  for (int part = 0; part < Tile::PARTS; ++part) {
-#pragma unroll
-    for (int i = 0; i < Tile::REGISTERS; ++i) sums[part][i] = 0;
-  }
   const PatchCounts<Tile> counts(p, work);
   const ConvDimension &width = p.shape.dimensions[0], &height = p.shape.dimensions[1];
   const int taps_of_row = work.phase.taps(p.shape, 0);

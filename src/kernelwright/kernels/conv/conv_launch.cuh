@@ -42,6 +42,7 @@ struct ConvVariant {
     if (HAS_WINDOWS && !has_phases_for_windows(request)) return false;
     const ConvShape shape = describe(request);
     if (OVER_CHANNELS && (shape.groups > 1 || shape.rows() > Tile::BLOCK_CHANNELS)) return false;
+    if (IS_PROGRAM && shape.joined() != Tile::FOLD_PHASES) return false;
     if constexpr (Tile::IS_LINEAR) {
       if (HAS_WINDOWS || OVER_CHANNELS || !Linear::takes(request, shape)) return false;
     } else if constexpr (Tile::HAS_PATCHES) {
@@ -60,13 +61,14 @@ struct ConvVariant {
     return shape.positions() < MOST && plane_positions(request) < MOST && shape.taps() > 0 &&
            units < static_cast<double>(MOST) / 2 &&
            static_cast<double>(plane_positions(request)) * request.images <
-               static_cast<double>(MOST);
+               static_cast<double>(MOST) &&
+           plane_elements(request) / 8 < MOST;
   }
 
   static int64_t workspace_bytes(const Request& request) {
     const ConvShape shape = describe(request);
     return HEADER_BYTES + exponent_bytes(request) + filter_bytes(shape) +
-           aligned_bytes(Tile::PLANES * plane_elements(request) * 2);
+           aligned_bytes(SETS * Tile::PLANES * plane_elements(request) * 2);
   }
 
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
@@ -78,7 +80,7 @@ struct ConvVariant {
     char* const rows = exponents + exponent_bytes(request);
     char* const pixels = rows + filter_bytes(shape);
     PlaneParameters planes = {};
-    planes.header = static_cast<GemmHeader*>(workspace);
+    planes.header = static_cast<ConvHeader*>(workspace);
     planes.shape = describe_planes(request);
     planes.pixels = describe_pixels(request, pixels);
     planes.filter = describe_filter(request, shape, rows, exponents);
@@ -116,16 +118,18 @@ struct ConvVariant {
               nullptr,
               0};
     p.filter_exponents = planes.filter.exponents;
+    p.planes = planes;
     p.data = request.data;
     p.data_strides = request.data_strides;
     p.filter = request.filter;
     p.filter_strides = request.filter_strides;
-    if constexpr (Tile::IS_LINEAR) {
-      status = cudaSuccess;
-    } else if constexpr (Tile::HAS_PATCHES) {
-      status = encode_patch(&p.pixel_map, pixels, patch_box(request, shape, p.halo));
-    } else {
-      status = encode_pixels(&p.pixel_map, pixels, pixel_box(request, shape));
+    for (int set = 0; set < SETS && status == cudaSuccess; ++set) {
+      char* const first = pixels + set * Tile::PLANES * planes.pixels.plane_elements * 2;
+      if constexpr (Tile::HAS_PATCHES) {
+        status = encode_patch(&p.pixel_maps[set], first, patch_box(request, shape, p.halo));
+      } else if constexpr (!Tile::IS_LINEAR) {
+        status = encode_pixels(&p.pixel_maps[set], first, pixel_box(request, shape));
+      }
     }
     if (status == cudaSuccess) status = encode_map(&p.filter_map, rows, filter_box(shape));
     if (status != cudaSuccess) return status;
@@ -138,8 +142,11 @@ struct ConvVariant {
  private:
   static constexpr bool HAS_WINDOWS = Epilogue::WINDOWS != ConvFold::NONE;
   static constexpr bool OVER_CHANNELS = Epilogue::CHANNELS != ConvFold::NONE;
+  static constexpr bool IS_PROGRAM = Epilogue::CHANNELS == ConvFold::EXP_SUM;
+  static_assert(IS_PROGRAM == (Config::FOLD_PHASES > 0), "programs need rooms for their totals");
   using Linear = LinearPlanner<Tile, Request>;
-  static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(GemmHeader));
+  static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(ConvHeader));
+  static constexpr int FILTER_PLANES = (Tile::HAS_FILTER_SETS ? SETS : 1) * Tile::PLANES;
 
   static bool has_phases_for_windows(const Request& request) {
     for (int d = 0; d < MAX_SPATIAL; ++d) {
@@ -151,8 +158,7 @@ struct ConvVariant {
   }
 
   static bool can_join(const Request& request) {
-    if (HAS_WINDOWS || OVER_CHANNELS) return false;
-    if (Config::OUTPUTS > 1) return can_join_outputs(request);
+    if (Config::OUTPUTS > 1) return !HAS_WINDOWS && !OVER_CHANNELS && can_join_outputs(request);
     int joined = 1;
     for (int d = 0; d < Config::JOINED; ++d) joined *= request.calls[d].stride;
     return request.direction == ConvDirection::TRANSPOSED && joined <= FILTER_RUN;
@@ -288,7 +294,7 @@ struct ConvVariant {
     return filter_rows(shape) * filter_pitch(shape);
   }
   static int64_t filter_bytes(const ConvShape& shape) {
-    return aligned_bytes(Tile::PLANES * filter_elements(shape) * 2);
+    return aligned_bytes(FILTER_PLANES * filter_elements(shape) * 2);
   }
   static int64_t exponent_bytes(const Request& request) {
     return aligned_bytes(request.out_channels * 4);
@@ -350,13 +356,25 @@ struct ConvVariant {
     f.has_spare = Tile::IS_LINEAR && shape.taps() % 2 == 1;
     while (1 << f.chunk_bits < f.chunk) ++f.chunk_bits;
     f.of_chunks = Divisor(static_cast<uint32_t>(f.chunks));
+    f.is_staged = !f.has_spare && f.fold == 1 && shape.phases() == 1 && is_in_one_piece(request) &&
+                  f.elements <= StagedRow::ELEMENTS;
     return f;
+  }
+
+  // Whether an output channel's filter has its taps side by side, and its channels.
+  static bool is_in_one_piece(const Request& request) {
+    int64_t stride = 1;
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      if (request.calls[d].kernel > 1 && request.filter_strides.taps[d] != stride) return false;
+      stride *= request.calls[d].kernel;
+    }
+    return request.in_channels == request.groups || request.filter_strides.in_channel == stride;
   }
 
   // Sets how many blocks write the filter; all blocks are returned.
   static unsigned plan_blocks(PlaneParameters& planes, const DeviceLimits& device) {
     constexpr int64_t OF_PROCESSOR = 6;
-    const int64_t most_filter = 2 * device.multiprocessors;
+    const int64_t most_filter = 6 * device.multiprocessors;
     const int64_t tiles = int64_t{planes.pixels.channel_tiles.value()} *
                           planes.pixels.position_tiles.value() * planes.pixels.images;
     const int64_t out_channels = planes.filter.out_channels;
@@ -483,7 +501,7 @@ struct ConvVariant {
     box.box[2] = 1;
     box.sizes[0] = filter_pitch(shape);
     box.sizes[1] = filter_rows(shape);
-    box.sizes[2] = Tile::PLANES;
+    box.sizes[2] = FILTER_PLANES;
     box.strides[0] = filter_pitch(shape) * 2;
     box.strides[1] = filter_elements(shape) * 2;
     return box;

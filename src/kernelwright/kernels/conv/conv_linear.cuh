@@ -79,35 +79,50 @@ struct LinearWork {
   }
 };
 
+// A tile's run of a set, of all D that it meets.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void fetch_run(const Parameters& p, const ConvShared<Tile>& shared,
+                                          const LinearWork& work, int set,
+                                          const PatchRing<Tile>& ring) {
+  const LinearPlan& plan = p.linear;
+  const ConvDimension& depths = p.shape.dimensions[2];
+  const int bytes = plan.pixels * Tile::CHUNK_BYTES;
+  int64_t begin = set * Tile::PLANES * plan.plane_pixels + work.pixel - work.behind;
+  Barrier* const full = shared.patch_full + ring.stage;
+  wait(shared.patch_empty + ring.stage, ring.phase ^ 1);
+  unsigned char* to = shared.patch(ring.stage);
+  arrive_expecting(full, bytes * depths.taps[0] * Tile::PLANES);
+  for (int tap = 0; tap < depths.taps[0]; ++tap) {
+#pragma unroll
+    for (int plane = 0; plane < Tile::PLANES; ++plane) {
+      copy_bulk(to + plane * (Tile::PATCH_BYTES / Tile::PLANES),
+                plan.planes + (plane * plan.plane_pixels + begin) * Tile::CHUNK, bytes, full);
+    }
+    to += bytes;
+    begin += depths.offset_step * plan.in_slice;
+  }
+}
+
 // For one thread of the block.
 template <class Tile, class Parameters>
-__device__ __forceinline__ void produce_linear(const Parameters& p,
-                                               const ConvShared<Tile>& shared) {
+__device__ __forceinline__ void produce_linear(const Parameters& p, const ConvShared<Tile>& shared,
+                                               const ConvPasses& passes) {
   const LinearPlan& plan = p.linear;
   for (int stage = 0; stage < (plan.pairs + 1) / 2; ++stage) {
     arrive_expecting(shared.full + stage, Tile::STAGE_BYTES);
-    fetch_filter<Tile>(p, shared, stage, stage * Tile::BLOCK_K, 0);
+    fetch_filter<Tile>(p, shared, stage, stage * Tile::BLOCK_K, 0, 0);
   }
-  const ConvDimension& depths = p.shape.dimensions[2];
-  const int bytes = plan.pixels * Tile::CHUNK_BYTES;
   PatchRing<Tile> ring;
-  for (int unit = blockIdx.x; unit < p.units.count; unit += gridDim.x) {
-    const LinearWork work(p, unit);
-    int64_t begin = work.pixel - work.behind;
-    Barrier* const full = shared.patch_full + ring.stage;
-    wait(shared.patch_empty + ring.stage, ring.phase ^ 1);
-    unsigned char* to = shared.patch(ring.stage);
-    arrive_expecting(full, bytes * depths.taps[0] * Tile::PLANES);
-    for (int tap = 0; tap < depths.taps[0]; ++tap) {
-#pragma unroll
-      for (int plane = 0; plane < Tile::PLANES; ++plane) {
-        copy_bulk(to + plane * (Tile::PATCH_BYTES / Tile::PLANES),
-                  plan.planes + (plane * plan.plane_pixels + begin) * Tile::CHUNK, bytes, full);
+  for (int first = blockIdx.x; first < p.units.count; first += 2 * gridDim.x) {
+    // A pass of the units of both warpgroups: each has every other run.
+    for (int pass = passes.first; pass <= ConvPasses::LAST; ++pass) {
+      for (int unit = first; unit < first + 2 * static_cast<int>(gridDim.x); unit += gridDim.x) {
+        if (unit < p.units.count) {
+          fetch_run<Tile>(p, shared, LinearWork(p, unit), ConvPasses::set_of_pixels(pass), ring);
+        }
+        ring.advance();
       }
-      to += bytes;
-      begin += depths.offset_step * plan.in_slice;
     }
-    ring.advance();
   }
 }
 
@@ -140,18 +155,13 @@ class LinearProducts {
   uint32_t words_[2];
 };
 
-// sums = the products of one tile, whose first pixel is at `begin`, as descriptors have it.
+// sums += the products of one tile, whose first pixel is at `begin`, as descriptors have it.
 template <class Tile>
 __device__ __forceinline__ void convolve_linear(const ConvShared<Tile>& shared, uint32_t begin,
                                                 int pairs,
                                                 float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
   constexpr float LOW = 1.0f / (1 << LOW_BITS);
   const auto* const words = reinterpret_cast<const uint2*>(shared.places);
-#pragma unroll
-  for (int part = 0; part < Tile::PARTS; ++part) {
-#pragma unroll
-    for (int i = 0; i < Tile::REGISTERS; ++i) sums[part][i] = 0;
-  }
   if constexpr (Tile::PLANES == 2) {
     float high[Tile::REGISTERS], low[Tile::REGISTERS];
 #pragma unroll 1
@@ -261,20 +271,25 @@ __device__ __forceinline__ void store_linear(const Parameters& p, const ConvShar
 // A warpgroup that multiplies.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void consume_linear(const Parameters& p, const ConvShared<Tile>& shared,
-                                               int warpgroup, int exponent) {
+                                               const ConvPasses& passes, int warpgroup,
+                                               int exponent) {
   clear_numbers<Tile>(shared, warpgroup);
   for (int stage = 0; stage < (p.linear.pairs + 1) / 2; ++stage) wait(shared.full + stage, 0);
   PatchRing<Tile> ring;
   if (warpgroup == 1) ring.advance();
   for (int unit = blockIdx.x + warpgroup * gridDim.x; unit < p.units.count; unit += 2 * gridDim.x) {
     const LinearWork work(p, unit);
-    const uint32_t begin = (shared_address(shared.patch(ring.stage)) & 0x3ffff) >> 4;
     float sums[Tile::PARTS][Tile::REGISTERS];
-    wait(shared.patch_full + ring.stage, ring.phase);
-    convolve_linear<Tile>(shared, begin, p.linear.pairs, sums);
-    shared.release_patch(ring.stage);
-    ring.advance();
-    ring.advance();
+    ConvPasses::begin(sums);
+    for (int pass = passes.first; pass <= ConvPasses::LAST; ++pass) {
+      const uint32_t begin = (shared_address(shared.patch(ring.stage)) & 0x3ffff) >> 4;
+      wait(shared.patch_full + ring.stage, ring.phase);
+      convolve_linear<Tile>(shared, begin, p.linear.pairs, sums);
+      shared.release_patch(ring.stage);
+      ring.advance();
+      ring.advance();
+      ConvPasses::end(pass, sums);
+    }
     const ConvWork of_tile = {};
 #pragma unroll
     for (int part = 0; part < Tile::PARTS; ++part) {

@@ -4,18 +4,14 @@
 //
 // The input, in any strides, becomes images x D x H x W x pitch fp16 numbers, channels last; for
 // few channels see RowTaps. The scale is a power of two, from a sample of the input
-// (gemm_guard.cuh). A second plane, of what the first one leaves, follows it. The filter becomes a
-// row of K for each phase and output channel, by taps and then channels in chunks, scaled by its
-// own largest element. Bound by memory: reads the input once and writes 2 or 4 bytes an element.
+// (gemm_guard.cuh). A second plane, of what the first one leaves, follows it. Bound by memory:
+// reads the input once and writes 2 or 4 bytes an element.
 
-#include "conv_shape.cuh"
+#include "conv_filter.cuh"
 #include "convert.cuh"
 #include "dependent_launch.cuh"
-#include "gemm_guard.cuh"
-#include "gemm_rest.cuh"
 #include "vector.cuh"
 
-constexpr int PLANE_THREADS = 256;
 constexpr int PLANE_ELEMENTS = 4096;  // of a tile
 
 // Where channels are few, taps that are neighbours in a row can be more of them, so that a copy
@@ -52,34 +48,17 @@ struct PixelPlanes {
   uint32_t positions;                     // of an image
 };
 
-struct FilterPlanes {
-  const void* data;
-  FilterStrides strides;
-  __half* rows;
-  int64_t pitch, plane_elements;
-  int* exponents;   // of each output channel's scale
-  int chunk, used;  // elements of K for one tap and a chunk of channels, and those that are used
-  int channels, chunks;         // of one tap
-  int fold, fold_channels;      // taps of a row that are channels, so many of the planes each
-  int row_taps, real_channels;  // of the filter
-  int out_channels;             // of all groups
-  uint32_t elements;            // of an output channel's filter
-  int chunk_bits;
-  bool has_spare;  // the second tap of K is zero, so that their number is even
-  Divisor kernel[MAX_SPATIAL], of_chunks;
-};
-
 struct PlaneParameters {
   PixelPlanes pixels;
   FilterPlanes filter;
   ConvShape shape;  // of what the tensor cores compute: without taps along W where they are folded
-  GemmHeader* header;
+  ConvHeader* header;
   int filter_blocks;  // the first blocks write the filter
 };
 
 // The exponent of the input's scale, from random elements: the same in every block.
 template <class Input>
-__device__ __forceinline__ int sample_exponent(const PixelPlanes& p, int& shared) {
+__device__ __forceinline__ int sample_exponent(const PixelPlanes& p, uint32_t& shared) {
   constexpr int OF_THREAD = SAMPLES / PLANE_THREADS;
   const auto* const data = static_cast<const Input*>(p.data);
   float samples[OF_THREAD];
@@ -106,9 +85,10 @@ __device__ __forceinline__ int sample_exponent(const PixelPlanes& p, int& shared
     if (bits < 0x7f800000u) largest = max(largest, bits);
   }
   largest = __reduce_max_sync(0xffffffffu, largest);
-  if (threadIdx.x % 32 == 0) atomicMax(&shared, static_cast<int>(largest));
+  if (threadIdx.x % 32 == 0) atomicMax(&shared, largest);
   __syncthreads();
-  return scale_exponent(static_cast<uint32_t>(shared));
+  // Where all are zero, whatever there is besides does not fit: so its scale is looked for.
+  return shared == 0 ? MOST_EXPONENT : scale_exponent(shared);
 }
 
 // One tile: CHANNELS of a part of an image's positions, read along the positions and written along
@@ -135,10 +115,11 @@ class PlaneTile {
     image_ = image;
   }
 
-  __device__ __forceinline__ void take_place_of(const PlaneTile& other) {
-    channel_ = other.channel_;
-    position_ = other.position_;
-    image_ = other.image_;
+  // The first one of an image.
+  __device__ __forceinline__ static PlaneTile of_image(const PixelPlanes& p, int image) {
+    PlaneTile tile(p);
+    tile.image_ = image;
+    return tile;
   }
 
   __device__ __forceinline__ void load(Values& values) const {
@@ -155,8 +136,8 @@ class PlaneTile {
   }
 
   // Pairs go into shared memory, along the channels.
-  __device__ __forceinline__ void turn(const Values& values, int exponent, Words& words,
-                                       Guard<2>& guard) const {
+  __device__ __forceinline__ static void turn(const Values& values, int exponent, Words& words,
+                                              PlaneGuard& guard) {
     const float scale = power_of_two(exponent);
     __syncthreads();  // the tile before has been read
 #pragma unroll
@@ -188,42 +169,7 @@ class PlaneTile {
     }
   }
 
- private:
-  // Lanes side by side along the positions; warps along positions and then pairs of channels: what
-  // a thread has lies in PARTS places of a channel, and in every STEP-th pair of channels.
-  static constexpr int PARTS = POSITIONS > PLANE_THREADS ? POSITIONS / PLANE_THREADS : 1;
-  static constexpr int STEP = POSITIONS > PLANE_THREADS ? 1 : PLANE_THREADS / POSITIONS;
-  __device__ __forceinline__ static int position_of(int i) {
-    return threadIdx.x % POSITIONS + i % PARTS * PLANE_THREADS;
-  }
-  __device__ __forceinline__ static int pair_of(int i) {
-    return threadIdx.x / POSITIONS + i / PARTS * STEP;
-  }
-
-  // Where positions and channels are those of the input, and a channel's positions side by side.
-  __device__ __forceinline__ void load_side_by_side(Values& values) const {
-    const int64_t channel_stride = p_.strides.channel;
-    const int first_channel = channel_ + 2 * pair_of(0), channels = p_.channels - first_channel;
-    const uint32_t first_position = position_ + position_of(0);
-    const auto* from = static_cast<const Input*>(p_.data) + image_ * p_.strides.image +
-                       first_channel * channel_stride + first_position;
-    bool exists[PARTS];
-#pragma unroll
-    for (int part = 0; part < PARTS; ++part) {
-      exists[part] = first_position + part * PLANE_THREADS < p_.positions;
-    }
-#pragma unroll
-    for (int i = 0; i < OF_THREAD; ++i) {
-      const int part = i % PARTS, channel = i / PARTS * STEP * 2;
-      const Input* const pair = from + part * PLANE_THREADS;
-      values[i][0] = exists[part] && channel < channels ? widen(load_constant(pair)) : 0.0f;
-      values[i][1] = exists[part] && channel + 1 < channels
-                         ? widen(load_constant(pair + channel_stride))
-                         : 0.0f;
-      if (part == PARTS - 1) from += 2 * STEP * channel_stride;
-    }
-  }
-
+  // A pair of channels of a position of the image; zero where there is none.
   __device__ __forceinline__ void load_pair(float (&values)[2], uint32_t position,
                                             int channel) const {
     const auto* const image = static_cast<const Input*>(p_.data) + image_ * p_.strides.image;
@@ -270,237 +216,100 @@ class PlaneTile {
     }
   }
 
-  const PixelPlanes& p_;
-  int channel_;
-  uint32_t position_;
-  int image_;
-};
-
-// Joined phase number `number`, of each dimension.
-struct JoinedPhase {
-  int of[MAX_SPATIAL];
-
-  __device__ __forceinline__ static JoinedPhase of_number(const ConvShape& shape, int number) {
-    JoinedPhase phase;
-#pragma unroll
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      const int count = shape.dimensions[d].joined;
-      phase.of[d] = number % count;
-      number /= count;
-    }
-    return phase;
-  }
-};
-
-// Zeros in the rows of a run that are no channel's: `row` is the first of all, `end` the last one's
-// end.
-template <int PLANES>
-__device__ __forceinline__ void clear_rows(const FilterPlanes& f, int64_t row, int64_t end) {
-  for (int64_t k = row * f.pitch + threadIdx.x; k < end * f.pitch; k += PLANE_THREADS) {
-#pragma unroll
-    for (int plane = 0; plane < PLANES; ++plane) {
-      f.rows[plane * f.plane_elements + k] = __float2half(0.0f);
-    }
-  }
-}
-
-// The largest magnitude of an output channel's filter, as bits; for all threads of the block.
-template <class Filter>
-__device__ __forceinline__ uint32_t largest_of_filter(const FilterPlanes& f, const Filter* from,
-                                                      int& shared) {
-  if (threadIdx.x == 0) shared = 0;
-  __syncthreads();
-  uint32_t largest = 0;
-#pragma unroll 4
-  for (uint32_t i = threadIdx.x; i < f.elements; i += PLANE_THREADS) {
-    uint32_t rest = i;
-    int64_t place = 0;
-#pragma unroll
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      const uint32_t next = f.kernel[d].quotient(rest);
-      place += (rest - next * f.kernel[d].value()) * f.strides.taps[d];
-      rest = next;
-    }
-    const float value = widen(load_constant(from + place + rest * f.strides.in_channel));
-    const uint32_t bits = __float_as_uint(value) & 0x7fffffffu;
-    if (bits < 0x7f800000u) largest = max(largest, bits);
-  }
-  largest = __reduce_max_sync(0xffffffffu, largest);
-  if (threadIdx.x % 32 == 0) atomicMax(&shared, static_cast<int>(largest));
-  __syncthreads();
-  return static_cast<uint32_t>(shared);
-}
-
-// Elements of the rows of K of one phase of an output channel.
-template <class Filter, bool JOINED>
-class FilterRow {
- public:
-  __device__ __forceinline__ FilterRow(const FilterPlanes& f, const ConvShape& shape,
-                                       const Filter* from, const ConvPhase& phase,
-                                       const JoinedPhase& own)
-      : f_(f), shape_(shape), from_(from), phase_(phase), own_(own) {
-#pragma unroll
-    for (int d = 0; d < MAX_SPATIAL; ++d) counts_[d] = phase.taps(shape, d);
-    taps_ = counts_[0] * counts_[1] * counts_[2];
-  }
-
-  // Elements `k` and the next one, `k` even; zero where there is none.
-  __device__ __forceinline__ void load(float (&values)[2], uint32_t k) const {
-    values[0] = values[1] = 0;
-    const uint32_t in_chunk = k & (f_.chunk - 1), chunk = k >> f_.chunk_bits;
-    uint32_t rest = f_.of_chunks.quotient(chunk);
-    const int at = (chunk - rest * f_.of_chunks.value()) * f_.used + in_chunk;
-    if (f_.has_spare) {
-      if (rest == 1) return;
-      rest -= rest > 1;
-    }
-    if (static_cast<int>(in_chunk) >= f_.used || rest >= taps_) return;
-    int64_t place = 0;
-    int number_in_row = 0;
-#pragma unroll
-    for (int d = 0; d < MAX_SPATIAL; ++d) {
-      const uint32_t next = counts_[d] == 1 ? rest : rest / counts_[d];
-      const int at_tap = static_cast<int>(rest - next * counts_[d]);
-      rest = next;
-      if (d == 0) {
-        number_in_row = at_tap;
-        continue;
-      }
-      const int tap = tap_of(d, at_tap);
-      if (JOINED && tap < 0) return;
-      place += tap * f_.strides.taps[d];
-    }
-    int tap = tap_of(0, number_in_row);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      int channel = at + i;
-      bool exists = channel < f_.channels;
-      if (f_.fold > 1) {
-        const int in_fold = channel / f_.fold_channels;
-        channel -= in_fold * f_.fold_channels;
-        tap = tap_of(0, number_in_row * f_.fold + in_fold);
-        exists = exists && channel < f_.real_channels && tap < f_.row_taps;
-      }
-      if (!exists || (JOINED && tap < 0)) continue;
-      values[i] = widen(load_constant(from_ + place + tap * f_.strides.taps[0] +
-                                      channel * f_.strides.in_channel));
-    }
-  }
-
  private:
-  // The filter's tap along dimension `d` at the offset of tap `number`; -1: the phase has none.
-  __device__ __forceinline__ int tap_of(int d, int number) const {
-    const ConvDimension& dimension = shape_.dimensions[d];
-    if (JOINED && dimension.is_joined()) return dimension.joined_tap(own_.of[d], number);
-    return dimension.tap(phase_.of[d], number);
+  // Lanes side by side along the positions; warps along positions and then pairs of channels: what
+  // a thread has lies in PARTS places of a channel, and in every STEP-th pair of channels.
+  static constexpr int PARTS = POSITIONS > PLANE_THREADS ? POSITIONS / PLANE_THREADS : 1;
+  static constexpr int STEP = POSITIONS > PLANE_THREADS ? 1 : PLANE_THREADS / POSITIONS;
+  __device__ __forceinline__ static int position_of(int i) {
+    return threadIdx.x % POSITIONS + i % PARTS * PLANE_THREADS;
+  }
+  __device__ __forceinline__ static int pair_of(int i) {
+    return threadIdx.x / POSITIONS + i / PARTS * STEP;
   }
 
-  const FilterPlanes& f_;
-  const ConvShape& shape_;
-  const Filter* from_;
-  ConvPhase phase_;
-  JoinedPhase own_;
-  uint32_t counts_[MAX_SPATIAL], taps_;
+  // Where positions and channels are those of the input, and a channel's positions side by side.
+  __device__ __forceinline__ void load_side_by_side(Values& values) const {
+    const int64_t channel_stride = p_.strides.channel;
+    const int first_channel = channel_ + 2 * pair_of(0), channels = p_.channels - first_channel;
+    const uint32_t first_position = position_ + position_of(0);
+    const auto* from = static_cast<const Input*>(p_.data) + image_ * p_.strides.image +
+                       first_channel * channel_stride + first_position;
+    bool exists[PARTS];
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+      exists[part] = first_position + part * PLANE_THREADS < p_.positions;
+    }
+#pragma unroll
+    for (int i = 0; i < OF_THREAD; ++i) {
+      const int part = i % PARTS, channel = i / PARTS * STEP * 2;
+      const Input* const pair = from + part * PLANE_THREADS;
+      values[i][0] = exists[part] && channel < channels ? widen(load_constant(pair)) : 0.0f;
+      values[i][1] = exists[part] && channel + 1 < channels
+                         ? widen(load_constant(pair + channel_stride))
+                         : 0.0f;
+      if (part == PARTS - 1) from += 2 * STEP * channel_stride;
+    }
+  }
+
+  const PixelPlanes& p_;
+  int channel_ = 0;
+  uint32_t position_ = 0;
+  int image_ = 0;
 };
-
-// One output channel's rows of K, of all phases.
-template <class Filter, int PLANES, bool JOINED>
-__device__ __forceinline__ void write_filter(const PlaneParameters& p, int channel, int& shared,
-                                             Guard<2>& guard) {
-  const FilterPlanes& f = p.filter;
-  const ConvShape& shape = p.shape;
-  const int group = channel / shape.out_channels;
-  const int of_group = channel - group * shape.out_channels;
-  const auto* const from = static_cast<const Filter*>(f.data) + group * f.strides.group +
-                           of_group * f.strides.out_channel;
-  const int exponent = scale_exponent(largest_of_filter(f, from, shared));
-  const float scale = power_of_two(exponent);
-  if (threadIdx.x == 0) f.exponents[channel] = exponent;
-  const int joined = JOINED ? shape.joined() : 1, phases = shape.phases();
-  const int run_channels = shape.run_channels(), run = of_group / run_channels;
-  const auto first_of_run = [&](int phase_number) {
-    return (int64_t{phase_number} * shape.groups + group) * shape.rows() + run * FILTER_RUN;
-  };
-  // Where rows are short the block writes several at once.
-  const uint32_t pairs = static_cast<uint32_t>(f.pitch) / 2;
-  const uint32_t at_once = pairs < PLANE_THREADS ? PLANE_THREADS / pairs : 1;
-  const uint32_t own = at_once > 1 ? threadIdx.x / pairs : 0;
-  const uint32_t step = at_once > 1 ? pairs : PLANE_THREADS;
-  for (int number = own; own < at_once && number < phases * joined; number += at_once) {
-    const int phase_number = number / joined, in_channel = number - phase_number * joined;
-    const FilterRow<Filter, JOINED> values_of(f, shape, from,
-                                              ConvPhase::of_number(shape, phase_number),
-                                              JoinedPhase::of_number(shape, in_channel));
-    int64_t place = int64_t{phase_number} * f.out_channels + channel;
-    if constexpr (JOINED) {
-      place = first_of_run(phase_number) + (of_group - run * run_channels) * joined + in_channel;
-    }
-    __half* const row = f.rows + place * f.pitch;
-#pragma unroll 4
-    for (uint32_t pair = threadIdx.x - own * pairs; pair < pairs; pair += step) {
-      float values[2];
-      values_of.load(values, 2 * pair);
-      const float scaled[2] = {values[0] * scale, values[1] * scale};
-      guard.see(values, scaled);
-      guard.end_block();
-      const Halves halves = split(scaled[0], scaled[1]);
-      *reinterpret_cast<__half2*>(row + 2 * pair) = halves.high;
-      if constexpr (PLANES == 2) {
-        *reinterpret_cast<__half2*>(row + f.plane_elements + 2 * pair) = halves.low;
-      }
-    }
-  }
-  const int next = of_group + 1;
-  if (JOINED && (next == shape.out_channels || next % run_channels == 0)) {
-    for (int phase = 0; phase < phases; ++phase) {
-      const int64_t begin = first_of_run(phase);
-      clear_rows<PLANES>(f, begin + (next - run * run_channels) * joined, begin + FILTER_RUN);
-    }
-  }
-  __syncthreads();
-}
 
 // The body of a kernel of PLANE_THREADS threads: the first blocks write the filter, the others the
 // input.
 template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool JOINED>
 __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS != RowTaps::APART>;
-  __shared__ typename Tile::Words words;
-  __shared__ int largest;
+  __shared__ union {
+    typename Tile::Words words;
+    FilterRoom filter;
+  } room;
+  __shared__ uint32_t largest;
   __shared__ GuardWord block_word;
-  if (threadIdx.x == 0) block_word.clear();
-  Guard<2> guard;
+  __shared__ PlaneRange block_range;
+  if (threadIdx.x == 0) {
+    block_word.clear();
+    block_range = {};
+    if (blockIdx.x == 0) p.header->work = {};
+  }
+  PlaneGuard guard;
   if (static_cast<int>(blockIdx.x) < p.filter_blocks) {
     for (int channel = blockIdx.x; channel < p.filter.out_channels; channel += p.filter_blocks) {
-      write_filter<Input, PLANES, JOINED>(p, channel, largest, guard);
+      write_filter<Input, PLANES, JOINED>(p.filter, p.shape, channel, room.filter, guard);
     }
   } else {
     const uint32_t tiles = p.pixels.channel_tiles.value() * p.pixels.position_tiles.value() *
                            static_cast<uint32_t>(p.pixels.images);
     const uint32_t blocks = gridDim.x - p.filter_blocks;
     const uint32_t first = blockIdx.x - p.filter_blocks;
-    Tile here(p.pixels), next(p.pixels);
+    Tile at(p.pixels);
     typename Tile::Values values;
     // The first tile is on its way while the exponent is found.
     if (first < tiles) {
-      next.move_to(first);
-      next.load(values);
+      at.move_to(first);
+      at.load(values);
     }
     const int exponent = sample_exponent<Input>(p.pixels, largest);
     if (first == 0 && threadIdx.x == 0) p.header->exponents[0] = exponent;
     for (uint32_t tile = first; tile < tiles; tile += blocks) {
-      here.take_place_of(next);
-      here.turn(values, exponent, words, guard);
+      Tile::turn(values, exponent, room.words, guard);
       if (tile + blocks < tiles) {
-        next.move_to(tile + blocks);
-        next.load(values);
+        at.move_to(tile + blocks);
+        at.load(values);
       }
-      here.write(words);
+      at.move_to(tile);
+      at.write(room.words);
     }
   }
   __syncthreads();
-  block_word.add(guard.word());
+  guard.add_to(block_word, block_range);
   __syncthreads();
-  if (threadIdx.x == 0) p.header->guard[blockIdx.x] = block_word.word();
+  if (threadIdx.x == 0) {
+    p.header->guard[blockIdx.x] = block_word.word();
+    p.header->ranges[blockIdx.x] = block_range;
+  }
   let_next_kernel_start();
 }

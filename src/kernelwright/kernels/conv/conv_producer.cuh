@@ -41,17 +41,18 @@ class TapWalk {
 
 template <class Tile, class Parameters>
 __device__ __forceinline__ void fetch_filter(const Parameters& p, const ConvShared<Tile>& shared,
-                                             int stage, int k, int row) {
+                                             int stage, int k, int row, int set) {
   constexpr int PART = Tile::BLOCK_CHANNELS / Tile::CLUSTER;
   Barrier* const full = shared.full + stage;
 #pragma unroll
   for (int plane = 0; plane < Tile::PLANES; ++plane) {
+    const int of_all = set * Tile::PLANES + plane;
     if constexpr (Tile::CLUSTER == 1) {
-      copy_box(shared.filter(stage, plane), &p.filter_map, k, row, plane, full);
+      copy_box(shared.filter(stage, plane), &p.filter_map, k, row, of_all, full);
     } else {
       const int first = cluster_rank() * PART;
       copy_box_to_cluster(shared.filter(stage, plane) + first * Tile::ROW_BYTES, &p.filter_map, k,
-                          row + first, plane, full, 3);
+                          row + first, of_all, full, 3);
     }
   }
 }
@@ -72,13 +73,14 @@ __device__ __forceinline__ void find_pixels(const Parameters& p, const ConvWork&
   }
 }
 
-// Fills the stages of one phase of a unit.
+// Fills the stages of a pass over one phase of a unit.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void fetch_sum(const Parameters& p, const ConvShared<Tile>& shared,
                                           const ConvWork& work,
-                                          const PixelPlace (&places)[Tile::COPIES],
+                                          const PixelPlace (&places)[Tile::COPIES], int pass,
                                           Ring<Tile::STAGES>& ring) {
   const int images = static_cast<int>(p.shape.images);
+  const CUtensorMap* const pixel_map = p.pixel_maps + ConvPasses::set_of_pixels(pass);
   TapWalk<Tile, Parameters> walk(p, work);
   const int row = work.filter_row(p.shape);
   const int steps = conv_steps<Tile>(work, p.chunks);
@@ -87,7 +89,8 @@ __device__ __forceinline__ void fetch_sum(const Parameters& p, const ConvShared<
     wait(shared.empty + stage, ring.phase ^ 1);
     Barrier* const full = shared.full + stage;
     arrive_expecting(full, Tile::STAGE_BYTES);
-    fetch_filter<Tile>(p, shared, stage, step * Tile::BLOCK_K, row);
+    fetch_filter<Tile>(p, shared, stage, step * Tile::BLOCK_K, row,
+                       ConvPasses::set_of_filter(pass));
 #pragma unroll
     for (int chunk = 0; chunk < Tile::CHUNKS; ++chunk) {
 #pragma unroll
@@ -98,7 +101,7 @@ __device__ __forceinline__ void fetch_sum(const Parameters& p, const ConvShared<
         for (int plane = 0; plane < Tile::PLANES; ++plane) {
           copy_pixels<Tile::SPATIAL>(shared.pixels(stage, plane) + chunk * Tile::CHUNK_PIXELS +
                                          i * Tile::COPY_POSITIONS * Tile::CHUNK_BYTES,
-                                     &p.pixel_map, place, full);
+                                     pixel_map, place, full);
           place.image += images;
         }
       }
@@ -111,7 +114,8 @@ __device__ __forceinline__ void fetch_sum(const Parameters& p, const ConvShared<
 // For one thread of the block. A unit's phases come one after the other, those of two units in turn
 // where warpgroups take turns.
 template <class Tile, class Parameters>
-__device__ __forceinline__ void produce_conv(const Parameters& p, const ConvShared<Tile>& shared) {
+__device__ __forceinline__ void produce_conv(const Parameters& p, const ConvShared<Tile>& shared,
+                                             const ConvPasses& passes) {
   constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
   constexpr int UNITS = HAS_WINDOWS && Tile::ALTERNATES ? 2 : 1;
   const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
@@ -129,7 +133,9 @@ __device__ __forceinline__ void produce_conv(const Parameters& p, const ConvShar
 #pragma unroll
       for (int u = 0; u < UNITS; ++u) {
         if (u > 0 && first + u * clusters >= p.units.count) continue;
-        fetch_sum<Tile>(p, shared, work[u], places[u], ring);
+        for (int pass = passes.first; pass <= ConvPasses::LAST; ++pass) {
+          fetch_sum<Tile>(p, shared, work[u], places[u], pass, ring);
+        }
         if (HAS_WINDOWS) work[u].advance_phase(p.shape);
       }
     }

@@ -68,13 +68,13 @@ __device__ __forceinline__ void fold_window(float (&values)[COUNT], const float 
   }
 }
 
-// Each lane of four with the same fragment's columns keeps an eighth of their values: of its own
-// rows and of the other seven lanes'. `from`: the first that it keeps.
-template <ConvFold HOW, int COUNT>
+// Each lane of those with the same fragment's columns keeps a part of their values: of its own rows
+// and of the lanes' that are a multiple of 32 / 2^STEPS apart. The first that it keeps is returned.
+template <ConvFold HOW, int STEPS, int COUNT>
 __device__ __forceinline__ int fold_rows(float (&values)[COUNT]) {
   int from = 0;
 #pragma unroll
-  for (int step = 1; step <= 3; ++step) {
+  for (int step = 1; step <= STEPS; ++step) {
     const int mask = 32 >> step, half = COUNT >> step;
     const bool is_upper = (threadIdx.x & mask) != 0;
     from += is_upper ? half : 0;
@@ -114,7 +114,7 @@ __device__ __forceinline__ void store_over_channels(
       columns[c] = fold<HOW>(columns[c], has_second ? sums[part][i + 2] : neutral_of<HOW>());
     }
   }
-  const int from = fold_rows<HOW>(columns);
+  const int from = fold_rows<HOW, 3>(columns);
   const int own = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
   const auto room = [&](int warp) {
     return reinterpret_cast<float*>(shared.buffers + warp * Tile::BUFFER_BYTES);

@@ -3,6 +3,7 @@
 // they lie: for what fp16 planes do not carry.
 
 #include "conv_reduction.cuh"
+#include "conv_totals.cuh"
 
 // The sum of one element; `at`: its position in the phase; `channel`: of all groups.
 template <class Parameters>
@@ -71,6 +72,7 @@ __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
   using Result = std::remove_pointer_t<decltype(p.out)>;
   constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
   constexpr bool OVER_CHANNELS = Parameters::CHANNELS != ConvFold::NONE;
+  constexpr bool IS_PROGRAM = Parameters::CHANNELS == ConvFold::EXP_SUM;
   const ConvShape& shape = p.plain;
   const int channels = shape.out_channels * shape.groups, results = OVER_CHANNELS ? 1 : channels;
   const int phases = HAS_WINDOWS ? 1 : shape.phases();
@@ -91,8 +93,13 @@ __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
         place += of * p.out_strides.spatial[d];
       }
       if (!exists) continue;
+      if constexpr (IS_PROGRAM) {
+        run_program(p, channels, place, p.out, p.out_strides.channel,
+                    [&](int of) { return finish_element(p, phase, image, at, of); });
+        continue;
+      }
       float value = finish_element(p, phase, image, at, channel);
-      if constexpr (OVER_CHANNELS) {
+      if constexpr (OVER_CHANNELS && !IS_PROGRAM) {
         for (int other = 1; other < channels; ++other) {
           value = fold<Parameters::CHANNELS>(value, finish_element(p, phase, image, at, other));
         }

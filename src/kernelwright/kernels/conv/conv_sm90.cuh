@@ -9,8 +9,8 @@
 // in a channels-first result, and few output channels waste no bandwidth.
 //
 // One fp16 product has the eleven bits of cuDNN's TF32. Three products of pairs (gemm_guard.cuh)
-// are as accurate as float32. What the planes cannot carry, infinities, NaN and wide ranges, the
-// CUDA cores compute in the same kernel.
+// are as accurate as float32. Wide ranges take more passes over K (conv_passes.cuh); what no planes
+// carry, infinities and NaN, the CUDA cores compute in the same kernel.
 //
 // Blocks are persistent. One thread of the first warpgroup fetches, two warpgroups multiply.
 
@@ -19,6 +19,7 @@
 #include "conv_products.cuh"
 #include "conv_simt.cuh"
 #include "conv_store.cuh"
+#include "conv_wide.cuh"
 #include "gemm_sm90_products.cuh"
 
 // The products of one stage, of 64 channels.
@@ -33,18 +34,13 @@ __device__ __forceinline__ void multiply_stage(const ConvProducts<Tile>& product
   }
 }
 
-// sums = one product over `steps` stages, in one chain; calls issued() once all stages have come.
+// sums += one product over `steps` stages, in one chain; calls issued() once all stages have come.
 // The last stage, which is not released, is returned.
 template <class Tile, class Issued>
 __device__ __forceinline__ void convolve_plain(const ConvShared<Tile>& shared, int warpgroup,
                                                Ring<Tile::STAGES>& ring, int steps,
                                                float (&sums)[Tile::PARTS][Tile::REGISTERS],
                                                const Issued& issued) {
-#pragma unroll
-  for (int part = 0; part < Tile::PARTS; ++part) {
-#pragma unroll
-    for (int i = 0; i < Tile::REGISTERS; ++i) sums[part][i] = 0;
-  }
   int before = 0;
   for (int step = 0; step < steps; ++step) {
     const int stage = ring.stage;
@@ -52,7 +48,9 @@ __device__ __forceinline__ void convolve_plain(const ConvShared<Tile>& shared, i
     const ConvProducts<Tile> products(shared, warpgroup, stage);
     fence_products();
     multiply_stage<0>(products, sums[0]);
-    if constexpr (Tile::PARTS == 2) multiply_stage<1>(products, sums[1]);
+    if constexpr (Tile::PARTS > 1) multiply_stage<1>(products, sums[1]);
+    if constexpr (Tile::PARTS > 2) multiply_stage<2>(products, sums[2]);
+    if constexpr (Tile::PARTS > 2) multiply_stage<3>(products, sums[3]);
     commit_products();
     wait_products<1>();
     if (step > 0) shared.release(before);
@@ -74,8 +72,6 @@ __device__ __forceinline__ void convolve_pairs(const ConvShared<Tile>& shared, i
                                                const Issued& issued) {
   constexpr float LOW = 1.0f / (1 << LOW_BITS);
   float high[Tile::REGISTERS], low[Tile::REGISTERS];
-#pragma unroll
-  for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = 0;
   int before = 0;
   for (int done = 0; done < steps; done += Tile::FOLD_STEPS) {
     const int end = min(steps, done + Tile::FOLD_STEPS);
@@ -103,22 +99,24 @@ __device__ __forceinline__ void convolve_pairs(const ConvShared<Tile>& shared, i
 // windows are reduced.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void skip_sum(const Parameters& p, const ConvWork& own, int unit,
-                                         Ring<Tile::STAGES>& ring, PatchRing<Tile>& patches) {
+                                         int passes, Ring<Tile::STAGES>& ring,
+                                         PatchRing<Tile>& patches) {
   if constexpr (Parameters::WINDOWS != ConvFold::NONE) {
-    skip_stages(ring, conv_steps<Tile>(own, p.chunks));
+    skip_stages(ring, passes * conv_steps<Tile>(own, p.chunks));
   } else if constexpr (Tile::HAS_PATCHES) {
     const PatchCounts<Tile> counts(p, locate_conv<Tile>(p, unit));
-    skip_stages(ring, counts.patches * counts.groups);
-    skip_stages(patches, counts.patches);
+    skip_stages(ring, passes * counts.patches * counts.groups);
+    skip_stages(patches, passes * counts.patches);
   } else {
-    skip_stages(ring, conv_steps<Tile>(locate_conv<Tile>(p, unit), p.chunks));
+    skip_stages(ring, passes * conv_steps<Tile>(locate_conv<Tile>(p, unit), p.chunks));
   }
 }
 
 // A warpgroup that multiplies: what produce_conv fetches, in its order.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShared<Tile>& shared,
-                                             int warpgroup, int exponent) {
+                                             const ConvPasses& passes, int warpgroup,
+                                             int exponent) {
   constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
   static_assert(!HAS_WINDOWS || (!Tile::JOINED && !Tile::HAS_PATCHES),
                 "the phases of windows are copied");
@@ -140,27 +138,34 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
     ConvWork work = locate_conv<Tile>(p, unit);
     float values[Tile::PARTS][Tile::REGISTERS];  // of windows
     for (int phase = 0; phase < phases; ++phase) {
-      if (Tile::ALTERNATES && warpgroup == 1) skip_sum<Tile>(p, work, other, ring, patches);
+      if (Tile::ALTERNATES && warpgroup == 1)
+        skip_sum<Tile>(p, work, other, passes.count(), ring, patches);
       if (phase == 0) find_places<Tile>(p, shared, work, warpgroup);
       const bool waits = warpgroup == 1 || (phase > 0 ? has_other : first != cluster);
       const bool gives = warpgroup == 1 ? phase + 1 < phases || has_more : has_other;
       if (Tile::ALTERNATES && waits) ConvTurns::wait_for<Tile>(warpgroup);
-      const auto issued = [&] {
-        if (Tile::ALTERNATES && gives) ConvTurns::give_to<Tile>(1 - warpgroup);
-      };
       float sums[Tile::PARTS][Tile::REGISTERS];
-      if constexpr (Tile::HAS_PATCHES) {
-        convolve_patches<Tile>(p, shared, warpgroup, work, ring, patches, sums, issued);
-      } else {
-        const int steps = conv_steps<Tile>(work, p.chunks);
-        if constexpr (Tile::PLANES == 1) {
-          convolve_plain<Tile>(shared, warpgroup, ring, steps, sums, issued);
+      ConvPasses::begin(sums);
+      for (int pass = passes.first; pass <= ConvPasses::LAST; ++pass) {
+        const auto issued = [&] {
+          if (Tile::ALTERNATES && gives && pass == ConvPasses::LAST) {
+            ConvTurns::give_to<Tile>(1 - warpgroup);
+          }
+        };
+        if constexpr (Tile::HAS_PATCHES) {
+          convolve_patches<Tile>(p, shared, warpgroup, work, ring, patches, sums, issued);
         } else {
-          convolve_pairs<Tile>(shared, warpgroup, ring, steps, sums[0], issued);
+          const int steps = conv_steps<Tile>(work, p.chunks);
+          if constexpr (Tile::PLANES == 1) {
+            convolve_plain<Tile>(shared, warpgroup, ring, steps, sums, issued);
+          } else {
+            convolve_pairs<Tile>(shared, warpgroup, ring, steps, sums[0], issued);
+          }
         }
+        ConvPasses::end(pass, sums);
       }
       if (Tile::ALTERNATES && warpgroup == 0 && has_other) {
-        skip_sum<Tile>(p, work, other, ring, patches);
+        skip_sum<Tile>(p, work, other, passes.count(), ring, patches);
       }
 #pragma unroll
       for (int part = 0; part < Tile::PARTS; ++part) {
@@ -195,16 +200,20 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
   const ConvShared<Tile> shared(conv_shared);
   const int warpgroup = threadIdx.x / Tile::WARPGROUP;
   if (threadIdx.x == 0) {
-    prefetch_map(&p.pixel_map);
+    prefetch_map(p.pixel_maps);
     prefetch_map(&p.filter_map);
     shared.init();
   }
   wait_for_previous_kernel();
   let_next_kernel_start();
   if (threadIdx.x == 0) exponent = p.rest.header->exponents[0];
+  ConvPasses passes;
   if (!pairs_were_exact(p.rest)) {
-    convolve_on_cuda_cores<Tile>(p);
-    return;
+    passes = write_second_set<Config>(p, exponent, shared.places);
+    if (passes.first == ConvPasses::NONE) {
+      convolve_on_cuda_cores<Tile>(p);
+      return;
+    }
   }
   if constexpr (Tile::IS_LINEAR) find_linear_words<Tile>(p, shared);
   if constexpr (Tile::CLUSTER > 1) {
@@ -216,19 +225,19 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
     give_registers_back<Tile::PRODUCER_REGISTERS>();
     if (threadIdx.x == 0) {
       if constexpr (Tile::IS_LINEAR) {
-        produce_linear<Tile>(p, shared);
+        produce_linear<Tile>(p, shared, passes);
       } else if constexpr (Tile::HAS_PATCHES) {
-        produce_patches<Tile>(p, shared);
+        produce_patches<Tile>(p, shared, passes);
       } else {
-        produce_conv<Tile>(p, shared);
+        produce_conv<Tile>(p, shared, passes);
       }
     }
   } else {
     take_registers<Tile::CONSUMER_REGISTERS>();
     if constexpr (Tile::IS_LINEAR) {
-      consume_linear<Tile>(p, shared, warpgroup - 1, exponent);
+      consume_linear<Tile>(p, shared, passes, warpgroup - 1, exponent);
     } else {
-      consume_conv<Tile>(p, shared, warpgroup - 1, exponent);
+      consume_conv<Tile>(p, shared, passes, warpgroup - 1, exponent);
     }
   }
   // Nobody leaves while the others may still write to its shared memory.

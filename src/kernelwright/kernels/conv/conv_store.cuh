@@ -3,6 +3,7 @@
 
 #include "conv_joined.cuh"
 #include "conv_reduction.cuh"
+#include "conv_rows.cuh"
 #include "conv_spans.cuh"
 #include "gemm_sm90_store.cuh"
 #include "vector.cuh"
@@ -385,14 +386,53 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
   }
 }
 
+// All parts of a warpgroup whose phases are joined, one after the other: the code is there once.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void store_joined_parts(
+    const Parameters& p, const ConvShared<Tile>& shared, const ConvWork& work, int warpgroup,
+    const float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
+  using Result = std::remove_pointer_t<decltype(p.out)>;
+  constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
+  const int lane = threadIdx.x % 32, warp = threadIdx.x % Tile::WARPGROUP / 32;
+  auto& buffer =
+      *reinterpret_cast<RowBuffer*>(shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES);
+  const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
+#pragma unroll 1
+  for (int part = 0; part < Tile::PARTS; ++part) {
+    const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
+    if (rows.count <= 0) continue;
+    const ConvOrigin origin = {rows.first_of_all * p.out_strides.channel, rows.first_of_all};
+    const JoinedStore<Result, decltype(p.epilogue)> store(p.shape, p.out_strides, p.epilogue,
+                                                          p.out + origin.place, origin, rows.count);
+#pragma unroll 1
+    for (int columns = 0; columns < Tile::PART_POSITIONS; columns += RowBuffer::COLUMNS) {
+      __syncwarp();  // the rows before have been read
+#pragma unroll
+      for (int of = 0; of < Tile::PARTS; ++of) {
+#pragma unroll
+        for (int first = 0; first < Tile::REGISTERS; first += OF_BUFFER) {
+          if (part == of && columns == first * 2) buffer.take(sums[of] + first, lane / 4);
+        }
+      }
+      __syncwarp();
+      store.store(buffer, places + columns);
+    }
+  }
+}
+
 // The sums of a unit, or what is left of its windows: over channels, or each.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared<Tile>& shared,
                                            const ConvWork& work, int warpgroup,
-                                           const float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
-  if constexpr (Parameters::CHANNELS != ConvFold::NONE) {
+                                           float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
+  constexpr bool IS_PROGRAM = Parameters::CHANNELS == ConvFold::EXP_SUM;
+  if constexpr (IS_PROGRAM) run_row_program<Tile>(p, shared, work, warpgroup, sums);
+  if constexpr (!IS_PROGRAM && Parameters::CHANNELS != ConvFold::NONE) {
     store_over_channels<Tile>(p, shared, work, warpgroup, sums);
-  } else {
+  }
+  if constexpr (IS_PROGRAM && Tile::JOINED && stores_channels<Parameters>()) {
+    store_joined_parts<Tile>(p, shared, work, warpgroup, sums);
+  } else if constexpr (stores_channels<Parameters>()) {
 #pragma unroll
     for (int part = 0; part < Tile::PARTS; ++part) {
       store_conv<Tile>(p, shared, work, warpgroup, part, sums[part]);

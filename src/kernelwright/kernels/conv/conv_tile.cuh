@@ -3,6 +3,7 @@
 // shared memory.
 
 #include "conv_elements.cuh"
+#include "conv_passes.cuh"
 #include "conv_planes.cuh"
 #include "conv_shape.cuh"
 #include "gemm_sm90_tile.cuh"
@@ -56,7 +57,7 @@ enum class ConvStore {
 //                  conv_linear.cuh
 //   ROW_TAPS       how they are made of few channels, see conv_planes.cuh
 //   PLANES         1, or 2 for pairs of fp16 and three products
-//   CHANNEL_PARTS  of 64 output channels: 1 or 2
+//   CHANNEL_PARTS  of 64 output channels: 1 or 2; 4 in turn
 //   SCHEDULE       how the two warpgroups that multiply divide the work
 //   STORE
 //   STAGES, CLUSTER
@@ -64,6 +65,8 @@ enum class ConvStore {
 //                  transposed convolution
 //   OUTPUTS        neighbouring outputs along W that are such rows, of a usual one; 1: none are
 //   PATCHES, PATCH_BYTES  0, or where patches hold the pixels (conv_halo.cuh)
+//   FOLD_PHASES    0, or where a program runs over channels (conv_rows.cuh) the joined phases of a
+//                  position: 1, 2, 4 or 8
 template <class Config>
 struct ConvTile {
   using Instruction = typename Config::Instruction;
@@ -101,6 +104,8 @@ struct ConvTile {
   static constexpr int PIXEL_PLANE = CHUNKS * CHUNK_PIXELS;
   static constexpr bool IS_LINEAR = CHUNK == 8;  // patches are runs of pixels (conv_linear.cuh)
   static constexpr bool HAS_PATCHES = Config::PATCHES > 0 && !IS_LINEAR;
+  // Runs of pixels multiply a filter that stays: there is none of a second set.
+  static constexpr bool HAS_FILTER_SETS = !IS_LINEAR;
   static constexpr int PATCHES = Config::PATCHES, PATCH_BYTES = Config::PATCH_BYTES;
   static constexpr int STAGE_BYTES = PLANES * (FILTER_PLANE + (PATCHES > 0 ? 0 : PIXEL_PLANE));
   static constexpr int ALIGNMENT = 1024;  // of what is swizzled
@@ -114,9 +119,15 @@ struct ConvTile {
   static constexpr int LEAST_PLANE = 2 * BLOCK_POSITIONS;  // of images whose tiles share sectors
   static constexpr int PLACE_BYTES = CONSUMERS * PART_POSITIONS * 8;
   static constexpr int SLOT_BYTES = IS_LINEAR ? CONSUMER_WARPS * PART_POSITIONS * 4 : 0;
+  // Of what channels come to: a room for each warp, and one for those that meet (conv_rows.cuh).
+  static constexpr int FOLD_PHASES = Config::FOLD_PHASES;
+  static constexpr int TOTAL_ROOMS =
+      CONSUMER_WARPS + (!ALTERNATES && CHANNEL_PARTS == 2 ? 1 : CONSUMERS);
+  static constexpr int TOTAL_PITCH = PART_POSITIONS + 8;  // of a phase: lanes meet no other's banks
+  static constexpr int TOTAL_BYTES = TOTAL_ROOMS * FOLD_PHASES * TOTAL_PITCH * 4;
   static constexpr int SHARED_BYTES = ALIGNMENT + STAGES * (STAGE_BYTES + 2 * 8) +
                                       PATCHES * (PATCH_BYTES + 2 * 8) + PLACE_BYTES +
-                                      CONSUMER_WARPS * BUFFER_BYTES + SLOT_BYTES;
+                                      CONSUMER_WARPS * BUFFER_BYTES + SLOT_BYTES + TOTAL_BYTES;
   static constexpr int PRODUCER_REGISTERS = 40, CONSUMER_REGISTERS = 232;
   // The sum of the low parts may drift by 2^-23 with each instruction (gemm_sm90_tile.cuh).
   static constexpr int FOLD_STEPS = 128;
@@ -141,6 +152,10 @@ struct ConvTile {
   static_assert(Config::OUTPUTS <= MAX_PHASES, "a position has no more phases");
   static_assert(!HAS_PATCHES || Config::OUTPUTS == 1, "a patch is for positions side by side");
   static_assert(PLANES == 1 || Config::CHUNK != 48, "three products take whole stages");
+  static_assert(CHANNEL_PARTS < 4 || (ALTERNATES && PLANES == 1 && PATCHES == 0),
+                "four parts are for one product of copies, in turn");
+  static_assert(FOLD_PHASES == 0 || (!IS_LINEAR && 8 % FOLD_PHASES == 0),
+                "both rows of a lane have the same phase");
   static_assert(PLANES == 1 || REGISTERS * PARTS <= 64,
                 "three sums of 64 x 256 do not fit registers");
   static_assert(REGISTERS * PARTS <= 128, "sums of 128 x 256 do not fit registers");
@@ -160,7 +175,7 @@ struct HaloPlan {
 // Where runs of pixels hold what a tile meets (conv_linear.cuh): a slice is one D of an image.
 struct LinearPlan {
   const __half* planes;
-  int64_t plane_pixels;   // of all images
+  int64_t plane_pixels;   // of all images, of one plane
   int step;               // outputs from a tile's first to the next one's
   int slice;              // outputs of a slice
   Divisor tiles, depths;  // tiles of a slice, slices of an image
@@ -187,8 +202,10 @@ struct ConvUnits {
 
 template <class Input, class Result, class Epilogue>
 struct ConvParameters {
+  using Ending = Epilogue;
   static constexpr ConvFold WINDOWS = Epilogue::WINDOWS, CHANNELS = Epilogue::CHANNELS;
-  CUtensorMap pixel_map, filter_map;
+  CUtensorMap pixel_maps[SETS];  // what lies beyond the last image of one is none of the other's
+  CUtensorMap filter_map;
   ConvShape shape;
   PositionDivisors divisors;
   uint32_t positions;     // of a phase
@@ -204,7 +221,8 @@ struct ConvParameters {
   Epilogue epilogue;
   GemmRest rest;
   const int* filter_exponents;
-  // For the CUDA cores, where the planes do not carry the input or the filter.
+  PlaneParameters planes;  // of the kernel before, for a second set
+  // For the CUDA cores, where no planes carry the input or the filter.
   const Input* data;
   ImageStrides data_strides;
   const Input* filter;
@@ -345,6 +363,7 @@ struct ConvShared {
   unsigned char* patches;
   Barrier *patch_full, *patch_empty;  // the same of the patches
   int* slots;                         // of runs of pixels, of each warp
+  float* totals;                      // of channels, see TotalRooms
 
   __device__ __forceinline__ explicit ConvShared(unsigned char* shared) {
     const uint32_t address = shared_address(shared);
@@ -357,6 +376,7 @@ struct ConvShared {
     patch_full = empty + Tile::STAGES;
     patch_empty = patch_full + Tile::PATCHES;
     slots = reinterpret_cast<int*>(patch_empty + Tile::PATCHES);
+    totals = reinterpret_cast<float*>(slots + Tile::SLOT_BYTES / 4);
   }
 
   __device__ __forceinline__ void init() const {

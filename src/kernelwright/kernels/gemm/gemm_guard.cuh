@@ -91,10 +91,10 @@ class Guard {
   }
 
   // A block whose runs come at once: as `see` for each of them, and `end_block`. `small`: SMALL
-  // without the scale.
+  // without the scale. The largest magnitude is returned, NaN where there is one.
   template <int RUNS>
-  __device__ __forceinline__ void see_block(const float (&numbers)[RUNS][RUN], float scale,
-                                            float small) {
+  __device__ __forceinline__ float see_block(const float (&numbers)[RUNS][RUN], float scale,
+                                             float small) {
     float largest = 0, least = INFINITY;
 #pragma unroll
     for (int i = 0; i < RUNS * RUN; ++i) {
@@ -114,6 +114,7 @@ class Guard {
       }
       end_block();
     }
+    return largest;
   }
 
   // The next run is the first of another block.

@@ -34,6 +34,7 @@
 #include "gemm_sm90_products.cuh"
 #include "gemm_sm90_raw.cuh"
 #include "gemm_sm90_store.cuh"
+#include "gemm_sm90_turns.cuh"
 #include "gemm_split.cuh"
 
 // What the threads of a block tell each other.
@@ -102,7 +103,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     const int g = thread % 32 / 4;
     const int row = Tile::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g;
     const Unscale unscale =
-        Unscale::of(Tile::FEED == Feed::DIRECT ? 0 : notes.exponents[0] + notes.exponents[1]);
+        Unscale::of(has_short_factors(Tile::FEED) ? 0 : notes.exponents[0] + notes.exponents[1]);
     if constexpr (Tile::SPLITS_INSIDE) {
       sync_warps(TURNS, CONSUMERS);  // nobody reads the stage any more
 
@@ -199,7 +200,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
         p.header->exponents[threadIdx.x] = notes.exponents[threadIdx.x];
       }
     }
-  } else if constexpr (Tile::FEED != Feed::DIRECT) {
+  } else if constexpr (!has_short_factors(Tile::FEED)) {
     wait_for_previous_kernel();
     let_next_kernel_start();
     if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
@@ -231,7 +232,11 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     }
   } else {
     take_registers<Tile::CONSUMER_REGISTERS>();
-    consume<Config>(p, shared, notes, warpgroup - Tile::FEEDERS);
+    if constexpr (Tile::TAKES_TURNS) {
+      consume_in_turns<Config>(p, shared, warpgroup - Tile::FEEDERS);
+    } else {
+      consume<Config>(p, shared, notes, warpgroup - Tile::FEEDERS);
+    }
   }
   if (Tile::FEED == Feed::CONVERT || Tile::SPLITS_INSIDE ||
       (Tile::SPLITS_AHEAD && p.splits_ahead)) {

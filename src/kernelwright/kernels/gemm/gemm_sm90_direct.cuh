@@ -15,7 +15,9 @@ __device__ __forceinline__ void store_inside(const Epilogue& epilogue,
   constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
   constexpr int BYTES = RUNS * sizeof(typename Epilogue::template Joining<RUN>);
   constexpr int MOST_BYTES = 128;  // in registers
-  constexpr int GROUP = 2 * BYTES > MOST_BYTES ? 1 : 4 * BYTES > MOST_BYTES || COUNT < 64 ? 2 : 4;
+  constexpr int GROUP = 2 * BYTES > MOST_BYTES                      ? 1
+                        : 4 * BYTES > MOST_BYTES || COUNT % 64 != 0 ? 2
+                                                                    : 4;
   static_assert(COUNT % (GROUP * OF_BUFFER) == 0, "groups are whole");
   const int lane = threadIdx.x % 32;
 #pragma unroll

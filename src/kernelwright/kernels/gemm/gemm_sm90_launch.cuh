@@ -28,7 +28,7 @@ struct Sm90Variant {
   using Tile = Sm90Tile<Config, Problem>;
   using Parameters = Sm90Parameters<Problem>;
   static constexpr int THREADS = Tile::THREADS;
-  static constexpr bool IS_PAIRS = Tile::FEED != Feed::DIRECT;
+  static constexpr bool IS_PAIRS = !has_short_factors(Tile::FEED);
 
   void (*kernel)(Parameters);
   General general;
@@ -49,7 +49,7 @@ struct Sm90Variant {
       return false;
     }
     return (Tile::HAS_PLANES || is_boxed(lhs_factor(problem))) &&
-           ((Tile::FEED != Feed::DIRECT && !Tile::SPLITS_INSIDE) || is_boxed(rhs_factor(problem)));
+           ((IS_PAIRS && !Tile::SPLITS_INSIDE) || is_boxed(rhs_factor(problem)));
   }
 
   static int64_t workspace_bytes(const Problem& given) {
@@ -76,7 +76,7 @@ struct Sm90Variant {
     constexpr int PARTS = Tile::PLANES == 2 ? 1 : Tile::CLUSTER;
     cudaError_t status = encode_lhs(&p.lhs_map, lhs, lhs_planes);
     if (status == cudaSuccess) {
-      status = Tile::FEED == Feed::DIRECT || Tile::SPLITS_INSIDE
+      status = !IS_PAIRS || Tile::SPLITS_INSIDE
                    ? encode_map(&p.rhs_map, const_cast<void*>(rhs.data),
                                 factor_box<Config::RHS, Tile::BLOCK_N / PARTS>(rhs))
                    : encode_map(&p.rhs_map, rhs_planes,

@@ -11,6 +11,7 @@ __device__ __forceinline__ void fetch_plane(unsigned char* target, const CUtenso
   constexpr uint16_t EVERY_BLOCK = (1 << BLOCKS) - 1;
   constexpr int ROW = 64;  // elements
   constexpr int BOX = MAJOR == Major::K ? COUNT : ROW;
+  static_assert(COUNT % BOX == 0, "a plane is a whole number of boxes");
 #pragma unroll
   for (int i = 0; i < COUNT; i += BOX) {
     const int x = MAJOR == Major::K ? k : first + i;

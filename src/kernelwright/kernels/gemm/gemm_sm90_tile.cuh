@@ -20,10 +20,14 @@ enum class Feed {
   CONVERT,  // a kernel before splits rhs; lhs lies in boxes, and is split on the way into registers
   INSIDE,   // both lie in boxes; more warps of the product write their planes into its stages
   DIRECT,   // the factors have 16 bits, lie in boxes and are multiplied as they are
+  TURNS,    // the same, and each warpgroup has tiles of its own: one stores, the other multiplies
 };
+
+constexpr bool has_short_factors(Feed feed) { return feed == Feed::DIRECT || feed == Feed::TURNS; }
 
 constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
 constexpr int MAX_SHARED_BYTES = 227 * 1024;   // of a block
+constexpr int MOST_TURN_COLUMNS = 128;         // of a warpgroup's own tile of 128 rows
 
 template <class Config, class Problem>
 struct Sm90Tile {
@@ -31,9 +35,14 @@ struct Sm90Tile {
   using Element = typename Instruction::Element;
   static constexpr Feed FEED = Config::FEED;
   static constexpr int STAGES = Config::STAGES, CLUSTER = Config::CLUSTER;
-  static constexpr int BLOCK_M = 128, BLOCK_N = Instruction::N, BLOCK_K = 64;
+  static constexpr bool TAKES_TURNS = FEED == Feed::TURNS;
+  static constexpr int BLOCK_N = Instruction::N, BLOCK_K = 64;
+  // A warpgroup that has tiles of its own multiplies their rows 64 by 64, as many as have room.
+  static constexpr int PARTS = TAKES_TURNS && BLOCK_N <= MOST_TURN_COLUMNS ? 2 : 1;
+  static constexpr int BLOCK_M = TAKES_TURNS ? PARTS * 64 : 128;
   static constexpr int CONSUMERS = 2;  // warpgroups
   static constexpr int CONSUMER_WARPS = CONSUMERS * 4;
+  static constexpr int TILE_WARPS = TAKES_TURNS ? 4 : CONSUMER_WARPS;  // that multiply a tile
   static constexpr int WARPGROUP = 128;
   static constexpr bool SPLITS_INSIDE = FEED == Feed::INSIDE;
   // Clusters of four have two rows of two blocks, which is for those that split inside alone.
@@ -49,7 +58,7 @@ struct Sm90Tile {
   static constexpr int SHARERS = CLUSTER == 4 ? 3 : CLUSTER;
   static constexpr int STEP_K = 16;  // of one instruction
   static constexpr int REGISTERS = Instruction::REGISTERS;
-  static constexpr int PLANES = FEED == Feed::DIRECT ? 1 : 2;
+  static constexpr int PLANES = has_short_factors(FEED) ? 1 : 2;
   static constexpr int ROW_BYTES = BLOCK_K * 2;
   // Of two planes, or of the fp32 numbers.
   static constexpr int LHS_BYTES = PLANES * BLOCK_M * ROW_BYTES;
@@ -309,6 +318,12 @@ struct Ring {
       phase ^= 1;
     }
   }
+  // Goes on by `count` buffers.
+  __device__ __forceinline__ void skip(int count) {
+    const int rounds = (stage + count) / COUNT;
+    stage += count - rounds * COUNT;
+    phase ^= rounds & 1;
+  }
 };
 
 template <class Tile>
@@ -341,7 +356,7 @@ struct Sm90Shared {
   __device__ __forceinline__ void init() const {
     for (int s = 0; s < Tile::STAGES; ++s) {
       init_barrier(full + s, Tile::FILLERS);
-      init_barrier(empty + s, Tile::CONSUMER_WARPS * Tile::SHARERS);
+      init_barrier(empty + s, Tile::TILE_WARPS * Tile::SHARERS);
     }
     fence_barrier_init();
   }

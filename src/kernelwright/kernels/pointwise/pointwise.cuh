@@ -249,6 +249,20 @@ struct Pointwise {
     return whole;
   }
 
+  // Whether every operand's elements lie within 31 bits of its first one.
+  static bool are_near(const Space& space) {
+    for (int o = 0; o < OPERANDS; ++o) {
+      double farthest = 0;
+      for (int d = 0; d < space.rank; ++d) {
+        farthest += static_cast<double>(space.sizes[d]) *
+                    static_cast<double>(space.strides[d][o] < 0 ? -space.strides[d][o]
+                                                                : space.strides[d][o]);
+      }
+      if (farthest > static_cast<double>(MAX_STEPS)) return false;
+    }
+    return true;
+  }
+
   // Vectors that a line may touch.
   static int64_t uneven_steps(const Space& space) {
     return (space.inner_size() + 2 * WIDTH - 2) / WIDTH;
@@ -293,6 +307,7 @@ struct Pointwise {
       parameters.data[o] = space.data[o];
       parameters.inner_strides[o] = space.inner_stride(o);
     }
+    parameters.are_near = are_near(space);
     return parameters;
   }
 

@@ -22,27 +22,26 @@ struct IndexedPointwise {
   Divisor inner_steps;
   int64_t inner_strides[OPERANDS];
   OuterDimensions<OPERANDS> outer;
+  bool are_near;        // offsets fit 31 bits
   bool stays_on_line;   // a block is at work on one line of the innermost dimension
   Divisor line_blocks;  // blocks of each, then
 
   // Offsets in elements of the operands at `step`, counted along the innermost dimension first.
   __device__ __forceinline__ void locate(uint32_t step, int64_t (&offsets)[OPERANDS]) const {
-    const uint32_t line = inner_steps.quotient(step);
-    const int64_t inner = static_cast<int64_t>(step - line * inner_steps.value()) * N;
+    if (are_near) {
+      int32_t near[OPERANDS];
+      locate_as(step, near);
 #pragma unroll
-    for (int o = 0; o < OPERANDS; ++o) offsets[o] = inner * inner_strides[o];
-    outer.move(line, offsets);
+      for (int o = 0; o < OPERANDS; ++o) offsets[o] = near[o];
+    } else {
+      locate_as(step, offsets);
+    }
   }
 
   template <class T, int M>
   __device__ __forceinline__ Vector<T, M> load(int operand, int64_t offset) const {
     const T* address = static_cast<const T*>(data[operand]) + offset;
-    if (M == 1 || inner_strides[operand] != 0) return load_vector<M>(address);
-    Vector<T, M> repeated;
-    const T value = *address;
-#pragma unroll
-    for (int i = 0; i < M; ++i) repeated.element[i] = value;
-    return repeated;
+    return load_run_or_repeat<M>(address, M == 1 || inner_strides[operand] != 0);
   }
 
   template <size_t... INPUT>
@@ -71,6 +70,15 @@ struct IndexedPointwise {
   }
 
  private:
+  template <class Offset>
+  __device__ __forceinline__ void locate_as(uint32_t step, Offset (&offsets)[OPERANDS]) const {
+    const uint32_t line = inner_steps.quotient(step);
+    const auto inner = static_cast<Offset>(step - line * inner_steps.value()) * N;
+#pragma unroll
+    for (int o = 0; o < OPERANDS; ++o) offsets[o] = inner * static_cast<Offset>(inner_strides[o]);
+    outer.move(line, offsets);
+  }
+
   // A block's steps, those before `end`.
   template <class Locate>
   __device__ __forceinline__ void walk(uint32_t block, uint32_t end, const Locate& where) const {

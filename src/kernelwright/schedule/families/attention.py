@@ -18,6 +18,7 @@ from kernelwright.schedule.attention_configs import (
     attention_seconds,
     attention_sizes,
     library_seconds,
+    sizes_of_node,
 )
 from kernelwright.schedule.families.family import (
     Description,
@@ -27,6 +28,7 @@ from kernelwright.schedule.families.family import (
     Unit,
     Work,
 )
+from kernelwright.schedule.host_bound import waits_for_host
 from kernelwright.schedule.launches import labels, launched
 from kernelwright.schedule.legality import Library
 
@@ -39,12 +41,6 @@ def _grow(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
     ]
 
 
-def _sizes(node: Node, graph: Graph) -> AttentionSizes:
-    assert isinstance(node.kind, Attention)
-    q, k, v = (graph[name].tensor for name in node.inputs[:3])
-    return attention_sizes(node.kind, q, k, v, node.tensor)
-
-
 def _launch(node: Node, graph: Graph, machine: Machine) -> Launch:
     inputs = [graph[name] for name in node.inputs]
     kernel = Kernel(
@@ -53,7 +49,7 @@ def _launch(node: Node, graph: Graph, machine: Machine) -> Launch:
         inputs=tuple(item.type for item in inputs),
         epilogue=None,
         outputs=(node.tensor,),
-        config=attention_configs(_sizes(node, graph), machine)[0],
+        config=attention_configs(sizes_of_node(node, graph), machine)[0],
         **labels((node,)),
     )
     return launched(kernel, (node,), inputs)
@@ -71,14 +67,14 @@ def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> st
         return "it has other dimensions than batch, head, row and column"
     if kind.scale is not None and not kind.scale > 0:
         return "its scale is not positive"
-    sizes = _sizes(node, graph)
+    sizes = sizes_of_node(node, graph)
     if not LEAST_COLUMNS <= sizes.depth <= MOST_COLUMNS or sizes.width > MOST_COLUMNS:
         return f"its heads have other than {LEAST_COLUMNS} to {MOST_COLUMNS} columns"
     # No call of the library stands for a node that a mask may leave rows without keys.
     if library is Library.NEVER or node.origin is None:
         return None
     ours, theirs = attention_seconds(sizes, machine), library_seconds(sizes, machine)
-    if ours < theirs:
+    if ours < theirs or (sizes.dtype is not DType.F32 and waits_for_host(graph, machine)):
         return None
     return f"modelled {ours * 1e6:.3g} us, the library {theirs * 1e6:.3g} us"
 

@@ -62,7 +62,8 @@ def _ranked(sizes: ConvSizes, planes: int, machine: Machine) -> tuple[Config, ..
     ranked = ranked_convolutions(sizes, planes, machine)
     found: tuple[ConvConfig | DirectConfig, ...] = tuple(config for _, config in ranked)
     found = found or (general_config(sizes, planes),)
-    if sizes.over_channels or not sizes.reads_by_place:
+    is_one = sizes.over_channels and not sizes.keeps_channels
+    if is_one or not sizes.reads_by_place:
         return found
     # What is read where the sums are stored comes for more of them at a time.
     return tuple(
@@ -116,6 +117,9 @@ def _cost(kernel: Kernel) -> Work:
     # cuDNN's TF32 has as many bits as fp16: nobody needs more.
     planes = planes_of(kernel.anchored(Convolution).rounding)
     before = 0 if kernel.prologue is None else operations(kernel.prologue) + 1
+    if sizes.has_program:
+        # The maximum, the exponential of a distance from it, and the sum.
+        before += 3 + sizes.keeps_channels
     steps = work_of(kernel) * kernel.output.numel_hint + before * sizes.output_elements
     return Work(
         flops=steps + sizes.flops,

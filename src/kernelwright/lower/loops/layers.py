@@ -1,4 +1,4 @@
-"""Loops found again: a cell that a module calls once for each step is one recurrent layer.
+"""Loops of cells: a cell that a module calls once for each step is one recurrent layer.
 
 A traced module has a loop's steps one after the other. Where they are steps of a cell, each on the
 states of the one before and with the same weights, a `Recurrent` node stands for all of them, and
@@ -8,15 +8,11 @@ what is done with the states of each step is done for all steps at once.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.expr import Call, Coordinate, Literal, Operand
 from kernelwright.ir.graph import Graph, Node, UserCall
 from kernelwright.ir.kinds import (
-    Constant,
     Contract,
-    Input,
     Opaque,
-    Parameter,
     Pointwise,
     Project,
     Select,
@@ -26,19 +22,14 @@ from kernelwright.ir.kinds import (
 )
 from kernelwright.ir.library_calls import call_of_layer, call_of_linear
 from kernelwright.ir.recurrence import Cell, Recurrent
-from kernelwright.ir.spec import check
 from kernelwright.ir.types import Dim, DType, TensorType, TupleType
-from kernelwright.lower.cells import CellStep, Factor, Weight, cell_steps
-from kernelwright.lower.lowered import Decision
-from kernelwright.lower.stacking import Stacking, with_stacks
+from kernelwright.lower.loops.cells import CellStep, Factor, Weight, cell_steps
+from kernelwright.lower.loops.ordering import checked
+from kernelwright.lower.loops.stacking import Stacking, with_stacks
 
 Takes = Callable[[Node, Graph], bool]
 """Whether a kernel computes such a node of such a graph, and sooner than its steps are."""
 
-LOOPS = Decision(
-    name="loops found again",
-    what="A cell that is called once for each step of a sequence is one recurrent layer.",
-)
 _FEWEST = 4
 """Steps that are worth a layer."""
 _ONE = Dim.static(1)
@@ -64,7 +55,7 @@ def with_layers(graph: Graph, takes: Takes) -> Graph:
             sequences.append(layer.sequence)
     if not sequences:
         return graph
-    return _checked(with_stacks(graph, frozenset(sequences)))
+    return checked(with_stacks(graph, frozenset(sequences)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +177,7 @@ class _Making:
             if n.name in taken else n
             for n in self._graph.nodes
         ]  # fmt: skip
-        graph = _checked(replace(self._graph, nodes=(*nodes, *self._work.made.values())))
+        graph = checked(replace(self._graph, nodes=(*nodes, *self._work.made.values())))
         return _Layer(graph=graph, node=graph[node.name], sequence=whole)
 
     def direct(self) -> tuple[str, tuple[str, ...]]:
@@ -268,25 +259,3 @@ class _Making:
             operators=(str(cell),),
         )
         return self._work.made[name]
-
-
-def _checked(graph: Graph) -> Graph:
-    """The graph in order again, without what nobody reads."""
-    return check(drop_unread(_in_order(graph)))
-
-
-def _in_order(graph: Graph) -> Graph:
-    """Each node behind what it reads; the rest as it was."""
-    leaves = [it for it in graph.nodes if isinstance(it.kind, Input | Parameter | Constant)]
-    ordered = {it.name: it for it in leaves}
-    for last in graph.nodes:
-        waiting = [last]
-        while waiting:
-            node = waiting[-1]
-            missing = [graph[name] for name in node.inputs if name not in ordered]
-            if node.name in ordered or not missing:
-                ordered.setdefault(node.name, node)
-                waiting.pop()
-            else:
-                waiting += missing
-    return replace(graph, nodes=tuple(ordered.values()))

@@ -16,13 +16,16 @@ from kernelwright.ir.kinds import (
     Kind,
     Permute,
     Pointwise,
+    Reduce,
     Select,
     Slice,
+    Squeeze,
     Unsqueeze,
     View,
 )
 from kernelwright.ir.library_calls import LINEAR, call_of_concat
 from kernelwright.ir.types import Dim, TensorType
+from kernelwright.lower.loops.views import firsts_of_same
 
 _DEEPEST = 24
 """Steps one after the other that are looked through."""
@@ -36,7 +39,12 @@ class Stacking:
     made: dict[str, Node] = field(default_factory=dict)
     wholes: dict[str, str] = field(default_factory=dict)
     """The new node for each node of the first step."""
+    firsts: dict[str, str] = field(init=False)
+    """For each node of the graph the first one that has the same value."""
     _known: dict[tuple[str, ...], str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.firsts = firsts_of_same(self.graph)
 
     def add(self, stem: str, kind: Kind, shape: Sequence[Dim], like: Node, *inputs: str) -> str:
         """A new node of the dtype and source of another; its name."""
@@ -98,7 +106,7 @@ class Stacking:
         if any(it.kind != first.kind for it in nodes):
             return None
         match first.kind:
-            case Pointwise() | Contract() | Concat() | View(Unsqueeze()):
+            case Pointwise() | Contract() | Concat() | Reduce() | View(Unsqueeze() | Squeeze()):
                 return self._mapped(nodes, depth)
         return None
 
@@ -110,9 +118,8 @@ class Stacking:
                 source = self.node(first.inputs[0])
             case _:
                 return None
-        if any(
-            it.kind != View(Select(dim, Dim.static(index.hint + at))) or it.inputs != first.inputs
-            for at, it in enumerate(nodes)
+        if len({self._first(it.inputs[0]) for it in nodes}) > 1 or any(
+            it.kind != View(Select(dim, Dim.static(index.hint + at))) for at, it in enumerate(nodes)
         ):
             return None
         count, shape = Dim.static(len(nodes)), list(source.tensor.shape)
@@ -127,6 +134,9 @@ class Stacking:
         turned = [shape[it] for it in order]
         return self.add(f"{source.name}_steps", View(Permute(order)), turned, source, found)
 
+    def _first(self, name: str) -> str:
+        return self.firsts.get(name, name)
+
     def _mapped(self, nodes: Sequence[Node], depth: int) -> str | None:
         """The nodes' operation on whole tensors; inputs that all share stay as they are."""
         first = nodes[0]
@@ -134,7 +144,7 @@ class Stacking:
         is_whole: list[bool] = []
         for place, name in enumerate(first.inputs):
             each = [it.inputs[place] for it in nodes]
-            shared = all(other == name for other in each)
+            shared = len({self._first(it) for it in each}) == 1
             found = name if shared else self.stacked(each, depth + 1)
             if found is None:
                 return None
@@ -177,8 +187,12 @@ class Stacking:
                 return Contract(left + lhs, right + rhs, new + out)
             case Concat(dim):
                 return Concat(dim + 1) if all(is_whole) else None
+            case Reduce(op, dims):
+                return Reduce(op, tuple(dim + 1 for dim in dims))
             case View(Unsqueeze(dim)):
                 return View(Unsqueeze(dim + 1))
+            case View(Squeeze(dims)):
+                return View(Squeeze(tuple(dim + 1 for dim in dims)))
         return None
 
 
@@ -207,13 +221,24 @@ def _of_stack(node: Node, work: Stacking, sources: frozenset[str]) -> Node | Non
     if any(it.kind != View(Unsqueeze(dim)) for it in parts):
         return None
     values = [it.inputs[0] for it in parts]
-    if not _reads(values[0], graph, sources):
+    if not _reads(values[-1], graph, sources):
         return None
     whole = work.stacked(values)
-    if whole is None:
-        return None
     rank = node.tensor.rank
     order = tuple(0 if at == dim else at + (at < dim) for at in range(rank))
+    if whole is not None:
+        return replace(node, kind=View(Permute(order)), inputs=(whole,), origin=None, part_of=None)
+    # Some sequences begin with what the first step reads. A kernel writes the rest behind it.
+    rest = work.stacked(values[1:])
+    if rest is None:
+        return None
+    first = work.node(values[0]).tensor.shape
+    head = work.add(
+        f"{values[0]}_first", View(Unsqueeze(0)), (Dim.static(1), *first), node, values[0]
+    )
+    whole = work.add(
+        f"{node.name}_steps", Concat(0), (Dim.static(len(values)), *first), node, head, rest
+    )
     return replace(node, kind=View(Permute(order)), inputs=(whole,), origin=None, part_of=None)
 
 

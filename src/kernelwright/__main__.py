@@ -1,0 +1,5 @@
+"""`python -m kernelwright`: the command line where the script is not on PATH."""
+
+from kernelwright.cli import script
+
+script()
