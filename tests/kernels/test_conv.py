@@ -102,6 +102,14 @@ _CASES = (
     _case(1, 16, (3, 2, 3), 8, (3, 4, 5), stride=(2, 2, 2), padding=(1, 2, 3), groups=4,
           output_padding=(1, 1, 1), transposed=True),
     _case(2, 8, (23, 25), 19, (3, 3), padding=(1, 1)),
+    # Neighbouring outputs together: rows of an odd number, strides and dilations with and without
+    # a divisor, taps without an offset in common.
+    _case(1, 8, (4, 5, 31), 32, (2, 3, 3), padding=(0, 1, 1)),
+    _case(2, 5, (9, 27), 24, (3, 3), padding=(1, 1)),
+    _case(1, 16, (9, 33), 16, (3, 5), stride=(2, 2), padding=(1, 2)),
+    _case(2, 32, (6, 23), 32, (2, 4), dilation=(1, 3), padding=(1, 0)),
+    _case(1, 12, (8, 21), 30, (3, 3), stride=(1, 2), dilation=(1, 4), padding=(0, 3)),
+    _case(1, 6, (50,), 20, (1,), stride=(3,)),
     # Runs of pixels: rows that end once and twice in a tile, few and all of its channels.
     _case(2, 8, (7, 70), 20, (3, 3)),
     _case(1, 5, (9, 129), 64, (3, 2), dilation=(2, 3)),
@@ -147,8 +155,9 @@ _ALTERNATE, _SHARED = "ConvSchedule::ALTERNATE", "ConvSchedule::SHARED"
 _LINES, _ROWS = "ConvStore::LINES", "ConvStore::ROWS"
 _APART, _FOLDED, _OVERLAPPING = (f"RowTaps::{how}" for how in ("APART", "FOLDED", "OVERLAPPING"))
 # Dimensions, chunk, planes, channel parts, schedule, stages, cluster, taps of a row, patches and
-# bytes of one, way to store, dimensions whose phases are joined. Each chunk, schedule, cluster, way
-# to bring taps and number of joined dimensions at least once, with patches too.
+# bytes of one, way to store, dimensions whose phases are joined, outputs that are. Each chunk,
+# schedule, cluster, way to bring taps and number of joined dimensions at least once, with patches
+# too.
 _CONFIGS = (
     _config(128, 2, 32, 1, 2, _SHARED, 4, 2, _APART, 0, 0, _ROWS),
     _config(128, 2, 16, 2, 1, _SHARED, 2, 1, _FOLDED),
@@ -162,6 +171,9 @@ _CONFIGS = (
     _config(64, 2, 48, 1, 1, _ALTERNATE, 8, 1, _APART),
     _config(128, 3, 8, 2, 1, _ALTERNATE, 2, 1, _APART, 2, 24576, _ROWS),
     _config(128, 3, 8, 1, 2, _ALTERNATE, 2, 1, _APART, 4, 12288, _ROWS),
+    _config(128, 3, 32, 1, 1, _ALTERNATE, 4, 1, _OVERLAPPING, 0, 0, _LINES, 0, 0, 2),
+    _config(128, 3, 32, 2, 1, _ALTERNATE, 2, 1, _FOLDED, 0, 0, _LINES, 0, 0, 4),
+    _config(128, 3, 16, 1, 2, _SHARED, 4, 1, _APART, 0, 0, _LINES, 0, 0, 8),
 )
 # Over the sum of absolute terms: two roundings to 11 bits, 2^-10, or to 22 and a float32 sum.
 _ALLOWED = tuple(1e-6 if ", 2, 1, ConvSchedule" in it else 9.8e-4 for it in _CONFIGS)
@@ -370,6 +382,7 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
         _config(256, 3, 48, 1, 2, _SHARED, 3, 1, _APART, 2, 57344, _ROWS),
         _config(128, 2, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960, _LINES, 2),
         _config(128, 3, 8, 2, 1, _ALTERNATE, 4, 1, _APART, 2, 28672, _ROWS),
+        _config(256, 3, 32, 1, 1, _ALTERNATE, 5, 1, _OVERLAPPING, 0, 0, _LINES, 0, 0, 2),
     )
     programs = (
         _config(64, 2, 64, 1, 4, _ALTERNATE, 4, 1, _APART, 0, 0, _LINES, 1, 2),

@@ -70,7 +70,7 @@ def test_what_is_ranked_first_is_fast() -> None:
         found = [v for v in _RECORDS[case.name]["variants"] if "ms" in v]
         times = {re.sub(r" s\d+| rows", "", v["variant"]): v["ms"] for v in found}
         # Others were not timed.
-        lines = [replace(c, store=ConvStore.LINES) for _, c in ranked if not c.joined]
+        lines = [replace(c, store=ConvStore.LINES) for _, c in ranked if not c.has_joined]
         modelled = sorted((conv_seconds(sizes, c, H200), _recorded_name(c)) for c in lines)
         known = [(seconds, times[name]) for seconds, name in modelled if name in times]
         assert all(shared_bytes(config) <= H200.shared_memory_per_block for _, config in ranked)
@@ -135,10 +135,11 @@ def test_few_products_are_computed_on_the_cuda_cores() -> None:
     sizes = conv_sizes(conv, *types)
     seconds, first = ranked_convolutions(sizes, 2, H200)[0]
     assert first == DirectConfig(channels=24)
-    # Runs of pixels come nearest; everything else takes twice as long.
+    # Runs of pixels and joined outputs come nearest; everything else takes twice as long.
     for it, config in ranked_convolutions(sizes, 2, H200)[1:]:
-        has_runs = isinstance(config, ConvConfig) and config.has_runs
-        assert it > (1.4 if has_runs else 2) * seconds, config
+        assert isinstance(config, ConvConfig)
+        near = config.has_runs or config.outputs > 1
+        assert it > (1.4 if near else 2) * seconds, config
     # One product rounds as these do not, and many products are faster on tensor cores.
     for other, planes in ((sizes, 1), (replace(sizes, in_channels=64), 2)):
         assert not any(
@@ -159,6 +160,39 @@ def test_eight_channels_meet_runs_of_pixels() -> None:
     assert run_bytes(sizes, config, found) <= config.patch_bytes
     padded = replace(sizes, axes=tuple(replace(axis, padding=1) for axis in sizes.axes))
     assert runs(padded, config) is None
+
+
+def _few_channels(**others: object) -> ConvSizes:
+    """Of 8 channels to 32, in three dimensions (KernelBench level 2 no. 7)."""
+    conv = Conv(stride=(1,) * 3, padding=(0,) * 3, dilation=(1,) * 3, groups=1, transposed=False)
+    shapes = ((64, 8, 32, 64, 64), (32, 8, 3, 3, 3), (64, 32, 30, 62, 62))
+    types = (TensorType(DType.F32, tuple(map(Dim.static, shape))) for shape in shapes)
+    return replace(conv_sizes(conv, *types), **others)
+
+
+def test_warps_without_channels_wait_for_long_functions() -> None:
+    plain, long = _few_channels(), _few_channels(operation=44)
+    config = ranked_convolutions(plain, 1, H200)[0][1]
+    assert isinstance(config, ConvConfig) and config.outputs == 1 and config.channels == 64
+    # Two of four warps have channels.
+    assert conv_seconds(long, config, H200) > 1.3 * conv_seconds(plain, config, H200)
+    # Two outputs a position fill the tile, and nobody waits.
+    first = ranked_convolutions(long, 1, H200)[0][1]
+    assert isinstance(first, ConvConfig) and (first.outputs, first.channels) == (2, 64)
+    assert conv_seconds(long, first, H200) == conv_seconds(plain, first, H200)
+
+
+def test_neighbouring_outputs_join_where_channels_are_few() -> None:
+    width = _few_channels().with_outputs(2).axes[0]
+    # Outputs 2j and 2j + 1 meet four elements of the input.
+    assert (width.taps, width.step, width.dilation, width.positions) == (4, 2, 1, 31)
+    assert _few_channels().with_outputs(4).rows == 128
+    strided = replace(_few_channels().axes[0], stride=2, dilation=4, out=61).joining(4)
+    # Offsets 0, 4 and 8 from each of 0, 2, 4 and 6: every second one, of 16 positions.
+    assert (strided.taps, strided.step, strided.dilation, strided.positions) == (8, 8, 2, 16)
+    for others in ({"reads_by_place": True}, {"over_channels": True}, {"out_channels": 48}):
+        ranked = ranked_convolutions(_few_channels(**others), 1, H200)
+        assert ranked and all(c.outputs == 1 for _, c in ranked if isinstance(c, ConvConfig))
 
 
 def _kernels(*layers: nn.Module) -> list[tuple[str, ...]]:

@@ -68,8 +68,15 @@ class ConvConfig:
     store: ConvStore = ConvStore.LINES
     joined: int = 0
     """Dimensions, W first, whose phases are rows of the filter; of a transposed convolution."""
+    outputs: int = 1
+    """Neighbouring outputs along W that are rows of the filter; of a usual convolution."""
     fold_phases: int = 0
     """Phases of a position, each of which has its own totals over channels; 0: none has any."""
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether a channel has several rows of a tile."""
+        return self.joined > 0 or self.outputs > 1
 
     @property
     def channels(self) -> int:
@@ -91,6 +98,7 @@ class ConvConfig:
         scheme = {1: "one fp16 product", 2: "three fp16 products"}[self.planes]
         taps = f", {self.row_taps}" if self.row_taps is not RowTaps.APART else ""
         rows = "channels and phases" if self.joined else "channels"
+        rows = f"channels of {self.outputs} outputs each" if self.outputs > 1 else rows
         shape = "runs of pixels" if self.has_runs else "patches"
         pixels = f"{self.patches} {shape} of {self.patch_bytes} bytes" if self.patches else "copies"
         rows_leave = ", channels leave one by one" if self.store is ConvStore.ROWS else ""

@@ -58,6 +58,10 @@ class ConvolutionRates:
     """Tiles of joined phases, two a row, that leave as aligned pairs."""
     phases: StoreCycles
     """Tiles of joined phases that leave otherwise."""
+    operation: float
+    """Cycles of a warpgroup for each element and instruction of long functions."""
+    joined_outputs: float
+    """Factor on all of a convolution whose neighbouring outputs are joined."""
     scattered: StoreCycles
     """Tiles of phases that write every second element of a row, or fewer."""
     window_rows: float

@@ -124,6 +124,8 @@ _CONVOLUTIONS = ConvolutionRates(
     runs_of_pixels=StoreCycles(waiting=0.45, moving=0.62),  # with their operations
     pairs=StoreCycles(waiting=0.3, moving=0.55),
     phases=StoreCycles(waiting=0.35, moving=0.75),
+    operation=0.03,
+    joined_outputs=1.2,  # Not measured: a margin.
     scattered=StoreCycles(waiting=0.07, moving=2.75),
     window_rows=1.35,
     window_copy=100,

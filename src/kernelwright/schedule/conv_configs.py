@@ -20,6 +20,7 @@ from kernelwright.schedule.conv_model import (
     halo,
     run_bytes,
     runs,
+    seen_by,
     tile_step,
 )
 from kernelwright.schedule.conv_shape import FILTER_RUN, MOST_PHASES, ConvSizes
@@ -36,6 +37,11 @@ _MOST_REDUCED = {1: 128, 2: 64}
 """Positions of a warpgroup that keeps what is left of a window beside its sums, by planes."""
 _FEW_TILES = 512
 """Tiles of 64 channels by 128 positions."""
+_OUTPUTS = (2, 4, 8)
+"""Neighbouring outputs that are joined where channels are few."""
+_FEW_CHANNELS = 32
+_MOST_REACH = 1 << 16
+"""Elements from an output's first tap to its last one (ConvVariant::can_join_outputs)."""
 _ALIGNMENT = 1024
 _LINE_BYTES = 16 * 40 * 4
 """Shared memory of a warp that stores: 32 positions of 16 channels."""
@@ -119,7 +125,7 @@ def why_illegal(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> str |
     reason = why_not_reduced(sizes)
     if reason is not None:
         return reason
-    sizes = sizes.with_joined(config.joined)
+    sizes = seen_by(config, sizes)
     if config.has_runs:
         plan = runs(sizes, config)
         fits = plan is not None and (
@@ -161,12 +167,12 @@ def _can_count(sizes: ConvSizes) -> bool:
 
 def _candidates(sizes: ConvSizes, planes: int, shared: int) -> Iterator[ConvConfig]:
     """What may be fast; `shared`: bytes of shared memory of a block."""
-    for joined in _joins(sizes):
-        seen = sizes.with_joined(joined)
-        if joined == 0:
-            yield from _with_runs(seen, planes)
+    yield from _with_runs(sizes, planes)
+    forms = [(joined, 1) for joined in _joins(sizes)]
+    for joined, outputs in (*forms, *((0, count) for count in _outputs(sizes))):
+        seen = sizes.with_joined(joined).with_outputs(outputs)
         for apart in (*_with_copies(seen, planes), *_with_patches(seen, planes)):
-            config = replace(apart, joined=joined, fold_phases=_fold_phases(seen))
+            config = replace(apart, joined=joined, outputs=outputs, fold_phases=_fold_phases(seen))
             config = replace(config, store=_store(seen, config))
             more = (replace(config, stages=stages) for stages in range(_MOST_STAGES, 1, -1))
             yield next((it for it in more if shared_bytes(it) <= shared), config)
@@ -177,7 +183,7 @@ def _store(sizes: ConvSizes, config: ConvConfig) -> ConvStore:
     timed = config.planes == 1 and (config.width == 256 or config.patches)
     rows = replace(config, store=ConvStore.ROWS)
     shares = config.width >= 128 and tile_step(sizes, rows) < config.positions
-    return ConvStore.ROWS if (timed or shares) and not config.joined else ConvStore.LINES
+    return ConvStore.ROWS if (timed or shares) and not config.has_joined else ConvStore.LINES
 
 
 def _joins(sizes: ConvSizes) -> tuple[int, ...]:
@@ -186,6 +192,21 @@ def _joins(sizes: ConvSizes) -> tuple[int, ...]:
     most = sizes.spatial if sizes.transposed and not is_reduced else 0
     counts = _FOLDED_PHASES if sizes.has_program else range(1, FILTER_RUN + 1)
     return tuple(n for n in range(most + 1) if sizes.with_joined(n).joined in counts)
+
+
+def _outputs(sizes: ConvSizes) -> tuple[int, ...]:
+    """Neighbouring outputs along W that may be joined, so that their channels fill a tile."""
+    width = sizes.axes[0]
+    is_reduced = sizes.window > 1 or sizes.over_channels
+    if sizes.transposed or is_reduced or sizes.out_channels > _FEW_CHANNELS:
+        return ()
+    if sizes.reads_by_place:
+        return ()
+    reach = (width.taps - 1) * width.dilation
+    if reach >= _MOST_REACH or reach * sizes.in_channels * sizes.groups >= _MOST_REACH**2 // 8:
+        return ()
+    counts = (it for it in _OUTPUTS if it <= width.out)
+    return tuple(it for it in counts if sizes.with_outputs(it).rows <= _MOST_TILE_CHANNELS)
 
 
 def _with_copies(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
@@ -247,6 +268,8 @@ def _chunk_for(channels: int, planes: int) -> int:
 
 def _with_patches(sizes: ConvSizes, planes: int) -> Iterator[ConvConfig]:
     if planes == 2 or sizes.spatial == 1 or sizes.taps == 1 or sizes.window > 1:
+        return
+    if sizes.axes[0].outputs > 1:
         return
     parts, chunk = 2 if sizes.rows > 64 else 1, _chunk_for(sizes.in_channels, 1)
     for schedule, width, patches, size in PATCHES.get((parts, 64 if chunk == 48 else chunk), ()):

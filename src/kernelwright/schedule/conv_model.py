@@ -16,8 +16,14 @@ _STAGE_K = 64
 _SECTOR_BYTES = 32
 _BATCH = 1024
 """Elements of a filter, or pairs of them, that a block has in flight."""
+_WARP_ROWS = 16
 _MOST_BOX = 256
 """Pixels along a side of a copied box."""
+
+
+def seen_by(config: ConvConfig, sizes: ConvSizes) -> ConvSizes:
+    """The sizes with what the configuration joins."""
+    return sizes.with_joined(config.joined).with_outputs(config.outputs)
 
 
 def channel_pitch(channels: int) -> int:
@@ -176,7 +182,7 @@ def tile_step(sizes: ConvSizes, config: ConvConfig) -> int:
     splits = config.schedule is ConvSchedule.SHARED and config.parts == 1
     can_share = config.store is ConvStore.ROWS and not config.patches and not splits
     sector = _SECTOR_BYTES // sizes.dtype.itemsize
-    are_runs = sizes.phases == 1 and not config.joined and plane % sector
+    are_runs = sizes.phases == 1 and not config.has_joined and plane % sector
     are_runs = are_runs and not sizes.over_channels
     shares = can_share and are_runs and plane >= 2 * config.positions
     return config.positions - (sector if shares else 0)
@@ -185,7 +191,7 @@ def tile_step(sizes: ConvSizes, config: ConvConfig) -> int:
 def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
     """The kernel that writes the planes, and the waves of tiles after it."""
     rates = conv_rates(machine)
-    sizes = sizes.with_joined(config.joined)
+    sizes = seen_by(config, sizes)
     found = runs(sizes, config) if config.has_runs else None
     plan = halo(sizes, config) if config.patches and found is None else None
     step = found.step if found else tile_step(sizes, config)
@@ -211,7 +217,8 @@ def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> floa
     rate = rate if step == config.positions else rates.shared_bandwidth
     floor = sizes.stored_elements * sizes.dtype.itemsize / rate
     seconds = max(cycles / rates.clock, floor)
-    return seconds + planes_seconds(sizes, config, machine) + machine.launches.product_seconds
+    seconds += planes_seconds(sizes, config, machine) + machine.launches.product_seconds
+    return seconds * (rates.joined_outputs if config.outputs > 1 else 1.0)
 
 
 def _stored_plane(sizes: ConvSizes) -> int:
@@ -235,9 +242,10 @@ def _store_cycles(
     if sizes.over_channels and not sizes.keeps_channels:
         # A step for each element, few stores.
         return _finish_cycles(config, rates) + program
-    if width.joined and width.stride > 1:
+    joined = width.stride if width.joined else width.outputs
+    if joined > 1:
         # Pairs of a phase each leave together where they are aligned.
-        cost = rates.pairs if width.stride == 2 and width.out % 2 == 0 else rates.phases
+        cost = rates.pairs if joined == 2 and width.out % 2 == 0 else rates.phases
     elif sizes.transposed and sizes.window == 1:
         cost = rates.scattered
     elif config.has_runs:
@@ -250,8 +258,12 @@ def _store_cycles(
         cost = rates.unaligned
     else:
         cost = rates.runs
+    elements = 64 * parts * config.width
     stored = min(sizes.rows, 64 * parts) * config.width
-    return 64 * parts * config.width * cost.waiting + stored * cost.moving + program
+    # Warps without a channel wait for those that have one; the rates are of full tiles.
+    fullest = min(sizes.rows, _WARP_ROWS) / _WARP_ROWS * elements
+    idle = max(fullest - stored, 0) * sizes.operation * rates.operation
+    return elements * cost.waiting + stored * cost.moving + idle + program
 
 
 def _alternates(config: ConvConfig) -> bool:
@@ -300,12 +312,13 @@ def _run_cycles(sizes: ConvSizes, config: ConvConfig, plan: Runs, rates: Convolu
 def planes_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> float:
     """The kernel before, which turns the input and rounds it."""
     rates = conv_rates(machine)
-    sizes = sizes.with_joined(config.joined)
+    sizes = seen_by(config, sizes)
     pads = sizes.groups > 1
     channels = (channel_pitch(sizes.in_channels) if pads else sizes.in_channels) * sizes.groups
     width, moves = sizes.axes[0].size, config.row_taps is not RowTaps.APART
     if config.row_taps is RowTaps.FOLDED:
-        channels, width = channels * sizes.axes[0].taps, sizes.axes[0].out
+        channels = channels * sizes.axes[0].taps
+        width = ceil(sizes.axes[0].out / sizes.axes[0].outputs)
     elsewhere = prod(axis.size for axis in sizes.axes[1:])
     written = sizes.images * elsewhere * width * channel_pitch(channels) * 2 * config.planes
     moved = written + sizes.input_elements * sizes.dtype.itemsize

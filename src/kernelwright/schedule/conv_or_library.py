@@ -11,8 +11,9 @@ from kernelwright.ir.kinds import Concat, Contract, Conv, Opaque, Pointwise, Vie
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions
+from kernelwright.schedule.conv_instructions import long_instructions
 from kernelwright.schedule.conv_model import conv_rates
-from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes
+from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes, differs_by_place
 from kernelwright.schedule.legality import MAY_BE, SMALL, Library
 
 _TILE_CHANNELS = 32
@@ -106,7 +107,7 @@ def forecast(
 
     `channels_last`: the convolutions that the library would compute on such operands.
     """
-    sizes = sizes_of(node, graph)
+    sizes = _with_steps(sizes_of(node, graph), node, graph)
     ranked = ranked_convolutions(sizes, planes_of(rounding_of(sizes, machine)), machine)
     if not ranked:
         return None
@@ -119,6 +120,20 @@ def forecast(
         library=library,
         after=_pass_seconds(node, graph, machine),
     )
+
+
+def _with_steps(sizes: ConvSizes, node: Node, graph: Graph) -> ConvSizes:
+    """The sizes with what may be computed where the results are stored."""
+    steps, operation, by_place = {node.name}, 0, False
+    for reader in graph.nodes:
+        if not isinstance(reader.kind, Pointwise | View) or steps.isdisjoint(reader.inputs):
+            continue
+        if isinstance(reader.kind, Pointwise):
+            operation += long_instructions(reader.kind.expr)
+            others = (graph[name].type for name in reader.inputs if name not in steps)
+            by_place |= any(differs_by_place(it, sizes.spatial) for it in others)
+        steps.add(reader.name)
+    return replace(sizes, operation=operation, reads_by_place=by_place)
 
 
 def _pass_seconds(node: Node, graph: Graph, machine: Machine) -> float:

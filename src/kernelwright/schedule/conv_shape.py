@@ -1,10 +1,10 @@
 """A convolution at its captured sizes, as the launcher of kernels/conv/ sees it."""
 
 from dataclasses import dataclass, replace
-from math import ceil, prod
+from math import ceil, gcd, prod
 
 from kernelwright.ir.kinds import Conv
-from kernelwright.ir.types import DType, TensorType
+from kernelwright.ir.types import DType, TensorType, ValueType
 
 MOST_PHASES = 8
 """Most phases of a dimension (conv_shape.cuh)."""
@@ -32,6 +32,21 @@ class ConvAxis:
     """Whether a position computes all of its phases, whose taps are the offsets of any of them."""
     window: int = 1
     """Results that are reduced to one: a position, whose phases they are."""
+    outputs: int = 1
+    """Neighbouring elements of the result that are a position of a usual convolution: taps, stride
+    and dilation are those of all of them together."""
+
+    def joining(self, outputs: int) -> "ConvAxis":
+        """The same whose positions are so many outputs each (ConvCall::joining)."""
+        divisor = gcd(self.stride, self.dilation)
+        last = (outputs - 1) * self.stride + (self.taps - 1) * self.dilation
+        return replace(
+            self,
+            taps=last // divisor + 1,
+            stride=self.stride * outputs,
+            dilation=divisor,
+            outputs=outputs,
+        )
 
     @property
     def phases(self) -> int:
@@ -45,7 +60,7 @@ class ConvAxis:
         """Output positions of a phase."""
         if self.window > 1:
             return ceil(self.out / self.window)
-        return ceil(self.out / self.stride) if self.transposed else self.out
+        return ceil(self.out / (self.stride if self.transposed else self.outputs))
 
     @property
     def step(self) -> int:
@@ -129,6 +144,10 @@ class ConvSizes:
     """A transposed one without strides: as a usual one, with its taps in reverse."""
     over_channels: bool = False
     """Whether results are reduced over all channels."""
+    operation: int = 0
+    """Instructions of long functions that are applied to each result where it is stored."""
+    reads_by_place: bool = False
+    """Whether what follows reads another tensor that has more than a value for each channel."""
     has_program: bool = False
     """Whether a row program does that (conv_rows.cuh)."""
     keeps_channels: bool = False
@@ -139,15 +158,22 @@ class ConvSizes:
         axes = [replace(axis, joined=at < dimensions) for at, axis in enumerate(self.axes)]
         return replace(self, axes=tuple(axes))
 
+    def with_outputs(self, outputs: int) -> "ConvSizes":
+        """These sizes with so many neighbouring outputs along W at a position."""
+        if outputs == 1:
+            return self
+        return replace(self, axes=(self.axes[0].joining(outputs), *self.axes[1:]))
+
     @property
     def joined(self) -> int:
-        """Phases of a position that are rows of the filter."""
-        return prod(axis.stride for axis in self.axes if axis.joined)
+        """Phases or outputs of a position that are rows of the filter."""
+        phases = prod(axis.stride for axis in self.axes if axis.joined)
+        return phases * self.axes[0].outputs
 
     @property
     def rows(self) -> int:
         """Rows of the filter of one group and phase."""
-        if not self.axes[0].joined:
+        if not self.axes[0].joined and self.axes[0].outputs == 1:
             return self.out_channels
         return ceil(self.out_channels / (FILTER_RUN // self.joined)) * FILTER_RUN
 
@@ -201,6 +227,13 @@ class ConvSizes:
         sides = [axis.size if axis.transposed else axis.out for axis in self.axes]
         channels = self.groups * self.in_channels * self.out_channels
         return 2 * self.images * prod(sides) * self.taps * channels
+
+
+def differs_by_place(kind: ValueType, spatial: int) -> bool:
+    """Whether an operand of the epilogue has more than a value for each channel."""
+    if not isinstance(kind, TensorType) or kind.rank < 2:
+        return False
+    return any(dim.text != "1" for at, dim in enumerate(reversed(kind.shape)) if at != spatial)
 
 
 def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: TensorType) -> ConvSizes:

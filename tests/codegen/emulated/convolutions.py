@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.emulator import Session
-from kernelwright.ir.conv_configs import DirectConfig, Rounding
+from kernelwright.ir.conv_configs import ConvConfig, DirectConfig, Rounding
 from kernelwright.ir.kinds import Conv
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
@@ -34,6 +34,7 @@ class Layers(nn.Module):
         self.line = nn.Conv1d(5, 40, 3, dilation=3)
         self.short = nn.Conv2d(16, 24, (2, 3), dtype=torch.float16)
         self.few = nn.Conv3d(3, 26, (2, 3, 2), (1, 2, 3), (1, 2, 0), (2, 1, 1))
+        self.wide = nn.Conv2d(16, 20, 5, padding=2)
         self.scale = nn.Parameter(torch.rand(40, 1))
         self.pooled = nn.Conv2d(16, 24, 3)
         self.least = nn.ConvTranspose2d(16, 70, 3, stride=2, padding=1)
@@ -49,6 +50,7 @@ class Layers(nn.Module):
             # By channel, and by place: the operands are broadcast in other ways.
             self.line(s) * self.scale - s[:, :1, 6:],
             F.gelu(torch.tanh(self.few(v[:, 1:4]))),
+            F.gelu(torch.tanh(self.wide(x))),
             # Reduced where they are summed: windows, windows and then channels, whole maps.
             F.max_pool2d(torch.tanh(self.pooled(x)) * self.scale[:24, :, None], 2),
             F.max_pool2d(self.least(x), 2).amin(1),
@@ -82,18 +84,22 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
     first, *_, half = ours
     ours |= {first: Rounding.MEASURED_SIZES, half: Rounding.SHORT}
     chosen = Convolutions(left={}, ours=ours)
-    # Where memory is slow, whatever can be reduced in a convolution's kernel is.
+    # Where memory is slow, whatever can be reduced in a convolution's kernel is. Neighbouring
+    # outputs are joined in two.
     assert H200.convolutions is not None
-    slow = replace(H200, convolutions=replace(H200.convolutions, turning_bandwidth=1e6))
+    rates = replace(H200.convolutions, turning_bandwidth=1e6, joined_outputs=0.6)
+    slow = replace(H200, convolutions=rates)
     plan = schedule(graph, slow, Library.NEVER, convolutions=chosen)
     assert not plan.left_to_pytorch
-    assert [kernel.family for kernel in plan.kernels if kernel.family == "conv"] == ["conv"] * 11
+    assert [kernel.family for kernel in plan.kernels if kernel.family == "conv"] == ["conv"] * 12
     reduced = [it.anchor.conv.reduction for it in plan.kernels if it.family == "conv"]
     windows = [it.window for it in reduced if it is not None and it.result is None]
     assert windows == [(2, 2), (2, 2), (8, 8)]
     results = [it.keeps_channels for it in reduced if it is not None and it.result is not None]
     assert results == [True, False]
     assert sum(isinstance(kernel.config, DirectConfig) for kernel in plan.kernels) == 2
+    configs = [it.config for it in plan.kernels if isinstance(it.config, ConvConfig)]
+    assert sum(config.outputs > 1 for config in configs) == 2
     namespace: dict[str, Any] = {}
     exec(emit_module("layers", "self, x, v, s, h, near", plan).source, namespace)
     return namespace["ModelNew"].forward

@@ -4,7 +4,7 @@
 template <class Instruction_, int SPATIAL_, int CHUNK_, int PLANES_, int CHANNEL_PARTS_,
           ConvSchedule SCHEDULE_, int STAGES_, int CLUSTER_, RowTaps ROW_TAPS_, int PATCHES_ = 0,
           int PATCH_BYTES_ = 0, ConvStore STORE_ = ConvStore::LINES, int JOINED_ = 0,
-          int FOLD_PHASES_ = 0>
+          int FOLD_PHASES_ = 0, int OUTPUTS_ = 1>
 struct ConvConfig {
   using Instruction = Instruction_;
   static constexpr int SPATIAL = SPATIAL_, CHUNK = CHUNK_, PLANES = PLANES_;
@@ -13,7 +13,7 @@ struct ConvConfig {
   static constexpr RowTaps ROW_TAPS = ROW_TAPS_;
   static constexpr int PATCHES = PATCHES_, PATCH_BYTES = PATCH_BYTES_;
   static constexpr ConvStore STORE = STORE_;
-  static constexpr int JOINED = JOINED_, FOLD_PHASES = FOLD_PHASES_;
+  static constexpr int JOINED = JOINED_, FOLD_PHASES = FOLD_PHASES_, OUTPUTS = OUTPUTS_;
 };
 
 // A program over channels with one result for all of them.
@@ -32,7 +32,7 @@ template <class Config>
 __global__ void __launch_bounds__(PLANE_THREADS, 3)
     planes_kernel(const __grid_constant__ PlaneParameters p) {
   write_planes<Number, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS,
-               (Config::JOINED > 0)>(p);
+               ConvTile<Config>::JOINED>(p);
 }
 template <class Config>
 __global__ void __launch_bounds__(ConvTile<Config>::THREADS, 1)

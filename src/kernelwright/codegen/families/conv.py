@@ -239,7 +239,8 @@ def _tensor_cores(name: str, suffix: str, kernel: str, why: str, config: ConvCon
             f"static constexpr ConvSchedule SCHEDULE = ConvSchedule::{config.schedule.name};",
             f"static constexpr RowTaps ROW_TAPS = RowTaps::{config.row_taps.name};",
             f"static constexpr int PATCHES = {config.patches}, PATCH_BYTES = {config.patch_bytes};",
-            f"static constexpr int JOINED = {config.joined}, FOLD_PHASES = {config.fold_phases};",
+            f"static constexpr int JOINED = {config.joined}, FOLD_PHASES = {config.fold_phases}, "
+            f"OUTPUTS = {config.outputs};",
             f"static constexpr ConvStore STORE = ConvStore::{config.store.name};",
         ),
         kernel=kernel,

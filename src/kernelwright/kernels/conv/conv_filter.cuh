@@ -159,41 +159,45 @@ class FilterRow {
     }
     if (static_cast<int>(in_chunk) >= f_.used || rest >= taps_) return;
     int64_t place = 0;
-    int tap_of_row = 0;
+    int number_in_row = 0;
 #pragma unroll
     for (int d = 0; d < MAX_SPATIAL; ++d) {
       const uint32_t next = counts_[d] == 1 ? rest : rest / counts_[d];
       const int at_tap = static_cast<int>(rest - next * counts_[d]);
       rest = next;
-      const ConvDimension& dimension = shape_.dimensions[d];
-      int tap = dimension.tap(phase_.of[d], at_tap);
-      if constexpr (JOINED) {
-        if (dimension.is_joined()) tap = dimension.joined_tap(own_.of[d], at_tap);
-        if (tap < 0) return;
-      }
       if (d == 0) {
-        tap_of_row = tap;
-      } else {
-        place += tap * f_.strides.taps[d];
+        number_in_row = at_tap;
+        continue;
       }
+      const int tap = tap_of(d, at_tap);
+      if (JOINED && tap < 0) return;
+      place += tap * f_.strides.taps[d];
     }
+    int tap = tap_of(0, number_in_row);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      int channel = at + i, tap = tap_of_row;
+      int channel = at + i;
       bool exists = channel < f_.channels;
       if (f_.fold > 1) {
         const int in_fold = channel / f_.fold_channels;
         channel -= in_fold * f_.fold_channels;
-        tap = tap * f_.fold + in_fold;
+        tap = tap_of(0, number_in_row * f_.fold + in_fold);
         exists = exists && channel < f_.real_channels && tap < f_.row_taps;
       }
-      if (!exists) continue;
+      if (!exists || (JOINED && tap < 0)) continue;
       values[i] = widen(load_constant(from_ + place + tap * f_.strides.taps[0] +
                                       channel * f_.strides.in_channel));
     }
   }
 
  private:
+  // The filter's tap along dimension `d` at the offset of tap `number`; -1: the phase has none.
+  __device__ __forceinline__ int tap_of(int d, int number) const {
+    const ConvDimension& dimension = shape_.dimensions[d];
+    if (JOINED && dimension.is_joined()) return dimension.joined_tap(own_.of[d], number);
+    return dimension.tap(phase_.of[d], number);
+  }
+
   const FilterPlanes& f_;
   const ConvShape& shape_;
   const Filter* from_;

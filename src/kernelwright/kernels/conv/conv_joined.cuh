@@ -1,6 +1,6 @@
 #pragma once
-// Stores of a transposed convolution whose phases are rows of the filter: a channel's positions and
-// their phases along W follow each other in the result.
+// Stores of a convolution whose phases, or neighbouring outputs, are rows of the filter: a
+// channel's positions and their phases along W follow each other in the result.
 
 #include "conv_elements.cuh"
 #include "conv_tile.cuh"

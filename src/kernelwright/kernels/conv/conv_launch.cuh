@@ -34,11 +34,11 @@ struct ConvVariant {
         (request.groups > 1 || request.direction != ConvDirection::USUAL)) {
       return false;
     }
+    if (Tile::JOINED && !can_join(request)) return false;
     if (ROW_TAPS == RowTaps::OVERLAPPING &&
-        (request.calls[0].dilation != 1 || row_window(request) < 2)) {
+        (row_call(request).dilation != 1 || row_window(request) < 2)) {
       return false;
     }
-    if (Tile::JOINED && !can_join(request)) return false;
     if (HAS_WINDOWS && !has_phases_for_windows(request)) return false;
     const ConvShape shape = describe(request);
     if (OVER_CHANNELS && (shape.groups > 1 || shape.rows() > Tile::BLOCK_CHANNELS)) return false;
@@ -158,30 +158,46 @@ struct ConvVariant {
   }
 
   static bool can_join(const Request& request) {
+    if (Config::OUTPUTS > 1) return !HAS_WINDOWS && !OVER_CHANNELS && can_join_outputs(request);
     int joined = 1;
     for (int d = 0; d < Config::JOINED; ++d) joined *= request.calls[d].stride;
     return request.direction == ConvDirection::TRANSPOSED && joined <= FILTER_RUN;
   }
+  static bool can_join_outputs(const Request& request) {
+    constexpr int64_t MOST = 1 << 16;
+    const ConvCall& row = request.calls[0];
+    if (request.direction != ConvDirection::USUAL || row.stride > MAX_TRAVERSAL_STEP) return false;
+    const int64_t reach = int64_t{row.kernel - 1} * row.dilation;
+    return reach < MOST && reach * request.in_channels < MOST * MOST / 8;
+  }
 
   static int64_t channel_pitch(int64_t channels) { return (channels + 7) / 8 * 8; }
+  // The call along W of which each output is a position: the user's, or of neighbouring outputs.
+  static ConvCall row_call(const Request& request) {
+    return Config::OUTPUTS > 1 ? request.calls[0].joining(Config::OUTPUTS) : request.calls[0];
+  }
   // Taps of a row that are the channels of one.
   static int row_window(const Request& request) {
-    const int kernel = request.calls[0].kernel;
+    const int kernel = row_call(request).kernel;
     if (ROW_TAPS == RowTaps::FOLDED) return kernel;
     if (ROW_TAPS == RowTaps::APART) return 1;
     const int64_t fit = Config::CHUNK / channel_pitch(request.in_channels);
     return fit < kernel ? static_cast<int>(fit) : kernel;
   }
   static RowFold describe_fold(const Request& request) {
-    const ConvCall& row = request.calls[0];
+    const ConvCall row = row_call(request);
     const int in = static_cast<int>(row.in);
     if (ROW_TAPS == RowTaps::FOLDED) return {row.kernel, in, row.stride, row.padding, row.dilation};
     return {1, in, 1, row.padding, 1};
   }
 
-  // With all taps apart.
+  // With all taps apart, of the same positions.
   static ConvShape describe_plain(const Request& request) {
-    return in_windows(request, describe_apart(request));
+    ConvShape shape = describe_apart(request);
+    if (Config::OUTPUTS > 1) {
+      shape.dimensions[0] = ConvDimension::side_by_side(shape.dimensions[0], Config::OUTPUTS);
+    }
+    return in_windows(request, shape);
   }
   static ConvShape in_windows(const Request& request, ConvShape shape) {
     for (int d = 0; HAS_WINDOWS && d < MAX_SPATIAL; ++d) {
@@ -212,26 +228,32 @@ struct ConvVariant {
     for (int d = 0; d < Config::JOINED; ++d) {
       shape.dimensions[d] = ConvDimension::joined_phases(request.calls[d]);
     }
-    if (ROW_TAPS == RowTaps::APART) return shape;
-    ConvCall row;
-    row.out = request.calls[0].out;
-    row.in = plane_width(request);
-    shape.in_channels *= request.calls[0].kernel;
+    if (ROW_TAPS == RowTaps::APART && Config::OUTPUTS == 1) return shape;
+    const ConvCall row = row_of_planes(request);
+    if (ROW_TAPS == RowTaps::FOLDED) shape.in_channels *= row_window(request);
     if (ROW_TAPS == RowTaps::OVERLAPPING) {
-      const int window = row_window(request);
-      shape.in_channels = static_cast<int>(window * channel_pitch(request.in_channels));
-      row.in -= window - 1;
-      row.kernel = (request.calls[0].kernel + window - 1) / window;
-      row.stride = request.calls[0].stride;
-      row.dilation = window;
+      shape.in_channels =
+          static_cast<int>(row_window(request) * channel_pitch(request.in_channels));
     }
-    shape.dimensions[0] = ConvDimension::usual(row);
+    shape.dimensions[0] =
+        Config::OUTPUTS > 1 ? ConvDimension::joined_outputs(request.calls[0], Config::OUTPUTS, row)
+                            : ConvDimension::usual(row);
     return shape;
+  }
+  // The call along W that remains when taps are channels.
+  static ConvCall row_of_planes(const Request& request) {
+    const ConvCall row = row_call(request);
+    if (ROW_TAPS == RowTaps::APART) return row;
+    const int window = row_window(request);
+    const int64_t width = plane_width(request);
+    if (ROW_TAPS == RowTaps::FOLDED) return {width, row.out};
+    return {width - (window - 1), row.out, (row.kernel + window - 1) / window,
+            row.stride,           0,       window};
   }
 
   // Pixels of a row of the planes.
   static int64_t plane_width(const Request& request) {
-    const ConvCall& row = request.calls[0];
+    const ConvCall row = row_call(request);
     if (ROW_TAPS == RowTaps::APART) return row.in;
     if (ROW_TAPS == RowTaps::FOLDED) return row.out;
     const int64_t window = row_window(request);
@@ -250,7 +272,7 @@ struct ConvVariant {
   // Channels that a pixel of the planes has.
   static int64_t pixel_channels(const Request& request) {
     const int64_t channels = int64_t{group_pitch(request)} * request.groups;
-    return channels * (ROW_TAPS == RowTaps::FOLDED ? request.calls[0].kernel : 1);
+    return channels * (ROW_TAPS == RowTaps::FOLDED ? row_window(request) : 1);
   }
   static int64_t pixel_pitch(const Request& request) {
     return channel_pitch(pixel_channels(request));

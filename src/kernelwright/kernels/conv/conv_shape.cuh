@@ -11,6 +11,8 @@
 //
 // Phases may be joined: a position then computes all of its phases, each a row of the filter. Its
 // taps are the offsets that any phase meets; where a phase has none of its own the filter is zero.
+// Neighbouring outputs of a usual convolution may be joined likewise, along W: few channels fill
+// the rows of a tile.
 
 #include <cuda_runtime.h>
 
@@ -22,21 +24,40 @@
 constexpr int MAX_PHASES = 8;   // along one dimension
 constexpr int FILTER_RUN = 16;  // rows of the filter that a warp stores: joined phases do not cross
 
+__host__ __device__ constexpr int greatest_divisor(int a, int b) {
+  while (b != 0) {
+    const int rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
 // What the user's call says of one dimension.
 struct ConvCall {
   int64_t in = 1, out = 1;
   int kernel = 1, stride = 1, padding = 0, dilation = 1;
+
+  // The call whose outputs meet all that `count` neighbouring outputs of this one meet.
+  ConvCall joining(int count) const {
+    const int divisor = greatest_divisor(stride, dilation);
+    const int last = (count - 1) * stride + (kernel - 1) * dilation;
+    return {in, (out + count - 1) / count, last / divisor + 1, stride * count, padding, divisor};
+  }
 };
 
 struct ConvDimension {
-  int in, out;                    // elements
-  int positions;                  // of a phase: the most that one has
-  int phases;                     // units of work
-  int out_step;                   // output o is position o / out_step
-  int window;                     // phases that are reduced to one result; 1: none are
-  int filter_phases;              // phases that differ in their taps of the filter
-  int joined;                     // phases of a position that are rows of the filter; 1: none are
-  int kernel, padding, dilation;  // of the user's call where phases are joined, else 0
+  int in, out;           // elements
+  int positions;         // of a phase: the most that one has
+  int phases;            // units of work
+  int out_step;          // output o is position o / out_step
+  int window;            // phases that are reduced to one result; 1: none are
+  int filter_phases;     // phases that differ in their taps of the filter
+  int joined;            // phases of a position that are rows of the filter; 1: none are
+  int kernel, dilation;  // of the user's call where phases are joined, else 0
+  // Where phases are joined a tap of the filter lies `dilation` times its number into it. Phase p
+  // has at the offset of tap n what lies  first_reach + p * phase_reach + n * tap_reach  into it.
+  int first_reach, phase_reach, tap_reach;
   int lower, step;
   int tap_step, offset_step;  // from one tap of a phase to the next: of the filter, of the input
   int taps[MAX_PHASES];
@@ -109,18 +130,41 @@ struct ConvDimension {
     d.phases = d.step = d.tap_step = d.offset_step = d.window = d.filter_phases = 1;
     d.out_step = d.joined = call.stride;
     d.kernel = call.kernel;
-    d.padding = call.padding;
     d.dilation = call.dilation;
+    d.first_reach = call.padding - least * call.stride;
+    d.phase_reach = 1;
+    d.tap_reach = -call.stride;
     d.lower = least;
     d.taps[0] = most - least + 1;
     return d;
   }
-  // Windows of `size` outputs side by side: each is a position, whose phases are its outputs. The
-  // last one may reach beyond the outputs. `size` is a multiple of the phases of `apart`.
+
+  // `count` neighbouring outputs of a usual convolution together. `row`: call.joining(count), or
+  // what remains of it where its taps are channels.
+  static ConvDimension joined_outputs(const ConvCall& call, int count, const ConvCall& row) {
+    ConvDimension d = usual(row);
+    d.out = static_cast<int>(call.out);
+    d.out_step = d.joined = count;
+    d.kernel = call.kernel;
+    d.dilation = call.dilation;
+    d.phase_reach = -call.stride;
+    d.tap_reach = greatest_divisor(call.stride, call.dilation);
+    return d;
+  }
+
+  // Windows of `size` outputs side by side, which are reduced to one result.
   static ConvDimension windows(const ConvDimension& apart, int size) {
+    ConvDimension d = side_by_side(apart, size);
+    d.window = size;
+    return d;
+  }
+
+  // Positions of `size` outputs each, which are its phases. The last one may reach beyond the
+  // outputs. `size` is a multiple of the phases of `apart`.
+  static ConvDimension side_by_side(const ConvDimension& apart, int size) {
     ConvDimension d = apart;
     const int turns = size / apart.phases;
-    d.window = d.phases = d.out_step = size;
+    d.phases = d.out_step = size;
     d.positions = (apart.out + size - 1) / size;
     d.step = apart.step * turns;
     for (int phase = 0; phase < size; ++phase) {
@@ -142,7 +186,7 @@ struct ConvDimension {
   __host__ __device__ __forceinline__ bool is_joined() const { return dilation > 0; }
   // The filter's tap at the offset of tap `number` in a joined phase; -1: none.
   __host__ __device__ __forceinline__ int joined_tap(int phase, int number) const {
-    const int reach = phase + padding - (lower + number) * joined;
+    const int reach = first_reach + phase * phase_reach + number * tap_reach;
     const int tap = reach / dilation;
     return reach >= 0 && tap * dilation == reach && tap < kernel ? tap : -1;
   }
@@ -167,16 +211,6 @@ struct ConvDimension {
     const int64_t end = int64_t{lower} + int64_t{positions - 1} * step - (in - 1);
     return lower >= -most && lower < most && end >= -most && end < most &&
            last_offset() < 2 * most && step <= MAX_TRAVERSAL_STEP && phases <= MAX_PHASES;
-  }
-
- private:
-  static int greatest_divisor(int a, int b) {
-    while (b != 0) {
-      const int rest = a % b;
-      a = b;
-      b = rest;
-    }
-    return a;
   }
 };
 

@@ -61,7 +61,9 @@ enum class ConvStore {
 //   SCHEDULE       how the two warpgroups that multiply divide the work
 //   STORE
 //   STAGES, CLUSTER
-//   JOINED         dimensions, W first, whose phases are rows of the filter (conv_shape.cuh)
+//   JOINED         dimensions, W first, whose phases are rows of the filter (conv_shape.cuh), of a
+//                  transposed convolution
+//   OUTPUTS        neighbouring outputs along W that are such rows, of a usual one; 1: none are
 //   PATCHES, PATCH_BYTES  0, or where patches hold the pixels (conv_halo.cuh)
 //   FOLD_PHASES    0, or where a program runs over channels (conv_rows.cuh) the joined phases of a
 //                  position: 1, 2, 4 or 8
@@ -72,7 +74,7 @@ struct ConvTile {
   static constexpr int STAGES = Config::STAGES, CLUSTER = Config::CLUSTER;
   static constexpr int CHANNEL_PARTS = Config::CHANNEL_PARTS;
   static constexpr bool ALTERNATES = Config::SCHEDULE == ConvSchedule::ALTERNATE;
-  static constexpr bool JOINED = Config::JOINED > 0;
+  static constexpr bool JOINED = Config::JOINED > 0 || Config::OUTPUTS > 1;
   static constexpr int CONSUMERS = 2;  // warpgroups
   static constexpr int WARPGROUP = 128;
   static constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
@@ -144,8 +146,11 @@ struct ConvTile {
                                PATCHES % 2 == 0 && PATCHES > 0 && PATCH_BYTES % ALIGNMENT == 0 &&
                                Config::ROW_TAPS == RowTaps::APART),
                 "runs of pixels come to warpgroups in turn, each to its own");
-  static_assert(!JOINED || (Config::ROW_TAPS == RowTaps::APART && !STORES_ROWS),
-                "joined phases have taps apart, and leave in lines");
+  static_assert(!JOINED || !STORES_ROWS, "joined phases leave in lines");
+  static_assert(Config::JOINED == 0 || (Config::ROW_TAPS == RowTaps::APART && Config::OUTPUTS == 1),
+                "phases of a transposed convolution are joined alone, and have taps apart");
+  static_assert(Config::OUTPUTS <= MAX_PHASES, "a position has no more phases");
+  static_assert(!HAS_PATCHES || Config::OUTPUTS == 1, "a patch is for positions side by side");
   static_assert(PLANES == 1 || Config::CHUNK != 48, "three products take whole stages");
   static_assert(CHANNEL_PARTS < 4 || (ALTERNATES && PLANES == 1 && PATCHES == 0),
                 "four parts are for one product of copies, in turn");

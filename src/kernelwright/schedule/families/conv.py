@@ -6,20 +6,21 @@ from math import inf
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.configs import Config
 from kernelwright.ir.conv_configs import ConvConfig, ConvStore, DirectConfig
-from kernelwright.ir.expr import operations
+from kernelwright.ir.expr import Expr, operations
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import general_config, ranked_convolutions
+from kernelwright.schedule.conv_instructions import long_instructions
 from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_or_library import (
     forecast,
     planes_of,
     sizes_of,
 )
-from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes
+from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes, differs_by_place
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
 from kernelwright.schedule.families.elements import grow_elements, work_of
 from kernelwright.schedule.families.family import Description, Family, Work
@@ -32,11 +33,11 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
     inputs, expression = inputs_and_expression(group, graph)
     node = group.anchor
     assert node is not None and isinstance(node.kind, Conv)
-    sizes = sizes_of(node, graph)
     rounding = node.kind.rounding
     assert rounding is not None, f"{node.name} is the library's"
     times = forecast(node, graph, machine)
     types = tuple(it.type for it in inputs)
+    sizes = _with_epilogue(sizes_of(node, graph), node.kind, expression, types)
     kernel = Kernel(
         family=CONV.name,
         anchor=Convolution(
@@ -50,21 +51,19 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
         prologue=None if node.kind.reduction is None else node.kind.reduction.value,
         epilogue=expression,
         outputs=(group.root.tensor,),
-        config=_ranked(sizes, planes_of(rounding), types, machine)[0],
+        config=_ranked(sizes, planes_of(rounding), machine)[0],
         **labels(group.in_order(graph)),
     )
     return launched(kernel, [group.root], inputs)
 
 
-def _ranked(
-    sizes: ConvSizes, planes: int, inputs: tuple[ValueType, ...], machine: Machine
-) -> tuple[Config, ...]:
+def _ranked(sizes: ConvSizes, planes: int, machine: Machine) -> tuple[Config, ...]:
     """At least one: what no configuration takes the launcher gives to the CUDA cores."""
     ranked = ranked_convolutions(sizes, planes, machine)
     found: tuple[ConvConfig | DirectConfig, ...] = tuple(config for _, config in ranked)
     found = found or (general_config(sizes, planes),)
     is_one = sizes.over_channels and not sizes.keeps_channels
-    if is_one or not any(_differs_by_place(it, sizes.spatial) for it in inputs[2:]):
+    if is_one or not sizes.reads_by_place:
         return found
     # What is read where the sums are stored comes for more of them at a time.
     return tuple(
@@ -73,11 +72,15 @@ def _ranked(
     )
 
 
-def _differs_by_place(kind: ValueType, spatial: int) -> bool:
-    """Whether an operand of the epilogue has more than a value for each channel."""
-    if not isinstance(kind, TensorType) or kind.rank < 2:
-        return False
-    return any(dim.text != "1" for at, dim in enumerate(reversed(kind.shape)) if at != spatial)
+def _with_epilogue(
+    sizes: ConvSizes, conv: Conv, expression: Expr, inputs: tuple[ValueType, ...]
+) -> ConvSizes:
+    """The sizes with what is computed where the results are stored."""
+    return replace(
+        sizes,
+        operation=0 if conv.reduction else long_instructions(expression),
+        reads_by_place=any(differs_by_place(it, sizes.spatial) for it in inputs[2:]),
+    )
 
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
@@ -91,12 +94,15 @@ def sizes_of_kernel(kernel: Kernel) -> ConvSizes:
     """The captured sizes of a kernel's convolution."""
     data, weight = kernel.inputs[:2]
     assert isinstance(data, TensorType) and isinstance(weight, TensorType)
-    return conv_sizes(kernel.anchored(Convolution).conv, data, weight, kernel.output)
+    conv = kernel.anchored(Convolution).conv
+    sizes = conv_sizes(conv, data, weight, kernel.output)
+    assert kernel.epilogue is not None
+    return _with_epilogue(sizes, conv, kernel.epilogue, kernel.inputs)
 
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
     planes = planes_of(kernel.anchored(Convolution).rounding)
-    return _ranked(sizes_of_kernel(kernel), planes, kernel.inputs, machine)
+    return _ranked(sizes_of_kernel(kernel), planes, machine)
 
 
 def _seconds(kernel: Kernel, machine: Machine) -> float | None:
