@@ -126,7 +126,7 @@ _CASES = (
     _case(5, layers=2, hidden=20, batch=11, inputs=9),
     _case(5, spoiled="weights", how="nan"),
     _case(6, layers=2, hidden=13, steps=6, batch=11, inputs=9),
-    _case(6, how="inf"),
+    _case(6, how="greatest"),
     _case(7, hidden=50, steps=3, batch=9, inputs=600),
     _case(7, hidden=60, batch=1, inputs=3, how="nan"),
     _case(8, layers=2, hidden=16, batch=17, inputs=9),

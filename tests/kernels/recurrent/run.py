@@ -62,6 +62,8 @@ def spoil(tensor: torch.Tensor, how: str) -> None:
             flat[flat.numel() // 2] = -torch.inf
         case "large":
             flat[0] = 5e4
+        case "greatest":
+            flat[flat.numel() // 2] = 3.4e38
         case "huge":
             tensor *= 1e9
         case "tiny":

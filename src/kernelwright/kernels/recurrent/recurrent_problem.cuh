@@ -179,12 +179,12 @@ struct PlaneScales {
   template <class Tile>
   __device__ __forceinline__ static PlaneScales of(const Extremes& extremes) {
     if (!Tile::Rule::IS_BOUNDED) return {1.0f, 1.0f, 1.0f, true};
-    constexpr uint32_t INFINITE = 0x7f800000u, ONE = 0x3f800000u, LARGE = 0x44800000u;  // 1024
+    constexpr uint32_t MOST = 0x78800000u, ONE = 0x3f800000u, LARGE = 0x44800000u;  // 2^114, 1024
     const Extremes now = {__ldcg(&extremes.x), __ldcg(&extremes.first_hidden),
                           __ldcg(&extremes.weights)};
     const uint32_t hidden = now.first_hidden > ONE ? now.first_hidden : ONE;
     return {plane_scale(now.x), plane_scale(hidden), plane_scale(now.weights),
-            now.x < INFINITE && now.weights < INFINITE && hidden <= LARGE};
+            now.x < MOST && now.weights < MOST && hidden <= LARGE};
   }
 };
 

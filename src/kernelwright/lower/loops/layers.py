@@ -33,6 +33,8 @@ Takes = Callable[[Node, Graph], bool]
 _FEWEST = 4
 """Steps that are worth a layer."""
 _ONE = Dim.static(1)
+_GREATEST = (2 - 2.0**-23) * 2.0**127
+"""Of float32."""
 
 
 def with_layers(graph: Graph, takes: Takes) -> Graph:
@@ -206,7 +208,11 @@ class _Making:
         added = Pointwise(Call("add", both, DType.F32))
         for bias in self._first.biases:
             sums.append(self._work.add("input_sums", added, shape, self._like, sums[-1], bias))
-        first, found = self._work.made[sums[0]], sums[-1]
+        first = self._work.made[sums[0]]
+        # Zeros of the identity make NaN of infinities; the tangent of the greatest number is 1, too.
+        ends = (Literal(end, DType.F32) for end in (-_GREATEST, _GREATEST))
+        finite = Call("clamp", (both[0], *ends), DType.F32)
+        found = self._work.add("finite_sums", Pointwise(finite), shape, self._like, sums[-1])
         linear = call_of_linear((raw, weight, *self._first.biases[:1]))
         call = UserCall(sums[:2][-1], linear, Opaque())
         self._work.made[first.name] = replace(first, part_of=call)
