@@ -5,20 +5,23 @@
 #include "conv_reduction.cuh"
 #include "conv_totals.cuh"
 
-// The sum of one element; `at`: its position in the phase; `channel`: of all groups.
-template <class Parameters>
-__device__ __forceinline__ float convolve_element(const Parameters& p, const ConvPhase& in_phase,
+// Sums of COUNT channels of a group, from `channel` of it on, at one position: a pixel is read once
+// for all of them. Those behind the last channel repeat it. `at`: the position in the phase.
+template <int COUNT, class Parameters>
+__device__ __forceinline__ void convolve_channels(const Parameters& p, const ConvPhase& in_phase,
                                                   int image, const int (&at)[MAX_SPATIAL],
-                                                  int channel_of_all) {
+                                                  int group, int channel, float (&sums)[COUNT]) {
   const ConvShape& shape = p.plain;
-  const int group = channel_of_all / shape.out_channels;
-  const int channel = channel_of_all - group * shape.out_channels;
-  const auto* const filter =
-      p.filter + group * p.filter_strides.group + channel * p.filter_strides.out_channel;
+  decltype(p.filter) filters[COUNT];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) {
+    const int own = min(channel + i, shape.out_channels - 1);
+    filters[i] = p.filter + group * p.filter_strides.group + own * p.filter_strides.out_channel;
+    sums[i] = 0;
+  }
   const auto* const data = p.data + image * p.data_strides.image +
                            int64_t{group} * shape.in_channels * p.data_strides.channel;
   const int taps = in_phase.taps(shape);
-  float sum = 0;
   for (int number = 0; number < taps; ++number) {
     int64_t from = 0, weight = 0;
     int rest = number;
@@ -35,11 +38,24 @@ __device__ __forceinline__ float convolve_element(const Parameters& p, const Con
     }
     if (!exists) continue;
     for (int c = 0; c < shape.in_channels; ++c) {
-      sum = fmaf(widen(data[from + c * p.data_strides.channel]),
-                 widen(filter[weight + c * p.filter_strides.in_channel]), sum);
+      const float pixel = widen(data[from + c * p.data_strides.channel]);
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) {
+        sums[i] = fmaf(pixel, widen(filters[i][weight + c * p.filter_strides.in_channel]), sums[i]);
+      }
     }
   }
-  return sum;
+}
+
+// The sum of one element; `channel`: of all groups.
+template <class Parameters>
+__device__ __forceinline__ float convolve_element(const Parameters& p, const ConvPhase& in_phase,
+                                                  int image, const int (&at)[MAX_SPATIAL],
+                                                  int channel) {
+  const int group = channel / p.plain.out_channels;
+  float sum[1];
+  convolve_channels(p, in_phase, image, at, group, channel - group * p.plain.out_channels, sum);
+  return sum[0];
 }
 
 // What becomes of one element of a channel: of all outputs of its window, if it is one.
@@ -73,11 +89,15 @@ __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
   constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
   constexpr bool OVER_CHANNELS = Parameters::CHANNELS != ConvFold::NONE;
   constexpr bool IS_PROGRAM = Parameters::CHANNELS == ConvFold::EXP_SUM;
+  constexpr int AT_ONCE = HAS_WINDOWS || OVER_CHANNELS ? 1 : 8;  // channels
   const ConvShape& shape = p.plain;
-  const int channels = shape.out_channels * shape.groups, results = OVER_CHANNELS ? 1 : channels;
+  const int channels = shape.out_channels * shape.groups;
+  const int runs = (shape.out_channels + AT_ONCE - 1) / AT_ONCE;  // of a group
+  const int results = OVER_CHANNELS ? 1 : runs * shape.groups;
   const int phases = HAS_WINDOWS ? 1 : shape.phases();
   for (int outer = 0; outer < results * phases; ++outer) {
-    const int channel = outer % results;
+    const int group = outer % results / runs, of_group = (outer % results - group * runs) * AT_ONCE;
+    const int channel = group * shape.out_channels + of_group;
     const ConvPhase phase = ConvPhase::of_number(shape, outer / results);
     for (uint32_t position = blockIdx.x * Tile::THREADS + threadIdx.x; position < p.positions;
          position += gridDim.x * Tile::THREADS) {
@@ -96,15 +116,26 @@ __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
       if constexpr (IS_PROGRAM) {
         run_program(p, channels, place, p.out, p.out_strides.channel,
                     [&](int of) { return finish_element(p, phase, image, at, of); });
-        continue;
-      }
-      float value = finish_element(p, phase, image, at, channel);
-      if constexpr (OVER_CHANNELS && !IS_PROGRAM) {
-        for (int other = 1; other < channels; ++other) {
-          value = fold<Parameters::CHANNELS>(value, finish_element(p, phase, image, at, other));
+      } else if constexpr (AT_ONCE == 1) {
+        float value = finish_element(p, phase, image, at, channel);
+        if constexpr (OVER_CHANNELS) {
+          for (int other = 1; other < channels; ++other) {
+            value = fold<Parameters::CHANNELS>(value, finish_element(p, phase, image, at, other));
+          }
+        }
+        p.out[place] = narrow<Result>(p.epilogue.finish(value, place, channel));
+      } else {
+        float sums[AT_ONCE];
+        convolve_channels(p, phase, image, at, group, of_group, sums);
+        const int end = min(AT_ONCE, shape.out_channels - of_group);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+          if (i >= end) break;
+          const int64_t to = place + i * p.out_strides.channel;
+          const float value = p.epilogue.row(channel + i)(sums[i]);
+          p.out[to] = narrow<Result>(p.epilogue.finish(value, to, channel + i));
         }
       }
-      p.out[place] = narrow<Result>(p.epilogue.finish(value, place, channel));
     }
   }
 }
