@@ -2,4 +2,5 @@
 
 from kernelwright.cli import script
 
-script()
+if __name__ == "__main__":
+    script()
