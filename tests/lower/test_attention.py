@@ -200,7 +200,7 @@ def test_rows_without_keys_stay_nan() -> None:
 def test_what_no_call_means_is_a_kernel_however_slow_the_model_has_it() -> None:
     rates = H200.attention
     assert rates is not None
-    slow = replace(H200, attention=replace(rates, flops=dict.fromkeys(rates.flops, 1.0)))
+    slow = replace(H200, attention=replace(rates, flops=1.0))
     q, mask = torch.rand(2, 3, 33, 16), torch.ones(33, 33).tril()
     graph = rewrite(capture_module(Applied(_filled), (q, q, q, mask))).graph
     assert [kernel.family for kernel in schedule(graph, slow).kernels].count("attention") == 1

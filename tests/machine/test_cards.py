@@ -19,12 +19,12 @@ _MOST = 1024
 """Above this an integer is bytes, registers or elements, and so a limit or a threshold."""
 _LAYOUTS = {
     *("SHARED_BYTES_OF_BARRIERS", "OUTSIDE_STAGES", "RAW_BOXES"),
-    *("PATCHES", "COUNTED", "COUNTED_CHANNELS", "PATCH_COST"),
+    *("PATCHES", "COUNTED", "COUNTED_CHANNELS", "PATCH_COST", "_MOST_REACH"),
 }
 """Shared memory that a kernel of ours lays out, and what its launcher can count, on any card."""
 
-_MEANINGS = {"_ABSORBING", "FAR"}
-"""What programs write for minus infinity."""
+_MEANINGS = {"_ABSORBING", "FAR", "_GREATEST"}
+"""What programs write for infinities."""
 _ALLOCATOR = {"_LEAST_SAVED"}
 """What PyTorch's allocator does on any card."""
 _UNMEASURED = {"_LEAST_FLOPS"}

@@ -37,8 +37,8 @@ class Product(torch.nn.Module):
         ((2048, 65536), (65536, 1), torch.float32, None),
         ((256, 1024), (1024, 256), torch.float32, "the library is faster"),
         ((64, 64), (64, 64), torch.float32, "the library is faster"),
-        ((512, 64), (64, 512), torch.float16, "not sure enough"),
-        ((4096, 4096), (4096, 4096), torch.bfloat16, None),
+        ((512, 64), (64, 512), torch.float16, None),
+        ((4096, 4096), (4096, 4096), torch.bfloat16, "the library is faster"),
         ((4096, 4095), (4095, 4096), torch.bfloat16, "the library is faster"),  # rows not aligned
         ((2048, 2048), (2048, 2048), torch.float64, "the library is faster"),
         ((512, 64), (64, 512), torch.int64, "no kernel"),

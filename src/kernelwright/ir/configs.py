@@ -70,8 +70,8 @@ class Feed(StrEnum):
     DIRECT = "direct"
     """float16 and bfloat16, as they are."""
     TURNS = "turns"
-    """The same, and each of two warpgroups has tiles of its own: one multiplies while the other
-    stores."""
+    """float16 and bfloat16, as they are, by two warpgroups with tiles of their own: one multiplies
+    while the other stores."""
 
     @property
     def is_short(self) -> bool:

@@ -171,6 +171,13 @@ def _element(operand: Any, step: int, rank: int) -> Any:
     return operand[step if operand.shape[0] > 1 else 0]
 
 
+def gathered(dim: int, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Slices of `source` along `dim` at the places that `index` names, from the end if negative."""
+    places = torch.where(index < 0, index + source.shape[dim], index)
+    found = source.index_select(dim, places.flatten())
+    return found.unflatten(dim, index.shape) if index.dim() else found.squeeze(dim)
+
+
 def pooled(kind: Window, x: torch.Tensor, shape: list[int], *weights: torch.Tensor) -> torch.Tensor:
     """Windows of `x`, as many as `shape` says: one dimension after the other."""
     if weights:
@@ -398,10 +405,7 @@ class GraphRun:
             case Attention():
                 return attended(node.kind, operands)
             case Gather(dim):
-                source, index = operands
-                places = torch.where(index < 0, index + source.shape[dim], index)
-                found = source.index_select(dim, places.flatten())
-                return found.unflatten(dim, index.shape) if index.dim() else found.squeeze(dim)
+                return gathered(dim, *operands)
             case Concat(dim):
                 return torch.cat(operands, dim)
             case Write(dim, start, _, path):

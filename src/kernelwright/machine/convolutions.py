@@ -72,7 +72,7 @@ class ConvolutionRates:
     finished: float
     """Cycles of a warpgroup for each element of its part that is reduced before it is stored."""
     row_program: float
-    """The same of a program over channels: its maximum, exponential and sum, besides."""
+    """Cycles besides for a program over channels: its maximum, exponential and sum."""
     store_bandwidth: float
     """Bytes a second that results are stored at, at most."""
     parted_bandwidth: float

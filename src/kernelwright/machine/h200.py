@@ -98,7 +98,8 @@ _WARPGROUPS = WarpgroupRates(
     buffered_k=512,
     turn_share=1.04,
     turn_bytes=38.0,
-    turn_tile_cycles=1500.0,
+    cycle_products=2048,
+    turn_result_cycles=1500.0 / 128,
     turn_begin_cycles=2000.0,
     slice_k=256,
     least_products=1 << 24,
@@ -273,8 +274,9 @@ _WINDOWS = WindowRates(
 """Registers from ptxas of CUDA 13.0; the rest with a cold L2 (docs/measured/pooling.md)."""
 
 _SCANS = ScanRates(
-    sm_blocks=4, warp_elements=1024, lone_warp_elements=2560, many_rows=2**13, lean_width=4
-)
+    read_seconds=1e-6, sm_blocks=4, warp_elements=1024, lone_warp_elements=2560, many_rows=2**13,
+    lean_width=4,
+)  # fmt: skip
 """Timed with a cold L2 (docs/measured/scan.md)."""
 
 _RECURRENT = RecurrentRates(

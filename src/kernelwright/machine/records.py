@@ -149,8 +149,10 @@ class WarpgroupRates:
     turn_bytes: float
     """Bytes of operands that a multiprocessor gets in a cycle then, what blocks share counted once
     for all of them."""
-    turn_tile_cycles: float
-    """Cycles in which a warpgroup stores 64 x 128 results then."""
+    cycle_products: int
+    """16-bit multiplications of a multiprocessor's tensor cores in a cycle."""
+    turn_result_cycles: float
+    """Cycles in which a warpgroup stores 64 results then, one of each row."""
     turn_begin_cycles: float
     """Cycles until a block's first stages have come, which no tile before hides."""
     slice_k: int
@@ -369,8 +371,10 @@ class WindowRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanRates:
-    """What running totals need, and when a warp is enough."""
+    """What running totals need, and when a warp is enough; what loops over elements need."""
 
+    read_seconds: float
+    """Seconds from a read to its value while others read."""
     sm_blocks: int
     """Blocks that a multiprocessor is kept busy with."""
     warp_elements: int
@@ -420,25 +424,27 @@ class AttentionRates:
     flops: float
     """FLOP/s of both products of a head in float32, those of masked scores not counted."""
     narrow_causal_flops: float
-    """The same of a causal head with at most 64 columns."""
+    """FLOP/s of a causal head with at most 64 columns."""
     tile_seconds: float
     """Seconds of a tile of 128 rows in 16 bits, beside its steps."""
     step_seconds: Mapping[int, float]
     """Seconds of its step of 128 keys, by columns of a head."""
     causal_step_seconds: Mapping[int, float]
-    """The same where what comes later is cut off."""
+    """Seconds of that step where what comes later is cut off."""
     library_launch_seconds: Mapping[int, float]
     """Seconds that PyTorch's call takes on the card beside its work."""
     library_flops: float
     """FLOP/s of its fastest backend in float32."""
     library_tile_seconds: float
+    """Seconds of a tile of 128 rows in PyTorch's fastest backend in 16 bits."""
     library_step_seconds: Mapping[int, float]
+    """Seconds of its step of 128 keys, by columns of a head."""
     library_causal_step_seconds: Mapping[int, float]
-    """As above, of its fastest backend in 16 bits."""
+    """Seconds of that step where what comes later is cut off."""
     few_bandwidth: Mapping[int, float]
     """Bytes/s of keys and values where rows that have them in common are few."""
     library_few_bandwidth: float
-    """The same of its fastest backend in 16 bits."""
+    """Bytes/s of them in PyTorch's fastest backend in 16 bits."""
     mask_seconds: float
     """Seconds of a score that a mask of its own changes, beside all else, in ours."""
     library_mask_seconds: float

@@ -8,7 +8,7 @@ _INSTRUCTIONS = {
     **dict.fromkeys(("gelu", "log", "log1p", "expm1", "elu"), 28),
     **{"exp": 8, "exp2": 8, "hardswish": 10},
 }
-"""Of one element, as nvcc 13.0 writes them for capability 9.0."""
+"""Instructions of one element, as nvcc 13.0 writes them for capability 9.0."""
 
 
 def long_instructions(expr: Expr) -> int:

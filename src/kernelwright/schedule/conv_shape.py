@@ -37,7 +37,7 @@ class ConvAxis:
     and dilation are those of all of them together."""
 
     def joining(self, outputs: int) -> "ConvAxis":
-        """The same whose positions are so many outputs each (ConvCall::joining)."""
+        """The dimension whose positions are so many outputs each (ConvCall::joining)."""
         divisor = gcd(self.stride, self.dilation)
         last = (outputs - 1) * self.stride + (self.taps - 1) * self.dilation
         return replace(

@@ -21,8 +21,8 @@ from kernelwright.schedule.product_or_library import (
 
 _CHAIN = 4
 """Products of a graph from which on the host's time for each of them is looked at."""
-_CALLS_OF_LAYER = 2.5
-"""The host's time for a layer whose attention is the library's, over that for a call: some of its
+_CALLS_OF_TWO_LAYERS = 5
+"""The host's time for two layers whose attention is the library's, over a call's: some of their
 products are calls, too, and launches of ours lie between them."""
 
 
@@ -63,7 +63,7 @@ def waits_for_host(graph: Graph, machine: Machine) -> bool:
         return False
     times = {it.name: product_seconds(it, graph, machine) for it in products}
     layers = sum(isinstance(it.kind, Attention) for it in graph.nodes)
-    calls = _CALLS_OF_LAYER * layers
+    calls = _CALLS_OF_TWO_LAYERS * layers / 2
     return _card_seconds(times, graph, machine) < machine.library.cut_seconds * calls
 
 

@@ -28,7 +28,7 @@ class _Program:
     name: str
     statements: tuple[str, ...] = ()
     value: str = ""
-    """Of the result for all channels; empty where the device library has the program."""
+    """Expression of the result for all channels; empty where the device library has the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

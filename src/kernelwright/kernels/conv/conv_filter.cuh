@@ -294,9 +294,9 @@ __device__ __forceinline__ void write_filter(const FilterPlanes& f, const ConvSh
   }
   if (is_staged) {
     write_row<Set, 4>(f, StagedRow(f, room.staged), f.rows + channel * f.pitch, threadIdx.x,
-                      PLANE_THREADS, scale, guard.guard);
+                      PLANE_THREADS, scale, guard);
   } else {
-    write_filter_rows<Filter, Set, JOINED, PLANE_THREADS>(f, shape, channel, scale, guard.guard);
+    write_filter_rows<Filter, Set, JOINED, PLANE_THREADS>(f, shape, channel, scale, guard);
   }
   __syncthreads();
 }

@@ -6,6 +6,7 @@
 // 2^-51 of the largest. It is written, and multiplied, only where the first one does not carry the
 // numbers (conv_wide.cuh).
 
+#include "extremes.cuh"
 #include "gemm_guard.cuh"
 
 constexpr int SETS = 2;
@@ -61,23 +62,52 @@ struct ConvHeader : GemmHeader {
 };
 
 // What one thread of that kernel has met.
-struct PlaneGuard {
-  Guard<2> guard;
+class PlaneGuard : public Guard<2> {
+ public:
   PlaneRange range = {};
 
-  // Of the input: see Guard.
+  // A block of the input, whose runs come at once: as `see` for each of them, and `end_block`.
+  // `small`: SMALL without the scale.
   template <int RUNS>
   __device__ __forceinline__ void see_block(const float (&numbers)[RUNS][2], float scale,
                                             float small) {
-    const float largest = guard.see_block(numbers, scale, small);
+    float largest = 0, least = INFINITY;
+#pragma unroll
+    for (int i = 0; i < RUNS * 2; ++i) {
+      const float magnitude = fabsf(numbers[i / 2][i % 2]);
+      largest = maximum(largest, magnitude);
+      least = fminf(least, magnitude);
+    }
+    if (!(largest * scale <= 65504)) word_ |= BAD;
     range.largest = max(range.largest, __float_as_uint(largest));
+    // Many blocks have zeros, and few have small elements.
+    if (least < small && has_small(numbers, small)) {
+#pragma unroll
+      for (int i = 0; i < RUNS; ++i) {
+        const float scaled[2] = {numbers[i][0] * scale, numbers[i][1] * scale};
+        count_small(numbers[i], scaled);
+      }
+      end_block();
+    }
   }
 
   // To what the block has met, in shared memory; for all threads of a warp.
-  __device__ __forceinline__ void add_to(GuardWord& word, PlaneRange& of_block) const {
-    word.add(guard.word());
+  __device__ __forceinline__ void add_to(GuardWord& block, PlaneRange& of_block) const {
+    block.add(word());
     const uint32_t largest = __reduce_max_sync(0xffffffffu, range.largest);
     if (threadIdx.x % 32 == 0) atomicMax(&of_block.largest, largest);
     if (range.has_gaps) atomicOr(&of_block.has_gaps, 1u);
+  }
+
+ private:
+  // Whether one of them is smaller than `small` and not zero: zero becomes the largest integer.
+  template <int RUNS>
+  __device__ __forceinline__ static bool has_small(const float (&numbers)[RUNS][2], float small) {
+    uint32_t least = ~0u;
+#pragma unroll
+    for (int i = 0; i < RUNS * 2; ++i) {
+      least = min(least, 2 * __float_as_uint(numbers[i / 2][i % 2]) - 1);
+    }
+    return least < 2 * __float_as_uint(small) - 1;
   }
 };

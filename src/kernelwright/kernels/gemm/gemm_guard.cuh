@@ -12,7 +12,6 @@
 
 #include <cstdint>
 
-#include "extremes.cuh"
 #include "gemm_rest.cuh"
 
 // The largest sampled |x| is scaled into [2^SAMPLED_EXPONENT, 2^(SAMPLED_EXPONENT + 1)): elements
@@ -90,50 +89,12 @@ class Guard {
     if (smallest < SMALL) count_small(numbers, scaled);
   }
 
-  // A block whose runs come at once: as `see` for each of them, and `end_block`. `small`: SMALL
-  // without the scale. The largest magnitude is returned, NaN where there is one.
-  template <int RUNS>
-  __device__ __forceinline__ float see_block(const float (&numbers)[RUNS][RUN], float scale,
-                                             float small) {
-    float largest = 0, least = INFINITY;
-#pragma unroll
-    for (int i = 0; i < RUNS * RUN; ++i) {
-      const float magnitude = fabsf(numbers[i / RUN][i % RUN]);
-      largest = maximum(largest, magnitude);
-      least = fminf(least, magnitude);
-    }
-    if (!(largest * scale <= 65504)) word_ |= BAD;
-    // Many blocks have zeros, and few have small elements.
-    if (least < small && has_small(numbers, small)) {
-#pragma unroll
-      for (int i = 0; i < RUNS; ++i) {
-        float scaled[RUN];
-#pragma unroll
-        for (int j = 0; j < RUN; ++j) scaled[j] = numbers[i][j] * scale;
-        count_small(numbers[i], scaled);
-      }
-      end_block();
-    }
-    return largest;
-  }
-
   // The next run is the first of another block.
   __device__ __forceinline__ void end_block() { in_columns_ = 0; }
 
   __device__ __forceinline__ uint32_t word() const { return (word_ & BAD) == 0 ? word_ : BAD; }
 
- private:
-  // Whether one of them is smaller than `small` and not zero: zero becomes the largest integer.
-  template <int RUNS>
-  __device__ __forceinline__ static bool has_small(const float (&numbers)[RUNS][RUN], float small) {
-    uint32_t least = ~0u;
-#pragma unroll
-    for (int i = 0; i < RUNS * RUN; ++i) {
-      least = min(least, 2 * __float_as_uint(numbers[i / RUN][i % RUN]) - 1);
-    }
-    return least < 2 * __float_as_uint(small) - 1;
-  }
-
+ protected:
   // What is not zero may be when it is scaled.
   __device__ __forceinline__ void count_small(const float (&numbers)[RUN],
                                               const float (&scaled)[RUN]) {
@@ -147,8 +108,10 @@ class Guard {
     in_columns_ |= columns;
   }
 
-  uint32_t in_columns_ = 0;
   uint32_t word_ = 0;  // the count, and BAD as soon as it is so
+
+ private:
+  uint32_t in_columns_ = 0;
 };
 
 // The words of a block's threads as one, in shared memory.

@@ -102,8 +102,9 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     const int warp = warpgroup * 4 + thread % Tile::WARPGROUP / 32;
     const int g = thread % 32 / 4;
     const int row = Tile::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g;
-    const Unscale unscale =
-        Unscale::of(has_short_factors(Tile::FEED) ? 0 : notes.exponents[0] + notes.exponents[1]);
+    const Unscale unscale = Unscale::of(Tile::FEED == Feed::DIRECT || Tile::FEED == Feed::TURNS
+                                            ? 0
+                                            : notes.exponents[0] + notes.exponents[1]);
     if constexpr (Tile::SPLITS_INSIDE) {
       sync_warps(TURNS, CONSUMERS);  // nobody reads the stage any more
 
@@ -200,7 +201,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
         p.header->exponents[threadIdx.x] = notes.exponents[threadIdx.x];
       }
     }
-  } else if constexpr (!has_short_factors(Tile::FEED)) {
+  } else if constexpr (Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS) {
     wait_for_previous_kernel();
     let_next_kernel_start();
     if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];

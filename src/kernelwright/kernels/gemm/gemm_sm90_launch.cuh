@@ -28,7 +28,7 @@ struct Sm90Variant {
   using Tile = Sm90Tile<Config, Problem>;
   using Parameters = Sm90Parameters<Problem>;
   static constexpr int THREADS = Tile::THREADS;
-  static constexpr bool IS_PAIRS = !has_short_factors(Tile::FEED);
+  static constexpr bool IS_PAIRS = Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS;
 
   void (*kernel)(Parameters);
   General general;

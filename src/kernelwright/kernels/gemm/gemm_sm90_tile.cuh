@@ -23,8 +23,6 @@ enum class Feed {
   TURNS,    // the same, and each warpgroup has tiles of its own: one stores, the other multiplies
 };
 
-constexpr bool has_short_factors(Feed feed) { return feed == Feed::DIRECT || feed == Feed::TURNS; }
-
 constexpr int ROW_BUFFER_BYTES = 16 * 40 * 4;  // see RowBuffer
 constexpr int MAX_SHARED_BYTES = 227 * 1024;   // of a block
 constexpr int MOST_TURN_COLUMNS = 128;         // of a warpgroup's own tile of 128 rows
@@ -58,7 +56,7 @@ struct Sm90Tile {
   static constexpr int SHARERS = CLUSTER == 4 ? 3 : CLUSTER;
   static constexpr int STEP_K = 16;  // of one instruction
   static constexpr int REGISTERS = Instruction::REGISTERS;
-  static constexpr int PLANES = has_short_factors(FEED) ? 1 : 2;
+  static constexpr int PLANES = FEED == Feed::DIRECT || FEED == Feed::TURNS ? 1 : 2;
   static constexpr int ROW_BYTES = BLOCK_K * 2;
   // Of two planes, or of the fp32 numbers.
   static constexpr int LHS_BYTES = PLANES * BLOCK_M * ROW_BYTES;

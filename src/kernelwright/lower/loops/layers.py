@@ -34,7 +34,7 @@ _FEWEST = 4
 """Steps that are worth a layer."""
 _ONE = Dim.static(1)
 _GREATEST = (2 - 2.0**-23) * 2.0**127
-"""Of float32."""
+"""The greatest number of float32."""
 
 
 def with_layers(graph: Graph, takes: Takes) -> Graph:
@@ -209,7 +209,7 @@ class _Making:
         for bias in self._first.biases:
             sums.append(self._work.add("input_sums", added, shape, self._like, sums[-1], bias))
         first = self._work.made[sums[0]]
-        # Zeros of the identity make NaN of infinities; the tangent of the greatest number is 1, too.
+        # Zeros of the identity make NaN of infinities. The greatest number's tangent is 1, too.
         ends = (Literal(end, DType.F32) for end in (-_GREATEST, _GREATEST))
         finite = Call("clamp", (both[0], *ends), DType.F32)
         found = self._work.add("finite_sums", Pointwise(finite), shape, self._like, sums[-1])

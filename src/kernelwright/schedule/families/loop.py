@@ -28,8 +28,6 @@ _MOST_WORDS = 128
 """Registers of 32 bits for the operands of the steps now and of those after them."""
 _MOST_OPERATIONS = 512
 """Operations of unrolled steps, so that their text stays in the cache of instructions."""
-_LATENCY = 1e-6
-"""Seconds from a read to its value while others read."""
 _THREADS = (128, 32)
 """Blocks of a warp where elements are few: each has a multiprocessor to itself."""
 
@@ -78,7 +76,9 @@ def _ways(
         _MOST_WORDS // (2 * max(1, words)), _MOST_OPERATIONS // max(1, operations(loop.body))
     )
     fitting = [least, *(ahead for ahead in larger if ahead <= most_steps)]
-    on_their_way = machine.copy_bandwidth * _LATENCY / (4 * max(1, words * elements))
+    on_their_way = (
+        machine.copy_bandwidth * machine.scans.read_seconds / (4 * max(1, words * elements))
+    )
     first = next((ahead for ahead in fitting if ahead >= on_their_way), fitting[-1])
     fitting.sort(key=lambda ahead: ahead != first)
     return tuple(LoopConfig(ahead=ahead, threads=it) for it in order for ahead in fitting)
