@@ -139,8 +139,8 @@ _CASES = (
     *(_case(config, rows=2, keys=100, mask="add empty least") for config in (2, 12)),
 )  # fmt: skip
 
-# Of the largest result, where PyTorch's own error is smaller: roundings of results and shares. Processors
-# differ in the last bits of their exponentials.
+# Of the largest result, where PyTorch's own error is smaller: roundings of results and shares.
+# Processors differ in the last bits of their exponentials.
 _LEAST = {"float32": 4.2e-7, "float16": 6e-4, "bfloat16": 5e-3}
 
 

@@ -174,8 +174,8 @@ def _element(operand: Any, step: int, rank: int) -> Any:
 def gathered(dim: int, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """Slices of `source` along `dim` at the places that `index` names, from the end if negative."""
     places = torch.where(index < 0, index + source.shape[dim], index)
-    found = source.index_select(dim, places.flatten())
-    return found.unflatten(dim, index.shape) if index.dim() else found.squeeze(dim)
+    shape = (*source.shape[:dim], *index.shape, *source.shape[dim + 1 :])
+    return source.index_select(dim, places.flatten()).reshape(shape)
 
 
 def pooled(kind: Window, x: torch.Tensor, shape: list[int], *weights: torch.Tensor) -> torch.Tensor:
