@@ -205,13 +205,12 @@ class ConvEpilogue {
   Pack<ConvOperand<typename Operands::Stored>...> operands_;
 };
 
-// An epilogue whose elements are reduced before they are stored, over windows of outputs, then over
-// channels: `Before` has a row for each channel, `After` finishes what is stored.
-template <ConvFold OVER_WINDOWS, ConvFold OVER_CHANNELS, class Before, class After>
-struct ConvReducing {
+// An epilogue in two steps, with something between them: `Before` has a row for each channel,
+// `After` finishes what is stored.
+template <class Before, class After>
+struct ConvTwoSteps {
   static constexpr bool IS_LATE = After::IS_LATE;
-  static constexpr ConvFold WINDOWS = OVER_WINDOWS, CHANNELS = OVER_CHANNELS;
-  static_assert(!Before::IS_LATE, "nothing is stored before it is reduced");
+  static_assert(!Before::IS_LATE, "nothing is stored before the second step");
 
   Before before;
   After after;
@@ -226,25 +225,16 @@ struct ConvReducing {
   }
 };
 
-// An epilogue whose channels are an output's row of a program (conv_totals.cuh): `Before` has a row
-// for each channel, and so has `After` where each channel has a result; else it finishes what is
-// stored.
+// Elements are reduced between the steps, over windows of outputs, then over channels.
+template <ConvFold OVER_WINDOWS, ConvFold OVER_CHANNELS, class Before, class After>
+struct ConvReducing : ConvTwoSteps<Before, After> {
+  static constexpr ConvFold WINDOWS = OVER_WINDOWS, CHANNELS = OVER_CHANNELS;
+};
+
+// The channels of an output are a row of a program between the steps (conv_totals.cuh). `After` has
+// a row for each channel, too, where each channel has a result.
 template <class Row, class Before, class After>
-struct ConvRowProgram {
+struct ConvRowProgram : ConvTwoSteps<Before, After> {
   using Program = Row;
-  static constexpr bool IS_LATE = After::IS_LATE;
   static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::EXP_SUM;
-  static_assert(!Before::IS_LATE, "nothing is stored before the program has run");
-
-  Before before;
-  After after;
-
-  __device__ __forceinline__ auto row(int channel) const { return before.row(channel); }
-  __device__ __forceinline__ float finish(float value, int64_t place, int channel) const {
-    return after.finish(value, place, channel);
-  }
-  template <int COUNT>
-  __device__ __forceinline__ void finish(ConvElements<COUNT>& of) const {
-    after.finish(of);
-  }
 };
