@@ -48,6 +48,9 @@ def test_product(letters: str) -> None:
     result = torch.empty(expected.shape)
     product = product_of(contract)
     left, right = (rhs, lhs) if product.swapped else (lhs, rhs)
+    # Native calls count from the front.
+    views = (product.out, product.left, product.right, product.joined(len(out)))
+    assert all(position >= 0 for view in views for position in view.unsqueeze)
     names = {"result": result, "left": left, "right": right}
     target, left, right = (
         eval(view.text(name), names)

@@ -14,7 +14,7 @@ class Arrangement:
 
     permute: tuple[int, ...]
     unsqueeze: tuple[int, ...]
-    """Positions, each counted after the insertions before it."""
+    """Positions from the front, each counted after the insertions before it."""
 
     def text(self, name: str) -> str:
         """The view as a Python expression over the tensor called `name`."""
@@ -56,6 +56,8 @@ class Product:
 
     swapped: bool
     """The contraction's rhs is the left factor."""
+    is_row: bool
+    """A vector times a matrix: the result has no dimension for its one row."""
     out: Arrangement
     left: Arrangement
     right: Arrangement
@@ -68,35 +70,37 @@ class Product:
         """The view of a tensor of so many dimensions that broadcasts to the result."""
         if rank == 0:
             return Arrangement(permute=(), unsqueeze=())
-        row = self.out.unsqueeze if rank > 1 else ()
-        return _arrange(self.letters[-rank:], self.order, row)
+        is_row = self.is_row and rank > 1
+        return _arrange(self.letters[-rank:], self.order, is_row=is_row)
 
 
 def product_of(contract: Contract) -> Product:
     """The arrangements for a contraction that the schedule room gave a gemm kernel."""
     found = roles(contract)
     assert isinstance(found, Roles), "the schedule room gives only matrix products an anchor"
-    # A vector times a matrix has one row.
-    row = () if found.m else (-2,)
+    is_row = not found.m
     order = found.batch + found.m + found.n
     return Product(
         swapped=found.swapped,
-        out=_arrange(contract.out, order, row),
-        left=_arrange(found.left, found.batch + found.m + found.k, row),
-        right=_arrange(found.right, found.batch + found.k + found.n, ()),
+        is_row=is_row,
+        out=_arrange(contract.out, order, is_row=is_row),
+        left=_arrange(found.left, found.batch + found.m + found.k, is_row=is_row),
+        right=_arrange(found.right, found.batch + found.k + found.n, is_row=False),
         letters=contract.out,
         order=order,
     )
 
 
-def _arrange(letters: str, wanted: str, row: tuple[int, ...]) -> Arrangement:
+def _arrange(letters: str, wanted: str, *, is_row: bool) -> Arrangement:
     """Dimensions `letters` in the order of `wanted`, size 1 where one is missing.
 
-    Leading dimensions that are missing stay missing: the launchers broadcast by trailing ones.
+    `is_row`: one of size 1 is put in before the last besides. Leading dimensions that are missing
+    stay missing: the launchers broadcast by trailing ones.
     """
     present = [letter for letter in wanted if letter in letters]
     first = wanted.index(present[0])
     missing = [at - first for at in range(first + 1, len(wanted)) if wanted[at] not in letters]
+    row = (len(present) + len(missing) - 1,) if is_row else ()
     return Arrangement(
         permute=tuple(letters.index(letter) for letter in present),
         unsqueeze=(*missing, *row),
