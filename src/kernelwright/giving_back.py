@@ -121,7 +121,7 @@ def with_guesses_measured(
     reasons = dict(planned.choices.left)
     if planned.choices.convolutions is not None:
         reasons |= planned.choices.convolutions.left
-    guesses = {name: None for name, why in reasons.items() if is_guess(why)}
+    guesses = {name: None for name, why in reasons.items() if why is not None and is_guess(why)}
     if not guesses or library is Library.NEVER:
         return planned
     tried = plan_graph(captured, machine, library, _with(planned.choices, guesses)).plan

@@ -103,5 +103,8 @@ class ConvolutionRates:
     """Bytes a second, read and written, at which an operand becomes channels-last."""
     margin: float
     """How many times faster than the library ours has to be by these models."""
+    one_tap: float
+    """How many times its modelled time a product takes on CUDA cores that is a convolution of one
+    tap: of few channels, in a network."""
     doubt: float
     """How much slower than the library's best ours may be alone, for whole plans to be compared."""

@@ -31,6 +31,7 @@ from kernelwright.schedule.families.recurrent import RECURRENT, loop_is_slower
 from kernelwright.schedule.fusion import lowered_with, schedule_lowered
 from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
+from kernelwright.schedule.one_tap import faster_as_convolutions, one_tap_products
 from kernelwright.schedule.whole_plans import faster_as_wholes
 
 
@@ -38,8 +39,9 @@ from kernelwright.schedule.whole_plans import faster_as_wholes
 class Choices:
     """What depends on the sizes and not on the module: another plan of it can have the same."""
 
-    left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Why calls of products are left to PyTorch, by the node of their result as captured."""
+    left: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
+    """Why calls of products are left to PyTorch, by the node of their result as captured; None: the
+    call of a convolution that is one again, whoever computes it."""
     channels_last: frozenset[str] | None = None
     """Convolutions on operands of this memory format, by their node as rewritten; None: not chosen
     yet, as below."""
@@ -84,6 +86,8 @@ def plan_graph(
     looped = _with_loops_found(captured, machine, library, choices)
     found_again = looped is not captured
     captured = looped
+    if choices.convolutions is None:
+        left = _convolutions_of_one_tap(captured, left, measured, machine) | left
     while True:
         rewritten = rewrite(_as_called(captured, left, measured))
         formats = choices.channels_last
@@ -109,6 +113,24 @@ def plan_graph(
             passes = (LOOPS, *changed) if found_again else changed
             return Planned(rewritten=rewritten, plan=plan, choices=made, lowered=passes)
         left |= found
+
+
+def _convolutions_of_one_tap(
+    captured: Graph,
+    left: Mapping[str, str | None],
+    measured: Mapping[str, str | None],
+    machine: Machine,
+) -> dict[str, str | None]:
+    """Calls that are convolutions again: faster so than as the product of their channels."""
+    graph = rewrite(_as_called(captured, left, measured)).graph
+    products = one_tap_products(graph)
+    if not products or machine.convolutions is None:
+        return {}
+    called = {**left, **dict.fromkeys(products)}
+    convolved = rewrite(_as_called(captured, called, measured)).graph
+    names = {node.part_of.result: node.name for node in captured.nodes if node.part_of is not None}
+    found = faster_as_convolutions(products, graph, convolved, names, machine)
+    return dict.fromkeys(found)
 
 
 def _shared_out(
@@ -151,7 +173,9 @@ def _products_left(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _as_called(graph: Graph, left: Mapping[str, str], measured: Mapping[str, str | None]) -> Graph:
+def _as_called(
+    graph: Graph, left: Mapping[str, str | None], measured: Mapping[str, str | None]
+) -> Graph:
     """The captured graph with the calls of these results as the user made them.
 
     What a card has measured was the whole call.
@@ -162,7 +186,7 @@ def _as_called(graph: Graph, left: Mapping[str, str], measured: Mapping[str, str
         if node.part_of is not None and node.part_of.result in left:
             why, call = left[node.part_of.result], rename_call(node.part_of.call, names)
             bias = _bias_of_pointwise(editor, node, node.part_of, call)
-            if bias is not None and node.part_of.result not in measured:
+            if bias is not None and why is not None and node.part_of.result not in measured:
                 _leave_product(editor, node, node.part_of.result, call.without(bias), why)
                 continue
             _take_back(editor, node, node.part_of, call, why)
@@ -200,7 +224,9 @@ def _leave_product(editor: Editor, product: Node, result: str, call: AtenCall, w
     editor.replace(node, (replace(node, operators=("add",)),))
 
 
-def _take_back(editor: Editor, product: Node, user: UserCall, call: AtenCall, why: str) -> None:
+def _take_back(
+    editor: Editor, product: Node, user: UserCall, call: AtenCall, why: str | None
+) -> None:
     """Put one call, under the name of its product, for all the nodes of the user's call."""
     result = editor.node(user.result)
     whole = replace(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kernelwright.ir.configs import GemmConfig
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Conv, Reshape, Slice, View
 from kernelwright.ir.types import DType
@@ -27,6 +28,8 @@ class ProductSeconds:
     library: float
     is_convincing: bool
     """Whether ours is faster for sure."""
+    on_cuda_cores: bool
+    """Whether our best kernel multiplies on CUDA cores, many rows by many columns."""
 
 
 def why_no_product(node: Node, graph: Graph) -> str | None:
@@ -74,7 +77,12 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
         if shape.dtype is not DType.F32 and not is_conv:
             library += seconds_after(node, graph, machine)
         convincing = is_convincing(config, shape, ours, library, machine)
-    return ProductSeconds(ours=ours, library=library, is_convincing=convincing)
+    return ProductSeconds(
+        ours=ours,
+        library=library,
+        is_convincing=convincing,
+        on_cuda_cores=isinstance(config, GemmConfig),
+    )
 
 
 def _picking_seconds(product: Node, operand: Node, graph: Graph, machine: Machine) -> float:
