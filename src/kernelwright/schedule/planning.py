@@ -122,9 +122,11 @@ def _convolutions_of_one_tap(
     machine: Machine,
 ) -> dict[str, str | None]:
     """Calls that are convolutions again: faster so than as the product of their channels."""
+    if machine.convolutions is None or "tf32" not in machine.flops:
+        return {}
     graph = rewrite(_as_called(captured, left, measured)).graph
     products = one_tap_products(graph)
-    if not products or machine.convolutions is None:
+    if not products:
         return {}
     called = {**left, **dict.fromkeys(products)}
     convolved = rewrite(_as_called(captured, called, measured)).graph
