@@ -20,6 +20,7 @@ LIBRARY = "library"
 """Stands beside the families of kernels for calls that stay PyTorch's."""
 _ODD = 0.25
 """Share of the timed milliseconds by which the watched ones may differ."""
+_LONGEST_NAME = 60
 _KERNEL = "_kernel"
 
 
@@ -139,9 +140,9 @@ class Breakdown:
         worst = max(self.terms, key=lambda term: term.over_floor_ms)
         if worst.over_floor_ms <= 0.0:
             return "nothing: no kernel takes longer than its floor."
-        where = " on a shared card" if self.shares_card else ""
+        where = ", perhaps on a shared card" if self.shares_card else ""
         whose = "" if worst.is_own else f" ({worst.maker})"
-        taken = f"`{worst.name}`{whose} takes {_ms(worst.milliseconds)}{where}"
+        taken = f"`{shortened(worst.name)}`{whose} takes {_ms(worst.milliseconds)}{where}"
         if worst.floor_ms is None:
             return f"{taken}; its floor is not known."
         over, floor = _ms(worst.over_floor_ms), _ms(worst.floor_ms)
@@ -226,6 +227,11 @@ def _floor_ms(planned: Mapping[str, Any], printed: str) -> float | None:
     if printed.count(f"= launch {_stem(planned['name'])}(") == 1:
         return float(planned["floor_seconds"]) * 1e3
     return None
+
+
+def shortened(name: str) -> str:
+    """A name for a line: those of libraries have some hundred characters."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _rounded(milliseconds: float) -> float:

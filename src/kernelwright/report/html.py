@@ -12,7 +12,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from kernelwright.report.breakdown import Breakdown, breakdown_of, count_families, families_of
+from kernelwright.report.breakdown import (
+    Breakdown,
+    breakdown_of,
+    count_families,
+    families_of,
+    shortened,
+)
 from kernelwright.report.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart
 from kernelwright.report.pictures import (
     anchor,
@@ -191,6 +197,7 @@ def _environment() -> Environment:
     environment.filters["times"] = lambda value: "–" if value is None else f"{value:.2f}x"
     environment.filters["ms"] = lambda value: "–" if value is None else f"{value:.4g}"
     environment.filters["short"] = lambda value: "–" if value is None else f"{value:.3g}"
+    environment.filters["shortened"] = shortened
     environment.filters["anchor"] = anchor
     environment.filters["amount"] = _amount
     environment.filters["breakable"] = lambda name: escape(name).replace("_", Markup("_<wbr>"))
