@@ -63,7 +63,7 @@ class Section:
     failures: Sequence[Mapping[str, Any]]
     errors: tuple[float, float] | None
     families: Sequence[str]
-    """Of its kernels, and "library" where calls stay PyTorch's."""
+    """Families of its kernels, and "library" where calls stay PyTorch's."""
     time: Breakdown | None
     """Where the time of a call goes, if one was watched."""
     texts: str
