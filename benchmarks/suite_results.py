@@ -18,6 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from kernelwright.report.breakdown import breakdown_of
 from kernelwright.report.html import render_page
 from kernelwright.report.row import BEST, Row
 from kernelwright.report.run_data import RunData
@@ -261,13 +262,22 @@ def _links(name: str, folder: str) -> Iterator[str]:
 
 
 def as_json(run: RunData, summary: Summary, walls: Mapping[str, float]) -> dict[str, Any]:
-    """Provenance, settings, summary, rows."""
+    """Provenance, settings, summary, rows, and the kernels of each problem with their times."""
     return {
         "provenance": {**run.facts, "wall_seconds": walls},
         "settings": run.settings,
         "summary": to_plain(summary),
         "rows": [row.to_json() for row in run.rows],
+        "where_the_time_goes": dict(_breakdowns(run)),
     }
+
+
+def _breakdowns(run: RunData) -> Iterator[tuple[str, Any]]:
+    """The largest kernels of each problem whose call was watched."""
+    for row in run.rows:
+        spent = breakdown_of(row, run.details.get(row.problem, {}))
+        if spent is not None:
+            yield row.problem, spent.to_json()
 
 
 def _put(page: Path, text: str) -> None:

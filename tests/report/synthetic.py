@@ -17,6 +17,20 @@ from kernelwright.verify.records import to_plain
 BASELINES = ("eager", "torch.compile")
 LEVELS = {"level1": 100, "level2": 100, "level3": 50}
 OPERATORS = ("linear", "relu", "div", "softmax", "conv2d", "max_pool2d", "mul", "add", "layer_norm")
+FAMILIES = {
+    "linear": "gemm",
+    "conv2d": "conv",
+    "max_pool2d": "pooling",
+    "softmax": "rows",
+    "layer_norm": "rows",
+    "relu": "pointwise",
+    "div": "pointwise",
+    "mul": "pointwise",
+    "add": "pointwise",
+}
+LIBRARY_KERNEL = (
+    "sm90_xmma_fprop_implicit_gemm_f32f32_tf32f32_f32_nhwckrsc_nhwc_tilesize64x192x32_warpgroupsize"
+)
 FACTS = {
     "date": "2000-01-01T00:00:00+00:00",
     "command": "a made-up run: nothing was measured",
@@ -129,18 +143,21 @@ def make_details(dice: random.Random, row: Row, names: list[str]) -> dict[str, A
     kernels = [
         {
             "name": f"{name}_kernel",
-            "family": "row",
+            "family": FAMILIES[name],
             "operators": [name],
             "config": "256 threads, 4 accesses of 4 elements each, 2 stages",
             "bytes": row.bytes,
             "flops": row.flops,
+            "floor_seconds": (row.floor_ms or 0.0) / 1e3,
+            "launches": 1,
+            "launches_floor_seconds": (row.floor_ms or 0.0) / 1e3,
         }
-        for name in names
+        for name in dict.fromkeys(names)
     ]
     return {
         "row": row.to_json(),
         "source": f"# {row.problem}\nclass Model:\n    def forward(self, x):\n        return x\n",
-        "verdict": {"checks": checks},
+        "verdict": {"checks": checks, "ran": make_ran(dice, row, [it["name"] for it in kernels])},
         "plan": {
             "kernels": kernels,
             "left_to_pytorch": [to_plain(call) for call in row.left_to_pytorch],
@@ -157,6 +174,20 @@ def make_details(dice: random.Random, row: Row, names: list[str]) -> dict[str, A
         "machine": to_plain(H200),
         "cuda": _cuda(dice),
     }
+
+
+def make_ran(dice: random.Random, row: Row, names: list[str]) -> dict[str, Any]:
+    """The watched call: parts of kernels, and a library's where calls are left to it."""
+    ran = [(name, "its own") for name in names]
+    ran += [(f"{name.removesuffix('_kernel')}_fold_kernel", "its own") for name in names[:1]]
+    ran += [(LIBRARY_KERNEL, "cuDNN") for _ in row.left_to_pytorch]
+    weights = [dice.uniform(0.1, 1.0) for _ in ran]
+    scale = (row.device_ms or 0.0) / sum(weights) * dice.choice([0.95, 0.95, 3.0])
+    kernels = [
+        {"name": name, "maker": maker, "calls": 1, "milliseconds": weight * scale}
+        for (name, maker), weight in zip(ran, weights, strict=True)
+    ]
+    return {"kernels": kernels, "note": ""}
 
 
 def _check(name: str, case: str) -> dict[str, Any]:

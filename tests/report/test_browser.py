@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.report.breakdown import families_of
 from kernelwright.report.html import render_page
 from kernelwright.report.run_data import RunData
 from kernelwright.suite.reading import read_run
@@ -71,6 +72,18 @@ def test_no_window_is_too_narrow_and_both_schemes_are_there(
 ) -> None:
     browser.show(page, width=width, scheme=scheme)
     assert browser.ask("document.documentElement.scrollWidth") <= width
+    # What is off the screen has no layout otherwise.
+    opened = """
+        for (const it of document.querySelectorAll("details.problem")) {
+          it.open = true;
+          it.style.contentVisibility = "visible";
+        }
+        document.documentElement.scrollWidth"""
+    assert browser.ask(opened) <= width
+    cut = """
+        [...document.querySelectorAll("details.problem")].filter(
+          (it) => it.scrollWidth > it.clientWidth).length"""
+    assert browser.ask(cut) == 0
     colour = browser.ask("getComputedStyle(document.body).backgroundColor")
     assert (colour == "rgb(255, 255, 255)") == (scheme == "light")
 
@@ -93,3 +106,31 @@ def test_a_problem_that_is_opened_shows_its_sources(
           problem.open = true;
         }})""")
     assert shown == run.details[run.rows[number].problem]["cuda"]
+
+
+def test_a_family_and_words_narrow_the_table_together(
+    run: RunData, page: Path, browser: Chromium
+) -> None:
+    browser.show(page, width=1000)
+    families = {row.problem: families_of(row, run.details[row.problem]) for row in run.rows}
+    of_family = [problem for problem, its_own in families.items() if "rows" in its_own]
+    of_both = [problem for problem in of_family if "relu" in problem]
+    assert 0 < len(of_both) < len(of_family) < len(run.rows)
+
+    def shown(family: str, words: str) -> list[object]:
+        found: list[object] = browser.ask(f"""
+            (() => {{
+              const [select, input] = ["family", "filter"].map((it) => document.getElementById(it));
+              select.value = "{family}";
+              input.value = "{words}";
+              select.dispatchEvent(new Event("change"));
+              const rows = [...document.querySelectorAll("#table tbody tr")];
+              return [rows.filter((row) => !row.hidden).length,
+                document.getElementById("shown").textContent];
+            }})()""")
+        return found
+
+    everything = len(run.rows)
+    assert shown("rows", "") == [len(of_family), f"{len(of_family)} of {everything}"]
+    assert shown("rows", "relu") == [len(of_both), f"{len(of_both)} of {everything}"]
+    assert shown("", "") == [everything, ""]

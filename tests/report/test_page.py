@@ -4,11 +4,19 @@ import base64
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from kernelwright.report.breakdown import (
+    SHOWN,
+    breakdown_of,
+    count_families,
+    families_of,
+    shortened,
+)
 from kernelwright.report.html import render_page
 from kernelwright.report.run_data import RunData
 from kernelwright.report.tables import comma_separated, markdown
@@ -130,6 +138,69 @@ def put_together(paragraphs: list[str], places: str) -> str:
         first, _, last = place.partition("-")
         found += paragraphs[int(first) : int(last or first) + 1]
     return "\n\n".join(found)
+
+
+def test_each_problem_says_where_its_time_goes(text: str, run: RunData) -> None:
+    sections = text.split('<details class="problem"')[1:]
+    shared = 0
+    for section, row in zip(sections, run.rows, strict=True):
+        spent = breakdown_of(row, run.details[row.problem])
+        assert (spent is not None) == row.verified == ("Where the time goes" in section)
+        if spent is None:
+            continue
+        words = "".join(Page(f"<details{section.partition('</details>')[0]}").words)
+        table = words[words.index("Where the time goes") :]
+        for term in spent.terms:
+            assert shortened(term.name) in table
+            assert f"{term.milliseconds:.3g}" in table
+            assert f"{term.milliseconds / spent.whole_ms:.0%}" in table
+            if term.floor_ms is not None:
+                assert f"{term.floor_ms:.3g}" in table
+        assert f"Next: {spent.next_step.replace('`', '')}" in table
+        assert ("no time is scaled" in table) == spent.shares_card
+        shared += spent.shares_card
+    assert 0 < shared < sum(row.verified for row in run.rows)
+
+
+def test_a_long_list_of_kernels_ends_with_their_sum(run: RunData) -> None:
+    row = next(row for row in run.rows if row.verified)
+    kernels = [
+        {"name": f"k{at}_kernel", "maker": "its own", "calls": 2, "milliseconds": 1.0}
+        for at in range(SHOWN + 4)
+    ]
+    verdict = {"checks": [], "ran": {"kernels": kernels, "note": ""}}
+    details = {row.problem: {**run.details[row.problem], "verdict": verdict}}
+    text = render_page(replace(run, rows=(row,), details=details))
+    assert text.count("_<wbr>kernel</code>") == SHOWN
+    rest = text[text.index(">4 more<") :].partition("</tr>")[0]
+    assert [it for it in Page(f"<tr><th{rest}</tr>").words if it.strip("> ")] == [
+        "4 more",
+        "8",
+        "4",
+        "25%",
+    ]
+
+
+def test_problems_are_filtered_by_family(page: Page, text: str, run: RunData) -> None:
+    counts = count_families(families_of(row, run.details[row.problem]) for row in run.rows)
+    assert {"gemm", "rows", "library"} <= set(counts)
+    options = text[text.index('<select id="family"') :].partition("</select>")[0]
+    assert f">any ({len(run.rows)})<" in options
+    of_rows = [it.split() for it in page.values("data-families")]
+    assert len(of_rows) == len(run.rows)
+    for family, count in counts.items():
+        assert f'<option value="{family}">{family} ({count})</option>' in options
+        assert sum(family in it for it in of_rows) == count
+
+
+def test_names_in_sentences_are_code_and_nothing_else(run: RunData) -> None:
+    row = next(row for row in run.rows if row.verified)
+    kernel = {"name": "a<b>&_kernel", "maker": "its own", "calls": 1, "milliseconds": 1.0}
+    verdict = {"checks": [], "ran": {"kernels": [kernel], "note": ""}}
+    details = {row.problem: {**run.details[row.problem], "verdict": verdict}}
+    text = render_page(replace(run, rows=(row,), details=details))
+    assert "<b>Next:</b> <code>a&lt;b&gt;&amp;_kernel</code> takes 1 ms" in text
+    assert "a<b>" not in text
 
 
 def test_sources_and_graphs_are_packed_into_the_page(page: Page, text: str, run: RunData) -> None:

@@ -56,6 +56,19 @@ def test_everything_is_written_once(written: Path) -> None:
     assert (here / "results" / "kernelbench_report.html").read_text().startswith("<!doctype html>")
 
 
+def test_the_kernels_of_each_watched_problem_are_published(written: Path) -> None:
+    assert publish(written) == 0
+    recorded = json.loads((written.parent / "results" / "kernelbench.json").read_text())
+    spent = recorded["where_the_time_goes"]
+    assert set(spent) == {row["problem"] for row in recorded["rows"] if row["verified"]}
+    for row in recorded["rows"]:
+        if row["verified"]:
+            kernels = spent[row["problem"]]["kernels"]
+            assert {it["name"] for it in kernels} >= set(row["kernels"])
+            whole = sum(it["ms"] for it in kernels)
+            assert whole == pytest.approx(spent[row["problem"]]["watched_ms"], rel=1e-3)
+
+
 def test_a_run_that_went_on_elsewhere_tells_the_seconds_of_each_machine(tmp_path: Path) -> None:
     def begun(minute: int, cards: int) -> dict[str, object]:
         facts = {"cards": ["NVIDIA H200"] * cards, "cores": 16 * cards}

@@ -12,6 +12,13 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from kernelwright.report.breakdown import (
+    Breakdown,
+    breakdown_of,
+    count_families,
+    families_of,
+    shortened,
+)
 from kernelwright.report.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Chart
 from kernelwright.report.pictures import (
     anchor,
@@ -55,6 +62,10 @@ class Section:
     checks: Sequence[CheckGroup]
     failures: Sequence[Mapping[str, Any]]
     errors: tuple[float, float] | None
+    families: Sequence[str]
+    """Families of its kernels, and "library" where calls stay PyTorch's."""
+    time: Breakdown | None
+    """Where the time of a call goes, if one was watched."""
     texts: str
     """Sources and graphs for the script, as JSON: title, language, paragraphs; "" without any."""
 
@@ -72,6 +83,7 @@ def render_page(run: RunData, old: RunData | None = None) -> str:
         speedups=speedup_charts(run.rows),
         charts=_others(run),
         sections=sections,
+        families=count_families(section.families for section in sections),
         paragraphs=shelf.packed(),
         comparison=None if old is None else Comparison.of(old, run),
         canvas={
@@ -132,6 +144,8 @@ def _section(row: Row, details: Mapping[str, Any], shelf: Shelf) -> Section:
         checks=list(_grouped(checks)),
         failures=[check for check in checks if check["outcome"] in ("failed", "warning")],
         errors=worst_errors(details),
+        families=families_of(row, details),
+        time=breakdown_of(row, details),
         texts=_texts(details, shelf),
     )
 
@@ -182,9 +196,12 @@ def _environment() -> Environment:
     environment.filters["share"] = lambda value: "–" if value is None else f"{value:.0%}"
     environment.filters["times"] = lambda value: "–" if value is None else f"{value:.2f}x"
     environment.filters["ms"] = lambda value: "–" if value is None else f"{value:.4g}"
+    environment.filters["short"] = lambda value: "–" if value is None else f"{value:.3g}"
+    environment.filters["shortened"] = shortened
     environment.filters["anchor"] = anchor
     environment.filters["amount"] = _amount
     environment.filters["breakable"] = lambda name: escape(name).replace("_", Markup("_<wbr>"))
+    environment.filters["with_code"] = _with_code
     environment.filters["counted"] = lambda count, word: (
         f"{count} {word}{'' if count == 1 else 's'}"
     )
@@ -198,6 +215,15 @@ def _amount(value: float) -> str:
             return f"{value:.3g} {letter}"
         value /= 1000
     return f"{value:.4g} T"
+
+
+def _with_code(text: str) -> Markup:
+    """A sentence whose names between backquotes become code."""
+    pieces = [escape(piece) for piece in text.split("`")]
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if at % 2 else piece
+        for at, piece in enumerate(pieces)
+    )
 
 
 def _text(environment: Environment, name: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kernelwright.ir.plan import Kernel, Plan
+from kernelwright.ir.plan import Kernel, Launch, Plan
 from kernelwright.ir.types import ValueType
 from kernelwright.lower import Decision
 from kernelwright.machine import Machine
@@ -29,12 +29,12 @@ class NativeCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedKernel:
-    """One launch at the captured sizes."""
+    """One kernel at the captured sizes of its first launch."""
 
     name: str
     """Name of the `__global__` function."""
     family: str
-    """"pointwise", "rows", "scan", "pooling", "gemm"."""
+    """"pointwise", "rows", "scan", "loop", "pooling", "gemm", "conv", "attention", "recurrent"."""
     operators: tuple[str, ...]
     """PyTorch's operators inside, in order."""
     inputs: tuple[str, ...]
@@ -48,6 +48,10 @@ class PlannedKernel:
     """A multiply-add as two."""
     floor_seconds: float
     """The least time for these bytes and FLOPs on the machine."""
+    launches: int
+    """Launches in one call, of these sizes or of others."""
+    launches_floor_seconds: float
+    """The least time of all of them together, each at its own sizes."""
     sources: tuple[str, ...]
     """Lines of the module's text, as "model.py:12"."""
 
@@ -145,7 +149,7 @@ def explain_plan(
     return Explanation(
         rewrites=rewritten.applied,
         lowered=tuple(f"{it.name}: {it.what}" for it in lowered),
-        kernels=tuple(_planned(kernel, machine) for kernel in plan.kernels),
+        kernels=tuple(_planned(kernel, plan, machine) for kernel in plan.kernels),
         left_to_pytorch=tuple(
             LeftToPyTorch(operator=step.name, source=step.source, why=step.why)
             for step in plan.left_to_pytorch
@@ -166,8 +170,13 @@ def explain_plan(
     )
 
 
-def _planned(kernel: Kernel, machine: Machine) -> PlannedKernel:
+def _planned(kernel: Kernel, plan: Plan, machine: Machine) -> PlannedKernel:
     cost = cost_of_kernel(kernel)
+    launched = [
+        step.kernel
+        for step in plan.steps
+        if isinstance(step, Launch) and step.kernel.name == kernel.name
+    ]
     return PlannedKernel(
         name=f"{kernel.name}_kernel",
         family=kernel.family,
@@ -178,6 +187,8 @@ def _planned(kernel: Kernel, machine: Machine) -> PlannedKernel:
         bytes=cost.bytes,
         flops=cost.flops,
         floor_seconds=cost.floor_seconds(machine),
+        launches=len(launched),
+        launches_floor_seconds=sum(cost_of_kernel(it).floor_seconds(machine) for it in launched),
         sources=tuple(kernel.sources),
     )
 

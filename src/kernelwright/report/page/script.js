@@ -96,7 +96,7 @@
   addEventListener("hashchange", openTarget);
   openTarget();
 
-  // --- The table: sorted by a click on a column, filtered by words -----------------------------
+  // --- The table: sorted by a click on a column, filtered by words and family ------------------
   const table = document.getElementById("table");
   const body = table.tBodies[0];
   const rows = [...body.rows];
@@ -124,14 +124,19 @@
   });
   const filter = document.getElementById("filter");
   const shown = document.getElementById("shown");
-  filter.addEventListener("input", () => {
+  const family = document.getElementById("family");
+  function narrow() {
     const words = filter.value.toLowerCase().split(" ").filter(Boolean);
     let count = 0;
     for (const row of rows) {
       const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word));
+      const families = row.dataset.families.split(" ");
+      row.hidden = !words.every((word) => text.includes(word))
+        || (family.value !== "" && !families.includes(family.value));
       count += !row.hidden;
     }
-    shown.textContent = words.length ? `${count} of ${rows.length}` : "";
-  });
+    shown.textContent = words.length || family.value ? `${count} of ${rows.length}` : "";
+  }
+  filter.addEventListener("input", narrow);
+  family.addEventListener("change", narrow);
 })();
