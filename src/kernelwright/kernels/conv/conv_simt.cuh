@@ -37,6 +37,8 @@ __device__ __forceinline__ void convolve_channels(const Parameters& p, const Con
       weight += dimension.tap(phase, tap) * p.filter_strides.taps[d];
     }
     if (!exists) continue;
+    // Few warps are there: each has the loads of four channels under way.
+#pragma unroll 4
     for (int c = 0; c < shape.in_channels; ++c) {
       const float pixel = widen(data[from + c * p.data_strides.channel]);
 #pragma unroll
