@@ -116,6 +116,13 @@ _CASES = (
     _case(2, 8, (4, 5, 66), 33, (2, 2, 3)),
     _case(2, 7, (200,), 16, (3,)),
     _case(1, 8, (12, 64), 16, (2, 2), values="special"),
+    # Long filters of few outputs: several blocks write one, of elements that come by vectors or
+    # not, in several turns; one that shared memory has no room for.
+    _case(1, 300, (5, 6), 3, (3, 3), padding=(1, 1)),
+    _case(1, 171, (5, 6), 2, (3, 3)),
+    _case(1, 600, (3, 4), 2, (3, 3), values="wide"),
+    _case(1, 1030, (3, 4), 2, (3, 3)),
+    _case(1, 514, (2, 3), 4, (1, 1), values="special"),
 )  # fmt: skip
 
 

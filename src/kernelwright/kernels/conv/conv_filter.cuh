@@ -8,6 +8,8 @@
 #include "vector.cuh"
 
 constexpr int PLANE_THREADS = 256;  // of the kernel that writes planes
+constexpr int PLANE_BLOCKS = 4;     // of a multiprocessor, at least
+constexpr int FILTER_WIDTH = 4;     // elements of a filter that one access brings
 
 struct FilterPlanes {
   const void* data;
@@ -23,8 +25,10 @@ struct FilterPlanes {
   uint32_t elements;            // of an output channel's filter
   int chunk_bits;
   bool has_spare;  // the second tap of K is zero, so that their number is even
-  bool is_staged;  // an output channel's filter lies in one piece: see StagedRow
+  bool is_staged;   // an output channel's filter lies in one piece: see StagedRow
+  bool is_aligned;  // and begins where a vector of FILTER_WIDTH elements does
   Divisor kernel[MAX_SPATIAL], of_chunks;
+  Divisor parts;  // of an output channel, each a block's; with more than one, it is staged
 };
 
 // Joined phase number `number`, of each dimension.
@@ -67,29 +71,42 @@ __device__ __forceinline__ const Filter* filter_of_channel(const FilterPlanes& f
 // Magnitudes of an output channel's filter, as bits.
 struct FilterRange {
   uint32_t largest, least;
-};
 
-// Of what load(i) gives for `elements` of them, AT_ONCE at a time. For all threads of the block.
-template <int AT_ONCE, class Load>
-__device__ __forceinline__ FilterRange range_of(uint32_t elements, FilterRange& shared,
-                                                const Load& load) {
-  if (threadIdx.x == 0) shared = {0, ~0u};
-  __syncthreads();
-  uint32_t largest = 0, least = ~0u;
-#pragma unroll AT_ONCE
-  for (uint32_t i = threadIdx.x; i < elements; i += PLANE_THREADS) {
-    const uint32_t bits = __float_as_uint(load(i)) & 0x7fffffffu;
+  __device__ __forceinline__ static FilterRange of_none() { return {0, ~0u}; }
+  __device__ __forceinline__ void see(float number) {
+    const uint32_t bits = __float_as_uint(number) & 0x7fffffffu;
     largest = max(largest, bits);
     least = min(least, bits);
   }
-  largest = __reduce_max_sync(0xffffffffu, largest);
-  least = __reduce_min_sync(0xffffffffu, least);
-  if (threadIdx.x % 32 == 0) {
-    atomicMax(&shared.largest, largest);
-    atomicMin(&shared.least, least);
+  // Those of all threads of the block; `shared` is of_none for all of them.
+  __device__ __forceinline__ FilterRange of_block(FilterRange& shared) const {
+    const uint32_t most = __reduce_max_sync(0xffffffffu, largest);
+    const uint32_t fewest = __reduce_min_sync(0xffffffffu, least);
+    if (threadIdx.x % 32 == 0) {
+      atomicMax(&shared.largest, most);
+      atomicMin(&shared.least, fewest);
+    }
+    __syncthreads();
+    return shared;
   }
-  __syncthreads();
-  return shared;
+};
+
+// Of what load(i) gives for `elements` of them, one or more. AT_ONCE of a thread are on their way:
+// the last one stands for those that there are not.
+template <int AT_ONCE, class Load>
+__device__ __forceinline__ FilterRange range_of(uint32_t elements, const Load& load) {
+  FilterRange range = FilterRange::of_none();
+#pragma unroll 1
+  for (uint32_t first = threadIdx.x; first < elements; first += AT_ONCE * PLANE_THREADS) {
+    float numbers[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      numbers[i] = load(min(first + i * PLANE_THREADS, elements - 1));
+    }
+#pragma unroll
+    for (const float number : numbers) range.see(number);
+  }
+  return range;
 }
 
 // Element `i` of an output channel's filter, W first, in any strides.
@@ -112,7 +129,8 @@ __device__ __forceinline__ float load_element(const FilterPlanes& f, const Filte
 // what they find. One phase, whose taps are the filter's.
 class StagedRow {
  public:
-  static constexpr int ELEMENTS = 4608;  // 512 channels x 3 x 3
+  static constexpr int ELEMENTS = 9216;  // 1024 channels x 3 x 3
+  static constexpr int PAIRS_AT_ONCE = 5;
 
   __device__ __forceinline__ StagedRow(const FilterPlanes& f, const float* elements)
       : f_(f), elements_(elements), taps_(f.elements / f.channels) {}
@@ -133,6 +151,38 @@ class StagedRow {
   const float* elements_;
   uint32_t taps_;
 };
+
+// Brings an output channel's filter to shared memory, WIDTH elements an access; its range is
+// returned. All of a thread's accesses are on their way at once where they are vectors: each that
+// waits for the one before takes as long as a small kernel.
+template <int WIDTH, class Filter>
+__device__ __forceinline__ FilterRange stage(const Filter* from, uint32_t elements, float* staged) {
+  constexpr int AT_ONCE = 5;
+  const uint32_t count = elements / WIDTH;
+  FilterRange range = FilterRange::of_none();
+#pragma unroll 1
+  for (uint32_t first = threadIdx.x; first < count; first += AT_ONCE * PLANE_THREADS) {
+    Vector<Filter, WIDTH> vectors[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const uint32_t at = min(first + i * PLANE_THREADS, count - 1);
+      vectors[i] = load_constant_vector<WIDTH>(from + at * WIDTH);
+    }
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const uint32_t at = first + i * PLANE_THREADS;
+      if (at >= count) break;
+      Vector<float, WIDTH> wide;
+#pragma unroll
+      for (int j = 0; j < WIDTH; ++j) {
+        wide.element[j] = widen(vectors[i].element[j]);
+        range.see(wide.element[j]);
+      }
+      store_vector(staged + at * WIDTH, wide);
+    }
+  }
+  return range;
+}
 
 // Elements of the rows of K of one phase of an output channel.
 template <class Filter, bool JOINED>
@@ -206,23 +256,30 @@ class FilterRow {
   uint32_t counts_[MAX_SPATIAL], taps_;
 };
 
-// Pairs first, first + step... of a row of K, in a set; AT_ONCE of them are on their way.
+// Pairs first, first + step... of a row of K, in a set; AT_ONCE of them are on their way. Beyond the
+// row there are zeros to load.
 template <class Set, int AT_ONCE, class Row, class Seen>
 __device__ __forceinline__ void write_row(const FilterPlanes& f, const Row& values_of, __half* row,
                                           uint32_t first, uint32_t step, float scale, Seen& seen) {
   const uint32_t pairs = static_cast<uint32_t>(f.pitch) / 2;
   row += Set::NUMBER * Set::PLANES * f.plane_elements;
-#pragma unroll AT_ONCE
-  for (uint32_t pair = first; pair < pairs; pair += step) {
-    float values[2];
-    values_of.load(values, 2 * pair);
-    const float scaled[2] = {values[0] * scale, values[1] * scale};
-    seen.see(values, scaled);
-    seen.end_block();
-    const Halves halves = Set::of(scaled[0], scaled[1]);
-    *reinterpret_cast<__half2*>(row + 2 * pair) = halves.high;
-    if constexpr (Set::PLANES == 2) {
-      *reinterpret_cast<__half2*>(row + f.plane_elements + 2 * pair) = halves.low;
+#pragma unroll 1
+  for (; first < pairs; first += AT_ONCE * step) {
+    float values[AT_ONCE][2];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) values_of.load(values[i], 2 * (first + i * step));
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const uint32_t pair = first + i * step;
+      if (pair >= pairs) break;
+      const float scaled[2] = {values[i][0] * scale, values[i][1] * scale};
+      seen.see(values[i], scaled);
+      seen.end_block();
+      const Halves halves = Set::of(scaled[0], scaled[1]);
+      *reinterpret_cast<__half2*>(row + 2 * pair) = halves.high;
+      if constexpr (Set::PLANES == 2) {
+        *reinterpret_cast<__half2*>(row + f.plane_elements + 2 * pair) = halves.low;
+      }
     }
   }
 }
@@ -233,7 +290,7 @@ __device__ __forceinline__ void write_filter_rows(const FilterPlanes& f, const C
                                                   int channel, float scale, Seen& seen) {
   const int group = channel / shape.out_channels;
   const int of_group = channel - group * shape.out_channels;
-  constexpr int AT_ONCE = Set::NUMBER == 0 ? 4 : 1;  // small code where it is seldom run
+  constexpr int AT_ONCE = Set::NUMBER == 0 ? 2 : 1;  // small code where it is seldom run
   const Filter* const from = filter_of_channel<Filter>(f, shape, channel);
   const int joined = JOINED ? shape.joined() : 1, phases = shape.phases();
   const int run_channels = shape.run_channels(), run = of_group / run_channels;
@@ -266,35 +323,37 @@ __device__ __forceinline__ void write_filter_rows(const FilterPlanes& f, const C
   }
 }
 
-// What a block needs of shared memory to write a filter.
-struct FilterRoom {
-  FilterRange range;
-  float staged[StagedRow::ELEMENTS];
-};
-
-// The rows of an output channel in the first set, and their scale.
+// Part `part` of the rows of an output channel in the first set, and their scale. `staged`: room
+// for its filter, where that is staged; it and `shared` are of shared memory.
 template <class Filter, int PLANES, bool JOINED>
 __device__ __forceinline__ void write_filter(const FilterPlanes& f, const ConvShape& shape,
-                                             int channel, FilterRoom& room, PlaneGuard& guard) {
+                                             int channel, uint32_t part, float* staged,
+                                             FilterRange& shared, PlaneGuard& guard) {
   using Set = FirstSet<PLANES>;
   const Filter* const from = filter_of_channel<Filter>(f, shape, channel);
   const bool is_staged = !JOINED && f.is_staged;
-  const FilterRange range =
-      is_staged
-          ? range_of<9>(f.elements, room.range,
-                        [&](uint32_t i) { return room.staged[i] = widen(load_constant(from + i)); })
-          : range_of<4>(f.elements, room.range,
-                        [&](uint32_t i) { return load_element(f, from, i); });
+  if (threadIdx.x == 0) shared = FilterRange::of_none();
+  __syncthreads();
+  FilterRange range;
+  if (!is_staged) {
+    range = range_of<8>(f.elements, [&](uint32_t i) { return load_element(f, from, i); });
+  } else if (f.is_aligned) {
+    range = stage<FILTER_WIDTH>(from, f.elements, staged);
+  } else {
+    range = stage<1>(from, f.elements, staged);
+  }
+  range = range.of_block(shared);
   const int exponent = scale_exponent(range.largest);
   const float scale = power_of_two(exponent);
   if (threadIdx.x == 0) {
-    f.exponents[channel] = exponent;
+    if (part == 0) f.exponents[channel] = exponent;
     guard.range.largest = max(guard.range.largest, range.largest);
     guard.range.has_gaps |= range.largest != 0 && __uint_as_float(range.least) * scale < SMALL;
   }
   if (is_staged) {
-    write_row<Set, 4>(f, StagedRow(f, room.staged), f.rows + channel * f.pitch, threadIdx.x,
-                      PLANE_THREADS, scale, guard);
+    write_row<Set, StagedRow::PAIRS_AT_ONCE>(
+        f, StagedRow(f, staged), f.rows + channel * f.pitch, part * PLANE_THREADS + threadIdx.x,
+        f.parts.value() * PLANE_THREADS, scale, guard);
   } else {
     write_filter_rows<Filter, Set, JOINED, PLANE_THREADS>(f, shape, channel, scale, guard);
   }

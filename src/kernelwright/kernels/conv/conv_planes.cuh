@@ -258,15 +258,14 @@ class PlaneTile {
   int image_ = 0;
 };
 
-// The body of a kernel of PLANE_THREADS threads: the first blocks write the filter, the others the
-// input.
+// The body of a kernel of PLANE_THREADS threads and plane_shared_bytes: the first blocks write the
+// filter, the others the input.
 template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool JOINED>
 __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS != RowTaps::APART>;
-  __shared__ union {
-    typename Tile::Words words;
-    FilterRoom filter;
-  } room;
+  // The words of a tile, or an output channel's filter.
+  extern __shared__ __align__(16) unsigned char planes_shared[];
+  __shared__ FilterRange filter_range;
   __shared__ uint32_t largest;
   __shared__ GuardWord block_word;
   __shared__ PlaneRange block_range;
@@ -277,14 +276,21 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   }
   PlaneGuard guard;
   if (static_cast<int>(blockIdx.x) < p.filter_blocks) {
-    for (int channel = blockIdx.x; channel < p.filter.out_channels; channel += p.filter_blocks) {
-      write_filter<Input, PLANES, JOINED>(p.filter, p.shape, channel, room.filter, guard);
+    const Divisor& parts = p.filter.parts;
+    const uint32_t shares = p.filter.out_channels * parts.value();
+    for (uint32_t share = blockIdx.x; share < shares; share += p.filter_blocks) {
+      const uint32_t channel = parts.quotient(share);
+      write_filter<Input, PLANES, JOINED>(p.filter, p.shape, static_cast<int>(channel),
+                                          share - channel * parts.value(),
+                                          reinterpret_cast<float*>(planes_shared), filter_range,
+                                          guard);
     }
   } else {
     const uint32_t tiles = p.pixels.channel_tiles.value() * p.pixels.position_tiles.value() *
                            static_cast<uint32_t>(p.pixels.images);
     const uint32_t blocks = gridDim.x - p.filter_blocks;
     const uint32_t first = blockIdx.x - p.filter_blocks;
+    auto& words = *reinterpret_cast<typename Tile::Words*>(planes_shared);
     Tile at(p.pixels);
     typename Tile::Values values;
     // The first tile is on its way while the exponent is found.
@@ -295,13 +301,13 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
     const int exponent = sample_exponent<Input>(p.pixels, largest);
     if (first == 0 && threadIdx.x == 0) p.header->exponents[0] = exponent;
     for (uint32_t tile = first; tile < tiles; tile += blocks) {
-      Tile::turn(values, exponent, room.words, guard);
+      Tile::turn(values, exponent, words, guard);
       if (tile + blocks < tiles) {
         at.move_to(tile + blocks);
         at.load(values);
       }
       at.move_to(tile);
-      at.write(room.words);
+      at.write(words);
     }
   }
   __syncthreads();
