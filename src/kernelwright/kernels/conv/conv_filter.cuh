@@ -24,10 +24,10 @@ struct FilterPlanes {
   int out_channels;             // of all groups
   uint32_t elements;            // of an output channel's filter
   int chunk_bits;
-  bool has_spare;  // the second tap of K is zero, so that their number is even
+  bool has_spare;   // the second tap of K is zero, so that their number is even
   bool is_staged;   // an output channel's filter lies in one piece: see StagedRow
   bool is_aligned;  // and begins where a vector of FILTER_WIDTH elements does
-  Divisor kernel[MAX_SPATIAL], of_chunks;
+  Divisor kernel[MAX_SPATIAL], of_chunks, of_taps;
   Divisor parts;  // of an output channel, each a block's; with more than one, it is staged
 };
 
@@ -130,26 +130,37 @@ __device__ __forceinline__ float load_element(const FilterPlanes& f, const Filte
 class StagedRow {
  public:
   static constexpr int ELEMENTS = 9216;  // 1024 channels x 3 x 3
-  static constexpr int PAIRS_AT_ONCE = 5;
+  static constexpr int RUN = 8;          // elements that a thread stores at once
 
   __device__ __forceinline__ StagedRow(const FilterPlanes& f, const float* elements)
-      : f_(f), elements_(elements), taps_(f.elements / f.channels) {}
+      : f_(f), elements_(elements) {}
 
-  // Elements `k` and the next one, `k` even; zero where there is none.
-  __device__ __forceinline__ void load(float (&values)[2], uint32_t k) const {
-    const uint32_t in_chunk = k & (f_.chunk - 1), chunk = k >> f_.chunk_bits;
-    const uint32_t tap = f_.of_chunks.quotient(chunk);
-    const int channel = (chunk - tap * f_.of_chunks.value()) * f_.used + in_chunk;
-    const bool exists = static_cast<int>(in_chunk) < f_.used && tap < taps_;
-    const float* const first = elements_ + channel * taps_ + tap;
-    values[0] = exists && channel < f_.channels ? first[0] : 0.0f;
-    values[1] = exists && channel + 1 < f_.channels ? first[taps_] : 0.0f;
+  // Channels of run number `run`; where it begins in the row is returned. Runs of a chunk follow
+  // each other, then taps, then chunks: lanes meet two of a bank, where taps are odd.
+  __device__ __forceinline__ uint32_t load(float (&values)[RUN], uint32_t run) const {
+    const uint32_t of_chunk = f_.chunk / RUN, taps = f_.of_taps.value();
+    const uint32_t above = run >> (f_.chunk_bits - RUN_BITS);
+    const uint32_t chunk = f_.of_taps.quotient(above), tap = above - chunk * taps;
+    const int in_chunk = static_cast<int>(run & (of_chunk - 1)) * RUN;
+    const int channel = static_cast<int>(chunk) * f_.used + in_chunk;
+    const int channels = in_chunk < f_.used ? f_.channels - channel : 0;
+    const float* const first = elements_ + channel * taps + tap;
+    if (taps == 1 && channels >= RUN) {
+      const auto all = load_vector<RUN>(first);
+#pragma unroll
+      for (int i = 0; i < RUN; ++i) values[i] = all.element[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < RUN; ++i) values[i] = i < channels ? first[i * taps] : 0.0f;
+    }
+    return ((tap * f_.chunks + chunk) << f_.chunk_bits) + in_chunk;
   }
 
  private:
+  static constexpr int RUN_BITS = 3;
+
   const FilterPlanes& f_;
   const float* elements_;
-  uint32_t taps_;
 };
 
 // Brings an output channel's filter to shared memory, WIDTH elements an access; its range is
@@ -256,8 +267,8 @@ class FilterRow {
   uint32_t counts_[MAX_SPATIAL], taps_;
 };
 
-// Pairs first, first + step... of a row of K, in a set; AT_ONCE of them are on their way. Beyond the
-// row there are zeros to load.
+// Pairs first, first + step... of a row of K, in a set; AT_ONCE of them are on their way. Beyond
+// the row there are zeros to load.
 template <class Set, int AT_ONCE, class Row, class Seen>
 __device__ __forceinline__ void write_row(const FilterPlanes& f, const Row& values_of, __half* row,
                                           uint32_t first, uint32_t step, float scale, Seen& seen) {
@@ -281,6 +292,30 @@ __device__ __forceinline__ void write_row(const FilterPlanes& f, const Row& valu
         *reinterpret_cast<__half2*>(row + f.plane_elements + 2 * pair) = halves.low;
       }
     }
+  }
+}
+
+// Runs first, first + step... of a staged row of K.
+template <class Set, class Seen>
+__device__ __forceinline__ void write_staged_row(const FilterPlanes& f, const StagedRow& values_of,
+                                                 __half* row, uint32_t first, uint32_t step,
+                                                 float scale, Seen& seen) {
+  constexpr int RUN = StagedRow::RUN;
+  const uint32_t runs = static_cast<uint32_t>(f.pitch) / RUN;
+#pragma unroll 1
+  for (uint32_t run = first; run < runs; run += step) {
+    float values[RUN], scaled[RUN];
+    const uint32_t k = values_of.load(values, run);
+#pragma unroll
+    for (int i = 0; i < RUN; i += 2) {
+      const float pair[2] = {values[i], values[i + 1]};
+      const float scaled_pair[2] = {pair[0] * scale, pair[1] * scale};
+      seen.see(pair, scaled_pair);
+      seen.end_block();
+      scaled[i] = scaled_pair[0];
+      scaled[i + 1] = scaled_pair[1];
+    }
+    store_run<Set>(row + k, f.plane_elements, scaled);
   }
 }
 
@@ -351,9 +386,9 @@ __device__ __forceinline__ void write_filter(const FilterPlanes& f, const ConvSh
     guard.range.has_gaps |= range.largest != 0 && __uint_as_float(range.least) * scale < SMALL;
   }
   if (is_staged) {
-    write_row<Set, StagedRow::PAIRS_AT_ONCE>(
-        f, StagedRow(f, staged), f.rows + channel * f.pitch, part * PLANE_THREADS + threadIdx.x,
-        f.parts.value() * PLANE_THREADS, scale, guard);
+    write_staged_row<Set>(f, StagedRow(f, staged), f.rows + channel * f.pitch,
+                          part * PLANE_THREADS + threadIdx.x, f.parts.value() * PLANE_THREADS,
+                          scale, guard);
   } else {
     write_filter_rows<Filter, Set, JOINED, PLANE_THREADS>(f, shape, channel, scale, guard);
   }

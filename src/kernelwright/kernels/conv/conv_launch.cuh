@@ -358,10 +358,11 @@ struct ConvVariant {
     f.of_chunks = Divisor(static_cast<uint32_t>(f.chunks));
     f.is_staged = !f.has_spare && f.fold == 1 && shape.phases() == 1 && is_in_one_piece(request) &&
                   f.elements <= StagedRow::ELEMENTS;
-    f.is_aligned = f.elements % FILTER_WIDTH == 0 &&
-                   request.filter_strides.out_channel % FILTER_WIDTH == 0 &&
-                   request.filter_strides.group % FILTER_WIDTH == 0 &&
-                   reinterpret_cast<uintptr_t>(request.filter) % (FILTER_WIDTH * sizeof(Input)) == 0;
+    if (f.is_staged) f.of_taps = Divisor(f.elements / f.channels);
+    f.is_aligned =
+        f.elements % FILTER_WIDTH == 0 && request.filter_strides.out_channel % FILTER_WIDTH == 0 &&
+        request.filter_strides.group % FILTER_WIDTH == 0 &&
+        reinterpret_cast<uintptr_t>(request.filter) % (FILTER_WIDTH * sizeof(Input)) == 0;
     return f;
   }
 
@@ -391,9 +392,9 @@ struct ConvVariant {
     return static_cast<unsigned>(blocks + planes.filter_blocks);
   }
   // Blocks that write an output channel's rows: where there are few channels, so many that a
-  // thread's pairs are loaded once.
+  // thread has two runs at the most.
   static uint32_t filter_parts(const FilterPlanes& f, const DeviceLimits& device) {
-    constexpr int64_t OF_BLOCK = 2 * StagedRow::PAIRS_AT_ONCE * PLANE_THREADS;
+    constexpr int64_t OF_BLOCK = 2 * StagedRow::RUN * PLANE_THREADS;
     const int64_t wanted = (f.pitch + OF_BLOCK - 1) / OF_BLOCK;
     const int64_t most = 2 * device.multiprocessors / f.out_channels;
     if (JOINED || !f.is_staged || most < 1) return 1;

@@ -280,10 +280,9 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
     const uint32_t shares = p.filter.out_channels * parts.value();
     for (uint32_t share = blockIdx.x; share < shares; share += p.filter_blocks) {
       const uint32_t channel = parts.quotient(share);
-      write_filter<Input, PLANES, JOINED>(p.filter, p.shape, static_cast<int>(channel),
-                                          share - channel * parts.value(),
-                                          reinterpret_cast<float*>(planes_shared), filter_range,
-                                          guard);
+      write_filter<Input, PLANES, JOINED>(
+          p.filter, p.shape, static_cast<int>(channel), share - channel * parts.value(),
+          reinterpret_cast<float*>(planes_shared), filter_range, guard);
     }
   } else {
     const uint32_t tiles = p.pixels.channel_tiles.value() * p.pixels.position_tiles.value() *
