@@ -179,17 +179,18 @@ __device__ __forceinline__ FilterRange stage(const Filter* from, uint32_t elemen
       const uint32_t at = min(first + i * PLANE_THREADS, count - 1);
       vectors[i] = load_constant_vector<WIDTH>(from + at * WIDTH);
     }
+    // The last vector may be seen several times: with a condition, each load would wait for the
+    // one before.
 #pragma unroll
     for (int i = 0; i < AT_ONCE; ++i) {
-      const uint32_t at = first + i * PLANE_THREADS;
-      if (at >= count) break;
       Vector<float, WIDTH> wide;
 #pragma unroll
       for (int j = 0; j < WIDTH; ++j) {
         wide.element[j] = widen(vectors[i].element[j]);
         range.see(wide.element[j]);
       }
-      store_vector(staged + at * WIDTH, wide);
+      const uint32_t at = first + i * PLANE_THREADS;
+      if (at < count) store_vector(staged + at * WIDTH, wide);
     }
   }
   return range;
