@@ -136,7 +136,7 @@ class StagedRow {
       : f_(f), elements_(elements) {}
 
   // Channels of run number `run`; where it begins in the row is returned. Runs of a chunk follow
-  // each other, then taps, then chunks: lanes meet two of a bank, where taps are odd.
+  // each other, then taps, then chunks: two lanes meet in a bank, where taps are odd.
   __device__ __forceinline__ uint32_t load(float (&values)[RUN], uint32_t run) const {
     const uint32_t of_chunk = f_.chunk / RUN, taps = f_.of_taps.value();
     const uint32_t above = run >> (f_.chunk_bits - RUN_BITS);
