@@ -197,6 +197,30 @@ def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
     assert min(taken) >= 2, taken
 
 
+# Long filters of few outputs: several blocks write one, of elements that come by vectors or not, in
+# several turns; one that shared memory has no room for; single taps.
+_LONG_CASES = (
+    _case(1, 300, (5, 6), 3, (3, 3), padding=(1, 1)),
+    _case(1, 171, (5, 6), 2, (3, 3)),
+    _case(1, 600, (3, 4), 2, (3, 3), values="wide"),
+    _case(1, 1030, (3, 4), 2, (3, 3)),
+    _case(1, 514, (2, 3), 4, (1, 1), values="special"),
+)  # fmt: skip
+
+
+def test_long_filters_against_float64(run_script: Callable[..., Any]) -> None:
+    configs = (
+        _config(64, 2, 48, 1, 1, _ALTERNATE, 8, 1, _APART),
+        _config(64, 2, 64, 2, 1, _ALTERNATE, 4, 1, _APART),
+    )
+    cases = json.dumps([case.words() for case in _LONG_CASES])
+    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "1", "float", _NO_FOLD)
+    assert seen["findings"] == []
+    for case, errors in zip(_LONG_CASES, seen["errors"], strict=True):
+        for error, bound in zip(errors, (9.8e-4, 1e-6), strict=True):
+            assert error <= (1e-6 if case.values == "special" else bound), (case, errors)
+
+
 # In two sets of planes: small images, channels, and elements beside large ones; elements that a
 # sample misses; each form of the filter, groups, phases, and runs of pixels. On the CUDA cores:
 # elements too far apart, with outputs of their own, infinities. Image counts that fill no box.

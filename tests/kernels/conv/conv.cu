@@ -29,7 +29,7 @@ using Epilogue = EPILOGUE;
 using Parameters = ConvParameters<Number, Number, Epilogue>;
 
 template <class Config>
-__global__ void __launch_bounds__(PLANE_THREADS, 3)
+__global__ void __launch_bounds__(PLANE_THREADS, PLANE_BLOCKS)
     planes_kernel(const __grid_constant__ PlaneParameters p) {
   write_planes<Number, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS,
                ConvTile<Config>::JOINED>(p);

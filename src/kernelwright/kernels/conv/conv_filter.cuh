@@ -8,6 +8,8 @@
 #include "vector.cuh"
 
 constexpr int PLANE_THREADS = 256;  // of the kernel that writes planes
+constexpr int PLANE_BLOCKS = 4;     // of a multiprocessor, at least
+constexpr int FILTER_WIDTH = 4;     // elements of a filter that one access brings
 
 struct FilterPlanes {
   const void* data;
@@ -22,9 +24,11 @@ struct FilterPlanes {
   int out_channels;             // of all groups
   uint32_t elements;            // of an output channel's filter
   int chunk_bits;
-  bool has_spare;  // the second tap of K is zero, so that their number is even
-  bool is_staged;  // an output channel's filter lies in one piece: see StagedRow
-  Divisor kernel[MAX_SPATIAL], of_chunks;
+  bool has_spare;   // the second tap of K is zero, so that their number is even
+  bool is_staged;   // an output channel's filter lies in one piece: see StagedRow
+  bool is_aligned;  // and begins where a vector of FILTER_WIDTH elements does
+  Divisor kernel[MAX_SPATIAL], of_chunks, of_taps;
+  Divisor parts;  // of an output channel, each a block's; with more than one, it is staged
 };
 
 // Joined phase number `number`, of each dimension.
@@ -67,29 +71,42 @@ __device__ __forceinline__ const Filter* filter_of_channel(const FilterPlanes& f
 // Magnitudes of an output channel's filter, as bits.
 struct FilterRange {
   uint32_t largest, least;
-};
 
-// Of what load(i) gives for `elements` of them, AT_ONCE at a time. For all threads of the block.
-template <int AT_ONCE, class Load>
-__device__ __forceinline__ FilterRange range_of(uint32_t elements, FilterRange& shared,
-                                                const Load& load) {
-  if (threadIdx.x == 0) shared = {0, ~0u};
-  __syncthreads();
-  uint32_t largest = 0, least = ~0u;
-#pragma unroll AT_ONCE
-  for (uint32_t i = threadIdx.x; i < elements; i += PLANE_THREADS) {
-    const uint32_t bits = __float_as_uint(load(i)) & 0x7fffffffu;
+  __device__ __forceinline__ static FilterRange of_none() { return {0, ~0u}; }
+  __device__ __forceinline__ void see(float number) {
+    const uint32_t bits = __float_as_uint(number) & 0x7fffffffu;
     largest = max(largest, bits);
     least = min(least, bits);
   }
-  largest = __reduce_max_sync(0xffffffffu, largest);
-  least = __reduce_min_sync(0xffffffffu, least);
-  if (threadIdx.x % 32 == 0) {
-    atomicMax(&shared.largest, largest);
-    atomicMin(&shared.least, least);
+  // Those of all threads of the block; `shared` is of_none for all of them.
+  __device__ __forceinline__ FilterRange of_block(FilterRange& shared) const {
+    const uint32_t most = __reduce_max_sync(0xffffffffu, largest);
+    const uint32_t fewest = __reduce_min_sync(0xffffffffu, least);
+    if (threadIdx.x % 32 == 0) {
+      atomicMax(&shared.largest, most);
+      atomicMin(&shared.least, fewest);
+    }
+    __syncthreads();
+    return shared;
   }
-  __syncthreads();
-  return shared;
+};
+
+// Of what load(i) gives for `elements` of them, one or more. AT_ONCE of a thread are on their way:
+// the last one stands for those that there are not.
+template <int AT_ONCE, class Load>
+__device__ __forceinline__ FilterRange range_of(uint32_t elements, const Load& load) {
+  FilterRange range = FilterRange::of_none();
+#pragma unroll 1
+  for (uint32_t first = threadIdx.x; first < elements; first += AT_ONCE * PLANE_THREADS) {
+    float numbers[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      numbers[i] = load(min(first + i * PLANE_THREADS, elements - 1));
+    }
+#pragma unroll
+    for (const float number : numbers) range.see(number);
+  }
+  return range;
 }
 
 // Element `i` of an output channel's filter, W first, in any strides.
@@ -112,27 +129,72 @@ __device__ __forceinline__ float load_element(const FilterPlanes& f, const Filte
 // what they find. One phase, whose taps are the filter's.
 class StagedRow {
  public:
-  static constexpr int ELEMENTS = 4608;  // 512 channels x 3 x 3
+  static constexpr int ELEMENTS = 9216;  // 1024 channels x 3 x 3
+  static constexpr int RUN = 8;          // elements that a thread stores at once
 
   __device__ __forceinline__ StagedRow(const FilterPlanes& f, const float* elements)
-      : f_(f), elements_(elements), taps_(f.elements / f.channels) {}
+      : f_(f), elements_(elements) {}
 
-  // Elements `k` and the next one, `k` even; zero where there is none.
-  __device__ __forceinline__ void load(float (&values)[2], uint32_t k) const {
-    const uint32_t in_chunk = k & (f_.chunk - 1), chunk = k >> f_.chunk_bits;
-    const uint32_t tap = f_.of_chunks.quotient(chunk);
-    const int channel = (chunk - tap * f_.of_chunks.value()) * f_.used + in_chunk;
-    const bool exists = static_cast<int>(in_chunk) < f_.used && tap < taps_;
-    const float* const first = elements_ + channel * taps_ + tap;
-    values[0] = exists && channel < f_.channels ? first[0] : 0.0f;
-    values[1] = exists && channel + 1 < f_.channels ? first[taps_] : 0.0f;
+  // Channels of run number `run`; where it begins in the row is returned. Runs of a chunk follow
+  // each other, then taps, then chunks: two lanes meet in a bank, where taps are odd.
+  __device__ __forceinline__ uint32_t load(float (&values)[RUN], uint32_t run) const {
+    const uint32_t of_chunk = f_.chunk / RUN, taps = f_.of_taps.value();
+    const uint32_t above = run >> (f_.chunk_bits - RUN_BITS);
+    const uint32_t chunk = f_.of_taps.quotient(above), tap = above - chunk * taps;
+    const int in_chunk = static_cast<int>(run & (of_chunk - 1)) * RUN;
+    const int channel = static_cast<int>(chunk) * f_.used + in_chunk;
+    const int channels = in_chunk < f_.used ? f_.channels - channel : 0;
+    const float* const first = elements_ + channel * taps + tap;
+    if (taps == 1 && channels >= RUN) {
+      const auto all = load_vector<RUN>(first);
+#pragma unroll
+      for (int i = 0; i < RUN; ++i) values[i] = all.element[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < RUN; ++i) values[i] = i < channels ? first[i * taps] : 0.0f;
+    }
+    return ((tap * f_.chunks + chunk) << f_.chunk_bits) + in_chunk;
   }
 
  private:
+  static constexpr int RUN_BITS = 3;
+
   const FilterPlanes& f_;
   const float* elements_;
-  uint32_t taps_;
 };
+
+// Brings an output channel's filter to shared memory, WIDTH elements an access; its range is
+// returned. All of a thread's accesses are on their way at once where they are vectors: each that
+// waits for the one before takes as long as a small kernel.
+template <int WIDTH, class Filter>
+__device__ __forceinline__ FilterRange stage(const Filter* from, uint32_t elements, float* staged) {
+  constexpr int AT_ONCE = 5;
+  const uint32_t count = elements / WIDTH;
+  FilterRange range = FilterRange::of_none();
+#pragma unroll 1
+  for (uint32_t first = threadIdx.x; first < count; first += AT_ONCE * PLANE_THREADS) {
+    Vector<Filter, WIDTH> vectors[AT_ONCE];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const uint32_t at = min(first + i * PLANE_THREADS, count - 1);
+      vectors[i] = load_constant_vector<WIDTH>(from + at * WIDTH);
+    }
+    // The last vector may be seen several times: with a condition, each load would wait for the
+    // one before.
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      Vector<float, WIDTH> wide;
+#pragma unroll
+      for (int j = 0; j < WIDTH; ++j) {
+        wide.element[j] = widen(vectors[i].element[j]);
+        range.see(wide.element[j]);
+      }
+      const uint32_t at = first + i * PLANE_THREADS;
+      if (at < count) store_vector(staged + at * WIDTH, wide);
+    }
+  }
+  return range;
+}
 
 // Elements of the rows of K of one phase of an output channel.
 template <class Filter, bool JOINED>
@@ -206,24 +268,55 @@ class FilterRow {
   uint32_t counts_[MAX_SPATIAL], taps_;
 };
 
-// Pairs first, first + step... of a row of K, in a set; AT_ONCE of them are on their way.
+// Pairs first, first + step... of a row of K, in a set; AT_ONCE of them are on their way. Beyond
+// the row there are zeros to load.
 template <class Set, int AT_ONCE, class Row, class Seen>
 __device__ __forceinline__ void write_row(const FilterPlanes& f, const Row& values_of, __half* row,
                                           uint32_t first, uint32_t step, float scale, Seen& seen) {
   const uint32_t pairs = static_cast<uint32_t>(f.pitch) / 2;
   row += Set::NUMBER * Set::PLANES * f.plane_elements;
-#pragma unroll AT_ONCE
-  for (uint32_t pair = first; pair < pairs; pair += step) {
-    float values[2];
-    values_of.load(values, 2 * pair);
-    const float scaled[2] = {values[0] * scale, values[1] * scale};
-    seen.see(values, scaled);
-    seen.end_block();
-    const Halves halves = Set::of(scaled[0], scaled[1]);
-    *reinterpret_cast<__half2*>(row + 2 * pair) = halves.high;
-    if constexpr (Set::PLANES == 2) {
-      *reinterpret_cast<__half2*>(row + f.plane_elements + 2 * pair) = halves.low;
+#pragma unroll 1
+  for (; first < pairs; first += AT_ONCE * step) {
+    float values[AT_ONCE][2];
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) values_of.load(values[i], 2 * (first + i * step));
+#pragma unroll
+    for (int i = 0; i < AT_ONCE; ++i) {
+      const uint32_t pair = first + i * step;
+      if (pair >= pairs) break;
+      const float scaled[2] = {values[i][0] * scale, values[i][1] * scale};
+      seen.see(values[i], scaled);
+      seen.end_block();
+      const Halves halves = Set::of(scaled[0], scaled[1]);
+      *reinterpret_cast<__half2*>(row + 2 * pair) = halves.high;
+      if constexpr (Set::PLANES == 2) {
+        *reinterpret_cast<__half2*>(row + f.plane_elements + 2 * pair) = halves.low;
+      }
     }
+  }
+}
+
+// Runs first, first + step... of a staged row of K.
+template <class Set, class Seen>
+__device__ __forceinline__ void write_staged_row(const FilterPlanes& f, const StagedRow& values_of,
+                                                 __half* row, uint32_t first, uint32_t step,
+                                                 float scale, Seen& seen) {
+  constexpr int RUN = StagedRow::RUN;
+  const uint32_t runs = static_cast<uint32_t>(f.pitch) / RUN;
+#pragma unroll 1
+  for (uint32_t run = first; run < runs; run += step) {
+    float values[RUN], scaled[RUN];
+    const uint32_t k = values_of.load(values, run);
+#pragma unroll
+    for (int i = 0; i < RUN; i += 2) {
+      const float pair[2] = {values[i], values[i + 1]};
+      const float scaled_pair[2] = {pair[0] * scale, pair[1] * scale};
+      seen.see(pair, scaled_pair);
+      seen.end_block();
+      scaled[i] = scaled_pair[0];
+      scaled[i + 1] = scaled_pair[1];
+    }
+    store_run<Set>(row + k, f.plane_elements, scaled);
   }
 }
 
@@ -233,7 +326,7 @@ __device__ __forceinline__ void write_filter_rows(const FilterPlanes& f, const C
                                                   int channel, float scale, Seen& seen) {
   const int group = channel / shape.out_channels;
   const int of_group = channel - group * shape.out_channels;
-  constexpr int AT_ONCE = Set::NUMBER == 0 ? 4 : 1;  // small code where it is seldom run
+  constexpr int AT_ONCE = Set::NUMBER == 0 ? 2 : 1;  // small code where it is seldom run
   const Filter* const from = filter_of_channel<Filter>(f, shape, channel);
   const int joined = JOINED ? shape.joined() : 1, phases = shape.phases();
   const int run_channels = shape.run_channels(), run = of_group / run_channels;
@@ -266,35 +359,37 @@ __device__ __forceinline__ void write_filter_rows(const FilterPlanes& f, const C
   }
 }
 
-// What a block needs of shared memory to write a filter.
-struct FilterRoom {
-  FilterRange range;
-  float staged[StagedRow::ELEMENTS];
-};
-
-// The rows of an output channel in the first set, and their scale.
+// Part `part` of the rows of an output channel in the first set, and their scale. `staged`: room
+// for its filter, where that is staged; it and `shared` are of shared memory.
 template <class Filter, int PLANES, bool JOINED>
 __device__ __forceinline__ void write_filter(const FilterPlanes& f, const ConvShape& shape,
-                                             int channel, FilterRoom& room, PlaneGuard& guard) {
+                                             int channel, uint32_t part, float* staged,
+                                             FilterRange& shared, PlaneGuard& guard) {
   using Set = FirstSet<PLANES>;
   const Filter* const from = filter_of_channel<Filter>(f, shape, channel);
   const bool is_staged = !JOINED && f.is_staged;
-  const FilterRange range =
-      is_staged
-          ? range_of<9>(f.elements, room.range,
-                        [&](uint32_t i) { return room.staged[i] = widen(load_constant(from + i)); })
-          : range_of<4>(f.elements, room.range,
-                        [&](uint32_t i) { return load_element(f, from, i); });
+  if (threadIdx.x == 0) shared = FilterRange::of_none();
+  __syncthreads();
+  FilterRange range;
+  if (!is_staged) {
+    range = range_of<8>(f.elements, [&](uint32_t i) { return load_element(f, from, i); });
+  } else if (f.is_aligned) {
+    range = stage<FILTER_WIDTH>(from, f.elements, staged);
+  } else {
+    range = stage<1>(from, f.elements, staged);
+  }
+  range = range.of_block(shared);
   const int exponent = scale_exponent(range.largest);
   const float scale = power_of_two(exponent);
   if (threadIdx.x == 0) {
-    f.exponents[channel] = exponent;
+    if (part == 0) f.exponents[channel] = exponent;
     guard.range.largest = max(guard.range.largest, range.largest);
     guard.range.has_gaps |= range.largest != 0 && __uint_as_float(range.least) * scale < SMALL;
   }
   if (is_staged) {
-    write_row<Set, 4>(f, StagedRow(f, room.staged), f.rows + channel * f.pitch, threadIdx.x,
-                      PLANE_THREADS, scale, guard);
+    write_staged_row<Set>(f, StagedRow(f, staged), f.rows + channel * f.pitch,
+                          part * PLANE_THREADS + threadIdx.x, f.parts.value() * PLANE_THREADS,
+                          scale, guard);
   } else {
     write_filter_rows<Filter, Set, JOINED, PLANE_THREADS>(f, shape, channel, scale, guard);
   }

@@ -358,6 +358,11 @@ struct ConvVariant {
     f.of_chunks = Divisor(static_cast<uint32_t>(f.chunks));
     f.is_staged = !f.has_spare && f.fold == 1 && shape.phases() == 1 && is_in_one_piece(request) &&
                   f.elements <= StagedRow::ELEMENTS;
+    if (f.is_staged) f.of_taps = Divisor(f.elements / f.channels);
+    f.is_aligned =
+        f.elements % FILTER_WIDTH == 0 && request.filter_strides.out_channel % FILTER_WIDTH == 0 &&
+        request.filter_strides.group % FILTER_WIDTH == 0 &&
+        reinterpret_cast<uintptr_t>(request.filter) % (FILTER_WIDTH * sizeof(Input)) == 0;
     return f;
   }
 
@@ -377,18 +382,36 @@ struct ConvVariant {
     const int64_t most_filter = 6 * device.multiprocessors;
     const int64_t tiles = int64_t{planes.pixels.channel_tiles.value()} *
                           planes.pixels.position_tiles.value() * planes.pixels.images;
-    const int64_t out_channels = planes.filter.out_channels;
-    planes.filter_blocks =
-        static_cast<int>(out_channels < most_filter ? out_channels : most_filter);
+    planes.filter.parts = Divisor(filter_parts(planes.filter, device));
+    const int64_t shares = int64_t{planes.filter.out_channels} * planes.filter.parts.value();
+    planes.filter_blocks = static_cast<int>(shares < most_filter ? shares : most_filter);
     int64_t blocks = OF_PROCESSOR * device.multiprocessors;
     if (blocks > MAX_GUARD_WORDS - planes.filter_blocks)
       blocks = MAX_GUARD_WORDS - planes.filter_blocks;
     if (blocks > tiles) blocks = tiles;
     return static_cast<unsigned>(blocks + planes.filter_blocks);
   }
+  // Blocks that write an output channel's rows: where there are few channels, so many that a
+  // thread has two runs at the most.
+  static uint32_t filter_parts(const FilterPlanes& f, const DeviceLimits& device) {
+    constexpr int64_t OF_BLOCK = 2 * StagedRow::RUN * PLANE_THREADS;
+    const int64_t wanted = (f.pitch + OF_BLOCK - 1) / OF_BLOCK;
+    const int64_t most = 2 * device.multiprocessors / f.out_channels;
+    if (JOINED || !f.is_staged || most < 1) return 1;
+    return static_cast<uint32_t>(wanted < most ? wanted : most);
+  }
+  // Of shared memory; what is always so small needs no permission.
+  static unsigned plane_shared_bytes(const FilterPlanes& f) {
+    using Pixels = PlaneTile<Input, PLANE_CHANNELS, Tile::PLANES, ROW_TAPS != RowTaps::APART>;
+    constexpr unsigned OF_PIXELS = sizeof(typename Pixels::Words);
+    static_assert(OF_PIXELS <= 48 << 10 && StagedRow::ELEMENTS * sizeof(float) <= 48 << 10);
+    const unsigned of_filter =
+        !JOINED && f.is_staged ? static_cast<unsigned>(f.elements * sizeof(float)) : 0;
+    return of_filter > OF_PIXELS ? of_filter : OF_PIXELS;
+  }
   void planes_launch(const PlaneParameters& parameters, unsigned blocks,
                      cudaStream_t stream) const {
-    planes<<<blocks, PLANE_THREADS, 0, stream>>>(parameters);
+    planes<<<blocks, PLANE_THREADS, plane_shared_bytes(parameters.filter), stream>>>(parameters);
   }
 
   static ConvRuns describe_runs(const Request& request, const ConvShape& shape) {

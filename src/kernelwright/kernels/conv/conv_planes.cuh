@@ -127,11 +127,12 @@ class PlaneTile {
       load_side_by_side(values);
       return;
     }
+    Pixel pixels[PARTS];  // divisions for each pair would take most of the time
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) pixels[part] = find(position_ + position_of(part));
 #pragma unroll
     for (int i = 0; i < OF_THREAD; ++i) {
-      const uint32_t position = position_ + position_of(i);
-      const int channel = channel_ + 2 * pair_of(i);
-      load_pair(values[i], position, channel);
+      load_channels(values[i], pixels[i % PARTS], channel_ + 2 * pair_of(i));
     }
   }
 
@@ -172,51 +173,69 @@ class PlaneTile {
   // A pair of channels of a position of the image; zero where there is none.
   __device__ __forceinline__ void load_pair(float (&values)[2], uint32_t position,
                                             int channel) const {
-    const auto* const image = static_cast<const Input*>(p_.data) + image_ * p_.strides.image;
-    values[0] = values[1] = 0;
-    if (position >= p_.positions) return;
-    int64_t place = position;
-    int column = 0;
-    if (MOVES || !p_.is_contiguous) {
-      uint32_t rest = position;
-      place = 0;
-#pragma unroll
-      for (int d = 0; d < MAX_SPATIAL; ++d) {
-        const uint32_t next = p_.divisors[d].quotient(rest);
-        const int at = static_cast<int>(rest - next * p_.divisors[d].value());
-        if (MOVES && d == 0) {
-          column = at * p_.fold.step - p_.fold.padding;
-        } else {
-          place += at * p_.strides.spatial[d];
-        }
-        rest = next;
-      }
+    load_channels(values, find(position), channel);
+  }
+
+ private:
+  // What the channels of a position share.
+  struct Pixel {
+    const Input* first;  // channel; where columns move, the row's
+    int column;
+    bool exists;
+  };
+
+  __device__ __forceinline__ Pixel find(uint32_t position) const {
+    Pixel pixel = {static_cast<const Input*>(p_.data) + image_ * p_.strides.image, 0,
+                   position < p_.positions};
+    if (!MOVES && p_.is_contiguous) {
+      pixel.first += position;
+      return pixel;
     }
-    int end = p_.channels, spare = 0;  // channels before that are no group's
-    if (!MOVES && p_.group_pitch != p_.group_channels && channel < end) {
-      const int group = static_cast<int>(p_.of_groups.quotient(channel));
-      spare = group * (p_.group_pitch - p_.group_channels);
-      end = spare + (group + 1) * p_.group_channels;
-    }
+    uint32_t rest = position;
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      if (channel + i >= end) continue;
-      if constexpr (MOVES) {
-        const int tap = static_cast<int>(p_.of_channels.quotient(channel + i));
-        const int at = column + tap * p_.fold.dilation;
-        const int real = channel + i - tap * p_.real_channels;
-        if (at >= 0 && at < p_.fold.in) {
-          values[i] = widen(load_constant(image + place + at * p_.strides.spatial[0] +
-                                          real * p_.strides.channel));
-        }
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      const uint32_t next = p_.divisors[d].quotient(rest);
+      const int at = static_cast<int>(rest - next * p_.divisors[d].value());
+      if (MOVES && d == 0) {
+        pixel.column = at * p_.fold.step - p_.fold.padding;
       } else {
+        pixel.first += at * p_.strides.spatial[d];
+      }
+      rest = next;
+    }
+    return pixel;
+  }
+
+  __device__ __forceinline__ void load_channels(float (&values)[2], const Pixel& pixel,
+                                                int channel) const {
+    if constexpr (MOVES) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int tap = static_cast<int>(p_.of_channels.quotient(channel + i));
+        const int at = pixel.column + tap * p_.fold.dilation;
+        const int real = channel + i - tap * p_.real_channels;
+        const bool exists = pixel.exists && channel + i < p_.channels && at >= 0 && at < p_.fold.in;
+        values[i] = exists ? widen(load_constant(pixel.first + at * p_.strides.spatial[0] +
+                                                 real * p_.strides.channel))
+                           : 0.0f;
+      }
+    } else {
+      int end = p_.channels, spare = 0;  // channels before that are no group's
+      if (p_.group_pitch != p_.group_channels && channel < end) {
+        const int group = static_cast<int>(p_.of_groups.quotient(channel));
+        spare = group * (p_.group_pitch - p_.group_channels);
+        end = spare + (group + 1) * p_.group_channels;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
         values[i] =
-            widen(load_constant(image + place + (channel + i - spare) * p_.strides.channel));
+            pixel.exists && channel + i < end
+                ? widen(load_constant(pixel.first + (channel + i - spare) * p_.strides.channel))
+                : 0.0f;
       }
     }
   }
 
- private:
   // Lanes side by side along the positions; warps along positions and then pairs of channels: what
   // a thread has lies in PARTS places of a channel, and in every STEP-th pair of channels.
   static constexpr int PARTS = POSITIONS > PLANE_THREADS ? POSITIONS / PLANE_THREADS : 1;
@@ -258,15 +277,14 @@ class PlaneTile {
   int image_ = 0;
 };
 
-// The body of a kernel of PLANE_THREADS threads: the first blocks write the filter, the others the
-// input.
+// The body of a kernel of PLANE_THREADS threads and plane_shared_bytes: the first blocks write the
+// filter, the others the input.
 template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool JOINED>
 __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS != RowTaps::APART>;
-  __shared__ union {
-    typename Tile::Words words;
-    FilterRoom filter;
-  } room;
+  // The words of a tile, or an output channel's filter.
+  extern __shared__ __align__(16) unsigned char planes_shared[];
+  __shared__ FilterRange filter_range;
   __shared__ uint32_t largest;
   __shared__ GuardWord block_word;
   __shared__ PlaneRange block_range;
@@ -277,14 +295,20 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   }
   PlaneGuard guard;
   if (static_cast<int>(blockIdx.x) < p.filter_blocks) {
-    for (int channel = blockIdx.x; channel < p.filter.out_channels; channel += p.filter_blocks) {
-      write_filter<Input, PLANES, JOINED>(p.filter, p.shape, channel, room.filter, guard);
+    const Divisor& parts = p.filter.parts;
+    const uint32_t shares = p.filter.out_channels * parts.value();
+    for (uint32_t share = blockIdx.x; share < shares; share += p.filter_blocks) {
+      const uint32_t channel = parts.quotient(share);
+      write_filter<Input, PLANES, JOINED>(
+          p.filter, p.shape, static_cast<int>(channel), share - channel * parts.value(),
+          reinterpret_cast<float*>(planes_shared), filter_range, guard);
     }
   } else {
     const uint32_t tiles = p.pixels.channel_tiles.value() * p.pixels.position_tiles.value() *
                            static_cast<uint32_t>(p.pixels.images);
     const uint32_t blocks = gridDim.x - p.filter_blocks;
     const uint32_t first = blockIdx.x - p.filter_blocks;
+    auto& words = *reinterpret_cast<typename Tile::Words*>(planes_shared);
     Tile at(p.pixels);
     typename Tile::Values values;
     // The first tile is on its way while the exponent is found.
@@ -295,13 +319,13 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
     const int exponent = sample_exponent<Input>(p.pixels, largest);
     if (first == 0 && threadIdx.x == 0) p.header->exponents[0] = exponent;
     for (uint32_t tile = first; tile < tiles; tile += blocks) {
-      Tile::turn(values, exponent, room.words, guard);
+      Tile::turn(values, exponent, words, guard);
       if (tile + blocks < tiles) {
         at.move_to(tile + blocks);
         at.load(values);
       }
       at.move_to(tile);
-      at.write(room.words);
+      at.write(words);
     }
   }
   __syncthreads();

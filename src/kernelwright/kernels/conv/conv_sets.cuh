@@ -43,6 +43,25 @@ struct SecondSet {
   }
 };
 
+// Eight numbers side by side, in a set; `place`: theirs in the first plane of all.
+template <class Set>
+__device__ __forceinline__ void store_run(__half* place, int64_t plane_elements,
+                                          const float (&scaled)[8]) {
+  Halves halves[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) halves[i] = Set::of(scaled[2 * i], scaled[2 * i + 1]);
+#pragma unroll
+  for (int plane = 0; plane < Set::PLANES; ++plane) {
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      words[i] = reinterpret_cast<const uint32_t&>(plane == 0 ? halves[i].high : halves[i].low);
+    }
+    *reinterpret_cast<uint4*>(place + (Set::NUMBER * Set::PLANES + plane) * plane_elements) =
+        make_uint4(words[0], words[1], words[2], words[3]);
+  }
+}
+
 // What a block of the kernel that writes the first set has met.
 struct PlaneRange {
   uint32_t largest;   // magnitude, as bits

@@ -90,26 +90,6 @@ __device__ __forceinline__ uint32_t divide_work(DividedWork* work, uint32_t shar
   return load_acquire(&work->lost);
 }
 
-// Eight channels of a position, in a set.
-template <class Set>
-__device__ __forceinline__ void store_run(const PixelPlanes& p, int64_t place,
-                                          const float (&scaled)[8]) {
-  Halves halves[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) halves[i] = Set::of(scaled[2 * i], scaled[2 * i + 1]);
-#pragma unroll
-  for (int plane = 0; plane < Set::PLANES; ++plane) {
-    uint32_t words[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      words[i] = reinterpret_cast<const uint32_t&>(plane == 0 ? halves[i].high : halves[i].low);
-    }
-    const int64_t first = (Set::NUMBER * Set::PLANES + plane) * p.plane_elements;
-    *reinterpret_cast<uint4*>(p.planes + first + place) =
-        make_uint4(words[0], words[1], words[2], words[3]);
-  }
-}
-
 // The input in the second set; in the first one, too, where it is not yet there at this scale.
 template <int PLANES, int THREADS, class Pixels>
 class WidePixels {
@@ -157,9 +137,10 @@ class WidePixels {
       own.kinds = LostNumbers::ALONE;
     }
     lost.kinds |= own.kinds;
-    const int64_t place = (int64_t{image} * p_.positions + position) * p_.pitch + channel;
-    if (!is_first_written_) store_run<FirstSet<PLANES>>(p_, place, scaled);
-    store_run<SecondSet<PLANES>>(p_, place, scaled);
+    __half* const place =
+        p_.planes + (int64_t{image} * p_.positions + position) * p_.pitch + channel;
+    if (!is_first_written_) store_run<FirstSet<PLANES>>(place, p_.plane_elements, scaled);
+    store_run<SecondSet<PLANES>>(place, p_.plane_elements, scaled);
   }
 
   // Whether one of these channels is so far from small that all others may be lost.
