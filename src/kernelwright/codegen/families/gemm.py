@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from kernelwright.codegen.arrange import Arranged, product_of
 from kernelwright.codegen.families.writer import Writer
-from kernelwright.codegen.functor import elementwise_fields
+from kernelwright.codegen.functor import elementwise_fields, functor
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.configs import (
@@ -44,8 +44,10 @@ class Tuned:
     """Member of the variant: blocks that a multiprocessor holds; None for one."""
     why_small: str
     """What is left to the small variant."""
+    leaves: bool = False
+    """The general variant is launched by it, too."""
     finished: bool = False
-    """The general variant's kernel runs after it, too."""
+    """And finishes what it leaves: the slices of K, or what its guard says at the end."""
     buffered: bool | None = None
     """Whether whole rows of results have room in shared memory: `Sm90Tile::BUFFERED`; None for
     variants that have no such tile."""
@@ -61,17 +63,20 @@ _FINISHING_TILE = GemmConfig(block_m=64, block_n=128, block_k=16, thread_m=8, th
 def product_fields(kernel: Kernel) -> dict[str, object]:
     """What the template of a product needs besides the fields of every kernel."""
     own = tuned(kernel)
-    general = _FINISHING_TILE if own.finished else _SMALL_TILE
-    # The tuned variant is for the captured sizes: where there are no others, none is too small.
-    is_static = all(dim.is_static for kind in _tensors(kernel) for dim in kind.shape)
-    has_one_size = is_static and not kernel.serves_several_sizes
+    general = _FINISHING_TILE if own.leaves else _SMALL_TILE
     return {
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
-        "small": () if has_one_size else _simt_members(_SMALL_TILE, *_majors(kernel)),
+        "small": () if _has_one_size(kernel) else _simt_members(_SMALL_TILE, *_majors(kernel)),
         "general": _simt_members(general, Major.NONE, Major.NONE),
         "triangle": kernel.triangle,
     }
+
+
+def _has_one_size(kernel: Kernel) -> bool:
+    """Whether there are only the captured sizes, for which the tuned variant is."""
+    is_static = all(dim.is_static for kind in _tensors(kernel) for dim in kind.shape)
+    return is_static and not kernel.serves_several_sizes
 
 
 def _tensors(kernel: Kernel) -> Iterator[TensorType]:
@@ -150,7 +155,8 @@ def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType
         function="gemm_sm90",
         blocks=None,
         why_small="too small for the tensor cores",
-        finished=True,
+        leaves=True,
+        finished=config.slices > 1 or config.feed in (Feed.CONVERT, Feed.INSIDE),
     )
 
 
@@ -205,6 +211,26 @@ def _factor(kernel: Kernel) -> TensorType:
     return factor
 
 
+def _absent(kernel: Kernel) -> frozenset[str]:
+    """Facts of gemm_facts.cuh that are false of the kernel."""
+    config, out = kernel.config, product_of(kernel.anchored(Contract)).out
+    sm90 = config if isinstance(config, TensorCoreConfig) else None
+    has_layouts = isinstance(config, GemmConfig) or not _has_one_size(kernel)
+    majors = _majors(kernel) if has_layouts else ()
+    present = {
+        "ANY_BATCHES": len(out.permute) + len(out.unsqueeze) > 2,
+        "ANY_EXTRAS": sum(isinstance(kind, TensorType) for kind in kernel.inputs) > 2,
+        "ANY_LOCATED": functor(kernel, 2).is_located,
+        "ANY_TRIANGLES": kernel.triangle is not None,
+        "ANY_PERMUTED": sm90 is not None and sm90.feed is Feed.CONVERT,
+        "ANY_SLICES": sm90 is not None and sm90.slices > 1,
+        "ANY_SHORT": _factor(kernel).dtype.itemsize < 4,
+        "ANY_SIMT_MN": Major.MN in majors,
+        "ANY_SIMT_K": Major.K in majors,
+    }
+    return frozenset(name for name, is_present in present.items() if not is_present)
+
+
 def emit(kernel: Kernel) -> KernelText:
     """The text of a product and its epilogue."""
     fields = elementwise_fields(kernel, 2)
@@ -213,7 +239,11 @@ def emit(kernel: Kernel) -> KernelText:
     sources = (*own.sources, "gemm_launch.cuh")
     asserted = {} if own.buffered is None else {"BUFFERED": own.buffered}
     return KernelText(
-        section=section, sources=sources, has_workspace=own.has_workspace, asserted=asserted
+        section=section,
+        sources=sources,
+        has_workspace=own.has_workspace,
+        asserted=asserted,
+        absent=_absent(kernel),
     )
 
 

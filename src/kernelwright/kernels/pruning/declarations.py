@@ -15,6 +15,8 @@ from kernelwright.kernels.pruning.tokens import (
 
 _TYPES = ("struct", "class", "union", "enum")
 _LABELS = ("public", "private", "protected")
+_ATTRIBUTES = ("alignas", "__launch_bounds__")
+"""What stands with parentheses before a name, and is none."""
 _OPTIONAL = "maybe_unused"
 """The attribute of fields that no initialiser gives by place."""
 
@@ -369,10 +371,10 @@ def _outside(words: list[str]) -> Iterator[str]:
             angles += (word == "<") - (word == ">")
             continue
         if word in ("{", "("):
-            if depth == 0 and before != "alignas":
+            if depth == 0 and before not in _ATTRIBUTES:
                 yield word
             depth += 1
         elif word in ("}", ")"):
             depth -= 1
-        elif depth == 0 and word not in ("template", "alignas"):
+        elif depth == 0 and word not in ("template", *_ATTRIBUTES):
             yield word

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kernelwright.kernels.pruning.branches import branches_edit
 from kernelwright.kernels.pruning.conditions import simplified, top_level
-from kernelwright.kernels.pruning.constants import Known, Undecided, evaluate
+from kernelwright.kernels.pruning.constants import Known
 from kernelwright.kernels.pruning.edits import Edit, text_of, without_line
 from kernelwright.kernels.pruning.tokens import Token, closing, is_name, tokenise
 
@@ -42,10 +42,7 @@ def _edits(code: str, tokens: Sequence[Token], known: Known) -> Iterator[Edit]:
 
 def _ternary_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> Edit | None:
     begin = _begin_of_condition(tokens, at)
-    try:
-        value = evaluate(tokens[begin:at], known)
-    except Undecided:
-        return None
+    value = simplified(code, tokens, begin, at, known)
     colon = _matching_colon(tokens, at)
     end = _end_of_alternative(tokens, colon + 1)
     if not isinstance(value, bool) or colon >= len(tokens) or begin == at:
