@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import islice
+from math import prod
 
 from kernelwright.codegen.arrange import Arranged, product_of
 from kernelwright.codegen.families.writer import Writer
@@ -24,6 +27,13 @@ from kernelwright.schedule.gemm_model import is_buffered
 from kernelwright.schedule.roles import Roles, roles
 
 
+class _Layouts(Enum):
+    """What lets a variant take the sizes that it is for."""
+
+    CAPTURED = "factors that lie as they were captured"
+    ANY = "any strides and alignment"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
     """The variant that the config describes, and what the others are beside it."""
@@ -44,10 +54,10 @@ class Tuned:
     """Member of the variant: blocks that a multiprocessor holds; None for one."""
     why_small: str
     """What is left to the small variant."""
-    leaves: bool = False
-    """The general variant is launched by it, too."""
     finished: bool = False
-    """And finishes what it leaves: the slices of K, or what its guard says at the end."""
+    """The general variant's kernel runs after it, too: it adds slices of K, or computes what a guard
+    says at the end."""
+    layouts: _Layouts = _Layouts.CAPTURED
     buffered: bool | None = None
     """Whether whole rows of results have room in shared memory: `Sm90Tile::BUFFERED`; None for
     variants that have no such tile."""
@@ -58,17 +68,20 @@ _SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_
 """For products that would leave multiprocessors idle, and for any strides."""
 _FINISHING_TILE = GemmConfig(block_m=64, block_n=128, block_k=16, thread_m=8, thread_n=8, stages=2)
 """With more registers, which finding out what there is to finish takes."""
+_MOST_TILES = 1 << 24
+"""Of 64 elements along each dimension: many more are still numbered in 32 bits."""
 
 
 def product_fields(kernel: Kernel) -> dict[str, object]:
     """What the template of a product needs besides the fields of every kernel."""
     own = tuned(kernel)
-    general = _FINISHING_TILE if own.leaves else _SMALL_TILE
+    is_sm90 = isinstance(kernel.config, TensorCoreConfig)
+    general = _FINISHING_TILE if is_sm90 else _SMALL_TILE
     return {
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
         "small": () if _has_one_size(kernel) else _simt_members(_SMALL_TILE, *_majors(kernel)),
-        "general": _simt_members(general, Major.NONE, Major.NONE),
+        "general": () if _takes_all(kernel) else _simt_members(general, Major.NONE, Major.NONE),
         "triangle": kernel.triangle,
     }
 
@@ -77,6 +90,21 @@ def _has_one_size(kernel: Kernel) -> bool:
     """Whether there are only the captured sizes, for which the tuned variant is."""
     is_static = all(dim.is_static for kind in _tensors(kernel) for dim in kind.shape)
     return is_static and not kernel.serves_several_sizes
+
+
+def _takes_all(kernel: Kernel) -> bool:
+    """Whether the tuned variant takes every call on the card that it is for: `admits` is true."""
+    own, config = tuned(kernel), kernel.config
+    if not isinstance(config, TensorCoreConfig) or own.finished or own.layouts is _Layouts.CAPTURED:
+        return False
+    if not _has_one_size(kernel):
+        return False
+    contract, left, right = kernel.anchored(Contract), *islice(_tensors(kernel), 2)
+    sizes = dict(zip(contract.lhs + contract.rhs, (*left.shape, *right.shape), strict=True))
+    extents = {letter: dim.hint for letter, dim in sizes.items()}
+    products = prod(extents.values())
+    least_tiles = prod(extents[letter] // 64 + 1 for letter in contract.out)
+    return config.min_products <= products and 0 < products and least_tiles < _MOST_TILES
 
 
 def _tensors(kernel: Kernel) -> Iterator[TensorType]:
@@ -155,8 +183,8 @@ def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType
         function="gemm_sm90",
         blocks=None,
         why_small="too small for the tensor cores",
-        leaves=True,
         finished=config.slices > 1 or config.feed in (Feed.CONVERT, Feed.INSIDE),
+        layouts=_Layouts.ANY if config.feed in (Feed.SPLIT, Feed.AHEAD) else _Layouts.CAPTURED,
     )
 
 

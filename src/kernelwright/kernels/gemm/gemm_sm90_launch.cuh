@@ -22,8 +22,11 @@ struct DeviceLimits {
 
 constexpr int64_t aligned_bytes(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
+// For products that no kernel finishes.
+struct NoVariant {};
+
 // A __global__ function that runs gemm_sm90<Config>, and the general one that finishes.
-template <class Config, class Problem, class General>
+template <class Config, class Problem, class General = NoVariant>
 struct Sm90Variant {
   using Tile = Sm90Tile<Config, Problem>;
   using Parameters = Sm90Parameters<Problem>;
@@ -31,7 +34,7 @@ struct Sm90Variant {
   static constexpr bool IS_PAIRS = Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS;
 
   void (*kernel)(Parameters);
-  General general;
+  [[maybe_unused]] General general = {};
 
   static bool admits(const Problem& given) {
     constexpr int64_t MAX_SIZE = int64_t{1} << 30;  // coordinates of boxes are 32-bit
@@ -130,8 +133,12 @@ struct Sm90Variant {
     }
     if constexpr (Tile::FALLS_BACK) p.falls_back = true;
     status = launch_units(p, at_once, stream);
-    if (status != cudaSuccess || !IS_PAIRS || Tile::FALLS_BACK) return status;
-    return general.launch_rest(p.problem, stream, device.multiprocessors);
+    if constexpr (IS_PAIRS && !Tile::FALLS_BACK) {
+      if (status != cudaSuccess) return status;
+      return general.launch_rest(p.problem, stream, device.multiprocessors);
+    } else {
+      return status;
+    }
   }
 
  private:
