@@ -2,6 +2,7 @@
 // Host side of conv_sm90.cuh: what it admits, the workspace, and the two launches: the kernel that
 // writes the planes, and the convolution.
 
+#include "conv_facts.cuh"
 #include "conv_linear_plan.cuh"
 #include "conv_sm90.cuh"
 #include "gemm_sm90_launch.cuh"
@@ -15,7 +16,7 @@ struct ConvVariant {
   static constexpr int THREADS = Tile::THREADS;
   static constexpr RowTaps ROW_TAPS = Config::ROW_TAPS;
   static constexpr int PLANE_CHANNELS = Tile::PLANE_CHANNELS;
-  static constexpr bool JOINED = Tile::JOINED;
+  static constexpr bool JOINS = Tile::JOINS;
 
   void (*planes)(PlaneParameters);
   void (*kernel)(Parameters);
@@ -34,7 +35,7 @@ struct ConvVariant {
         (request.groups > 1 || request.direction != ConvDirection::USUAL)) {
       return false;
     }
-    if (Tile::JOINED && !can_join(request)) return false;
+    if (Tile::JOINS && !can_join(request)) return false;
     if (ROW_TAPS == RowTaps::OVERLAPPING &&
         (row_call(request).dilation != 1 || row_window(request) < 2)) {
       return false;
@@ -140,9 +141,9 @@ struct ConvVariant {
   }
 
  private:
-  static constexpr bool HAS_WINDOWS = Epilogue::WINDOWS != ConvFold::NONE;
-  static constexpr bool OVER_CHANNELS = Epilogue::CHANNELS != ConvFold::NONE;
-  static constexpr bool IS_PROGRAM = Epilogue::CHANNELS == ConvFold::EXP_SUM;
+  static constexpr bool HAS_WINDOWS = ANY_WINDOWS && Epilogue::WINDOWS != ConvFold::NONE;
+  static constexpr bool OVER_CHANNELS = ANY_CHANNEL_FOLDS && Epilogue::CHANNELS != ConvFold::NONE;
+  static constexpr bool IS_PROGRAM = ANY_PROGRAMS && Epilogue::CHANNELS == ConvFold::EXP_SUM;
   static_assert(IS_PROGRAM == (Config::FOLD_PHASES > 0), "programs need rooms for their totals");
   using Linear = LinearPlanner<Tile, Request>;
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(ConvHeader));

@@ -260,7 +260,7 @@ class PlaneTile {
 
 // The body of a kernel of PLANE_THREADS threads: the first blocks write the filter, the others the
 // input.
-template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool JOINED>
+template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool HAS_PHASES>
 __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS != RowTaps::APART>;
   __shared__ union {
@@ -278,7 +278,7 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   PlaneGuard guard;
   if (static_cast<int>(blockIdx.x) < p.filter_blocks) {
     for (int channel = blockIdx.x; channel < p.filter.out_channels; channel += p.filter_blocks) {
-      write_filter<Input, PLANES, JOINED>(p.filter, p.shape, channel, room.filter, guard);
+      write_filter<Input, PLANES, HAS_PHASES>(p.filter, p.shape, channel, room.filter, guard);
     }
   } else {
     const uint32_t tiles = p.pixels.channel_tiles.value() * p.pixels.position_tiles.value() *
