@@ -112,12 +112,8 @@ struct ConvVariant {
     p.out_strides = request.out_strides;
     p.epilogue = epilogue;
     const int64_t elements = plane_elements(request) + filter_elements(shape);
-    p.rest = {planes.header,
-              static_cast<int>(plane_blocks),
-              SMALL_ELEMENTS + (elements >> SMALL_SHARE_BITS),
-              1,
-              nullptr,
-              0};
+    p.rest = {planes.header, static_cast<int>(plane_blocks),
+              SMALL_ELEMENTS + (elements >> SMALL_SHARE_BITS)};
     p.filter_exponents = planes.filter.exponents;
     p.planes = planes;
     p.data = request.data;

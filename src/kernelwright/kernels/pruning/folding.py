@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from kernelwright.kernels.pruning.branches import branches_edit
 from kernelwright.kernels.pruning.conditions import simplified, top_level
 from kernelwright.kernels.pruning.constants import Known
-from kernelwright.kernels.pruning.edits import Edit, text_of, without_line
+from kernelwright.kernels.pruning.edits import Edit, text_of, tidied, without_line
 from kernelwright.kernels.pruning.tokens import Token, closing, is_name, tokenise
 
 _NO_CONDITION = frozenset(("?", ",", "=", "<<", ")", "]", "}", "class", "typename"))
@@ -19,13 +19,14 @@ _NO_CONDITION = frozenset(("?", ",", "=", "<<", ")", "]", "}", "class", "typenam
 
 def fold(code: str, known: Known) -> str:
     """The text with every condition decided that the constants decide."""
+    before = code
     while edits := list(_edits(code, tokenise(code), known)):
         pieces, at = [], 0
         for edit in edits:
             pieces += [code[at : edit.start], edit.text]
             at = edit.end
         code = "".join([*pieces, code[at:]])
-    return code
+    return code if code == before else tidied(code)
 
 
 def _edits(code: str, tokens: Sequence[Token], known: Known) -> Iterator[Edit]:
