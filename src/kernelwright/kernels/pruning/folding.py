@@ -13,6 +13,7 @@ from kernelwright.kernels.pruning.constants import Known
 from kernelwright.kernels.pruning.edits import Edit, text_of, tidied, without_line
 from kernelwright.kernels.pruning.tokens import Token, closing, is_name, tokenise
 
+_MAKES_BOOL = frozenset(("&&", "||", "==", "!=", "<=", ">="))
 _NO_CONDITION = frozenset(("?", ",", "=", "<<", ")", "]", "}", "class", "typename"))
 """What stands outside all brackets only where an expression is more than operands of && and ||."""
 
@@ -27,6 +28,13 @@ def fold(code: str, known: Known) -> str:
             at = edit.end
         code = "".join([*pieces, code[at:]])
     return code if code == before else tidied(code)
+
+
+def _is_bool(text: str) -> bool:
+    """Whether an expression is known to be a bool: one operand of `&&` may be a number."""
+    tokens = tokenise(text)
+    outside = {tokens[i].text for i in top_level(tokens, 0, len(tokens))}
+    return bool(outside & _MAKES_BOOL) or tokens[0].text == "!"
 
 
 def _edits(code: str, tokens: Sequence[Token], known: Known) -> Iterator[Edit]:
@@ -139,8 +147,8 @@ def _expression_edit(code: str, tokens: Sequence[Token], begin: int, known: Know
     text = value if isinstance(value, str) else str(value).lower()
     if text == text_of(code, tokens, begin, end):
         return None
-    if isinstance(value, str) and not {"&&", "||"} & {token.text for token in tokenise(value)}:
-        return None  # One operand is left, which may be no bool.
+    if isinstance(value, str) and not _is_bool(value):
+        return None
     return Edit(tokens[begin].start, tokens[end - 1].end, text)
 
 
