@@ -86,8 +86,8 @@ def test_a_product_that_leaves_nothing_has_no_kernel_to_finish_it(config: Produc
 
 
 class TwoProducts(torch.nn.Module):
-    def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return a @ b, c @ c
+    def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> list[torch.Tensor]:
+        return [a @ b, c @ c]
 
 
 def test_what_one_product_has_is_there_for_all_of_the_file() -> None:

@@ -63,7 +63,6 @@ def emit(kernel: Kernel) -> KernelText:
     if kernel.prologue is not None:
         own_step = functor_of(kernel.prologue, kernel, before, "Step")
     earlier, elements = _elements(kernel, before), _elements(kernel, after)
-    is_late = _is_late(kernel, elements)
     tensors = [
         *["data", "filter", "own_bias"][:tiles],
         *(f"before_{name}" for name, _ in earlier),
@@ -77,7 +76,7 @@ def emit(kernel: Kernel) -> KernelText:
         input=STORED[data.dtype],
         result=STORED[kernel.output.dtype],
         operands=[text for _, text in elements],
-        is_late=is_late,
+        is_late=_is_late(kernel, elements),
         own_variants=_variants(kernel),
         before=own_step,
         before_operands=[text for _, text in earlier],
@@ -98,11 +97,11 @@ def emit(kernel: Kernel) -> KernelText:
     is_direct = isinstance(kernel.config, DirectConfig)
     own = ("conv_direct.cuh",) if is_direct else ("conv_launch.cuh", "wgmma_f16.cuh")
     sources = (*own, "conv_choice.cuh", "conv_any.cuh", "conv_epilogue.cuh")
-    absent = _absent(kernel, is_late)
+    absent = _absent(kernel, elements)
     return KernelText(section=section, sources=sources, has_workspace=True, absent=absent)
 
 
-def _absent(kernel: Kernel, is_late: bool) -> frozenset[str]:
+def _absent(kernel: Kernel, elements: list[tuple[str, str]]) -> frozenset[str]:
     """Facts of conv_facts.cuh that are false of the kernel, and those of products."""
     configs = [variant.config for variant in _variants(kernel) if variant.config is not None]
     windows, channels = _folds(kernel.anchored(Convolution))
@@ -111,7 +110,7 @@ def _absent(kernel: Kernel, is_late: bool) -> frozenset[str]:
         "ANY_LINEAR": any(it.chunk == _LINEAR_CHUNK for it in configs),
         "ANY_JOINED": any(it.joined > 0 or it.outputs > 1 for it in configs),
         "ANY_STORED_ROWS": any(it.store is ConvStore.ROWS for it in configs),
-        "ANY_LATE": is_late,
+        "ANY_LATE": _is_late(kernel, elements),
         "ANY_WINDOWS": windows != "NONE",
         "ANY_CHANNEL_FOLDS": channels != "NONE" or has_program,
         "ANY_PROGRAMS": has_program,

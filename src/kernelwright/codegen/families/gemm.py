@@ -55,9 +55,10 @@ class Tuned:
     why_small: str
     """What is left to the small variant."""
     finished: bool = False
-    """The general variant's kernel runs after it, too: it adds slices of K, or computes what a guard
-    says at the end."""
+    """The general variant's kernel runs after it, too: to add slices of K, or to compute what a
+    guard says at the end."""
     layouts: _Layouts = _Layouts.CAPTURED
+    """Which factors it takes."""
     buffered: bool | None = None
     """Whether whole rows of results have room in shared memory: `Sm90Tile::BUFFERED`; None for
     variants that have no such tile."""
@@ -104,7 +105,7 @@ def _takes_all(kernel: Kernel) -> bool:
     extents = {letter: dim.hint for letter, dim in sizes.items()}
     products = prod(extents.values())
     least_tiles = prod(extents[letter] // 64 + 1 for letter in contract.out)
-    return config.min_products <= products and 0 < products and least_tiles < _MOST_TILES
+    return 0 < products >= config.min_products and least_tiles < _MOST_TILES
 
 
 def _tensors(kernel: Kernel) -> Iterator[TensorType]:
