@@ -55,9 +55,9 @@ struct NarrowProduct<8, __half> {
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "l"(lhs), "l"(rhs), "r"(accumulate));
   }
-  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
-                                                            const uint32_t (&lhs)[4], uint64_t rhs,
-                                                            int accumulate) {
+  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
+                                                  const uint32_t (&lhs)[4], uint64_t rhs,
+                                                  int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
@@ -89,9 +89,9 @@ struct NarrowProduct<16, __half> {
           "+f"(sums[6]), "+f"(sums[7])
         : "l"(lhs), "l"(rhs), "r"(accumulate));
   }
-  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
-                                                            const uint32_t (&lhs)[4], uint64_t rhs,
-                                                            int accumulate) {
+  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
+                                                  const uint32_t (&lhs)[4], uint64_t rhs,
+                                                  int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
@@ -125,9 +125,9 @@ struct NarrowProduct<32, __half> {
           "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15])
         : "l"(lhs), "l"(rhs), "r"(accumulate));
   }
-  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
-                                                            const uint32_t (&lhs)[4], uint64_t rhs,
-                                                            int accumulate) {
+  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
+                                                  const uint32_t (&lhs)[4], uint64_t rhs,
+                                                  int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
@@ -167,9 +167,9 @@ struct NarrowProduct<64, __half> {
           "+f"(sums[31])
         : "l"(lhs), "l"(rhs), "r"(accumulate));
   }
-  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
-                                                            const uint32_t (&lhs)[4], uint64_t rhs,
-                                                            int accumulate) {
+  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
+                                                  const uint32_t (&lhs)[4], uint64_t rhs,
+                                                  int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"

@@ -22,9 +22,9 @@ struct NarrowProduct<8, __nv_bfloat16> {
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "l"(lhs), "l"(rhs), "r"(accumulate));
   }
-  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
-                                                            const uint32_t (&lhs)[4], uint64_t rhs,
-                                                            int accumulate) {
+  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
+                                                  const uint32_t (&lhs)[4], uint64_t rhs,
+                                                  int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
@@ -56,9 +56,9 @@ struct NarrowProduct<16, __nv_bfloat16> {
           "+f"(sums[6]), "+f"(sums[7])
         : "l"(lhs), "l"(rhs), "r"(accumulate));
   }
-  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
-                                                            const uint32_t (&lhs)[4], uint64_t rhs,
-                                                            int accumulate) {
+  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
+                                                  const uint32_t (&lhs)[4], uint64_t rhs,
+                                                  int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
@@ -92,9 +92,9 @@ struct NarrowProduct<32, __nv_bfloat16> {
           "+f"(sums[11]), "+f"(sums[12]), "+f"(sums[13]), "+f"(sums[14]), "+f"(sums[15])
         : "l"(lhs), "l"(rhs), "r"(accumulate));
   }
-  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
-                                                            const uint32_t (&lhs)[4], uint64_t rhs,
-                                                            int accumulate) {
+  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
+                                                  const uint32_t (&lhs)[4], uint64_t rhs,
+                                                  int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
