@@ -244,6 +244,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
     """Facts of gemm_facts.cuh that are false of the kernel."""
     config, out = kernel.config, product_of(kernel.anchored(Contract)).out
     sm90 = config if isinstance(config, TensorCoreConfig) else None
+    splits_inside = sm90 is not None and sm90.feed is Feed.INSIDE
     has_layouts = isinstance(config, GemmConfig) or not _has_one_size(kernel)
     majors = _majors(kernel) if has_layouts else ()
     present = {
@@ -251,7 +252,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
         "ANY_EXTRAS": sum(isinstance(kind, TensorType) for kind in kernel.inputs) > 2,
         "ANY_LOCATED": functor(kernel, 2).is_located,
         # Without that test, ptxas spills 8 bytes of the kernel that splits inside.
-        "ANY_TRIANGLES": kernel.triangle is not None or (sm90 and sm90.feed is Feed.INSIDE),
+        "ANY_TRIANGLES": kernel.triangle is not None or splits_inside,
         "ANY_PERMUTED": sm90 is not None and sm90.feed is Feed.CONVERT,
         "ANY_SLICES": sm90 is not None and sm90.slices > 1,
         "ANY_SHORT": _factor(kernel).dtype.itemsize < 4,
