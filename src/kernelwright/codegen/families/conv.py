@@ -48,7 +48,7 @@ class _Variant:
     """After the kernel's name."""
     pointers: tuple[str, ...]
     config: ConvConfig | None = None
-    """Of "tensor"."""
+    """The configuration of device code "tensor"."""
 
 
 def emit(kernel: Kernel) -> KernelText:

@@ -70,7 +70,7 @@ _SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_
 _FINISHING_TILE = GemmConfig(block_m=64, block_n=128, block_k=16, thread_m=8, thread_n=8, stages=2)
 """With more registers, which finding out what there is to finish takes."""
 _MOST_TILES = 1 << 24
-"""Of 64 elements along each dimension: many more are still numbered in 32 bits."""
+"""Tiles of 64 elements along each dimension: many more are still numbered in 32 bits."""
 
 
 def product_fields(kernel: Kernel) -> dict[str, object]:
