@@ -69,9 +69,41 @@ def test_who_needs_memory_says_how_much(config: ProductConfig) -> None:
     assert has_workspace == (config is not SIMT)
 
 
-def test_the_general_kernel_finishes_what_the_tensor_cores_leave() -> None:
-    assert "finish_gemm<MatmulGeneral>" in text(TENSOR_CORES)
-    assert "finish_gemm<" not in text(THIN) + text(SIMT)
+@pytest.mark.parametrize(
+    "config",
+    [replace(TENSOR_CORES, slices=2), replace(TENSOR_CORES, feed=Feed.CONVERT)],
+    ids=["slices", "a guard that speaks late"],
+)
+def test_the_general_kernel_finishes_what_the_tensor_cores_leave(config: ProductConfig) -> None:
+    product = text(config)
+    assert "finish_gemm<MatmulGeneral>" in product
+    assert ("void sum_slices(" in product) is (config.slices > 1)
+
+
+@pytest.mark.parametrize("config", [TENSOR_CORES, THIN, SIMT], ids=["tensor", "thin", "simt"])
+def test_a_product_that_leaves_nothing_has_no_kernel_to_finish_it(config: ProductConfig) -> None:
+    assert "finish_gemm" not in text(config) and "gemm_simt<MatmulGeneral>" in text(config)
+
+
+class TwoProducts(torch.nn.Module):
+    def forward(self, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> list[torch.Tensor]:
+        return [a @ b, c @ c]
+
+
+def test_what_one_product_has_is_there_for_all_of_the_file() -> None:
+    matrices = torch.zeros(64, 96), torch.zeros(96, 80)
+    sources = {}
+    for name, other in (("matrix", torch.zeros(96, 96)), ("batch", torch.zeros(3, 96, 96))):
+        graph = rewrite(capture_module(TwoProducts(), [*matrices, other])).graph
+        sources[name] = cuda_source(schedule(graph, H200, Library.NEVER))
+    assert "batch_rank" not in sources["matrix"] and "batch_rank" in sources["batch"]
+    assert "ANY_" not in sources["matrix"]
+
+
+def test_operands_that_join_are_there_only_where_one_does() -> None:
+    assert all("load_columns" not in text(config) for config in (TENSOR_CORES, THIN, SIMT))
+    graph = rewrite(capture_module(torch.nn.Linear(96, 80), [torch.zeros(64, 96)])).graph
+    assert "load_columns" in cuda_source(schedule(graph, H200, Library.NEVER))
 
 
 def test_device_code_of_other_families_is_left_out() -> None:

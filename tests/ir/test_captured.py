@@ -1,5 +1,6 @@
 """Graphs and files at captured sizes alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ from kernelwright.capture import capture_module
 from kernelwright.codegen.cuda import cuda_source
 from kernelwright.emulation import emulate
 from kernelwright.ir.captured import at_captured_sizes
+from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import H200
 from kernelwright.pipeline import Compiled, Sizes, compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.problem.resizing import resize
 from kernelwright.schedule import Library, plan_graph
+from kernelwright.tune.plans import with_configs
 from kernelwright.verify.cases import Case
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -56,7 +59,35 @@ def test_a_product_has_no_variant_for_other_sizes(tmp_path: Path) -> None:
         path = tmp_path / f"{sizes.value}.py"
         texts[sizes] = write_candidate(_compiled("matmul", sizes), path).source
     assert "small_kernel" in texts[Sizes.ANY] and "small_kernel" not in texts[Sizes.CAPTURED]
-    assert len(texts[Sizes.CAPTURED].splitlines()) < len(texts[Sizes.ANY].splitlines()) < 3480
+    assert len(texts[Sizes.ANY].splitlines()) < 2960
+    assert len(texts[Sizes.CAPTURED].splitlines()) < 2780
+    assert "general_kernel" not in texts[Sizes.CAPTURED]
+
+
+def test_a_product_that_takes_any_strides_has_one_variant_alone(tmp_path: Path) -> None:
+    sizes = {"M": 130, "K": 40, "N": 264}
+    compiled = _compiled("matmul", Sizes.CAPTURED, **sizes)
+    config = TensorCoreConfig(block_n=128, feed=Feed.AHEAD, stages=3, cluster=2, least_ahead=0)
+    plan = with_configs(compiled.plan, {"matmul": config})
+    path = tmp_path / "matmul_new.py"
+    source = write_candidate(replace(compiled, plan=plan), path).source
+    assert "general_kernel" not in source and "GemmVariant" not in source
+    at = " ".join(f"size:{name}={size}" for name, size in sizes.items())
+    for how in ("layout=strided", "layout=misaligned", "distribution=nan", "distribution=infinite"):
+        case = Case.parse(f"seed=1 {how} {at}")
+        done, wanted = emulate(path, case), emulate(EXAMPLES / "matmul.py", case)
+        assert not done.findings
+        torch.testing.assert_close(
+            done.outputs[0], wanted.outputs[0], rtol=2e-6, atol=0, equal_nan=True
+        )
+
+
+def test_a_product_too_small_for_its_variant_has_another(tmp_path: Path) -> None:
+    compiled = _compiled("matmul", Sizes.CAPTURED, M=130, K=40, N=264)
+    config = TensorCoreConfig(
+        block_n=128, feed=Feed.SPLIT, stages=3, cluster=2, min_products=130 * 40 * 264 + 1
+    )
+    assert "general_kernel" in cuda_source(with_configs(compiled.plan, {"matmul": config}))
 
 
 class TwoProducts(nn.Module):

@@ -95,7 +95,7 @@ def _text(by_name: Mapping[str, KernelText], plan: Plan, errors: _Errors) -> Cud
     files = [name for text in texts for name in text.sources]
     files += sorted({HEADERS[dtype] for dtype in _dtypes(plan) if dtype in HEADERS})
     sections = [text.section for text in texts]
-    by = kernels.User(code="\n".join(sections), asserted=_asserted(texts))
+    by = kernels.User(code="\n".join(sections), asserted=_asserted(texts) | _absent(texts))
     headers, library = kernels.in_use(by, *files, "math.cuh")
     template = TEMPLATES.get_template("library.cu.jinja")
     return CudaText(
@@ -114,6 +114,12 @@ def _asserted(texts: Iterable[KernelText]) -> dict[str, bool]:
         for name, value in text.asserted.items():
             found.setdefault(name, set()).add(value)
     return {name: value for name, (value, *more) in found.items() if not more}
+
+
+def _absent(texts: Iterable[KernelText]) -> dict[str, bool]:
+    """Facts that are false of every kernel whose device code asks for them."""
+    asked = [set(kernels.facts(*text.sources)) - text.absent for text in texts]
+    return dict.fromkeys(sorted(set(kernels.facts(*kernels.names())).difference(*asked)), False)
 
 
 def kernel_text(kernel: Kernel) -> KernelText:

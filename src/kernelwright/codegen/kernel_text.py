@@ -34,6 +34,8 @@ class KernelText:
     asserted: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     """Constants of device code whose value the section asserts, by name: what the other value would
     need is left out of the text."""
+    absent: frozenset[str] = frozenset()
+    """Facts of `kernels.facts` that are false of this kernel."""
 
 
 def heading(kernel: Kernel) -> dict[str, object]:

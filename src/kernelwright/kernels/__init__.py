@@ -6,6 +6,7 @@ compiles alone, with all folders on the compiler's path. An emitted file holds t
 each once, dependencies first, under the system headers they need.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from kernelwright.kernels.pruning import User as User
 _OWN = '#include "'
 _SYSTEM = "#include <"
 _ONCE = "#pragma once"
+_FACT = re.compile(r"^constexpr bool (ANY_\w+) = true;", re.MULTILINE)
 
 
 @cache
@@ -88,6 +90,16 @@ def in_use(by: User | str, *wanted: str) -> tuple[tuple[str, ...], str]:
     order = tuple(name for name in order if kept[name])
     found = {header for name in order for header in _system_headers(name)}
     return tuple(sorted(found)), "\n".join(f"{_title(name)}{kept[name]}\n" for name in order)
+
+
+def facts(*wanted: str) -> tuple[str, ...]:
+    """Constants that say what kernels may have, in `wanted` and all that they include.
+
+    In the files they are true. Where one is known to be false of all kernels of a text, that is
+    asserted of its `User`.
+    """
+    declared = (_FACT.findall(_code(name)) for name in closure(*wanted))
+    return tuple(name for names in declared for name in names)
 
 
 def inline(*wanted: str) -> str:

@@ -32,7 +32,7 @@ template <class Config>
 __global__ void __launch_bounds__(PLANE_THREADS, PLANE_BLOCKS)
     planes_kernel(const __grid_constant__ PlaneParameters p) {
   write_planes<Number, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS,
-               ConvTile<Config>::JOINED>(p);
+               ConvTile<Config>::JOINS>(p);
 }
 template <class Config>
 __global__ void __launch_bounds__(ConvTile<Config>::THREADS, 1)

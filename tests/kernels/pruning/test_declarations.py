@@ -84,6 +84,31 @@ def test_members_that_nothing_names_go_and_the_rest_stays() -> None:
     assert "// Goes on.\n  template <int STEP>" in text and "first_;  // of all\n};" in text
 
 
+OPTIONAL = """struct Sum {
+  int first, size;
+  [[maybe_unused]] int batch[4] = {}, rank = 0;
+  int size() const { return first; }
+};
+__global__ void __launch_bounds__(THREADS) sum_kernel(Sum sum) { sum.first += 1; }
+"""
+
+
+def test_a_function_of_the_name_of_a_field_stays_only_where_it_is_called() -> None:
+    field, call = "void f(Sum x) { x.size = 1; }", "void f(Sum x) { x.size(); }"
+    assert "int size() const" not in _used(f"{OPTIONAL}\n{field}", "f")
+    assert "int size() const" in _used(f"{OPTIONAL}\n{call}", "f")
+
+
+def test_optional_fields_go_where_nothing_names_one() -> None:
+    assert "batch" not in _used(OPTIONAL, "Sum")
+    assert "int batch[4] = {}, rank = 0;" in _used(OPTIONAL, "Sum", "rank")
+
+
+def test_a_kernel_is_known_by_its_name() -> None:
+    assert "sum_kernel" not in _used(OPTIONAL, "__launch_bounds__", "THREADS")
+    assert "sum_kernel" in _used(OPTIONAL, "sum_kernel")
+
+
 def test_one_name_keeps_the_statement_that_declares_it() -> None:
     assert "Twice<int, 2>" in _used(MEMBERS, "Ring", "SLOTS")
     assert "Both are one statement" not in _used(MEMBERS, "Ring")

@@ -28,8 +28,12 @@ DECIDED = {
     "f(CLUSTER == 2 ? a : b, c);": "f(a, c);",
     "int x = OFF ? 1 : ON ? 2 : 3;": "int x = 2;",
     "int x = y + (ON ? 1 : 2);": "int x = y + 1;",
+    "int x = OFF && y ? 1 : 2;": "int x = 2;",
+    "  int f() const {\n    if (ON) return a;\n    return b;\n  }": "  int f() const { return a; }",
+    "for (;;) {\n  if constexpr (ON) a();\n}": "for (;;) {\n  a();\n}",
     "const bool z = x && (OFF || y);": "const bool z = x && y;",
     "return STAGES * CLUSTER == 6 && OFF;": "return false;",
+    "return ON && x == 1;": "return x == 1;",
     '  // Why.\n  static_assert(STAGES >= 2, "two");\n  int x;': "  int x;",
     "if constexpr (ON) {\n  return a;\n}\nreturn b;": "return a;",
     # Names that live on would mean something else.

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+from kernelwright import kernels
 from kernelwright.codegen.expressions import ExpressionWriter, Member, operand_name
 from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import Functor, camel_case, functor_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.anchors import Convolution
-from kernelwright.ir.conv_configs import ConvConfig, DirectConfig, Rounding
+from kernelwright.ir.conv_configs import ConvConfig, ConvStore, DirectConfig, Rounding
 from kernelwright.ir.expr import Accumulator
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel
@@ -19,6 +20,8 @@ from kernelwright.schedule.tile_programs import LOG_SHARES, SHARES
 
 _PROGRAMS = {SHARES: "ChannelShares", LOG_SHARES: "ChannelLogShares"}
 """Programs whose channels have a result each (conv_totals.cuh)."""
+_LINEAR_CHUNK = 8
+"""Channels of a tap whose patches are runs of pixels (`ConvTile::IS_LINEAR`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,8 @@ class _Variant:
     kernel: str
     """After the kernel's name."""
     pointers: tuple[str, ...]
+    config: ConvConfig | None = None
+    """The configuration of device code "tensor"."""
 
 
 def emit(kernel: Kernel) -> KernelText:
@@ -92,7 +97,26 @@ def emit(kernel: Kernel) -> KernelText:
     is_direct = isinstance(kernel.config, DirectConfig)
     own = ("conv_direct.cuh",) if is_direct else ("conv_launch.cuh", "wgmma_f16.cuh")
     sources = (*own, "conv_choice.cuh", "conv_any.cuh", "conv_epilogue.cuh")
-    return KernelText(section=section, sources=sources, has_workspace=True)
+    absent = _absent(kernel, elements)
+    return KernelText(section=section, sources=sources, has_workspace=True, absent=absent)
+
+
+def _absent(kernel: Kernel, elements: list[tuple[str, str]]) -> frozenset[str]:
+    """Facts of conv_facts.cuh that are false of the kernel, and those of products."""
+    configs = [variant.config for variant in _variants(kernel) if variant.config is not None]
+    windows, channels = _folds(kernel.anchored(Convolution))
+    has_program = _program(kernel) is not None
+    present = {
+        "ANY_LINEAR": any(it.chunk == _LINEAR_CHUNK for it in configs),
+        "ANY_JOINED": any(it.joined > 0 or it.outputs > 1 for it in configs),
+        "ANY_STORED_ROWS": any(it.store is ConvStore.ROWS for it in configs),
+        "ANY_LATE": _is_late(kernel, elements),
+        "ANY_WINDOWS": windows != "NONE",
+        "ANY_CHANNEL_FOLDS": channels != "NONE" or has_program,
+        "ANY_PROGRAMS": has_program,
+    }
+    absent = {name for name, is_present in present.items() if not is_present}
+    return frozenset(absent.union(kernels.facts("gemm_facts.cuh")))
 
 
 def _is_late(kernel: Kernel, elements: list[tuple[str, str]]) -> bool:
@@ -245,6 +269,7 @@ def _tensor_cores(name: str, suffix: str, kernel: str, why: str, config: ConvCon
         ),
         kernel=kernel,
         pointers=(f"{name}{kernel}_planes_kernel", f"{name}{kernel}_kernel"),
+        config=config,
     )
 
 

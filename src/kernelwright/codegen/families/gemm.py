@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import islice
+from math import prod
 
 from kernelwright.codegen.arrange import Arranged, product_of
 from kernelwright.codegen.families.writer import Writer
-from kernelwright.codegen.functor import elementwise_fields
+from kernelwright.codegen.functor import elementwise_fields, functor
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.configs import (
@@ -22,6 +25,13 @@ from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import CARD_WITH_WGMMA
 from kernelwright.schedule.gemm_model import is_buffered
 from kernelwright.schedule.roles import Roles, roles
+
+
+class _Layouts(Enum):
+    """What lets a variant take the sizes that it is for."""
+
+    CAPTURED = "factors that lie as they were captured"
+    ANY = "any strides and alignment"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +55,10 @@ class Tuned:
     why_small: str
     """What is left to the small variant."""
     finished: bool = False
-    """The general variant's kernel runs after it, too."""
+    """The general variant's kernel runs after it, too: to add slices of K, or to compute what a
+    guard says at the end."""
+    layouts: _Layouts = _Layouts.CAPTURED
+    """Which factors it takes."""
     buffered: bool | None = None
     """Whether whole rows of results have room in shared memory: `Sm90Tile::BUFFERED`; None for
     variants that have no such tile."""
@@ -56,22 +69,43 @@ _SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_
 """For products that would leave multiprocessors idle, and for any strides."""
 _FINISHING_TILE = GemmConfig(block_m=64, block_n=128, block_k=16, thread_m=8, thread_n=8, stages=2)
 """With more registers, which finding out what there is to finish takes."""
+_MOST_TILES = 1 << 24
+"""Tiles of 64 elements along each dimension: many more are still numbered in 32 bits."""
 
 
 def product_fields(kernel: Kernel) -> dict[str, object]:
     """What the template of a product needs besides the fields of every kernel."""
     own = tuned(kernel)
-    general = _FINISHING_TILE if own.finished else _SMALL_TILE
-    # The tuned variant is for the captured sizes: where there are no others, none is too small.
-    is_static = all(dim.is_static for kind in _tensors(kernel) for dim in kind.shape)
-    has_one_size = is_static and not kernel.serves_several_sizes
+    is_sm90 = isinstance(kernel.config, TensorCoreConfig)
+    general = _FINISHING_TILE if is_sm90 else _SMALL_TILE
     return {
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
-        "small": () if has_one_size else _simt_members(_SMALL_TILE, *_majors(kernel)),
-        "general": _simt_members(general, Major.NONE, Major.NONE),
+        "small": () if _has_one_size(kernel) else _simt_members(_SMALL_TILE, *_majors(kernel)),
+        "general": () if _takes_all(kernel) else _simt_members(general, Major.NONE, Major.NONE),
         "triangle": kernel.triangle,
     }
+
+
+def _has_one_size(kernel: Kernel) -> bool:
+    """Whether there are only the captured sizes, for which the tuned variant is."""
+    is_static = all(dim.is_static for kind in _tensors(kernel) for dim in kind.shape)
+    return is_static and not kernel.serves_several_sizes
+
+
+def _takes_all(kernel: Kernel) -> bool:
+    """Whether the tuned variant takes every call on the card that it is for: `admits` is true."""
+    own, config = tuned(kernel), kernel.config
+    if not isinstance(config, TensorCoreConfig) or own.finished or own.layouts is _Layouts.CAPTURED:
+        return False
+    if not _has_one_size(kernel):
+        return False
+    contract, left, right = kernel.anchored(Contract), *islice(_tensors(kernel), 2)
+    sizes = dict(zip(contract.lhs + contract.rhs, (*left.shape, *right.shape), strict=True))
+    extents = {letter: dim.hint for letter, dim in sizes.items()}
+    products = prod(extents.values())
+    least_tiles = prod(extents[letter] // 64 + 1 for letter in contract.out)
+    return 0 < products >= config.min_products and least_tiles < _MOST_TILES
 
 
 def _tensors(kernel: Kernel) -> Iterator[TensorType]:
@@ -150,7 +184,8 @@ def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType
         function="gemm_sm90",
         blocks=None,
         why_small="too small for the tensor cores",
-        finished=True,
+        finished=config.slices > 1 or config.feed in (Feed.CONVERT, Feed.INSIDE),
+        layouts=_Layouts.ANY if config.feed in (Feed.SPLIT, Feed.AHEAD) else _Layouts.CAPTURED,
     )
 
 
@@ -205,6 +240,28 @@ def _factor(kernel: Kernel) -> TensorType:
     return factor
 
 
+def _absent(kernel: Kernel) -> frozenset[str]:
+    """Facts of gemm_facts.cuh that are false of the kernel."""
+    config, out = kernel.config, product_of(kernel.anchored(Contract)).out
+    sm90 = config if isinstance(config, TensorCoreConfig) else None
+    splits_inside = sm90 is not None and sm90.feed is Feed.INSIDE
+    has_layouts = isinstance(config, GemmConfig) or not _has_one_size(kernel)
+    majors = _majors(kernel) if has_layouts else ()
+    present = {
+        "ANY_BATCHES": len(out.permute) + len(out.unsqueeze) > 2,
+        "ANY_EXTRAS": sum(isinstance(kind, TensorType) for kind in kernel.inputs) > 2,
+        "ANY_LOCATED": functor(kernel, 2).is_located,
+        # Without that test, ptxas spills 8 bytes of the kernel that splits inside.
+        "ANY_TRIANGLES": kernel.triangle is not None or splits_inside,
+        "ANY_PERMUTED": sm90 is not None and sm90.feed is Feed.CONVERT,
+        "ANY_SLICES": sm90 is not None and sm90.slices > 1,
+        "ANY_SHORT": _factor(kernel).dtype.itemsize < 4,
+        "ANY_SIMT_MN": Major.MN in majors,
+        "ANY_SIMT_K": Major.K in majors,
+    }
+    return frozenset(name for name, is_present in present.items() if not is_present)
+
+
 def emit(kernel: Kernel) -> KernelText:
     """The text of a product and its epilogue."""
     fields = elementwise_fields(kernel, 2)
@@ -213,7 +270,11 @@ def emit(kernel: Kernel) -> KernelText:
     sources = (*own.sources, "gemm_launch.cuh")
     asserted = {} if own.buffered is None else {"BUFFERED": own.buffered}
     return KernelText(
-        section=section, sources=sources, has_workspace=own.has_workspace, asserted=asserted
+        section=section,
+        sources=sources,
+        has_workspace=own.has_workspace,
+        asserted=asserted,
+        absent=_absent(kernel),
     )
 
 

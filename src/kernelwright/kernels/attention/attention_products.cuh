@@ -174,7 +174,7 @@ struct ValueProducts {
   __device__ __forceinline__ void multiply(Part& sums, const Shares<Tile>& shares, int step,
                                            int part, int accumulate) const {
     constexpr int PART_BYTES = Tile::PART / 64 * Tile::KEY_BLOCK;
-    Instruction::template multiply<1>(
+    Instruction::template multiply_registers<1>(
         sums, shares.pairs[P_PLANE][step],
         advance_matrix(v,
                        V_PLANE * Tile::V_PLANE + part * PART_BYTES + step * 16 * Tile::ROW_BYTES),

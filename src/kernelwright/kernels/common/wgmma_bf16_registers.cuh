@@ -14,9 +14,9 @@ struct WgmmaRegistersBf16<64> {
   static constexpr int REGISTERS = 32;
 
   template <int TRANSPOSE_RHS>
-  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
-                                                  const uint32_t (&lhs)[4], uint64_t rhs,
-                                                  int accumulate) {
+  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
+                                                            const uint32_t (&lhs)[4], uint64_t rhs,
+                                                            int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
@@ -43,9 +43,9 @@ struct WgmmaRegistersBf16<128> {
   static constexpr int REGISTERS = 64;
 
   template <int TRANSPOSE_RHS>
-  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
-                                                  const uint32_t (&lhs)[4], uint64_t rhs,
-                                                  int accumulate) {
+  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
+                                                            const uint32_t (&lhs)[4], uint64_t rhs,
+                                                            int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"

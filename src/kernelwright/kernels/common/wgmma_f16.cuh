@@ -38,9 +38,9 @@ struct Wgmma64F16 {
   // The same with lhs in registers: of each thread four pairs, see Fragment of
   // gemm_sm90_raw.cuh.
   template <int TRANSPOSE_RHS>
-  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
-                                                  const uint32_t (&lhs)[4], uint64_t rhs,
-                                                  int accumulate) {
+  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
+                                                            const uint32_t (&lhs)[4], uint64_t rhs,
+                                                            int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
@@ -102,9 +102,9 @@ struct Wgmma128F16 {
   // The same with lhs in registers: of each thread four pairs, see Fragment of
   // gemm_sm90_raw.cuh.
   template <int TRANSPOSE_RHS>
-  __device__ __forceinline__ static void multiply(float (&sums)[REGISTERS],
-                                                  const uint32_t (&lhs)[4], uint64_t rhs,
-                                                  int accumulate) {
+  __device__ __forceinline__ static void multiply_registers(float (&sums)[REGISTERS],
+                                                            const uint32_t (&lhs)[4], uint64_t rhs,
+                                                            int accumulate) {
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"

@@ -2,6 +2,7 @@
 // A convolution of any sizes, strides and alignment on the CUDA cores, in float32: a thread
 // computes elements of the result one by one, from the input and the filter as they lie.
 
+#include "conv_facts.cuh"
 #include "conv_fold.cuh"
 #include "conv_request.cuh"
 #include "conv_totals.cuh"
@@ -105,7 +106,7 @@ __device__ __forceinline__ void run_any_program(const Parameters& p, int64_t ima
 template <class Parameters>
 __device__ __forceinline__ void conv_any(const Parameters& p) {
   using Result = std::remove_pointer_t<decltype(p.request.out)>;
-  constexpr bool IS_PROGRAM = Parameters::CHANNELS == ConvFold::EXP_SUM;
+  constexpr bool IS_PROGRAM = ANY_PROGRAMS && Parameters::CHANNELS == ConvFold::EXP_SUM;
   const auto& r = p.request;
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < p.elements; i += step) {
@@ -124,7 +125,7 @@ __device__ __forceinline__ void conv_any(const Parameters& p) {
     const int64_t channel = rest % r.result_channels, image = rest / r.result_channels;
     place += image * r.out_strides.image + channel * r.out_strides.channel;
     float value = value_of_conv(p, image, channel, at);
-    if constexpr (Parameters::CHANNELS != ConvFold::NONE && !IS_PROGRAM) {
+    if constexpr (ANY_CHANNEL_FOLDS && Parameters::CHANNELS != ConvFold::NONE && !IS_PROGRAM) {
 #pragma unroll 1
       for (int64_t other = 1; other < r.out_channels; ++other) {
         value = fold<Parameters::CHANNELS>(value, value_of_conv(p, image, other, at));
@@ -149,7 +150,7 @@ struct ConvAnyVariant {
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
                      void*) const {
     constexpr int64_t MOST_BLOCKS = 1 << 16;
-    constexpr bool IS_PROGRAM = Epilogue::CHANNELS == ConvFold::EXP_SUM;
+    constexpr bool IS_PROGRAM = ANY_PROGRAMS && Epilogue::CHANNELS == ConvFold::EXP_SUM;
     const int64_t elements = request.result_elements() / (IS_PROGRAM ? request.result_channels : 1);
     const int64_t blocks = (elements + THREADS - 1) / THREADS;
     const unsigned grid = static_cast<unsigned>(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);

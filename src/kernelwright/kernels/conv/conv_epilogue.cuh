@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "conv_elements.cuh"
+#include "conv_facts.cuh"
 #include "conv_totals.cuh"
 #include "convert.cuh"
 #include "divide.cuh"
@@ -52,7 +53,7 @@ enum class ConvFinish {
 template <ConvFinish WHEN, class Bias, class Operation, class... Operands>
 class ConvEpilogue {
  public:
-  static constexpr bool IS_LATE = WHEN == ConvFinish::STORES;
+  static constexpr bool IS_LATE = ANY_LATE && WHEN == ConvFinish::STORES;
   static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::NONE;
   static_assert(IS_LATE || (true && ... && Operands::IS_BY_CHANNEL), "sums have no place yet");
 

@@ -2,6 +2,7 @@
 // The fp16 planes of a filter: a row of K for each phase and output channel, by taps and then
 // channels in chunks, scaled by its own largest element.
 
+#include "conv_facts.cuh"
 #include "conv_sets.cuh"
 #include "conv_shape.cuh"
 #include "convert.cuh"
@@ -197,7 +198,7 @@ __device__ __forceinline__ FilterRange stage(const Filter* from, uint32_t elemen
 }
 
 // Elements of the rows of K of one phase of an output channel.
-template <class Filter, bool JOINED>
+template <class Filter, bool HAS_PHASES>
 class FilterRow {
  public:
   __device__ __forceinline__ FilterRow(const FilterPlanes& f, const ConvShape& shape,
@@ -232,7 +233,7 @@ class FilterRow {
         continue;
       }
       const int tap = tap_of(d, at_tap);
-      if (JOINED && tap < 0) return;
+      if (ANY_JOINED && HAS_PHASES && tap < 0) return;
       place += tap * f_.strides.taps[d];
     }
     int tap = tap_of(0, number_in_row);
@@ -246,7 +247,7 @@ class FilterRow {
         tap = tap_of(0, number_in_row * f_.fold + in_fold);
         exists = exists && channel < f_.real_channels && tap < f_.row_taps;
       }
-      if (!exists || (JOINED && tap < 0)) continue;
+      if (!exists || (ANY_JOINED && HAS_PHASES && tap < 0)) continue;
       values[i] = widen(load_constant(from_ + place + tap * f_.strides.taps[0] +
                                       channel * f_.strides.in_channel));
     }
@@ -256,7 +257,8 @@ class FilterRow {
   // The filter's tap along dimension `d` at the offset of tap `number`; -1: the phase has none.
   __device__ __forceinline__ int tap_of(int d, int number) const {
     const ConvDimension& dimension = shape_.dimensions[d];
-    if (JOINED && dimension.is_joined()) return dimension.joined_tap(own_.of[d], number);
+    if (ANY_JOINED && HAS_PHASES && dimension.is_joined())
+      return dimension.joined_tap(own_.of[d], number);
     return dimension.tap(phase_.of[d], number);
   }
 
@@ -321,14 +323,14 @@ __device__ __forceinline__ void write_staged_row(const FilterPlanes& f, const St
 }
 
 // One output channel's rows of K, of all phases, in a set; for all THREADS threads of the block.
-template <class Filter, class Set, bool JOINED, int THREADS, class Seen>
+template <class Filter, class Set, bool HAS_PHASES, int THREADS, class Seen>
 __device__ __forceinline__ void write_filter_rows(const FilterPlanes& f, const ConvShape& shape,
                                                   int channel, float scale, Seen& seen) {
   const int group = channel / shape.out_channels;
   const int of_group = channel - group * shape.out_channels;
   constexpr int AT_ONCE = Set::NUMBER == 0 ? 2 : 1;  // small code where it is seldom run
   const Filter* const from = filter_of_channel<Filter>(f, shape, channel);
-  const int joined = JOINED ? shape.joined() : 1, phases = shape.phases();
+  const int joined = ANY_JOINED && HAS_PHASES ? shape.joined() : 1, phases = shape.phases();
   const int run_channels = shape.run_channels(), run = of_group / run_channels;
   const auto first_of_run = [&](int phase_number) {
     return (int64_t{phase_number} * shape.groups + group) * shape.rows() + run * FILTER_RUN;
@@ -340,18 +342,18 @@ __device__ __forceinline__ void write_filter_rows(const FilterPlanes& f, const C
   const uint32_t step = at_once > 1 ? pairs : THREADS;
   for (int number = own; own < at_once && number < phases * joined; number += at_once) {
     const int phase_number = number / joined, in_channel = number - phase_number * joined;
-    const FilterRow<Filter, JOINED> values_of(f, shape, from,
-                                              ConvPhase::of_number(shape, phase_number),
-                                              JoinedPhase::of_number(shape, in_channel));
+    const FilterRow<Filter, HAS_PHASES> values_of(f, shape, from,
+                                                  ConvPhase::of_number(shape, phase_number),
+                                                  JoinedPhase::of_number(shape, in_channel));
     int64_t place = int64_t{phase_number} * f.out_channels + channel;
-    if constexpr (JOINED) {
+    if constexpr (ANY_JOINED && HAS_PHASES) {
       place = first_of_run(phase_number) + (of_group - run * run_channels) * joined + in_channel;
     }
     write_row<Set, AT_ONCE>(f, values_of, f.rows + place * f.pitch, threadIdx.x - own * pairs, step,
                             scale, seen);
   }
   const int next = of_group + 1;
-  if (JOINED && (next == shape.out_channels || next % run_channels == 0)) {
+  if (ANY_JOINED && HAS_PHASES && (next == shape.out_channels || next % run_channels == 0)) {
     for (int phase = 0; phase < phases; ++phase) {
       const int64_t begin = first_of_run(phase);
       clear_rows<Set, THREADS>(f, begin + (next - run * run_channels) * joined, begin + FILTER_RUN);
@@ -361,13 +363,13 @@ __device__ __forceinline__ void write_filter_rows(const FilterPlanes& f, const C
 
 // Part `part` of the rows of an output channel in the first set, and their scale. `staged`: room
 // for its filter, where that is staged; it and `shared` are of shared memory.
-template <class Filter, int PLANES, bool JOINED>
+template <class Filter, int PLANES, bool HAS_PHASES>
 __device__ __forceinline__ void write_filter(const FilterPlanes& f, const ConvShape& shape,
                                              int channel, uint32_t part, float* staged,
                                              FilterRange& shared, PlaneGuard& guard) {
   using Set = FirstSet<PLANES>;
   const Filter* const from = filter_of_channel<Filter>(f, shape, channel);
-  const bool is_staged = !JOINED && f.is_staged;
+  const bool is_staged = !HAS_PHASES && f.is_staged;
   if (threadIdx.x == 0) shared = FilterRange::of_none();
   __syncthreads();
   FilterRange range;
@@ -391,7 +393,7 @@ __device__ __forceinline__ void write_filter(const FilterPlanes& f, const ConvSh
                           part * PLANE_THREADS + threadIdx.x, f.parts.value() * PLANE_THREADS,
                           scale, guard);
   } else {
-    write_filter_rows<Filter, Set, JOINED, PLANE_THREADS>(f, shape, channel, scale, guard);
+    write_filter_rows<Filter, Set, HAS_PHASES, PLANE_THREADS>(f, shape, channel, scale, guard);
   }
   __syncthreads();
 }

@@ -2,6 +2,7 @@
 // Host side of conv_sm90.cuh: what it admits, the workspace, and the two launches: the kernel that
 // writes the planes, and the convolution.
 
+#include "conv_facts.cuh"
 #include "conv_linear_plan.cuh"
 #include "conv_sm90.cuh"
 #include "gemm_sm90_launch.cuh"
@@ -15,7 +16,7 @@ struct ConvVariant {
   static constexpr int THREADS = Tile::THREADS;
   static constexpr RowTaps ROW_TAPS = Config::ROW_TAPS;
   static constexpr int PLANE_CHANNELS = Tile::PLANE_CHANNELS;
-  static constexpr bool JOINED = Tile::JOINED;
+  static constexpr bool JOINS = Tile::JOINS;
 
   void (*planes)(PlaneParameters);
   void (*kernel)(Parameters);
@@ -34,7 +35,7 @@ struct ConvVariant {
         (request.groups > 1 || request.direction != ConvDirection::USUAL)) {
       return false;
     }
-    if (Tile::JOINED && !can_join(request)) return false;
+    if (Tile::JOINS && !can_join(request)) return false;
     if (ROW_TAPS == RowTaps::OVERLAPPING &&
         (row_call(request).dilation != 1 || row_window(request) < 2)) {
       return false;
@@ -111,12 +112,8 @@ struct ConvVariant {
     p.out_strides = request.out_strides;
     p.epilogue = epilogue;
     const int64_t elements = plane_elements(request) + filter_elements(shape);
-    p.rest = {planes.header,
-              static_cast<int>(plane_blocks),
-              SMALL_ELEMENTS + (elements >> SMALL_SHARE_BITS),
-              1,
-              nullptr,
-              0};
+    p.rest = {planes.header, static_cast<int>(plane_blocks),
+              SMALL_ELEMENTS + (elements >> SMALL_SHARE_BITS)};
     p.filter_exponents = planes.filter.exponents;
     p.planes = planes;
     p.data = request.data;
@@ -140,9 +137,9 @@ struct ConvVariant {
   }
 
  private:
-  static constexpr bool HAS_WINDOWS = Epilogue::WINDOWS != ConvFold::NONE;
-  static constexpr bool OVER_CHANNELS = Epilogue::CHANNELS != ConvFold::NONE;
-  static constexpr bool IS_PROGRAM = Epilogue::CHANNELS == ConvFold::EXP_SUM;
+  static constexpr bool HAS_WINDOWS = ANY_WINDOWS && Epilogue::WINDOWS != ConvFold::NONE;
+  static constexpr bool OVER_CHANNELS = ANY_CHANNEL_FOLDS && Epilogue::CHANNELS != ConvFold::NONE;
+  static constexpr bool IS_PROGRAM = ANY_PROGRAMS && Epilogue::CHANNELS == ConvFold::EXP_SUM;
   static_assert(IS_PROGRAM == (Config::FOLD_PHASES > 0), "programs need rooms for their totals");
   using Linear = LinearPlanner<Tile, Request>;
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(ConvHeader));
@@ -397,7 +394,7 @@ struct ConvVariant {
     constexpr int64_t OF_BLOCK = 2 * StagedRow::RUN * PLANE_THREADS;
     const int64_t wanted = (f.pitch + OF_BLOCK - 1) / OF_BLOCK;
     const int64_t most = 2 * device.multiprocessors / f.out_channels;
-    if (JOINED || !f.is_staged || most < 1) return 1;
+    if (Tile::JOINS || !f.is_staged || most < 1) return 1;
     return static_cast<uint32_t>(wanted < most ? wanted : most);
   }
   // Of shared memory; what is always so small needs no permission.
@@ -406,7 +403,7 @@ struct ConvVariant {
     constexpr unsigned OF_PIXELS = sizeof(typename Pixels::Words);
     static_assert(OF_PIXELS <= 48 << 10 && StagedRow::ELEMENTS * sizeof(float) <= 48 << 10);
     const unsigned of_filter =
-        !JOINED && f.is_staged ? static_cast<unsigned>(f.elements * sizeof(float)) : 0;
+        !Tile::JOINS && f.is_staged ? static_cast<unsigned>(f.elements * sizeof(float)) : 0;
     return of_filter > OF_PIXELS ? of_filter : OF_PIXELS;
   }
   void planes_launch(const PlaneParameters& parameters, unsigned blocks,

@@ -279,7 +279,7 @@ class PlaneTile {
 
 // The body of a kernel of PLANE_THREADS threads and plane_shared_bytes: the first blocks write the
 // filter, the others the input.
-template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool JOINED>
+template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool HAS_PHASES>
 __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
   using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS != RowTaps::APART>;
   // The words of a tile, or an output channel's filter.
@@ -299,7 +299,7 @@ __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
     const uint32_t shares = p.filter.out_channels * parts.value();
     for (uint32_t share = blockIdx.x; share < shares; share += p.filter_blocks) {
       const uint32_t channel = parts.quotient(share);
-      write_filter<Input, PLANES, JOINED>(
+      write_filter<Input, PLANES, HAS_PHASES>(
           p.filter, p.shape, static_cast<int>(channel), share - channel * parts.value(),
           reinterpret_cast<float*>(planes_shared), filter_range, guard);
     }

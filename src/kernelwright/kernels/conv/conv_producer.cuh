@@ -1,6 +1,7 @@
 #pragma once
 // The thread that keeps the ring of stages of a convolution full.
 
+#include "conv_facts.cuh"
 #include "conv_tile.cuh"
 
 // The taps of a phase and the chunks of their channels, one after the other.
@@ -116,7 +117,7 @@ __device__ __forceinline__ void fetch_sum(const Parameters& p, const ConvShared<
 template <class Tile, class Parameters>
 __device__ __forceinline__ void produce_conv(const Parameters& p, const ConvShared<Tile>& shared,
                                              const ConvPasses& passes) {
-  constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
+  constexpr bool HAS_WINDOWS = ANY_WINDOWS && Parameters::WINDOWS != ConvFold::NONE;
   constexpr int UNITS = HAS_WINDOWS && Tile::ALTERNATES ? 2 : 1;
   const int cluster = blockIdx.x / Tile::CLUSTER, clusters = gridDim.x / Tile::CLUSTER;
   const int phases = phases_of_unit(p);

@@ -111,7 +111,7 @@ template <class Tile, class Parameters>
 __device__ __forceinline__ int64_t place_of_entry(const Parameters& p, const int64_t* places,
                                                   int entry) {
   const int64_t word = places[entry % Tile::PART_POSITIONS];
-  if constexpr (!Tile::JOINED) return word;
+  if constexpr (!Tile::JOINS) return word;
   const JoinedPlace of(word);
   if (!of.exists()) return -1;
   int64_t place = of.place();

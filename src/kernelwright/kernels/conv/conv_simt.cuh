@@ -2,6 +2,7 @@
 // A block's units of a convolution on the CUDA cores, in float32, from the input and the filter as
 // they lie: for what fp16 planes do not carry.
 
+#include "conv_facts.cuh"
 #include "conv_reduction.cuh"
 #include "conv_totals.cuh"
 
@@ -88,9 +89,9 @@ __device__ __forceinline__ float finish_element(const Parameters& p, const ConvP
 template <class Tile, class Parameters>
 __device__ __forceinline__ void convolve_on_cuda_cores(const Parameters& p) {
   using Result = std::remove_pointer_t<decltype(p.out)>;
-  constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
-  constexpr bool OVER_CHANNELS = Parameters::CHANNELS != ConvFold::NONE;
-  constexpr bool IS_PROGRAM = Parameters::CHANNELS == ConvFold::EXP_SUM;
+  constexpr bool HAS_WINDOWS = ANY_WINDOWS && Parameters::WINDOWS != ConvFold::NONE;
+  constexpr bool OVER_CHANNELS = ANY_CHANNEL_FOLDS && Parameters::CHANNELS != ConvFold::NONE;
+  constexpr bool IS_PROGRAM = ANY_PROGRAMS && Parameters::CHANNELS == ConvFold::EXP_SUM;
   constexpr int AT_ONCE = HAS_WINDOWS || OVER_CHANNELS ? 1 : 8;  // channels
   const ConvShape& shape = p.plain;
   const int channels = shape.out_channels * shape.groups;

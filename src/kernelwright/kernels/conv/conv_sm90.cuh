@@ -14,6 +14,7 @@
 //
 // Blocks are persistent. One thread of the first warpgroup fetches, two warpgroups multiply.
 
+#include "conv_facts.cuh"
 #include "conv_linear.cuh"
 #include "conv_producer.cuh"
 #include "conv_products.cuh"
@@ -117,8 +118,8 @@ template <class Tile, class Parameters>
 __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShared<Tile>& shared,
                                              const ConvPasses& passes, int warpgroup,
                                              int exponent) {
-  constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
-  static_assert(!HAS_WINDOWS || (!Tile::JOINED && !Tile::HAS_PATCHES),
+  constexpr bool HAS_WINDOWS = ANY_WINDOWS && Parameters::WINDOWS != ConvFold::NONE;
+  static_assert(!HAS_WINDOWS || (!Tile::JOINS && !Tile::HAS_PATCHES),
                 "the phases of windows are copied");
   static_assert(!HAS_WINDOWS || Tile::REGISTERS * Tile::PARTS * Tile::PLANES <= 64,
                 "sums and what is left of a window do not fit registers");

@@ -1,6 +1,7 @@
 #pragma once
 // From the fragments of a warpgroup to the result, in any strides.
 
+#include "conv_facts.cuh"
 #include "conv_joined.cuh"
 #include "conv_reduction.cuh"
 #include "conv_rows.cuh"
@@ -13,7 +14,7 @@ template <class Tile, class Parameters>
 __device__ __forceinline__ void find_places(const Parameters& p, const ConvShared<Tile>& shared,
                                             const ConvWork& work, int warpgroup) {
   constexpr int COUNT = Tile::PART_POSITIONS;
-  constexpr bool HAS_WINDOWS = Parameters::WINDOWS != ConvFold::NONE;
+  constexpr bool HAS_WINDOWS = ANY_WINDOWS && Parameters::WINDOWS != ConvFold::NONE;
   const int barrier = 1 + warpgroup;
   const int of_tile = Tile::SPLITS_POSITIONS ? warpgroup * COUNT : 0;
   int64_t* const places = shared.places + warpgroup * COUNT;
@@ -40,10 +41,10 @@ __device__ __forceinline__ void find_places(const Parameters& p, const ConvShare
       const int of = HAS_WINDOWS ? at[d] : at[d] * dimension.out_step + work.phase.of[d];
       exists = exists && (HAS_WINDOWS || of < dimension.out);
       place += of * p.out_strides.spatial[d];
-      if constexpr (Tile::JOINED) counts |= JoinedPlace::counted(dimension, d, of);
+      if constexpr (Tile::JOINS) counts |= JoinedPlace::counted(dimension, d, of);
       if constexpr (HAS_WINDOWS) counts |= CountedPlace::counted(d, dimension.outputs_of(of));
     }
-    if (Tile::JOINED) place = JoinedPlace::word(place, counts);
+    if (Tile::JOINS) place = JoinedPlace::word(place, counts);
     if (HAS_WINDOWS && p.has_window_parts) place = CountedPlace::word(place, counts);
     places[i] = exists ? place : -1;
   }
@@ -344,11 +345,11 @@ __device__ __forceinline__ void finish_sums(const Parameters& p, const ConvWork&
                                             float (&sums)[Tile::REGISTERS]) {
   const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
   if (rows.count <= 0) return;
-  const int joined = Tile::JOINED ? p.shape.joined() : 1;
+  const int joined = Tile::JOINS ? p.shape.joined() : 1;
 #pragma unroll
   for (int below = 0; below < 2; ++below) {
     const int row_of_warp = threadIdx.x % 32 / 4 + 8 * below;
-    const int of_warp = Tile::JOINED ? row_of_warp / joined : row_of_warp;
+    const int of_warp = Tile::JOINS ? row_of_warp / joined : row_of_warp;
     const int last = p.shape.out_channels - 1 - rows.first;
     const int channel = rows.first_of_all + min(of_warp, last);
     const Unscale unscale = Unscale::of(exponent + __ldg(p.filter_exponents + channel));
@@ -374,7 +375,7 @@ __device__ __forceinline__ void store_conv(const Parameters& p, const ConvShared
   unsigned char* const room = shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES;
   const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
   const ConvOrigin origin = {of_warp.first_of_all * p.out_strides.channel, of_warp.first_of_all};
-  if constexpr (Tile::JOINED) {
+  if constexpr (Tile::JOINS) {
     const JoinedStore<Result, decltype(p.epilogue)> store(
         p.shape, p.out_strides, p.epilogue, p.out + origin.place, origin, of_warp.count);
     for_each_columns_in_turn(
@@ -425,14 +426,14 @@ template <class Tile, class Parameters>
 __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared<Tile>& shared,
                                            const ConvWork& work, int warpgroup,
                                            float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
-  constexpr bool IS_PROGRAM = Parameters::CHANNELS == ConvFold::EXP_SUM;
+  constexpr bool IS_PROGRAM = ANY_PROGRAMS && Parameters::CHANNELS == ConvFold::EXP_SUM;
   if constexpr (IS_PROGRAM) run_row_program<Tile>(p, shared, work, warpgroup, sums);
-  if constexpr (!IS_PROGRAM && Parameters::CHANNELS != ConvFold::NONE) {
+  if constexpr (ANY_CHANNEL_FOLDS && !IS_PROGRAM && Parameters::CHANNELS != ConvFold::NONE) {
     store_over_channels<Tile>(p, shared, work, warpgroup, sums);
   }
-  if constexpr (IS_PROGRAM && Tile::JOINED && stores_channels<Parameters>()) {
+  if constexpr (IS_PROGRAM && Tile::JOINS && stores_channels<Parameters>()) {
     store_joined_parts<Tile>(p, shared, work, warpgroup, sums);
-  } else if constexpr (stores_channels<Parameters>()) {
+  } else if constexpr (!ANY_CHANNEL_FOLDS || stores_channels<Parameters>()) {
 #pragma unroll
     for (int part = 0; part < Tile::PARTS; ++part) {
       store_conv<Tile>(p, shared, work, warpgroup, part, sums[part]);

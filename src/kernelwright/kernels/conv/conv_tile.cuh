@@ -3,6 +3,7 @@
 // shared memory.
 
 #include "conv_elements.cuh"
+#include "conv_facts.cuh"
 #include "conv_passes.cuh"
 #include "conv_planes.cuh"
 #include "conv_shape.cuh"
@@ -74,7 +75,7 @@ struct ConvTile {
   static constexpr int STAGES = Config::STAGES, CLUSTER = Config::CLUSTER;
   static constexpr int CHANNEL_PARTS = Config::CHANNEL_PARTS;
   static constexpr bool ALTERNATES = Config::SCHEDULE == ConvSchedule::ALTERNATE;
-  static constexpr bool JOINED = Config::JOINED > 0 || Config::OUTPUTS > 1;
+  static constexpr bool JOINS = ANY_JOINED && (Config::JOINED > 0 || Config::OUTPUTS > 1);
   static constexpr int CONSUMERS = 2;  // warpgroups
   static constexpr int WARPGROUP = 128;
   static constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
@@ -102,7 +103,8 @@ struct ConvTile {
   static constexpr int FILTER_PLANE = BLOCK_CHANNELS * ROW_BYTES;
   static constexpr int CHUNK_PIXELS = BLOCK_POSITIONS * CHUNK_BYTES;
   static constexpr int PIXEL_PLANE = CHUNKS * CHUNK_PIXELS;
-  static constexpr bool IS_LINEAR = CHUNK == 8;  // patches are runs of pixels (conv_linear.cuh)
+  static constexpr bool IS_LINEAR =
+      ANY_LINEAR && CHUNK == 8;  // patches are runs of pixels (conv_linear.cuh)
   static constexpr bool HAS_PATCHES = Config::PATCHES > 0 && !IS_LINEAR;
   // Runs of pixels multiply a filter that stays: there is none of a second set.
   static constexpr bool HAS_FILTER_SETS = !IS_LINEAR;
@@ -110,7 +112,7 @@ struct ConvTile {
   static constexpr int STAGE_BYTES = PLANES * (FILTER_PLANE + (PATCHES > 0 ? 0 : PIXEL_PLANE));
   static constexpr int ALIGNMENT = 1024;  // of what is swizzled
   // Of a warp that stores: see RowBuffer and ChannelRows.
-  static constexpr bool STORES_ROWS = Config::STORE == ConvStore::ROWS;
+  static constexpr bool STORES_ROWS = ANY_STORED_ROWS && Config::STORE == ConvStore::ROWS;
   static constexpr int BUFFER_ROWS = IS_LINEAR ? 8 : 4;
   static constexpr int BUFFER_PITCH = PART_POSITIONS + (IS_LINEAR ? 20 : 8);
   static constexpr int BUFFER_BYTES =
@@ -142,11 +144,11 @@ struct ConvTile {
   static_assert(!HAS_PATCHES || (PLANES == 1 && CLUSTER == 1 && !SPLITS_POSITIONS && SPATIAL > 1 &&
                                  PATCH_BYTES % ALIGNMENT == 0),
                 "patches are for one product of images, whole blocks of positions, and aligned");
-  static_assert(!IS_LINEAR || (ALTERNATES && STORES_ROWS && CLUSTER == 1 && !JOINED &&
+  static_assert(!IS_LINEAR || (ALTERNATES && STORES_ROWS && CLUSTER == 1 && !JOINS &&
                                PATCHES % 2 == 0 && PATCHES > 0 && PATCH_BYTES % ALIGNMENT == 0 &&
                                Config::ROW_TAPS == RowTaps::APART),
                 "runs of pixels come to warpgroups in turn, each to its own");
-  static_assert(!JOINED || !STORES_ROWS, "joined phases leave in lines");
+  static_assert(!JOINS || !STORES_ROWS, "joined phases leave in lines");
   static_assert(Config::JOINED == 0 || (Config::ROW_TAPS == RowTaps::APART && Config::OUTPUTS == 1),
                 "phases of a transposed convolution are joined alone, and have taps apart");
   static_assert(Config::OUTPUTS <= MAX_PHASES, "a position has no more phases");
@@ -340,8 +342,8 @@ __device__ __forceinline__ ConvRows rows_of_warp(const Parameters& p, const Conv
   const int of_part = Tile::ALTERNATES ? part : Tile::SPLITS_POSITIONS ? 0 : warpgroup;
   const int row = work.row + of_part * Tile::PART_CHANNELS + warp * ROWS;  // of the group
   const int channels = p.shape.out_channels;
-  const int run_channels = Tile::JOINED ? p.shape.run_channels() : ROWS;
-  const int first = Tile::JOINED ? row / ROWS * run_channels : row;
+  const int run_channels = Tile::JOINS ? p.shape.run_channels() : ROWS;
+  const int first = Tile::JOINS ? row / ROWS * run_channels : row;
   return {first, work.group * channels + first, min(run_channels, channels - first)};
 }
 

@@ -200,18 +200,18 @@ __device__ __forceinline__ ConvPasses write_second_set(const Parameters& p, int&
 
   const WidePixels<Tile::PLANES, Tile::THREADS, Pixels> pixels(planes.pixels, own, own == sampled);
   const uint32_t channels = is_filter_wide ? planes.filter.out_channels : 0;
-  const uint32_t lost = divide_work(
-      &header->work, channels + pixels.shares(), shared.share,
-      [&](uint32_t share, LostNumbers& lost) {
-        if (share >= channels) {
-          pixels.write(share - channels, lost);
-        } else if constexpr (Tile::HAS_FILTER_SETS) {
-          const int channel = static_cast<int>(share);
-          write_filter_rows<Input, SecondSet<Tile::PLANES>, Tile::JOINED, Tile::THREADS>(
-              planes.filter, planes.shape, channel, power_of_two(planes.filter.exponents[channel]),
-              lost);
-        }
-      });
+  const uint32_t lost =
+      divide_work(&header->work, channels + pixels.shares(), shared.share,
+                  [&](uint32_t share, LostNumbers& lost) {
+                    if (share >= channels) {
+                      pixels.write(share - channels, lost);
+                    } else if constexpr (Tile::HAS_FILTER_SETS) {
+                      const int channel = static_cast<int>(share);
+                      write_filter_rows<Input, SecondSet<Tile::PLANES>, Tile::JOINS, Tile::THREADS>(
+                          planes.filter, planes.shape, channel,
+                          power_of_two(planes.filter.exponents[channel]), lost);
+                    }
+                  });
   if ((lost & LostNumbers::ALONE) != 0 || (lost != 0 && range.has_gaps)) return {ConvPasses::NONE};
   return {is_filter_wide ? ConvPasses::OF_BOTH : ConvPasses::OF_PIXELS};
 }

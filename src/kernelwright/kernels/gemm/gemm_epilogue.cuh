@@ -3,22 +3,27 @@
 
 #include <utility>
 
+#include "gemm_facts.cuh"
 #include "gemm_problem.cuh"
 #include "located.cuh"
 #include "pack.cuh"
 #include "vector.cuh"
 
 // The first element of an operand in this batch.
-template <class T>
-__device__ __forceinline__ T* batch_base(const MatrixOperand& operand,
-                                         const int64_t (&index)[MAX_BATCH_RANK], int rank) {
-  int64_t offset = 0;
-  if (rank == 0) return static_cast<T*>(operand.data);
+template <class T, class Problem>
+__device__ __forceinline__ T* batch_base(const Problem& problem, int operand,
+                                         const int64_t (&index)[MAX_BATCH_RANK]) {
+  const MatrixOperand& matrix = problem.operands[operand];
+  if constexpr (ANY_BATCHES) {
+    int64_t offset = 0;
+    if (problem.batch_rank == 0) return static_cast<T*>(matrix.data);
 #pragma unroll
-  for (int d = 0; d < MAX_BATCH_RANK; ++d) {
-    if (d < rank) offset += index[d] * operand.batch_strides[d];
+    for (int d = 0; d < MAX_BATCH_RANK; ++d) {
+      if (d < problem.batch_rank) offset += index[d] * matrix.batch_strides[d];
+    }
+    return static_cast<T*>(matrix.data) + offset;
   }
-  return static_cast<T*>(operand.data) + offset;
+  return static_cast<T*>(matrix.data);
 }
 
 // WIDTH neighbouring columns of an extra operand, of which the first `valid` exist.
@@ -44,9 +49,8 @@ class GemmEpilogue {
 
   __device__ __forceinline__ GemmEpilogue(const Problem& problem,
                                           const int64_t (&batch)[MAX_BATCH_RANK])
-      : problem_(problem),
-        out_(batch_base<Out>(problem.operands[Problem::OUT], batch, problem.batch_rank)) {
-    set_extras(batch, Indices());
+      : problem_(problem), out_(batch_base<Out>(problem, Problem::OUT, batch)) {
+    if constexpr (ANY_EXTRAS) set_extras(batch, Indices());
   }
 
   // Columns [column, column + WIDTH) of a row, WIDTH at most COLUMN_VECTOR; those beyond N do not
@@ -64,50 +68,74 @@ class GemmEpilogue {
                                                         int64_t column) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
     if (row >= problem_.m || column >= problem_.n) return {};
-    return results(sums, row, column, Indices());
+    return valid_results(sums, row, column);
   }
 
   // An element of the result, and those of the extras that join it.
   struct Place {
     int row, column;  // of products whose sizes fit
     Out* out;
-    Pack<const Extra*...> extras;
+    [[maybe_unused]] Pack<const Extra*...> joining = {};
   };
 
   __device__ __forceinline__ Place place(int row, int column) const {
-    return place(row, column, Indices());
+    Place found = {row, column, out_ + offset(problem_.operands[Problem::OUT], row, column)};
+    if constexpr (ANY_EXTRAS) found.joining = extras_at(row, column, Indices());
+    return found;
   }
 
   // Whether out and all extras have column vectors.
-  __device__ __forceinline__ bool has_vectors() const { return has_vectors(Indices()); }
+  __device__ __forceinline__ bool has_vectors() const {
+    if constexpr (ANY_EXTRAS) {
+      if (!extras_have_vectors(Indices())) return false;
+    }
+    return problem_.operands[Problem::OUT].has_column_vectors;
+  }
 
-  // WIDTH columns of the extras, `rows` below and from `columns` after `place`: all exist, in
+  // The results for WIDTH columns, `rows` below and from `columns` after `place`: all exist, in
   // column vectors.
+  template <int WIDTH>
+  __device__ __forceinline__ Vector<Out, WIDTH> results_at(const Sums<WIDTH>& sums,
+                                                           const Place& place, int rows,
+                                                           int columns) const {
+    if constexpr (ANY_EXTRAS) {
+      return results_inside(sums, load_inside<WIDTH>(place, rows, columns), place, rows, columns);
+    } else {
+      return compute(sums, place.row + rows, place.column + columns);
+    }
+  }
+
+  // They are stored.
+  template <int WIDTH>
+  __device__ __forceinline__ void store_at(const Sums<WIDTH>& sums, const Place& place, int rows,
+                                           int columns) const {
+    store_values(results_at(sums, place, rows, columns), place, rows, columns);
+  }
+
+  // The extras for these columns, for who loads them before there are sums.
   template <int WIDTH>
   using Joining = Pack<Vector<Extra, WIDTH>...>;
   template <int WIDTH>
   __device__ __forceinline__ Joining<WIDTH> load_inside(const Place& place, int rows,
                                                         int columns) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    return load_inside<WIDTH>(place, rows, columns, Indices());
+    return load_joining<WIDTH>(place, rows, columns, Indices());
   }
 
-  // The same columns of the result.
   template <int WIDTH>
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums,
                                                const Joining<WIDTH>& joining, const Place& place,
                                                int rows, int columns) const {
-    store_vector(place.out + rows * problem_.operands[Problem::OUT].row_stride + columns,
-                 results_inside(sums, joining, place, rows, columns));
+    store_values(results_inside(sums, joining, place, rows, columns), place, rows, columns);
   }
 
-  // They are not stored.
   template <int WIDTH>
   __device__ __forceinline__ Vector<Out, WIDTH> results_inside(const Sums<WIDTH>& sums,
                                                                const Joining<WIDTH>& joining,
                                                                const Place& place, int rows,
                                                                int columns) const {
-    return compute<WIDTH>(sums, place.row + rows, place.column + columns, joining, Indices());
+    return compute_joined<WIDTH>(sums, place.row + rows, place.column + columns, joining,
+                                 Indices());
   }
 
  private:
@@ -121,85 +149,115 @@ class GemmEpilogue {
   template <size_t... I>
   __device__ __forceinline__ void set_extras(const int64_t (&batch)[MAX_BATCH_RANK],
                                              std::index_sequence<I...>) {
-    ((get<I>(extras_) = batch_base<const Extra>(problem_.operands[Problem::FIRST_EXTRA + I], batch,
-                                                problem_.batch_rank)),
-     ...);
+    ((get<I>(extras_) = batch_base<const Extra>(problem_, Problem::FIRST_EXTRA + I, batch)), ...);
   }
 
   __device__ __forceinline__ int valid(int64_t column, int width) const {
     return problem_.n - column < width ? static_cast<int>(problem_.n - column) : width;
   }
 
+  template <int WIDTH>
+  __device__ __forceinline__ Vector<Out, WIDTH> valid_results(const Sums<WIDTH>& sums, int64_t row,
+                                                              int64_t column) const {
+    if constexpr (ANY_EXTRAS) {
+      return joined_results(sums, row, column, Indices());
+    } else {
+      return compute(sums, row, column);
+    }
+  }
+
   template <int WIDTH, size_t... I>
-  __device__ __forceinline__ Vector<Out, WIDTH> results(const Sums<WIDTH>& sums, int64_t row,
-                                                        int64_t column,
-                                                        std::index_sequence<I...>) const {
+  __device__ __forceinline__ Vector<Out, WIDTH> joined_results(const Sums<WIDTH>& sums, int64_t row,
+                                                               int64_t column,
+                                                               std::index_sequence<I...>) const {
     const MatrixOperand* operands = problem_.operands;
-    const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
+    const Joining<WIDTH> extras = {{{load_columns<Extra, WIDTH>(
         get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column),
         operands[Problem::FIRST_EXTRA + I], valid(column, WIDTH))}...}};
-    return compute<WIDTH>(sums, row, column, extras, Indices());
+    return compute_joined<WIDTH>(sums, row, column, extras, Indices());
   }
 
   template <int WIDTH>
   __device__ __forceinline__ void apply_valid(const Sums<WIDTH>& sums, int64_t row,
                                               int64_t column) const {
     const MatrixOperand* operands = problem_.operands;
-    const Vector<Out, WIDTH> results = this->results(sums, row, column, Indices());
+    const Vector<Out, WIDTH> values = valid_results(sums, row, column);
     Out* address = out_ + offset(operands[Problem::OUT], row, column);
     if (operands[Problem::OUT].has_column_vectors) {
-      store_vector(address, results);
+      store_vector(address, values);
     } else {
 #pragma unroll
       for (int i = 0; i < WIDTH; ++i) {
         if (i < valid(column, WIDTH))
-          address[i * operands[Problem::OUT].column_stride] = results.element[i];
+          address[i * operands[Problem::OUT].column_stride] = values.element[i];
       }
     }
   }
 
-  template <size_t... I>
-  __device__ __forceinline__ Place place(int row, int column, std::index_sequence<I...>) const {
-    const MatrixOperand* operands = problem_.operands;
-    return {row,
-            column,
-            out_ + offset(operands[Problem::OUT], row, column),
-            {{{get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column)}...}}};
+  template <int WIDTH>
+  __device__ __forceinline__ void store_values(const Vector<Out, WIDTH>& values, const Place& place,
+                                               int rows, int columns) const {
+    const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
+    store_vector(place.out + below + columns, values);
   }
 
   template <size_t... I>
-  __device__ __forceinline__ bool has_vectors(std::index_sequence<I...>) const {
-    const MatrixOperand* operands = problem_.operands;
-    return (operands[Problem::OUT].has_column_vectors && ... &&
-            operands[Problem::FIRST_EXTRA + I].has_column_vectors);
+  __device__ __forceinline__ Pack<const Extra*...> extras_at(int row, int column,
+                                                             std::index_sequence<I...>) const {
+    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+    return {{{get<I>(extras_) + offset(extras[I], row, column)}...}};
+  }
+
+  template <size_t... I>
+  __device__ __forceinline__ bool extras_have_vectors(std::index_sequence<I...>) const {
+    return (true && ... && problem_.operands[Problem::FIRST_EXTRA + I].has_column_vectors);
   }
 
   template <int WIDTH, size_t... I>
-  __device__ __forceinline__ Joining<WIDTH> load_inside(const Place& place, int rows, int columns,
-                                                        std::index_sequence<I...>) const {
+  __device__ __forceinline__ Joining<WIDTH> load_joining(const Place& place, int rows, int columns,
+                                                         std::index_sequence<I...>) const {
     return {{{load_constant_vector<WIDTH>(
-        get<I>(place.extras) + rows * problem_.operands[Problem::FIRST_EXTRA + I].row_stride +
+        get<I>(place.joining) + rows * problem_.operands[Problem::FIRST_EXTRA + I].row_stride +
         columns)}...}};
   }
 
-  template <int WIDTH, size_t... I>
+  template <int WIDTH>
   __device__ __forceinline__ Vector<Out, WIDTH> compute(const Sums<WIDTH>& sums, int64_t row,
-                                                        int64_t column,
-                                                        const Pack<Vector<Extra, WIDTH>...>& extras,
-                                                        std::index_sequence<I...>) const {
-    Vector<Out, WIDTH> results;
+                                                        int64_t column) const {
+    Vector<Out, WIDTH> values;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
-      const int64_t at = column + i;
-      const bool turned = problem_.is_transposed;
-      results.element[i] =
-          narrow<Out>(apply_at(problem_.epilogue, turned ? at : row, turned ? row : at,
-                               sums.element[i], widen(get<I>(extras).element[i])...));
+      values.element[i] = element(row, column + i, sums.element[i]);
     }
-    return results;
+    return values;
+  }
+
+  template <int WIDTH, size_t... I>
+  __device__ __forceinline__ Vector<Out, WIDTH> compute_joined(const Sums<WIDTH>& sums, int64_t row,
+                                                               int64_t column,
+                                                               const Joining<WIDTH>& extras,
+                                                               std::index_sequence<I...>) const {
+    Vector<Out, WIDTH> values;
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      values.element[i] =
+          element(row, column + i, sums.element[i], widen(get<I>(extras).element[i])...);
+    }
+    return values;
+  }
+
+  template <class... Values>
+  __device__ __forceinline__ Out element(int64_t row, int64_t column, Values... read) const {
+    if constexpr (ANY_LOCATED) {
+      const bool turned = problem_.is_transposed;
+      return narrow<Out>(
+          apply_at(problem_.epilogue, turned ? column : row, turned ? row : column, read...));
+    } else {
+      return narrow<Out>(problem_.epilogue(read...));
+    }
   }
 
   const Problem& problem_;
   Out* out_;
-  Pack<const Extra*...> extras_;
+  [[maybe_unused]] Pack<const Extra*...> extras_ = {};
 };

@@ -28,11 +28,11 @@ struct Factor {
   const void* data;
   int64_t inner, outer, batches;
   int64_t inner_stride, outer_stride;
-  int batch_rank;
-  int64_t batch_sizes[MAX_BATCH_RANK];
-  int64_t batch_strides[MAX_BATCH_RANK];
   // Of the planes: permuted columns fill whole steps of 16.
   int64_t plane_inner, plane_outer, pitch;
+  [[maybe_unused]] int batch_rank = 0;
+  [[maybe_unused]] int64_t batch_sizes[MAX_BATCH_RANK] = {};
+  [[maybe_unused]] int64_t batch_strides[MAX_BATCH_RANK] = {};
 
   // Of `operand`, whose own dimension has `size` elements.
   template <class Problem>
@@ -46,13 +46,15 @@ struct Factor {
     factor.inner_stride = along_k ? k_stride : own_stride;
     factor.outer_stride = along_k ? own_stride : k_stride;
     factor.batches = 1;
-    for (int d = 0; d < problem.batch_rank; ++d) {
-      if (operand.batch_strides[d] == 0) continue;
-      factor.batch_sizes[factor.batch_rank] = problem.batch_sizes[d];
-      factor.batch_strides[factor.batch_rank++] = operand.batch_strides[d];
-      factor.batches *= problem.batch_sizes[d];
+    if constexpr (ANY_BATCHES) {
+      for (int d = 0; d < problem.batch_rank; ++d) {
+        if (operand.batch_strides[d] == 0) continue;
+        factor.batch_sizes[factor.batch_rank] = problem.batch_sizes[d];
+        factor.batch_strides[factor.batch_rank++] = operand.batch_strides[d];
+        factor.batches *= problem.batch_sizes[d];
+      }
     }
-    const int64_t step = order == Order::PERMUTED ? 16 : 1;
+    const int64_t step = ANY_PERMUTED && order == Order::PERMUTED ? 16 : 1;
     const int64_t plane_k = (problem.k + step - 1) / step * step;
     factor.plane_inner = along_k ? plane_k : size;
     factor.plane_outer = along_k ? size : plane_k;
@@ -65,12 +67,14 @@ struct Factor {
   // Of batch number `batch` of its own batches.
   __device__ __forceinline__ int64_t batch_offset(uint32_t batch) const {
     int64_t offset = 0;
+    if constexpr (ANY_BATCHES) {
 #pragma unroll
-    for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
-      if (d < batch_rank) {
-        const auto size = static_cast<uint32_t>(batch_sizes[d]);
-        offset += batch % size * batch_strides[d];
-        batch /= size;
+      for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
+        if (d < batch_rank) {
+          const auto size = static_cast<uint32_t>(batch_sizes[d]);
+          offset += batch % size * batch_strides[d];
+          batch /= size;
+        }
       }
     }
     return offset;

@@ -108,8 +108,8 @@ __device__ __forceinline__ void gemm_few(const Problem& problem) {
   split_batch(problem, batch, at);
 
   float sums[Tile::GROUPS][4] = {};
-  sum_few<Tile>(problem, batch_base<const T>(problem.lhs(), at, problem.batch_rank),
-                batch_base<const T>(problem.rhs(), at, problem.batch_rank), first, sums);
+  sum_few<Tile>(problem, batch_base<const T>(problem, Problem::LHS, at),
+                batch_base<const T>(problem, Problem::RHS, at), first, sums);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
   for (int group = 0; group < Tile::GROUPS; ++group) {

@@ -44,7 +44,7 @@ __device__ __forceinline__ void finish_gemm(const Problem& problem) {
     if (problem.rest.header != nullptr) {
       wait_for_previous_kernel();
       if (pairs_were_exact(problem.rest)) {
-        if (problem.rest.slices > 1) sum_slices(problem);
+        if (ANY_SLICES && problem.rest.slices > 1) sum_slices(problem);
         return;
       }
     }

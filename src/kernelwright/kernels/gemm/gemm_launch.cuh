@@ -16,7 +16,7 @@ template <class Problem, class... Variants>
 cudaError_t launch_gemm(const Problem& problem, cudaStream_t stream, void* workspace,
                         const Variants&... variants) {
   if (problem.m == 0 || problem.n == 0 || problem.batches == 0) return cudaSuccess;
-  cudaError_t status = cudaErrorInvalidValue;
+  cudaError_t status = cudaErrorNotSupported;  // a file for one card, on another
   static_cast<void>(
       ((variants.admits(problem) && (status = variants.launch(problem, stream, workspace), true)) ||
        ...));

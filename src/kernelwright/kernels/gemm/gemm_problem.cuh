@@ -4,6 +4,7 @@
 // Every operand lies in memory as it will; the extras broadcast to out.
 
 #include "convert.cuh"
+#include "gemm_facts.cuh"
 #include "gemm_rest.cuh"
 #include "launch.cuh"
 #include "located.cuh"
@@ -15,7 +16,7 @@ struct MatrixOperand {
   void* data;
   int64_t row_stride;
   int64_t column_stride;
-  int64_t batch_strides[MAX_BATCH_RANK];
+  [[maybe_unused]] int64_t batch_strides[MAX_BATCH_RANK] = {};
   // Runs of COLUMN_VECTOR columns can be moved by one aligned access (out and extras).
   bool has_column_vectors;
 };
@@ -40,12 +41,14 @@ struct Gemm {
   int64_t batches;
   int64_t first_tile;  // of this launch, set by the variant
   GemmRest rest;       // set by the variant
-  Triangle triangle;
-  int64_t diagonal;    // of the first kept element: column - row >= diagonal (UPPER) or <= (LOWER)
-  bool is_transposed;  // rows are those of the result's columns, for an epilogue that asks
-  int batch_rank;
-  int64_t batch_sizes[MAX_BATCH_RANK];
   MatrixOperand operands[OPERANDS];
+  [[maybe_unused]] Triangle triangle = Triangle::NONE;
+  // Of the first kept element: column - row >= diagonal (UPPER) or <= (LOWER).
+  [[maybe_unused]] int64_t diagonal = 0;
+  // Rows are those of the result's columns, for an epilogue that asks.
+  [[maybe_unused]] bool is_transposed = false;
+  [[maybe_unused]] int batch_rank = 0;
+  [[maybe_unused]] int64_t batch_sizes[MAX_BATCH_RANK] = {};
 
   // out (..., M, N), lhs (..., M, K), rhs (..., K, N); each extra at most out's rank.
   template <class... Tensors>
@@ -63,9 +66,12 @@ struct Gemm {
       problem.operands[o].row_stride = broadcast_stride(tensors[o], -2);
       problem.operands[o].column_stride = broadcast_stride(tensors[o], -1);
     }
-    for (int d = -out.rank; d < -2; ++d)
-      problem.add_batch_dimension(out.sizes[out.rank + d], tensors, d);
-    if (!IsLocated<Epilogue>::value) problem.fold_batch_into_rows();
+    if constexpr (ANY_BATCHES) {
+      for (int d = -out.rank; d < -2; ++d) {
+        problem.add_batch_dimension(out.sizes[out.rank + d], tensors, d);
+      }
+      if (!ANY_LOCATED || !IsLocated<Epilogue>::value) problem.fold_batch_into_rows();
+    }
     problem.find_column_vectors();
     return problem;
   }
@@ -94,8 +100,10 @@ struct Gemm {
   // Whether the epilogue sets all of these rows and columns to zero.
   __device__ __forceinline__ bool is_zero(int64_t row, int64_t rows, int64_t column,
                                           int64_t columns) const {
-    if (triangle == Triangle::UPPER) return column + columns - 1 - row < diagonal;
-    if (triangle == Triangle::LOWER) return column - (row + rows - 1) > diagonal;
+    if constexpr (ANY_TRIANGLES) {
+      if (triangle == Triangle::UPPER) return column + columns - 1 - row < diagonal;
+      if (triangle == Triangle::LOWER) return column - (row + rows - 1) > diagonal;
+    }
     return false;
   }
 
@@ -110,8 +118,10 @@ struct Gemm {
     const int64_t alignment = bytes < 16 ? bytes : 16;
     bool aligned = reinterpret_cast<uintptr_t>(matrix.data) % alignment == 0 &&
                    other_stride * ELEMENT_BYTES[operand] % alignment == 0;
-    for (int d = 0; d < batch_rank; ++d) {
-      aligned = aligned && matrix.batch_strides[d] * ELEMENT_BYTES[operand] % alignment == 0;
+    if constexpr (ANY_BATCHES) {
+      for (int d = 0; d < batch_rank; ++d) {
+        aligned = aligned && matrix.batch_strides[d] * ELEMENT_BYTES[operand] % alignment == 0;
+      }
     }
     return aligned;
   }
@@ -175,12 +185,14 @@ __device__ __forceinline__ void split_batch(const Problem& problem, int64_t batc
                                             int64_t (&index)[MAX_BATCH_RANK]) {
 #pragma unroll
   for (int d = 0; d < MAX_BATCH_RANK; ++d) index[d] = 0;
-  if (problem.batch_rank == 0) return;
+  if constexpr (ANY_BATCHES) {
+    if (problem.batch_rank == 0) return;
 #pragma unroll
-  for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
-    if (d < problem.batch_rank) {
-      index[d] = batch % problem.batch_sizes[d];
-      batch /= problem.batch_sizes[d];
+    for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
+      if (d < problem.batch_rank) {
+        index[d] = batch % problem.batch_sizes[d];
+        batch /= problem.batch_sizes[d];
+      }
     }
   }
 }

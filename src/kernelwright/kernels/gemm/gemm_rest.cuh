@@ -17,7 +17,8 @@ struct GemmRest {
   const GemmHeader* header;
   int guard_words;
   int64_t small_elements;  // so many do no harm
-  int slices;              // with more than one, the result is their sum
-  const float* partials;   // [slice][batch][m][partial_pitch]
-  int64_t partial_pitch;
+  // With more than one, the result is their sum.
+  [[maybe_unused]] int slices = 0;
+  [[maybe_unused]] const float* partials = nullptr;  // [slice][batch][m][partial_pitch]
+  [[maybe_unused]] int64_t partial_pitch = 0;
 };

@@ -222,9 +222,9 @@ __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, const Til
   if (threadIdx.x == 0) *position = at;
   const MatrixOperand& lhs = problem.lhs();
   const MatrixOperand& rhs = problem.rhs();
-  typename Tile::LhsCopy lhs_copy(batch_base<const T>(lhs, at.batch, problem.batch_rank),
+  typename Tile::LhsCopy lhs_copy(batch_base<const T>(problem, Problem::LHS, at.batch),
                                   lhs.row_stride, lhs.column_stride, at.row, problem.m);
-  typename Tile::RhsCopy rhs_copy(batch_base<const T>(rhs, at.batch, problem.batch_rank),
+  typename Tile::RhsCopy rhs_copy(batch_base<const T>(problem, Problem::RHS, at.batch),
                                   rhs.column_stride, rhs.row_stride, at.column, problem.n);
 
   const int steps = static_cast<int>((problem.k + BLOCK_K - 1) / BLOCK_K);
@@ -328,7 +328,7 @@ struct GemmVariant {
   // The kernel (of finish_gemm) after another one has left it `problem.rest`.
   cudaError_t launch_rest(const Problem& problem, cudaStream_t stream, int multiprocessors) const {
     int64_t all = tiles(problem);
-    if (problem.rest.slices > 1) {
+    if (ANY_SLICES && problem.rest.slices > 1) {
       // To add slices each thread has a few neighbours, however few the tiles are.
       const int64_t sums = problem.batches * problem.m * problem.rest.partial_pitch;
       const int64_t shares = (sums + 4 * Tile::THREADS - 1) / (4 * Tile::THREADS);
@@ -343,14 +343,10 @@ struct GemmVariant {
   static bool is_major(Major major, const Problem& problem, int operand, int64_t size,
                        int64_t mn_stride, int64_t k_stride) {
     constexpr int VECTOR = 16 / sizeof(typename Problem::Factor);
-    switch (major) {
-      case Major::MN:
-        return mn_stride == 1 && size % VECTOR == 0 &&
-               problem.is_aligned(operand, k_stride, VECTOR);
-      case Major::K:
-        return k_stride == 1 || problem.k <= 1;
-      default:
-        return true;
+    if (ANY_SIMT_MN && major == Major::MN) {
+      return mn_stride == 1 && size % VECTOR == 0 && problem.is_aligned(operand, k_stride, VECTOR);
     }
+    if (ANY_SIMT_K && major == Major::K) return k_stride == 1 || problem.k <= 1;
+    return true;
   }
 };

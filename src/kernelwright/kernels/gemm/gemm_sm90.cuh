@@ -182,7 +182,6 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   using Tile = Sm90Tile<Config, Problem>;
   extern __shared__ unsigned char dynamic_shared[];
   __shared__ Sm90Notes notes;
-  __shared__ RawCursor cursors[2];
   const Sm90Shared<Tile> shared(dynamic_shared);
   const int warpgroup = threadIdx.x / Tile::WARPGROUP;
   if (threadIdx.x == 0) {
@@ -194,7 +193,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   if constexpr (Tile::SPLITS_INSIDE) {
     let_next_kernel_start();
     if (warpgroup < Tile::FEEDERS) {
-      InsideSplitter<Config, Tile, Problem>(p, shared, cursors).start();
+      InsideSplitter<Config, Tile, Problem>(p, shared, raw_cursors()).start();
       sample_exponents(p.factors[0], p.factors[1], notes.exponents,
                        [] { sync_warps(2, SPLIT_THREADS); });
       if (blockIdx.x == 0 && threadIdx.x < 2) {
@@ -220,7 +219,8 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   if (warpgroup < Tile::FEEDERS) {
     give_registers_back<Tile::PRODUCER_REGISTERS>();
     if constexpr (Tile::SPLITS_INSIDE) {
-      InsideSplitter<Config, Tile, Problem>(p, shared, cursors).run(notes.exponents, notes.guard);
+      InsideSplitter<Config, Tile, Problem>(p, shared, raw_cursors())
+          .run(notes.exponents, notes.guard);
     } else if (threadIdx.x == 0) {
       produce<Config>(p, shared);
     }

@@ -19,8 +19,8 @@ Sm90Cut find_cut(const Problem& problem, const Factor& lhs, const Factor& rhs, i
   const bool by_columns = problem.n >= problem.m;
   const Factor& factor = by_columns ? rhs : lhs;
   const Sm90Cut whole = {all, {}};
-  if (problem.batches != 1 || problem.triangle != Triangle::NONE || factor.inner_stride != 1 ||
-      !SplitTile::has_vectors(factor)) {
+  if (ANY_TRIANGLES && problem.triangle != Triangle::NONE) return whole;
+  if (problem.batches != 1 || factor.inner_stride != 1 || !SplitTile::has_vectors(factor)) {
     return whole;
   }
   const int64_t size = by_columns ? all.columns : all.rows;

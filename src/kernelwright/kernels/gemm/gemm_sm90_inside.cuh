@@ -16,6 +16,12 @@ struct RawCursor {
   int x, y, z;
 };
 
+// Of both sides.
+__device__ __forceinline__ RawCursor* raw_cursors() {
+  __shared__ RawCursor cursors[2];
+  return cursors;
+}
+
 template <class Config, class Tile, class Problem>
 class InsideSplitter {
  public:

@@ -22,8 +22,11 @@ struct DeviceLimits {
 
 constexpr int64_t aligned_bytes(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
+// For products that no kernel finishes.
+struct NoVariant {};
+
 // A __global__ function that runs gemm_sm90<Config>, and the general one that finishes.
-template <class Config, class Problem, class General>
+template <class Config, class Problem, class General = NoVariant>
 struct Sm90Variant {
   using Tile = Sm90Tile<Config, Problem>;
   using Parameters = Sm90Parameters<Problem>;
@@ -31,7 +34,7 @@ struct Sm90Variant {
   static constexpr bool IS_PAIRS = Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS;
 
   void (*kernel)(Parameters);
-  General general;
+  [[maybe_unused]] General general = {};
 
   static bool admits(const Problem& given) {
     constexpr int64_t MAX_SIZE = int64_t{1} << 30;  // coordinates of boxes are 32-bit
@@ -45,8 +48,9 @@ struct Sm90Variant {
                          static_cast<double>(problem.n / Tile::BLOCK_N + 1) *
                          static_cast<double>(problem.batches) * Config::SLICES;
     if (tiles > static_cast<double>(MAX_SIZE) || !DeviceLimits::current().has_wgmma) return false;
-    if (Tile::SPLITS_INSIDE && (problem.triangle != Triangle::NONE || problem.batch_rank > 1)) {
-      return false;
+    if constexpr (Tile::SPLITS_INSIDE) {
+      if (ANY_TRIANGLES && problem.triangle != Triangle::NONE) return false;
+      if (ANY_BATCHES && problem.batch_rank > 1) return false;
     }
     return (Tile::HAS_PLANES || is_boxed(lhs_factor(problem))) &&
            ((IS_PAIRS && !Tile::SPLITS_INSIDE) || is_boxed(rhs_factor(problem)));
@@ -67,13 +71,20 @@ struct Sm90Variant {
     Parameters p = {};
     p.problem = problem;
     p.header = static_cast<GemmHeader*>(workspace);
-    p.partials = reinterpret_cast<float*>(rhs_planes + rhs_plane_bytes(rhs));
-    p.partial_pitch = partial_pitch(problem);
-    set_batch_steps(problem, problem.lhs(), p.lhs_batch_steps);
-    set_batch_steps(problem, problem.rhs(), p.rhs_batch_steps);
+    if constexpr (ANY_BATCHES) {
+      set_batch_steps(problem, problem.lhs(), p.lhs_batch_steps);
+      set_batch_steps(problem, problem.rhs(), p.rhs_batch_steps);
+    }
     p.steps = static_cast<int>((problem.k + Tile::BLOCK_K - 1) / Tile::BLOCK_K);
     p.steps_per_slice = (p.steps + Config::SLICES - 1) / Config::SLICES;
     constexpr int PARTS = Tile::PLANES == 2 ? 1 : Tile::CLUSTER;
+    if constexpr (Config::SLICES > 1) {
+      p.partials = reinterpret_cast<float*>(rhs_planes + rhs_plane_bytes(rhs));
+      p.partial_pitch = partial_pitch(problem);
+      p.problem.rest.slices = Config::SLICES;
+      p.problem.rest.partials = p.partials;
+      p.problem.rest.partial_pitch = p.partial_pitch;
+    }
     cudaError_t status = encode_lhs(&p.lhs_map, lhs, lhs_planes);
     if (status == cudaSuccess) {
       status = !IS_PAIRS || Tile::SPLITS_INSIDE
@@ -88,39 +99,46 @@ struct Sm90Variant {
     const Tiles all = all_tiles<Tile>(problem);
     Sm90Cut cut = {all, {}};
     if constexpr (Tile::SPLITS_AHEAD) cut = find_cut<Config, Tile>(problem, lhs, rhs, at_once);
-    p.all = number_units<Tile>(problem, Config::SLICES, all);
     p.units = number_units<Tile>(problem, Config::SLICES, cut.first);
-    p.problem.rest = {p.header,
-                      0,
-                      SMALL_ELEMENTS + ((elements(lhs) + elements(rhs)) >> SMALL_SHARE_BITS),
-                      Config::SLICES,
-                      p.partials,
-                      p.partial_pitch};
-    int& words = p.problem.rest.guard_words;
-    p.factors[0] = lhs;
-    p.factors[1] = rhs;
+    GemmRest& rest = p.problem.rest;
+    rest.header = p.header;
+    rest.small_elements = SMALL_ELEMENTS + ((elements(lhs) + elements(rhs)) >> SMALL_SHARE_BITS);
+    int& words = rest.guard_words;
+    if constexpr (Tile::SPLITS_INSIDE) {
+      p.factors[0] = lhs;
+      p.factors[1] = rhs;
+    }
     if (IS_PAIRS && !Tile::SPLITS_INSIDE) {
       const SplitParameters split = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.first);
       words = split_factors(split, device, stream);
       status = cudaGetLastError();
       if (status != cudaSuccess) return status;
     }
-    p.guard_word = words;
-    if (Tile::FEED == Feed::CONVERT || Tile::SPLITS_INSIDE) words += blocks(p, at_once);
-    if (!cut.rest.is_empty()) {
-      words += blocks(p, at_once);
-      p.splits_ahead = true;
-      p.ahead_side = cut.rest.first_column > 0 ? 1 : 0;
-      p.ahead = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.rest).sides[p.ahead_side];
-      status = launch_units(p, at_once, stream);
-      if (status != cudaSuccess) return status;
-      p.splits_ahead = false;
-      p.units = number_units<Tile>(problem, Config::SLICES, cut.rest);
+    if constexpr (Tile::FEED == Feed::CONVERT || Tile::SPLITS_INSIDE || Tile::SPLITS_AHEAD) {
+      p.guard_word = words;
     }
-    p.falls_back = true;
+    if (Tile::FEED == Feed::CONVERT || Tile::SPLITS_INSIDE) words += blocks(p, at_once);
+    if constexpr (Tile::FALLS_BACK) p.all = number_units<Tile>(problem, Config::SLICES, all);
+    if constexpr (Tile::SPLITS_AHEAD) {
+      if (!cut.rest.is_empty()) {
+        words += blocks(p, at_once);
+        p.splits_ahead = true;
+        p.ahead_side = cut.rest.first_column > 0 ? 1 : 0;
+        p.ahead = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.rest).sides[p.ahead_side];
+        status = launch_units(p, at_once, stream);
+        if (status != cudaSuccess) return status;
+        p.splits_ahead = false;
+        p.units = number_units<Tile>(problem, Config::SLICES, cut.rest);
+      }
+    }
+    if constexpr (Tile::FALLS_BACK) p.falls_back = true;
     status = launch_units(p, at_once, stream);
-    if (status != cudaSuccess || !IS_PAIRS || Tile::FALLS_BACK) return status;
-    return general.launch_rest(p.problem, stream, device.multiprocessors);
+    if constexpr (IS_PAIRS && !Tile::FALLS_BACK) {
+      if (status != cudaSuccess) return status;
+      return general.launch_rest(p.problem, stream, device.multiprocessors);
+    } else {
+      return status;
+    }
   }
 
  private:

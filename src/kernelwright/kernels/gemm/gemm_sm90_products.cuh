@@ -26,10 +26,10 @@ class StageProducts {
 
   // The same with lhs in registers.
   template <int RHS_PLANE, int STEP>
-  __device__ __forceinline__ void multiply(Sums& sums, const uint32_t (&lhs)[4],
-                                           int accumulate) const {
-    Instruction::template multiply<Config::RHS == Major::MN>(sums, lhs, rhs<RHS_PLANE, STEP>(),
-                                                             accumulate);
+  __device__ __forceinline__ void multiply_registers(Sums& sums, const uint32_t (&lhs)[4],
+                                                     int accumulate) const {
+    Instruction::template multiply_registers<Config::RHS == Major::MN>(
+        sums, lhs, rhs<RHS_PLANE, STEP>(), accumulate);
   }
 
  private:

@@ -125,8 +125,8 @@ class RawLhs {
 template <int STEP, class Products, int COUNT>
 __device__ __forceinline__ void start_low_products(const Products& products, const Fragment& lhs,
                                                    float (&low)[COUNT]) {
-  products.template multiply<0, STEP>(low, lhs.low, 1);
-  products.template multiply<1, STEP>(low, lhs.high, 1);
+  products.template multiply_registers<0, STEP>(low, lhs.low, 1);
+  products.template multiply_registers<1, STEP>(low, lhs.high, 1);
   commit_products();
 }
 
@@ -142,13 +142,13 @@ __device__ __forceinline__ void multiply_raw_part(const Products& products, Frag
                                                   const LoadOdd& load_odd,
                                                   const LoadEven& load_even) {
   fence_products();
-  products.template multiply<0, STEP>(high, even.high, 0);
+  products.template multiply_registers<0, STEP>(high, even.high, 0);
   start_low_products<STEP>(products, even, low);
   wait_products<1>();  // for the part before: `odd` is free
   release_before();
   odd = load_odd();
   fence_products();
-  products.template multiply<0, STEP + 1>(high, odd.high, 1);
+  products.template multiply_registers<0, STEP + 1>(high, odd.high, 1);
   commit_products();
   start_low_products<STEP + 1>(products, odd, low);
   wait_products<1>();  // for the high parts: `even` is free

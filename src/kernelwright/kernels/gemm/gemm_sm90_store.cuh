@@ -109,8 +109,7 @@ __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
   if (inside && epilogue.has_vectors()) {
     const auto place = epilogue.place(own_row, own_column);
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
-      const auto joining = epilogue.template load_inside<RUN>(place, i * RUN_ROWS, columns);
-      epilogue.apply_inside(run, joining, place, i * RUN_ROWS, columns);
+      epilogue.store_at(run, place, i * RUN_ROWS, columns);
     });
     return;
   }
@@ -149,7 +148,7 @@ struct StoredPlace {
     const MatrixOperand& out = problem.operands[Problem::OUT];
     int64_t index[MAX_BATCH_RANK];
     split_batch(problem, work.batch, index);
-    return {batch_base<Result>(out, index, problem.batch_rank) + work.row * out.row_stride +
+    return {batch_base<Result>(problem, Problem::OUT, index) + work.row * out.row_stride +
                 work.column * out.column_stride,
             out.row_stride,
             out.column_stride,
@@ -265,8 +264,7 @@ __device__ __forceinline__ void store_buffered(const Sm90Parameters<Problem>& p,
     if (inside) {
       const auto place = epilogue.place(first_row, first_column);
       fill([&](int i, int below, int columns) {
-        const auto joining = epilogue.template load_inside<2>(place, below, columns);
-        return epilogue.results_inside(sum(i), joining, place, below, columns);
+        return epilogue.results_at(sum(i), place, below, columns);
       });
     } else {
       fill([&](int i, int below, int columns) {

@@ -142,28 +142,30 @@ struct Sm90Units {
   int count;
   Tiles tiles;
   Divisor tiles_of_slice, tiles_of_batch, tiles_of_group, rows_of_group, rows_of_last_group;
-  Sides sides;
+  [[maybe_unused]] Sides triangle_sides = {};
 };
 
 template <class Problem>
 struct Sm90Parameters {
   CUtensorMap lhs_map, rhs_map;
-  CUtensorMap result_map;  // BUFFERED, where is_boxed: 32 columns, blocks of columns, rows, batches
-  bool is_boxed;
+  // BUFFERED, where is_boxed: 32 columns, blocks of columns, rows, batches.
+  [[maybe_unused]] CUtensorMap result_map = {};
+  [[maybe_unused]] bool is_boxed = false;
   Problem problem;
-  int lhs_batch_steps[MAX_BATCH_RANK], rhs_batch_steps[MAX_BATCH_RANK];
+  [[maybe_unused]] int lhs_batch_steps[MAX_BATCH_RANK] = {}, rhs_batch_steps[MAX_BATCH_RANK] = {};
   Sm90Units units;
   int steps_per_slice, steps;
-  float* partials;  // [slice][batch][m][partial_pitch]
-  int64_t partial_pitch;
+  [[maybe_unused]] float* partials = nullptr;  // [slice][batch][m][partial_pitch]
+  [[maybe_unused]] int64_t partial_pitch = 0;
   GemmHeader* header;
-  Factor factors[2];            // of what splits inside, to find the scales
-  int guard_word;               // of a kernel that splits: its first
-  SplitParameters::Side ahead;  // what it splits for the next launch, if anything
-  int ahead_side;               // 0 for lhs, 1 for rhs
-  bool splits_ahead;
-  Sm90Units all;    // of all launches
-  bool falls_back;  // what the guard says is known from the start
+  [[maybe_unused]] Factor factors[2] = {};  // of what splits inside, to find the scales
+  [[maybe_unused]] int guard_word = 0;      // of a kernel that splits: its first
+  // What it splits for the next launch, if anything; 0 for lhs, 1 for rhs.
+  [[maybe_unused]] SplitParameters::Side ahead = {};
+  [[maybe_unused]] int ahead_side = 0;
+  [[maybe_unused]] bool splits_ahead = false;
+  [[maybe_unused]] Sm90Units all = {};       // of all launches
+  [[maybe_unused]] bool falls_back = false;  // what the guard says is known from the start
 };
 
 // Unit of work: a tile of this block, and the steps of K to sum over.
@@ -205,25 +207,26 @@ Tiles all_tiles(const Problem& problem) {
 
 // Only all tiles together may be those of a triangle.
 template <class Tile, class Problem>
-Sm90Units number_units(const Problem& problem, int slices, const Tiles& tiles) {
+Sm90Units number_units(const Problem& problem, int slice_count, const Tiles& tiles) {
   const uint32_t rows = tiles.rows, columns = tiles.columns;
   const auto of_slice = static_cast<uint32_t>(rows * columns * problem.batches);
   const uint32_t last = rows % GROUP_ROWS;
-  return {static_cast<int>(of_slice * slices),
-          tiles,
-          Divisor(of_slice),
-          Divisor(rows * columns),
-          Divisor(GROUP_ROWS * columns),
-          Divisor(GROUP_ROWS),
-          Divisor(last == 0 ? GROUP_ROWS : last),
-          divide_tiles<Tile>(problem, tiles.columns)};
+  Sm90Units units = {static_cast<int>(of_slice * slice_count),
+                     tiles,
+                     Divisor(of_slice),
+                     Divisor(rows * columns),
+                     Divisor(GROUP_ROWS * columns),
+                     Divisor(GROUP_ROWS),
+                     Divisor(last == 0 ? GROUP_ROWS : last)};
+  if constexpr (ANY_TRIANGLES) units.triangle_sides = divide_tiles<Tile>(problem, tiles.columns);
+  return units;
 }
 
 // The cluster row and the column of tile number `tile` of a batch: those with a result come first,
 // so that all blocks have as many of them, one or none more.
 __device__ __forceinline__ void locate_in_triangle(const Sm90Units& units, bool is_upper, int tile,
                                                    int& cluster_row, int& column) {
-  const Sides& sides = units.sides;
+  const Sides& sides = units.triangle_sides;
   const int left = sides.left_above(units.tiles.rows);
   const int with_result = is_upper ? sides.columns * units.tiles.rows - left : left;
   const bool on_left = (tile < with_result) != is_upper;
@@ -255,7 +258,7 @@ __device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p
   work.batch = units.tiles_of_batch.quotient(left);
   left -= work.batch * units.tiles_of_batch.value();
   int cluster_row, column;
-  if (Tile::SORTS && p.problem.triangle != Triangle::NONE) {
+  if (ANY_TRIANGLES && Tile::SORTS && p.problem.triangle != Triangle::NONE) {
     locate_in_triangle(units, p.problem.triangle == Triangle::UPPER, left, cluster_row, column);
   } else {
     const int group = units.tiles_of_group.quotient(left);
@@ -277,12 +280,14 @@ __device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p
   work.first_step = work.slice * p.steps_per_slice;
   // At least one, which may lie outside the factors: they are zero there.
   work.steps = max(1, min(p.steps_per_slice, p.steps - work.first_step));
-  // The blocks of a cluster share steps, and so skip them together; never those that look at lhs
-  // for the guard.
-  constexpr int ROWS = Tile::CLUSTER * Tile::BLOCK_M;
-  const bool looks = Tile::FEED == Feed::CONVERT && work.column == 0;
-  if (!looks && p.problem.is_zero(cluster_row * ROWS, ROWS, work.column, Tile::BLOCK_N)) {
-    work.steps = 1;
+  if constexpr (ANY_TRIANGLES) {
+    // The blocks of a cluster share steps, and so skip them together; never those that look at lhs
+    // for the guard.
+    constexpr int ROWS = Tile::CLUSTER * Tile::BLOCK_M;
+    const bool looks = Tile::FEED == Feed::CONVERT && work.column == 0;
+    if (!looks && p.problem.is_zero(cluster_row * ROWS, ROWS, work.column, Tile::BLOCK_N)) {
+      work.steps = 1;
+    }
   }
   return work;
 }
@@ -291,14 +296,16 @@ __device__ __forceinline__ Sm90Work locate_work(const Sm90Parameters<Problem>& p
 template <class Problem>
 __device__ __forceinline__ int plane_batch(const Problem& problem, int batch,
                                            const int (&steps)[MAX_BATCH_RANK]) {
-  if (problem.batch_rank == 0) return 0;
   int plane = 0;
+  if constexpr (ANY_BATCHES) {
+    if (problem.batch_rank == 0) return 0;
 #pragma unroll
-  for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
-    if (d < problem.batch_rank) {
-      const int size = static_cast<int>(problem.batch_sizes[d]);
-      plane += batch % size * steps[d];
-      batch /= size;
+    for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
+      if (d < problem.batch_rank) {
+        const int size = static_cast<int>(problem.batch_sizes[d]);
+        plane += batch % size * steps[d];
+        batch /= size;
+      }
     }
   }
   return plane;
@@ -331,8 +338,8 @@ struct Sm90Shared {
   Barrier* full;   // the stage holds its boxes
   Barrier* empty;  // nobody reads the stage, in any block of the cluster
   // Of what splits inside: a box of fp32 numbers of each side, which is there, or read by all.
-  unsigned char* raw;
-  Barrier *raw_full, *raw_empty;
+  [[maybe_unused]] unsigned char* raw = nullptr;
+  [[maybe_unused]] Barrier *raw_full = nullptr, *raw_empty = nullptr;
 
   __device__ __forceinline__ explicit Sm90Shared(unsigned char* shared) {
     const uint32_t address = shared_address(shared);
@@ -340,8 +347,6 @@ struct Sm90Shared {
     buffers = stages + Tile::STAGES * Tile::STAGE_BYTES;
     full = reinterpret_cast<Barrier*>(buffers + Tile::CONSUMER_WARPS * Tile::BUFFER_BYTES);
     empty = full + Tile::STAGES;
-    raw = nullptr;
-    raw_full = raw_empty = nullptr;
     if constexpr (Tile::SPLITS_INSIDE) {
       raw = buffers;
       full = reinterpret_cast<Barrier*>(raw + 2 * Tile::RAW_BOX_BYTES);

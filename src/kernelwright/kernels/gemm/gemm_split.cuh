@@ -19,7 +19,8 @@ struct SplitParameters {
     uint32_t inner_tiles, outer_tiles, tiles;  // see SplitTile
     uint32_t first_inner, first_outer;         // of these tiles
     bool vectors;                              // runs of 4 are aligned
-    bool permutes_inner, permutes_outer;       // the dimension that is K
+    // The dimension that is K.
+    [[maybe_unused]] bool permutes_inner = false, permutes_outer = false;
   } sides[2];
   GemmHeader* header;
 };
@@ -35,7 +36,7 @@ __device__ __forceinline__ void load_samples(const Factor& factor, int place,
   const uint32_t inner = __umulhi(hash, size) / NEIGHBOURS * NEIGHBOURS;
   const uint32_t outer = __umulhi(hash * 2654435769u, static_cast<uint32_t>(factor.outer));
   const float* from = static_cast<const float*>(factor.data) + outer * factor.outer_stride;
-  if (factor.batch_rank > 0) {
+  if (ANY_BATCHES && factor.batch_rank > 0) {
     from +=
         factor.batch_offset(__umulhi(hash * 0x85ebca6bu, static_cast<uint32_t>(factor.batches)));
   }
@@ -92,8 +93,10 @@ class SplitTile {
   static SplitParameters::Side side(const Factor& factor, void* planes, Major major, Order order,
                                     const Stretch& own) {
     SplitParameters::Side side = {factor, static_cast<__half*>(planes)};
-    side.permutes_inner = order == Order::PERMUTED && major == Major::K;
-    side.permutes_outer = order == Order::PERMUTED && major != Major::K;
+    if constexpr (ANY_PERMUTED) {
+      side.permutes_inner = order == Order::PERMUTED && major == Major::K;
+      side.permutes_outer = order == Order::PERMUTED && major != Major::K;
+    }
     const bool is_inner = major != Major::K;
     const Stretch inner = is_inner ? own : Stretch{0, factor.plane_inner};
     const Stretch outer = is_inner ? Stretch{0, factor.plane_outer} : own;
@@ -110,8 +113,10 @@ class SplitTile {
   static bool has_vectors(const Factor& factor) {
     bool vectors = factor.inner % RUN == 0 && reinterpret_cast<uintptr_t>(factor.data) % 16 == 0 &&
                    factor.outer_stride % RUN == 0;
-    for (int d = 0; d < factor.batch_rank; ++d) {
-      vectors = vectors && factor.batch_strides[d] % RUN == 0;
+    if constexpr (ANY_BATCHES) {
+      for (int d = 0; d < factor.batch_rank; ++d) {
+        vectors = vectors && factor.batch_strides[d] % RUN == 0;
+      }
     }
     return vectors;
   }
@@ -170,7 +175,7 @@ class SplitTile {
     for (int r = 0; r < RUNS; ++r) {
       const int64_t row = outer_ + thread_row() + r;
       if (row >= factor_.plane_outer) break;
-      const int64_t place = side_.permutes_outer ? permuted_k(row) : row;
+      const int64_t place = ANY_PERMUTED && side_.permutes_outer ? permuted_k(row) : row;
       store_run(values[r], scale, planes_ + place * factor_.pitch, column, guard);
     }
     guard.end_block();
@@ -236,7 +241,7 @@ class SplitTile {
                                             int64_t column, Guard<RUN>& guard) const {
     const Pairs pairs = split_run(values, scale, guard);
     __half* const low = high + factor_.plane_elements();
-    if (side_.permutes_inner) {
+    if (ANY_PERMUTED && side_.permutes_inner) {
       const int64_t place = permuted_k(column);
       store_pair(high + place, pairs.first.high);
       store_pair(high + place + 8, pairs.second.high);

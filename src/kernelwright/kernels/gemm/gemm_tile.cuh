@@ -5,6 +5,7 @@
 
 #include "async_copy.cuh"
 #include "convert.cuh"
+#include "gemm_facts.cuh"
 #include "vector.cuh"
 
 // The dimension along which a factor is contiguous in memory, as far as the kernel relies on it.
@@ -35,9 +36,9 @@ class TileCopy {
     const int64_t left = size - first;
     last_ = (left < BLOCK_MN ? static_cast<int>(left) : BLOCK_MN) - ACCESS;
     next_ = base + first * mn_stride;
-    if constexpr (MAJOR == Major::MN) {
+    if constexpr (IS_MN) {
       next_ += min(mn_of_chunk(), last_) + thread_row() * k_stride;
-    } else if constexpr (MAJOR == Major::K) {
+    } else if constexpr (IS_K) {
       next_ += thread_row() * mn_stride + thread_column();
     } else {
       next_ += any_k() * k_stride + any_mn() * mn_stride;
@@ -46,10 +47,10 @@ class TileCopy {
 
   // Starts copying the next BLOCK_K of K, of which the first `valid_k` exist; zeros for the rest.
   __device__ __forceinline__ void copy_next(Shared* shared, int valid_k) {
-    if constexpr (MAJOR == Major::MN) {
+    if constexpr (IS_MN) {
       copy_mn(shared, valid_k);
       next_ += BLOCK_K * k_stride_;
-    } else if constexpr (MAJOR == Major::K) {
+    } else if constexpr (IS_K) {
       copy_k(shared, valid_k);
       next_ += BLOCK_K;
     } else {
@@ -59,20 +60,24 @@ class TileCopy {
   }
 
  private:
-  static constexpr int ACCESS = MAJOR == Major::MN ? 16 / sizeof(T) : 1;  // elements
+  static constexpr bool IS_MN = ANY_SIMT_MN && MAJOR == Major::MN;
+  static constexpr bool IS_K = ANY_SIMT_K && MAJOR == Major::K;
+  static constexpr int ACCESS = IS_MN ? 16 / sizeof(T) : 1;  // elements
   // Threads side by side: over a row of 16-byte chunks, or over neighbours along K of one row. For
   // the latter 16 beat 8 by 1 to 4 % on an H200, though their writes then meet in pairs in a bank:
   // a warp touches half as many cache lines.
   static constexpr int LANES_K = BLOCK_K % 16 == 0 ? 16 : 8;
-  static constexpr int COLUMNS = MAJOR == Major::MN ? BLOCK_MN / ACCESS : LANES_K;
+  static constexpr int COLUMNS = IS_MN ? BLOCK_MN / ACCESS : LANES_K;
   // The other threads are in further rows, ROWS at a time.
   static constexpr int ROWS = THREADS / COLUMNS;
   static_assert(BLOCK_MN % ACCESS == 0, "the tile is a whole number of accesses wide");
-  static_assert(MAJOR == Major::NONE || THREADS % COLUMNS == 0, "threads form whole rows");
-  static_assert(MAJOR != Major::K || BLOCK_K % COLUMNS == 0, "BLOCK_K is a multiple of 8");
-  static_assert(MAJOR != Major::K || BLOCK_MN % ROWS == 0, "rows of threads tile BLOCK_MN");
-  static_assert(MAJOR != Major::NONE || (THREADS % BLOCK_K == 0 && THREADS % BLOCK_MN == 0 &&
-                                         BLOCK_K * BLOCK_MN % THREADS == 0),
+  static_assert(IS_MN || IS_K || MAJOR == Major::NONE, "the file has text for this layout");
+  static_assert(!IS_MN && !IS_K || THREADS % COLUMNS == 0, "threads form whole rows");
+  static_assert(!IS_K || BLOCK_K % COLUMNS == 0, "BLOCK_K is a multiple of 8");
+  static_assert(!IS_K || BLOCK_MN % ROWS == 0, "rows of threads tile BLOCK_MN");
+  static_assert(IS_MN || IS_K ||
+                    (THREADS % BLOCK_K == 0 && THREADS % BLOCK_MN == 0 &&
+                     BLOCK_K * BLOCK_MN % THREADS == 0),
                 "threads form whole rows either way, and rows of threads the tile");
 
   __device__ __forceinline__ static int thread_row() { return threadIdx.x / COLUMNS; }
@@ -143,7 +148,7 @@ class TileCopy {
   }
 
   __device__ __forceinline__ static void move(Shared* shared, const T* global, bool valid) {
-    if constexpr (sizeof(T) >= 4) {
+    if constexpr (!ANY_SHORT || sizeof(T) >= 4) {
       copy_async<ACCESS * sizeof(T)>(shared, global, valid);
     } else {
       Vector<Shared, ACCESS> values = {};

@@ -15,6 +15,10 @@ from kernelwright.kernels.pruning.tokens import (
 
 _TYPES = ("struct", "class", "union", "enum")
 _LABELS = ("public", "private", "protected")
+_ATTRIBUTES = ("alignas", "__launch_bounds__")
+"""What stands with parentheses before a name, and is none."""
+_OPTIONAL = "maybe_unused"
+"""The attribute of fields that no initialiser gives by place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +30,7 @@ class Part:
     declares: frozenset[str]
     """Names by which it is used. None: it is there whenever what surrounds it is."""
     mentions: frozenset[str]
-    """Every identifier in its code."""
+    """Every identifier in its code, and `name(` of each that may be a call."""
     specialises: frozenset[str] = frozenset()
     """Names of a specialisation's arguments: it is chosen only where all are in use."""
     is_label: bool = False
@@ -100,7 +104,7 @@ def _reached(
     everything: Sequence[Declaration], wanted: Iterable[str], own: frozenset[str]
 ) -> frozenset[str]:
     """All names that are mentioned by what is in use."""
-    names = set(wanted)
+    names = {*wanted, *(f"{name}(" for name in wanted)}
     waiting, parts = list(everything), list[Part]()
     size = -1
     while len(names) != size:
@@ -163,8 +167,9 @@ class _Piece:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every identifier in it."""
-        return frozenset(token.text for token in self.tokens if is_name(token.text))
+        """Every identifier in it, and `name(` of each that may be a call."""
+        names = (token.text for token in self.tokens if is_name(token.text))
+        return frozenset((*names, *_calls(self.tokens)))
 
 
 @lru_cache(maxsize=8192)
@@ -279,6 +284,14 @@ def _members(piece: _Piece, keyword: int) -> Iterator[Part]:
     yield _always(_Piece(piece.text[close:], tokens[end:]))
 
 
+def _calls(tokens: Sequence[Token]) -> Iterator[str]:
+    """`name(` of each name that may be a function: it is called, or stands behind `::` or `&`."""
+    texts = [token.text for token in tokens]
+    for before, name, after in zip(["", *texts], texts, [*texts[1:], ""], strict=False):
+        if is_name(name) and (after in ("(", "<") or before in ("::", "&")):
+            yield f"{name}("
+
+
 def _always(piece: _Piece) -> Part:
     return Part(text=piece.text, declares=frozenset(), mentions=piece.names)
 
@@ -294,11 +307,15 @@ def _member(piece: _Piece, type_name: str) -> Part:
 
 
 def _member_names(tokens: list[str], type_name: str) -> Iterator[str]:
-    """Names of a function, of static constants or of an alias; none for any other member.
+    """Names of static constants or of an alias, `name(` of a function; none for any other member.
 
-    Fields stay, as they have places; so do constructors, operators and assertions, which are used
-    without being named.
+    A function is no field or variable of the same name: only what may be a call uses it. Fields
+    stay, as they have places, unless they are `[[maybe_unused]]`; so do constructors, operators and
+    assertions, which are used without being named.
     """
+    if tokens[:3] == ["[", "[", _OPTIONAL]:
+        yield from _constants(tokens[5:])
+        return
     outside = list(_outside(tokens))
     head = outside[: _head(outside)]
     is_function = "(" in outside and outside.index("(") == len(head)
@@ -308,7 +325,9 @@ def _member_names(tokens: list[str], type_name: str) -> Iterator[str]:
         return  # a constructor, or a field that is a function's address
     if not is_function and {"static", "constexpr"} <= set(head):
         yield from _constants(tokens)
-    elif is_function or outside[0] in ("using", "struct", "class"):
+    elif is_function:
+        yield from (f"{name}(" for name in _declared(tokens))
+    elif outside[0] in ("using", "struct", "class"):
         yield from _declared(tokens)
 
 
@@ -352,10 +371,10 @@ def _outside(words: list[str]) -> Iterator[str]:
             angles += (word == "<") - (word == ">")
             continue
         if word in ("{", "("):
-            if depth == 0 and before != "alignas":
+            if depth == 0 and before not in _ATTRIBUTES:
                 yield word
             depth += 1
         elif word in ("}", ")"):
             depth -= 1
-        elif depth == 0 and word not in ("template", "alignas"):
+        elif depth == 0 and word not in ("template", *_ATTRIBUTES):
             yield word

@@ -1,11 +1,22 @@
 """Changes of a text, and what goes with a statement that is taken out."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelwright.kernels.pruning.tokens import Token
 
 _INDENT = "  "
+_WIDEST = 100
+_SHORT_BODY = re.compile(
+    r"^(?P<indent> *)(?P<head>(?!\s|if\b|for\b|while\b|switch\b|else\b|}|//).*\)(?: const)? {)\n"
+    r"(?P=indent)  (?P<body>[^\s/#{}][^\n/{}]*;)\n"
+    r"(?P=indent)}(?=\n|\Z)",
+    re.MULTILINE,
+)
+"""A function whose body is one statement on a line of its own."""
+_EMPTY_BODY = re.compile(r"\) {\n *}(?=\n|\Z)")
+_EMPTY_LINES = re.compile(r"\n\n\n+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,17 @@ def without_line(code: str, start: int, end: int) -> Edit:
             break
         line = above
     return Edit(line, min(rest + 1, len(code)), "")
+
+
+def tidied(code: str) -> str:
+    """As the house's format has it: short functions on one line, one empty line between members."""
+    code = _EMPTY_LINES.sub("\n\n", _EMPTY_BODY.sub(") {}", code))
+    return _SHORT_BODY.sub(_on_one_line, code)
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    line = f"{found['indent']}{found['head']} {found['body']} }}"
+    return line if len(line) <= _WIDEST else found[0]
 
 
 def _indent_at(code: str, start: int) -> str:

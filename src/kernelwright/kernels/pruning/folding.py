@@ -9,23 +9,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kernelwright.kernels.pruning.branches import branches_edit
 from kernelwright.kernels.pruning.conditions import simplified, top_level
-from kernelwright.kernels.pruning.constants import Known, Undecided, evaluate
-from kernelwright.kernels.pruning.edits import Edit, text_of, without_line
+from kernelwright.kernels.pruning.constants import Known
+from kernelwright.kernels.pruning.edits import Edit, text_of, tidied, without_line
 from kernelwright.kernels.pruning.tokens import Token, closing, is_name, tokenise
 
+_MAKES_BOOL = frozenset(("&&", "||", "==", "!=", "<=", ">="))
 _NO_CONDITION = frozenset(("?", ",", "=", "<<", ")", "]", "}", "class", "typename"))
 """What stands outside all brackets only where an expression is more than operands of && and ||."""
 
 
 def fold(code: str, known: Known) -> str:
     """The text with every condition decided that the constants decide."""
+    before = code
     while edits := list(_edits(code, tokenise(code), known)):
         pieces, at = [], 0
         for edit in edits:
             pieces += [code[at : edit.start], edit.text]
             at = edit.end
         code = "".join([*pieces, code[at:]])
-    return code
+    return code if code == before else tidied(code)
+
+
+def _is_bool(text: str) -> bool:
+    """Whether an expression is known to be a bool: one operand of `&&` may be a number."""
+    tokens = tokenise(text)
+    outside = {tokens[i].text for i in top_level(tokens, 0, len(tokens))}
+    return bool(outside & _MAKES_BOOL) or tokens[0].text == "!"
 
 
 def _edits(code: str, tokens: Sequence[Token], known: Known) -> Iterator[Edit]:
@@ -42,10 +51,7 @@ def _edits(code: str, tokens: Sequence[Token], known: Known) -> Iterator[Edit]:
 
 def _ternary_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> Edit | None:
     begin = _begin_of_condition(tokens, at)
-    try:
-        value = evaluate(tokens[begin:at], known)
-    except Undecided:
-        return None
+    value = simplified(code, tokens, begin, at, known)
     colon = _matching_colon(tokens, at)
     end = _end_of_alternative(tokens, colon + 1)
     if not isinstance(value, bool) or colon >= len(tokens) or begin == at:
@@ -141,8 +147,8 @@ def _expression_edit(code: str, tokens: Sequence[Token], begin: int, known: Know
     text = value if isinstance(value, str) else str(value).lower()
     if text == text_of(code, tokens, begin, end):
         return None
-    if isinstance(value, str) and not {"&&", "||"} & {token.text for token in tokenise(value)}:
-        return None  # One operand is left, which may be no bool.
+    if isinstance(value, str) and not _is_bool(value):
+        return None
     return Edit(tokens[begin].start, tokens[end - 1].end, text)
 
 

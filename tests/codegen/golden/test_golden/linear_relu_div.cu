@@ -34,7 +34,7 @@ struct LinearReluDivSmall {
   static constexpr int64_t MIN_TILES = 0;
 };
 
-// Any strides and alignment; also finishes what the tensor cores leave.
+// Any strides and alignment.
 struct LinearReluDivGeneral {
   static constexpr int BLOCK_M = 64, BLOCK_N = 128, BLOCK_K = 16;
   static constexpr int THREAD_M = 8, THREAD_N = 8;
@@ -47,7 +47,7 @@ struct LinearReluDivGeneral {
 using LinearReluDivGeneralVariant = GemmVariant<LinearReluDivGeneral, LinearReluDivProblem>;
 using LinearReluDivSmallVariant = GemmVariant<LinearReluDivSmall, LinearReluDivProblem>;
 using LinearReluDivTunedVariant =
-    Sm90Variant<LinearReluDivTuned, LinearReluDivProblem, LinearReluDivGeneralVariant>;
+    Sm90Variant<LinearReluDivTuned, LinearReluDivProblem>;
 
 // The library below has only one way of storing results.
 static_assert(!LinearReluDivTunedVariant::Tile::BUFFERED,
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(LinearReluDivSmallVariant::Tile::THREADS,
 __global__ void __launch_bounds__(LinearReluDivGeneralVariant::Tile::THREADS,
                                   LinearReluDivGeneralVariant::Tile::MIN_BLOCKS)
     linear_relu_div_general_kernel(const __grid_constant__ LinearReluDivProblem parameters) {
-  finish_gemm<LinearReluDivGeneral>(parameters);
+  gemm_simt<LinearReluDivGeneral>(parameters);
 }
 
 LinearReluDivProblem read_linear_relu_div(Arguments& arguments) {
@@ -87,7 +87,7 @@ extern "C" int64_t workspace_linear_relu_div(const int64_t* words) {
   Arguments arguments(words);
   const LinearReluDivGeneralVariant general{linear_relu_div_general_kernel};
   return gemm_workspace(read_linear_relu_div(arguments),
-                        LinearReluDivTunedVariant{linear_relu_div_kernel, general},
+                        LinearReluDivTunedVariant{linear_relu_div_kernel},
                         LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
 }
 
@@ -97,7 +97,7 @@ extern "C" int launch_linear_relu_div(const int64_t* words) {
   if (arguments.status() != cudaSuccess) return arguments.status();
   const LinearReluDivGeneralVariant general{linear_relu_div_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
-                     LinearReluDivTunedVariant{linear_relu_div_kernel, general},
+                     LinearReluDivTunedVariant{linear_relu_div_kernel},
                      LinearReluDivSmallVariant{linear_relu_div_small_kernel}, general);
 }
 

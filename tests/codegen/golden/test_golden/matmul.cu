@@ -34,7 +34,7 @@ struct MatmulSmall {
   static constexpr int64_t MIN_TILES = 0;
 };
 
-// Any strides and alignment; also finishes what the tensor cores leave.
+// Any strides and alignment.
 struct MatmulGeneral {
   static constexpr int BLOCK_M = 64, BLOCK_N = 128, BLOCK_K = 16;
   static constexpr int THREAD_M = 8, THREAD_N = 8;
@@ -47,7 +47,7 @@ struct MatmulGeneral {
 using MatmulGeneralVariant = GemmVariant<MatmulGeneral, MatmulProblem>;
 using MatmulSmallVariant = GemmVariant<MatmulSmall, MatmulProblem>;
 using MatmulTunedVariant =
-    Sm90Variant<MatmulTuned, MatmulProblem, MatmulGeneralVariant>;
+    Sm90Variant<MatmulTuned, MatmulProblem>;
 
 // The library below has only one way of storing results.
 static_assert(!MatmulTunedVariant::Tile::BUFFERED,
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(MatmulSmallVariant::Tile::THREADS,
 __global__ void __launch_bounds__(MatmulGeneralVariant::Tile::THREADS,
                                   MatmulGeneralVariant::Tile::MIN_BLOCKS)
     matmul_general_kernel(const __grid_constant__ MatmulProblem parameters) {
-  finish_gemm<MatmulGeneral>(parameters);
+  gemm_simt<MatmulGeneral>(parameters);
 }
 
 MatmulProblem read_matmul(Arguments& arguments) {
@@ -86,7 +86,7 @@ extern "C" int64_t workspace_matmul(const int64_t* words) {
   Arguments arguments(words);
   const MatmulGeneralVariant general{matmul_general_kernel};
   return gemm_workspace(read_matmul(arguments),
-                        MatmulTunedVariant{matmul_kernel, general},
+                        MatmulTunedVariant{matmul_kernel},
                         MatmulSmallVariant{matmul_small_kernel}, general);
 }
 
@@ -96,7 +96,7 @@ extern "C" int launch_matmul(const int64_t* words) {
   if (arguments.status() != cudaSuccess) return arguments.status();
   const MatmulGeneralVariant general{matmul_general_kernel};
   return launch_gemm(problem, arguments.stream(), arguments.workspace(),
-                     MatmulTunedVariant{matmul_kernel, general},
+                     MatmulTunedVariant{matmul_kernel},
                      MatmulSmallVariant{matmul_small_kernel}, general);
 }
 

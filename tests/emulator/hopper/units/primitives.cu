@@ -324,7 +324,7 @@ __global__ void multiply_fragments(const uint32_t* lhs, const uint32_t* rhs, flo
   __syncthreads();
   float sums[32];
   fence_products();
-  Wgmma64F16::multiply<0>(sums, fragment, describe_matrix(image, 0), 0);
+  Wgmma64F16::multiply_registers<0>(sums, fragment, describe_matrix(image, 0), 0);
   commit_products();
   wait_products<0>();
   pin(sums);
