@@ -48,16 +48,16 @@ struct ThinPosition {
 template <class T, class Problem>
 __device__ __forceinline__ const T* factor_base(const Problem& problem, const ThinFactor& factor,
                                                 const int64_t (&index)[MAX_BATCH_RANK]) {
-  const T* base = static_cast<const T*>(factor.data);
+  int64_t offset = 0;
   if constexpr (ANY_BATCHES) {
 #pragma unroll
     for (int d = 0; d < MAX_BATCH_RANK; ++d) {
       if (d < problem.batch_rank) {
-        base += index[d] * problem.operands[factor.operand].batch_strides[d];
+        offset += index[d] * problem.operands[factor.operand].batch_strides[d];
       }
     }
   }
-  return base;
+  return static_cast<const T*>(factor.data) + offset;
 }
 
 // Sums this block's slice of K into shared memory; returns the number of groups there.
