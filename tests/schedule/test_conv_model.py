@@ -30,6 +30,7 @@ from kernelwright.machine import A100, H200
 from kernelwright.schedule import Library, plan_graph
 from kernelwright.schedule.conv_configs import ranked_convolutions, shared_bytes
 from kernelwright.schedule.conv_model import conv_seconds, run_bytes, runs
+from kernelwright.schedule.conv_or_library import rounding_of
 from kernelwright.schedule.conv_shape import ConvSizes, conv_sizes
 
 _RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
@@ -122,10 +123,25 @@ _ONE, _THREE, _SHORT = (it.name for it in (Rounding.MEASURED_SIZES, Rounding.NON
         # Alone cuDNN is faster, but then a softmax and what follows it are two passes.
         (nn.Sequential(nn.ConvTranspose2d(64, 128, 4, 2), nn.Softmax(1), nn.Sigmoid()),
          (128, 64, 64, 64), _ONE),
+        # A softmax may give what fp16 planes do not carry, a sigmoid of few units does not.
+        (nn.Sequential(nn.Softmax(-1), nn.MaxPool2d(2), nn.Conv2d(64, 128, 3)),
+         (8, 64, 512, 1024), "library"),
+        (nn.Sequential(nn.Sigmoid(), nn.MaxPool2d(2), nn.Conv2d(64, 128, 3)),
+         (8, 64, 512, 1024), _ONE),
     ],
 )  # fmt: skip
 def test_ours_or_the_library(layer: nn.Module, shape: tuple[int, ...], expected: str) -> None:
     assert _plan(layer, *shape) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("channels", "expected"), [(64, Rounding.NONE), (128, Rounding.MEASURED_SIZES)]
+)
+def test_few_channels_with_strides_are_float32(channels: int, expected: Rounding) -> None:
+    conv = Conv(stride=(2, 2), padding=(0, 0), dilation=(1, 1), groups=1, transposed=False)
+    shapes = ((2, channels, 56, 56), (2 * channels, channels, 1, 1), (2, 2 * channels, 28, 28))
+    types = (TensorType(DType.F32, tuple(map(Dim.static, shape))) for shape in shapes)
+    assert rounding_of(conv_sizes(conv, *types), H200) is expected
 
 
 def test_few_products_are_computed_on_the_cuda_cores() -> None:

@@ -6,8 +6,9 @@ from math import ceil, prod
 from types import MappingProxyType
 
 from kernelwright.ir.conv_configs import Rounding
+from kernelwright.ir.expr import Call, Expr, walk
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Concat, Contract, Conv, Opaque, Pointwise, View
+from kernelwright.ir.kinds import Concat, Contract, Conv, Opaque, Pointwise, View, Window
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions
@@ -21,6 +22,10 @@ _TILE_CHANNELS = 32
 _CHAIN = 4
 """Convolutions and products of a graph from which one call of the library among launches of ours
 counts as long as the host needs for it, where the card needs less."""
+_EXPONENTIALS = frozenset(("exp", "exp2"))
+_STRIDED_CHANNELS = 128
+"""Fewest channels of the operand of a convolution of one tap with strides that cuDNN was seen to
+compute in TF32: of 64 (ResNet18's first, two images) it takes float32."""
 _TF32_VECTOR = 4
 """Numbers of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
 
@@ -62,6 +67,8 @@ def rounding_of(sizes: ConvSizes, machine: Machine) -> Rounding:
     least = machine.library.tf32_bytes if is_known else machine.launches.stage_bytes
     enough = sizes.groups == 1 and moved >= least
     is_tf32 = _takes_tf32(sizes, machine) or _is_first(sizes, machine)
+    is_strided = sizes.taps == 1 and any(axis.stride > 1 for axis in sizes.axes)
+    enough &= not is_strided or sizes.in_channels >= _STRIDED_CHANNELS
     return Rounding.MEASURED_SIZES if enough and is_tf32 else Rounding.NONE
 
 
@@ -243,6 +250,9 @@ def why_the_library(
 
     `in_chain`: calls of the library may cost the host more than they cost the card.
     """
+    wide = why_wide(node, graph)
+    if wide is not None:
+        return wide
     found = forecast(node, graph, machine, channels_last)
     if found is None:
         return "no kernel of ours takes its sizes fast on this card"
@@ -269,6 +279,29 @@ def why_never(node: Node, graph: Graph) -> str | None:
     if any(not dim.is_static for name in node.inputs[1:2] for dim in graph[name].tensor.shape):
         return "the sizes of its filter are not known"
     return None
+
+
+def why_wide(node: Node, graph: Graph) -> str | None:
+    """Reason for leaving a convolution in float32 to the library: exponentials, as those of a
+    softmax, make its input.
+
+    They may be so far apart that fp16 planes do not carry them, which costs a kernel of ours up to
+    30 times the library's time.
+    """
+    if node.tensor.dtype is not DType.F32:
+        return None
+    names = [node.inputs[0]]
+    for name in names:
+        maker = graph[name]
+        if isinstance(maker.kind, Pointwise) and _has_exponential(maker.kind.expr):
+            return "exponentials make its input, whose range fp16 planes may not carry"
+        if isinstance(maker.kind, Pointwise | View | Concat | Window):
+            names.extend(it for it in maker.inputs if it not in names)
+    return None
+
+
+def _has_exponential(expr: Expr) -> bool:
+    return any(isinstance(part, Call) and part.op in _EXPONENTIALS for part in walk(expr))
 
 
 def _usual_seconds(sizes: ConvSizes, machine: Machine) -> float:

@@ -21,6 +21,7 @@ from kernelwright.schedule.conv_or_library import (
     rounding_of,
     sizes_of,
     why_never,
+    why_wide,
 )
 from kernelwright.schedule.cost import cost_of_kernel
 from kernelwright.schedule.families import family_of
@@ -87,7 +88,7 @@ def _in_doubt(
     found: dict[object, tuple[str, ...]] = {}
     for name in shared.left:
         node = graph[name]
-        if why_never(node, graph) is not None:
+        if why_never(node, graph) is not None or why_wide(node, graph) is not None:
             continue
         times = forecast(node, graph, machine, channels_last)
         if times is None or times.library < machine.library.known_seconds:
