@@ -1,6 +1,10 @@
 """What one call of a problem costs, found without computing anything."""
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -16,6 +20,8 @@ from kernelwright.problem.execution import (
     user_code,
 )
 from kernelwright.problem.record import Problem
+
+_COMPILER = "torch._dynamo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +51,7 @@ def measure(problem: Problem) -> Cost:
 def _on_meta_tensors(problem: Problem) -> Cost:
     """By tensors that fake ones need a second of imports more for, and that can do less."""
     counts = _Counter()
-    with _NoDevice(), torch.device("meta"):
+    with _without_compiler(), _NoDevice(), torch.device("meta"):
         instance = instantiate(problem)
         with counts, torch.no_grad():
             outputs = instance.module(*instance.inputs)
@@ -69,6 +75,36 @@ def _cost(instance: Instance, outputs: object, counts: "_Counter", flops: int) -
         if isinstance(leaf, torch.Tensor)
     }
     return Cost(bytes=sum(tensors.values()), flops=flops + counts.elements, largest=counts.largest)
+
+
+@contextmanager
+def _without_compiler() -> Iterator[None]:
+    """What computes shapes in Python asks torch's compiler to leave it alone, and imports it for
+    that: one to five seconds. Here that is a stand-in, which leaves no trace; where the compiler is
+    there already, it stays.
+    """
+    if _COMPILER in sys.modules:
+        yield
+        return
+    asked: list[Any] = []
+
+    def disable(function: Any, *_: Any, **__: Any) -> Any:
+        asked.append(function)
+        return function
+
+    stand_in = ModuleType(_COMPILER)
+    vars(stand_in)["disable"] = disable
+    sys.modules[_COMPILER] = stand_in
+    try:
+        yield
+    finally:
+        if sys.modules.get(_COMPILER) is stand_in:
+            del sys.modules[_COMPILER]
+        if vars(torch).get("_dynamo") is stand_in:
+            delattr(torch, "_dynamo")
+        for function in asked:
+            # What is remembered of the answer, in every release that has this question.
+            vars(function).pop("__dynamo_disable", None)
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
