@@ -198,6 +198,45 @@ def test_recurrent_layers_on_the_emulator(tmp_path: Path, run_script: Callable[.
     _expect_right(compiled, sizes, "float32", tmp_path, run_script)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gathers_on_the_emulator(
+    dtype: str, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    compiled = _compiled("gather", dtype, tmp_path)
+    families = [kernel.family for kernel in compiled.plan.kernels]
+    assert families.count("gather") == 3 and not compiled.plan.left_to_pytorch
+    sizes = [{"COLUMNS": 17}, {"ROWS": 3, "PICKED": 1}, {"PICKED": 0}, {"COLUMNS": 600}]
+    _expect_right(compiled, sizes, dtype, tmp_path, run_script)
+
+
+def test_an_index_out_of_range_is_an_error(tmp_path: Path, run_script: Callable[..., Any]) -> None:
+    """As in PyTorch, and nothing is read there."""
+    problem, emitted = tmp_path / "table.py", tmp_path / "table_new.py"
+    problem.write_text(TABLE)
+    write_candidate(compile_problem(load_problem(problem), H200, Library.NEVER), emitted)
+    seen = run_script(FOLDER / "bad_index.py", emitted)
+    assert seen == {"inside": "", "outside": "RuntimeError", "findings": []}
+
+
+TABLE = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, table, index):
+        return table[index]
+
+
+def get_inputs():
+    return [torch.rand(10, 6), torch.randint(0, 10, (4,))]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
 def test_loops_on_the_emulator(tmp_path: Path, run_script: Callable[..., Any]) -> None:
     compiled = _compiled("loops", "float32", tmp_path)
     families = [kernel.family for kernel in compiled.plan.kernels]

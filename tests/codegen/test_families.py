@@ -78,6 +78,11 @@ class Attention(nn.Module):
         return F.scaled_dot_product_attention(q, k, k, attn_mask=mask)
 
 
+class Gathered(nn.Module):
+    def forward(self, table: Tensor, numbers: Tensor) -> Tensor:
+        return table[(numbers > 0).long()]
+
+
 class Case(NamedTuple):
     """A module and its arguments' sizes."""
 
@@ -96,6 +101,7 @@ CASES = {
     "convolution": Case(Convolution(), ((32, 64, 56, 56),)),
     "attention": Case(Attention(), ((8, 16, 300, 80), (8, 16, 512, 80), (300, 512))),
     "recurrent": Case(Recurrent(), ((5, 20, 8), (4, 5, 24), (4, 5, 24))),
+    "gather": Case(Gathered(), ((64, 300), (16, 128))),
     "products": Case(Products(), ((2048, 1024), (1024, 1024), (4, 1024))),
 }
 

@@ -26,6 +26,21 @@ class PointwiseConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatherConfig:
+    """Tunables of the gather family."""
+
+    threads: int
+    """Threads of a block."""
+    width: int
+    """Neighbouring elements that one access moves."""
+    unroll: int
+    """Accesses that each thread has in flight."""
+
+    def __str__(self) -> str:
+        return f"{self.threads} threads, {self.unroll} accesses of {self.width} elements each"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GemmConfig:
     """Tunables of the CUDA-core matrix product: tile sizes in elements."""
 
@@ -485,6 +500,7 @@ Config = (
     | ScanConfig
     | LoopConfig
     | WindowConfig
+    | GatherConfig
     | RecurrentConfig
     | AttentionConfig
 )

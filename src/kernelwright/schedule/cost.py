@@ -35,6 +35,7 @@ def cost_of_kernel(kernel: Kernel) -> Cost:
     """Bytes and FLOPs of one launch."""
     size = sum(_bytes(kind) for kind in kernel.inputs) + sum(it.bytes_hint for it in kernel.outputs)
     work = family_of(kernel).cost(kernel)
+    size -= work.unread
     units = _UNITS.get(kernel.outputs[0].dtype, _CUDA_CORES) + work.units
     return Cost(bytes=size, flops=work.flops, units=units)
 

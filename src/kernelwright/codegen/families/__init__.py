@@ -2,6 +2,7 @@
 
 from kernelwright.codegen.families.attention import ATTENTION
 from kernelwright.codegen.families.conv import CONV
+from kernelwright.codegen.families.gather import GATHER
 from kernelwright.codegen.families.gemm import GEMM
 from kernelwright.codegen.families.loop import LOOP
 from kernelwright.codegen.families.pointwise import POINTWISE
@@ -15,6 +16,7 @@ from kernelwright.ir.plan import Kernel
 WRITERS: dict[str, Writer] = {
     "attention": ATTENTION,
     "conv": CONV,
+    "gather": GATHER,
     "gemm": GEMM,
     "loop": LOOP,
     "pointwise": POINTWISE,

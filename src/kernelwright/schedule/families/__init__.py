@@ -4,6 +4,7 @@ from kernelwright.ir.plan import Kernel
 from kernelwright.schedule.families.attention import ATTENTION
 from kernelwright.schedule.families.conv import CONV
 from kernelwright.schedule.families.family import Family
+from kernelwright.schedule.families.gather import GATHER
 from kernelwright.schedule.families.gemm import GEMM
 from kernelwright.schedule.families.loop import LOOP
 from kernelwright.schedule.families.pointwise import POINTWISE
@@ -14,7 +15,7 @@ from kernelwright.schedule.families.scan import SCAN
 
 FAMILIES: dict[str, Family] = {
     family.name: family
-    for family in (RECURRENT, ATTENTION, LOOP, ROWS, SCAN, POOLING, GEMM, CONV, POINTWISE)
+    for family in (RECURRENT, ATTENTION, LOOP, ROWS, SCAN, POOLING, GEMM, CONV, GATHER, POINTWISE)
 }
 """By name, in the order in which they take nodes of a graph."""
 

@@ -53,6 +53,8 @@ class Work:
     """Multiply-adds count two; a pointwise operation counts one, and so does adding to a total."""
     products: int | None = None
     """FLOPs among them that no program gets around; None for kernels that multiply nothing."""
+    unread: int = 0
+    """Bytes of the inputs that it does not read."""
     units: tuple[str, ...] = ()
     """Units besides the CUDA cores that can do them, keys of `Machine.flops`."""
 
