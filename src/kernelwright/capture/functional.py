@@ -2,8 +2,8 @@
 
 torch.export leaves calls that change tensors where they are, and a few composites. PyTorch takes
 both away by tracing the whole program twice more, which is longer than the export itself. Most
-programs need little of it: they change only tensors that nobody else looks at, by calls that have a
-twin that makes a new one.
+programs need little of it: they change only tensors that nobody else looks at, or buffers, by calls
+that have a twin that makes a new one.
 """
 
 import operator
@@ -15,6 +15,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
+from torch.export.graph_signature import OutputKind, OutputSpec, TensorArgument
 
 aten = torch.ops.aten
 Node = Any
@@ -23,22 +24,49 @@ Node = Any
 
 def functional(program: ExportedProgram) -> ExportedProgram:
     """The program without calls that change a tensor; composite operators stay whole."""
-    if not _is_plain(program.graph):
+    buffers = _buffers(program)
+    if not _is_plain(program.graph, frozenset(buffers)):
         decomposed: ExportedProgram = program.run_decompositions({})
         return decomposed
     newest: dict[Node, Node] = {}
     for node in list(program.graph.nodes):
+        before = node.args
         node.args = fx.map_arg(node.args, lambda it: newest.get(it, it))
         node.kwargs = fx.map_arg(node.kwargs, lambda it: newest.get(it, it))
         if node.op == "call_function" and isinstance(node.target, OpOverload):
             if node.target._schema.is_mutable:
                 _follow(newest, node.args[0], node)
                 node.target = _twin(node.target)
+            if _is_training(node):
+                newest.update(zip(before[3:5], _trained(node), strict=False))
+                continue
             rewrite = _REWRITTEN.get(node.target)
             if rewrite is not None:
                 rewrite(node)
+    _return(program, {node: newest[node] for node in buffers if node in newest})
     program.graph.eliminate_dead_code()
     return program
+
+
+def _buffers(program: ExportedProgram) -> list[Node]:
+    """The inputs that are buffers of the module."""
+    names = program.graph_signature.inputs_to_buffers
+    return [it for it in program.graph.nodes if it.op == "placeholder" and it.name in names]
+
+
+def _return(program: ExportedProgram, changed: dict[Node, Node]) -> None:
+    """Let the program return the newest values of buffers, before what it returns otherwise."""
+    signature = program.graph_signature
+    (output,) = (node for node in program.graph.nodes if node.op == "output")
+    output.args = ((*changed.values(), *output.args[0]),)
+    signature.output_specs[:0] = [
+        OutputSpec(
+            kind=OutputKind.BUFFER_MUTATION,
+            arg=TensorArgument(name=value.name),
+            target=signature.inputs_to_buffers[buffer.name],
+        )
+        for buffer, value in changed.items()
+    ]
 
 
 def _follow(newest: dict[Node, Node], changed: Any, node: Node) -> None:
@@ -49,22 +77,78 @@ def _follow(newest: dict[Node, Node], changed: Any, node: Node) -> None:
     newest[changed] = node
 
 
+# --- Batch norm in training ---------------------------------------------------------------------
+
+
+def _is_training(node: Node) -> bool:
+    """Whether a call is a batch norm that takes the statistics of its input."""
+    return node.target is aten.batch_norm.default and node.args[5] is True
+
+
+def _may_train(node: Node, buffers: frozenset[Node]) -> bool:
+    """Whether such a call is one in float32, which changes no running statistics but buffers."""
+    input, _, _, *statistics, _, momentum, _, _ = node.args
+    known = all(it is None for it in statistics) or all(it in buffers for it in statistics)
+    values = [it.meta["val"] for it in (input, *statistics) if it is not None]
+    return (
+        known
+        and isinstance(momentum, float)
+        and all(value.dtype is torch.float32 for value in values)
+    )
+
+
+def _trained(node: Node) -> list[Node]:
+    """The norm as the first result of another operator; what the running statistics are then."""
+    *tensors, mean, variance, training, momentum, eps, _ = node.args
+    val = node.meta["val"]
+    saved = val.new_empty((val.shape[1],))
+    running = [] if mean is None else [mean, variance]
+    target = aten._native_batch_norm_legit_functional.default
+    if not running:
+        target = aten._native_batch_norm_legit.no_stats
+    with node.graph.inserting_before(node):
+        whole = node.graph.call_function(target, (*tensors, *running, training, momentum, eps))
+        news = [
+            node.graph.call_function(operator.getitem, (whole, 3 + at))
+            for at, _ in enumerate(running)
+        ]
+    for new, old in zip(news, running, strict=True):
+        new.meta = {**node.meta, "val": old.meta["val"]}
+    values = (val, saved, torch.empty_like(saved), *(it.meta["val"] for it in running))
+    whole.meta = {**node.meta, "val": values}
+    node.target, node.args, node.kwargs = operator.getitem, (whole, 0), {}
+    return news
+
+
 # --- Which programs are plain ------------------------------------------------------------------
 
 
-def _is_plain(graph: fx.Graph) -> bool:
+def _is_plain(graph: fx.Graph, buffers: frozenset[Node]) -> bool:
     """Whether every call is one that is known here, and every change is seen by nobody else."""
     calls = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
-    if not all(map(_is_known, calls)):
+    training = [node for node in calls if _is_training(node)]
+    if not all(_is_known(node) or node in training for node in calls):
+        return False
+    if not all(_may_train(node, buffers) for node in training):
         return False
     changes = [node for node in calls if _is_change(node)]
-    if not changes:
+    if not changes and not training:
         return True
     holders: dict[int, list[Node]] = {}
     for node in graph.nodes:
         for storage in _storages(node.meta.get("val")):
             holders.setdefault(storage, []).append(node)
-    return all(_is_private(node, holders) for node in changes)
+    trained = {it for node in training for it in node.args[3:5] if it is not None}
+    return all(_is_private(node, holders, buffers) for node in changes) and not any(
+        holders[storage][1:] or _is_shown(node)
+        for node in trained
+        for storage in _storages(node.meta["val"])
+    )
+
+
+def _is_shown(node: Node) -> bool:
+    """Whether the program returns it as it was."""
+    return any(user.op == "output" for user in node.users)
 
 
 def _is_known(node: Node) -> bool:
@@ -108,8 +192,9 @@ def _is_change(node: Node) -> bool:
     return isinstance(node.target, OpOverload) and node.target._schema.is_mutable
 
 
-def _is_private(node: Node, holders: dict[int, list[Node]]) -> bool:
-    """Whether what `node` changes was made by one call; no view precedes the last change."""
+def _is_private(node: Node, holders: dict[int, list[Node]], buffers: frozenset[Node]) -> bool:
+    """Whether what `node` changes was made by one call, or is a buffer that is not returned; no
+    view precedes the last change."""
     own = _storages(node.meta.get("val"))
     changed = node.args[0]
     if len(own) != 1 or not isinstance(changed, fx.Node) or _storages(changed.meta["val"]) != own:
@@ -117,6 +202,8 @@ def _is_private(node: Node, holders: dict[int, list[Node]]) -> bool:
     maker, *others = holders[own[0]]
     while not _is_change(others[-1]):  # a view of what there is in the end
         others.pop()
+    if maker in buffers:
+        return all(map(_is_change, others)) and not any(map(_is_shown, (maker, *others)))
     makes = maker.op == "call_function" and not any(
         own[0] in _storages(it.meta.get("val")) for it in maker.all_input_nodes
     )
@@ -183,6 +270,11 @@ def _expression(size: Any) -> sympy.Expr:
 
 def _without_training(place: int) -> Callable[[Node], bool]:
     return lambda node: len(node.args) > place and node.args[place] is False
+
+
+def _drops_nothing(node: Node) -> bool:
+    _, share, training = node.args
+    return training is False or share == 0
 
 
 def _reshaped(node: Node) -> None:
@@ -268,7 +360,7 @@ _REWRITTEN: dict[Any, Callable[[Node], None]] = {
 }
 
 _ALLOWED: dict[Any, Callable[[Node], bool]] = {
-    **{it: _without_training(2) for it in (aten.dropout.default, aten.dropout_.default)},
+    **{it: _drops_nothing for it in (aten.dropout.default, aten.dropout_.default)},
     aten.batch_norm.default: _without_training(5),
     **{it: _keeps_count for it in _RESHAPES},
     **{it: _changes_type_alone for it in _CONVERSIONS},
