@@ -1,6 +1,7 @@
 """What one call of a problem costs, found without computing anything."""
 
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -81,9 +82,9 @@ def _cost(instance: Instance, outputs: object, counts: "_Counter", flops: int) -
 def _without_compiler() -> Iterator[None]:
     """What computes shapes in Python asks torch's compiler to leave it alone, and imports it for
     that: one to five seconds. Here that is a stand-in, which leaves no trace; where the compiler is
-    there already, it stays.
+    there already, or another thread may ask for it, it is the real one.
     """
-    if _COMPILER in sys.modules:
+    if _COMPILER in sys.modules or threading.active_count() > 1:
         yield
         return
     asked: list[Any] = []
