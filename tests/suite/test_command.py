@@ -131,3 +131,15 @@ def test_what_cannot_be_begun_is_a_usage_error(run: Run, problems: Path, tmp_pat
     code, _, err = run(*base, "--run", "mine", "--seeds", 2)
     assert code == ExitCode.USAGE
     assert "other settings" in err
+
+
+def test_too_many_problems_at_a_time_are_told(
+    run: Run, problems: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command.env, "usable_cores", lambda: 4)
+    words = ("suite", problems, "--target", "cpu", "--commit", "abc", "--slots")
+    usual = command.slots_per_card(1)
+    _, _, err = run(*words, 5)
+    assert "5 problems at a time on 4 cores" in err and f"{usual} is usual here" in err
+    _, _, err = run(*words, usual)
+    assert "wait for each other" not in err

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from kernelwright import env
 from kernelwright.emulator.compile import build_shared
 from kernelwright.errors import UsageError
 from kernelwright.report.row import Row
@@ -119,6 +120,8 @@ def _run(request: Request, console: Console, say: Callable[[str], None]) -> Done
             highlight=False,
             soft_wrap=True,
         )
+        if (note := crowding(slots, len(cards), env.usable_cores())) and request.ray is None:
+            console.print(note, highlight=False, soft_wrap=True)
 
         def make_pool(slots: int, watcher: Watcher) -> Pool:
             if request.ray is not None:
@@ -140,6 +143,21 @@ def _run(request: Request, console: Console, say: Callable[[str], None]) -> Done
                 seconds=seconds,
             )
     return _finished(folder, run, tasks, say)
+
+
+def crowding(slots: int, cards: int, cores: int) -> str | None:
+    """What to know of so many problems in flight on each of so many cards; None of usual counts.
+
+    Each compiles, and their processes wait for one driver: ninety-six on 64 cores judged a third of
+    what forty do.
+    """
+    usual = slots_per_card(cards)
+    if slots <= usual or slots * cards <= cores:
+        return None
+    return (
+        f"note: {slots * cards} problems at a time on {cores} cores wait for each other; "
+        f"--slots counts those of one card, and {usual} is usual here"
+    )
 
 
 def _finished(folder: Path, run: Run, tasks: list[Task], say: Callable[[str], None]) -> Done:
