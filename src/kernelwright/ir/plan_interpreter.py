@@ -22,13 +22,14 @@ from kernelwright.ir.interpreter import (
     TORCH_DTYPES,
     GraphRun,
     bound_arguments,
+    gathered,
     looped,
     pooled,
     reduced,
     scanned,
 )
 from kernelwright.ir.kinds import Constant as ConstantKind
-from kernelwright.ir.kinds import Contract, Loop, Parameter, Pooling, Scan
+from kernelwright.ir.kinds import Contract, Gather, Loop, Parameter, Pooling, Scan
 from kernelwright.ir.plan import (
     Einsum,
     Kernel,
@@ -115,6 +116,8 @@ class PlanRun(GraphRun):
                 return [found[index] for index in wanted]
             case Attention() as attention:
                 return [attended(attention, operands)]
+            case Gather(dim):
+                return [gathered(dim, *operands)]
             case Loop(body):
                 return [looped(partial(self.expression, body), shapes[0], operands)]
             case Contract() as contract:
