@@ -12,7 +12,7 @@ from kernelwright.ir.recurrent_configs import RecurrentConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointwiseConfig:
-    """Tunables of the pointwise family."""
+    """Tunables of kernels that make each element by itself: pointwise ones and gathers."""
 
     threads: int
     """Threads of a block."""
@@ -20,21 +20,6 @@ class PointwiseConfig:
     """Neighbouring elements that one access moves."""
     unroll: int
     """Vectors that each thread has in flight."""
-
-    def __str__(self) -> str:
-        return f"{self.threads} threads, {self.unroll} accesses of {self.width} elements each"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatherConfig:
-    """Tunables of the gather family."""
-
-    threads: int
-    """Threads of a block."""
-    width: int
-    """Neighbouring elements that one access moves."""
-    unroll: int
-    """Accesses that each thread has in flight."""
 
     def __str__(self) -> str:
         return f"{self.threads} threads, {self.unroll} accesses of {self.width} elements each"
@@ -500,7 +485,6 @@ Config = (
     | ScanConfig
     | LoopConfig
     | WindowConfig
-    | GatherConfig
     | RecurrentConfig
     | AttentionConfig
 )

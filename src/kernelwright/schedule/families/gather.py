@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 
-from kernelwright.ir.configs import Config, GatherConfig
+from kernelwright.ir.configs import Config, PointwiseConfig
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Gather
 from kernelwright.ir.plan import Kernel, Launch
@@ -40,7 +40,7 @@ def _launch(node: Node, graph: Graph, machine: Machine) -> Launch:
 
 def _all_configs(itemsize: int) -> tuple[Config, ...]:
     width = max(1, _ACCESS_BYTES // itemsize)
-    return tuple(GatherConfig(threads=128, width=width, unroll=unroll) for unroll in (2, 1, 4))
+    return tuple(PointwiseConfig(threads=128, width=width, unroll=unroll) for unroll in (2, 1, 4))
 
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
