@@ -9,8 +9,9 @@ from kernelwright.bench.timing import Stopwatch
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.python_text import TORCH_DTYPE
+from kernelwright.ir.kinds import Gather
 from kernelwright.ir.plan import Kernel, sizes_used
-from kernelwright.ir.types import DType, ScalarType, TensorType
+from kernelwright.ir.types import DType, ScalarType, TensorType, ValueType
 from kernelwright.program.abi import Argument, pack
 from kernelwright.tune.tuner import Failure, Timing, Variant
 
@@ -72,12 +73,22 @@ def _operands(kernel: Kernel, device: torch.device) -> list[Argument]:
         for kind in kernel.outputs
     ]
     inputs = [random_operand(kind, device) for kind in kernel.inputs]
+    if isinstance(kernel.anchor, Gather):
+        inputs[1] = _places(kernel.anchor.dim, *kernel.inputs, device=device)
     sizes = [dim.hint for dim in sizes_used(kernel)]
     arranged = writer_of(kernel).arrange(kernel)
     results = [_viewed(it, how) for it, how in zip(outputs, arranged.results, strict=True)]
     measured = [1, 1] if writer_of(kernel).only_at(kernel) is not None else []
     operands = (_viewed(inputs[at], how) for at, how in arranged.inputs)
     return [*results, *operands, *sizes, *measured]
+
+
+def _places(dim: int, source: ValueType, index: ValueType, *, device: torch.device) -> torch.Tensor:
+    """Integers that are there to be picked: any others end the process."""
+    assert isinstance(source, TensorType) and isinstance(index, TensorType)
+    count, shape = source.shape[dim].hint, [size.hint for size in index.shape]
+    dtype = _torch_dtype(index.dtype)
+    return torch.randint(max(count, 1), shape, dtype=dtype, device=device)
 
 
 def _viewed(argument: Argument, how: Arrangement | None) -> Argument:
