@@ -9,7 +9,6 @@ from kernelwright.bench.timing import Stopwatch
 from kernelwright.codegen.arrange import Arrangement
 from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.python_text import TORCH_DTYPE
-from kernelwright.ir.kinds import Gather
 from kernelwright.ir.plan import Kernel, sizes_used
 from kernelwright.ir.types import DType, ScalarType, TensorType, ValueType
 from kernelwright.program.abi import Argument, pack
@@ -73,8 +72,8 @@ def _operands(kernel: Kernel, device: torch.device) -> list[Argument]:
         for kind in kernel.outputs
     ]
     inputs = [random_operand(kind, device) for kind in kernel.inputs]
-    if isinstance(kernel.anchor, Gather):
-        inputs[1] = _places(kernel.anchor.dim, *kernel.inputs, device=device)
+    for at, count in writer_of(kernel).picks(kernel).items():
+        inputs[at] = _places(kernel.inputs[at], count, device)
     sizes = [dim.hint for dim in sizes_used(kernel)]
     arranged = writer_of(kernel).arrange(kernel)
     results = [_viewed(it, how) for it, how in zip(outputs, arranged.results, strict=True)]
@@ -83,11 +82,10 @@ def _operands(kernel: Kernel, device: torch.device) -> list[Argument]:
     return [*results, *operands, *sizes, *measured]
 
 
-def _places(dim: int, source: ValueType, index: ValueType, *, device: torch.device) -> torch.Tensor:
+def _places(index: ValueType, count: int, device: torch.device) -> torch.Tensor:
     """Integers that are there to be picked: any others end the process."""
-    assert isinstance(source, TensorType) and isinstance(index, TensorType)
-    count, shape = source.shape[dim].hint, [size.hint for size in index.shape]
-    dtype = _torch_dtype(index.dtype)
+    assert isinstance(index, TensorType)
+    shape, dtype = [size.hint for size in index.shape], _torch_dtype(index.dtype)
     return torch.randint(max(count, 1), shape, dtype=dtype, device=device)
 
 

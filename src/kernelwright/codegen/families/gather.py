@@ -23,4 +23,10 @@ def emit(kernel: Kernel) -> KernelText:
     return KernelText(section=section, sources=("gather.cuh",), has_workspace=False)
 
 
-GATHER = Writer(emit=emit)
+def _picks(kernel: Kernel) -> dict[int, int]:
+    source = kernel.inputs[0]
+    assert isinstance(source, TensorType)
+    return {1: source.shape[kernel.anchored(Gather).dim].hint}
+
+
+GATHER = Writer(emit=emit, picks=_picks)

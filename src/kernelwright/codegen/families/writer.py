@@ -1,6 +1,6 @@
 """A family's writer as one record: its kernels' text, and how their launches are called."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kernelwright.codegen.arrange import Arranged, as_they_are
@@ -16,6 +16,10 @@ def _nothing(kernel: Kernel) -> tuple[str, ...]:
     return ()
 
 
+def _none(kernel: Kernel) -> Mapping[int, int]:
+    return {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
     """One row of the table of writers, under the name of the family."""
@@ -29,3 +33,5 @@ class Writer:
     TF32, the launcher may take its first variant. Two more words tell it; None: it does not ask."""
     arithmetic: Callable[[Kernel], tuple[str, ...]] = _nothing
     """Lines for the file's docstring about what its numbers are rounded to."""
+    picks: Callable[[Kernel], Mapping[int, int]] = _none
+    """Inputs whose integers pick, by their number, and out of how many at the captured sizes."""
