@@ -179,6 +179,7 @@ _CONFIGS = (
 _ALLOWED = tuple(1e-6 if ", 2, 1, ConvSchedule" in it else 9.8e-4 for it in _CONFIGS)
 
 
+@pytest.mark.timeout(400)  # every form is compiled
 def test_every_form_against_float64(run_script: Callable[..., Any]) -> None:
     random = Random(5)
     drawn = (*_CASES, *(_draw(random) for _ in range(4)))
@@ -307,6 +308,7 @@ _FOLDING_CONFIGS = (
 )
 
 
+@pytest.mark.timeout(400)  # every form is compiled
 def test_results_are_reduced_where_they_are_summed(run_script: Callable[..., Any]) -> None:
     folds = (_MAX, _SUM, _MIN, "MAXIMUM SUM")
     ordered = [case for fold in folds for case in _FOLDED_CASES if case.folds == fold]
