@@ -79,10 +79,14 @@ def _follow(newest: dict[Node, Node], changed: Any, node: Node) -> None:
 
 # --- Batch norm in training ---------------------------------------------------------------------
 
+_NORM_ARGUMENTS = 9
+"""Arguments of aten.batch_norm, all of them by position."""
+
 
 def _is_training(node: Node) -> bool:
     """Whether a call is a batch norm that takes the statistics of its input."""
-    return node.target is aten.batch_norm.default and node.args[5] is True
+    is_norm = node.target is aten.batch_norm.default and len(node.args) == _NORM_ARGUMENTS
+    return is_norm and node.args[5] is True
 
 
 def _may_train(node: Node, buffers: frozenset[Node]) -> bool:
@@ -273,8 +277,8 @@ def _without_training(place: int) -> Callable[[Node], bool]:
 
 
 def _drops_nothing(node: Node) -> bool:
-    _, share, training = node.args
-    return training is False or share == 0
+    _, *options = node.args
+    return len(options) == 2 and (options[1] is False or options[0] == 0)
 
 
 def _reshaped(node: Node) -> None:

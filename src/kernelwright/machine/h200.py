@@ -224,6 +224,7 @@ _LIBRARY = LibraryRates(
     known_seconds=22e-6,
     tf32_channels=32,
     tf32_odd_channels=320,
+    tf32_strided_channels=128,  # Of 64, ResNet18's first of two images, it takes float32.
     tf32_bytes=0.3e6,
     tf32_first_taps=49,
     tf32_first_channels=3,

@@ -277,6 +277,8 @@ class LibraryRates:
     computes in TF32 all the same."""
     tf32_odd_channels: int
     """Fewest channels of the operand of such a one of one tap on maps of no multiple of four."""
+    tf32_strided_channels: int
+    """Fewest channels of the operand of one of one tap with strides."""
     tf32_bytes: float
     """Bytes of operand and result from which that is known."""
     tf32_first_taps: int

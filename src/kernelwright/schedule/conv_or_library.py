@@ -23,9 +23,6 @@ _CHAIN = 4
 """Convolutions and products of a graph from which one call of the library among launches of ours
 counts as long as the host needs for it, where the card needs less."""
 _EXPONENTIALS = frozenset(("exp", "exp2"))
-_STRIDED_CHANNELS = 128
-"""Fewest channels of the operand of a convolution of one tap with strides that cuDNN was seen to
-compute in TF32: of 64 (ResNet18's first, two images) it takes float32."""
 _TF32_VECTOR = 4
 """Numbers of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
 
@@ -68,7 +65,7 @@ def rounding_of(sizes: ConvSizes, machine: Machine) -> Rounding:
     enough = sizes.groups == 1 and moved >= least
     is_tf32 = _takes_tf32(sizes, machine) or _is_first(sizes, machine)
     is_strided = sizes.taps == 1 and any(axis.stride > 1 for axis in sizes.axes)
-    enough &= not is_strided or sizes.in_channels >= _STRIDED_CHANNELS
+    enough &= not is_strided or sizes.in_channels >= machine.library.tf32_strided_channels
     return Rounding.MEASURED_SIZES if enough and is_tf32 else Rounding.NONE
 
 

@@ -122,7 +122,9 @@ def _convolutions_of_one_tap(
     machine: Machine,
 ) -> dict[str, str | None]:
     """Calls that are convolutions again: faster so than as the product of their channels."""
-    if machine.convolutions is None or "tf32" not in machine.flops:
+    calls = (node.part_of for node in captured.nodes if node.part_of is not None)
+    has_convolutions = any(isinstance(it.kind, Conv) for it in calls)
+    if not has_convolutions or machine.convolutions is None or "tf32" not in machine.flops:
         return {}
     graph = rewrite(_as_called(captured, left, measured)).graph
     products = one_tap_products(graph)
