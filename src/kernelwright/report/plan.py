@@ -1,6 +1,6 @@
 """What would be done to a module: rewrites, kernels, what stays PyTorch's, bytes, FLOPs, floor."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -146,10 +146,14 @@ def explain_plan(
 ) -> Explanation:
     """The facts of a plan; `captured` is the text of the graph before the rewrites."""
     total = cost_of_plan(plan)
+    launched: dict[str, list[Kernel]] = {kernel.name: [] for kernel in plan.kernels}
+    for step in plan.steps:
+        if isinstance(step, Launch):
+            launched[step.kernel.name].append(step.kernel)
     return Explanation(
         rewrites=rewritten.applied,
         lowered=tuple(f"{it.name}: {it.what}" for it in lowered),
-        kernels=tuple(_planned(kernel, plan, machine) for kernel in plan.kernels),
+        kernels=tuple(_planned(kernel, launched[kernel.name], machine) for kernel in plan.kernels),
         left_to_pytorch=tuple(
             LeftToPyTorch(operator=step.name, source=step.source, why=step.why)
             for step in plan.left_to_pytorch
@@ -170,13 +174,9 @@ def explain_plan(
     )
 
 
-def _planned(kernel: Kernel, plan: Plan, machine: Machine) -> PlannedKernel:
+def _planned(kernel: Kernel, launched: Sequence[Kernel], machine: Machine) -> PlannedKernel:
+    """`launched`: the kernel at the sizes of each of its launches."""
     cost = cost_of_kernel(kernel)
-    launched = [
-        step.kernel
-        for step in plan.steps
-        if isinstance(step, Launch) and step.kernel.name == kernel.name
-    ]
     return PlannedKernel(
         name=f"{kernel.name}_kernel",
         family=kernel.family,
