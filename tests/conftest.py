@@ -49,9 +49,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Only tests marked `gpu` see a card, and what they start: the others do the same anywhere.
 
-    Around the fixtures of every scope, which start processes as well.
+    Around the fixtures of every scope, which start processes as well. Each begins with the same seed,
+    whatever ran before it in its worker.
     """
     with pytest.MonkeyPatch.context() as patch:
+        if "torch" in sys.modules:
+            sys.modules["torch"].manual_seed(0)
         if not item.get_closest_marker("gpu"):
             patch.setenv("CUDA_VISIBLE_DEVICES", "")
             if "torch" in sys.modules:  # which has asked the driver already where some are marked

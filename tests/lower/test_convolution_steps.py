@@ -28,19 +28,21 @@ class Pooled(Normed):
 
 
 @pytest.mark.parametrize(
-    ("module", "joined"),
+    ("kind", "joined"),
     [
-        (Normed(), ("conv2d", "bias", "mul", "sigmoid")),
-        (Pooled(), ("conv2d", "bias")),
+        (Normed, ("conv2d", "bias", "mul", "sigmoid")),
+        (Pooled, ("conv2d", "bias")),
     ],
     ids=["norm", "pooling"],
 )
 def test_steps_before_a_norm_of_groups_join_the_convolution(
-    module: nn.Module, joined: tuple[str, ...]
+    kind: type[Normed], joined: tuple[str, ...]
 ) -> None:
-    x = torch.rand(2, 8, 12, 11)
+    torch.manual_seed(0)
+    module, x = kind().eval(), torch.rand(2, 8, 12, 11)
     with torch.no_grad():
-        plan = plan_graph(capture_module(module.eval(), (x,)), H200, Library.NEVER).plan
-        torch.testing.assert_close(run_plan(plan, module, (x,)), module(x), rtol=1e-4, atol=1e-5)
+        plan = plan_graph(capture_module(module, (x,)), H200, Library.NEVER).plan
+        # The norm divides by a deviation of a few hundredths, and float32's errors with it.
+        torch.testing.assert_close(run_plan(plan, module, (x,)), module(x), rtol=1e-4, atol=1e-4)
     assert plan.kernels[0].operators == joined
     assert not any("conv2d" in kernel.operators for kernel in plan.kernels[1:])
