@@ -379,6 +379,65 @@ def test_programs_over_channels_run_in_the_tile(
     assert min(taken) >= 1, taken
 
 
+# Maps that are smaller than a tile, that end in it and that several tiles have; channels of several
+# parts and groups; joined phases and outputs, some of them beyond the map; runs of pixels; what no
+# planes carry.
+_BESIDE, _ALONE = "MOMENTS BESIDE", "MOMENTS ALONE"
+_MOMENT_CASES = (
+    _case(9, 16, (5, 5), 20, (3, 3), padding=(1, 1)),
+    _case(2, 20, (19, 23), 130, (3, 3), padding=(1, 1), folds=_BESIDE),
+    _case(2, 40, (8, 9), 96, (3, 3), groups=2, stride=(1, 2)),
+    _case(2, 16, (9, 9), 16, (3, 3), values="wide"),
+    _case(2, 16, (9, 9), 16, (3, 3), values="special"),
+    _case(2, 17, (6, 7), 9, (3, 3), stride=(2, 2), padding=(1, 1), output_padding=(1, 1),
+          transposed=True),
+    _case(1, 5, (3, 4, 5), 20, (3, 3, 3), stride=(2, 2, 2), padding=(1, 1, 1), transposed=True),
+    _case(1, 16, (5, 6), 20, (3, 5), stride=(3, 5), padding=(1, 2), dilation=(2, 1),
+          output_padding=(0, 2), transposed=True),
+    _case(1, 16, (9, 33), 16, (3, 5), stride=(2, 2), padding=(1, 2), folds=_BESIDE),
+    _case(2, 8, (7, 70), 20, (3, 3)),
+    _case(2, 8, (4, 5, 66), 33, (2, 2, 3)),
+    _case(1, 8, (12, 64), 16, (2, 2), values="special"),
+    _case(2, 16, (35, 33), 64, (3, 3)),
+)  # fmt: skip
+_MOMENT_CONFIGS = {
+    _BESIDE: (
+        _config(256, 2, 64, 1, 1, _ALTERNATE, 4, 1, _APART, 0, 0, _ROWS),
+        _config(128, 3, 32, 2, 1, _SHARED, 2, 1, _APART),
+        _config(128, 2, 64, 1, 2, _ALTERNATE, 5, 1, _APART, 3, 40960, _ROWS),
+        _config(128, 3, 16, 1, 2, _ALTERNATE, 4, 1, _APART, 0, 0, _LINES, 3),
+        _config(128, 3, 8, 1, 2, _ALTERNATE, 2, 1, _APART, 4, 12288, _ROWS),
+        _config(128, 3, 32, 1, 1, _ALTERNATE, 4, 1, _OVERLAPPING, 0, 0, _LINES, 0, 0, 2),
+    ),
+    _ALONE: (
+        _config(128, 3, 64, 1, 2, _SHARED, 4, 1, _APART, 0, 0, _ROWS),
+        _config(128, 3, 8, 2, 1, _ALTERNATE, 2, 1, _APART, 2, 24576, _ROWS),
+    ),
+}
+
+
+@pytest.mark.timeout(400)  # every form is compiled
+@pytest.mark.parametrize("how", [_BESIDE, _ALONE])
+def test_moments_of_channels_come_from_the_tiles(
+    run_script: Callable[..., Any], how: str
+) -> None:
+    configs = _MOMENT_CONFIGS[how]
+    chosen = [case for case in _MOMENT_CASES if case.folds in ("", how)]
+    cases = json.dumps([case.words() for case in chosen])
+    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "1", "float", how)
+    assert seen["findings"] == []
+    taken = [0] * (len(configs) + 1)
+    for case, errors in zip(chosen, seen["errors"], strict=True):
+        assert errors[-1] <= 1e-6, (case, errors)  # any sizes: in float32
+        for config, error in enumerate(errors):
+            if error is not None:
+                taken[config] += 1
+                three = config < len(configs) and ", 2, 1, ConvSchedule" in configs[config]
+                exact = case.values == "special" or three
+                assert error <= (1e-6 if exact else 9.8e-4), (case, config, error)
+    assert min(taken) >= 1, taken
+
+
 # With the rounding of the result: ordinary, misaligned, NaN, wide, transposed, shared sectors.
 def test_modules_of_16_bits(run_script: Callable[..., Any]) -> None:
     configs = (

@@ -177,6 +177,8 @@ def _of_reduction(reduction: TileReduction) -> str:
     if reduction.over_channels is not None:
         made = "" if reduction.result is None else f" and {reduction.result} of it"
         parts.append(f"the {reduction.over_channels} over channels{made}")
+    if reduction.moments is not None:
+        return f"moments of each channel of an image, {reduction.moments}"
     return ", then ".join(parts) + ", before anything is written"
 
 

@@ -56,6 +56,7 @@ from kernelwright.ir.kinds import (
     Select,
     Slice,
     Squeeze,
+    TileMoments,
     TileReduction,
     Unsqueeze,
     View,
@@ -399,7 +400,8 @@ class GraphRun:
             case Window():
                 return pooled(node.kind, operands[0], self.shape(node), *operands[1:])
             case Conv():
-                return self.convolution(node.kind, self.shape(node), operands)
+                shape = self.shape(node) if isinstance(node.type, TensorType) else []
+                return self.convolution(node.kind, shape, operands)
             case Recurrent():
                 return recurred(node.kind, operands)
             case Attention():
@@ -425,7 +427,7 @@ class GraphRun:
                 return operands[0][index]
         raise AssertionError(node)
 
-    def convolution(self, conv: Conv, shape: list[int], operands: list[Any]) -> torch.Tensor:
+    def convolution(self, conv: Conv, shape: list[int], operands: list[Any]) -> Any:
         """What the node means, with what becomes of its results."""
         own = operands[: len(operands) - conv.operands]
         reduction = conv.reduction
@@ -435,10 +437,12 @@ class GraphRun:
         results = convolved(conv, self.current, *own)
         step = transform(reduction.value, partial(_placed, index=len(operands)))
         values = self.expression(step, [*operands, results]).expand(self.current)
+        if reduction.moments is not None:
+            found = reduced(Reduction.MOMENTS, values, tuple(range(2, values.dim())))
+            return found if reduction.moments is TileMoments.ALONE else (values, *found)
         left = reduced_tile(reduction, values, shape)
         if reduction.result is None:
-            found: torch.Tensor = left
-            return found
+            return left
         return self.expression(transform(reduction.result, _of_row), [values, *left])
 
     def check(self, node: Node) -> None:

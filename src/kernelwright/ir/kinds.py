@@ -164,6 +164,13 @@ class Window:
     dilation: tuple[int, ...]
 
 
+class TileMoments(StrEnum):
+    """Whether a convolution's kernel writes the results of which it makes moments."""
+
+    BESIDE = "beside the results"
+    ALONE = "in place of the results"
+
+
 @dataclass(frozen=True, slots=True)
 class TileReduction:
     """What becomes of a convolution's results in its kernel; they are not written themselves.
@@ -171,6 +178,10 @@ class TileReduction:
     A step for each of them, then a reduction over windows that lie side by side, then one over
     channels. The node's result has this shape divided by the windows, and one channel where
     channels are reduced and none of them has a result of its own.
+
+    With `moments` the node has several results instead, after the step: the results themselves
+    where they are written, then of each channel of an image the mean and the sum of squared
+    distances from it, of the shape (images, channels, 1, ...).
     """
 
     shape: tuple[Dim, ...]
@@ -190,6 +201,7 @@ class TileReduction:
     result: Expr | None = None
     """What the channels' Totals become, and with them each channel's Accumulator where it reads
     that; None: the only total."""
+    moments: TileMoments | None = None
 
     @property
     def keeps_channels(self) -> bool:

@@ -125,6 +125,8 @@ class PlanRun(GraphRun):
             case Convolution(conv=conv, has_bias=has_bias):
                 own = (3 if has_bias else 2) + conv.operands
                 acc = self.convolution(conv, shapes[0], operands[:own])
+                if isinstance(acc, tuple):
+                    return list(acc)
             case Scan() as scan:
                 acc = scanned(scan, self.value(kernel.prologue, operands, shapes[0], []))
             case PooledSource(window=window):

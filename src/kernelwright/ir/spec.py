@@ -39,6 +39,7 @@ from kernelwright.ir.kinds import (
     Select,
     Slice,
     Squeeze,
+    TileMoments,
     TileReduction,
     Unsqueeze,
     View,
@@ -306,12 +307,15 @@ def _conv(node: Node, inputs: list[Node]) -> Iterator[str]:
     if {len(kind.padding), len(kind.dilation)} != {count}:
         yield f"gives other than {count} numbers for {count} dimensions"
         return
-    source, weight, target = (_hints(it.tensor) for it in (*inputs[:2], node))
-    if kind.reduction is not None:
-        whole = [dim.hint for dim in kind.reduction.shape]
-        if target != _reduced(kind.reduction, whole):
-            yield f"reduces results of {whole} to {node.type}: {kind.reduction}"
-        target = whole
+    source, weight = (_hints(it.tensor) for it in inputs[:2])
+    if kind.reduction is None:
+        target = _hints(node.tensor)
+    else:
+        target = [dim.hint for dim in kind.reduction.shape]
+        items = node.type.items if isinstance(node.type, TupleType) else (node.type,)
+        found = [_hints(it) for it in items if isinstance(it, TensorType)]
+        if found != _left_of(kind.reduction, target):
+            yield f"reduces results of {target} to {node.type}: {kind.reduction}"
     if len(weight) != count + 2 or not 1 <= len(source) - count <= 2 or len(source) != len(target):
         yield f"convolves {inputs[0].type} with {inputs[1].type} to {node.type}"
         return
@@ -323,8 +327,17 @@ def _conv(node: Node, inputs: list[Node]) -> Iterator[str]:
         yield f"has a stride, dilation or groups below 1, or a negative padding: {kind}"
 
 
+def _left_of(reduction: TileReduction, results: list[int]) -> list[list[int]]:
+    """Sizes of all that a convolution's kernel writes of its results."""
+    if reduction.moments is None:
+        return [_reduced(reduction, results)]
+    moments = [*results[:2], *[1] * len(results[2:])]
+    written = [results] if reduction.moments is TileMoments.BESIDE else []
+    return [*written, moments, moments]
+
+
 def _reduced(reduction: TileReduction, results: list[int]) -> list[int]:
-    """Sizes of what a convolution's kernel leaves of its results."""
+    """Sizes of what is left of them."""
     windows = zip(results[2:], reduction.window, strict=True)
     if reduction.is_whole:
         spatial = [size // window for size, window in windows]

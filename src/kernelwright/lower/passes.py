@@ -15,9 +15,18 @@ from kernelwright.lower.written_in_place import with_writes_in_place
 from kernelwright.machine import Machine
 
 
-def lower(graph: Graph, machine: Machine, channels_last: frozenset[str]) -> Lowered:
-    """A graph after all passes; `channels_last` are the convolutions on such operands."""
-    lowered = Lowered(graph=graph, channels_last=channels_last)
+def lower(
+    graph: Graph,
+    machine: Machine,
+    channels_last: frozenset[str],
+    whole: frozenset[str] = frozenset(),
+) -> Lowered:
+    """A graph after all passes.
+
+    `channels_last`: the convolutions on such operands; `whole`: steps on convolutions of ours that
+    are on whole channels already.
+    """
+    lowered = Lowered(graph=graph, channels_last=channels_last, whole=whole)
     for step in PASSES:
         after = step.run(lowered, machine)
         if after.graph != lowered.graph:
@@ -36,7 +45,7 @@ def _attention(lowered: Lowered, machine: Machine) -> Lowered:
 
 def _on_convolutions(lowered: Lowered, machine: Machine) -> Lowered:
     found = with_whole_steps(lowered.graph)
-    return replace(lowered, graph=found.graph, whole=found.steps)
+    return replace(lowered, graph=found.graph, whole=lowered.whole | found.steps)
 
 
 def _rematerialised(lowered: Lowered, machine: Machine) -> Lowered:

@@ -56,11 +56,28 @@ def in_stages(
     assert isinstance(node.kind, Reduce)
     writer = _Writer(node, taken, stem)
     if node.kind.op is Reduction.MOMENTS and len(stages) > 1:
-        totals = writer.moments(source, stages)
+        first = writer.totals(Reduction.MOMENTS, source, stages[0])
+        totals = writer.moments(first, source.tensor.shape, stages)
     else:
         totals = (source,)
         for stage in stages:
             totals = writer.totals(node.kind.op, totals[0], stage)
+    return Staged(nodes=tuple(writer.nodes), totals=totals)
+
+
+def moments_of_parts(
+    node: Node,
+    first: tuple[Node, Node],
+    sizes: Sequence[Dim],
+    stages: Sequence[tuple[int, ...]],
+    taken: set[str],
+) -> Staged:
+    """Moments as this node has them, of a tensor of these sizes.
+
+    `first`: mean and squared distances along the first of the stages.
+    """
+    writer = _Writer(node, taken, node.name)
+    totals = writer.moments(first, sizes, stages)
     return Staged(nodes=tuple(writer.nodes), totals=totals)
 
 
@@ -73,10 +90,14 @@ class _Writer:
         self._stem = stem
         self.nodes: list[Node] = []
 
-    def moments(self, source: Node, stages: Sequence[tuple[int, ...]]) -> tuple[Node, ...]:
-        """Mean and squared distances, of parts of as many elements each and then of these."""
-        sizes = source.tensor.shape
-        mean, spread = self.totals(Reduction.MOMENTS, source, stages[0])
+    def moments(
+        self, first: Sequence[Node], sizes: Sequence[Dim], stages: Sequence[tuple[int, ...]]
+    ) -> tuple[Node, ...]:
+        """Mean and squared distances, of parts of as many elements each and then of these.
+
+        `first`: those of the first stage, of a tensor of these sizes.
+        """
+        mean, spread = first
         counts = [sizes[dim] for dim in stages[0]]
         for stage in stages[1:]:
             mean, between = self.totals(Reduction.MOMENTS, mean, stage)

@@ -73,6 +73,8 @@ class ConvolutionRates:
     """Cycles of a warpgroup for each element of its part that is reduced before it is stored."""
     row_program: float
     """Cycles besides for a program over channels: its maximum, exponential and sum."""
+    moments: float
+    """Cycles besides for an element whose channel has moments."""
     store_bandwidth: float
     """Bytes a second that results are stored at, at most."""
     parted_bandwidth: float

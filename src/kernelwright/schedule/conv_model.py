@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from kernelwright.ir.conv_configs import ConvConfig, ConvSchedule, ConvStore, RowTaps
+from kernelwright.ir.kinds import TileMoments
 from kernelwright.machine import ConvolutionRates, Machine
 from kernelwright.schedule.conv_shape import ConvSizes
 
@@ -218,6 +219,9 @@ def conv_seconds(sizes: ConvSizes, config: ConvConfig, machine: Machine) -> floa
     floor = sizes.stored_elements * sizes.dtype.itemsize / rate
     seconds = max(cycles / rates.clock, floor)
     seconds += planes_seconds(sizes, config, machine) + machine.launches.product_seconds
+    if sizes.moments is not None:
+        # What the tiles have left is combined.
+        seconds += machine.launches.next_seconds
     return seconds * (rates.joined_outputs if config.outputs > 1 else 1.0)
 
 
@@ -242,6 +246,9 @@ def _store_cycles(
     if sizes.over_channels and not sizes.keeps_channels:
         # A step for each element, few stores.
         return _finish_cycles(config, rates) + program
+    moments = 0.0 if sizes.moments is None else rates.moments * 64 * parts * config.width
+    if sizes.moments is TileMoments.ALONE:
+        return _finish_cycles(config, rates) + moments
     joined = width.stride if width.joined else width.outputs
     if joined > 1:
         # Pairs of a phase each leave together where they are aligned.
@@ -263,7 +270,7 @@ def _store_cycles(
     # Warps without a channel wait for those that have one; the rates are of full tiles.
     fullest = min(sizes.rows, _WARP_ROWS) / _WARP_ROWS * elements
     idle = max(fullest - stored, 0) * sizes.operation * rates.operation
-    return elements * cost.waiting + stored * cost.moving + idle + program
+    return elements * cost.waiting + stored * cost.moving + idle + program + moments
 
 
 def _alternates(config: ConvConfig) -> bool:

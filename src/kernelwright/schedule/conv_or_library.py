@@ -48,7 +48,7 @@ def sizes_of(node: Node, graph: Graph) -> ConvSizes:
     """The captured sizes of a convolution."""
     assert isinstance(node.kind, Conv)
     data, weight = (graph[name].tensor for name in node.inputs[:2])
-    return conv_sizes(node.kind, data, weight, node.tensor)
+    return conv_sizes(node.kind, data, weight, node.type)
 
 
 def rounding_of(sizes: ConvSizes, machine: Machine) -> Rounding:

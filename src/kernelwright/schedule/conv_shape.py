@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from math import ceil, gcd, prod
 
-from kernelwright.ir.kinds import Conv
-from kernelwright.ir.types import DType, TensorType, ValueType
+from kernelwright.ir.kinds import Conv, TileMoments
+from kernelwright.ir.types import Dim, DType, TensorType, ValueType
 
 MOST_PHASES = 8
 """Most phases of a dimension (conv_shape.cuh)."""
@@ -152,6 +152,7 @@ class ConvSizes:
     """Whether a row program does that (conv_rows.cuh)."""
     keeps_channels: bool = False
     """Whether each channel has a result of it."""
+    moments: TileMoments | None = None
 
     def with_joined(self, dimensions: int) -> "ConvSizes":
         """These sizes with the phases along the first dimensions joined."""
@@ -200,6 +201,8 @@ class ConvSizes:
     @property
     def stored_elements(self) -> int:
         """Elements that are written."""
+        if self.moments is TileMoments.ALONE:
+            return 0
         is_one = self.over_channels and not self.keeps_channels
         channels = 1 if is_one else self.groups * self.out_channels
         if self.window == 1:
@@ -236,7 +239,7 @@ def differs_by_place(kind: ValueType, spatial: int) -> bool:
     return any(dim.text != "1" for at, dim in enumerate(reversed(kind.shape)) if at != spatial)
 
 
-def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: TensorType) -> ConvSizes:
+def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: ValueType) -> ConvSizes:
     """The sizes of a call with a batch dimension, by their hints."""
     turned = conv.transposed and all(step == 1 for step in conv.stride)
     transposed = conv.transposed and not turned
@@ -244,7 +247,7 @@ def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: TensorType
     axes = []
     reduction = conv.reduction
     windows = (1,) * count if reduction is None else reduction.window
-    results = out.shape if reduction is None else reduction.shape
+    results = reduction.shape if reduction is not None else _shape_of(out)
     for at in reversed(range(count)):
         taps = weight.shape[2 + at].hint
         padding = conv.padding[at]
@@ -272,7 +275,13 @@ def conv_sizes(conv: Conv, data: TensorType, weight: TensorType, out: TensorType
         over_channels=reduction is not None and reduction.over_channels is not None,
         has_program=reduction is not None and reduction.result is not None,
         keeps_channels=reduction is not None and reduction.keeps_channels,
+        moments=None if reduction is None else reduction.moments,
     )
+
+
+def _shape_of(kind: ValueType) -> tuple[Dim, ...]:
+    assert isinstance(kind, TensorType)
+    return kind.shape
 
 
 def _used(results: int, window: int, conv: Conv) -> int:

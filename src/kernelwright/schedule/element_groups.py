@@ -15,7 +15,7 @@ from kernelwright.ir.expr import (
 )
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Conv, Pointwise
-from kernelwright.ir.types import DType, TensorType
+from kernelwright.ir.types import DType, TensorType, TupleType
 from kernelwright.schedule.in_order import InOrder
 from kernelwright.schedule.roles import Roles, roles
 
@@ -49,6 +49,8 @@ class ElementGroup:
     members: tuple[Node, ...]
     """Root, absorbed pointwise nodes and anchor, users before what they use."""
     anchor: Node | None
+    results: tuple[Node, ...] = ()
+    """Nodes that take the root's several values out, in their order; none: it has one."""
 
     def in_order(self, graph: Graph) -> list[Node]:
         """Members in the order of the graph."""
@@ -84,7 +86,8 @@ def _grow(
 ) -> ElementGroup:
     """Absorb every producer all of whose users are in the group and that is worth it."""
     if isinstance(root.kind, Contract | Conv):
-        return ElementGroup(root=root, members=(root,), anchor=root)
+        results = _results_of(root, users, graph)
+        return ElementGroup(root=root, members=(*results, root), anchor=root, results=results)
     members = {root.name: root}
     copies = {root.name: 1}
     anchor: Node | None = None
@@ -107,6 +110,14 @@ def _grow(
             members[node.name], copies[node.name] = node, uses
             queue.add(node.inputs)
     return ElementGroup(root=root, members=tuple(members.values()), anchor=anchor)
+
+
+def _results_of(
+    root: Node, users: Mapping[str, tuple[str, ...]], graph: Graph
+) -> tuple[Node, ...]:
+    if isinstance(root.type, TensorType):
+        return ()
+    return tuple(graph[name] for name in users[root.name])
 
 
 def _has_their_rows(node: Node, members: Mapping[str, Node]) -> bool:
@@ -170,6 +181,13 @@ def _is_worth_joining(node: Node, root: Node, uses: int) -> bool:
     return node.tensor.numel_hint == root.tensor.numel_hint or cost <= _CHEAP
 
 
+def _element(anchor: Node) -> DType:
+    """Type of what an anchor computes before anything is made of it."""
+    kind = anchor.type.items[0] if isinstance(anchor.type, TupleType) else anchor.type
+    assert isinstance(kind, TensorType)
+    return kind.dtype
+
+
 def inputs_and_expression(group: ElementGroup, graph: Graph) -> tuple[list[Node], Expr]:
     """What the kernel reads, the anchor's operands first, and what it computes per element."""
     absorbed = {node.name: node for node in group.members}
@@ -179,7 +197,7 @@ def inputs_and_expression(group: ElementGroup, graph: Graph) -> tuple[list[Node]
 
     def expand(node: Node) -> Expr:
         if node is group.anchor:
-            return Accumulator(node.tensor.dtype)
+            return Accumulator(_element(node))
         assert isinstance(node.kind, Pointwise)
         return transform(node.kind.expr, lambda leaf: place(node, leaf))
 

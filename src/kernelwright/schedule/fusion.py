@@ -39,6 +39,7 @@ from kernelwright.ir.plan import (
 )
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.lower import Lowered, faster_on_channels_last, lower
+from kernelwright.lower.convolution_steps import with_whole_steps
 from kernelwright.machine import Machine
 from kernelwright.schedule.attention_order import with_orders
 from kernelwright.schedule.conv_or_library import (
@@ -55,6 +56,7 @@ from kernelwright.schedule.joined import with_parts_in_place
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.places_written import with_places_written
 from kernelwright.schedule.sharing import shared
+from kernelwright.schedule.tile_moments import with_tile_moments
 from kernelwright.schedule.tile_reductions import with_tile_reductions
 
 
@@ -85,7 +87,11 @@ def lowered_with(
     """The graph after all passes, where the library's convolutions alone have a memory format."""
     formats = turned_for(convolutions, graph, channels_last)
     ours = with_tile_reductions(with_ours(graph, convolutions), machine)
-    return lower(ours, machine, formats)
+    whole = with_whole_steps(ours)
+    made = with_tile_moments(whole.graph, machine)
+    if made is whole.graph:
+        return lower(ours, machine, formats)
+    return lower(made, machine, formats, whole.steps)
 
 
 def schedule_lowered(

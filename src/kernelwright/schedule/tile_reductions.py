@@ -31,7 +31,8 @@ from kernelwright.schedule.naming import merge_operators
 from kernelwright.schedule.tile_programs import program_after
 from kernelwright.schedule.tile_steps import as_expression, is_by_channel, source_of
 
-_FOLDS = (Reduction.MAXIMUM, Reduction.MINIMUM, Reduction.SUM)
+_EXTREMES = (Reduction.MAXIMUM, Reduction.MINIMUM)
+_FOLDS = (*_EXTREMES, Reduction.SUM)
 _POOLED = {Pooling.MAXIMUM: Reduction.MAXIMUM, Pooling.SUM: Reduction.SUM}
 _MAP_WINDOWS = (8, 4, 2)
 """Sides of windows in which whole maps are reduced first."""
@@ -246,9 +247,14 @@ def _over_channels(start: _Found, reduction: Node) -> _Found | None:
 
 
 def _over_maps(start: _Found, reduction: Node) -> Iterator[_Found]:
-    """Windows of dimensions that are reduced, the last ones of which may be parts."""
+    """Windows of dimensions that are reduced, the last ones of which may be parts.
+
+    Sums follow from moments, which no phases of windows are summed for (tile_moments.py).
+    """
     kind, conv = reduction.kind, start.conv
-    if not isinstance(kind, Reduce) or kind.op not in _FOLDS or conv.tensor.dtype is not DType.F32:
+    if not isinstance(kind, Reduce) or kind.op not in _EXTREMES:
+        return
+    if conv.tensor.dtype is not DType.F32:
         return
     if min(kind.dims) < 2:
         return

@@ -1,6 +1,6 @@
 """The convolution whose results alone a reduction reads, and the steps between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kernelwright.ir.editing import Editor
 from kernelwright.ir.expr import (
@@ -33,7 +33,6 @@ def source_of(
     inside = {reduction.name} if after is None else {reduction.name, after.name}
     shape = editor.node(reduction.inputs[0]).tensor.shape
     steps: list[Node] = []
-    length = longs = 0
     for name in reversed(editor.ordered(_before(editor, reduction, shape))):
         node = editor.node(name)
         if editor.is_shown(name) or not editor.readers(name) <= inside:
@@ -43,12 +42,16 @@ def source_of(
             is_new = node.kind.rounding is not None and node.kind.reduction is None
             return (node, tuple(steps)) if is_new and node.kind.channels_last is None else None
         assert isinstance(node.kind, Pointwise)
-        length += operations(node.kind.expr)
-        longs += long_functions(node)
-        if has_coordinates(node.kind.expr) or length > _LONGEST_STEP or longs > _MOST_LONG:
-            return None
         steps.append(node)
+        if has_coordinates(node.kind.expr) or not fits_registers(steps):
+            return None
     return None
+
+
+def fits_registers(steps: Sequence[Node]) -> bool:
+    """Whether steps may be there once for each register of sums."""
+    length = sum(operations(it.kind.expr) for it in steps if isinstance(it.kind, Pointwise))
+    return length <= _LONGEST_STEP and sum(map(long_functions, steps)) <= _MOST_LONG
 
 
 def _before(editor: Editor, reduction: Node, shape: tuple[Dim, ...]) -> set[str]:

@@ -16,7 +16,7 @@ from kernelwright.capture import capture_module
 from kernelwright.codegen import emit_module
 from kernelwright.emulator import Session
 from kernelwright.ir.conv_configs import ConvConfig, DirectConfig, Rounding
-from kernelwright.ir.kinds import Conv
+from kernelwright.ir.kinds import Conv, TileMoments
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule
@@ -41,6 +41,8 @@ class Layers(nn.Module):
         self.whole = nn.Conv2d(16, 9, 3, padding=1)
         self.shares = nn.ConvTranspose2d(16, 17, 4, stride=2, padding=1, output_padding=1)
         self.totals = nn.Conv3d(8, 5, 3, padding=1)
+        self.normed = nn.ConvTranspose2d(16, 10, 3, stride=2, padding=1)
+        self.centred = nn.Conv3d(8, 6, (2, 3, 3))
 
     def forward(self, x: Tensor, v: Tensor, s: Tensor, h: Tensor, near: Tensor) -> tuple[Any, ...]:
         return (
@@ -52,9 +54,12 @@ class Layers(nn.Module):
             F.gelu(torch.tanh(self.few(v[:, 1:4]))),
             F.gelu(torch.tanh(self.wide(x))),
             # Reduced where they are summed: windows, windows and then channels, whole maps.
+            # Moments beside the results, and alone: of a norm's mean over maps, too.
             F.max_pool2d(torch.tanh(self.pooled(x)) * self.scale[:24, :, None], 2),
             F.max_pool2d(self.least(x), 2).amin(1),
             F.relu(self.whole(x)).mean((2, 3)),
+            F.group_norm(F.relu(self.normed(x)), 2, self.scale[:10, 0]),
+            F.group_norm(self.centred(v), 3, self.scale[:6, 0], self.scale[6:12, 0]).mean((2, 3, 4)),
             # Programs over channels, of each and of all, with rows of -inf.
             torch.log_softmax(above(self.shares(x)), 1) * self.scale[:17, :, None],
             torch.tanh(torch.logsumexp(above(self.totals(v)), 1)) - self.scale[0],
@@ -85,21 +90,25 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
     ours |= {first: Rounding.MEASURED_SIZES, half: Rounding.SHORT}
     chosen = Convolutions(left={}, ours=ours)
     # Where memory is slow, whatever can be reduced in a convolution's kernel is. Neighbouring
-    # outputs are joined in two.
+    # outputs are joined in four.
     assert H200.convolutions is not None
     rates = replace(H200.convolutions, turning_bandwidth=1e6, joined_outputs=0.6)
-    slow = replace(H200, convolutions=rates)
+    # No kernel for rows holds what it normalises.
+    rows = replace(H200.rows, holding_threads=0)
+    slow = replace(H200, convolutions=rates, rows=rows)
     plan = schedule(graph, slow, Library.NEVER, convolutions=chosen)
     assert not plan.left_to_pytorch
-    assert [kernel.family for kernel in plan.kernels if kernel.family == "conv"] == ["conv"] * 12
+    assert [kernel.family for kernel in plan.kernels if kernel.family == "conv"] == ["conv"] * 14
     reduced = [it.anchor.conv.reduction for it in plan.kernels if it.family == "conv"]
-    windows = [it.window for it in reduced if it is not None and it.result is None]
-    assert windows == [(2, 2), (2, 2), (8, 8)]
+    windows = [it.window for it in reduced if it is not None and it.over_windows is not None]
+    assert windows == [(2, 2), (2, 2)]
+    moments = [it.moments for it in reduced if it is not None and it.moments is not None]
+    assert moments == [TileMoments.ALONE, TileMoments.BESIDE, TileMoments.ALONE]
     results = [it.keeps_channels for it in reduced if it is not None and it.result is not None]
     assert results == [True, False]
     assert sum(isinstance(kernel.config, DirectConfig) for kernel in plan.kernels) == 2
     configs = [it.config for it in plan.kernels if isinstance(it.config, ConvConfig)]
-    assert sum(config.outputs > 1 for config in configs) == 2
+    assert sum(config.outputs > 1 for config in configs) == 4
     namespace: dict[str, Any] = {}
     exec(emit_module("layers", "self, x, v, s, h, near", plan).source, namespace)
     return namespace["ModelNew"].forward

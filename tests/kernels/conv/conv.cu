@@ -44,6 +44,7 @@ struct Call {
   ConvRequest<Number, Number> request;
   Epilogue epilogue;
 };
+constexpr bool HAS_MOMENTS = Epilogue::MOMENTS != ConvMoments::NONE;
 
 Call read_call(Arguments& arguments) {
   const auto direction = static_cast<ConvDirection>(arguments.integer());
@@ -58,10 +59,14 @@ Call read_call(Arguments& arguments) {
   for (int64_t& count : outputs) count = arguments.integer();
   const Tensor out = arguments.tensor(), data = arguments.tensor(), filter = arguments.tensor();
   const auto* const bias = static_cast<const float*>(arguments.tensor().data);
-  return {ConvRequest<Number, Number>::of(direction, groups, out, data, filter, numbers[0],
-                                          numbers[1], numbers[2])
-              .in_windows(windows, outputs),
-          {bias}};
+  auto* const means = static_cast<float*>(arguments.tensor().data);
+  auto* const spreads = static_cast<float*>(arguments.tensor().data);
+  Call call = {ConvRequest<Number, Number>::of(direction, groups, out, data, filter, numbers[0],
+                                               numbers[1], numbers[2])
+                   .in_windows(windows, outputs),
+               {bias}};
+  if constexpr (HAS_MOMENTS) call.epilogue.moments = {means, spreads};
+  return call;
 }
 
 template <class... Configs>
@@ -82,6 +87,23 @@ __global__ void __launch_bounds__(Any::THREADS, 1)
   conv_any(p);
 }
 
+using MomentParameters = ConvMomentParameters<Number, Number, Epilogue>;
+__global__ void __launch_bounds__(MOMENT_THREADS)
+    moments_kernel(const __grid_constant__ MomentParameters p) {
+  if constexpr (HAS_MOMENTS) combine_moments(p);
+}
+
+// Runs a variant of the call, and makes the moments.
+template <class Variant>
+int64_t run(const Variant& variant, const Call& call, const Arguments& arguments) {
+  cudaError_t status = launch_conv(call, arguments.stream(), arguments.workspace(), variant);
+  if constexpr (HAS_MOMENTS) {
+    if (status != cudaSuccess) return status;
+    status = launch_moments(call, moments_kernel, arguments.stream(), arguments.workspace(), variant);
+  }
+  return status;
+}
+
 // Bytes of the workspace; -1 where the config does not take the call.
 extern "C" int64_t conv_workspace(const int64_t* words) {
   Arguments arguments(words);
@@ -98,13 +120,11 @@ extern "C" int64_t conv_launch(const int64_t* words) {
   Arguments arguments(words);
   const int64_t config = arguments.integer();
   const Call call = read_call(arguments);
-  if (config < 0) {
-    return Any{any_kernel}.launch(call.request, call.epilogue, arguments.stream(), nullptr);
-  }
+  if (config < 0) return run(Any{any_kernel}, call, arguments);
   return All::pick(config, [&](auto chosen) -> int64_t {
     using Config = decltype(chosen);
-    const ConvVariant<Config, Number, Number, Epilogue> variant{planes_kernel<Config>,
-                                                                conv_kernel<Config>};
-    return variant.launch(call.request, call.epilogue, arguments.stream(), arguments.workspace());
+    return run(ConvVariant<Config, Number, Number, Epilogue>{planes_kernel<Config>,
+                                                             conv_kernel<Config>},
+               call, arguments);
   });
 }

@@ -21,8 +21,8 @@ from kernelwright.program.abi import pack
 
 USUAL, TRANSPOSED = 0, 1
 _FILES = (
-    "conv_launch.cuh", "conv_any.cuh", "conv_epilogue.cuh", "wgmma_f16.cuh", "half.cuh",
-    "bfloat16.cuh",
+    "conv_launch.cuh", "conv_any.cuh", "conv_epilogue.cuh", "conv_moments_launch.cuh",
+    "wgmma_f16.cuh", "half.cuh", "bfloat16.cuh",
 )  # fmt: skip
 _PROGRAMS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
     "NONE SHARES": ("ChannelShares", lambda x: torch.softmax(x, 1)),
@@ -30,6 +30,8 @@ _PROGRAMS: dict[str, tuple[str, Callable[[torch.Tensor], torch.Tensor]]] = {
     "NONE LOG_SUM_EXP": ("LogSumExp", lambda x: torch.logsumexp(x, 1, keepdim=True)),
 }
 """Programs over channels, and what they compute."""
+_MOMENTS = {"MOMENTS BESIDE": "BESIDE", "MOMENTS ALONE": "ALONE"}
+"""Moments of each channel of an image, with the results or in their place."""
 _TYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 
 
@@ -39,6 +41,8 @@ def epilogue_of(folds: str) -> str:
         return "ConvBias"
     if folds in _PROGRAMS:
         return f"ConvRowProgram<{_PROGRAMS[folds][0]}, ConvBias, ConvPlain>"
+    if folds in _MOMENTS:
+        return f"ConvWithMoments<ConvMoments::{_MOMENTS[folds]}, ConvBias, ConvPlain>"
     windows, channels = (f"ConvFold::{it}" for it in folds.split())
     return f"ConvReducing<{windows}, {channels}, ConvBias, ConvPlain>"
 
@@ -171,19 +175,20 @@ def launch(library: ctypes.CDLL, arguments: list[Any], address: int) -> int:
 def run(
     library: ctypes.CDLL, config: int, case: dict[str, Any], shape: torch.Size,
     inputs: list[torch.Tensor],
-) -> torch.Tensor | None:  # fmt: skip
-    """The result, or None where the config does not take the call."""
+) -> list[torch.Tensor] | None:  # fmt: skip
+    """The result, means and spreads, or None where the config does not take the call."""
     out = torch.full(shape, torch.nan, dtype=inputs[0].dtype)
     if case.get("channels_last"):
         out = out.movedim(1, -1).contiguous().movedim(-1, 1)
-    arguments = arguments_of(config, case, [out, *inputs])
+    moments = [torch.full(shape[:2], torch.nan) for _ in range(2)]
+    arguments = arguments_of(config, case, [out, *inputs, *moments])
     size = library.conv_workspace(pack(arguments))
     if size < 0:
         return None
     workspace = torch.full((size // 4 + 256,), torch.nan)
     status = launch(library, arguments, (workspace.data_ptr() + 1023) // 1024 * 1024)
     assert status == 0, f"CUDA error {status} of config {config}, {case}"
-    return out
+    return [out, *moments]
 
 
 def error(out: torch.Tensor, exact: torch.Tensor, size: torch.Tensor) -> float:
@@ -202,6 +207,11 @@ def measure(
     exact = reference(case, *doubles)
     size = reference(case, *(tensor.abs() for tensor in doubles))
     numbers = list(range(configs.count("ConvConfig")))
+    if folds in _MOMENTS:
+        return [
+            _moments_error(run(library, config, case, exact.shape, inputs), exact, size, folds)
+            for config in (*numbers, -1)
+        ]
     if folds != "NONE NONE":
         window = case["window"] or [1] * len(case["in"])
         case["outputs"] = list(exact.shape[2:])
@@ -214,7 +224,22 @@ def measure(
             size = torch.full_like(size, size.max().item())
         numbers.append(-1)
     found = [run(library, config, case, exact.shape, inputs) for config in numbers]
-    return [None if out is None else error(out, exact, size) for out in found]
+    return [None if them is None else error(them[0], exact, size) for them in found]
+
+
+def _moments_error(
+    found: list[torch.Tensor] | None, exact: torch.Tensor, size: torch.Tensor, folds: str
+) -> float | None:
+    """The greatest of the results, where there are some, of the means, and of deviations."""
+    if found is None:
+        return None
+    out, means, spreads = found
+    assert bool(out.isnan().all()) == (folds == "MOMENTS ALONE")
+    maps = exact.flatten(2)
+    sizes = size.flatten(2).amax(2)
+    spread = maps.var(2, correction=0) * maps.shape[2]
+    errors = [error(means, maps.mean(2), sizes), error(spreads, spread, maps.shape[2] * sizes**2)]
+    return max(errors if folds == "MOMENTS ALONE" else [*errors, error(out, exact, size)])
 
 
 def main() -> None:

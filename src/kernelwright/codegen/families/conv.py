@@ -74,7 +74,7 @@ def emit(kernel: Kernel) -> KernelText:
         **heading(kernel),
         functor=item,
         input=STORED[data.dtype],
-        result=STORED[kernel.output.dtype],
+        result=STORED[kernel.outputs[0].dtype],
         operands=[text for _, text in elements],
         is_late=_is_late(kernel, elements),
         own_variants=_variants(kernel),
@@ -82,6 +82,7 @@ def emit(kernel: Kernel) -> KernelText:
         before_operands=[text for _, text in earlier],
         folds=_folds(anchor),
         program=_program(kernel),
+        moments=_moments(anchor),
         windows=_windows(anchor),
         outputs=_outputs(anchor),
         arguments=read_inputs(kernel, tensors, _members(kernel, own_step, item)),
@@ -97,6 +98,8 @@ def emit(kernel: Kernel) -> KernelText:
     is_direct = isinstance(kernel.config, DirectConfig)
     own = ("conv_direct.cuh",) if is_direct else ("conv_launch.cuh", "wgmma_f16.cuh")
     sources = (*own, "conv_choice.cuh", "conv_any.cuh", "conv_epilogue.cuh")
+    if _moments(anchor) is not None:
+        sources += ("conv_moments_launch.cuh",)
     absent = _absent(kernel, elements)
     return KernelText(section=section, sources=sources, has_workspace=True, absent=absent)
 
@@ -114,6 +117,7 @@ def _absent(kernel: Kernel, elements: list[tuple[str, str]]) -> frozenset[str]:
         "ANY_WINDOWS": windows != "NONE",
         "ANY_CHANNEL_FOLDS": channels != "NONE" or has_program,
         "ANY_PROGRAMS": has_program,
+        "ANY_MOMENTS": _moments(kernel.anchored(Convolution)) is not None,
     }
     absent = {name for name, is_present in present.items() if not is_present}
     return frozenset(absent.union(kernels.facts("gemm_facts.cuh")))
@@ -153,6 +157,12 @@ def _folds(anchor: Convolution) -> tuple[str, str]:
     both = (reduction.over_windows, reduction.over_channels) if reduction else (None, None)
     windows, channels = ("NONE" if it is None else it.name for it in both)
     return windows, channels
+
+
+def _moments(anchor: Convolution) -> str | None:
+    """Whether the kernel makes moments beside its results or alone, as a C++ name."""
+    reduction = anchor.conv.reduction
+    return None if reduction is None or reduction.moments is None else reduction.moments.name
 
 
 def _program(kernel: Kernel) -> _Program | None:

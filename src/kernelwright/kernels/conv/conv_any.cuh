@@ -4,6 +4,7 @@
 
 #include "conv_facts.cuh"
 #include "conv_fold.cuh"
+#include "conv_moments.cuh"
 #include "conv_request.cuh"
 #include "conv_totals.cuh"
 #include "convert.cuh"
@@ -146,9 +147,14 @@ struct ConvAnyVariant {
 
   static bool admits(const Request&) { return true; }
   static int64_t workspace_bytes(const Request&) { return 0; }
+  static MomentStates moments(const Request&, const MomentStates& results, void*) {
+    return results;
+  }
 
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
                      void*) const {
+    // Who makes the moments computes the results.
+    if constexpr (ANY_MOMENTS && Epilogue::MOMENTS == ConvMoments::ALONE) return cudaSuccess;
     constexpr int64_t MOST_BLOCKS = 1 << 16;
     constexpr bool IS_PROGRAM = ANY_PROGRAMS && Epilogue::CHANNELS == ConvFold::EXP_SUM;
     const int64_t elements = request.result_elements() / (IS_PROGRAM ? request.result_channels : 1);

@@ -17,17 +17,24 @@ struct ConvProblem {
   bool may_round;
 };
 
-// Launches the first variant that admits the call; the last one should admit all. An empty result
-// launches nothing.
+// Calls visit(variant) for the first one that admits the call; the last one should admit all.
+template <class Request, class Visit, class... Variants>
+bool visit_variant(const Request& request, const Visit& visit, const Variants&... variants) {
+  return ((variants.admits(request) && (visit(variants), true)) || ...);
+}
+
+// Launches it. An empty result launches nothing.
 template <class Problem, class... Variants>
 cudaError_t launch_conv(const Problem& problem, cudaStream_t stream, void* workspace,
                         const Variants&... variants) {
   if (problem.request.result_elements() == 0) return cudaSuccess;
   cudaError_t status = cudaErrorInvalidValue;
-  static_cast<void>(
-      ((variants.admits(problem.request) &&
-        (status = variants.launch(problem.request, problem.epilogue, stream, workspace), true)) ||
-       ...));
+  visit_variant(
+      problem.request,
+      [&](const auto& variant) {
+        status = variant.launch(problem.request, problem.epilogue, stream, workspace);
+      },
+      variants...);
   return status;
 }
 
@@ -36,9 +43,9 @@ template <class Problem, class... Variants>
 int64_t conv_workspace(const Problem& problem, const Variants&... variants) {
   if (problem.request.result_elements() == 0) return 0;
   int64_t bytes = 0;
-  static_cast<void>(((variants.admits(problem.request) &&
-                      (bytes = variants.workspace_bytes(problem.request), true)) ||
-                     ...));
+  visit_variant(
+      problem.request,
+      [&](const auto& variant) { bytes = variant.workspace_bytes(problem.request); }, variants...);
   return bytes;
 }
 

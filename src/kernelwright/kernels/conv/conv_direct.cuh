@@ -9,6 +9,7 @@
 //   CHANNELS                  output channels of a thread, a multiple of 8
 
 #include "conv_elements.cuh"
+#include "conv_moments.cuh"
 #include "conv_request.cuh"
 #include "convert.cuh"
 #include "vector.cuh"
@@ -280,6 +281,9 @@ struct ConvDirectVariant {
     return units < static_cast<double>(MOST) && stride * request.calls[0].in < MOST;
   }
   static int64_t workspace_bytes(const Request&) { return 0; }
+  static MomentStates moments(const Request&, const MomentStates& results, void*) {
+    return results;
+  }
 
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
                      void*) const {

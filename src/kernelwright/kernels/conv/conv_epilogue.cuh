@@ -6,6 +6,7 @@
 
 #include "conv_elements.cuh"
 #include "conv_facts.cuh"
+#include "conv_moments.cuh"
 #include "conv_totals.cuh"
 #include "convert.cuh"
 #include "divide.cuh"
@@ -55,6 +56,7 @@ class ConvEpilogue {
  public:
   static constexpr bool IS_LATE = ANY_LATE && WHEN == ConvFinish::STORES;
   static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::NONE;
+  static constexpr ConvMoments MOMENTS = ConvMoments::NONE;
   static_assert(IS_LATE || (true && ... && Operands::IS_BY_CHANNEL), "sums have no place yet");
 
   // What is the same for all elements of a channel.
@@ -211,6 +213,7 @@ class ConvEpilogue {
 template <class Before, class After>
 struct ConvTwoSteps {
   static constexpr bool IS_LATE = After::IS_LATE;
+  static constexpr ConvMoments MOMENTS = ConvMoments::NONE;
   static_assert(!Before::IS_LATE, "nothing is stored before the second step");
 
   Before before;
@@ -238,4 +241,14 @@ template <class Row, class Before, class After>
 struct ConvRowProgram : ConvTwoSteps<Before, After> {
   using Program = Row;
   static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::EXP_SUM;
+};
+
+// The moments of each channel are made of what the first step gives.
+template <ConvMoments HOW, class Before, class After>
+struct ConvWithMoments : ConvTwoSteps<Before, After> {
+  static constexpr ConvMoments MOMENTS = HOW;
+  static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::NONE;
+  static_assert(!After::IS_LATE, "moments are those of what is stored");
+
+  MomentStates moments;
 };

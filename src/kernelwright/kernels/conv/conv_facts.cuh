@@ -9,3 +9,4 @@ constexpr bool ANY_LATE = true;           // steps that run where elements are s
 constexpr bool ANY_WINDOWS = true;        // results reduced over windows
 constexpr bool ANY_CHANNEL_FOLDS = true;  // and over channels
 constexpr bool ANY_PROGRAMS = true;       // and those of which a program is made (conv_rows.cuh)
+constexpr bool ANY_MOMENTS = true;        // moments of channels (conv_moments.cuh)

@@ -6,6 +6,9 @@
 
 enum class ConvFold { NONE, MAXIMUM, MINIMUM, SUM, EXP_SUM };
 
+// Whether the moments of channels are made of results (conv_moments.cuh): beside these, or alone.
+enum class ConvMoments { NONE, BESIDE, ALONE };
+
 template <ConvFold HOW>
 __device__ __forceinline__ float neutral_of() {
   static_assert(HOW != ConvFold::NONE, "nothing is reduced");

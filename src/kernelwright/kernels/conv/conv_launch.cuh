@@ -68,8 +68,20 @@ struct ConvVariant {
 
   static int64_t workspace_bytes(const Request& request) {
     const ConvShape shape = describe(request);
-    return HEADER_BYTES + exponent_bytes(request) + filter_bytes(shape) +
-           aligned_bytes(SETS * Tile::PLANES * plane_elements(request) * 2);
+    return state_offset(request, shape) + state_bytes(request, shape);
+  }
+
+  // Where the states are that the launch with the same workspace writes.
+  static MomentStates moments(const Request& request, const MomentStates& results,
+                              void* workspace) {
+    const ConvShape shape = describe(request);
+    MomentStates s = describe_states(request, shape);
+    char* const first = static_cast<char*>(workspace) + state_offset(request, shape);
+    s.means = results.means;
+    s.spreads = results.spreads;
+    s.are_written = reinterpret_cast<int*>(first);
+    s.states = reinterpret_cast<Moments*>(first + aligned_bytes(sizeof(int)));
+    return s;
   }
 
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
@@ -111,6 +123,9 @@ struct ConvVariant {
     p.out = request.out;
     p.out_strides = request.out_strides;
     p.epilogue = epilogue;
+    if constexpr (HAS_MOMENTS) {
+      p.epilogue.moments = moments(request, epilogue.moments, workspace);
+    }
     const int64_t elements = plane_elements(request) + filter_elements(shape);
     p.rest = {planes.header, static_cast<int>(plane_blocks),
               SMALL_ELEMENTS + (elements >> SMALL_SHARE_BITS)};
@@ -140,6 +155,7 @@ struct ConvVariant {
   static constexpr bool HAS_WINDOWS = ANY_WINDOWS && Epilogue::WINDOWS != ConvFold::NONE;
   static constexpr bool OVER_CHANNELS = ANY_CHANNEL_FOLDS && Epilogue::CHANNELS != ConvFold::NONE;
   static constexpr bool IS_PROGRAM = ANY_PROGRAMS && Epilogue::CHANNELS == ConvFold::EXP_SUM;
+  static constexpr bool HAS_MOMENTS = ANY_MOMENTS && Epilogue::MOMENTS != ConvMoments::NONE;
   static_assert(IS_PROGRAM == (Config::FOLD_PHASES > 0), "programs need rooms for their totals");
   using Linear = LinearPlanner<Tile, Request>;
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(ConvHeader));
@@ -426,6 +442,45 @@ struct ConvVariant {
                              request.out_strides.image % SECTOR == 0;
     const bool share = are_runs && !are_aligned && plane >= Tile::LEAST_PLANE;
     return {Tile::BLOCK_POSITIONS - (share ? SECTOR : 0), Divisor(static_cast<uint32_t>(plane))};
+  }
+
+  static int64_t state_offset(const Request& request, const ConvShape& shape) {
+    return HEADER_BYTES + exponent_bytes(request) + filter_bytes(shape) +
+           aligned_bytes(SETS * Tile::PLANES * plane_elements(request) * 2);
+  }
+  static int64_t state_bytes(const Request& request, const ConvShape& shape) {
+    if constexpr (!HAS_MOMENTS) return 0;
+    const MomentStates s = describe_states(request, shape);
+    const int64_t tiles = s.image_tiles > 0 ? s.image_tiles * shape.images
+                                            : (s.positions + s.step - 1) / s.step;
+    const int64_t count = tiles * s.phases * s.parts * s.segments * s.rows;
+    return aligned_bytes(sizeof(int)) + aligned_bytes(count * int64_t{sizeof(Moments)});
+  }
+  static MomentStates describe_states(const Request& request, const ConvShape& shape) {
+    MomentStates s = {};
+    s.parts = Tile::SPLITS_POSITIONS ? Tile::CONSUMERS : 1;
+    s.part_positions = Tile::PART_POSITIONS;
+    s.phases = phases_apart(shape);
+    s.step = describe_runs(request, shape).step;
+    s.positions = shape.positions();
+    s.plane = s.positions / shape.images;
+    s.segments = static_cast<int>((Tile::PART_POSITIONS + s.plane - 2) / s.plane) + 1;
+    if constexpr (Tile::IS_LINEAR) {
+      const LinearPlan plan = Linear::plan(request, shape, nullptr);
+      s.image_tiles = static_cast<int>(plan.depths.value() * plan.tiles.value());
+    } else if constexpr (Tile::HAS_PATCHES) {
+      HaloPlan halo = {};
+      plan_halo(shape, &halo);
+      s.image_tiles = 1;
+      for (const Divisor& along : halo.tiles) s.image_tiles *= static_cast<int>(along.value());
+    }
+    if (s.image_tiles > 0) s.segments = 1;
+    s.group_rows = shape.rows();
+    s.rows = s.group_rows * shape.groups;
+    s.group_channels = shape.out_channels;
+    s.joined = Tile::JOINS ? shape.joined() : 1;
+    s.run_channels = Tile::JOINS ? shape.run_channels() : FILTER_RUN;
+    return s;
   }
 
   static ConvUnits number_units(const ConvShape& shape, const HaloPlan& halo,

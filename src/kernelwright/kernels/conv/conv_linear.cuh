@@ -268,6 +268,16 @@ __device__ __forceinline__ void store_linear(const Parameters& p, const ConvShar
   }
 }
 
+// Which of a lane's columns are outputs of the tile and of no other.
+template <class Tile, class Parameters>
+__device__ __forceinline__ uint64_t own_outputs(const Parameters& p, const LinearWork& work,
+                                                const ConvShared<Tile>& shared, int warpgroup) {
+  const int warp = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
+  const LinearSlots<Tile> slots(p, work, &shared.slots[warp * Tile::PART_POSITIONS]);
+  const int count = min(p.linear.step, p.linear.slice - work.first);
+  return LaneColumns::where<Tile>([&](int, int column) { return slots.of[column] < count; });
+}
+
 // A warpgroup that multiplies.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void consume_linear(const Parameters& p, const ConvShared<Tile>& shared,
@@ -294,6 +304,12 @@ __device__ __forceinline__ void consume_linear(const Parameters& p, const ConvSh
 #pragma unroll
     for (int part = 0; part < Tile::PARTS; ++part) {
       finish_sums<Tile>(p, of_tile, warpgroup, part, exponent, sums[part]);
+      if constexpr (ANY_MOMENTS && Parameters::MOMENTS != ConvMoments::NONE) {
+        const uint64_t columns = own_outputs<Tile>(p, work, shared, warpgroup);
+        write_states<Tile>(p, of_tile, warpgroup, part, p.epilogue.moments.slot(unit, 0, 0),
+                           sums[part], [&](int) { return columns; });
+        if constexpr (Parameters::MOMENTS == ConvMoments::ALONE) continue;
+      }
       const ConvRows rows = rows_of_warp<Tile>(p, of_tile, warpgroup, part);
       if (rows.count > 0) store_linear<Tile>(p, shared, work, rows, warpgroup, sums[part]);
     }

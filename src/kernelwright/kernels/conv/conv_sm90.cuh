@@ -212,9 +212,17 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
   if (!pairs_were_exact(p.rest)) {
     passes = write_second_set<Config>(p, exponent, shared.places);
     if (passes.first == ConvPasses::NONE) {
-      convolve_on_cuda_cores<Tile>(p);
+      if constexpr (!ANY_MOMENTS || Parameters::MOMENTS != ConvMoments::ALONE) {
+        convolve_on_cuda_cores<Tile>(p);
+      }
+      if constexpr (ANY_MOMENTS && Parameters::MOMENTS != ConvMoments::NONE) {
+        if (blockIdx.x == 0 && threadIdx.x == 0) *p.epilogue.moments.are_written = 0;
+      }
       return;
     }
+  }
+  if constexpr (ANY_MOMENTS && Parameters::MOMENTS != ConvMoments::NONE) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) *p.epilogue.moments.are_written = 1;
   }
   if constexpr (Tile::IS_LINEAR) find_linear_words<Tile>(p, shared);
   if constexpr (Tile::CLUSTER > 1) {

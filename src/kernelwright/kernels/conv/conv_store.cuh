@@ -3,6 +3,7 @@
 
 #include "conv_facts.cuh"
 #include "conv_joined.cuh"
+#include "conv_moments_tile.cuh"
 #include "conv_reduction.cuh"
 #include "conv_rows.cuh"
 #include "conv_spans.cuh"
@@ -427,6 +428,10 @@ __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared
                                            const ConvWork& work, int warpgroup,
                                            float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
   constexpr bool IS_PROGRAM = ANY_PROGRAMS && Parameters::CHANNELS == ConvFold::EXP_SUM;
+  if constexpr (ANY_MOMENTS && Parameters::MOMENTS != ConvMoments::NONE) {
+    write_moments<Tile>(p, shared, work, warpgroup, sums);
+    if constexpr (Parameters::MOMENTS == ConvMoments::ALONE) return;
+  }
   if constexpr (IS_PROGRAM) run_row_program<Tile>(p, shared, work, warpgroup, sums);
   if constexpr (ANY_CHANNEL_FOLDS && !IS_PROGRAM && Parameters::CHANNELS != ConvFold::NONE) {
     store_over_channels<Tile>(p, shared, work, warpgroup, sums);

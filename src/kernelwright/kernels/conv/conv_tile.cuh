@@ -16,6 +16,7 @@
 // `WINDOWS`, `CHANNELS`: whether results are reduced between the two, see conv_reduction.cuh.
 struct ConvPlain {
   static constexpr bool IS_LATE = false;  // finish does nothing
+  static constexpr ConvMoments MOMENTS = ConvMoments::NONE;
   static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::NONE;
   struct Row {
     __device__ __forceinline__ float operator()(float sum) const { return sum; }
@@ -28,6 +29,7 @@ struct ConvPlain {
 
 struct ConvBias {
   static constexpr bool IS_LATE = false;
+  static constexpr ConvMoments MOMENTS = ConvMoments::NONE;
   static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::NONE;
   const float* bias;
   struct Row {
@@ -206,6 +208,7 @@ template <class Input, class Result, class Epilogue>
 struct ConvParameters {
   using Ending = Epilogue;
   static constexpr ConvFold WINDOWS = Epilogue::WINDOWS, CHANNELS = Epilogue::CHANNELS;
+  static constexpr ConvMoments MOMENTS = Epilogue::MOMENTS;
   CUtensorMap pixel_maps[SETS];  // what lies beyond the last image of one is none of the other's
   CUtensorMap filter_map;
   ConvShape shape;
@@ -235,6 +238,7 @@ struct ConvParameters {
 // Unit of work: a tile of one phase and group; where windows are reduced, of all phases in turn.
 struct ConvWork {
   ConvPhase phase;
+  int tile;                    // number of its tile and phase
   int group;
   int row;                     // of the filter: first, of the group
   uint32_t position;           // first; with patches,
@@ -271,6 +275,7 @@ __device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
   rest = next;
   next = p.units.groups.quotient(rest);
   work.group = rest - next * p.units.groups.value();
+  work.tile = static_cast<int>(next);
   rest = next;
   next = p.units.phases.quotient(rest);
   if constexpr (Parameters::WINDOWS == ConvFold::NONE) {

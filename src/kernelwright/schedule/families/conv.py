@@ -8,9 +8,10 @@ from kernelwright.ir.configs import Config
 from kernelwright.ir.conv_configs import ConvConfig, ConvStore, DirectConfig
 from kernelwright.ir.expr import Expr, operations
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Conv
+from kernelwright.ir.kinds import Conv, Project
+from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.plan import Kernel, Launch
-from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.ir.types import TensorType, TupleType, ValueType
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import general_config, ranked_convolutions
 from kernelwright.schedule.conv_instructions import long_instructions
@@ -35,7 +36,8 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
     assert node is not None and isinstance(node.kind, Conv)
     rounding = node.kind.rounding
     assert rounding is not None, f"{node.name} is the library's"
-    times = forecast(node, graph, machine)
+    times = None if group.results else forecast(node, graph, machine)
+    results = _results(group, graph)
     types = tuple(it.type for it in inputs)
     sizes = _with_epilogue(sizes_of(node, graph), node.kind, expression, types)
     kernel = Kernel(
@@ -50,11 +52,25 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
         inputs=types,
         prologue=None if node.kind.reduction is None else node.kind.reduction.value,
         epilogue=expression,
-        outputs=(group.root.tensor,),
+        outputs=tuple(it.tensor for it in results),
         config=_ranked(sizes, planes_of(rounding), machine)[0],
         **labels(group.in_order(graph)),
     )
-    return launched(kernel, [group.root], inputs)
+    return launched(kernel, results, inputs)
+
+
+def _results(group: ElementGroup, graph: Graph) -> tuple[Node, ...]:
+    """The nodes whose values the kernel writes; those that nobody reads have a name all the same."""
+    root = group.root
+    if not isinstance(root.type, TupleType):
+        return (root,)
+    known = {it.kind.index: it for it in group.results if isinstance(it.kind, Project)}
+    taken = {node.name for node in graph.nodes}
+    return tuple(
+        known.get(at)
+        or replace(root, name=fresh_name(f"{root.name}_{at}", taken), kind=Project(at), type=kind)
+        for at, kind in enumerate(root.type.items)
+    )
 
 
 def _ranked(sizes: ConvSizes, planes: int, machine: Machine) -> tuple[Config, ...]:
@@ -95,7 +111,7 @@ def sizes_of_kernel(kernel: Kernel) -> ConvSizes:
     data, weight = kernel.inputs[:2]
     assert isinstance(data, TensorType) and isinstance(weight, TensorType)
     conv = kernel.anchored(Convolution).conv
-    sizes = conv_sizes(conv, data, weight, kernel.output)
+    sizes = conv_sizes(conv, data, weight, kernel.outputs[0])
     assert kernel.epilogue is not None
     return _with_epilogue(sizes, conv, kernel.epilogue, kernel.inputs)
 
@@ -120,7 +136,10 @@ def _cost(kernel: Kernel) -> Work:
     if sizes.has_program:
         # The maximum, the exponential of a distance from it, and the sum.
         before += 3 + sizes.keeps_channels
-    steps = work_of(kernel) * kernel.output.numel_hint + before * sizes.output_elements
+    if sizes.moments is not None:
+        # A sum, and a sum of squared distances.
+        before += 4
+    steps = work_of(kernel) * kernel.outputs[0].numel_hint + before * sizes.output_elements
     return Work(
         flops=steps + sizes.flops,
         products=sizes.flops,
@@ -150,6 +169,10 @@ def _describe(kernel: Kernel) -> Description:
     anchor = kernel.anchored(Convolution)
     what = f" {anchor}; {anchor.why}" if anchor.why else f" {anchor}"
     steps = () if kernel.prologue is None else (f"before it is reduced: {kernel.prologue}",)
+    if len(kernel.outputs) > 1:
+        *results, mean, _ = kernel.outputs
+        written = tuple(f"{it} = {kernel.prologue}" for it in results)
+        return Description(what=what, computes=(*written, f"{mean}, twice: means and spreads of it"))
     return Description(what=what, computes=(*steps, f"{kernel.output} = {kernel.epilogue}"))
 
 
