@@ -418,9 +418,7 @@ _MOMENT_CONFIGS = {
 
 @pytest.mark.timeout(400)  # every form is compiled
 @pytest.mark.parametrize("how", [_BESIDE, _ALONE])
-def test_moments_of_channels_come_from_the_tiles(
-    run_script: Callable[..., Any], how: str
-) -> None:
+def test_moments_of_channels_come_from_the_tiles(run_script: Callable[..., Any], how: str) -> None:
     configs = _MOMENT_CONFIGS[how]
     chosen = [case for case in _MOMENT_CASES if case.folds in ("", how)]
     cases = json.dumps([case.words() for case in chosen])
@@ -475,12 +473,19 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
         _config(256, 2, 64, 1, 1, _ALTERNATE, 4, 1, _APART, 0, 0, _ROWS, 0, 1),
     )
     shares = "ConvRowProgram<ChannelShares, ConvBias, ConvBias>"
-    for configs, epilogue in ((plain, "ConvBias"), (programs, shares)):
+    moments = "ConvWithMoments<ConvMoments::BESIDE, ConvBias, ConvPlain>"
+    for configs, epilogue in ((plain, "ConvBias"), (plain, moments), (programs, shares)):
         text = (_FOLDER / "conv.cu").read_text()
         text = text.replace("CONFIGS", ", ".join(configs)).replace("ELEMENT", "float")
         text = text.replace("EPILOGUE", epilogue)
         report = compile_check(
-            kernels.inline("conv_launch.cuh", "conv_any.cuh", "conv_epilogue.cuh", "wgmma_f16.cuh")
+            kernels.inline(
+                "conv_launch.cuh",
+                "conv_any.cuh",
+                "conv_epilogue.cuh",
+                "conv_moments_launch.cuh",
+                "wgmma_f16.cuh",
+            )
             + text
         )
         named = [kernel for kernel in report.kernels if "conv" in str(kernel)]

@@ -42,7 +42,11 @@ def _plan(module: nn.Module, given: tuple[Tensor, ...], machine: Machine = _SLOW
 def _reductions(plan: Plan) -> list[tuple[object, ...]]:
     convs = [it.anchor for it in plan.kernels if isinstance(it.anchor, Convolution)]
     reductions = [it.conv.reduction for it in convs]
-    return [(it.window, it.over_windows, it.over_channels) for it in reductions if it is not None]
+    return [
+        (it.window, it.over_windows, it.over_channels)
+        for it in reductions
+        if it is not None and it.moments is None
+    ]
 
 
 def _given(side: int = 13) -> tuple[Tensor, Tensor]:

@@ -37,7 +37,7 @@ def functor(kernel: Kernel, first_element_input: int) -> Functor:
     """The functor of `kernel`; inputs before `first_element_input` are read as tiles, not here."""
     (epilogue,) = kernel.expressions
     found = functor_of(epilogue, kernel, range(first_element_input, len(kernel.inputs)))
-    return replace(found, value=before_storing(Written(found.value), kernel.output.dtype).text)
+    return replace(found, value=before_storing(Written(found.value), kernel.outputs[0].dtype).text)
 
 
 def functor_of(expr: Expr, kernel: Kernel, elements: range, suffix: str = "") -> Functor:
@@ -54,7 +54,7 @@ def functor_of(expr: Expr, kernel: Kernel, elements: range, suffix: str = "") ->
         members=tuple(writer.members.values()),
         is_located=bool(place),
         parameters=(*place, *accumulator, *read),
-        result=COMPUTED[kernel.output.dtype],
+        result=COMPUTED[kernel.outputs[0].dtype],
         statements=tuple(writer.statements),
         value=value.text,
     )
@@ -72,7 +72,9 @@ def elementwise_fields(kernel: Kernel, tiles: int) -> dict[str, object]:
     return {
         **heading(kernel),
         "functor": item,
-        "types": ", ".join(STORED[it] for it in (kernel.output.dtype, *(it for _, it in elements))),
+        "types": ", ".join(
+            STORED[it] for it in (kernel.outputs[0].dtype, *(it for _, it in elements))
+        ),
         "arguments": read_inputs(kernel, tensors, item.members),
         "tensors": tensors,
     }

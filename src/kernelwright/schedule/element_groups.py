@@ -112,9 +112,7 @@ def _grow(
     return ElementGroup(root=root, members=tuple(members.values()), anchor=anchor)
 
 
-def _results_of(
-    root: Node, users: Mapping[str, tuple[str, ...]], graph: Graph
-) -> tuple[Node, ...]:
+def _results_of(root: Node, users: Mapping[str, tuple[str, ...]], graph: Graph) -> tuple[Node, ...]:
     if isinstance(root.type, TensorType):
         return ()
     return tuple(graph[name] for name in users[root.name])

@@ -23,7 +23,7 @@ from kernelwright.ir.kinds import (
     View,
 )
 from kernelwright.ir.sizes import ONE, product
-from kernelwright.ir.types import Dim, DType, TensorType, TupleType
+from kernelwright.ir.types import DType, TensorType, TupleType
 from kernelwright.lower.split_reductions import moments_of_parts
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions
@@ -208,11 +208,9 @@ def _sums(editor: Editor, last: Node, conv: Node) -> Iterator[_Sum]:
                 yield _Sum(
                     node=reader, source=source, spatial=spatial, steps=tuple(steps), totals=()
                 )
-            elif reader.kind.op is Reduction.MOMENTS and not steps:
-                if not any(editor.is_shown(it.name) for it in totals):
-                    yield _Sum(
-                        node=reader, source=source, spatial=spatial, steps=(), totals=totals
-                    )
+            is_shown = any(editor.is_shown(it.name) for it in totals)
+            if reader.kind.op is Reduction.MOMENTS and not steps and not is_shown:
+                yield _Sum(node=reader, source=source, spatial=spatial, steps=(), totals=totals)
 
 
 def _views_in_groups(editor: Editor, last: Node) -> Iterator[Node]:
@@ -288,7 +286,10 @@ def _put_totals(editor: Editor, one: _Sum, mean: Node, spread: Node) -> None:
     kind = TensorType(DType.F32, small)
     if kind != mean.type:
         mean, spread = (
-            add(f"{it.name}_in_groups", replace(it, kind=View(Reshape()), type=kind, inputs=(it.name,)))
+            add(
+                f"{it.name}_in_groups",
+                replace(it, kind=View(Reshape()), type=kind, inputs=(it.name,)),
+            )
             for it in (mean, spread)
         )
     if one.totals:
@@ -318,9 +319,7 @@ def _put_totals(editor: Editor, one: _Sum, mean: Node, spread: Node) -> None:
     editor.replace(one.node, (*made, replace(total, name=one.node.name)))
 
 
-def _put_moments(
-    editor: Editor, one: _Sum, moments: tuple[Node, Node], made: list[Node]
-) -> None:
+def _put_moments(editor: Editor, one: _Sum, moments: tuple[Node, Node], made: list[Node]) -> None:
     """Put moments of maps together, and give them to who takes them out."""
     totals: Sequence[Node] = moments
     if one.rest:

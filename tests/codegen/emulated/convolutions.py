@@ -59,7 +59,9 @@ class Layers(nn.Module):
             F.max_pool2d(self.least(x), 2).amin(1),
             F.relu(self.whole(x)).mean((2, 3)),
             F.group_norm(F.relu(self.normed(x)), 2, self.scale[:10, 0]),
-            F.group_norm(self.centred(v), 3, self.scale[:6, 0], self.scale[6:12, 0]).mean((2, 3, 4)),
+            F.group_norm(self.centred(v), 3, self.scale[:6, 0], self.scale[6:12, 0]).mean(
+                (2, 3, 4)
+            ),
             # Programs over channels, of each and of all, with rows of -inf.
             torch.log_softmax(above(self.shares(x)), 1) * self.scale[:17, :, None],
             torch.tanh(torch.logsumexp(above(self.totals(v)), 1)) - self.scale[0],

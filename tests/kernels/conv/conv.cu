@@ -99,7 +99,8 @@ int64_t run(const Variant& variant, const Call& call, const Arguments& arguments
   cudaError_t status = launch_conv(call, arguments.stream(), arguments.workspace(), variant);
   if constexpr (HAS_MOMENTS) {
     if (status != cudaSuccess) return status;
-    status = launch_moments(call, moments_kernel, arguments.stream(), arguments.workspace(), variant);
+    status =
+        launch_moments(call, moments_kernel, arguments.stream(), arguments.workspace(), variant);
   }
   return status;
 }
@@ -123,8 +124,8 @@ extern "C" int64_t conv_launch(const int64_t* words) {
   if (config < 0) return run(Any{any_kernel}, call, arguments);
   return All::pick(config, [&](auto chosen) -> int64_t {
     using Config = decltype(chosen);
-    return run(ConvVariant<Config, Number, Number, Epilogue>{planes_kernel<Config>,
-                                                             conv_kernel<Config>},
-               call, arguments);
+    return run(
+        ConvVariant<Config, Number, Number, Epilogue>{planes_kernel<Config>, conv_kernel<Config>},
+        call, arguments);
   });
 }

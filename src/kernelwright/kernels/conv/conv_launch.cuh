@@ -451,8 +451,8 @@ struct ConvVariant {
   static int64_t state_bytes(const Request& request, const ConvShape& shape) {
     if constexpr (!HAS_MOMENTS) return 0;
     const MomentStates s = describe_states(request, shape);
-    const int64_t tiles = s.image_tiles > 0 ? s.image_tiles * shape.images
-                                            : (s.positions + s.step - 1) / s.step;
+    const int64_t tiles =
+        s.image_tiles > 0 ? s.image_tiles * shape.images : (s.positions + s.step - 1) / s.step;
     const int64_t count = tiles * s.phases * s.parts * s.segments * s.rows;
     return aligned_bytes(sizeof(int)) + aligned_bytes(count * int64_t{sizeof(Moments)});
   }

@@ -33,7 +33,7 @@ struct MomentStates {
   int segments, parts;     // slots of a tile: images that a part of it may meet, by its parts
   int part_positions;
   int phases;
-  int image_tiles;         // of an image alone; 0: tiles begin `step` positions after each other
+  int image_tiles;  // of an image alone; 0: tiles begin `step` positions after each other
   int step;
   int64_t positions, plane;  // of all images, of one
   int rows, group_rows;      // of the filter: of all groups, of one

@@ -17,8 +17,7 @@ struct ConvMomentParameters {
 
 // What a thread combines of a channel: every `ways`-th state of its tiles from `way` on.
 __device__ __forceinline__ Moments combine_states(const MomentStates& s, int64_t image,
-                                                  int first_row, int row_count, int way,
-                                                  int ways) {
+                                                  int first_row, int row_count, int way, int ways) {
   Moments found = {};
   const int64_t begin = image * s.plane, last = begin + s.plane - 1;
   const int64_t first_tile = s.image_tiles > 0 ? image * s.image_tiles : begin / s.step;

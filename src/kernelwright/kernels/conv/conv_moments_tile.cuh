@@ -112,7 +112,8 @@ __device__ __forceinline__ void write_moments(const Parameters& p, const ConvSha
   const uint32_t begin = work.position + part * Tile::PART_POSITIONS;
   const int plane = static_cast<int>(p.runs.plane.value());
   int end = Tile::PART_POSITIONS;  // of the image
-  if (!Tile::HAS_PATCHES) end = plane - static_cast<int>(begin - p.runs.plane.quotient(begin) * plane);
+  if (!Tile::HAS_PATCHES)
+    end = plane - static_cast<int>(begin - p.runs.plane.quotient(begin) * plane);
   const uint64_t exist =
       LaneColumns::where<Tile>([&](int position, int) { return places[position] >= 0; });
   int segment = 0;

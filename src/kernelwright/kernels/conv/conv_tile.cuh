@@ -238,7 +238,7 @@ struct ConvParameters {
 // Unit of work: a tile of one phase and group; where windows are reduced, of all phases in turn.
 struct ConvWork {
   ConvPhase phase;
-  int tile;                    // number of its tile and phase
+  int tile;  // number of its tile and phase
   int group;
   int row;                     // of the filter: first, of the group
   uint32_t position;           // first; with patches,

@@ -60,7 +60,7 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
 
 
 def _results(group: ElementGroup, graph: Graph) -> tuple[Node, ...]:
-    """The nodes whose values the kernel writes; those that nobody reads have a name all the same."""
+    """The nodes whose values the kernel writes; those that nobody reads have names, too."""
     root = group.root
     if not isinstance(root.type, TupleType):
         return (root,)
@@ -172,7 +172,9 @@ def _describe(kernel: Kernel) -> Description:
     if len(kernel.outputs) > 1:
         *results, mean, _ = kernel.outputs
         written = tuple(f"{it} = {kernel.prologue}" for it in results)
-        return Description(what=what, computes=(*written, f"{mean}, twice: means and spreads of it"))
+        return Description(
+            what=what, computes=(*written, f"{mean}, twice: means and spreads of it")
+        )
     return Description(what=what, computes=(*steps, f"{kernel.output} = {kernel.epilogue}"))
 
 
