@@ -70,7 +70,7 @@ def ranked_convolutions(
     timed: list[tuple[float, ConvConfig | DirectConfig]] = [
         (conv_seconds(sizes, config, machine), config) for config in found
     ]
-    is_reduced = sizes.window > 1 or sizes.over_channels or sizes.moments is not None
+    is_reduced = sizes.window > 1 or sizes.over_channels
     direct = direct_config(sizes) if planes == 2 and not is_reduced else None
     if direct is not None:
         timed.append((direct_seconds(sizes, direct, machine), direct))

@@ -14,6 +14,8 @@ MOST_PRODUCTS = 256
 """Products of an element: their filter is in shared memory."""
 _MOST_COLUMNS = 16
 """Elements of a row of the input that a thread keeps."""
+_MOMENT_PRODUCTS = 8
+"""Products that take as long as an element's share of moments; not measured."""
 _CHANNELS = (24, 16, 8)
 """Output channels of a thread, the best first."""
 
@@ -37,10 +39,15 @@ def direct_seconds(sizes: ConvSizes, config: DirectConfig, machine: Machine) -> 
     rows = sizes.images * prod(axis.out for axis in sizes.axes[1:])
     units = rows * ceil(sizes.axes[0].out / POSITIONS)
     blocks = ceil(units / THREADS) * ceil(sizes.out_channels / config.channels)
-    products = config.channels * sizes.in_channels * sizes.taps
+    each = sizes.in_channels * sizes.taps
+    if sizes.moments is not None:
+        each += _MOMENT_PRODUCTS
+    products = config.channels * each
     of_block = 2 * THREADS * POSITIONS * products
     rate = rates.direct_share * machine.flops["fp32_simt"] / machine.sm_count
     multiplying = ceil(blocks / machine.sm_count) * of_block / rate
-    moved = sizes.dtype.itemsize * (sizes.input_elements + sizes.output_elements)
+    moved = sizes.dtype.itemsize * (sizes.input_elements + sizes.stored_elements)
     moving = moved / rates.plane_bandwidth
-    return max(multiplying, moving) + machine.launches.product_seconds
+    seconds = max(multiplying, moving) + machine.launches.product_seconds
+    # What the warps have left is combined.
+    return seconds + (0 if sizes.moments is None else machine.launches.next_seconds)

@@ -42,7 +42,8 @@ class Layers(nn.Module):
         self.shares = nn.ConvTranspose2d(16, 17, 4, stride=2, padding=1, output_padding=1)
         self.totals = nn.Conv3d(8, 5, 3, padding=1)
         self.normed = nn.ConvTranspose2d(16, 10, 3, stride=2, padding=1)
-        self.centred = nn.Conv3d(8, 6, (2, 3, 3))
+        self.centred = nn.Conv3d(3, 6, (1, 2, 2))
+        self.colours = nn.Conv2d(3, 26, 2, stride=2, padding=1)
 
     def forward(self, x: Tensor, v: Tensor, s: Tensor, h: Tensor, near: Tensor) -> tuple[Any, ...]:
         return (
@@ -59,7 +60,8 @@ class Layers(nn.Module):
             F.max_pool2d(self.least(x), 2).amin(1),
             F.relu(self.whole(x)).mean((2, 3)),
             F.group_norm(F.relu(self.normed(x)), 2, self.scale[:10, 0]),
-            F.group_norm(self.centred(v), 3, self.scale[:6, 0], self.scale[6:12, 0]).mean(
+            F.group_norm(F.relu(self.colours(x[:, 2:5])), 2, self.scale[:26, 0]),
+            F.group_norm(self.centred(v[:, 1:4]), 3, self.scale[:6, 0], self.scale[6:12, 0]).mean(
                 (2, 3, 4)
             ),
             # Programs over channels, of each and of all, with rows of -inf.
@@ -92,7 +94,7 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
     ours |= {first: Rounding.MEASURED_SIZES, half: Rounding.SHORT}
     chosen = Convolutions(left={}, ours=ours)
     # Where memory is slow, whatever can be reduced in a convolution's kernel is. Neighbouring
-    # outputs are joined in four.
+    # outputs are joined in three.
     assert H200.convolutions is not None
     rates = replace(H200.convolutions, turning_bandwidth=1e6, joined_outputs=0.6)
     # No kernel for rows holds what it normalises.
@@ -100,17 +102,18 @@ def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
     slow = replace(H200, convolutions=rates, rows=rows)
     plan = schedule(graph, slow, Library.NEVER, convolutions=chosen)
     assert not plan.left_to_pytorch
-    assert [kernel.family for kernel in plan.kernels if kernel.family == "conv"] == ["conv"] * 14
+    assert [kernel.family for kernel in plan.kernels if kernel.family == "conv"] == ["conv"] * 15
     reduced = [it.anchor.conv.reduction for it in plan.kernels if it.family == "conv"]
     windows = [it.window for it in reduced if it is not None and it.over_windows is not None]
     assert windows == [(2, 2), (2, 2)]
     moments = [it.moments for it in reduced if it is not None and it.moments is not None]
-    assert moments == [TileMoments.ALONE, TileMoments.BESIDE, TileMoments.ALONE]
+    both = TileMoments.ALONE, TileMoments.BESIDE
+    assert moments == [*both, *reversed(both)]
     results = [it.keeps_channels for it in reduced if it is not None and it.result is not None]
     assert results == [True, False]
-    assert sum(isinstance(kernel.config, DirectConfig) for kernel in plan.kernels) == 2
+    assert sum(isinstance(kernel.config, DirectConfig) for kernel in plan.kernels) == 4
     configs = [it.config for it in plan.kernels if isinstance(it.config, ConvConfig)]
-    assert sum(config.outputs > 1 for config in configs) == 4
+    assert sum(config.outputs > 1 for config in configs) == 3
     namespace: dict[str, Any] = {}
     exec(emit_module("layers", "self, x, v, s, h, near", plan).source, namespace)
     return namespace["ModelNew"].forward

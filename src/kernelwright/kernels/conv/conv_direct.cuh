@@ -9,6 +9,7 @@
 //   CHANNELS                  output channels of a thread, a multiple of 8
 
 #include "conv_elements.cuh"
+#include "conv_facts.cuh"
 #include "conv_moments.cuh"
 #include "conv_request.cuh"
 #include "convert.cuh"
@@ -181,21 +182,108 @@ __device__ __forceinline__ void store_direct(const Parameters& p, int64_t place,
   }
 }
 
+// Moments of 8 channels at a warp's positions. A lane has those of one channel, as four do.
+class DirectMoments {
+ public:
+  static constexpr int CHANNELS = DIRECT_STAGED_CHANNELS;
+
+  // The channel that this lane has.
+  __device__ __forceinline__ static int own_channel() { return threadIdx.x % 32 / 4; }
+  // `count`: how many of the lane's positions are meant, the first ones.
+  __device__ __forceinline__ static Moments of(const float (&values)[CHANNELS][DIRECT_POSITIONS],
+                                               int count) {
+    float numbers[CHANNELS];
+    for_each(values, count, [&](int j, float value) { numbers[j] += value; }, numbers);
+    const float all = sum_of_all(static_cast<float>(count)), total = sum_of_own(numbers);
+    const float mean = all > 0 ? total / all : 0.0f;
+    float means[CHANNELS];
+#pragma unroll
+    for (int j = 0; j < CHANNELS; ++j) means[j] = __shfl_sync(~0u, mean, 4 * j);
+    for_each(
+        values, count,
+        [&](int j, float value) {
+          const float distance = value - means[j];
+          numbers[j] = fmaf(distance, distance, numbers[j]);
+        },
+        numbers);
+    return {all, mean, sum_of_own(numbers)};
+  }
+
+ private:
+  // Calls add(channel, value), from zeros on.
+  template <class Add>
+  __device__ __forceinline__ static void for_each(const float (&values)[CHANNELS][DIRECT_POSITIONS],
+                                                  int count, const Add& add,
+                                                  float (&numbers)[CHANNELS]) {
+#pragma unroll
+    for (int j = 0; j < CHANNELS; ++j) {
+      numbers[j] = 0;
+#pragma unroll
+      for (int i = 0; i < DIRECT_POSITIONS; ++i) {
+        if (i < count) add(j, values[j][i]);
+      }
+    }
+  }
+  __device__ __forceinline__ static float sum_of_all(float value) {
+#pragma unroll
+    for (int mask = 16; mask > 0; mask /= 2) value += __shfl_xor_sync(~0u, value, mask);
+    return value;
+  }
+  // Over all lanes, of the channel that this lane has: each step leaves half of the channels.
+  __device__ __forceinline__ static float sum_of_own(float (&numbers)[CHANNELS]) {
+#pragma unroll
+    for (int half = CHANNELS / 2; half > 0; half /= 2) {
+      const int mask = 4 * half;
+      const bool is_upper = (threadIdx.x & mask) != 0;
+#pragma unroll
+      for (int i = 0; i < half; ++i) {
+        const float sent = is_upper ? numbers[i] : numbers[i + half];
+        const float kept = is_upper ? numbers[i + half] : numbers[i];
+        numbers[i] = kept + __shfl_xor_sync(~0u, sent, mask);
+      }
+    }
+    float value = numbers[0];
+    value += __shfl_xor_sync(~0u, value, 2);
+    return value + __shfl_xor_sync(~0u, value, 1);
+  }
+};
+
+// Writes the states of 8 channels from `channel` on, of `channels`, for each image that the warp
+// meets. `count`: of the thread's positions, none beyond the last unit.
+template <class Parameters>
+__device__ __forceinline__ void write_direct_moments(
+    const Parameters& p, uint32_t unit, int count, int channel, int channels,
+    const float (&values)[DirectMoments::CHANNELS][DIRECT_POSITIONS]) {
+  const MomentStates& states = p.epilogue.moments;
+  const int lane = threadIdx.x % 32, own = channel + DirectMoments::own_channel();
+  const uint32_t begin = unit - lane, plane = static_cast<uint32_t>(states.plane);
+  int end = static_cast<int>((begin / plane + 1) * plane - begin);  // of the image, in lanes
+  int segment = 0;
+  for (int first = 0; first < 32; first = end, end += static_cast<int>(plane), ++segment) {
+    const Moments found = DirectMoments::of(values, lane >= first && lane < end ? count : 0);
+    if (lane % 4 == 0 && own < channels) states.slot(begin / 32, 0, segment)[own] = found;
+    if (begin + end >= p.units) break;
+  }
+}
+
 // What becomes of the sums: short operations one after the other, long ones in a loop, so that
 // their code is there once. `staged`: room of a thread for 8 channels, a number each thread apart.
 template <class Config, class Parameters>
 __device__ __forceinline__ void finish_direct(
-    const Parameters& p, const DirectPlace& at, int first, float* staged,
+    const Parameters& p, const DirectPlace& at, uint32_t unit, int first, float* staged,
     const float (&sums)[Config::CHANNELS][DIRECT_POSITIONS]) {
   using Epilogue = std::remove_cv_t<std::remove_reference_t<decltype(p.epilogue)>>;
+  constexpr bool HAS_MOMENTS = ANY_MOMENTS && Epilogue::MOMENTS != ConvMoments::NONE;
   constexpr int POSITIONS = DIRECT_POSITIONS, STAGED = DIRECT_STAGED_CHANNELS;
   const auto& strides = p.request.out_strides;
   int64_t origin = at.image * strides.image;
 #pragma unroll
   for (int d = 0; d < MAX_SPATIAL; ++d) origin += at.at[d] * strides.spatial[d];
-  const int count = min(POSITIONS, static_cast<int>(p.request.calls[0].out) - at.at[0]);
+  int count = min(POSITIONS, static_cast<int>(p.request.calls[0].out) - at.at[0]);
+  if (HAS_MOMENTS && unit >= p.units) count = 0;
 #pragma unroll
   for (int part = 0; part < Config::CHANNELS; part += STAGED) {
+    float finished[HAS_MOMENTS ? STAGED : 1][POSITIONS] = {};
 #pragma unroll
     for (int j = 0; j < STAGED; ++j) {
       const int channel = first + part + j;
@@ -209,9 +297,16 @@ __device__ __forceinline__ void finish_direct(
         for (int i = 0; i < POSITIONS; ++i) {
           staged[(j * POSITIONS + i) * DIRECT_THREADS] = values[i];
         }
-      } else {
+      } else if constexpr (!ANY_MOMENTS || Epilogue::MOMENTS != ConvMoments::ALONE) {
         store_direct(p, origin + channel * strides.channel, count, values);
       }
+      if constexpr (HAS_MOMENTS) {
+#pragma unroll
+        for (int i = 0; i < POSITIONS; ++i) finished[j][i] = values[i];
+      }
+    }
+    if constexpr (HAS_MOMENTS) {
+      write_direct_moments(p, unit, count, first + part, Config::OUT_CHANNELS, finished);
     }
     if constexpr (Epilogue::IS_LATE) {
 #pragma unroll 1
@@ -243,11 +338,14 @@ __device__ __forceinline__ void conv_direct(const Parameters& p) {
   Tile::read_filter(p.request, first, filter);
   __syncthreads();
   const uint32_t unit = blockIdx.x * DIRECT_THREADS + threadIdx.x;
-  if (unit >= p.units) return;
-  const DirectPlace place = DirectPlace::of(unit, p.units_of_row, p.request.calls);
+  constexpr bool HAS_MOMENTS = ANY_MOMENTS && Epilogue::MOMENTS != ConvMoments::NONE;
+  // Warps make moments: all threads of one go on, those beyond the last unit as if they had it.
+  if (unit - (HAS_MOMENTS ? threadIdx.x % 32 : 0) >= p.units) return;
+  const uint32_t existing = HAS_MOMENTS ? min(unit, p.units - 1) : unit;
+  const DirectPlace place = DirectPlace::of(existing, p.units_of_row, p.request.calls);
   float sums[Tile::CHANNELS][Tile::POSITIONS] = {};
   Tile::multiply(p.request, place, filter, sums);
-  finish_direct<Config>(p, place, first, staged + threadIdx.x, sums);
+  finish_direct<Config>(p, place, unit, first, staged + threadIdx.x, sums);
 }
 
 // Host side; see conv_choice.cuh for what a variant has.
@@ -280,14 +378,34 @@ struct ConvDirectVariant {
     const int64_t stride = request.data_strides.spatial[0];
     return units < static_cast<double>(MOST) && stride * request.calls[0].in < MOST;
   }
-  static int64_t workspace_bytes(const Request&) { return 0; }
-  static MomentStates moments(const Request&, const MomentStates& results, void*) {
-    return results;
+  static int64_t workspace_bytes(const Request& request) {
+    if constexpr (!HAS_MOMENTS) return 0;
+    const MomentStates s = moments(request, {}, nullptr);
+    const int64_t count = (s.positions + s.step - 1) / s.step * s.segments * s.rows;
+    return (count * int64_t{sizeof(Moments)} + 255) / 256 * 256;
+  }
+
+  // Where the states are that the launch with the same workspace writes: of a warp's units.
+  static MomentStates moments(const Request& request, const MomentStates& results,
+                              void* workspace) {
+    MomentStates s = results;
+    s.states = static_cast<Moments*>(workspace);
+    s.parts = s.phases = s.joined = 1;
+    s.part_positions = s.step = 32;
+    s.plane = units_of_row(request) * request.calls[1].out * request.calls[2].out;
+    s.positions = request.images * s.plane;
+    s.segments = static_cast<int>((s.step + s.plane - 2) / s.plane) + 1;
+    s.rows = s.group_rows = s.group_channels = Config::OUT_CHANNELS;
+    s.run_channels = FILTER_RUN;
+    return s;
   }
 
   cudaError_t launch(const Request& request, const Epilogue& epilogue, cudaStream_t stream,
-                     void*) const {
+                     void* workspace) const {
     Parameters parameters = {request, epilogue};
+    if constexpr (HAS_MOMENTS) {
+      parameters.epilogue.moments = moments(request, epilogue.moments, workspace);
+    }
     parameters.units_of_row = static_cast<uint32_t>(units_of_row(request));
     parameters.units = static_cast<uint32_t>(request.images * request.calls[1].out *
                                              request.calls[2].out * units_of_row(request));
@@ -299,6 +417,8 @@ struct ConvDirectVariant {
   }
 
  private:
+  static constexpr bool HAS_MOMENTS = ANY_MOMENTS && Epilogue::MOMENTS != ConvMoments::NONE;
+
   static int64_t units_of_row(const Request& request) {
     return (request.calls[0].out + DIRECT_POSITIONS - 1) / DIRECT_POSITIONS;
   }

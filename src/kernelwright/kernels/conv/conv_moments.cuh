@@ -29,7 +29,7 @@ struct Moments {
 struct MomentStates {
   float *means, *spreads;  // results: of each channel of each image
   Moments* states;         // of each tile and phase, slot, and row of the filter; null: none
-  int* are_written;        // 0 where the CUDA cores computed the results
+  int* are_written;        // 0 where the CUDA cores computed the results; null: they are
   int segments, parts;     // slots of a tile: images that a part of it may meet, by its parts
   int part_positions;
   int phases;
