@@ -51,6 +51,7 @@ from kernelwright.ir.kinds import (
     Project,
     Reduce,
     Reduction,
+    Relayout,
     Reshape,
     Scan,
     Select,
@@ -86,6 +87,9 @@ TORCH_DTYPES = {
 # A few roundings. PyTorch's CPU kernels round a number that is added to a 16-bit tensor to 16 bits
 # first; its CUDA kernels do not, nor does the graph.
 TOLERANCES = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+_THERE = Parameter | Constant | View | Write | Opaque | Project
+"""Kinds whose values no kernel makes: they lie where they lie."""
 
 # What the texts of sizes and conditions may name.
 _NAMES = {"torch": torch, "math": math}
@@ -146,6 +150,14 @@ def scanned(kind: Scan, x: torch.Tensor) -> torch.Tensor:
         x = torch.cat([neutral, x.narrow(kind.dim, 0, x.shape[kind.dim] - 1)], kind.dim)
     totals = x.cumsum(kind.dim) if kind.op is Accumulation.SUM else x.cumprod(kind.dim)
     return totals.flip(kind.dim) if kind.reverse else totals
+
+
+def laid_out(value: Any, node: Node) -> Any:
+    """Value of a node in the layout of its type, if a kernel writes it."""
+    if not isinstance(node.type, TensorType) or isinstance(node.kind, _THERE):
+        return value
+    order = node.type.layout.order if node.type.layout else tuple(range(value.dim()))
+    return value.permute(order).contiguous().permute([order.index(dim) for dim in sorted(order)])
 
 
 def _indices(count: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
@@ -373,19 +385,17 @@ class GraphRun:
         """Compute every node in order."""
         for node in self.graph.nodes:
             if not isinstance(node.kind, Input):
-                self.values[node.name] = self.compute(node)
+                self.values[node.name] = laid_out(self.compute(node), node)
             self.check(node)
 
     def compute(self, node: Node) -> Any:
         operands = [self.values[name] for name in node.inputs]
         match node.kind:
-            case Parameter(path):
+            case Parameter(path) | Constant(str(path)):
                 return self.attribute(path)
-            case Constant(None, values):
+            case Constant(_, values):
                 found = torch.tensor(values, dtype=TORCH_DTYPES[node.tensor.dtype])
                 return found.view(self.shape(node))
-            case Constant(path):
-                return self.attribute(str(path))
             case Pointwise(expr):
                 self.current = self.shape(node)
                 return self.expression(expr, operands).expand(self.current).clone()
@@ -420,6 +430,8 @@ class GraphRun:
                 return F.pad(operands[0], [width for pair in pairs for width in pair], value=value)
             case View(index_map):
                 return self.view(index_map, operands[0], node)
+            case Relayout():
+                return operands[0].clone()
             case Opaque():
                 assert node.origin is not None
                 return self.call(node.origin)

@@ -34,6 +34,7 @@ from kernelwright.ir.kinds import (
     Project,
     Reduce,
     Reduction,
+    Relayout,
     Reshape,
     Scan,
     Select,
@@ -46,6 +47,7 @@ from kernelwright.ir.kinds import (
     Window,
     Write,
 )
+from kernelwright.ir.layouts import layout_of
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, TupleType
 
@@ -79,7 +81,11 @@ def _problems(node: Node, seen: dict[str, Node]) -> Iterator[str]:
     if node.origin is not None and not set(node.origin.refs) <= set(node.inputs):
         yield f"has an origin that reads {node.origin.refs}, but inputs {node.inputs}"
     rule = RULES[type(node.kind)]
-    yield from rule(node, [seen[name] for name in node.inputs])
+    inputs = [seen[name] for name in node.inputs]
+    yield from rule(node, inputs)
+    layout = node.type.layout if isinstance(node.type, TensorType) else None
+    if layout is not None and layout != layout_of(node, inputs):
+        yield f"has {layout}, which does not follow from its inputs"
 
 
 def _leaf(node: Node, inputs: list[Node]) -> Iterator[str]:
@@ -465,6 +471,11 @@ def _pad(node: Node, inputs: list[Node]) -> Iterator[str]:
         yield f"pads {inputs[0].type} to {node.type}"
 
 
+def _relayout(node: Node, inputs: list[Node]) -> Iterator[str]:
+    if len(inputs) != 1 or inputs[0].type != node.type:
+        yield "has the elements of its one input"
+
+
 def _opaque(node: Node, inputs: list[Node]) -> Iterator[str]:
     if node.origin is None:
         yield "is opaque and needs the call it stands for"
@@ -502,6 +513,7 @@ RULES: dict[type, Callable[[Node, list[Node]], Iterator[str]]] = {
     Write: _write,
     Pad: _pad,
     View: _view,
+    Relayout: _relayout,
     Opaque: _opaque,
     Project: _project,
 }

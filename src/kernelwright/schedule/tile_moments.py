@@ -24,6 +24,7 @@ from kernelwright.ir.kinds import (
 )
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import DType, TensorType, TupleType
+from kernelwright.lower.convolution_steps import with_whole_steps
 from kernelwright.lower.split_reductions import moments_of_parts
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions
@@ -41,11 +42,13 @@ def with_tile_moments(graph: Graph, machine: Machine) -> Graph:
     the model; the same graph where none does."""
     if machine.convolutions is None:
         return graph
-    editor, changed = Editor(graph), False
-    for node in graph.nodes:
+    # A kernel has a step on groups of its channels as well as one on whole channels.
+    whole = with_whole_steps(graph)
+    editor, changed = Editor(whole), False
+    for node in whole.nodes:
         if node.name in editor and isinstance(node.kind, Conv):
             found = _Found.of(editor, editor.node(node.name))
-            if found is not None and _is_faster(found, graph, machine):
+            if found is not None and _is_faster(found, whole, machine):
                 found.put(editor)
                 editor.drop_unread()
                 changed = True

@@ -40,7 +40,7 @@ def source_of(
         inside.add(name)
         if isinstance(node.kind, Conv):
             is_new = node.kind.rounding is not None and node.kind.reduction is None
-            return (node, tuple(steps)) if is_new and node.kind.channels_last is None else None
+            return (node, tuple(steps)) if is_new else None
         assert isinstance(node.kind, Pointwise)
         steps.append(node)
         if has_coordinates(node.kind.expr) or not fits_registers(steps):
