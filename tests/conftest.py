@@ -49,8 +49,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Only tests marked `gpu` see a card, and what they start: the others do the same anywhere.
 
-    Around the fixtures of every scope, which start processes as well. Each begins with the same seed,
-    whatever ran before it in its worker.
+    Around the fixtures of every scope, which start processes as well. Each begins with the same
+    seed, whatever ran before it in its worker.
     """
     with pytest.MonkeyPatch.context() as patch:
         if "torch" in sys.modules:
