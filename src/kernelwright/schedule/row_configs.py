@@ -26,7 +26,7 @@ _FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
 _EDGE_VECTORS = 13
 _EDGE_THREADS = range(512, 641)
 """Threads of a block whose rows begin between two vectors, and how many of them a thread holds."""
-MOST_HELD_BLOCKS = 8
+_MOST_BLOCKS = 8
 """Blocks of a cluster with which rows whose lines end within vectors are read twice no slower."""
 _SINGLE_ELEMENTS = 20
 """Elements of a thread that it reads one by one and keeps in registers."""
@@ -181,7 +181,7 @@ def _along(
         if rows.row_bytes < machine.rows.block_bytes:
             return [*blocks]
         return [*blocks, *_grid(rows, machine), *parts]
-    if rows.line % rows.width != 0 and rings[0].cluster > MOST_HELD_BLOCKS:
+    if rows.line % rows.width != 0 and rings[0].cluster > _MOST_BLOCKS:
         # To find what differs along a row takes time, in which many threads hide their waiting.
         parts.sort(key=lambda part: part.threads * part.resident, reverse=True)
         return [*parts[:2], *rings]

@@ -6,10 +6,11 @@ results are read once less, and where only moments are asked for they are never 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
+from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
+from kernelwright.ir.configs import GridRows, RingRows, ShortRows
 from kernelwright.ir.editing import Editor
-from kernelwright.ir.expr import Call, Expr, Operand, Size, has_coordinates, walk
+from kernelwright.ir.expr import Call, Expr, Operand, Size, Total, has_coordinates, walk
 from kernelwright.ir.graph import Graph, Node, rename_inputs
 from kernelwright.ir.kinds import (
     Conv,
@@ -31,7 +32,7 @@ from kernelwright.schedule.conv_configs import ranked_convolutions
 from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_or_library import planes_of, sizes_of
 from kernelwright.schedule.naming import merge_operators
-from kernelwright.schedule.row_configs import MOST_HELD_BLOCKS
+from kernelwright.schedule.row_configs import row_configs
 from kernelwright.schedule.tile_steps import as_expression, fits_registers, is_by_channel
 
 _LINEAR = frozenset(("add", "sub", "neg"))
@@ -352,15 +353,24 @@ def _is_faster(found: _Found, graph: Graph, machine: Machine) -> bool:
     if not written or not moments:
         return False
     reading = conv.tensor.bytes_hint / conv_rates(machine).turning_bandwidth
-    reads = sum(not _is_held(one, found.how, machine) for one in found.sums)
+    reads = sum(not is_held(one, found.how, machine) for one in found.sums)
     before = written[0][0] + reads * (reading + machine.launches.next_seconds)
     after = moments[0][0] + machine.launches.next_seconds * len(found.sums)
     return after < before
 
 
-def _is_held(one: _Sum, how: TileMoments, machine: Machine) -> bool:
+def is_held(one: _Sum, how: TileMoments, machine: Machine) -> bool:
     """Whether a kernel for rows keeps the results that it normalises, and reads them once."""
     assert isinstance(one.node.kind, Reduce)
-    length = prod(one.source.tensor.shape[dim].hint for dim in one.node.kind.dims)
-    block = machine.rows.holding_threads * machine.rows.held_registers
-    return how is TileMoments.BESIDE and bool(one.totals) and length <= MOST_HELD_BLOCKS * block
+    if how is TileMoments.ALONE or not one.totals:
+        return False
+    source = one.source.tensor
+    value, mean = Operand(0, source.dtype), Total(0, source.dtype)
+    norm = RowProgram(
+        shape=source.shape,
+        dims=one.node.kind.dims,
+        folds=(Fold(op=one.node.kind.op, value=value, totals=(source.dtype, source.dtype)),),
+        results=(RowResult(value=Call("sub", (value, mean), source.dtype), extent=Extent.ELEMENT),),
+    )
+    best = row_configs(norm, (source,), machine)[0].tuned
+    return isinstance(best, RingRows | GridRows | ShortRows) or getattr(best, "holds", False)
