@@ -352,11 +352,13 @@ def _is_faster(found: _Found, graph: Graph, machine: Machine) -> bool:
     moments = ranked_convolutions(sizes_of(made, graph), planes, machine)
     if not written or not moments:
         return False
-    reading = conv.tensor.bytes_hint / conv_rates(machine).turning_bandwidth
+    rates = conv_rates(machine)
+    reading = conv.tensor.bytes_hint / rates.turning_bandwidth
     reads = sum(not is_held(one, found.how, machine) for one in found.sums)
     before = written[0][0] + reads * (reading + machine.launches.next_seconds)
     after = moments[0][0] + machine.launches.next_seconds * len(found.sums)
-    return after < before
+    # The model may be wrong.
+    return rates.margin * after < before
 
 
 def is_held(one: _Sum, how: TileMoments, machine: Machine) -> bool:
