@@ -59,6 +59,13 @@ class Tuned:
     guard says at the end."""
     layouts: _Layouts = _Layouts.CAPTURED
     """Which factors it takes."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what it leaves is left to gemm_plain.cuh: other cards, and products that are
+        small beside the captured one."""
+        return self.layouts is _Layouts.ANY and not self.finished
+
     buffered: bool | None = None
     """Whether whole rows of results have room in shared memory: `Sm90Tile::BUFFERED`; None for
     variants that have no such tile."""
@@ -81,10 +88,18 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
     return {
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
-        "small": () if _has_one_size(kernel) else _simt_members(_SMALL_TILE, *_majors(kernel)),
-        "general": () if _takes_all(kernel) else _simt_members(general, Major.NONE, Major.NONE),
+        "small": _simt_members(_SMALL_TILE, *_majors(kernel)) if _has_small(kernel) else (),
+        "general": () if own.is_plain else _simt_members(general, Major.NONE, Major.NONE),
+        "has_general": not _takes_all(kernel),
         "triangle": kernel.triangle,
     }
+
+
+def _has_small(kernel: Kernel) -> bool:
+    """Whether sizes that are too small for the tuned variant have one of their own."""
+    if tuned(kernel).is_plain:
+        return kernel.serves_several_sizes
+    return not _has_one_size(kernel)
 
 
 def _has_one_size(kernel: Kernel) -> bool:
@@ -245,7 +260,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
     config, out = kernel.config, product_of(kernel.anchored(Contract)).out
     sm90 = config if isinstance(config, TensorCoreConfig) else None
     splits_inside = sm90 is not None and sm90.feed is Feed.INSIDE
-    has_layouts = isinstance(config, GemmConfig) or not _has_one_size(kernel)
+    has_layouts = isinstance(config, GemmConfig) or _has_small(kernel)
     majors = _majors(kernel) if has_layouts else ()
     present = {
         "ANY_BATCHES": len(out.permute) + len(out.unsqueeze) > 2,

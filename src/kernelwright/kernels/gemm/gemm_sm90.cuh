@@ -27,7 +27,7 @@
 #include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
 #include "gemm_guard.cuh"
-#include "gemm_simt.cuh"
+#include "gemm_plain.cuh"
 #include "gemm_sm90_direct.cuh"
 #include "gemm_sm90_inside.cuh"
 #include "gemm_sm90_producer.cuh"
@@ -136,40 +136,20 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
   if (Tile::BUFFERED && threadIdx.x % 32 == 0) wait_bulk_stores_read<0>();
 }
 
-// The tile that the first threads of a block compute on the CUDA cores: what fits the registers
-// that every thread has at the start.
-struct Sm90Fallback {
-  static constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16;
-  static constexpr int THREAD_M = 4, THREAD_N = 4;
-  static constexpr int THREADS = BLOCK_M / THREAD_M * (BLOCK_N / THREAD_N);
-  static constexpr int STAGES = 2;
-  static constexpr int PROMOTE_K = 512;
-  static constexpr Major LHS = Major::NONE, RHS = Major::NONE;
-};
-
-template <>
-struct TileBarrier<Sm90Fallback> {
-  __device__ __forceinline__ static void sync() { sync_warps(1, Sm90Fallback::THREADS); }
-};
-
-// This block's units on the CUDA cores, those of launches before among them.
+// This block's units on the CUDA cores, those of launches before among them: by as many threads as
+// the registers suffice for that every thread has at the start.
 template <class Tile, class Problem>
-__device__ __forceinline__ void multiply_on_cuda_cores(const Sm90Parameters<Problem>& p) {
+__device__ __forceinline__ void multiply_on_cuda_cores(const Sm90Parameters<Problem>& p,
+                                                       const Sm90Shared<Tile>& shared) {
   using Place = Sm90Place<Tile>;
-  constexpr int TILE = Sm90Fallback::BLOCK_M * Sm90Fallback::BLOCK_N;
-  constexpr int PARTS_M = Tile::BLOCK_M / Sm90Fallback::BLOCK_M;
-  if (threadIdx.x >= Sm90Fallback::THREADS) return;
+  using Part = PlainTile<64>;
+  auto& steps = *reinterpret_cast<typename Part::Shared*>(shared.stages);
+  if (threadIdx.x >= Part::THREADS) return;
   for (int unit = Place::cluster(); unit < p.all.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.all, unit);
-    TilePosition at;
-    split_batch(p.problem, work.batch, at.batch);
-    for (int part = 0; part < Tile::BLOCK_M * Tile::BLOCK_N; part += TILE) {
-      at.row = work.row + part / TILE % PARTS_M * Sm90Fallback::BLOCK_M;
-      at.column = work.column + part / TILE / PARTS_M * Sm90Fallback::BLOCK_N;
-      if (at.row < p.problem.m && at.column < p.problem.n) {
-        gemm_simt_tile<Sm90Fallback>(p.problem, at);
-      }
-      TileBarrier<Sm90Fallback>::sync();
+    for (int row = work.row; row < work.row + Tile::BLOCK_M; row += Part::ROWS) {
+      for (int column = work.column; column < work.column + Tile::BLOCK_N; column += Part::COLUMNS)
+        multiply_plain_tile<Part>(p.problem, work.batch, row, column, steps);
     }
   }
 }
@@ -206,7 +186,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
     if constexpr (Tile::FALLS_BACK) {
       if (p.falls_back && !pairs_were_exact(p.problem.rest)) {
-        multiply_on_cuda_cores<Tile>(p);
+        multiply_on_cuda_cores(p, shared);
         return;
       }
     }
