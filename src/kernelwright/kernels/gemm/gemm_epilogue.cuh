@@ -39,6 +39,14 @@ __device__ __forceinline__ Vector<T, WIDTH> load_columns(const T* address,
   return values;
 }
 
+// An element of the result, and those of the extras that join it.
+template <class Out, class... Extra>
+struct ResultPlace {
+  int row, column;  // of products whose sizes fit
+  Out* out;
+  [[maybe_unused]] Pack<const Extra*...> joining = {};
+};
+
 // Applies the epilogue to one run of a thread's sums and stores it.
 template <class T, class Out, class Epilogue, class... Extra>
 class GemmEpilogue {
@@ -47,10 +55,21 @@ class GemmEpilogue {
   template <int WIDTH>
   using Sums = Vector<compute_t<T>, WIDTH>;
 
-  __device__ __forceinline__ GemmEpilogue(const Problem& problem,
-                                          const int64_t (&batch)[MAX_BATCH_RANK])
-      : problem_(problem), out_(batch_base<Out>(problem, Problem::OUT, batch)) {
-    if constexpr (ANY_EXTRAS) set_extras(batch, Indices());
+  // For the first batch.
+  __device__ __forceinline__ explicit GemmEpilogue(const Problem& problem)
+      : problem_(problem), out_(static_cast<Out*>(problem.operands[Problem::OUT].data)) {
+    if constexpr (ANY_EXTRAS) set_extras(Indices());
+  }
+
+  // For another, by its index in each batch dimension.
+  __device__ __forceinline__ void select(const int64_t (&batch)[MAX_BATCH_RANK]) {
+    out_ = batch_base<Out>(problem_, Problem::OUT, batch);
+    if constexpr (ANY_EXTRAS) select_extras(batch, Indices());
+  }
+  __device__ __forceinline__ void select(int64_t batch) {
+    int64_t index[MAX_BATCH_RANK];
+    split_batch(problem_, batch, index);
+    select(index);
   }
 
   // Columns [column, column + WIDTH) of a row, WIDTH at most COLUMN_VECTOR; those beyond N do not
@@ -71,12 +90,7 @@ class GemmEpilogue {
     return valid_results(sums, row, column);
   }
 
-  // An element of the result, and those of the extras that join it.
-  struct Place {
-    int row, column;  // of products whose sizes fit
-    Out* out;
-    [[maybe_unused]] Pack<const Extra*...> joining = {};
-  };
+  using Place = ResultPlace<Out, Extra...>;
 
   __device__ __forceinline__ Place place(int row, int column) const {
     Place found = {row, column, out_ + offset(problem_.operands[Problem::OUT], row, column)};
@@ -147,8 +161,14 @@ class GemmEpilogue {
   }
 
   template <size_t... I>
-  __device__ __forceinline__ void set_extras(const int64_t (&batch)[MAX_BATCH_RANK],
-                                             std::index_sequence<I...>) {
+  __device__ __forceinline__ void set_extras(std::index_sequence<I...>) {
+    ((get<I>(extras_) =
+          static_cast<const Extra*>(problem_.operands[Problem::FIRST_EXTRA + I].data)),
+     ...);
+  }
+  template <size_t... I>
+  __device__ __forceinline__ void select_extras(const int64_t (&batch)[MAX_BATCH_RANK],
+                                                std::index_sequence<I...>) {
     ((get<I>(extras_) = batch_base<const Extra>(problem_, Problem::FIRST_EXTRA + I, batch)), ...);
   }
 

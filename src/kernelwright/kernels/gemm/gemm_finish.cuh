@@ -31,9 +31,9 @@ __device__ __forceinline__ void sum_slices(const Problem& problem) {
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) sums.element[i] = unscale(sums.element[i]);
     const int64_t row = run / runs_per_row;
-    int64_t index[MAX_BATCH_RANK];
-    split_batch(problem, row / problem.m, index);
-    GemmEpilogue(problem, index).apply(sums, row % problem.m, run % runs_per_row * WIDTH);
+    GemmEpilogue epilogue(problem);
+    if constexpr (ANY_BATCHES) epilogue.select(row / problem.m);
+    epilogue.apply(sums, row % problem.m, run % runs_per_row * WIDTH);
   }
 }
 

@@ -76,14 +76,20 @@ __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int6
   constexpr int OWN = Tile::OWN, ACROSS = Tile::COLUMNS / OWN;
   if (row >= problem.m || column >= problem.n) return;
   const MatrixOperand &left = problem.lhs(), &right = problem.rhs();
-  int64_t index[MAX_BATCH_RANK];
-  split_batch(problem, batch, index);
-  PlainCopy<T, Tile, Tile::ROWS> lhs = {
-      batch_base<T>(problem, Problem::LHS, index) + row * left.row_stride, left.row_stride,
-      left.column_stride, problem.m - row, problem.k};
-  PlainCopy<T, Tile, Tile::COLUMNS> rhs = {
-      batch_base<T>(problem, Problem::RHS, index) + column * right.column_stride,
-      right.column_stride, right.row_stride, problem.n - column, problem.k};
+  T *left_data = static_cast<T*>(left.data), *right_data = static_cast<T*>(right.data);
+  GemmEpilogue epilogue(problem);
+  if constexpr (ANY_BATCHES) {
+    int64_t index[MAX_BATCH_RANK];
+    split_batch(problem, batch, index);
+    left_data = batch_base<T>(problem, Problem::LHS, index);
+    right_data = batch_base<T>(problem, Problem::RHS, index);
+    epilogue.select(index);
+  }
+  PlainCopy<T, Tile, Tile::ROWS> lhs = {left_data + row * left.row_stride, left.row_stride,
+                                        left.column_stride, problem.m - row, problem.k};
+  PlainCopy<T, Tile, Tile::COLUMNS> rhs = {right_data + column * right.column_stride,
+                                           right.column_stride, right.row_stride,
+                                           problem.n - column, problem.k};
   const int own_row = threadIdx.x / ACROSS * OWN, own_column = threadIdx.x % ACROSS * OWN;
   float sums[OWN][OWN] = {};
   Vector<float, OWN> results[OWN] = {};
@@ -97,7 +103,7 @@ __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int6
     sync_warps(1, Tile::THREADS);
     lhs.load();
     rhs.load();
-#pragma unroll
+#pragma unroll 4
     for (int k = 0; k < Tile::STEP; ++k) {
       const auto a = load_vector<OWN>(&shared.lhs[k][own_row]);
       const auto b = load_vector<OWN>(&shared.rhs[k][own_column]);
@@ -114,7 +120,6 @@ __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int6
       }
     }
   }
-  const GemmEpilogue epilogue(problem, index);
 #pragma unroll
   for (int i = 0; i < OWN; ++i) epilogue.apply(results[i], row + own_row + i, column + own_column);
 }

@@ -255,7 +255,8 @@ __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, const Til
   }
   __syncthreads();  // K = 0 came here without one: the position must be visible
 
-  const GemmEpilogue epilogue(problem, position->batch);
+  GemmEpilogue epilogue(problem);
+  if constexpr (ANY_BATCHES) epilogue.select(position->batch);
 #pragma unroll
   for (int i = 0; i < Tile::THREAD_M; ++i) {
 #pragma unroll

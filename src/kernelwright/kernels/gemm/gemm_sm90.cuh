@@ -43,41 +43,18 @@ struct Sm90Notes {
   GuardWord guard;
 };
 
-// The sums of a warpgroup's unit; the last stage, which is not released, is returned.
-template <class Config, class Tile, class Problem>
-__device__ __forceinline__ int multiply_unit(const Sm90Parameters<Problem>& p,
-                                             const Sm90Shared<Tile>& shared, Sm90Notes& notes,
-                                             int warpgroup, const Sm90Work& work,
-                                             Ring<Tile::STAGES>& ring,
-                                             float (&sums)[Tile::REGISTERS]) {
-  if constexpr (Tile::FEED == Feed::DIRECT) {
-    return multiply_plain<Config>(shared, warpgroup, ring, work.steps, sums);
-  } else if constexpr (Tile::FEED == Feed::CONVERT) {
-    const RawLhs<Config, Tile> lhs(shared, warpgroup, power_of_two(notes.exponents[0]));
-    return multiply_raw(shared, warpgroup, lhs, ring, work.steps, sums, work.column == 0,
-                        notes.guard);
-  } else {
-    return multiply_pairs<Config>(shared, warpgroup, ring, work.steps, sums);
-  }
-}
-
-// Of warp number `warp` of those that multiply; `last` is the stage that it read last.
+// Where warp number `warp` of those that multiply has room in the stage that it read last: in
+// halves that came from other blocks, as copies to them may still read those of this one.
 template <class Tile>
-__device__ __forceinline__ RowBuffer* row_buffer(const Sm90Shared<Tile>& shared, int last,
-                                                 int warp) {
-  if constexpr (!Tile::SPLITS_INSIDE) {
-    return reinterpret_cast<RowBuffer*>(shared.buffers) + warp;
-  } else {
-    // Halves that came from other blocks: copies to them may still read those of this one.
-    constexpr int HALF = Tile::LHS_PLANE / 2;
-    const int rank = Sm90Place<Tile>::rank();
-    const int left = Tile::CLUSTER_COLUMNS == 2 ? 1 - rank % 2 : 0;
-    const int right = Tile::CLUSTER_ROWS == 2 ? 1 - rank / Tile::CLUSTER_COLUMNS : 0;
-    unsigned char* const half =
-        warp < 4 ? shared.lhs(last) + left * HALF : shared.rhs(last, 0) + right * HALF;
-    return reinterpret_cast<RowBuffer*>(half + warp % 4 / 2 * Tile::LHS_PLANE +
-                                        warp % 2 * (HALF / 2));
-  }
+__device__ __forceinline__ unsigned char* room_in_stage(const Sm90Shared<Tile>& shared, int last,
+                                                        int warp) {
+  constexpr int HALF = Tile::LHS_PLANE / 2;
+  const int rank = Sm90Place<Tile>::rank();
+  const int left = Tile::CLUSTER_COLUMNS == 2 ? 1 - rank % 2 : 0;
+  const int right = Tile::CLUSTER_ROWS == 2 ? 1 - rank / Tile::CLUSTER_COLUMNS : 0;
+  unsigned char* const half =
+      warp < 4 ? shared.lhs(last) + left * HALF : shared.rhs(last, 0) + right * HALF;
+  return half + warp % 4 / 2 * Tile::LHS_PLANE + warp % 2 * (HALF / 2);
 }
 
 // A warpgroup that multiplies.
@@ -95,7 +72,16 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.units, unit);
     float sums[Tile::REGISTERS];
-    const int last = multiply_unit<Config>(p, shared, notes, warpgroup, work, ring, sums);
+    int last;  // the stage that was read last, which is not released
+    if constexpr (Tile::FEED == Feed::DIRECT) {
+      last = multiply_plain<Config>(shared, warpgroup, ring, work.steps, sums);
+    } else if constexpr (Tile::FEED == Feed::CONVERT) {
+      const RawLhs<Config, Tile> lhs(shared, warpgroup, power_of_two(notes.exponents[0]));
+      last = multiply_raw(shared, warpgroup, lhs, ring, work.steps, sums, work.column == 0,
+                          notes.guard);
+    } else {
+      last = multiply_pairs<Config>(shared, warpgroup, ring, work.steps, sums);
+    }
     // Found here: before, their registers would be missing for sums.
     int thread = threadIdx.x;
     asm volatile("" : "+r"(thread));
@@ -116,7 +102,9 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
       store_buffered<Config, Tile>(p, work, unscale, sums, warp, row, shared.buffers);
     } else {
       const int first_row = work.row + warp * RowBuffer::ROWS;
-      RowBuffer& buffer = *row_buffer(shared, last, warp);
+      unsigned char* room = shared.buffers + warp * Tile::BUFFER_BYTES;
+      if constexpr (Tile::SPLITS_INSIDE) room = room_in_stage(shared, last, warp);
+      auto& buffer = *reinterpret_cast<RowBuffer*>(room);
       if constexpr (Config::SLICES > 1) {
         store_partials(p, work, first_row, row, sums, buffer);
       } else if constexpr (Tile::FEED == Feed::DIRECT) {

@@ -143,7 +143,6 @@ struct Sm90Variant {
 
  private:
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(GemmHeader));
-  static constexpr bool PERMUTED = Tile::FEED == Feed::CONVERT && Config::LHS == Major::K;
 
   static_assert(IS_PAIRS || Config::SLICES == 1, "only pairs have a kernel that adds slices");
 
@@ -156,8 +155,13 @@ struct Sm90Variant {
   }
   static Factor rhs_factor(const Problem& problem) {
     const MatrixOperand& rhs = problem.rhs();
-    return Factor::of(problem, rhs, Config::RHS, problem.n, rhs.column_stride, rhs.row_stride,
-                      PERMUTED ? Order::PERMUTED : Order::PLAIN);
+    const Factor factor =
+        Factor::of(problem, rhs, Config::RHS, problem.n, rhs.column_stride, rhs.row_stride);
+    if constexpr (Tile::FEED == Feed::CONVERT && Config::LHS == Major::K) {
+      return factor.permuted(Config::RHS);
+    } else {
+      return factor;
+    }
   }
 
   static int64_t elements(const Factor& factor) {
@@ -299,9 +303,8 @@ struct Sm90Variant {
     const Stretch columns = Stretch::of(tiles.first_column, tiles.columns, COLUMNS, problem.n);
     SplitParameters split = {};
     split.header = p.header;
-    split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, Order::PLAIN, rows);
-    split.sides[1] = SplitTile::side(rhs, rhs_planes, Config::RHS,
-                                     PERMUTED ? Order::PERMUTED : Order::PLAIN, columns);
+    split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, rows);
+    split.sides[1] = SplitTile::side(rhs, rhs_planes, Config::RHS, columns);
     if (!Tile::HAS_PLANES || tiles.first_column > 0) split.sides[0].tiles = 0;
     if (tiles.first_row > 0) split.sides[1].tiles = 0;
     return split;

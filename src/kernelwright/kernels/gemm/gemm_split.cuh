@@ -19,8 +19,6 @@ struct SplitParameters {
     uint32_t inner_tiles, outer_tiles, tiles;  // see SplitTile
     uint32_t first_inner, first_outer;         // of these tiles
     bool vectors;                              // runs of 4 are aligned
-    // The dimension that is K.
-    [[maybe_unused]] bool permutes_inner = false, permutes_outer = false;
   } sides[2];
   GemmHeader* header;
 };
@@ -90,13 +88,9 @@ class SplitTile {
   static constexpr int PITCH = OUTER + 1;  // of the tile in shared memory, [INNER][PITCH]
 
   // Two stretches one after the other have each tile once.
-  static SplitParameters::Side side(const Factor& factor, void* planes, Major major, Order order,
+  static SplitParameters::Side side(const Factor& factor, void* planes, Major major,
                                     const Stretch& own) {
     SplitParameters::Side side = {factor, static_cast<__half*>(planes)};
-    if constexpr (ANY_PERMUTED) {
-      side.permutes_inner = order == Order::PERMUTED && major == Major::K;
-      side.permutes_outer = order == Order::PERMUTED && major != Major::K;
-    }
     const bool is_inner = major != Major::K;
     const Stretch inner = is_inner ? own : Stretch{0, factor.plane_inner};
     const Stretch outer = is_inner ? Stretch{0, factor.plane_outer} : own;
@@ -152,7 +146,8 @@ class SplitTile {
     const uint32_t batch = above / side.outer_tiles;
     inner_ = static_cast<int64_t>(side.first_inner + tile - above * side.inner_tiles) * INNER;
     outer_ = static_cast<int64_t>(side.first_outer + above - batch * side.outer_tiles) * OUTER;
-    source_ = static_cast<const float*>(factor_.data) + factor_.batch_offset(batch);
+    source_ = static_cast<const float*>(factor_.data);
+    if constexpr (ANY_BATCHES) source_ += factor_.batch_offset(batch);
     planes_ = side.planes + batch * 2 * factor_.plane_elements();
   }
 
@@ -175,7 +170,7 @@ class SplitTile {
     for (int r = 0; r < RUNS; ++r) {
       const int64_t row = outer_ + thread_row() + r;
       if (row >= factor_.plane_outer) break;
-      const int64_t place = ANY_PERMUTED && side_.permutes_outer ? permuted_k(row) : row;
+      const int64_t place = ANY_PERMUTED && factor_.permutes_outer ? permuted_k(row) : row;
       store_run(values[r], scale, planes_ + place * factor_.pitch, column, guard);
     }
     guard.end_block();
@@ -241,7 +236,7 @@ class SplitTile {
                                             int64_t column, Guard<RUN>& guard) const {
     const Pairs pairs = split_run(values, scale, guard);
     __half* const low = high + factor_.plane_elements();
-    if (ANY_PERMUTED && side_.permutes_inner) {
+    if (ANY_PERMUTED && factor_.permutes_inner) {
       const int64_t place = permuted_k(column);
       store_pair(high + place, pairs.first.high);
       store_pair(high + place + 8, pairs.second.high);
