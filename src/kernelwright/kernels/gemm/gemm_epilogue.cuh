@@ -41,7 +41,7 @@ __device__ __forceinline__ Vector<T, WIDTH> load_columns(const T* address,
 
 // An element of the result, and those of the extras that join it.
 template <class Out, class... Extra>
-struct ResultPlace {
+struct ProductPlace {
   int row, column;  // of products whose sizes fit
   Out* out;
   [[maybe_unused]] Pack<const Extra*...> joining = {};
@@ -90,7 +90,7 @@ class GemmEpilogue {
     return valid_results(sums, row, column);
   }
 
-  using Place = ResultPlace<Out, Extra...>;
+  using Place = ProductPlace<Out, Extra...>;
 
   __device__ __forceinline__ Place place(int row, int column) const {
     Place found = {row, column, out_ + offset(problem_.operands[Problem::OUT], row, column)};

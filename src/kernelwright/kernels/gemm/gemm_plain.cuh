@@ -74,7 +74,7 @@ __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int6
                                                     typename Tile::Shared& shared) {
   using T = const typename Problem::Factor;
   constexpr int OWN = Tile::OWN, ACROSS = Tile::COLUMNS / OWN;
-  if (row >= problem.m || column >= problem.n) return;
+  if (ANY_EDGES && (row >= problem.m || column >= problem.n)) return;
   const MatrixOperand &left = problem.lhs(), &right = problem.rhs();
   T *left_data = static_cast<T*>(left.data), *right_data = static_cast<T*>(right.data);
   GemmEpilogue epilogue(problem);
@@ -121,7 +121,13 @@ __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int6
     }
   }
 #pragma unroll
-  for (int i = 0; i < OWN; ++i) epilogue.apply(results[i], row + own_row + i, column + own_column);
+  for (int i = 0; i < OWN; ++i) {
+    if constexpr (ANY_EDGES) {
+      epilogue.apply(results[i], row + own_row + i, column + own_column);
+    } else {
+      epilogue.store_at(results[i], epilogue.place(row + own_row, column + own_column), i, 0);
+    }
+  }
 }
 
 // A __global__ function that runs gemm_plain.

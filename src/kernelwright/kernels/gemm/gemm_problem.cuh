@@ -18,7 +18,7 @@ struct MatrixOperand {
   int64_t column_stride;
   [[maybe_unused]] int64_t batch_strides[MAX_BATCH_RANK] = {};
   // Runs of COLUMN_VECTOR columns can be moved by one aligned access (out and extras).
-  bool has_column_vectors;
+  [[maybe_unused]] bool has_column_vectors = false;
 };
 
 // Which part of the result the epilogue sets to zero whatever the sums are: kernels may skip them.
@@ -72,7 +72,7 @@ struct Gemm {
       }
       if (!ANY_LOCATED || !IsLocated<Epilogue>::value) problem.fold_batch_into_rows();
     }
-    problem.find_column_vectors();
+    if constexpr (ANY_EDGES || ANY_EXTRAS) problem.find_column_vectors();
     return problem;
   }
 

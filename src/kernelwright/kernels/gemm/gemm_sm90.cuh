@@ -57,18 +57,22 @@ __device__ __forceinline__ unsigned char* room_in_stage(const Sm90Shared<Tile>& 
   return half + warp % 4 / 2 * Tile::LHS_PLANE + warp % 2 * (HALF / 2);
 }
 
+// All warps that multiply.
+template <class Tile>
+__device__ __forceinline__ void sync_consumers() {
+  sync_warps(1, Tile::CONSUMERS * Tile::WARPGROUP);
+}
+
 // A warpgroup that multiplies.
 template <class Config, class Tile, class Problem>
 __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
                                         const Sm90Shared<Tile>& shared, Sm90Notes& notes,
                                         int warpgroup) {
   using Place = Sm90Place<Tile>;
-  constexpr int TURNS = 1;  // barrier of the warps that multiply
-  constexpr int CONSUMERS = Tile::CONSUMERS * Tile::WARPGROUP;
   Ring<Tile::STAGES> ring;
-  const bool takes_turns =
-      !Tile::BUFFERED && !Tile::SPLITS_INSIDE && p.steps_per_slice <= Tile::FEW_STEPS;
-  if (takes_turns && warpgroup == 1) sync_warps(TURNS, CONSUMERS);
+  if (ANY_FEW_STEPS && Tile::takes_turns(p.steps_per_slice) && warpgroup == 1) {
+    sync_consumers<Tile>();
+  }
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.units, unit);
     float sums[Tile::REGISTERS];
@@ -92,12 +96,15 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
                                             ? 0
                                             : notes.exponents[0] + notes.exponents[1]);
     if constexpr (Tile::SPLITS_INSIDE) {
-      sync_warps(TURNS, CONSUMERS);  // nobody reads the stage any more
+      sync_consumers<Tile>();  // nobody reads the stage any more
 
     } else {
       shared.release(last);
     }
-    if (takes_turns && warpgroup == 0 && unit == Place::cluster()) sync_warps(TURNS, CONSUMERS);
+    if (ANY_FEW_STEPS && Tile::takes_turns(p.steps_per_slice) && warpgroup == 0 &&
+        unit == Place::cluster()) {
+      sync_consumers<Tile>();
+    }
     if constexpr (Tile::BUFFERED) {
       store_buffered<Config, Tile>(p, work, unscale, sums, warp, row, shared.buffers);
     } else {

@@ -37,6 +37,8 @@ struct Sm90Variant {
   [[maybe_unused]] General general = {};
 
   static bool admits(const Problem& given) {
+    if (!DeviceLimits::current().has_wgmma) return false;
+    if constexpr (!ANY_OTHER_SIZES) return true;
     constexpr int64_t MAX_SIZE = int64_t{1} << 30;  // coordinates of boxes are 32-bit
     const Problem problem = turned(given);
     // Compared as floating point: the product of four sizes may not fit an integer.
@@ -47,7 +49,7 @@ struct Sm90Variant {
     const double tiles = static_cast<double>(problem.m / Tile::BLOCK_M + 1) *
                          static_cast<double>(problem.n / Tile::BLOCK_N + 1) *
                          static_cast<double>(problem.batches) * Config::SLICES;
-    if (tiles > static_cast<double>(MAX_SIZE) || !DeviceLimits::current().has_wgmma) return false;
+    if (tiles > static_cast<double>(MAX_SIZE)) return false;
     if constexpr (Tile::SPLITS_INSIDE) {
       if (ANY_TRIANGLES && problem.triangle != Triangle::NONE) return false;
       if (ANY_BATCHES && problem.batch_rank > 1) return false;

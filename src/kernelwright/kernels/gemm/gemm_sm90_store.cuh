@@ -97,21 +97,20 @@ __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
                                               const Sm90Work& work, int first_row, int row,
                                               const float (&sums)[COUNT], RowBuffer& buffer) {
   const Problem& problem = p.problem;
-  const MatrixOperand& out = problem.operands[Problem::OUT];
   const int lane = threadIdx.x % 32;
   GemmEpilogue epilogue(problem);
   if constexpr (ANY_BATCHES) epilogue.select(work.batch);
   const int own_row = first_row + lane / 8;
   const int own_column = work.column + lane % 8 * RUN;
-  const bool inside =
-      first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n;
-  if (inside && epilogue.has_vectors()) {
+  if (!ANY_EDGES || (first_row + RowBuffer::ROWS <= problem.m &&
+                     work.column + COUNT * 2 <= problem.n && epilogue.has_vectors())) {
     const auto place = epilogue.place(own_row, own_column);
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
       epilogue.store_at(run, place, i * RUN_ROWS, columns);
     });
     return;
   }
+  const MatrixOperand& out = problem.operands[Problem::OUT];
   if (out.has_column_vectors) {
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
       epilogue.apply(run, own_row + i * RUN_ROWS, own_column + columns);

@@ -85,7 +85,7 @@ class SplitTile {
  public:
   static constexpr int RUN = 4, RUNS = 8;
   static constexpr int INNER = 256, OUTER = 32;
-  static constexpr int PITCH = OUTER + 1;  // of the tile in shared memory, [INNER][PITCH]
+  static constexpr int PITCH = OUTER + 1;  // of a tile in shared memory, [INNER][PITCH]
 
   // Two stretches one after the other have each tile once.
   static SplitParameters::Side side(const Factor& factor, void* planes, Major major,
@@ -103,10 +103,11 @@ class SplitTile {
     return side;
   }
 
-  // Whether runs are aligned, of a factor that is contiguous along the inner dimension.
+  // Whether runs are contiguous and aligned.
   static bool has_vectors(const Factor& factor) {
-    bool vectors = factor.inner % RUN == 0 && reinterpret_cast<uintptr_t>(factor.data) % 16 == 0 &&
-                   factor.outer_stride % RUN == 0;
+    bool vectors = factor.inner_stride == 1 && factor.inner % RUN == 0 &&
+                   factor.outer_stride % RUN == 0 &&
+                   reinterpret_cast<uintptr_t>(factor.data) % 16 == 0;
     if constexpr (ANY_BATCHES) {
       for (int d = 0; d < factor.batch_rank; ++d) {
         vectors = vectors && factor.batch_strides[d] % RUN == 0;
@@ -154,11 +155,11 @@ class SplitTile {
   // 0 for lhs, 1 for rhs.
   __device__ __forceinline__ int side() const { return number_; }
 
-  __device__ __forceinline__ void load(Values& values, float* shared) const {
-    if (factor_.inner_stride == 1) {
+  __device__ __forceinline__ void load(Values& values) const {
+    if (!ANY_TURNED || factor_.inner_stride == 1) {
       load_rows(values);
     } else {
-      load_transposed(values, shared);
+      load_transposed(values);
     }
   }
 
@@ -190,10 +191,11 @@ class SplitTile {
 
   __device__ __forceinline__ void load_rows(Values& values) const {
     const int64_t column = inner_ + thread_column();
+    const int64_t stride = ANY_TURNED ? 1 : factor_.inner_stride;
 #pragma unroll
     for (int r = 0; r < RUNS; ++r) {
       const int64_t row = outer_ + thread_row() + r;
-      const float* const source = source_ + row * factor_.outer_stride + column;
+      const float* const source = source_ + row * factor_.outer_stride + column * stride;
       const bool exists = row < factor_.outer;
       if (side_.vectors) {
         const bool whole = exists && column < factor_.inner;
@@ -205,14 +207,15 @@ class SplitTile {
       } else {
 #pragma unroll
         for (int i = 0; i < RUN; ++i) {
-          values[r][i] = exists && column + i < factor_.inner ? __ldg(source + i) : 0.0f;
+          values[r][i] = exists && column + i < factor_.inner ? __ldg(source + i * stride) : 0.0f;
         }
       }
     }
   }
 
   // Neighbouring threads read along the outer dimension.
-  __device__ __forceinline__ void load_transposed(Values& values, float* shared) const {
+  __device__ __forceinline__ void load_transposed(Values& values) const {
+    __shared__ float shared[INNER * PITCH];
     const int64_t row = outer_ + threadIdx.x % OUTER;
     for (int i = threadIdx.x / OUTER; i < INNER; i += SPLIT_THREADS / OUTER) {
       const int64_t column = inner_ + i;
@@ -260,7 +263,6 @@ class SplitTile {
 
 __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
     split_factors_kernel(const __grid_constant__ SplitParameters parameters) {
-  __shared__ float shared[SplitTile::INNER * SplitTile::PITCH];
   __shared__ int exponents[2];
   __shared__ GuardWord block_word;
   if (threadIdx.x == 0) block_word.clear();
@@ -268,7 +270,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   uint32_t tile = blockIdx.x;
   const uint32_t tiles = parameters.sides[0].tiles + parameters.sides[1].tiles;
   SplitTile::Values values;
-  SplitTile(parameters, tile).load(values, shared);
+  SplitTile(parameters, tile).load(values);
   sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents,
                    [] { __syncthreads(); });
   if (tile == 0 && threadIdx.x < 2) {
@@ -280,7 +282,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
     now.store(values, power_of_two(exponents[now.side()]), guard);
     tile += gridDim.x;
     if (tile >= tiles) break;
-    SplitTile(parameters, tile).load(values, shared);
+    SplitTile(parameters, tile).load(values);
   }
   block_word.add(guard.word());
   __syncthreads();

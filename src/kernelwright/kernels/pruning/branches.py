@@ -1,5 +1,6 @@
 """Chains of `if` and `else`, of which constants decide one or more."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,9 @@ from kernelwright.kernels.pruning.conditions import simplified, top_level
 from kernelwright.kernels.pruning.constants import Known
 from kernelwright.kernels.pruning.edits import Edit, dedented, text_of, without_line
 from kernelwright.kernels.pruning.tokens import Token, closing, is_name
+
+
+_CONDITIONAL = re.compile(r"^[ ]*#[ ]*(?:if|el|endif)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +123,13 @@ def _returns(tokens: Sequence[Token], branch: _Branch) -> bool:
 def _end_of_unreached(code: str, tokens: Sequence[Token], after: int) -> int:
     """Where the statements end that stand behind a `return`: those of the block around it.
 
-    None, where a label or the preprocessor may be a way to them.
+    None, where a label or a condition of the preprocessor may be a way to them.
     """
     end = _enclosing_end(tokens, after)
     rest = tokens[after:end]
     start, stop = tokens[after - 1].end, tokens[end - 1].end
     is_reached = any(token.text in ("case", "default") for token in rest)
-    return start if is_reached or "\n#" in code[start:stop] else stop
+    return start if is_reached or _CONDITIONAL.search(code, start, stop) else stop
 
 
 def _enclosing_end(tokens: Sequence[Token], at: int) -> int:
