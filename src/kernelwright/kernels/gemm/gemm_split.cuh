@@ -99,12 +99,12 @@ class SplitTile {
     side.inner_tiles = tiles_until(inner.end, INNER) - side.first_inner;
     side.outer_tiles = tiles_until(outer.end, OUTER) - side.first_outer;
     side.tiles = side.inner_tiles * side.outer_tiles * static_cast<uint32_t>(factor.batches);
-    side.vectors = has_vectors(factor);
+    side.vectors = are_aligned(factor);
     return side;
   }
 
   // Whether runs are contiguous and aligned.
-  static bool has_vectors(const Factor& factor) {
+  static bool are_aligned(const Factor& factor) {
     bool vectors = factor.inner_stride == 1 && factor.inner % RUN == 0 &&
                    factor.outer_stride % RUN == 0 &&
                    reinterpret_cast<uintptr_t>(factor.data) % 16 == 0;
@@ -240,19 +240,20 @@ class SplitTile {
     const Pairs pairs = split_run(values, scale, guard);
     __half* const low = high + factor_.plane_elements();
     if (ANY_PERMUTED && factor_.permutes_inner) {
-      const int64_t place = permuted_k(column);
-      store_pair(high + place, pairs.first.high);
-      store_pair(high + place + 8, pairs.second.high);
-      store_pair(low + place, pairs.first.low);
-      store_pair(low + place + 8, pairs.second.low);
+      store_permuted(pairs, high + permuted_k(column), low + permuted_k(column));
     } else {
       store_pairs(pairs, high + column, low + column);
     }
   }
 
-  __device__ __forceinline__ static void store_pair(__half* target, __half2 pair) {
-    *reinterpret_cast<__half2*>(target) = pair;
+  __device__ __forceinline__ static void store_permuted(const Pairs& pairs, __half* high,
+                                                        __half* low) {
+    *reinterpret_cast<__half2*>(high) = pairs.first.high;
+    *reinterpret_cast<__half2*>(high + 8) = pairs.second.high;
+    *reinterpret_cast<__half2*>(low) = pairs.first.low;
+    *reinterpret_cast<__half2*>(low + 8) = pairs.second.low;
   }
+
   int number_;
   const SplitParameters::Side& side_;
   const Factor& factor_;

@@ -9,7 +9,8 @@ from kernelwright.kernels.pruning.constants import Known
 from kernelwright.kernels.pruning.edits import Edit, dedented, text_of, without_line
 from kernelwright.kernels.pruning.tokens import Token, closing, is_name
 
-
+_NO_TYPES = ("return", "else", "case", "goto", "throw", "delete", "new", "co_return")
+"""Keywords before an expression."""
 _CONDITIONAL = re.compile(r"^[ ]*#[ ]*(?:if|el|endif)", re.MULTILINE)
 
 
@@ -168,7 +169,8 @@ def _meets(tokens: Sequence[Token], inner: Sequence[Token], at: int, after: int)
 def _declared_names(tokens: Sequence[Token]) -> Iterator[str]:
     """Names that may be declared: each after a type's last token, before what may follow it."""
     for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        follows_type = is_name(before.text) or before.text in ("*", "&", ">", ",", "&&", "]")
+        names_type = is_name(before.text) and before.text not in _NO_TYPES
+        follows_type = names_type or before.text in ("*", "&", ">", ",", "&&", "]")
         if is_name(token.text) and follows_type and after.text in ("=", ";", ",", ":"):
             yield token.text
         if is_name(token.text) and follows_type and after.text in ("(", "{", "["):
