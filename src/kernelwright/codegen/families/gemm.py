@@ -83,7 +83,7 @@ _TILE_ROWS = 128
 _STEP_K = 64
 """K of one of its steps: `Sm90Tile::BLOCK_K`."""
 _MOST_STEPS_IN_TURN = 4
-"""Steps of a unit, of which `Sm90Tile::takes_turns` asks for no more."""
+"""Steps of a unit, as many as `Sm90Tile::FEW_STEPS` at most."""
 _MOST_TILES = 1 << 24
 """Tiles of 64 elements along each dimension: many more are still numbered in 32 bits."""
 

@@ -70,9 +70,9 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
                                         int warpgroup) {
   using Place = Sm90Place<Tile>;
   Ring<Tile::STAGES> ring;
-  if (ANY_FEW_STEPS && Tile::takes_turns(p.steps_per_slice) && warpgroup == 1) {
-    sync_consumers<Tile>();
-  }
+  const bool takes_turns = ANY_FEW_STEPS && !Tile::BUFFERED && !Tile::SPLITS_INSIDE &&
+                           p.steps_per_slice <= Tile::FEW_STEPS;
+  if (ANY_FEW_STEPS && takes_turns && warpgroup == 1) sync_consumers<Tile>();
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.units, unit);
     float sums[Tile::REGISTERS];
@@ -101,8 +101,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     } else {
       shared.release(last);
     }
-    if (ANY_FEW_STEPS && Tile::takes_turns(p.steps_per_slice) && warpgroup == 0 &&
-        unit == Place::cluster()) {
+    if (ANY_FEW_STEPS && takes_turns && warpgroup == 0 && unit == Place::cluster()) {
       sync_consumers<Tile>();
     }
     if constexpr (Tile::BUFFERED) {

@@ -88,9 +88,7 @@ struct Sm90Tile {
   // With so few steps in a unit the two warpgroups take turns: one stores while the other
   // multiplies. The stages must hold a whole unit, which one warpgroup is done with before the
   // other begins.
-  __device__ __forceinline__ static bool takes_turns(int steps) {
-    return !BUFFERED && !SPLITS_INSIDE && steps <= (STAGES < 4 ? STAGES : 4);
-  }
+  static constexpr int FEW_STEPS = STAGES < 4 ? STAGES : 4;
 
   // The last launch reads what kernels before have split, so what the guard says is known from the
   // start: where the pairs do not carry the factors, it multiplies on the CUDA cores.

@@ -124,10 +124,22 @@ def _assert_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> E
 
 
 def _flag_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> Edit | None:
-    """A simpler initialiser of `bool NAME = ...;`."""
+    """A simpler initialiser of `bool NAME = ...;`; nothing in the place of a variable that the text
+    says nothing more of."""
     if at + 2 >= len(tokens) or tokens[at + 2].text != "=" or not is_name(tokens[at + 1].text):
         return None
+    if _is_unread(tokens, at):
+        return without_line(code, tokens[at - 1].start, tokens[at + 4].end)
     return _expression_edit(code, tokens, at + 3, known)
+
+
+def _is_unread(tokens: Sequence[Token], at: int) -> bool:
+    """Whether `bool` at `at` is that of `const bool NAME = true;` in a function, read nowhere."""
+    texts = [token.text for token in tokens[max(at - 2, 0) : at + 5]]
+    is_literal = len(texts) == 7 and texts[5] in ("true", "false") and texts[6] == ";"
+    is_variable = texts[1:3] == ["const", "bool"] and texts[0] in ("{", "}", ";")
+    name = tokens[at + 1].text
+    return is_literal and is_variable and sum(token.text == name for token in tokens) == 1
 
 
 def _returned_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> Edit | None:
