@@ -60,12 +60,6 @@ class Tuned:
     layouts: _Layouts = _Layouts.CAPTURED
     """Which factors it takes."""
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether what it leaves is left to gemm_plain.cuh: other cards, and products that are
-        small beside the captured one."""
-        return self.layouts is _Layouts.ANY and not self.finished
-
     buffered: bool | None = None
     """Whether whole rows of results have room in shared memory: `Sm90Tile::BUFFERED`; None for
     variants that have no such tile."""
@@ -97,15 +91,28 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
         "small": _simt_members(_SMALL_TILE, *_majors(kernel)) if _has_small(kernel) else (),
-        "general": () if own.is_plain else _simt_members(general, Major.NONE, Major.NONE),
-        "has_general": not _takes_all(kernel),
+        "general": () if _takes_all(kernel) else _simt_members(general, Major.NONE, Major.NONE),
+        "is_plain": _is_plain(kernel),
         "triangle": kernel.triangle,
     }
 
 
+def _takes_strides(kernel: Kernel) -> bool:
+    """Whether the tuned variant runs on the tensor cores whatever the strides, and leaves nothing:
+    but for other cards, and products that are small beside the captured one."""
+    own = tuned(kernel)
+    return own.layouts is _Layouts.ANY and not own.finished
+
+
+def _is_plain(kernel: Kernel) -> bool:
+    """Whether what the tuned variant leaves is left to gemm_plain.cuh."""
+    is_sm90 = isinstance(kernel.config, TensorCoreConfig)
+    return is_sm90 and (_takes_strides(kernel) or _has_one_size(kernel))
+
+
 def _has_small(kernel: Kernel) -> bool:
     """Whether sizes that are too small for the tuned variant have one of their own."""
-    if tuned(kernel).is_plain:
+    if _takes_strides(kernel):
         return kernel.serves_several_sizes
     return not _has_one_size(kernel)
 
@@ -118,8 +125,8 @@ def _has_one_size(kernel: Kernel) -> bool:
 
 def _takes_all(kernel: Kernel) -> bool:
     """Whether the tuned variant takes every call on the card that it is for: `admits` is true."""
-    own, config = tuned(kernel), kernel.config
-    if not isinstance(config, TensorCoreConfig) or own.finished or own.layouts is _Layouts.CAPTURED:
+    config = kernel.config
+    if not isinstance(config, TensorCoreConfig) or not _takes_strides(kernel):
         return False
     if not _has_one_size(kernel):
         return False

@@ -3,6 +3,7 @@
 // fp32-accurate. It is short, and no sizes are tuned: gemm_simt.cuh is for products that it is the
 // best kernel of.
 
+#include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
 #include "gemm_problem.cuh"
 #include "mbarrier.cuh"
@@ -43,19 +44,23 @@ struct PlainCopy {
 
   // Places of a thread's number i; neighbouring threads follow the smaller stride.
   __device__ __forceinline__ int own(int i) const {
-    const int number = threadIdx.x + i * THREADS;
-    return k_stride <= stride ? number / STEP : number % SIZE;
+    return k_stride <= stride ? threadIdx.x / STEP + i * (THREADS / STEP) : threadIdx.x % SIZE;
   }
   __device__ __forceinline__ int k(int i) const {
-    const int number = threadIdx.x + i * THREADS;
-    return k_stride <= stride ? number % STEP : number / SIZE;
+    return k_stride <= stride ? threadIdx.x % STEP : threadIdx.x / SIZE + i * (THREADS / SIZE);
   }
 
   __device__ __forceinline__ void load() {
+    const T* const source = next + own(0) * stride + k(0) * k_stride;
+    const int64_t further = (own(1) - own(0)) * stride + (k(1) - k(0)) * k_stride;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
       const bool exists = own(i) < size && k(i) < k_size;
-      values[i] = exists ? static_cast<float>(next[own(i) * stride + k(i) * k_stride]) : 0.0f;
+      if constexpr (ANY_SHORT) {
+        values[i] = exists ? widen(source[i * further]) : 0.0f;
+      } else {
+        values[i] = exists ? source[i * further] : 0.0f;
+      }
     }
     next += STEP * k_stride;
     k_size -= STEP;
@@ -72,17 +77,18 @@ template <class Tile, class Problem>
 __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int64_t batch,
                                                     int64_t row, int64_t column,
                                                     typename Tile::Shared& shared) {
-  using T = const typename Problem::Factor;
+  using T = typename Problem::Factor;
   constexpr int OWN = Tile::OWN, ACROSS = Tile::COLUMNS / OWN;
   if (ANY_EDGES && (row >= problem.m || column >= problem.n)) return;
   const MatrixOperand &left = problem.lhs(), &right = problem.rhs();
-  T *left_data = static_cast<T*>(left.data), *right_data = static_cast<T*>(right.data);
+  const T* left_data = static_cast<const T*>(left.data);
+  const T* right_data = static_cast<const T*>(right.data);
   GemmEpilogue epilogue(problem);
   if constexpr (ANY_BATCHES) {
     int64_t index[MAX_BATCH_RANK];
     split_batch(problem, batch, index);
-    left_data = batch_base<T>(problem, Problem::LHS, index);
-    right_data = batch_base<T>(problem, Problem::RHS, index);
+    left_data = batch_base<const T>(problem, Problem::LHS, index);
+    right_data = batch_base<const T>(problem, Problem::RHS, index);
     epilogue.select(index);
   }
   PlainCopy<T, Tile, Tile::ROWS> lhs = {left_data + row * left.row_stride, left.row_stride,
@@ -134,8 +140,8 @@ __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int6
 template <class Problem>
 struct PlainVariant {
   using Tile = PlainTile<32>;
-  using Parameters = Problem;
   static constexpr int THREADS = Tile::THREADS;
+  static constexpr int MIN_BLOCKS = 3;  // of a multiprocessor
 
   void (*kernel)(Problem);
 
@@ -143,10 +149,22 @@ struct PlainVariant {
   static int64_t workspace_bytes(const Problem&) { return 0; }
   cudaError_t launch(const Problem& problem, cudaStream_t stream, void* /*workspace*/) const {
     constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
-    const int64_t tiles = Tile::rows(problem) * Tile::columns(problem) * problem.batches;
-    const auto blocks = static_cast<unsigned>(tiles < MAX_BLOCKS ? tiles : MAX_BLOCKS);
+    const int64_t all = tiles(problem);
+    const auto blocks = static_cast<unsigned>(all < MAX_BLOCKS ? all : MAX_BLOCKS);
     kernel<<<blocks, THREADS, 0, stream>>>(problem);
     return cudaGetLastError();
+  }
+
+  // The kernel (of finish_plain) after another one has left it `problem.rest`.
+  cudaError_t launch_rest(const Problem& problem, cudaStream_t stream, int multiprocessors) const {
+    const int64_t at_once = int64_t{MIN_BLOCKS} * multiprocessors;
+    const unsigned blocks = blocks_of_rest(problem, tiles(problem), THREADS, at_once);
+    return launch_dependent(kernel, blocks, THREADS, 0, 1, stream, problem);
+  }
+
+ private:
+  static int64_t tiles(const Problem& problem) {
+    return Tile::rows(problem) * Tile::columns(problem) * problem.batches;
   }
 };
 

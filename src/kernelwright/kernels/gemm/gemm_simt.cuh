@@ -321,16 +321,9 @@ struct GemmVariant {
 
   // The kernel (of finish_gemm) after another one has left it `problem.rest`.
   cudaError_t launch_rest(const Problem& problem, cudaStream_t stream, int multiprocessors) const {
-    int64_t all = tiles(problem);
-    if (ANY_SLICES && problem.rest.slices > 1) {
-      // To add slices each thread has a few neighbours, however few the tiles are.
-      const int64_t sums = problem.batches * problem.m * problem.rest.partial_pitch;
-      const int64_t shares = (sums + 4 * Tile::THREADS - 1) / (4 * Tile::THREADS);
-      all = all > shares ? all : shares;
-    }
     const int64_t at_once = int64_t{Tile::MIN_BLOCKS} * multiprocessors;
-    return launch_dependent(kernel, static_cast<unsigned>(all < at_once ? all : at_once),
-                            Tile::THREADS, Tile::SHARED_BYTES, 1, stream, problem);
+    const unsigned blocks = blocks_of_rest(problem, tiles(problem), Tile::THREADS, at_once);
+    return launch_dependent(kernel, blocks, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, problem);
   }
 
  private:

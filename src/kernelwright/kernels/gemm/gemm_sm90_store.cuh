@@ -102,8 +102,8 @@ __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
   if constexpr (ANY_BATCHES) epilogue.select(work.batch);
   const int own_row = first_row + lane / 8;
   const int own_column = work.column + lane % 8 * RUN;
-  const bool inside = ANY_EDGES && first_row + RowBuffer::ROWS <= problem.m &&
-                      work.column + COUNT * 2 <= problem.n;
+  const bool inside =
+      ANY_EDGES && first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n;
   if (!ANY_EDGES || (inside && epilogue.has_vectors())) {
     const auto place = epilogue.place(own_row, own_column);
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
