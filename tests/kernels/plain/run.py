@@ -1,0 +1,70 @@
+"""Child of test_plain.py: the short product on the emulator, in all layouts, against float64.
+
+Arguments: the factors' type in CUDA, and the cases (batch sizes, m, k, n) as JSON. Prints one JSON
+object: the greatest error of each case, and the findings.
+"""
+
+import ctypes
+import json
+import sys
+from itertools import product
+from pathlib import Path
+
+import torch
+from torch.utils import cpp_extension
+
+from kernelwright import kernels
+from kernelwright.emulator import Session
+from kernelwright.program.abi import pack
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tiles"))
+from run import LAYOUTS, SCALE, draw, error  # noqa: E402
+
+DTYPES = {"float": torch.float32, "__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
+
+
+def build(type_: str) -> ctypes.CDLL:
+    """The entry point of plain.cu."""
+    text = (Path(__file__).parent / "plain.cu").read_text().replace("TYPE", type_)
+    library = kernels.inline("gemm_plain.cuh", "gemm_launch.cuh", "half.cuh", "bfloat16.cuh")
+    cpp_extension.load_inline(
+        name=f"plain_{type_}",
+        cpp_sources="",
+        cuda_sources=library + text,
+        functions=None,
+        is_python_module=False,
+        no_implicit_headers=True,
+    )
+    paths = (path for path in torch.ops.loaded_libraries if f"plain_{type_}" in path)
+    return ctypes.CDLL(next(paths))
+
+
+def multiply(library: ctypes.CDLL, *inputs: torch.Tensor) -> torch.Tensor:
+    """SCALE * lhs @ rhs + bias."""
+    lhs, rhs, _ = inputs
+    batch = torch.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
+    out = torch.empty((*batch, lhs.shape[-2], rhs.shape[-1]), device="cuda")
+    status = library.plain_launch(pack([SCALE, out, *inputs]))
+    assert status == 0, f"CUDA error {status} of {list(lhs.shape)} @ {list(rhs.shape)}"
+    return out
+
+
+def main() -> None:
+    type_, cases = sys.argv[1], json.loads(sys.argv[2])
+    worst: dict[str, float] = {}
+    torch.manual_seed(0)
+    with Session(order_seed=1, threads=1) as session:
+        library = build(type_)
+        for case, left, right in product(cases, LAYOUTS, LAYOUTS):
+            if case[0] or "rows apart" not in (left, right):
+                lhs, rhs, bias = draw(case)
+                factors = (LAYOUTS[left](lhs), LAYOUTS[right](rhs))
+                inputs = (*(factor.to(DTYPES[type_]) for factor in factors), bias)
+                found = error(multiply(library, *inputs), inputs)
+                worst[str(case)] = max(worst.get(str(case), 0.0), found)
+    findings = [str(finding) for finding in session.findings]
+    print(json.dumps({"worst": worst, "findings": findings}))
+
+
+if __name__ == "__main__":
+    main()
