@@ -50,7 +50,7 @@ struct PlainCopy {
     return k_stride <= stride ? threadIdx.x % STEP : threadIdx.x / SIZE + i * (THREADS / SIZE);
   }
 
-  __device__ __forceinline__ void load() {
+  __device__ __forceinline__ void load_step() {
     const T* const source = next + own(0) * stride + k(0) * k_stride;
     const int64_t further = (own(1) - own(0)) * stride + (k(1) - k(0)) * k_stride;
 #pragma unroll
@@ -65,7 +65,7 @@ struct PlainCopy {
     next += STEP * k_stride;
     k_size -= STEP;
   }
-  __device__ __forceinline__ void store(float (&shared)[STEP][SIZE + Tile::OWN]) const {
+  __device__ __forceinline__ void store_step(float (&shared)[STEP][SIZE + Tile::OWN]) const {
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) shared[k(i)][own(i)] = values[i];
   }
@@ -99,16 +99,16 @@ __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int6
   const int own_row = threadIdx.x / ACROSS * OWN, own_column = threadIdx.x % ACROSS * OWN;
   float sums[OWN][OWN] = {};
   Vector<float, OWN> results[OWN] = {};
-  lhs.load();
-  rhs.load();
+  lhs.load_step();
+  rhs.load_step();
   const int64_t steps = (problem.k + Tile::STEP - 1) / Tile::STEP;
   for (int64_t step = 1; step <= steps; ++step) {
     sync_warps(1, Tile::THREADS);  // the step before has been read
-    lhs.store(shared.lhs);
-    rhs.store(shared.rhs);
+    lhs.store_step(shared.lhs);
+    rhs.store_step(shared.rhs);
     sync_warps(1, Tile::THREADS);
-    lhs.load();
-    rhs.load();
+    lhs.load_step();
+    rhs.load_step();
 #pragma unroll 4
     for (int k = 0; k < Tile::STEP; ++k) {
       const auto a = load_vector<OWN>(&shared.lhs[k][own_row]);

@@ -90,8 +90,8 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     int thread = threadIdx.x;
     asm volatile("" : "+r"(thread));
     const int warp = warpgroup * 4 + thread % Tile::WARPGROUP / 32;
-    const int g = thread % 32 / 4;
-    const int row = Tile::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g;
+    int row = thread % 32 / 4;
+    if constexpr (Tile::FEED == Feed::CONVERT) row = permuted_row<Config::LHS>(row);
     const Unscale unscale = Unscale::of(Tile::FEED == Feed::DIRECT || Tile::FEED == Feed::TURNS
                                             ? 0
                                             : notes.exponents[0] + notes.exponents[1]);

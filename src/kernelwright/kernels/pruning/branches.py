@@ -9,8 +9,8 @@ from kernelwright.kernels.pruning.constants import Known
 from kernelwright.kernels.pruning.edits import Edit, dedented, text_of, without_line
 from kernelwright.kernels.pruning.tokens import Token, closing, is_name
 
-_NO_TYPES = ("return", "else", "case", "goto", "throw", "delete", "new", "co_return")
-"""Keywords before an expression."""
+_NO_TYPES = ("return", "else", "case", "throw", "delete", "new", "if", "for", "while", "do")
+"""Keywords before an expression, or before parentheses and one."""
 _CONDITIONAL = re.compile(r"^[ ]*#[ ]*(?:if|el|endif)", re.MULTILINE)
 
 
