@@ -107,6 +107,7 @@ struct Gemm {
     return false;
   }
 
+  bool has_results() const { return m > 0 && n > 0 && batches > 0; }
   __host__ __device__ const MatrixOperand& lhs() const { return operands[LHS]; }
   __host__ __device__ const MatrixOperand& rhs() const { return operands[RHS]; }
 
