@@ -78,7 +78,24 @@ class GemmEpilogue {
   __device__ __forceinline__ void apply(const Sums<WIDTH>& sums, int64_t row,
                                         int64_t column) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    if (row < problem_.m && column < problem_.n) apply_valid(sums, row, column);
+    if (row >= problem_.m || column >= problem_.n) return;
+    const MatrixOperand* operands = problem_.operands;
+    Vector<Out, WIDTH> values;
+    if constexpr (ANY_EXTRAS) {
+      values = joined_results(sums, row, column, Indices());
+    } else {
+      values = compute(sums, row, column);
+    }
+    Out* address = out_ + offset(operands[Problem::OUT], row, column);
+    if (operands[Problem::OUT].has_column_vectors) {
+      store_vector(address, values);
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) {
+        if (i < valid(column, WIDTH))
+          address[i * operands[Problem::OUT].column_stride] = values.element[i];
+      }
+    }
   }
 
   // The results for the same columns, of which only those that exist mean anything.
@@ -87,7 +104,11 @@ class GemmEpilogue {
                                                         int64_t column) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
     if (row >= problem_.m || column >= problem_.n) return {};
-    return valid_results(sums, row, column);
+    if constexpr (ANY_EXTRAS) {
+      return joined_results(sums, row, column, Indices());
+    } else {
+      return compute(sums, row, column);
+    }
   }
 
   using Place = ProductPlace<Out, Extra...>;
@@ -123,7 +144,14 @@ class GemmEpilogue {
   template <int WIDTH>
   __device__ __forceinline__ void store_at(const Sums<WIDTH>& sums, const Place& place, int rows,
                                            int columns) const {
-    store_values(results_at(sums, place, rows, columns), place, rows, columns);
+    Vector<Out, WIDTH> values;
+    if constexpr (ANY_EXTRAS) {
+      values = results_at(sums, place, rows, columns);
+    } else {
+      values = compute(sums, place.row + rows, place.column + columns);
+    }
+    const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
+    store_vector(place.out + below + columns, values);
   }
 
   // The extras for these columns, for who loads them before there are sums.
@@ -140,7 +168,8 @@ class GemmEpilogue {
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums,
                                                const Joining<WIDTH>& joining, const Place& place,
                                                int rows, int columns) const {
-    store_values(results_inside(sums, joining, place, rows, columns), place, rows, columns);
+    const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
+    store_vector(place.out + below + columns, results_inside(sums, joining, place, rows, columns));
   }
 
   template <int WIDTH>
@@ -176,16 +205,6 @@ class GemmEpilogue {
     return problem_.n - column < width ? static_cast<int>(problem_.n - column) : width;
   }
 
-  template <int WIDTH>
-  __device__ __forceinline__ Vector<Out, WIDTH> valid_results(const Sums<WIDTH>& sums, int64_t row,
-                                                              int64_t column) const {
-    if constexpr (ANY_EXTRAS) {
-      return joined_results(sums, row, column, Indices());
-    } else {
-      return compute(sums, row, column);
-    }
-  }
-
   template <int WIDTH, size_t... I>
   __device__ __forceinline__ Vector<Out, WIDTH> joined_results(const Sums<WIDTH>& sums, int64_t row,
                                                                int64_t column,
@@ -195,30 +214,6 @@ class GemmEpilogue {
         get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column),
         operands[Problem::FIRST_EXTRA + I], valid(column, WIDTH))}...}};
     return compute_joined<WIDTH>(sums, row, column, extras, Indices());
-  }
-
-  template <int WIDTH>
-  __device__ __forceinline__ void apply_valid(const Sums<WIDTH>& sums, int64_t row,
-                                              int64_t column) const {
-    const MatrixOperand* operands = problem_.operands;
-    const Vector<Out, WIDTH> values = valid_results(sums, row, column);
-    Out* address = out_ + offset(operands[Problem::OUT], row, column);
-    if (operands[Problem::OUT].has_column_vectors) {
-      store_vector(address, values);
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDTH; ++i) {
-        if (i < valid(column, WIDTH))
-          address[i * operands[Problem::OUT].column_stride] = values.element[i];
-      }
-    }
-  }
-
-  template <int WIDTH>
-  __device__ __forceinline__ void store_values(const Vector<Out, WIDTH>& values, const Place& place,
-                                               int rows, int columns) const {
-    const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
-    store_vector(place.out + below + columns, values);
   }
 
   template <size_t... I>
