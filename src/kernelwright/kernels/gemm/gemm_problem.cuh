@@ -136,13 +136,9 @@ struct Gemm {
 
   void find_column_vectors() {
     for (int o = 0; o < OPERANDS; ++o) {
-      operands[o].has_column_vectors = n % COLUMN_VECTOR == 0 && has_column_vectors(o);
+      operands[o].has_column_vectors = n % COLUMN_VECTOR == 0 && operands[o].column_stride == 1 &&
+                                       is_aligned(o, operands[o].row_stride, COLUMN_VECTOR);
     }
-  }
-
-  bool has_column_vectors(int operand) const {
-    return operands[operand].column_stride == 1 &&
-           is_aligned(operand, operands[operand].row_stride, COLUMN_VECTOR);
   }
 
   void add_batch_dimension(int64_t size, const Tensor (&tensors)[OPERANDS], int dim) {

@@ -2,6 +2,8 @@
 // Host side of gemm_sm90.cuh: what it admits, the workspace, and the launches of one product:
 // the kernel that splits the factors, the product, the kernel that finishes.
 
+#include <algorithm>
+
 #include "gemm_finish.cuh"
 #include "gemm_sm90.cuh"
 #include "gemm_sm90_cut.cuh"
@@ -89,7 +91,13 @@ struct Sm90Variant {
       p.problem.rest.partials = p.partials;
       p.problem.rest.partial_pitch = p.partial_pitch;
     }
-    cudaError_t status = encode_lhs(&p.lhs_map, lhs, lhs_planes);
+    cudaError_t status;
+    if constexpr (Tile::HAS_PLANES) {
+      status = encode_map(&p.lhs_map, lhs_planes, plane_box<Config::LHS, Tile::BLOCK_M>(lhs));
+    } else {
+      status = encode_map(&p.lhs_map, const_cast<void*>(lhs.data),
+                          factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
+    }
     if (status == cudaSuccess) {
       if constexpr (SPLITS_BEFORE) {
         status = encode_map(&p.rhs_map, rhs_planes, plane_box<Config::RHS, BOX_N>(rhs));
@@ -120,7 +128,10 @@ struct Sm90Variant {
     }
     if constexpr (SPLITS_BEFORE) {
       const SplitParameters split = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.first);
-      words = split_factors(split, device, stream);
+      const int64_t tiles = static_cast<int64_t>(split.sides[0].tiles) + split.sides[1].tiles;
+      const int64_t most = int64_t{SPLIT_BLOCKS} * device.multiprocessors;
+      words = static_cast<int>(std::min({tiles, most, int64_t{MAX_GUARD_WORDS} / 2}));
+      split_factors_kernel<<<words, SPLIT_THREADS, 0, stream>>>(split);
       status = cudaGetLastError();
       if (status != cudaSuccess) return status;
     }
@@ -270,12 +281,6 @@ struct Sm90Variant {
     return encode_map(&p.result_map, data, box);
   }
 
-  static cudaError_t encode_lhs(CUtensorMap* map, const Factor& lhs, void* planes) {
-    return Tile::HAS_PLANES ? encode_map(map, planes, plane_box<Config::LHS, Tile::BLOCK_M>(lhs))
-                            : encode_map(map, const_cast<void*>(lhs.data),
-                                         factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
-  }
-
   static int blocks(const Parameters& p, int at_once) {
     return (p.units.count < at_once ? p.units.count : at_once) * Tile::CLUSTER;
   }
@@ -299,16 +304,5 @@ struct Sm90Variant {
     if (!Tile::HAS_PLANES || tiles.first_column > 0) split.sides[0].tiles = 0;
     if (tiles.first_row > 0) split.sides[1].tiles = 0;
     return split;
-  }
-
-  // Launches the split; the number of its blocks.
-  static int split_factors(const SplitParameters& split, const DeviceLimits& device,
-                           cudaStream_t stream) {
-    const int64_t tiles = static_cast<int64_t>(split.sides[0].tiles) + split.sides[1].tiles;
-    int64_t blocks = static_cast<int64_t>(SPLIT_BLOCKS) * device.multiprocessors;
-    if (blocks > MAX_GUARD_WORDS / 2) blocks = MAX_GUARD_WORDS / 2;
-    if (blocks > tiles) blocks = tiles;
-    split_factors_kernel<<<static_cast<unsigned>(blocks), SPLIT_THREADS, 0, stream>>>(split);
-    return static_cast<int>(blocks);
   }
 };

@@ -157,7 +157,27 @@ class SplitTile {
 
   __device__ __forceinline__ void load(Values& values) const {
     if (!ANY_TURNED || factor_.inner_stride == 1) {
-      load_rows(values);
+      const int64_t column = inner_ + thread_column();
+      const int64_t stride = ANY_TURNED ? 1 : factor_.inner_stride;
+#pragma unroll
+      for (int r = 0; r < RUNS; ++r) {
+        const int64_t row = outer_ + thread_row() + r;
+        const float* const source = source_ + row * factor_.outer_stride + column * stride;
+        const bool exists = row < factor_.outer;
+        if (side_.vectors) {
+          const bool whole = exists && column < factor_.inner;
+          const float4 run = whole ? __ldg(reinterpret_cast<const float4*>(source)) : float4{};
+          values[r][0] = run.x;
+          values[r][1] = run.y;
+          values[r][2] = run.z;
+          values[r][3] = run.w;
+        } else {
+#pragma unroll
+          for (int i = 0; i < RUN; ++i) {
+            values[r][i] = exists && column + i < factor_.inner ? __ldg(source + i * stride) : 0.0f;
+          }
+        }
+      }
     } else {
       load_transposed(values);
     }
@@ -188,30 +208,6 @@ class SplitTile {
 
   __device__ __forceinline__ static int thread_column() { return threadIdx.x % 64 * RUN; }
   __device__ __forceinline__ static int thread_row() { return threadIdx.x / 64 * RUNS; }
-
-  __device__ __forceinline__ void load_rows(Values& values) const {
-    const int64_t column = inner_ + thread_column();
-    const int64_t stride = ANY_TURNED ? 1 : factor_.inner_stride;
-#pragma unroll
-    for (int r = 0; r < RUNS; ++r) {
-      const int64_t row = outer_ + thread_row() + r;
-      const float* const source = source_ + row * factor_.outer_stride + column * stride;
-      const bool exists = row < factor_.outer;
-      if (side_.vectors) {
-        const bool whole = exists && column < factor_.inner;
-        const float4 run = whole ? __ldg(reinterpret_cast<const float4*>(source)) : float4{};
-        values[r][0] = run.x;
-        values[r][1] = run.y;
-        values[r][2] = run.z;
-        values[r][3] = run.w;
-      } else {
-#pragma unroll
-        for (int i = 0; i < RUN; ++i) {
-          values[r][i] = exists && column + i < factor_.inner ? __ldg(source + i * stride) : 0.0f;
-        }
-      }
-    }
-  }
 
   // Neighbouring threads read along the outer dimension.
   __device__ __forceinline__ void load_transposed(Values& values) const {
