@@ -63,9 +63,11 @@ struct Sm90Variant {
 
   static int64_t workspace_bytes(const Problem& given) {
     const Problem problem = Config::TRANSPOSED ? given.transposed() : given;
-    return HEADER_BYTES + (Tile::HAS_PLANES ? plane_bytes(lhs_factor(problem)) : 0) +
-           (SPLITS_BEFORE ? plane_bytes(rhs_factor(problem)) : 0) +
-           (Config::SLICES > 1 ? partial_bytes(problem) : 0);
+    int64_t bytes = HEADER_BYTES;
+    if constexpr (Tile::HAS_PLANES) bytes += plane_bytes(lhs_factor(problem));
+    if constexpr (SPLITS_BEFORE) bytes += plane_bytes(rhs_factor(problem));
+    if constexpr (Config::SLICES > 1) bytes += partial_bytes(problem);
+    return bytes;
   }
 
   cudaError_t launch(const Problem& given, cudaStream_t stream, void* workspace) const {
@@ -83,7 +85,7 @@ struct Sm90Variant {
     }
     p.steps = static_cast<int>((problem.k + Tile::BLOCK_K - 1) / Tile::BLOCK_K);
     p.steps_per_slice = (p.steps + Config::SLICES - 1) / Config::SLICES;
-    constexpr int BOX_N = Tile::BLOCK_N / (Tile::PLANES == 2 ? 1 : Tile::CLUSTER);
+    constexpr int BOX_N = Tile::PLANES == 2 ? Tile::BLOCK_N : Tile::BLOCK_N / Tile::CLUSTER;
     if constexpr (Config::SLICES > 1) {
       p.partials = reinterpret_cast<float*>(rhs_planes + (SPLITS_BEFORE ? plane_bytes(rhs) : 0));
       p.partial_pitch = partial_pitch(problem);

@@ -58,9 +58,17 @@ def _ternary_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> 
         return None
     first, last = (at + 1, colon) if value else (colon + 1, end)
     text = text_of(code, tokens, first, last)
-    if last - first == 1 and tokens[begin - 1].text == "(" and not _is_called(tokens, begin - 1):
+    is_enclosed = tokens[begin - 1].text == "(" and closing(tokens, begin - 1) == end
+    if is_enclosed and _is_primary(tokens, first, last) and not _is_called(tokens, begin - 1):
         return Edit(tokens[begin - 1].start, tokens[end].end, text)
     return Edit(tokens[begin].start, tokens[end - 1].end, text)
+
+
+def _is_primary(tokens: Sequence[Token], begin: int, end: int) -> bool:
+    """Whether an expression is a name, a number, a call or the like: whatever stands around it."""
+    outside = [tokens[i].text for i in top_level(tokens, begin, end)]
+    has_mark = any(not text[0].isalnum() and text[0] not in "_:.\"'" for text in outside)
+    return bool(outside) and not has_mark and tokens[begin].text not in ("(", "[", "{")
 
 
 def _is_called(tokens: Sequence[Token], at: int) -> bool:
