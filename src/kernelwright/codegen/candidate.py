@@ -2,7 +2,7 @@
 
 import ast
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -77,6 +77,7 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
         library_text=cuda.library,
         schemas=schemas,
         has_segments=bool(program.segments),
+        has_numbers=any(not it.startswith("Tensor") for it in _arguments(schemas)),
         parameters=parameters(program),
         raises=bool(plan.kernels or plan.graph.guards),
         built_on_import=build is _Build.ON_IMPORT,
@@ -89,6 +90,11 @@ def _render(name: str, kept: Kept, plan: Plan, text: str, build: _Build) -> Cand
     )
     whole = cuda.whole if plan.kernels else ""
     return Candidate(source=_tidy(source), cuda_source=whole, plan=plan)
+
+
+def _arguments(schemas: Mapping[str, str]) -> Iterator[str]:
+    """The type and the name of each argument of native calls, which segments have in lists."""
+    return (argument for schema in schemas.values() for argument in schema.split(", "))
 
 
 def _with_classes(imports: tuple[str, ...], plan: Plan) -> tuple[str, ...]:

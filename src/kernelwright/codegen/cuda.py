@@ -1,7 +1,7 @@
 """The CUDA text of a plan: the device library in use, and one section for each kernel."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from kernelwright import kernels
@@ -9,7 +9,7 @@ from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.segments import segment_text
 from kernelwright.codegen.spelling import HEADERS
-from kernelwright.ir.plan import Kernel, Plan
+from kernelwright.ir.plan import Kernel, Launch, Plan, Room
 from kernelwright.ir.program import Program
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.program import program_of
@@ -83,11 +83,26 @@ class _Errors(Enum):
 def _sections(program: Program) -> dict[str, KernelText]:
     """Kernels and then segments, by name."""
     plan = program.plan
-    by_name = {kernel.name: kernel_text(kernel) for kernel in plan.kernels_to_write}
+    parts = _writing_parts(plan)
+    by_name = {it.name: _text_of(it, is_new=it.name not in parts) for it in plan.kernels_to_write}
     of_kernels = frozenset(name for name, text in by_name.items() if text.has_workspace)
     for segment in program.segments:
         by_name[segment.name] = segment_text(segment, plan.graph, of_kernels)
     return by_name
+
+
+def _writing_parts(plan: Plan) -> frozenset[str]:
+    """Names of kernels that write into other tensors, or update what the module keeps."""
+    parts = {it.result for it in plan.steps if isinstance(it, Room) and it.within is not None}
+    parts.update(update.value for update in plan.graph.updates)
+    launches = (step for step in plan.steps if isinstance(step, Launch))
+    return frozenset(it.kernel.name for it in launches if not parts.isdisjoint(it.results))
+
+
+def _text_of(kernel: Kernel, *, is_new: bool) -> KernelText:
+    """The text of a kernel whose results are known to be new tensors, or are not."""
+    text = kernel_text(kernel)
+    return replace(text, absent=text.absent | text.absent_if_new) if is_new else text
 
 
 def _text(by_name: Mapping[str, KernelText], plan: Plan, errors: _Errors) -> CudaText:

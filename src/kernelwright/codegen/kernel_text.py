@@ -36,6 +36,8 @@ class KernelText:
     need is left out of the text."""
     absent: frozenset[str] = frozenset()
     """Facts of `kernels.facts` that are false of this kernel."""
+    absent_if_new: frozenset[str] = frozenset()
+    """Facts that are false of it, too, where its results are new tensors in every launch."""
 
 
 def heading(kernel: Kernel) -> dict[str, object]:

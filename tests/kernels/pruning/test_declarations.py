@@ -115,6 +115,11 @@ def test_one_name_keeps_the_statement_that_declares_it() -> None:
     assert " private:\n  int secret" in _used(MEMBERS, "Ring", "secret")
 
 
+def test_a_label_is_followed_by_what_it_labels() -> None:
+    code = "struct A {\n  int f() { return g(); }\n\n private:\n  int h();\n\n  int g();\n};"
+    assert "private:\n  int g();" in _used(code, "A", "f")
+
+
 def test_a_function_of_math_comes_alone() -> None:
     headers, text = kernels.in_use("silu(x)", "math.cuh")
     assert "T silu(T x)" in text and "gelu" not in text and "maximum" not in text

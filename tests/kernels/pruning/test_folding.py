@@ -28,12 +28,20 @@ DECIDED = {
     "f(CLUSTER == 2 ? a : b, c);": "f(a, c);",
     "int x = OFF ? 1 : ON ? 2 : 3;": "int x = 2;",
     "int x = y + (ON ? 1 : 2);": "int x = y + 1;",
+    "int x = y * (ON ? a.f(1 + z)[2] : 2);": "int x = y * a.f(1 + z)[2];",
+    "int x = y * (ON ? a + b : 2);": "int x = y * (a + b);",
+    "int x = y * (ON ? -a : 2) + (z ? ON ? p : q : r);": "int x = y * (-a) + (z ? p : r);",
     "int x = OFF && y ? 1 : 2;": "int x = 2;",
     "  int f() const {\n    if (ON) return a;\n    return b;\n  }": "  int f() const { return a; }",
     "for (;;) {\n  if constexpr (ON) a();\n}": "for (;;) {\n  a();\n}",
     "const bool z = x && (OFF || y);": "const bool z = x && y;",
     "return STAGES * CLUSTER == 6 && OFF;": "return false;",
     "return ON && x == 1;": "return x == 1;",
+    "if (OFF || (x && y)) a();": "if (x && y) a();",
+    "if (ON && (x ? y : z)) a();": "if ((x ? y : z)) a();",
+    "void f() {\n  const bool z = x && OFF;\n  if (ON || z) a();\n}": "void f() { a(); }",
+    "if (ON) {\n  return a;\n}\n#pragma unroll\nfor (;;) b();": "return a;",
+    "if (ON) {\n  for (;;) x[0] = 1;\n  return x;\n}\ny = x;": "for (;;) x[0] = 1;\nreturn x;",
     '  // Why.\n  static_assert(STAGES >= 2, "two");\n  int x;': "  int x;",
     "if constexpr (ON) {\n  return a;\n}\nreturn b;": "return a;",
     # Names that live on would mean something else.
@@ -91,6 +99,37 @@ def test_left_alone(code: str) -> None:
 def test_a_name_with_another_meaning_is_not_known(why: str) -> None:
     assert _folded(QUESTION) == "a();"
     assert _folded(QUESTION, SPOILED[why]) == QUESTION
+
+
+OTHER = "struct Other { static constexpr int STAGES = 5; static constexpr bool ON = false; };"
+"""The second value of two constants."""
+
+
+@pytest.mark.parametrize(
+    ("code", "folded"),
+    [
+        ("if constexpr (Config::STAGES > 2) a();", "a();"),
+        ("if constexpr (STAGES == 4 || STAGES > 5) a();\nb();", "b();"),
+        ("int x = STAGES % 2 == 1 ? 1 : 2;", "int x = 1;"),
+        ("if (STAGES == 3) a();", None),
+        ("if (ON) a();", None),
+        # Of two types.
+        ("if (A::STAGES == B::STAGES) a();", None),
+        ("if (A::ON || !B::ON) a();", None),
+    ],
+)
+def test_a_name_with_a_few_values_decides_what_is_the_same_for_all(
+    code: str, folded: str | None
+) -> None:
+    assert _folded(code, OTHER) == (folded or code)
+    tile = "struct Tile { static constexpr int ROWS = STAGES * 2, HALF = STAGES > 3 ? 1 : 2; };"
+    assert _folded("if (ROWS >= 6 && HALF < 3) a();", OTHER, tile) == "a();"
+    assert _folded("if (ROWS > 6) a();", OTHER, tile) == "if (ROWS > 6) a();"
+
+
+def test_a_field_that_the_text_does_not_read_stays() -> None:
+    fields = "struct Known {\n  static const bool IS_IN = true;\n  bool is_out = false;\n};"
+    assert _folded(f"{fields}\nint x = ON ? 1 : 2;") == f"{fields}\nint x = 1;"
 
 
 def test_constants_that_are_copied_and_computed() -> None:

@@ -59,6 +59,7 @@ class Tuned:
     guard says at the end."""
     layouts: _Layouts = _Layouts.CAPTURED
     """Which factors it takes."""
+
     buffered: bool | None = None
     """Whether whole rows of results have room in shared memory: `Sm90Tile::BUFFERED`; None for
     variants that have no such tile."""
@@ -69,6 +70,14 @@ _SMALL_TILE = GemmConfig(block_m=32, block_n=64, block_k=16, thread_m=4, thread_
 """For products that would leave multiprocessors idle, and for any strides."""
 _FINISHING_TILE = GemmConfig(block_m=64, block_n=128, block_k=16, thread_m=8, thread_n=8, stages=2)
 """With more registers, which finding out what there is to finish takes."""
+_MOST_ALONG = 1 << 30
+"""Elements along a dimension: coordinates of boxes are 32-bit."""
+_TILE_ROWS = 128
+"""Rows of a tile on the tensor cores: `Sm90Tile::BLOCK_M`."""
+_STEP_K = 64
+"""K of one of its steps: `Sm90Tile::BLOCK_K`."""
+_MOST_STEPS_IN_TURN = 4
+"""Steps of a unit, as many as `Sm90Tile::FEW_STEPS` at most."""
 _MOST_TILES = 1 << 24
 """Tiles of 64 elements along each dimension: many more are still numbered in 32 bits."""
 
@@ -81,10 +90,31 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
     return {
         "factor": STORED[_factor(kernel).dtype],
         "tuned": own,
-        "small": () if _has_one_size(kernel) else _simt_members(_SMALL_TILE, *_majors(kernel)),
+        "small": _simt_members(_SMALL_TILE, *_majors(kernel)) if _has_small(kernel) else (),
         "general": () if _takes_all(kernel) else _simt_members(general, Major.NONE, Major.NONE),
+        "is_plain": _is_plain(kernel),
         "triangle": kernel.triangle,
     }
+
+
+def _takes_strides(kernel: Kernel) -> bool:
+    """Whether the tuned variant runs on the tensor cores whatever the strides, and leaves nothing:
+    but for other cards, and products that are small beside the captured one."""
+    own = tuned(kernel)
+    return own.layouts is _Layouts.ANY and not own.finished
+
+
+def _is_plain(kernel: Kernel) -> bool:
+    """Whether what the tuned variant leaves is left to gemm_plain.cuh."""
+    is_sm90 = isinstance(kernel.config, TensorCoreConfig)
+    return is_sm90 and (_takes_strides(kernel) or _has_one_size(kernel))
+
+
+def _has_small(kernel: Kernel) -> bool:
+    """Whether sizes that are too small for the tuned variant have one of their own."""
+    if _takes_strides(kernel):
+        return kernel.serves_several_sizes
+    return not _has_one_size(kernel)
 
 
 def _has_one_size(kernel: Kernel) -> bool:
@@ -95,17 +125,44 @@ def _has_one_size(kernel: Kernel) -> bool:
 
 def _takes_all(kernel: Kernel) -> bool:
     """Whether the tuned variant takes every call on the card that it is for: `admits` is true."""
-    own, config = tuned(kernel), kernel.config
-    if not isinstance(config, TensorCoreConfig) or own.finished or own.layouts is _Layouts.CAPTURED:
+    config = kernel.config
+    if not isinstance(config, TensorCoreConfig) or not _takes_strides(kernel):
         return False
     if not _has_one_size(kernel):
         return False
-    contract, left, right = kernel.anchored(Contract), *islice(_tensors(kernel), 2)
-    sizes = dict(zip(contract.lhs + contract.rhs, (*left.shape, *right.shape), strict=True))
-    extents = {letter: dim.hint for letter, dim in sizes.items()}
+    extents = _extents(kernel)
     products = prod(extents.values())
-    least_tiles = prod(extents[letter] // 64 + 1 for letter in contract.out)
-    return 0 < products >= config.min_products and least_tiles < _MOST_TILES
+    out = kernel.anchored(Contract).out
+    least_tiles = prod(extents[letter] // 64 + 1 for letter in out)
+    are_small = max(extents.values()) < _MOST_ALONG and least_tiles < _MOST_TILES
+    return 0 < products >= config.min_products and are_small
+
+
+def _extents(kernel: Kernel) -> dict[str, int]:
+    """The captured size of each dimension of the product, by its letter."""
+    contract, left, right = kernel.anchored(Contract), *islice(_tensors(kernel), 2)
+    sizes = zip(contract.lhs + contract.rhs, (*left.shape, *right.shape), strict=True)
+    return {letter: dim.hint for letter, dim in sizes}
+
+
+def _fills_tiles(kernel: Kernel) -> bool:
+    """Whether a new result has whole tiles alone: clusters of them, and aligned rows."""
+    config, out = kernel.config, product_of(kernel.anchored(Contract)).out
+    if not isinstance(config, TensorCoreConfig) or not _takes_all(kernel):
+        return False
+    # Operands that join, a turned result and whole buffered rows have conditions of their own.
+    if len([*_tensors(kernel)]) != 3 or config.transposed or tuned(kernel).buffered:
+        return False
+    *_, rows, columns = (dim.hint for dim in kernel.output.shape)
+    fills = rows % (_TILE_ROWS * config.cluster) == 0 and columns % config.block_n == 0
+    return fills and out.text("") == ""
+
+
+def _has_many_steps(kernel: Kernel) -> bool:
+    """Whether units have more steps of K than warpgroups take turns for."""
+    found = roles(kernel.anchored(Contract))
+    assert isinstance(found, Roles)
+    return _extents(kernel)[found.k] > _MOST_STEPS_IN_TURN * _STEP_K
 
 
 def _tensors(kernel: Kernel) -> Iterator[TensorType]:
@@ -245,8 +302,9 @@ def _absent(kernel: Kernel) -> frozenset[str]:
     config, out = kernel.config, product_of(kernel.anchored(Contract)).out
     sm90 = config if isinstance(config, TensorCoreConfig) else None
     splits_inside = sm90 is not None and sm90.feed is Feed.INSIDE
-    has_layouts = isinstance(config, GemmConfig) or not _has_one_size(kernel)
+    has_layouts = isinstance(config, GemmConfig) or _has_small(kernel)
     majors = _majors(kernel) if has_layouts else ()
+    takes_all = _takes_all(kernel)
     present = {
         "ANY_BATCHES": len(out.permute) + len(out.unsqueeze) > 2,
         "ANY_EXTRAS": sum(isinstance(kind, TensorType) for kind in kernel.inputs) > 2,
@@ -258,6 +316,9 @@ def _absent(kernel: Kernel) -> frozenset[str]:
         "ANY_SHORT": _factor(kernel).dtype.itemsize < 4,
         "ANY_SIMT_MN": Major.MN in majors,
         "ANY_SIMT_K": Major.K in majors,
+        "ANY_OTHER_SIZES": not takes_all,
+        "ANY_TURNED": not takes_all,
+        "ANY_FEW_STEPS": not (takes_all and _has_many_steps(kernel)),
     }
     return frozenset(name for name, is_present in present.items() if not is_present)
 
@@ -275,6 +336,7 @@ def emit(kernel: Kernel) -> KernelText:
         has_workspace=own.has_workspace,
         asserted=asserted,
         absent=_absent(kernel),
+        absent_if_new=frozenset({"ANY_EDGES"} if _fills_tiles(kernel) else ()),
     )
 
 

@@ -39,6 +39,14 @@ __device__ __forceinline__ Vector<T, WIDTH> load_columns(const T* address,
   return values;
 }
 
+// An element of the result, and those of the extras that join it.
+template <class Out, class... Extra>
+struct ProductPlace {
+  int row, column;  // of products whose sizes fit
+  Out* out;
+  [[maybe_unused]] Pack<const Extra*...> joining = {};
+};
+
 // Applies the epilogue to one run of a thread's sums and stores it.
 template <class T, class Out, class Epilogue, class... Extra>
 class GemmEpilogue {
@@ -47,10 +55,21 @@ class GemmEpilogue {
   template <int WIDTH>
   using Sums = Vector<compute_t<T>, WIDTH>;
 
-  __device__ __forceinline__ GemmEpilogue(const Problem& problem,
-                                          const int64_t (&batch)[MAX_BATCH_RANK])
-      : problem_(problem), out_(batch_base<Out>(problem, Problem::OUT, batch)) {
-    if constexpr (ANY_EXTRAS) set_extras(batch, Indices());
+  // For the first batch.
+  __device__ __forceinline__ explicit GemmEpilogue(const Problem& problem)
+      : problem_(problem), out_(static_cast<Out*>(problem.operands[Problem::OUT].data)) {
+    if constexpr (ANY_EXTRAS) set_extras(Indices());
+  }
+
+  // For another, by its index in each batch dimension.
+  __device__ __forceinline__ void select(const int64_t (&batch)[MAX_BATCH_RANK]) {
+    out_ = batch_base<Out>(problem_, Problem::OUT, batch);
+    if constexpr (ANY_EXTRAS) select_extras(batch, Indices());
+  }
+  __device__ __forceinline__ void select(int64_t batch) {
+    int64_t index[MAX_BATCH_RANK];
+    split_batch(problem_, batch, index);
+    select(index);
   }
 
   // Columns [column, column + WIDTH) of a row, WIDTH at most COLUMN_VECTOR; those beyond N do not
@@ -59,7 +78,24 @@ class GemmEpilogue {
   __device__ __forceinline__ void apply(const Sums<WIDTH>& sums, int64_t row,
                                         int64_t column) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    if (row < problem_.m && column < problem_.n) apply_valid(sums, row, column);
+    if (row >= problem_.m || column >= problem_.n) return;
+    const MatrixOperand* operands = problem_.operands;
+    Vector<Out, WIDTH> values;
+    if constexpr (ANY_EXTRAS) {
+      values = joined_results(sums, row, column, Indices());
+    } else {
+      values = compute(sums, row, column);
+    }
+    Out* address = out_ + offset(operands[Problem::OUT], row, column);
+    if (operands[Problem::OUT].has_column_vectors) {
+      store_vector(address, values);
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) {
+        if (i < valid(column, WIDTH))
+          address[i * operands[Problem::OUT].column_stride] = values.element[i];
+      }
+    }
   }
 
   // The results for the same columns, of which only those that exist mean anything.
@@ -68,15 +104,14 @@ class GemmEpilogue {
                                                         int64_t column) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
     if (row >= problem_.m || column >= problem_.n) return {};
-    return valid_results(sums, row, column);
+    if constexpr (ANY_EXTRAS) {
+      return joined_results(sums, row, column, Indices());
+    } else {
+      return compute(sums, row, column);
+    }
   }
 
-  // An element of the result, and those of the extras that join it.
-  struct Place {
-    int row, column;  // of products whose sizes fit
-    Out* out;
-    [[maybe_unused]] Pack<const Extra*...> joining = {};
-  };
+  using Place = ProductPlace<Out, Extra...>;
 
   __device__ __forceinline__ Place place(int row, int column) const {
     Place found = {row, column, out_ + offset(problem_.operands[Problem::OUT], row, column)};
@@ -109,7 +144,14 @@ class GemmEpilogue {
   template <int WIDTH>
   __device__ __forceinline__ void store_at(const Sums<WIDTH>& sums, const Place& place, int rows,
                                            int columns) const {
-    store_values(results_at(sums, place, rows, columns), place, rows, columns);
+    Vector<Out, WIDTH> values;
+    if constexpr (ANY_EXTRAS) {
+      values = results_at(sums, place, rows, columns);
+    } else {
+      values = compute(sums, place.row + rows, place.column + columns);
+    }
+    const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
+    store_vector(place.out + below + columns, values);
   }
 
   // The extras for these columns, for who loads them before there are sums.
@@ -126,7 +168,8 @@ class GemmEpilogue {
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums,
                                                const Joining<WIDTH>& joining, const Place& place,
                                                int rows, int columns) const {
-    store_values(results_inside(sums, joining, place, rows, columns), place, rows, columns);
+    const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
+    store_vector(place.out + below + columns, results_inside(sums, joining, place, rows, columns));
   }
 
   template <int WIDTH>
@@ -147,23 +190,19 @@ class GemmEpilogue {
   }
 
   template <size_t... I>
-  __device__ __forceinline__ void set_extras(const int64_t (&batch)[MAX_BATCH_RANK],
-                                             std::index_sequence<I...>) {
+  __device__ __forceinline__ void set_extras(std::index_sequence<I...>) {
+    ((get<I>(extras_) =
+          static_cast<const Extra*>(problem_.operands[Problem::FIRST_EXTRA + I].data)),
+     ...);
+  }
+  template <size_t... I>
+  __device__ __forceinline__ void select_extras(const int64_t (&batch)[MAX_BATCH_RANK],
+                                                std::index_sequence<I...>) {
     ((get<I>(extras_) = batch_base<const Extra>(problem_, Problem::FIRST_EXTRA + I, batch)), ...);
   }
 
   __device__ __forceinline__ int valid(int64_t column, int width) const {
     return problem_.n - column < width ? static_cast<int>(problem_.n - column) : width;
-  }
-
-  template <int WIDTH>
-  __device__ __forceinline__ Vector<Out, WIDTH> valid_results(const Sums<WIDTH>& sums, int64_t row,
-                                                              int64_t column) const {
-    if constexpr (ANY_EXTRAS) {
-      return joined_results(sums, row, column, Indices());
-    } else {
-      return compute(sums, row, column);
-    }
   }
 
   template <int WIDTH, size_t... I>
@@ -175,30 +214,6 @@ class GemmEpilogue {
         get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column),
         operands[Problem::FIRST_EXTRA + I], valid(column, WIDTH))}...}};
     return compute_joined<WIDTH>(sums, row, column, extras, Indices());
-  }
-
-  template <int WIDTH>
-  __device__ __forceinline__ void apply_valid(const Sums<WIDTH>& sums, int64_t row,
-                                              int64_t column) const {
-    const MatrixOperand* operands = problem_.operands;
-    const Vector<Out, WIDTH> values = valid_results(sums, row, column);
-    Out* address = out_ + offset(operands[Problem::OUT], row, column);
-    if (operands[Problem::OUT].has_column_vectors) {
-      store_vector(address, values);
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDTH; ++i) {
-        if (i < valid(column, WIDTH))
-          address[i * operands[Problem::OUT].column_stride] = values.element[i];
-      }
-    }
-  }
-
-  template <int WIDTH>
-  __device__ __forceinline__ void store_values(const Vector<Out, WIDTH>& values, const Place& place,
-                                               int rows, int columns) const {
-    const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
-    store_vector(place.out + below + columns, values);
   }
 
   template <size_t... I>

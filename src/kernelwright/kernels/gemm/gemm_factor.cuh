@@ -10,12 +10,6 @@
 // Rows of a plane start at multiples of 128 bytes: boxes that straddle two such lines cost 5 %.
 constexpr int64_t PLANE_PITCH = 64;
 
-// How the planes number K.
-enum class Order {
-  PLAIN,
-  PERMUTED,  // within steps of 16, as gemm_sm90_raw.cuh reads the other factor
-};
-
 // Place of column k: of each 16, columns 4q to 4q + 3 go to 2q, 2q + 1, 2q + 8 and 2q + 9.
 __host__ __device__ constexpr int64_t permuted_k(int64_t k) {
   const int64_t in_step = k % 16, in_run = k % 4;
@@ -28,8 +22,9 @@ struct Factor {
   const void* data;
   int64_t inner, outer, batches;
   int64_t inner_stride, outer_stride;
-  // Of the planes: permuted columns fill whole steps of 16.
-  int64_t plane_inner, plane_outer, pitch;
+  int64_t plane_inner, plane_outer, pitch;  // of the planes
+  // Planes number K within steps of 16 as gemm_sm90_raw.cuh reads the other factor.
+  [[maybe_unused]] bool permutes_inner = false, permutes_outer = false;
   [[maybe_unused]] int batch_rank = 0;
   [[maybe_unused]] int64_t batch_sizes[MAX_BATCH_RANK] = {};
   [[maybe_unused]] int64_t batch_strides[MAX_BATCH_RANK] = {};
@@ -37,7 +32,7 @@ struct Factor {
   // Of `operand`, whose own dimension has `size` elements.
   template <class Problem>
   static Factor of(const Problem& problem, const MatrixOperand& operand, Major major, int64_t size,
-                   int64_t own_stride, int64_t k_stride, Order order = Order::PLAIN) {
+                   int64_t own_stride, int64_t k_stride) {
     Factor factor = {};
     const bool along_k = major == Major::K;
     factor.data = operand.data;
@@ -54,10 +49,19 @@ struct Factor {
         factor.batches *= problem.batch_sizes[d];
       }
     }
-    const int64_t step = ANY_PERMUTED && order == Order::PERMUTED ? 16 : 1;
-    const int64_t plane_k = (problem.k + step - 1) / step * step;
-    factor.plane_inner = along_k ? plane_k : size;
-    factor.plane_outer = along_k ? size : plane_k;
+    factor.plane_inner = factor.inner;
+    factor.plane_outer = factor.outer;
+    factor.pitch = (factor.plane_inner + PLANE_PITCH - 1) / PLANE_PITCH * PLANE_PITCH;
+    return factor;
+  }
+
+  // With planes that fill whole steps of K.
+  Factor permuted(Major major) const {
+    Factor factor = *this;
+    factor.permutes_inner = major == Major::K;
+    factor.permutes_outer = major != Major::K;
+    int64_t& plane_k = major == Major::K ? factor.plane_inner : factor.plane_outer;
+    plane_k = (plane_k + 15) / 16 * 16;
     factor.pitch = (factor.plane_inner + PLANE_PITCH - 1) / PLANE_PITCH * PLANE_PITCH;
     return factor;
   }
@@ -67,14 +71,12 @@ struct Factor {
   // Of batch number `batch` of its own batches.
   __device__ __forceinline__ int64_t batch_offset(uint32_t batch) const {
     int64_t offset = 0;
-    if constexpr (ANY_BATCHES) {
 #pragma unroll
-      for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
-        if (d < batch_rank) {
-          const auto size = static_cast<uint32_t>(batch_sizes[d]);
-          offset += batch % size * batch_strides[d];
-          batch /= size;
-        }
+    for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
+      if (d < batch_rank) {
+        const auto size = static_cast<uint32_t>(batch_sizes[d]);
+        offset += batch % size * batch_strides[d];
+        batch /= size;
       }
     }
     return offset;

@@ -120,7 +120,8 @@ __device__ __forceinline__ void gemm_few(const Problem& problem) {
   __syncthreads();
 
   constexpr int RUNS = Tile::COLUMNS / Tile::WIDTH;
-  const GemmEpilogue epilogue(problem, at);
+  GemmEpilogue epilogue(problem);
+  if constexpr (ANY_BATCHES) epilogue.select(at);
   for (int run = threadIdx.x; run < Tile::ROWS * RUNS; run += Tile::THREADS) {
     const int row = run / RUNS, column = run % RUNS * Tile::WIDTH;
     Vector<float, Tile::WIDTH> all = {};

@@ -6,6 +6,7 @@
 
 #include "dependent_launch.cuh"
 #include "gemm_guard.cuh"
+#include "gemm_plain.cuh"
 #include "gemm_simt.cuh"
 
 // out = epilogue of the slices' sums, which are added in order.
@@ -31,24 +32,37 @@ __device__ __forceinline__ void sum_slices(const Problem& problem) {
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) sums.element[i] = unscale(sums.element[i]);
     const int64_t row = run / runs_per_row;
-    int64_t index[MAX_BATCH_RANK];
-    split_batch(problem, row / problem.m, index);
-    GemmEpilogue(problem, index).apply(sums, row % problem.m, run % runs_per_row * WIDTH);
+    GemmEpilogue epilogue(problem);
+    if constexpr (ANY_BATCHES) epilogue.select(row / problem.m);
+    epilogue.apply(sums, row % problem.m, run % runs_per_row * WIDTH);
   }
 }
 
-// The body of the general kernel, alone or after one of gemm_sm90.cuh.
-template <class Config, class Problem>
-__device__ __forceinline__ void finish_gemm(const Problem& problem) {
+// Whether a kernel before has multiplied; then its slices are added.
+template <class Problem>
+__device__ __forceinline__ bool is_multiplied(const Problem& problem) {
   if constexpr (sizeof(compute_t<typename Problem::Factor>) == 4) {
     if (problem.rest.header != nullptr) {
       wait_for_previous_kernel();
       if (pairs_were_exact(problem.rest)) {
         if (ANY_SLICES && problem.rest.slices > 1) sum_slices(problem);
-        return;
+        return true;
       }
     }
   }
+  return false;
+}
+
+// The body of the general kernel, alone or after one of gemm_sm90.cuh.
+template <class Problem>
+__device__ __forceinline__ void finish_plain(const Problem& problem) {
+  if (!is_multiplied(problem)) gemm_plain(problem);
+}
+
+// The same of a config of gemm_simt.cuh.
+template <class Config, class Problem>
+__device__ __forceinline__ void finish_gemm(const Problem& problem) {
+  if (is_multiplied(problem)) return;
   const int64_t tiles = GemmTile<Config, Problem>::count(problem);
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     gemm_simt_tile<Config>(problem, locate_tile<GemmTile<Config, Problem>>(problem, tile));

@@ -15,7 +15,7 @@
 template <class Problem, class... Variants>
 cudaError_t launch_gemm(const Problem& problem, cudaStream_t stream, void* workspace,
                         const Variants&... variants) {
-  if (problem.m == 0 || problem.n == 0 || problem.batches == 0) return cudaSuccess;
+  if (!problem.has_results()) return cudaSuccess;
   cudaError_t status = cudaErrorNotSupported;  // a file for one card, on another
   static_cast<void>(
       ((variants.admits(problem) && (status = variants.launch(problem, stream, workspace), true)) ||
@@ -26,7 +26,7 @@ cudaError_t launch_gemm(const Problem& problem, cudaStream_t stream, void* works
 // Bytes of the workspace that launch_gemm expects with the same variants.
 template <class Problem, class... Variants>
 int64_t gemm_workspace(const Problem& problem, const Variants&... variants) {
-  if (problem.m == 0 || problem.n == 0 || problem.batches == 0) return 0;
+  if (!problem.has_results()) return 0;
   int64_t bytes = 0;
   static_cast<void>(
       ((variants.admits(problem) && (bytes = variants.workspace_bytes(problem), true)) || ...));

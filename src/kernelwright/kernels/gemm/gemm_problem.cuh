@@ -18,7 +18,7 @@ struct MatrixOperand {
   int64_t column_stride;
   [[maybe_unused]] int64_t batch_strides[MAX_BATCH_RANK] = {};
   // Runs of COLUMN_VECTOR columns can be moved by one aligned access (out and extras).
-  bool has_column_vectors;
+  [[maybe_unused]] bool has_column_vectors = false;
 };
 
 // Which part of the result the epilogue sets to zero whatever the sums are: kernels may skip them.
@@ -72,7 +72,7 @@ struct Gemm {
       }
       if (!ANY_LOCATED || !IsLocated<Epilogue>::value) problem.fold_batch_into_rows();
     }
-    problem.find_column_vectors();
+    if constexpr (ANY_EDGES || ANY_EXTRAS) problem.find_column_vectors();
     return problem;
   }
 
@@ -107,6 +107,7 @@ struct Gemm {
     return false;
   }
 
+  bool has_results() const { return m > 0 && n > 0 && batches > 0; }
   __host__ __device__ const MatrixOperand& lhs() const { return operands[LHS]; }
   __host__ __device__ const MatrixOperand& rhs() const { return operands[RHS]; }
 
@@ -135,13 +136,9 @@ struct Gemm {
 
   void find_column_vectors() {
     for (int o = 0; o < OPERANDS; ++o) {
-      operands[o].has_column_vectors = n % COLUMN_VECTOR == 0 && has_column_vectors(o);
+      operands[o].has_column_vectors = n % COLUMN_VECTOR == 0 && operands[o].column_stride == 1 &&
+                                       is_aligned(o, operands[o].row_stride, COLUMN_VECTOR);
     }
-  }
-
-  bool has_column_vectors(int operand) const {
-    return operands[operand].column_stride == 1 &&
-           is_aligned(operand, operands[operand].row_stride, COLUMN_VECTOR);
   }
 
   void add_batch_dimension(int64_t size, const Tensor (&tensors)[OPERANDS], int dim) {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "gemm_facts.cuh"
+
 constexpr int MAX_GUARD_WORDS = 2048;
 
 // Beginning of the workspace.
@@ -22,3 +24,16 @@ struct GemmRest {
   [[maybe_unused]] const float* partials = nullptr;  // [slice][batch][m][partial_pitch]
   [[maybe_unused]] int64_t partial_pitch = 0;
 };
+
+// Blocks of so many threads for the kernel after it, which may have to compute all tiles.
+template <class Problem>
+unsigned blocks_of_rest(const Problem& problem, int64_t tiles, int threads, int64_t at_once) {
+  int64_t all = tiles;
+  if (ANY_SLICES && problem.rest.slices > 1) {
+    // To add slices each thread has a few neighbours, however few the tiles are.
+    const int64_t sums = problem.batches * problem.m * problem.rest.partial_pitch;
+    const int64_t shares = (sums + 4 * threads - 1) / (4 * threads);
+    all = all > shares ? all : shares;
+  }
+  return static_cast<unsigned>(all < at_once ? all : at_once);
+}

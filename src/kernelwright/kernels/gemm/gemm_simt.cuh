@@ -196,13 +196,6 @@ class PromotedSums {
   S* own_;
 };
 
-// How the threads of a tile wait for each other: they are the block, unless a config has a
-// specialisation.
-template <class Config>
-struct TileBarrier {
-  __device__ __forceinline__ static void sync() { __syncthreads(); }
-};
-
 // One tile of the result, by THREADS threads with SHARED_BYTES of dynamic shared memory.
 template <class Config, class Problem>
 __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, const TilePosition& at) {
@@ -247,7 +240,7 @@ __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, const Til
   for (int step = 0; step < steps; ++step) {
     wait_copies<STAGES - 2>();
     // This step's copies of every thread are visible, and the stage that is filled next is free.
-    TileBarrier<Config>::sync();
+    __syncthreads();
     copy_step(step + STAGES - 1, stage == 0 ? STAGES - 1 : stage - 1);
     multiply_tile<Tile>(lhs_stages + stage * Tile::LhsCopy::ELEMENTS,
                         rhs_stages + stage * Tile::RhsCopy::ELEMENTS, sums);
@@ -260,9 +253,10 @@ __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, const Til
   if constexpr (Tile::PROMOTE_K > 0) {
     if (problem.k > Tile::PROMOTE_K - BLOCK_K) promoted.add_to(sums);
   }
-  TileBarrier<Config>::sync();  // K = 0 came here without one: the position must be visible
+  __syncthreads();  // K = 0 came here without one: the position must be visible
 
-  const GemmEpilogue epilogue(problem, position->batch);
+  GemmEpilogue epilogue(problem);
+  if constexpr (ANY_BATCHES) epilogue.select(position->batch);
 #pragma unroll
   for (int i = 0; i < Tile::THREAD_M; ++i) {
 #pragma unroll
@@ -327,16 +321,9 @@ struct GemmVariant {
 
   // The kernel (of finish_gemm) after another one has left it `problem.rest`.
   cudaError_t launch_rest(const Problem& problem, cudaStream_t stream, int multiprocessors) const {
-    int64_t all = tiles(problem);
-    if (ANY_SLICES && problem.rest.slices > 1) {
-      // To add slices each thread has a few neighbours, however few the tiles are.
-      const int64_t sums = problem.batches * problem.m * problem.rest.partial_pitch;
-      const int64_t shares = (sums + 4 * Tile::THREADS - 1) / (4 * Tile::THREADS);
-      all = all > shares ? all : shares;
-    }
     const int64_t at_once = int64_t{Tile::MIN_BLOCKS} * multiprocessors;
-    return launch_dependent(kernel, static_cast<unsigned>(all < at_once ? all : at_once),
-                            Tile::THREADS, Tile::SHARED_BYTES, 1, stream, problem);
+    const unsigned blocks = blocks_of_rest(problem, tiles(problem), Tile::THREADS, at_once);
+    return launch_dependent(kernel, blocks, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, problem);
   }
 
  private:

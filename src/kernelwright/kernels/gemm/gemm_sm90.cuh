@@ -27,7 +27,7 @@
 #include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
 #include "gemm_guard.cuh"
-#include "gemm_simt.cuh"
+#include "gemm_plain.cuh"
 #include "gemm_sm90_direct.cuh"
 #include "gemm_sm90_inside.cuh"
 #include "gemm_sm90_producer.cuh"
@@ -43,41 +43,24 @@ struct Sm90Notes {
   GuardWord guard;
 };
 
-// The sums of a warpgroup's unit; the last stage, which is not released, is returned.
-template <class Config, class Tile, class Problem>
-__device__ __forceinline__ int multiply_unit(const Sm90Parameters<Problem>& p,
-                                             const Sm90Shared<Tile>& shared, Sm90Notes& notes,
-                                             int warpgroup, const Sm90Work& work,
-                                             Ring<Tile::STAGES>& ring,
-                                             float (&sums)[Tile::REGISTERS]) {
-  if constexpr (Tile::FEED == Feed::DIRECT) {
-    return multiply_plain<Config>(shared, warpgroup, ring, work.steps, sums);
-  } else if constexpr (Tile::FEED == Feed::CONVERT) {
-    const RawLhs<Config, Tile> lhs(shared, warpgroup, power_of_two(notes.exponents[0]));
-    return multiply_raw(shared, warpgroup, lhs, ring, work.steps, sums, work.column == 0,
-                        notes.guard);
-  } else {
-    return multiply_pairs<Config>(shared, warpgroup, ring, work.steps, sums);
-  }
+// Where warp number `warp` of those that multiply has room in the stage that it read last: in
+// halves that came from other blocks, as copies to them may still read those of this one.
+template <class Tile>
+__device__ __forceinline__ unsigned char* room_in_stage(const Sm90Shared<Tile>& shared, int last,
+                                                        int warp) {
+  constexpr int HALF = Tile::LHS_PLANE / 2;
+  const int rank = Sm90Place<Tile>::rank();
+  const int left = Tile::CLUSTER_COLUMNS == 2 ? 1 - rank % 2 : 0;
+  const int right = Tile::CLUSTER_ROWS == 2 ? 1 - rank / Tile::CLUSTER_COLUMNS : 0;
+  unsigned char* const half =
+      warp < 4 ? shared.lhs(last) + left * HALF : shared.rhs(last, 0) + right * HALF;
+  return half + warp % 4 / 2 * Tile::LHS_PLANE + warp % 2 * (HALF / 2);
 }
 
-// Of warp number `warp` of those that multiply; `last` is the stage that it read last.
+// All warps that multiply.
 template <class Tile>
-__device__ __forceinline__ RowBuffer* row_buffer(const Sm90Shared<Tile>& shared, int last,
-                                                 int warp) {
-  if constexpr (!Tile::SPLITS_INSIDE) {
-    return reinterpret_cast<RowBuffer*>(shared.buffers) + warp;
-  } else {
-    // Halves that came from other blocks: copies to them may still read those of this one.
-    constexpr int HALF = Tile::LHS_PLANE / 2;
-    const int rank = Sm90Place<Tile>::rank();
-    const int left = Tile::CLUSTER_COLUMNS == 2 ? 1 - rank % 2 : 0;
-    const int right = Tile::CLUSTER_ROWS == 2 ? 1 - rank / Tile::CLUSTER_COLUMNS : 0;
-    unsigned char* const half =
-        warp < 4 ? shared.lhs(last) + left * HALF : shared.rhs(last, 0) + right * HALF;
-    return reinterpret_cast<RowBuffer*>(half + warp % 4 / 2 * Tile::LHS_PLANE +
-                                        warp % 2 * (HALF / 2));
-  }
+__device__ __forceinline__ void sync_consumers() {
+  sync_warps(1, Tile::CONSUMERS * Tile::WARPGROUP);
 }
 
 // A warpgroup that multiplies.
@@ -86,37 +69,48 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
                                         const Sm90Shared<Tile>& shared, Sm90Notes& notes,
                                         int warpgroup) {
   using Place = Sm90Place<Tile>;
-  constexpr int TURNS = 1;  // barrier of the warps that multiply
-  constexpr int CONSUMERS = Tile::CONSUMERS * Tile::WARPGROUP;
   Ring<Tile::STAGES> ring;
-  const bool takes_turns =
-      !Tile::BUFFERED && !Tile::SPLITS_INSIDE && p.steps_per_slice <= Tile::FEW_STEPS;
-  if (takes_turns && warpgroup == 1) sync_warps(TURNS, CONSUMERS);
+  const bool takes_turns = ANY_FEW_STEPS && !Tile::BUFFERED && !Tile::SPLITS_INSIDE &&
+                           p.steps_per_slice <= Tile::FEW_STEPS;
+  if (ANY_FEW_STEPS && takes_turns && warpgroup == 1) sync_consumers<Tile>();
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.units, unit);
     float sums[Tile::REGISTERS];
-    const int last = multiply_unit<Config>(p, shared, notes, warpgroup, work, ring, sums);
+    int last;  // the stage that was read last, which is not released
+    if constexpr (Tile::FEED == Feed::DIRECT) {
+      last = multiply_plain<Config>(shared, warpgroup, ring, work.steps, sums);
+    } else if constexpr (Tile::FEED == Feed::CONVERT) {
+      const RawLhs<Config, Tile> lhs(shared, warpgroup, power_of_two(notes.exponents[0]));
+      last = multiply_raw(shared, warpgroup, lhs, ring, work.steps, sums, work.column == 0,
+                          notes.guard);
+    } else {
+      last = multiply_pairs<Config>(shared, warpgroup, ring, work.steps, sums);
+    }
     // Found here: before, their registers would be missing for sums.
     int thread = threadIdx.x;
     asm volatile("" : "+r"(thread));
     const int warp = warpgroup * 4 + thread % Tile::WARPGROUP / 32;
-    const int g = thread % 32 / 4;
-    const int row = Tile::FEED == Feed::CONVERT ? permuted_row<Config::LHS>(g) : g;
+    int row = thread % 32 / 4;
+    if constexpr (Tile::FEED == Feed::CONVERT) row = permuted_row<Config::LHS>(row);
     const Unscale unscale = Unscale::of(Tile::FEED == Feed::DIRECT || Tile::FEED == Feed::TURNS
                                             ? 0
                                             : notes.exponents[0] + notes.exponents[1]);
     if constexpr (Tile::SPLITS_INSIDE) {
-      sync_warps(TURNS, CONSUMERS);  // nobody reads the stage any more
+      sync_consumers<Tile>();  // nobody reads the stage any more
 
     } else {
       shared.release(last);
     }
-    if (takes_turns && warpgroup == 0 && unit == Place::cluster()) sync_warps(TURNS, CONSUMERS);
+    if (ANY_FEW_STEPS && takes_turns && warpgroup == 0 && unit == Place::cluster()) {
+      sync_consumers<Tile>();
+    }
     if constexpr (Tile::BUFFERED) {
       store_buffered<Config, Tile>(p, work, unscale, sums, warp, row, shared.buffers);
     } else {
       const int first_row = work.row + warp * RowBuffer::ROWS;
-      RowBuffer& buffer = *row_buffer(shared, last, warp);
+      unsigned char* room = shared.buffers + warp * Tile::BUFFER_BYTES;
+      if constexpr (Tile::SPLITS_INSIDE) room = room_in_stage(shared, last, warp);
+      auto& buffer = *reinterpret_cast<RowBuffer*>(room);
       if constexpr (Config::SLICES > 1) {
         store_partials(p, work, first_row, row, sums, buffer);
       } else if constexpr (Tile::FEED == Feed::DIRECT) {
@@ -136,40 +130,20 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
   if (Tile::BUFFERED && threadIdx.x % 32 == 0) wait_bulk_stores_read<0>();
 }
 
-// The tile that the first threads of a block compute on the CUDA cores: what fits the registers
-// that every thread has at the start.
-struct Sm90Fallback {
-  static constexpr int BLOCK_M = 64, BLOCK_N = 64, BLOCK_K = 16;
-  static constexpr int THREAD_M = 4, THREAD_N = 4;
-  static constexpr int THREADS = BLOCK_M / THREAD_M * (BLOCK_N / THREAD_N);
-  static constexpr int STAGES = 2;
-  static constexpr int PROMOTE_K = 512;
-  static constexpr Major LHS = Major::NONE, RHS = Major::NONE;
-};
-
-template <>
-struct TileBarrier<Sm90Fallback> {
-  __device__ __forceinline__ static void sync() { sync_warps(1, Sm90Fallback::THREADS); }
-};
-
-// This block's units on the CUDA cores, those of launches before among them.
+// This block's units on the CUDA cores, those of launches before among them: by as many threads as
+// the registers suffice for that every thread has at the start.
 template <class Tile, class Problem>
-__device__ __forceinline__ void multiply_on_cuda_cores(const Sm90Parameters<Problem>& p) {
+__device__ __forceinline__ void multiply_on_cuda_cores(const Sm90Parameters<Problem>& p,
+                                                       const Sm90Shared<Tile>& shared) {
   using Place = Sm90Place<Tile>;
-  constexpr int TILE = Sm90Fallback::BLOCK_M * Sm90Fallback::BLOCK_N;
-  constexpr int PARTS_M = Tile::BLOCK_M / Sm90Fallback::BLOCK_M;
-  if (threadIdx.x >= Sm90Fallback::THREADS) return;
+  using Part = PlainTile<64>;
+  auto& steps = *reinterpret_cast<typename Part::Shared*>(shared.stages);
+  if (threadIdx.x >= Part::THREADS) return;
   for (int unit = Place::cluster(); unit < p.all.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.all, unit);
-    TilePosition at;
-    split_batch(p.problem, work.batch, at.batch);
-    for (int part = 0; part < Tile::BLOCK_M * Tile::BLOCK_N; part += TILE) {
-      at.row = work.row + part / TILE % PARTS_M * Sm90Fallback::BLOCK_M;
-      at.column = work.column + part / TILE / PARTS_M * Sm90Fallback::BLOCK_N;
-      if (at.row < p.problem.m && at.column < p.problem.n) {
-        gemm_simt_tile<Sm90Fallback>(p.problem, at);
-      }
-      TileBarrier<Sm90Fallback>::sync();
+    for (int row = work.row; row < work.row + Tile::BLOCK_M; row += Part::ROWS) {
+      for (int column = work.column; column < work.column + Tile::BLOCK_N; column += Part::COLUMNS)
+        multiply_plain_tile<Part>(p.problem, work.batch, row, column, steps);
     }
   }
 }
@@ -206,7 +180,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
     if constexpr (Tile::FALLS_BACK) {
       if (p.falls_back && !pairs_were_exact(p.problem.rest)) {
-        multiply_on_cuda_cores<Tile>(p);
+        multiply_on_cuda_cores(p, shared);
         return;
       }
     }

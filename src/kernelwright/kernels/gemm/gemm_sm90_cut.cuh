@@ -20,9 +20,7 @@ Sm90Cut find_cut(const Problem& problem, const Factor& lhs, const Factor& rhs, i
   const Factor& factor = by_columns ? rhs : lhs;
   const Sm90Cut whole = {all, {}};
   if (ANY_TRIANGLES && problem.triangle != Triangle::NONE) return whole;
-  if (problem.batches != 1 || factor.inner_stride != 1 || !SplitTile::has_vectors(factor)) {
-    return whole;
-  }
+  if (problem.batches != 1 || !SplitTile::are_aligned(factor)) return whole;
   const int64_t size = by_columns ? all.columns : all.rows;
   const int64_t across = by_columns ? all.rows : all.columns;
   const int64_t steps = (problem.k + Tile::BLOCK_K - 1) / Tile::BLOCK_K;

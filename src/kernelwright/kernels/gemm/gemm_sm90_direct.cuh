@@ -143,9 +143,8 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
                                              int first_row, int row, const float (&sums)[COUNT],
                                              RowBuffer& buffer) {
   const Problem& problem = p.problem;
-  int64_t index[MAX_BATCH_RANK];
-  split_batch(problem, work.batch, index);
-  const GemmEpilogue epilogue(problem, index);
+  GemmEpilogue epilogue(problem);
+  if constexpr (ANY_BATCHES) epilogue.select(work.batch);
   const int lane = threadIdx.x % 32;
   const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
   if (first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n &&

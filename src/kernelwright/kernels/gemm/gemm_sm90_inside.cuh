@@ -120,8 +120,11 @@ class InsideSplitter {
     const int k = work.first_step * Tile::BLOCK_K;
     cursor.x = along_k<SIDE>() ? k : first;
     cursor.y = along_k<SIDE>() ? first : k;
-    cursor.z =
-        plane_batch(p_.problem, work.batch, SIDE == 0 ? p_.lhs_batch_steps : p_.rhs_batch_steps);
+    cursor.z = 0;
+    if constexpr (ANY_BATCHES) {
+      cursor.z =
+          plane_batch(p_.problem, work.batch, SIDE == 0 ? p_.lhs_batch_steps : p_.rhs_batch_steps);
+    }
   }
 
   // The cursor's box, and moves it on.

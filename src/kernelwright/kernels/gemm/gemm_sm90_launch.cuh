@@ -2,6 +2,8 @@
 // Host side of gemm_sm90.cuh: what it admits, the workspace, and the launches of one product:
 // the kernel that splits the factors, the product, the kernel that finishes.
 
+#include <algorithm>
+
 #include "gemm_finish.cuh"
 #include "gemm_sm90.cuh"
 #include "gemm_sm90_cut.cuh"
@@ -32,13 +34,16 @@ struct Sm90Variant {
   using Parameters = Sm90Parameters<Problem>;
   static constexpr int THREADS = Tile::THREADS;
   static constexpr bool IS_PAIRS = Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS;
+  static constexpr bool SPLITS_BEFORE = IS_PAIRS && !Tile::SPLITS_INSIDE;  // rhs at least
 
   void (*kernel)(Parameters);
   [[maybe_unused]] General general = {};
 
   static bool admits(const Problem& given) {
+    const bool has_wgmma = DeviceLimits::current().has_wgmma;
+    if constexpr (!ANY_OTHER_SIZES) return has_wgmma;
     constexpr int64_t MAX_SIZE = int64_t{1} << 30;  // coordinates of boxes are 32-bit
-    const Problem problem = turned(given);
+    const Problem problem = Config::TRANSPOSED ? given.transposed() : given;
     // Compared as floating point: the product of four sizes may not fit an integer.
     const double products = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                             static_cast<double>(problem.k) * static_cast<double>(problem.batches);
@@ -47,27 +52,30 @@ struct Sm90Variant {
     const double tiles = static_cast<double>(problem.m / Tile::BLOCK_M + 1) *
                          static_cast<double>(problem.n / Tile::BLOCK_N + 1) *
                          static_cast<double>(problem.batches) * Config::SLICES;
-    if (tiles > static_cast<double>(MAX_SIZE) || !DeviceLimits::current().has_wgmma) return false;
+    if (tiles > static_cast<double>(MAX_SIZE) || !has_wgmma) return false;
     if constexpr (Tile::SPLITS_INSIDE) {
       if (ANY_TRIANGLES && problem.triangle != Triangle::NONE) return false;
       if (ANY_BATCHES && problem.batch_rank > 1) return false;
     }
     return (Tile::HAS_PLANES || is_boxed(lhs_factor(problem))) &&
-           ((IS_PAIRS && !Tile::SPLITS_INSIDE) || is_boxed(rhs_factor(problem)));
+           (SPLITS_BEFORE || is_boxed(rhs_factor(problem)));
   }
 
   static int64_t workspace_bytes(const Problem& given) {
-    const Problem problem = turned(given);
-    return HEADER_BYTES + lhs_plane_bytes(lhs_factor(problem)) +
-           rhs_plane_bytes(rhs_factor(problem)) + partial_bytes(problem);
+    const Problem problem = Config::TRANSPOSED ? given.transposed() : given;
+    int64_t bytes = HEADER_BYTES;
+    if constexpr (Tile::HAS_PLANES) bytes += plane_bytes(lhs_factor(problem));
+    if constexpr (SPLITS_BEFORE) bytes += plane_bytes(rhs_factor(problem));
+    if constexpr (Config::SLICES > 1) bytes += partial_bytes(problem);
+    return bytes;
   }
 
   cudaError_t launch(const Problem& given, cudaStream_t stream, void* workspace) const {
     const DeviceLimits device = DeviceLimits::current();
-    Problem problem = turned(given);
+    const Problem problem = Config::TRANSPOSED ? given.transposed() : given;
     const Factor lhs = lhs_factor(problem), rhs = rhs_factor(problem);
     char* const lhs_planes = static_cast<char*>(workspace) + HEADER_BYTES;
-    char* const rhs_planes = lhs_planes + lhs_plane_bytes(lhs);
+    char* const rhs_planes = lhs_planes + (Tile::HAS_PLANES ? plane_bytes(lhs) : 0);
     Parameters p = {};
     p.problem = problem;
     p.header = static_cast<GemmHeader*>(workspace);
@@ -77,25 +85,37 @@ struct Sm90Variant {
     }
     p.steps = static_cast<int>((problem.k + Tile::BLOCK_K - 1) / Tile::BLOCK_K);
     p.steps_per_slice = (p.steps + Config::SLICES - 1) / Config::SLICES;
-    constexpr int PARTS = Tile::PLANES == 2 ? 1 : Tile::CLUSTER;
+    constexpr int BOX_N = Tile::PLANES == 2 ? Tile::BLOCK_N : Tile::BLOCK_N / Tile::CLUSTER;
     if constexpr (Config::SLICES > 1) {
-      p.partials = reinterpret_cast<float*>(rhs_planes + rhs_plane_bytes(rhs));
+      p.partials = reinterpret_cast<float*>(rhs_planes + (SPLITS_BEFORE ? plane_bytes(rhs) : 0));
       p.partial_pitch = partial_pitch(problem);
       p.problem.rest.slices = Config::SLICES;
       p.problem.rest.partials = p.partials;
       p.problem.rest.partial_pitch = p.partial_pitch;
     }
-    cudaError_t status = encode_lhs(&p.lhs_map, lhs, lhs_planes);
+    cudaError_t status;
+    if constexpr (Tile::HAS_PLANES) {
+      status = encode_map(&p.lhs_map, lhs_planes, plane_box<Config::LHS, Tile::BLOCK_M>(lhs));
+    } else {
+      status = encode_map(&p.lhs_map, const_cast<void*>(lhs.data),
+                          factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
+    }
     if (status == cudaSuccess) {
-      status = !IS_PAIRS || Tile::SPLITS_INSIDE
-                   ? encode_map(&p.rhs_map, const_cast<void*>(rhs.data),
-                                factor_box<Config::RHS, Tile::BLOCK_N / PARTS>(rhs))
-                   : encode_map(&p.rhs_map, rhs_planes,
-                                plane_box<Config::RHS, Tile::BLOCK_N / PARTS>(rhs));
+      if constexpr (SPLITS_BEFORE) {
+        status = encode_map(&p.rhs_map, rhs_planes, plane_box<Config::RHS, BOX_N>(rhs));
+      } else {
+        status = encode_map(&p.rhs_map, const_cast<void*>(rhs.data),
+                            factor_box<Config::RHS, BOX_N>(rhs));
+      }
     }
     if (status == cudaSuccess && Tile::BUFFERED) status = encode_result(p);
     if (status != cudaSuccess) return status;
-    const int at_once = clusters_at_once(device);
+    int at_once = device.multiprocessors / Tile::CLUSTER;
+    if constexpr (Tile::CLUSTER > 2) {
+      // Clusters of four do not fill every part of the card.
+      static const int found = most_clusters(kernel, THREADS, Tile::SHARED_BYTES, Tile::CLUSTER);
+      if (found > 0 && found < at_once) at_once = found;
+    }
     const Tiles all = all_tiles<Tile>(problem);
     Sm90Cut cut = {all, {}};
     if constexpr (Tile::SPLITS_AHEAD) cut = find_cut<Config, Tile>(problem, lhs, rhs, at_once);
@@ -108,9 +128,12 @@ struct Sm90Variant {
       p.factors[0] = lhs;
       p.factors[1] = rhs;
     }
-    if (IS_PAIRS && !Tile::SPLITS_INSIDE) {
+    if constexpr (SPLITS_BEFORE) {
       const SplitParameters split = describe_split(p, lhs, lhs_planes, rhs, rhs_planes, cut.first);
-      words = split_factors(split, device, stream);
+      const int64_t tiles = static_cast<int64_t>(split.sides[0].tiles) + split.sides[1].tiles;
+      const int64_t most = int64_t{SPLIT_BLOCKS} * device.multiprocessors;
+      words = static_cast<int>(std::min({tiles, most, int64_t{MAX_GUARD_WORDS} / 2}));
+      split_factors_kernel<<<words, SPLIT_THREADS, 0, stream>>>(split);
       status = cudaGetLastError();
       if (status != cudaSuccess) return status;
     }
@@ -143,21 +166,21 @@ struct Sm90Variant {
 
  private:
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(GemmHeader));
-  static constexpr bool PERMUTED = Tile::FEED == Feed::CONVERT && Config::LHS == Major::K;
 
   static_assert(IS_PAIRS || Config::SLICES == 1, "only pairs have a kernel that adds slices");
 
-  static Problem turned(const Problem& problem) {
-    return Config::TRANSPOSED ? problem.transposed() : problem;
-  }
   static Factor lhs_factor(const Problem& problem) {
     const MatrixOperand& lhs = problem.lhs();
     return Factor::of(problem, lhs, Config::LHS, problem.m, lhs.row_stride, lhs.column_stride);
   }
   static Factor rhs_factor(const Problem& problem) {
     const MatrixOperand& rhs = problem.rhs();
-    return Factor::of(problem, rhs, Config::RHS, problem.n, rhs.column_stride, rhs.row_stride,
-                      PERMUTED ? Order::PERMUTED : Order::PLAIN);
+    Factor factor =
+        Factor::of(problem, rhs, Config::RHS, problem.n, rhs.column_stride, rhs.row_stride);
+    if constexpr (Tile::FEED == Feed::CONVERT && Config::LHS == Major::K) {
+      factor = factor.permuted(Config::RHS);
+    }
+    return factor;
   }
 
   static int64_t elements(const Factor& factor) {
@@ -166,16 +189,9 @@ struct Sm90Variant {
   static int64_t plane_bytes(const Factor& factor) {
     return aligned_bytes(factor.batches * 2 * factor.plane_elements() * 2);
   }
-  static int64_t lhs_plane_bytes(const Factor& lhs) {
-    return Tile::HAS_PLANES ? plane_bytes(lhs) : 0;
-  }
-  static int64_t rhs_plane_bytes(const Factor& rhs) {
-    return IS_PAIRS && !Tile::SPLITS_INSIDE ? plane_bytes(rhs) : 0;
-  }
   // Whole blocks of 32 columns, which boxes have.
   static int64_t partial_pitch(const Problem& problem) { return (problem.n + 31) / 32 * 32; }
   static int64_t partial_bytes(const Problem& problem) {
-    if (Config::SLICES == 1) return 0;
     return aligned_bytes(Config::SLICES * problem.batches * problem.m * partial_pitch(problem) * 4);
   }
 
@@ -267,27 +283,13 @@ struct Sm90Variant {
     return encode_map(&p.result_map, data, box);
   }
 
-  static cudaError_t encode_lhs(CUtensorMap* map, const Factor& lhs, void* planes) {
-    return Tile::HAS_PLANES ? encode_map(map, planes, plane_box<Config::LHS, Tile::BLOCK_M>(lhs))
-                            : encode_map(map, const_cast<void*>(lhs.data),
-                                         factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
-  }
-
-  // Clusters that run at one time: those of four do not fill every part of the card.
-  int clusters_at_once(const DeviceLimits& device) const {
-    const int most = device.multiprocessors / Tile::CLUSTER;
-    if (Tile::CLUSTER <= 2) return most;
-    static const int found = most_clusters(kernel, THREADS, Tile::SHARED_BYTES, Tile::CLUSTER);
-    return found > 0 && found < most ? found : most;
-  }
-
   static int blocks(const Parameters& p, int at_once) {
     return (p.units.count < at_once ? p.units.count : at_once) * Tile::CLUSTER;
   }
 
   cudaError_t launch_units(const Parameters& p, int at_once, cudaStream_t stream) const {
     return launch_dependent(kernel, blocks(p, at_once), THREADS, Tile::SHARED_BYTES, Tile::CLUSTER,
-                            stream, p, IS_PAIRS && !Tile::SPLITS_INSIDE);
+                            stream, p, SPLITS_BEFORE);
   }
 
   // What `tiles` read of the factors, and no tiles above or on the left of them.
@@ -299,22 +301,10 @@ struct Sm90Variant {
     const Stretch columns = Stretch::of(tiles.first_column, tiles.columns, COLUMNS, problem.n);
     SplitParameters split = {};
     split.header = p.header;
-    split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, Order::PLAIN, rows);
-    split.sides[1] = SplitTile::side(rhs, rhs_planes, Config::RHS,
-                                     PERMUTED ? Order::PERMUTED : Order::PLAIN, columns);
+    split.sides[0] = SplitTile::side(lhs, lhs_planes, Config::LHS, rows);
+    split.sides[1] = SplitTile::side(rhs, rhs_planes, Config::RHS, columns);
     if (!Tile::HAS_PLANES || tiles.first_column > 0) split.sides[0].tiles = 0;
     if (tiles.first_row > 0) split.sides[1].tiles = 0;
     return split;
-  }
-
-  // Launches the split; the number of its blocks.
-  static int split_factors(const SplitParameters& split, const DeviceLimits& device,
-                           cudaStream_t stream) {
-    const int64_t tiles = static_cast<int64_t>(split.sides[0].tiles) + split.sides[1].tiles;
-    int64_t blocks = static_cast<int64_t>(SPLIT_BLOCKS) * device.multiprocessors;
-    if (blocks > MAX_GUARD_WORDS / 2) blocks = MAX_GUARD_WORDS / 2;
-    if (blocks > tiles) blocks = tiles;
-    split_factors_kernel<<<static_cast<unsigned>(blocks), SPLIT_THREADS, 0, stream>>>(split);
-    return static_cast<int>(blocks);
   }
 };

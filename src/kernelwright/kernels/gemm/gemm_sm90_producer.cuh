@@ -87,8 +87,11 @@ __device__ __forceinline__ void produce(const Sm90Parameters<Problem>& p,
   Ring<Tile::STAGES> ring;
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.units, unit);
-    const int lhs_plane = plane_batch(p.problem, work.batch, p.lhs_batch_steps);
-    const int rhs_plane = plane_batch(p.problem, work.batch, p.rhs_batch_steps);
+    int lhs_plane = 0, rhs_plane = 0;
+    if constexpr (ANY_BATCHES) {
+      lhs_plane = plane_batch(p.problem, work.batch, p.lhs_batch_steps);
+      rhs_plane = plane_batch(p.problem, work.batch, p.rhs_batch_steps);
+    }
     for (int step = 0; step < work.steps; ++step) {
       wait(shared.empty + ring.stage, ring.phase ^ 1);
       fetch_stage<Config>(p, shared, ring.stage, (work.first_step + step) * Tile::BLOCK_K, work,

@@ -97,22 +97,21 @@ __device__ __forceinline__ void store_results(const Sm90Parameters<Problem>& p,
                                               const Sm90Work& work, int first_row, int row,
                                               const float (&sums)[COUNT], RowBuffer& buffer) {
   const Problem& problem = p.problem;
-  const MatrixOperand& out = problem.operands[Problem::OUT];
   const int lane = threadIdx.x % 32;
-  int64_t index[MAX_BATCH_RANK];
-  split_batch(problem, work.batch, index);
-  const GemmEpilogue epilogue(problem, index);
+  GemmEpilogue epilogue(problem);
+  if constexpr (ANY_BATCHES) epilogue.select(work.batch);
   const int own_row = first_row + lane / 8;
   const int own_column = work.column + lane % 8 * RUN;
   const bool inside =
-      first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n;
-  if (inside && epilogue.has_vectors()) {
+      ANY_EDGES && first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n;
+  if (!ANY_EDGES || (inside && epilogue.has_vectors())) {
     const auto place = epilogue.place(own_row, own_column);
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
       epilogue.store_at(run, place, i * RUN_ROWS, columns);
     });
     return;
   }
+  const MatrixOperand& out = problem.operands[Problem::OUT];
   if (out.has_column_vectors) {
     for_each_run(sums, row, buffer, [&](int i, int columns, const Vector<float, RUN>& run) {
       epilogue.apply(run, own_row + i * RUN_ROWS, own_column + columns);
@@ -252,9 +251,8 @@ __device__ __forceinline__ void store_buffered(const Sm90Parameters<Problem>& p,
     fill([&](int i, int, int) { return Vector<float, 2>{{sums[i], sums[i + 1]}}; });
   } else {
     const Problem& problem = p.problem;
-    int64_t index[MAX_BATCH_RANK];
-    split_batch(problem, work.batch, index);
-    const GemmEpilogue epilogue(problem, index);
+    GemmEpilogue epilogue(problem);
+    if constexpr (ANY_BATCHES) epilogue.select(work.batch);
     const int first_row = work.row + strip_row + row, first_column = work.column + own_column;
     const auto sum = [&](int i) {
       return Vector<float, 2>{{unscale(sums[i]), unscale(sums[i + 1])}};

@@ -297,15 +297,13 @@ template <class Problem>
 __device__ __forceinline__ int plane_batch(const Problem& problem, int batch,
                                            const int (&steps)[MAX_BATCH_RANK]) {
   int plane = 0;
-  if constexpr (ANY_BATCHES) {
-    if (problem.batch_rank == 0) return 0;
+  if (problem.batch_rank == 0) return 0;
 #pragma unroll
-    for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
-      if (d < problem.batch_rank) {
-        const int size = static_cast<int>(problem.batch_sizes[d]);
-        plane += batch % size * steps[d];
-        batch /= size;
-      }
+  for (int d = MAX_BATCH_RANK - 1; d >= 0; --d) {
+    if (d < problem.batch_rank) {
+      const int size = static_cast<int>(problem.batch_sizes[d]);
+      plane += batch % size * steps[d];
+      batch /= size;
     }
   }
   return plane;

@@ -19,8 +19,6 @@ struct SplitParameters {
     uint32_t inner_tiles, outer_tiles, tiles;  // see SplitTile
     uint32_t first_inner, first_outer;         // of these tiles
     bool vectors;                              // runs of 4 are aligned
-    // The dimension that is K.
-    [[maybe_unused]] bool permutes_inner = false, permutes_outer = false;
   } sides[2];
   GemmHeader* header;
 };
@@ -87,16 +85,12 @@ class SplitTile {
  public:
   static constexpr int RUN = 4, RUNS = 8;
   static constexpr int INNER = 256, OUTER = 32;
-  static constexpr int PITCH = OUTER + 1;  // of the tile in shared memory, [INNER][PITCH]
+  static constexpr int PITCH = OUTER + 1;  // of a tile in shared memory, [INNER][PITCH]
 
   // Two stretches one after the other have each tile once.
-  static SplitParameters::Side side(const Factor& factor, void* planes, Major major, Order order,
+  static SplitParameters::Side side(const Factor& factor, void* planes, Major major,
                                     const Stretch& own) {
     SplitParameters::Side side = {factor, static_cast<__half*>(planes)};
-    if constexpr (ANY_PERMUTED) {
-      side.permutes_inner = order == Order::PERMUTED && major == Major::K;
-      side.permutes_outer = order == Order::PERMUTED && major != Major::K;
-    }
     const bool is_inner = major != Major::K;
     const Stretch inner = is_inner ? own : Stretch{0, factor.plane_inner};
     const Stretch outer = is_inner ? Stretch{0, factor.plane_outer} : own;
@@ -105,14 +99,15 @@ class SplitTile {
     side.inner_tiles = tiles_until(inner.end, INNER) - side.first_inner;
     side.outer_tiles = tiles_until(outer.end, OUTER) - side.first_outer;
     side.tiles = side.inner_tiles * side.outer_tiles * static_cast<uint32_t>(factor.batches);
-    side.vectors = has_vectors(factor);
+    side.vectors = are_aligned(factor);
     return side;
   }
 
-  // Whether runs are aligned, of a factor that is contiguous along the inner dimension.
-  static bool has_vectors(const Factor& factor) {
-    bool vectors = factor.inner % RUN == 0 && reinterpret_cast<uintptr_t>(factor.data) % 16 == 0 &&
-                   factor.outer_stride % RUN == 0;
+  // Whether runs are contiguous and aligned.
+  static bool are_aligned(const Factor& factor) {
+    bool vectors = factor.inner_stride == 1 && factor.inner % RUN == 0 &&
+                   factor.outer_stride % RUN == 0 &&
+                   reinterpret_cast<uintptr_t>(factor.data) % 16 == 0;
     if constexpr (ANY_BATCHES) {
       for (int d = 0; d < factor.batch_rank; ++d) {
         vectors = vectors && factor.batch_strides[d] % RUN == 0;
@@ -152,18 +147,39 @@ class SplitTile {
     const uint32_t batch = above / side.outer_tiles;
     inner_ = static_cast<int64_t>(side.first_inner + tile - above * side.inner_tiles) * INNER;
     outer_ = static_cast<int64_t>(side.first_outer + above - batch * side.outer_tiles) * OUTER;
-    source_ = static_cast<const float*>(factor_.data) + factor_.batch_offset(batch);
+    source_ = static_cast<const float*>(factor_.data);
+    if constexpr (ANY_BATCHES) source_ += factor_.batch_offset(batch);
     planes_ = side.planes + batch * 2 * factor_.plane_elements();
   }
 
   // 0 for lhs, 1 for rhs.
   __device__ __forceinline__ int side() const { return number_; }
 
-  __device__ __forceinline__ void load(Values& values, float* shared) const {
-    if (factor_.inner_stride == 1) {
-      load_rows(values);
+  __device__ __forceinline__ void load(Values& values) const {
+    if (!ANY_TURNED || factor_.inner_stride == 1) {
+      const int64_t column = inner_ + thread_column();
+      const int64_t stride = ANY_TURNED ? 1 : factor_.inner_stride;
+#pragma unroll
+      for (int r = 0; r < RUNS; ++r) {
+        const int64_t row = outer_ + thread_row() + r;
+        const float* const source = source_ + row * factor_.outer_stride + column * stride;
+        const bool exists = row < factor_.outer;
+        if (side_.vectors) {
+          const bool whole = exists && column < factor_.inner;
+          const float4 run = whole ? __ldg(reinterpret_cast<const float4*>(source)) : float4{};
+          values[r][0] = run.x;
+          values[r][1] = run.y;
+          values[r][2] = run.z;
+          values[r][3] = run.w;
+        } else {
+#pragma unroll
+          for (int i = 0; i < RUN; ++i) {
+            values[r][i] = exists && column + i < factor_.inner ? __ldg(source + i * stride) : 0.0f;
+          }
+        }
+      }
     } else {
-      load_transposed(values, shared);
+      load_transposed(values);
     }
   }
 
@@ -175,7 +191,7 @@ class SplitTile {
     for (int r = 0; r < RUNS; ++r) {
       const int64_t row = outer_ + thread_row() + r;
       if (row >= factor_.plane_outer) break;
-      const int64_t place = ANY_PERMUTED && side_.permutes_outer ? permuted_k(row) : row;
+      const int64_t place = ANY_PERMUTED && factor_.permutes_outer ? permuted_k(row) : row;
       store_run(values[r], scale, planes_ + place * factor_.pitch, column, guard);
     }
     guard.end_block();
@@ -193,31 +209,9 @@ class SplitTile {
   __device__ __forceinline__ static int thread_column() { return threadIdx.x % 64 * RUN; }
   __device__ __forceinline__ static int thread_row() { return threadIdx.x / 64 * RUNS; }
 
-  __device__ __forceinline__ void load_rows(Values& values) const {
-    const int64_t column = inner_ + thread_column();
-#pragma unroll
-    for (int r = 0; r < RUNS; ++r) {
-      const int64_t row = outer_ + thread_row() + r;
-      const float* const source = source_ + row * factor_.outer_stride + column;
-      const bool exists = row < factor_.outer;
-      if (side_.vectors) {
-        const bool whole = exists && column < factor_.inner;
-        const float4 run = whole ? __ldg(reinterpret_cast<const float4*>(source)) : float4{};
-        values[r][0] = run.x;
-        values[r][1] = run.y;
-        values[r][2] = run.z;
-        values[r][3] = run.w;
-      } else {
-#pragma unroll
-        for (int i = 0; i < RUN; ++i) {
-          values[r][i] = exists && column + i < factor_.inner ? __ldg(source + i) : 0.0f;
-        }
-      }
-    }
-  }
-
   // Neighbouring threads read along the outer dimension.
-  __device__ __forceinline__ void load_transposed(Values& values, float* shared) const {
+  __device__ __forceinline__ void load_transposed(Values& values) const {
+    __shared__ float shared[INNER * PITCH];
     const int64_t row = outer_ + threadIdx.x % OUTER;
     for (int i = threadIdx.x / OUTER; i < INNER; i += SPLIT_THREADS / OUTER) {
       const int64_t column = inner_ + i;
@@ -241,20 +235,21 @@ class SplitTile {
                                             int64_t column, Guard<RUN>& guard) const {
     const Pairs pairs = split_run(values, scale, guard);
     __half* const low = high + factor_.plane_elements();
-    if (ANY_PERMUTED && side_.permutes_inner) {
-      const int64_t place = permuted_k(column);
-      store_pair(high + place, pairs.first.high);
-      store_pair(high + place + 8, pairs.second.high);
-      store_pair(low + place, pairs.first.low);
-      store_pair(low + place + 8, pairs.second.low);
+    if (ANY_PERMUTED && factor_.permutes_inner) {
+      store_permuted(pairs, high + permuted_k(column), low + permuted_k(column));
     } else {
       store_pairs(pairs, high + column, low + column);
     }
   }
 
-  __device__ __forceinline__ static void store_pair(__half* target, __half2 pair) {
-    *reinterpret_cast<__half2*>(target) = pair;
+  __device__ __forceinline__ static void store_permuted(const Pairs& pairs, __half* high,
+                                                        __half* low) {
+    *reinterpret_cast<__half2*>(high) = pairs.first.high;
+    *reinterpret_cast<__half2*>(high + 8) = pairs.second.high;
+    *reinterpret_cast<__half2*>(low) = pairs.first.low;
+    *reinterpret_cast<__half2*>(low + 8) = pairs.second.low;
   }
+
   int number_;
   const SplitParameters::Side& side_;
   const Factor& factor_;
@@ -265,7 +260,6 @@ class SplitTile {
 
 __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
     split_factors_kernel(const __grid_constant__ SplitParameters parameters) {
-  __shared__ float shared[SplitTile::INNER * SplitTile::PITCH];
   __shared__ int exponents[2];
   __shared__ GuardWord block_word;
   if (threadIdx.x == 0) block_word.clear();
@@ -273,7 +267,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
   uint32_t tile = blockIdx.x;
   const uint32_t tiles = parameters.sides[0].tiles + parameters.sides[1].tiles;
   SplitTile::Values values;
-  SplitTile(parameters, tile).load(values, shared);
+  SplitTile(parameters, tile).load(values);
   sample_exponents(parameters.sides[0].factor, parameters.sides[1].factor, exponents,
                    [] { __syncthreads(); });
   if (tile == 0 && threadIdx.x < 2) {
@@ -285,7 +279,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
     now.store(values, power_of_two(exponents[now.side()]), guard);
     tile += gridDim.x;
     if (tile >= tiles) break;
-    SplitTile(parameters, tile).load(values, shared);
+    SplitTile(parameters, tile).load(values);
   }
   block_word.add(guard.word());
   __syncthreads();

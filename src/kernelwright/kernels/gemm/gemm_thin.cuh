@@ -162,9 +162,8 @@ __device__ __forceinline__ void store_tile(const ThinParameters<Problem>& parame
   const bool is_transposed = parameters.plan.is_transposed;
   const int columns = Tile::COLUMNS * parameters.plan.column_lanes;
   const int column_runs = columns / WIDTH;
-  int64_t at[MAX_BATCH_RANK];
-  split_batch(parameters.problem, position.batch, at);
-  const GemmEpilogue epilogue(parameters.problem, at);
+  GemmEpilogue epilogue(parameters.problem);
+  if constexpr (ANY_BATCHES) epilogue.select(position.batch);
   const int runs = is_transposed ? columns * ROW_RUNS : Tile::ROWS * column_runs;
   for (int run = threadIdx.x; run < runs; run += Tile::THREADS) {
     const int row = is_transposed ? run % ROW_RUNS * WIDTH : run / column_runs;

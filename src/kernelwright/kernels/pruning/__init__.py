@@ -5,8 +5,9 @@ and nothing here relies on more:
 
 - A declaration whose name no other declaration in use mentions is not used (`declarations`).
 - A constant whose every declaration in the text has one value has that value wherever its name
-  stands, whatever stands before the `::` (`constants`). Conditions on such constants are decided
-  while the text is written (`folding`), and what only the other branch mentions is unused, too.
+  stands, whatever stands before the `::`; where there are a few, it has one of them (`constants`).
+  Conditions on such constants are decided while the text is written (`folding`), and what only the
+  other branch mentions is unused, too.
 
 A name that might be anything else is left alone, and so is every condition that is not understood.
 """
@@ -51,5 +52,8 @@ def _blocks(text: str) -> tuple[str, ...]:
 
 
 def _folded(block: str, constants: Known) -> str:
-    is_concerned = not constants.values.keys().isdisjoint(words(block))
+    named = words(block)
+    is_concerned = any(
+        not it.keys().isdisjoint(named) for it in (constants.values, constants.options)
+    )
     return folding.fold(block, constants) if is_concerned else block

@@ -1,5 +1,6 @@
 """Chains of `if` and `else`, of which constants decide one or more."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -7,6 +8,10 @@ from kernelwright.kernels.pruning.conditions import simplified, top_level
 from kernelwright.kernels.pruning.constants import Known
 from kernelwright.kernels.pruning.edits import Edit, dedented, text_of, without_line
 from kernelwright.kernels.pruning.tokens import Token, closing, is_name
+
+_NO_TYPES = ("return", "else", "case", "throw", "delete", "new", "if", "for", "while", "do")
+"""Keywords before an expression, or before parentheses and one."""
+_CONDITIONAL = re.compile(r"^[ ]*#[ ]*(?:if|el|endif)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +124,13 @@ def _returns(tokens: Sequence[Token], branch: _Branch) -> bool:
 def _end_of_unreached(code: str, tokens: Sequence[Token], after: int) -> int:
     """Where the statements end that stand behind a `return`: those of the block around it.
 
-    None, where a label or the preprocessor may be a way to them.
+    None, where a label or a condition of the preprocessor may be a way to them.
     """
     end = _enclosing_end(tokens, after)
     rest = tokens[after:end]
     start, stop = tokens[after - 1].end, tokens[end - 1].end
     is_reached = any(token.text in ("case", "default") for token in rest)
-    return start if is_reached or "\n#" in code[start:stop] else stop
+    return start if is_reached or _CONDITIONAL.search(code, start, stop) else stop
 
 
 def _enclosing_end(tokens: Sequence[Token], at: int) -> int:
@@ -164,7 +169,8 @@ def _meets(tokens: Sequence[Token], inner: Sequence[Token], at: int, after: int)
 def _declared_names(tokens: Sequence[Token]) -> Iterator[str]:
     """Names that may be declared: each after a type's last token, before what may follow it."""
     for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        follows_type = is_name(before.text) or before.text in ("*", "&", ">", ",", "&&", "]")
+        names_type = is_name(before.text) and before.text not in _NO_TYPES
+        follows_type = names_type or before.text in ("*", "&", ">", ",", "&&", "]")
         if is_name(token.text) and follows_type and after.text in ("=", ";", ",", ":"):
             yield token.text
         if is_name(token.text) and follows_type and after.text in ("(", "{", "["):

@@ -24,6 +24,8 @@ def simplified(
             if any(value is decisive for _, value in parts):
                 return decisive
             left = [(span, value) for span, value in parts if isinstance(value, str)]
+            if len(left) == 1 and len(parts) > 1:
+                return _bare(left[0][1])
             return _joined(code, tokens, left) if left else not decisive
     try:
         value = evaluate(tokens[begin:end], known)
@@ -49,6 +51,14 @@ def _in_parentheses(text: str) -> str:
     tokens = tokenise(text)
     outside = {tokens[i].text for i in top_level(tokens, 0, len(tokens))}
     return f"({text})" if {"&&", "||", "?"} & outside else text
+
+
+def _bare(text: str) -> str:
+    """What alone is left of an operator's operands, without parentheses around it."""
+    tokens = tokenise(text)
+    is_enclosed = tokens[0].text == "(" and closing(tokens, 0) == len(tokens) - 1
+    inside = {tokens[i].text for i in top_level(tokens, 1, len(tokens) - 1)}
+    return text[tokens[0].end : tokens[-1].start] if is_enclosed and "?" not in inside else text
 
 
 def top_level(tokens: Sequence[Token], begin: int, end: int) -> Iterator[int]:

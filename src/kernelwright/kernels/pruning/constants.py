@@ -1,15 +1,18 @@
-"""Constants of a whole text that have one value wherever their name stands.
+"""Constants of a whole text that have one value wherever their name stands, or one of a few.
 
 A name has a known value if every declaration of it in the text is `constexpr` with that value, or
-copies a constant of the same name (`STAGES = Config::STAGES`). A template parameter, an enumerator,
-a variable or a type of that name makes it unknown. Values are bools, numbers from 0 to 2^31 - 1,
+copies a constant of the same name (`STAGES = Config::STAGES`). With several values it is known to
+have one of them, which decides what is the same for all. A template parameter, an enumerator, a
+variable or a type of that name makes it unknown. Values are bools, numbers from 0 to 2^31 - 1,
 which no C++ type in use represents differently, and enumerators such as `Feed::AHEAD`.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
+from math import prod
 from types import MappingProxyType
 
 from kernelwright.kernels.pruning.tokens import Token, closing, closing_angle, is_name, tokenise
@@ -18,6 +21,8 @@ Value = bool | int | str
 """A constant's value; a str is an enumerator with its enumeration, `"Feed::AHEAD"`."""
 
 _LARGEST = 2**31 - 1
+_MOST_OPTIONS = 8
+_MOST_CASES = 64
 _NO_TYPE = frozenset(
     ("return", "case", "else", "sizeof", "typename", "template", "operator", "new")
 )
@@ -33,6 +38,8 @@ class Known:
 
     values: Mapping[str, Value]
     """Constants by their last name, without what stands before `::`."""
+    options: Mapping[str, tuple[Value, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Constants with several values, each once: one of them wherever the name stands."""
     enumerations: frozenset[str]
     """Names of `enum class` types."""
 
@@ -77,12 +84,14 @@ def known(parts: Iterable[Facts], asserted: Mapping[str, bool] = MappingProxyTyp
             if not _copies(name, expression):
                 initialisers[name].append(expression)
     values: dict[str, Value] = {name: it for name, it in asserted.items() if name not in spoiled}
-    so_far = Known(values=values, enumerations=frozenset(enumerations))
+    options: dict[str, tuple[Value, ...]] = {}
+    so_far = Known(values=values, enumerations=frozenset(enumerations), options=options)
     left = {name: it for name, it in initialisers.items() if name not in {*spoiled, *values}}
     growing = True
     while growing:
-        new = {name: value for name, value in _decided(left, so_far)}
-        values |= new
+        new = dict(_decided(left, so_far))
+        values |= {name: found[0] for name, found in new.items() if len(found) == 1}
+        options |= {name: found for name, found in new.items() if len(found) > 1}
         left = {name: found for name, found in left.items() if name not in new}
         growing = bool(new)
     return so_far
@@ -90,23 +99,44 @@ def known(parts: Iterable[Facts], asserted: Mapping[str, bool] = MappingProxyTyp
 
 def evaluate(tokens: Sequence[Token], known: Known) -> Value:
     """The value of an expression; Undecided where the text does not say it."""
-    parser = _Parser([token.text for token in tokens], known)
-    value = parser.expression(0)
-    if value is None or not parser.is_done():
+    value, *others = _possible(tokens, known)
+    if others:
         raise Undecided
     return value
 
 
+def _possible(tokens: Sequence[Token], known: Known) -> tuple[Value, ...]:
+    """The values that an expression may have, each once: names with several have any of them.
+
+    Also two mentions of one name, which may mean constants of two types.
+    """
+    texts = [token.text for token in tokens]
+    places = [at for at, text in enumerate(texts) if text in known.options]
+    choices = [known.options[texts[at]] for at in places]
+    if prod(map(len, choices)) > _MOST_CASES:
+        raise Undecided
+    found: dict[tuple[type, Value], Value] = {}
+    for chosen in product(*choices):
+        parser = _Parser(texts, known, dict(zip(places, chosen, strict=True)))
+        value = parser.expression(0)
+        if value is None or not parser.is_done():
+            raise Undecided
+        found[type(value), value] = value
+    return tuple(found.values())
+
+
 def _decided(
     left: Mapping[str, list[tuple[Token, ...]]], so_far: Known
-) -> Iterator[tuple[str, Value]]:
+) -> Iterator[tuple[str, tuple[Value, ...]]]:
     for name, expressions in left.items():
+        found: dict[tuple[type, Value], Value] = {}
         try:
-            found = [evaluate(expression, so_far) for expression in expressions]
+            for expression in expressions:
+                found |= {(type(it), it): it for it in _possible(expression, so_far)}
         except Undecided:
             continue
-        if all(type(value) is type(found[0]) and value == found[0] for value in found):
-            yield name, found[0]
+        if len({kind for kind, _ in found}) == 1 and len(found) <= _MOST_OPTIONS:
+            yield name, tuple(found.values())
 
 
 def _copies(name: str, expression: Sequence[Token]) -> bool:
@@ -225,10 +255,12 @@ class _Parser:
     An operand that is not understood raises Undecided, as what follows it cannot be read either.
     """
 
-    def __init__(self, texts: list[str], known: Known) -> None:
+    def __init__(self, texts: list[str], known: Known, chosen: Mapping[int, Value]) -> None:
         self._texts = texts
         self._at = 0
         self._known = known
+        self._chosen = chosen
+        """Values of names with several, by where they stand."""
 
     def is_done(self) -> bool:
         return self._at == len(self._texts)
@@ -272,7 +304,8 @@ class _Parser:
             raise Undecided
         if len(path) > 1 and path[-2] in self._known.enumerations:
             return "::".join(path[-2:])
-        return self._known.values.get(path[-1])
+        chosen = self._chosen.get(self._at - 1)
+        return self._known.values.get(path[-1]) if chosen is None else chosen
 
     def _peek(self) -> str:
         return self._texts[self._at] if self._at < len(self._texts) else ""

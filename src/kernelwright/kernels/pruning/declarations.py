@@ -149,6 +149,9 @@ def _declaration_text(it: Declaration, names: frozenset[str]) -> str:
         for part, after in pairwise([*kept, kept[-1]])
         if not (part.is_label and (after.is_label or after is kept[-1]))
     ]
+    for at, (part, after) in enumerate(pairwise(texts)):
+        if part.strip().rstrip(":") in _LABELS:
+            texts[at + 1] = after.lstrip("\n")
     head, *rest = texts
     return head.rstrip("\n") + "\n" + "".join(rest).lstrip("\n") if rest else head
 

@@ -58,9 +58,17 @@ def _ternary_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> 
         return None
     first, last = (at + 1, colon) if value else (colon + 1, end)
     text = text_of(code, tokens, first, last)
-    if last - first == 1 and tokens[begin - 1].text == "(" and not _is_called(tokens, begin - 1):
+    is_enclosed = tokens[begin - 1].text == "(" and closing(tokens, begin - 1) == end
+    if is_enclosed and _is_primary(tokens, first, last) and not _is_called(tokens, begin - 1):
         return Edit(tokens[begin - 1].start, tokens[end].end, text)
     return Edit(tokens[begin].start, tokens[end - 1].end, text)
+
+
+def _is_primary(tokens: Sequence[Token], begin: int, end: int) -> bool:
+    """Whether an expression is a name, a number, a call or the like: whatever stands around it."""
+    outside = [tokens[i].text for i in top_level(tokens, begin, end)]
+    has_mark = any(not text[0].isalnum() and text[0] not in "_:.\"'" for text in outside)
+    return bool(outside) and not has_mark and tokens[begin].text not in ("(", "[", "{")
 
 
 def _is_called(tokens: Sequence[Token], at: int) -> bool:
@@ -124,10 +132,22 @@ def _assert_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> E
 
 
 def _flag_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> Edit | None:
-    """A simpler initialiser of `bool NAME = ...;`."""
+    """A simpler initialiser of `bool NAME = ...;`; nothing in the place of a variable that the text
+    says nothing more of."""
     if at + 2 >= len(tokens) or tokens[at + 2].text != "=" or not is_name(tokens[at + 1].text):
         return None
+    if _is_unread(tokens, at):
+        return without_line(code, tokens[at - 1].start, tokens[at + 4].end)
     return _expression_edit(code, tokens, at + 3, known)
+
+
+def _is_unread(tokens: Sequence[Token], at: int) -> bool:
+    """Whether `bool` at `at` is that of `const bool NAME = true;` in a function, read nowhere."""
+    texts = [token.text for token in tokens[max(at - 2, 0) : at + 5]]
+    is_literal = len(texts) == 7 and texts[5] in ("true", "false") and texts[6] == ";"
+    is_variable = texts[1:3] == ["const", "bool"] and texts[0] in ("{", "}", ";")
+    name = tokens[at + 1].text
+    return is_literal and is_variable and sum(token.text == name for token in tokens) == 1
 
 
 def _returned_edit(code: str, tokens: Sequence[Token], at: int, known: Known) -> Edit | None:

@@ -6,9 +6,7 @@
 namespace {
 
 struct DiagMatmul {
-  __device__ float operator()(float a, float b) const {
-    return a * b;
-  }
+  __device__ float operator()(float a, float b) const { return a * b; }
 };
 
 struct DiagMatmulConfig {

@@ -6,9 +6,7 @@
 namespace {
 
 struct Matmul {
-  __device__ float operator()(float acc) const {
-    return acc;
-  }
+  __device__ float operator()(float acc) const { return acc; }
 };
 
 using MatmulProblem = Gemm<float, float, Matmul>;
@@ -24,50 +22,21 @@ struct MatmulTuned {
   static constexpr int64_t LEAST_AHEAD = 8388608;
 };
 
-// The same layouts, too small for the tensor cores.
-struct MatmulSmall {
-  static constexpr int BLOCK_M = 32, BLOCK_N = 64, BLOCK_K = 16;
-  static constexpr int THREAD_M = 4, THREAD_N = 4;
-  static constexpr int STAGES = 3;
-  static constexpr int PROMOTE_K = 512;
-  static constexpr Major LHS = Major::K, RHS = Major::MN;
-  static constexpr int64_t MIN_TILES = 0;
-};
-
-// Any strides and alignment.
-struct MatmulGeneral {
-  static constexpr int BLOCK_M = 64, BLOCK_N = 128, BLOCK_K = 16;
-  static constexpr int THREAD_M = 8, THREAD_N = 8;
-  static constexpr int STAGES = 2;
-  static constexpr int PROMOTE_K = 512;
-  static constexpr Major LHS = Major::NONE, RHS = Major::NONE;
-  static constexpr int64_t MIN_TILES = 0;
-};
-
-using MatmulGeneralVariant = GemmVariant<MatmulGeneral, MatmulProblem>;
-using MatmulSmallVariant = GemmVariant<MatmulSmall, MatmulProblem>;
-using MatmulTunedVariant =
-    Sm90Variant<MatmulTuned, MatmulProblem>;
+// What the tensor cores are not for.
+using MatmulGeneralVariant = PlainVariant<MatmulProblem>;
+using MatmulTunedVariant = Sm90Variant<MatmulTuned, MatmulProblem>;
 
 // The library below has only one way of storing results.
-static_assert(!MatmulTunedVariant::Tile::BUFFERED,
-              "whole rows of results have no room in shared memory");
+static_assert(!MatmulTunedVariant::Tile::BUFFERED, "32 columns at a time");
 
 __global__ void __launch_bounds__(MatmulTunedVariant::THREADS, 1)
     matmul_kernel(const __grid_constant__ MatmulTunedVariant::Parameters parameters) {
   gemm_sm90<MatmulTuned>(parameters);
 }
 
-__global__ void __launch_bounds__(MatmulSmallVariant::Tile::THREADS,
-                                  MatmulSmallVariant::Tile::MIN_BLOCKS)
-    matmul_small_kernel(const __grid_constant__ MatmulProblem parameters) {
-  gemm_simt<MatmulSmall>(parameters);
-}
-
-__global__ void __launch_bounds__(MatmulGeneralVariant::Tile::THREADS,
-                                  MatmulGeneralVariant::Tile::MIN_BLOCKS)
-    matmul_general_kernel(const __grid_constant__ MatmulProblem parameters) {
-  gemm_simt<MatmulGeneral>(parameters);
+__global__ void __launch_bounds__(MatmulGeneralVariant::THREADS, MatmulGeneralVariant::MIN_BLOCKS)
+    matmul_general_kernel(const __grid_constant__ MatmulProblem problem) {
+  gemm_plain(problem);
 }
 
 MatmulProblem read_matmul(Arguments& arguments) {
@@ -75,8 +44,7 @@ MatmulProblem read_matmul(Arguments& arguments) {
   const Tensor lhs = arguments.tensor();
   const Tensor rhs = arguments.tensor();
   if (arguments.status() != cudaSuccess) return {};
-  return MatmulProblem::describe(
-      Matmul{}, out, lhs, rhs);
+  return MatmulProblem::describe(Matmul{}, out, lhs, rhs);
 }
 
 }  // namespace
@@ -84,19 +52,19 @@ MatmulProblem read_matmul(Arguments& arguments) {
 // Bytes of device memory that the launch with the same words needs for itself.
 extern "C" int64_t workspace_matmul(const int64_t* words) {
   Arguments arguments(words);
-  const MatmulGeneralVariant general{matmul_general_kernel};
-  return gemm_workspace(read_matmul(arguments),
-                        MatmulTunedVariant{matmul_kernel},
-                        MatmulSmallVariant{matmul_small_kernel}, general);
+  const auto problem = read_matmul(arguments);
+  if (!problem.has_results() || !MatmulTunedVariant::admits(problem)) return 0;
+  return MatmulTunedVariant::workspace_bytes(problem);
 }
 
 extern "C" int launch_matmul(const int64_t* words) {
   Arguments arguments(words);
   const auto problem = read_matmul(arguments);
-  if (arguments.status() != cudaSuccess) return arguments.status();
+  if (arguments.status() != cudaSuccess || !problem.has_results()) return arguments.status();
   const MatmulGeneralVariant general{matmul_general_kernel};
-  return launch_gemm(problem, arguments.stream(), arguments.workspace(),
-                     MatmulTunedVariant{matmul_kernel},
-                     MatmulSmallVariant{matmul_small_kernel}, general);
+  const bool admits = MatmulTunedVariant::admits(problem);
+  if (!admits) return general.launch(problem, arguments.stream(), nullptr);
+  return MatmulTunedVariant{matmul_kernel}.launch(
+      problem, arguments.stream(), arguments.workspace());
 }
 

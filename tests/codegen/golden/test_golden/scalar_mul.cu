@@ -7,9 +7,7 @@ namespace {
 
 struct Mul {
   float scalar1;
-  __device__ float operator()(float a) const {
-    return a * scalar1;
-  }
+  __device__ float operator()(float a) const { return a * scalar1; }
 };
 
 struct MulConfig {
