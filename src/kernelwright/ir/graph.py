@@ -50,6 +50,9 @@ class Node:
     """Short names of the ATen operators this node stands for, for people: ("linear", "relu")."""
     source: str | None = None
     """`file:line` in the user's file."""
+    unanchored: bool = False
+    """Only a kernel without an anchor computes it: one of another family would read its operands
+    along the wrong dimension, or compute it twice."""
 
     @property
     def tensor(self) -> TensorType:

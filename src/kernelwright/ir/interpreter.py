@@ -51,6 +51,7 @@ from kernelwright.ir.kinds import (
     Project,
     Reduce,
     Reduction,
+    Relayout,
     Reshape,
     Scan,
     Select,
@@ -65,7 +66,7 @@ from kernelwright.ir.kinds import (
 )
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.recurring import recurred
-from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.ir.types import Dim, DType, Layout, TensorType
 
 TORCH_DTYPES = {
     DType.F64: torch.float64,
@@ -145,6 +146,14 @@ def scanned(kind: Scan, x: torch.Tensor) -> torch.Tensor:
         x = torch.cat([neutral, x.narrow(kind.dim, 0, x.shape[kind.dim] - 1)], kind.dim)
     totals = x.cumsum(kind.dim) if kind.op is Accumulation.SUM else x.cumprod(kind.dim)
     return totals.flip(kind.dim) if kind.reverse else totals
+
+
+def laid_out(value: torch.Tensor, layout: Layout | None) -> torch.Tensor:
+    """The same elements in this layout, None being row-major."""
+    if layout is None:
+        return value.contiguous()
+    places = [layout.order.index(dim) for dim in range(value.dim())]
+    return value.permute(layout.order).contiguous().permute(places)
 
 
 def _indices(count: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
@@ -399,7 +408,8 @@ class GraphRun:
             case Window():
                 return pooled(node.kind, operands[0], self.shape(node), *operands[1:])
             case Conv():
-                return self.convolution(node.kind, self.shape(node), operands)
+                result = self.convolution(node.kind, self.shape(node), operands)
+                return laid_out(result, node.tensor.layout)
             case Recurrent():
                 return recurred(node.kind, operands)
             case Attention():
@@ -418,6 +428,8 @@ class GraphRun:
                 return F.pad(operands[0], [width for pair in pairs for width in pair], value=value)
             case View(index_map):
                 return self.view(index_map, operands[0], node)
+            case Relayout():
+                return laid_out(operands[0], node.tensor.layout)
             case Opaque():
                 assert node.origin is not None
                 return self.call(node.origin)

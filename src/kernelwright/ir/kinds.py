@@ -222,8 +222,8 @@ class Conv:
     rounding: Rounding | None = None
     """Where a kernel of ours does it: what that may round to."""
     channels_last: tuple[int, ...] | None = None
-    """Sizes of a channels-last operand at which it is computed. At other sizes the user's call is,
-    on the last of the node's `inputs`; its result becomes channels-last."""
+    """Sizes at which the library computes it on a channels-last operand. At others the user's call
+    is, on the last of the node's `inputs`. Its result is channels-last at all sizes."""
     reduction: TileReduction | None = None
     """What its kernel makes of the results, where it does not write them."""
 
@@ -353,6 +353,12 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Relayout:
+    """The one input in memory of its own, in the layout of the node's type. No kernel that reads it
+    computes it on the way."""
+
+
+@dataclass(frozen=True, slots=True)
 class Opaque:
     """An ATen call left to PyTorch: the node's `origin` is the call."""
 
@@ -389,6 +395,7 @@ Kind = (
     | Write
     | Pad
     | View
+    | Relayout
     | Opaque
     | Project
 )

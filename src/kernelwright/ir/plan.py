@@ -41,8 +41,6 @@ class Kernel:
     """`file:line` of the replaced operators in the user's file."""
     triangle: Triangle | None = None
     """The part of a product's result that the epilogue keeps, where it sets the rest to zero."""
-    turned: bool = False
-    """Whether an input is known to lie along another dimension than the result."""
     serves_several_sizes: bool = False
     """Whether launches with other sizes than these run it as well, which its text has to know."""
 
@@ -51,6 +49,11 @@ class Kernel:
         """Type of the only result."""
         (output,) = self.outputs
         return output
+
+    @property
+    def reads_transposed(self) -> bool:
+        """Whether an input is known to lie along another dimension than the result."""
+        return any(isinstance(it, TensorType) and it.is_transposed for it in self.inputs)
 
     @property
     def expressions(self) -> tuple[Expr, ...]:

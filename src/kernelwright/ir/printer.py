@@ -18,6 +18,7 @@ from kernelwright.ir.kinds import (
     Pointwise,
     Project,
     Reduce,
+    Relayout,
     Scan,
     View,
     ViewMap,
@@ -25,6 +26,7 @@ from kernelwright.ir.kinds import (
     Write,
 )
 from kernelwright.ir.recurrence import Recurrent
+from kernelwright.ir.types import TensorType
 
 
 def print_graph(graph: Graph) -> str:
@@ -42,9 +44,14 @@ def print_graph(graph: Graph) -> str:
 
 
 def print_node(node: Node) -> str:
-    """`name: type = kind(inputs; attributes)  # file:line`."""
+    """`name: type = kind(inputs; attributes)  # file:line`; a layout follows its type."""
     where = f"  # {node.source}" if node.source else ""
-    return f"{node.name}: {node.type} = {_right_hand_side(node)}{where}"
+    return f"{node.name}: {node.type}{_layout(node)} = {_right_hand_side(node)}{where}"
+
+
+def _layout(node: Node) -> str:
+    layout = node.type.layout if isinstance(node.type, TensorType) else None
+    return "" if layout is None else f" in order {_show(layout.order)}"
 
 
 def _right_hand_side(node: Node) -> str:
@@ -79,6 +86,8 @@ def _right_hand_side(node: Node) -> str:
             attributes = _attributes(index_map)
             separator = "; " if attributes else ""
             return f"{type(index_map).__name__.lower()}({inputs}{separator}{attributes})"
+        case Relayout():
+            return f"relayout({inputs})"
         case Opaque(mutates, _):
             return f"opaque {node.origin}" + (f" mutates {', '.join(mutates)}" if mutates else "")
         case Project(index):

@@ -34,6 +34,7 @@ from kernelwright.ir.kinds import (
     Project,
     Reduce,
     Reduction,
+    Relayout,
     Reshape,
     Scan,
     Select,
@@ -45,8 +46,9 @@ from kernelwright.ir.kinds import (
     Window,
     Write,
 )
+from kernelwright.ir.layouts import layout_of_view
 from kernelwright.ir.recurrence import Recurrent
-from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, TupleType
+from kernelwright.ir.types import Dim, DType, Layout, ScalarType, TensorType, TupleType
 
 
 class MalformedGraphError(AssertionError):
@@ -78,7 +80,23 @@ def _problems(node: Node, seen: dict[str, Node]) -> Iterator[str]:
     if node.origin is not None and not set(node.origin.refs) <= set(node.inputs):
         yield f"has an origin that reads {node.origin.refs}, but inputs {node.inputs}"
     rule = RULES[type(node.kind)]
-    yield from rule(node, [seen[name] for name in node.inputs])
+    inputs = [seen[name] for name in node.inputs]
+    yield from rule(node, inputs)
+    if isinstance(node.type, TensorType) and node.type.layout is not None:
+        yield from _layout(node, node.type.layout, inputs)
+
+
+def _layout(node: Node, layout: Layout, inputs: list[Node]) -> Iterator[str]:
+    """Kernels write row-major order; another one is a view's, or that of a call."""
+    match node.kind:
+        case View(how):
+            expected = layout_of_view(how, inputs[0].tensor, node.tensor.shape)
+        case Conv(rounding=None):
+            expected = Layout.channels_last(node.tensor.rank)
+        case _:
+            expected = None
+    if layout != expected:
+        yield f"is {node.type} in order {layout.order}, where {expected} follows from its operand"
 
 
 def _leaf(node: Node, inputs: list[Node]) -> Iterator[str]:
@@ -452,6 +470,11 @@ def _pad(node: Node, inputs: list[Node]) -> Iterator[str]:
         yield f"pads {inputs[0].type} to {node.type}"
 
 
+def _relayout(node: Node, inputs: list[Node]) -> Iterator[str]:
+    if len(inputs) != 1 or inputs[0].type != node.type:
+        yield "has the elements of its one input"
+
+
 def _opaque(node: Node, inputs: list[Node]) -> Iterator[str]:
     if node.origin is None:
         yield "is opaque and needs the call it stands for"
@@ -489,6 +512,7 @@ RULES: dict[type, Callable[[Node, list[Node]], Iterator[str]]] = {
     Write: _write,
     Pad: _pad,
     View: _view,
+    Relayout: _relayout,
     Opaque: _opaque,
     Project: _project,
 }

@@ -1,7 +1,7 @@
 """Element types, symbolic sizes and the types of values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 
@@ -86,11 +86,36 @@ def broadcast(*shapes: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """The order of a tensor's dimensions in memory; gaps and alignment are known at call time."""
+
+    order: tuple[int, ...]
+    """The dimension with the largest stride first, the one that neighbours lie along last."""
+
+    @classmethod
+    def channels_last(cls, rank: int) -> "Layout":
+        """The channels, dimension 1, innermost."""
+        return cls((0, *range(2, rank), 1))
+
+
+@dataclass(frozen=True, slots=True)
 class TensorType:
-    """A dense tensor: element type and shape; strides are a matter of run time."""
+    """A tensor: element type, shape and layout."""
 
     dtype: DType
     shape: tuple[Dim, ...]
+    layout: Layout | None = field(default=None, compare=False)
+    """None: row-major, as kernels write, or the caller's choice: kernels read any strides and are
+    planned for row-major ones. Tensors of equal types have the same elements in any layout."""
+
+    def with_layout(self, layout: Layout | None) -> "TensorType":
+        """The type of the same elements elsewhere."""
+        return replace(self, layout=layout)
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether neighbours in memory are known to lie along another dimension than the last."""
+        return self.layout is not None and self.layout.order[-1] != self.rank - 1
 
     @property
     def rank(self) -> int:

@@ -6,7 +6,7 @@ passes are one list in `passes.py`.
 
 from kernelwright.lower.loops import LOOPS, with_layers, with_loops
 from kernelwright.lower.lowered import Decision, Lowered, Pass
-from kernelwright.lower.memory_format import faster_on_channels_last
+from kernelwright.lower.memory_format import faster_on_channels_last, on_channels_last
 from kernelwright.lower.passes import PASSES, lower
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Pass",
     "faster_on_channels_last",
     "lower",
+    "on_channels_last",
     "with_layers",
     "with_loops",
 ]

@@ -4,11 +4,10 @@ A norm of groups ends in such a step. Where a pooling follows, the step is done 
 the pooling computes it on the way.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kernelwright.ir.editing import Editor
-from kernelwright.ir.expr import Operand, has_coordinates
+from kernelwright.ir.expr import has_coordinates
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
     Conv,
@@ -24,28 +23,19 @@ from kernelwright.ir.kinds import (
 )
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, TensorType
+from kernelwright.lower.layouts import relayout
 
 _READERS = (Window,)
 """What gains by it. Totals over channels do not: of a norm, tanh and logsumexp such a kernel took
 3.7 ms for 0.5 GB, where all that is besides the convolution had taken 0.9 ms."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ungrouped:
-    """A graph with steps on whole channels; the values are the same."""
-
-    graph: Graph
-    small: frozenset[str]
-    """Copies with a value for each channel of what groups have one of."""
-
-
-def without_groups(graph: Graph, fixed: Collection[str]) -> Ungrouped:
-    """The graph with such steps on whole channels, but for those in `fixed`."""
+def without_groups(graph: Graph) -> Graph:
+    """The graph with such steps on whole channels; the values are the same."""
     editor = Editor(graph)
-    small: set[str] = set()
     whole: set[str] = set()
     for node in reversed(graph.nodes):
-        if node.name in fixed or not _is_grouped(node) or editor.is_shown(node.name):
+        if not _is_grouped(node) or editor.is_shown(node.name):
             continue
         views = _readers(editor, node)
         readers = [it for view in views for it in _readers(editor, view)]
@@ -54,9 +44,8 @@ def without_groups(graph: Graph, fixed: Collection[str]) -> Ungrouped:
         if is_on_the_way and not is_seen and all(_is_merged(view, node) for view in views):
             writer = _Writer(editor, node)
             writer.write(views)
-            small |= writer.small
             whole.add(writer.name)
-    return Ungrouped(graph=editor.graph(), small=frozenset(small))
+    return editor.graph()
 
 
 def _readers(editor: Editor, node: Node) -> list[Node]:
@@ -68,8 +57,8 @@ def _is_grouped(node: Node) -> bool:
     """Whether it can be a step on groups of channels, of places in at least one dimension."""
     return (
         isinstance(node.kind, Pointwise)
-        and isinstance(node.type, TensorType)
-        and node.type.rank > 3
+        and not node.unanchored
+        and node.tensor.rank > 3
         and not has_coordinates(node.kind.expr)
     )
 
@@ -92,7 +81,6 @@ class _Writer:
         self._node = node
         self._made: dict[str, Node] = {}
         self.name = editor.named(f"{node.name}_whole", ())
-        self.small: set[str] = set()
 
     def write(self, views: list[Node]) -> None:
         """Put the step in place of the views of it."""
@@ -128,15 +116,8 @@ class _Writer:
         """A copy with a value for each channel of what groups, or the same ones of all, share."""
         wide = (shape[0], *self._node.tensor.shape[1:3], *shape[3:])
         seen = self._viewed(f"{name}_of_channels", name, Expand(), wide)
-        copy = replace(
-            self._made[seen],
-            name=self._fresh(f"{name}_each"),
-            kind=Pointwise(Operand(0, self._made[seen].tensor.dtype)),
-            inputs=(seen,),
-            operators=("contiguous",),
-        )
+        copy = relayout(self._fresh(f"{name}_each"), self._made[seen], self._node)
         self._made[copy.name] = copy
-        self.small.add(copy.name)
         return copy.name
 
     def _viewed(self, stem: str, source: str, how: ViewMap, shape: tuple[Dim, ...]) -> str:
@@ -155,12 +136,12 @@ class _Writer:
 # --- The other way -------------------------------------------------------------------------------
 
 
-def with_groups(graph: Graph, fixed: Collection[str]) -> Graph:
+def with_groups(graph: Graph) -> Graph:
     """The graph with steps on what a call returns, such as its bias, on groups where all that read
-    them do so, but for those in `fixed`: the readers compute them on the way."""
+    them do so: the readers compute them on the way."""
     editor = Editor(graph)
     for node in reversed(graph.nodes):
-        if node.name in fixed or not _is_on_calls(node, editor):
+        if not _is_on_calls(node, editor):
             continue
         views = _readers(editor, node)
         readers = [it for view in views for it in _readers(editor, view)]
@@ -176,11 +157,18 @@ def with_groups(graph: Graph, fixed: Collection[str]) -> Graph:
 
 def _is_on_calls(node: Node, editor: Editor) -> bool:
     """Whether it is a step that reads nothing of its size but what is in memory anyway."""
-    if not isinstance(node.kind, Pointwise) or has_coordinates(node.kind.expr):
+    if not isinstance(node.kind, Pointwise) or node.unanchored or has_coordinates(node.kind.expr):
         return False
     sources = map(editor.node, node.inputs)
     wide = [it for it in sources if it.type == node.type]
-    return bool(wide) and all(isinstance(it.kind, Opaque | Conv | Input) for it in wide)
+    return bool(wide) and all(_is_in_memory(it, editor) for it in wide)
+
+
+def _is_in_memory(node: Node, editor: Editor) -> bool:
+    """Whether a value is written anyway: not what the epilogue of a convolution of ours takes."""
+    if isinstance(node.kind, Conv) and node.kind.rounding is not None:
+        return len(editor.readers(node.name)) > 1
+    return isinstance(node.kind, Opaque | Conv | Input)
 
 
 def _splits(view: Node, node: Node) -> bool:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.graph import Graph, Node, rename_inputs
 from kernelwright.ir.kinds import (
-    Conv,
     Expand,
     Input,
     Permute,
@@ -24,8 +23,9 @@ from kernelwright.ir.kinds import (
 )
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType
-from kernelwright.lower.lowered import Lowered
-from kernelwright.lower.memory_order import MemoryOrder, Nodes, copy_of
+from kernelwright.lower.layouts import relayout
+from kernelwright.lower.memory_format import is_on_channels_last
+from kernelwright.lower.memory_order import MemoryOrder, Nodes
 from kernelwright.lower.placed import (
     by_place,
     from_last,
@@ -36,24 +36,10 @@ from kernelwright.lower.placed import (
 )
 
 
-def with_channels_last(lowered: Lowered) -> Lowered:
-    """The graph with such operands for the convolutions that are to have them.
-
-    At other sizes one of these names can be a product: that stays as it is.
-    """
-    graph = lowered.graph
-    calls = {node.name for node in graph.nodes if isinstance(node.kind, Conv)}
-    convolutions = calls.intersection(lowered.channels_last)
-    if not convolutions:
-        return lowered
-    writer = _Writer(graph, convolutions)
-    return replace(
-        lowered,
-        graph=writer.written(),
-        turning=writer.turning,
-        small=frozenset(writer.small),
-        apart=frozenset(writer.apart),
-    )
+def with_channels_last(graph: Graph) -> Graph:
+    """The graph with such operands for the convolutions that are to have them."""
+    convolutions = {node.name for node in graph.nodes if is_on_channels_last(node)}
+    return _Writer(graph, convolutions).written() if convolutions else graph
 
 
 class _Writer:
@@ -76,12 +62,6 @@ class _Writer:
         """Those copied to where PyTorch would have them, likewise."""
         self._scattered: set[str] = set()
         """Nodes of the original's name and shape whose neighbours lie along the channels."""
-        self.small: set[str] = set()
-        self.apart: set[str] = set()
-
-    @property
-    def turning(self) -> frozenset[str]:
-        return frozenset(self._nodes.turning)
 
     def written(self) -> Graph:
         for node in self._graph.nodes:
@@ -109,26 +89,20 @@ class _Writer:
             self._turned[name] = self._nodes.permuted(
                 f"{name}_turned", place, from_last(rank), node
             )
-        self._nodes.add(self._at_planned_sizes(node, self._turned[name]))
+        self._nodes.add(self._on_operand(node, self._turned[name]))
         self._scattered.add(node.name)
         order = to_last(node.tensor.rank)
         self._placed[node.name] = (
             self._nodes.permuted(f"{node.name}_by_place", node.name, order, node),
         )
 
-    def _at_planned_sizes(self, node: Node, operand: str) -> Node:
+    def _on_operand(self, node: Node, operand: str) -> Node:
         """The convolution on the operand, and on the user's at sizes other than today's."""
         source = self._known[node.inputs[0]]
+        turned = rename_inputs(node, {source.name: operand})
         # What is only an argument of a kernel is not written for this; the operand can be turned.
         given = source.name if isinstance(source.kind, Input) else operand
-        sizes = tuple(dim.hint for dim in source.tensor.shape)
-        assert isinstance(node.kind, Conv)
-        turned = rename_inputs(node, {source.name: operand})
-        return replace(
-            turned,
-            kind=replace(node.kind, channels_last=sizes),
-            inputs=(*turned.inputs, given),
-        )
+        return replace(turned, inputs=(*turned.inputs[:-1], given))
 
     def _compute(self, node: Node) -> None:
         channels = self._channels[node.name]
@@ -150,10 +124,9 @@ class _Writer:
                 assert isinstance(rest.kind, Pointwise)
                 inputs = tuple(self._order.operand(name, node) for name in rest.inputs)
                 self._placed[node.name] = (self._order.like(node, rest.kind, inputs),)
-                if node.name in self._early:
-                    self._nodes.turning.update(self._placed[node.name])
-                elif self._is_read_outside(node) and is_dear(node, self._known):
-                    self.apart.update(self._placed[node.name])
+                is_written = self._is_read_outside(node) and is_dear(node, self._known)
+                if node.name in self._early or is_written:
+                    self._nodes.keep_unanchored(*self._placed[node.name])
         if isinstance(node.type, TensorType) and (
             node.name in self._results or self._is_read_outside(node)
         ):
@@ -168,8 +141,7 @@ class _Writer:
         """The value under its own name."""
         if node.name in self._results:
             seen = self._nodes.permuted(f"{node.name}_turned", place, order, node)
-            self._nodes.turning.add(node.name)
-            self._nodes.add(replace(copy_of(self._nodes.made[seen], node), name=node.name))
+            self._nodes.add(relayout(node.name, self._nodes.made[seen], node))
         else:
             kind = View(Permute(order))
             self._nodes.add(replace(node, kind=kind, inputs=(place,), origin=None, part_of=None))
@@ -210,9 +182,8 @@ class _Writer:
                     order = from_last(part.tensor.rank, self._channels[node.name])
                     self._show(part, self._placed[part.name][0], order)
             node = found.rest
-        self._nodes.turning.add(node.name)
         names = {name: self._for_each_channel(name, node) for name in node.inputs}
-        self._nodes.add(rename_inputs(node, names))
+        self._nodes.add(replace(rename_inputs(node, names), unanchored=True))
 
     def _for_each_channel(self, name: str, reader: Node) -> str:
         """An input with one value for several channels, or for the same one of all groups, with its
@@ -227,9 +198,7 @@ class _Writer:
         shape = list(kind.shape)
         shape[1 - lacking : 3 - lacking] = reader.tensor.shape[1:3]
         wide = self._nodes.viewed(f"{name}_of_channels", name, Expand(), tuple(shape), reader)
-        copy = self._nodes.copy(f"{name}_each", wide, reader)
-        self.small.add(copy)
-        return copy
+        return self._nodes.copy(f"{name}_each", wide, reader)
 
     def _first_of(self, name: str) -> str:
         """The value as PyTorch would have it in memory."""

@@ -4,7 +4,7 @@ Rewrites put such steps on channels in groups, so that a reduction computes them
 result twice would compute them twice.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kernelwright.ir.editing import Editor
 from kernelwright.ir.expr import has_coordinates
@@ -14,16 +14,7 @@ from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, TensorType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WithWholeSteps:
-    """A graph whose convolutions of ours are followed by steps on whole channels; same values."""
-
-    graph: Graph
-    steps: frozenset[str]
-    """Those steps, which stay so."""
-
-
-def with_whole_steps(graph: Graph) -> WithWholeSteps:
+def with_whole_steps(graph: Graph) -> Graph:
     """The graph with steps on groups of a convolution's channels on whole channels, where nobody
     else reads the convolution."""
     editor = Editor(graph)
@@ -36,7 +27,7 @@ def with_whole_steps(graph: Graph) -> WithWholeSteps:
                 editor.replace(editor.node(node.name), made)
                 steps.add(made[-2].name)
     editor.drop_unread()
-    return WithWholeSteps(graph=editor.graph(), steps=frozenset(steps))
+    return editor.graph()
 
 
 def _source(node: Node, editor: Editor, steps: set[str]) -> Node | None:

@@ -66,6 +66,7 @@ class _Split:
             type=TensorType(expr.dtype, shape),
             origin=None,
             part_of=None,
+            unanchored=False,
         )
         self.parts.append(_reading(part, expr, self._node.inputs))
         self.inputs.append(part.name)

@@ -1,4 +1,4 @@
-"""A graph while it is lowered, and a pass over it."""
+"""A lowered graph, and a pass over it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,24 +6,13 @@ from dataclasses import dataclass
 from kernelwright.ir.graph import Graph
 from kernelwright.machine import Machine
 
-_NONE: frozenset[str] = frozenset()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
-    """A graph that computes the same as before, and what the schedule must know of its nodes."""
+    """A graph that computes the same as before."""
 
     graph: Graph
-    channels_last: frozenset[str]
-    """Convolutions that are to have operands of this memory format, by their node."""
-    turning: frozenset[str] = _NONE
-    """Nodes that read one memory format and write another: only kernels without an anchor do."""
-    small: frozenset[str] = _NONE
-    """Copies of few elements that save their reader time: no part of it."""
-    apart: frozenset[str] = _NONE
-    """Nodes that no kernel for rows computes on the way."""
-    whole: frozenset[str] = _NONE
-    """Steps on convolutions of ours, which stay on whole channels."""
+    """Its types have layouts."""
     changed: tuple[str, ...] = ()
     """Names of the passes that changed the graph, in order."""
 
@@ -41,4 +30,4 @@ class Decision:
 class Pass(Decision):
     """A decision that is made for a rewritten graph."""
 
-    run: Callable[[Lowered, Machine], Lowered]
+    run: Callable[[Graph, Machine], Graph]

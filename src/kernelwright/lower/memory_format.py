@@ -4,17 +4,18 @@ Given others, cuDNN turns its operand and its result on the way. We turn them wh
 anyway, or not at all. PyTorch takes the format from the input; the weights follow.
 """
 
+from collections.abc import Collection
+from dataclasses import replace
 from math import prod
 
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Conv, Permute, Pointwise, Project, Reduce, Reshape, Squeeze, View
-from kernelwright.ir.types import DType, TensorType
-from kernelwright.lower.placed import by_place, from_last, placed
+from kernelwright.ir.kinds import Conv, Pointwise, Project, Reduce
+from kernelwright.ir.types import DType
+from kernelwright.lower.layouts import has_format
+from kernelwright.lower.placed import by_place, placed
 from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.machine import Machine
 
-_SPATIAL = (2, 3)
-"""Spatial dimensions of convolutions that have a memory format."""
 _DTYPES = (DType.F32, DType.F16, DType.BF16)
 
 
@@ -60,8 +61,8 @@ def _is_total_over_channels(node: Node, graph: Graph) -> bool:
 
 
 def _pays(node: Node, known: dict[str, Node], machine: Machine) -> bool:
-    conv = _with_format(node)
-    if conv is None or node.tensor.dtype not in _DTYPES:
+    conv = node.kind
+    if not isinstance(conv, Conv) or not has_format(node) or node.tensor.dtype not in _DTYPES:
         return False
     source = known[node.inputs[0]].tensor
     moved = source.bytes_hint + node.tensor.bytes_hint
@@ -86,46 +87,31 @@ def _least_channels(conv: Conv, node: Node, machine: Machine) -> int:
     return rates.channels_last_few if is_few else rates.channels_last_channels
 
 
-def is_turned(node: Node, graph: Graph) -> bool:
-    """Whether neighbours in the node's memory are known not to be along its last dimension."""
-    return isinstance(node.type, TensorType) and _along(node, graph) != node.type.rank - 1
+def on_channels_last(graph: Graph, names: Collection[str]) -> Graph:
+    """The graph whose nodes say that these convolutions are computed on such operands.
+
+    At other sizes one of these names can be a product: that stays as it is.
+    """
+
+    def told(node: Node) -> Node:
+        if not isinstance(node.kind, Conv) or node.name not in names:
+            return node
+        given = graph[node.inputs[0]]
+        sizes = tuple(dim.hint for dim in given.tensor.shape)
+        kind = replace(node.kind, channels_last=sizes)
+        return replace(node, kind=kind, inputs=(*node.inputs, given.name))
+
+    return replace(graph, nodes=tuple(map(told, graph.nodes)))
 
 
-def _along(node: Node, graph: Graph) -> int:
-    """The dimension along which neighbours in memory lie, as far as it is known."""
-    last = node.tensor.rank - 1
-    if _has_channels_last(node, graph):
-        return 1
-    if not isinstance(node.kind, View):
-        return last
-    source = graph[node.inputs[0]]
-    along = _along(source, graph)
-    match node.kind.map:
-        case Permute(dims):
-            return dims.index(along)
-        case Squeeze(dims) if along not in dims:
-            return along - sum(dim < along for dim in dims)
-        case Reshape() if along not in (0, source.tensor.rank - 1):
-            # Channels in groups, or groups as one: another shape makes a copy.
-            return along + node.tensor.rank - source.tensor.rank
-    return last
+def is_on_channels_last(node: Node) -> bool:
+    """Whether the node is a convolution on such an operand."""
+    return isinstance(node.kind, Conv) and node.kind.channels_last is not None
 
 
-def _has_channels_last(node: Node, graph: Graph) -> bool:
-    """Whether the node is the result of a convolution on channels-last operands."""
-    return _with_format(node) is not None and _is_channels_last(graph[node.inputs[0]])
-
-
-def _is_channels_last(node: Node) -> bool:
-    match node.kind:
-        case View(Permute(dims)):
-            return dims == from_last(len(dims))
-    return False
-
-
-def _with_format(node: Node) -> Conv | None:
-    """The convolution that the node is, if it is one that has a memory format."""
-    conv = node.kind
-    if not isinstance(conv, Conv) or len(conv.stride) not in _SPATIAL:
-        return None
-    return conv if node.tensor.rank == len(conv.stride) + 2 else None
+def as_called(node: Node) -> Node:
+    """A convolution on the operand of the user's call alone."""
+    if not isinstance(node.kind, Conv) or node.kind.channels_last is None:
+        return node
+    kind = replace(node.kind, channels_last=None)
+    return replace(node, kind=kind, inputs=node.inputs[:-1])

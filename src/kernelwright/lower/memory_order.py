@@ -6,13 +6,13 @@ Such a value's last dimensions are the channels.
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
-from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Kind, Permute, Pointwise, Reshape, Squeeze, View, ViewMap, Window
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.lower.hoisting import Hoisted, hoisted
+from kernelwright.lower.layouts import relayout
 from kernelwright.lower.placed import to_last
 from kernelwright.lower.split_reductions import has_stages, in_stages
 
@@ -23,8 +23,6 @@ class Nodes:
     def __init__(self, graph: Graph) -> None:
         self.made: dict[str, Node] = {}
         self.taken = {node.name for node in graph.nodes}
-        self.turning: set[str] = set()
-        """Those that read one order of memory and write another."""
 
     def permuted(self, stem: str, source: str, order: tuple[int, ...], near: Node) -> str:
         """A view with the dimensions in another order; its name."""
@@ -42,10 +40,7 @@ class Nodes:
 
     def copy(self, stem: str, source: str, near: Node) -> str:
         """The value of a node in memory of its own; its name."""
-        copy = copy_of(self.made[source], near)
-        name = fresh_name(stem, self.taken)
-        self.turning.add(name)
-        return self.add(replace(copy, name=name, inputs=(source,)))
+        return self.add(relayout(fresh_name(stem, self.taken), self.made[source], near))
 
     def step(
         self,
@@ -71,6 +66,10 @@ class Nodes:
     def type_of(self, name: str) -> TensorType:
         """What a node gives, which is one tensor."""
         return self.made[name].tensor
+
+    def keep_unanchored(self, *names: str) -> None:
+        """Only kernels without an anchor compute these nodes."""
+        self.made |= {name: replace(self.made[name], unanchored=True) for name in names}
 
     def add(self, node: Node) -> str:
         """The name of a node, which is in the graph from now on."""
@@ -194,18 +193,6 @@ class MemoryOrder:
                 self._nodes.step(node, stem, part.kind, shape, inputs, dtype),
             )
         return found
-
-
-def copy_of(source: Node, near: Node) -> Node:
-    """A step without a name that copies a node's value."""
-    return Node(
-        name="",
-        kind=Pointwise(Operand(0, source.tensor.dtype)),
-        type=source.type,
-        inputs=(source.name,),
-        operators=("contiguous",),
-        source=near.source,
-    )
 
 
 def _with_single(window: Window) -> Window:

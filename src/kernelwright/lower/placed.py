@@ -121,7 +121,7 @@ def turned_early(
     def takes_by_place(name: str, node: Node) -> bool:
         reader = graph[name]
         if name in convolutions:
-            return reader.inputs[0] == node.name and reader.inputs.count(node.name) == 1
+            return reader.inputs[0] == node.name and node.name not in reader.inputs[1:-1]
         return name in found and reader.tensor.shape == node.tensor.shape
 
     for node in reversed(graph.nodes):

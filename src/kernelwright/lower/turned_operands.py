@@ -13,30 +13,27 @@ from kernelwright.ir.graph import Graph, Node, rename_inputs
 from kernelwright.ir.kinds import Pointwise, Reduce, View, Window
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.types import TensorType
-from kernelwright.lower.lowered import Lowered
-from kernelwright.lower.memory_format import is_turned
-from kernelwright.lower.memory_order import copy_of
+from kernelwright.lower.layouts import relayout
 from kernelwright.machine import Machine
 
 _MOST_STEPS = 3
 """Steps on single elements between an operand and the reduction of its rows."""
 
 
-def with_dense_operands(lowered: Lowered, machine: Machine) -> Lowered:
-    """The graph with copies of turned operands where a kernel for rows or windows reads them."""
-    graph = lowered.graph
+def with_dense_operands(graph: Graph, machine: Machine) -> Graph:
+    """The graph with dense copies of what kernels of rows and of windows read transposed."""
     users = graph.users()
     found = [
         node
         for node in graph.nodes
         if isinstance(node.kind, View)
         and node.tensor.bytes_hint >= machine.launches.turned_bytes
-        and is_turned(node, graph)
+        and node.tensor.is_transposed
         and _is_whole(node, graph)
         and _wants_dense(node, graph, users)
     ]
     if not found:
-        return lowered
+        return graph
     taken = {node.name for node in graph.nodes}
     names = {node.name: fresh_name(f"{node.name}_dense", taken) for node in found}
     nodes: list[Node] = []
@@ -45,12 +42,8 @@ def with_dense_operands(lowered: Lowered, machine: Machine) -> Lowered:
             node = rename_inputs(node, names)
         nodes.append(node)
         if node.name in names:
-            nodes.append(replace(copy_of(node, node), name=names[node.name]))
-    return replace(
-        lowered,
-        graph=replace(graph, nodes=tuple(nodes)),
-        turning=lowered.turning | frozenset(names.values()),
-    )
+            nodes.append(relayout(names[node.name], node, node))
+    return replace(graph, nodes=tuple(nodes))
 
 
 def _is_whole(node: Node, graph: Graph) -> bool:

@@ -10,6 +10,7 @@ from kernelwright.ir.expr import Call, Expr, walk
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Concat, Contract, Conv, Opaque, Pointwise, View, Window
 from kernelwright.ir.types import DType, TensorType
+from kernelwright.lower.memory_format import as_called, is_on_channels_last
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions
 from kernelwright.schedule.conv_instructions import long_instructions
@@ -104,19 +105,14 @@ def planes_of(rounding: Rounding) -> int:
     return 2 if rounding is Rounding.NONE else 1
 
 
-def forecast(
-    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str] = frozenset()
-) -> Forecast | None:
-    """The times of both at the captured sizes; None where no configuration takes the call.
-
-    `channels_last`: the convolutions that the library would compute on such operands.
-    """
+def forecast(node: Node, graph: Graph, machine: Machine) -> Forecast | None:
+    """The times of both at the captured sizes; None where no configuration takes the call."""
     sizes = _with_steps(sizes_of(node, graph), node, graph)
     ranked = ranked_convolutions(sizes, planes_of(rounding_of(sizes, machine)), machine)
     if not ranked:
         return None
     library = _usual_seconds(sizes, machine)
-    if node.name in channels_last:
+    if is_on_channels_last(node):
         turned = _channels_last_seconds(sizes, machine)
         library = min(library, turned) if _is_product(sizes) else turned
     return Forecast(
@@ -168,13 +164,8 @@ class Convolutions:
     """What ours may round to."""
 
 
-def shared_out(
-    graph: Graph, machine: Machine, library: Library, channels_last: frozenset[str]
-) -> Convolutions:
-    """The convolutions of a graph, ours and the library's.
-
-    `channels_last`: those that the library would compute on such operands.
-    """
+def shared_out(graph: Graph, machine: Machine, library: Library) -> Convolutions:
+    """The convolutions of a graph, ours and the library's."""
     left: dict[str, str] = {}
     ours: dict[str, Rounding] = {}
     chain = is_chain(graph)
@@ -185,7 +176,7 @@ def shared_out(
             left_before = None if chain else node.kind.why
             why = left_before or why_never(node, graph)
             if why is None and library is Library.WHERE_FASTER:
-                why = why_the_library(node, graph, machine, channels_last, in_chain=chain)
+                why = why_the_library(node, graph, machine, in_chain=chain)
                 why = why and (node.kind.why or why)
             if why is None:
                 ours[node.name] = rounding_of(sizes_of(node, graph), machine)
@@ -215,34 +206,30 @@ def is_chain(graph: Graph) -> bool:
     return sum(isinstance(it.kind, Conv | Contract) for it in graph.nodes) >= _CHAIN
 
 
-def turned_for(
-    convolutions: Convolutions, graph: Graph, channels_last: frozenset[str]
-) -> frozenset[str]:
-    """The library's convolutions that get channels-last operands.
+def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
+    """The graph whose nodes say which convolutions are ours; channels-last operands are the
+    library's alone.
 
     Those of one tap gain nothing by them: they follow the others.
     """
-    names = channels_last & convolutions.left.keys()
-    turned = (graph[name] for name in names)
-    if all(isinstance(it.kind, Conv) and _is_product(sizes_of(it, graph)) for it in turned):
-        return frozenset()
-    return names
-
-
-def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
-    """The graph whose nodes say which convolutions are ours."""
+    gains = any(
+        is_on_channels_last(node) and not _is_product(sizes_of(node, graph))
+        for node in graph.nodes
+        if node.name not in convolutions.ours
+    )
 
     def told(node: Node) -> Node:
-        if not isinstance(node.kind, Conv) or node.name not in convolutions.ours:
+        if not isinstance(node.kind, Conv):
             return node
-        return replace(node, kind=replace(node.kind, rounding=convolutions.ours[node.name]))
+        if node.name not in convolutions.ours:
+            return node if gains else as_called(node)
+        kind = replace(node.kind, rounding=convolutions.ours[node.name])
+        return as_called(replace(node, kind=kind))
 
     return replace(graph, nodes=tuple(map(told, graph.nodes)))
 
 
-def why_the_library(
-    node: Node, graph: Graph, machine: Machine, channels_last: frozenset[str], *, in_chain: bool
-) -> str | None:
+def why_the_library(node: Node, graph: Graph, machine: Machine, *, in_chain: bool) -> str | None:
     """Reason for leaving a convolution to the library; None where ours is faster by the model.
 
     `in_chain`: calls of the library may cost the host more than they cost the card.
@@ -250,7 +237,7 @@ def why_the_library(
     wide = why_wide(node, graph)
     if wide is not None:
         return wide
-    found = forecast(node, graph, machine, channels_last)
+    found = forecast(node, graph, machine)
     if found is None:
         return "no kernel of ours takes its sizes fast on this card"
     if found.library < machine.library.known_seconds and not in_chain:
@@ -266,8 +253,6 @@ def why_never(node: Node, graph: Graph) -> str | None:
     conv = node.kind
     assert isinstance(conv, Conv)
     types = [graph[name].type for name in node.inputs]
-    if conv.channels_last is not None:
-        return "cuDNN computes it on a channels-last operand"
     if node.tensor.rank != len(conv.stride) + 2:
         return "it has no batch dimension"
     dtypes = {it.dtype for it in types if isinstance(it, TensorType)} | {node.tensor.dtype}

@@ -14,7 +14,7 @@ from kernelwright.ir.expr import (
     walk,
 )
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Contract, Conv, Pointwise
+from kernelwright.ir.kinds import Contract, Conv, Pointwise, Relayout
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.schedule.in_order import InOrder
 from kernelwright.schedule.roles import Roles, roles
@@ -56,15 +56,11 @@ class ElementGroup:
         return [graph[name] for name in sorted(names, key=graph.places().__getitem__)]
 
 
-def element_groups(
-    graph: Graph, ours: frozenset[str], alone: frozenset[str] = frozenset()
-) -> dict[str, ElementGroup]:
-    """Groups by the name of their root, grown from the end of the graph backwards.
-
-    `alone`: nodes that no reader computes.
-    """
+def element_groups(graph: Graph, ours: frozenset[str]) -> dict[str, ElementGroup]:
+    """Groups by the name of their root, grown from the end of the graph backwards."""
     users = graph.users()
-    fixed = set(graph.results) | graph.readers_of_mutable() | alone
+    fixed = set(graph.results) | graph.readers_of_mutable()
+    fixed.update(node.name for node in graph.nodes if isinstance(node.kind, Relayout))
     groups: dict[str, ElementGroup] = {}
     taken: set[str] = set()
     producers = {name: graph[name] for name in ours - fixed}
@@ -85,6 +81,8 @@ def _grow(
     """Absorb every producer all of whose users are in the group and that is worth it."""
     if isinstance(root.kind, Contract | Conv):
         return ElementGroup(root=root, members=(root,), anchor=root)
+    if isinstance(root.kind, Relayout):
+        return ElementGroup(root=root, members=(root,), anchor=None)
     members = {root.name: root}
     copies = {root.name: 1}
     anchor: Node | None = None
@@ -180,6 +178,8 @@ def inputs_and_expression(group: ElementGroup, graph: Graph) -> tuple[list[Node]
     def expand(node: Node) -> Expr:
         if node is group.anchor:
             return Accumulator(node.tensor.dtype)
+        if isinstance(node.kind, Relayout):
+            return place(node, Operand(0, node.tensor.dtype))
         assert isinstance(node.kind, Pointwise)
         return transform(node.kind.expr, lambda leaf: place(node, leaf))
 

@@ -1,7 +1,7 @@
 """Graph to plan: which nodes share a kernel, and in which order everything runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -20,6 +20,7 @@ from kernelwright.ir.kinds import (
     Pad,
     Pointwise,
     Project,
+    Relayout,
     Reshape,
     View,
     Write,
@@ -38,13 +39,12 @@ from kernelwright.ir.plan import (
     TorchCall,
 )
 from kernelwright.ir.recurrence import Recurrent
-from kernelwright.lower import Lowered, faster_on_channels_last, lower
+from kernelwright.lower import Lowered, faster_on_channels_last, lower, on_channels_last
 from kernelwright.machine import Machine
 from kernelwright.schedule.attention_order import with_orders
 from kernelwright.schedule.conv_or_library import (
     Convolutions,
     shared_out,
-    turned_for,
     with_ours,
 )
 from kernelwright.schedule.counters import with_counters_together
@@ -73,19 +73,16 @@ def schedule(
     """
     if channels_last is None:
         channels_last = faster_on_channels_last(graph, machine)
+    graph = on_channels_last(graph, channels_last)
     if convolutions is None:
-        convolutions = shared_out(graph, machine, library, channels_last)
-    lowered = lowered_with(convolutions, graph, machine, channels_last)
+        convolutions = shared_out(graph, machine, library)
+    lowered = lowered_with(convolutions, graph, machine)
     return schedule_lowered(lowered, machine, library, in_place, convolutions)
 
 
-def lowered_with(
-    convolutions: Convolutions, graph: Graph, machine: Machine, channels_last: frozenset[str]
-) -> Lowered:
-    """The graph after all passes, where the library's convolutions alone have a memory format."""
-    formats = turned_for(convolutions, graph, channels_last)
-    ours = with_tile_reductions(with_ours(graph, convolutions), machine)
-    return lower(ours, machine, formats)
+def lowered_with(convolutions: Convolutions, graph: Graph, machine: Machine) -> Lowered:
+    """The graph after all passes."""
+    return lower(with_tile_reductions(with_ours(graph, convolutions), machine), machine)
 
 
 def schedule_lowered(
@@ -107,7 +104,6 @@ def schedule_lowered(
         graph,
         lambda node: FAMILIES["attention"].why_not(node, lowered.graph, machine, library) is None,
     )
-    lowered = replace(lowered, graph=graph)
     candidates = {kind: family for family in FAMILIES.values() for kind in family.nodes}
     reasons = {
         node.name: _why_not(candidates[type(node.kind)], node, graph, machine, library, measured)
@@ -121,7 +117,7 @@ def schedule_lowered(
             reasons[name] = FAMILIES["gemm"].why_not(graph[name], graph, machine, Library.NEVER)
     reasons.update(convolutions.left)
     ours = frozenset(name for name, reason in reasons.items() if reason is None)
-    units = _units(lowered, ours, machine)
+    units = _units(graph, ours, machine)
     inside = {member.name for unit in units for member in unit.members}
     alone = [
         _Unit(members=(node,), made=partial(_step, node, reasons.get(node.name)))
@@ -164,11 +160,10 @@ class _Unit:
     """The steps that compute them."""
 
 
-def _units(lowered: Lowered, ours: frozenset[str], machine: Machine) -> list[_Unit]:
+def _units(graph: Graph, ours: frozenset[str], machine: Machine) -> list[_Unit]:
     """The launches, family by family, each of what the ones before have left."""
-    graph = lowered.graph
-    # Steps to another memory format only kernels without an anchor make well.
-    still = graph.readers_of_mutable() | lowered.turning | lowered.apart
+    unanchored = (node.name for node in graph.nodes if node.unanchored)
+    still = graph.readers_of_mutable().union(unanchored)
     launchers: dict[Grow, dict[type, Launcher]] = {}
     for family in FAMILIES.values():
         launchers.setdefault(family.grow, {}).update(dict.fromkeys(family.nodes, family.launch))
@@ -179,7 +174,6 @@ def _units(lowered: Lowered, ours: frozenset[str], machine: Machine) -> list[_Un
             graph=graph,
             ours=ours - taken,
             still=frozenset(still),
-            alone=lowered.small,
             machine=machine,
         )
         found += grow(free, kinds)
@@ -265,6 +259,7 @@ def _step(node: Node, reason: str | None) -> list[Step]:
             | Attention()
             | View()
             | Pointwise()
+            | Relayout()
             | Contract()
             | Gather()
             | Concat()

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from kernelwright.ir.expr import Operand
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Concat, Pointwise, Reshape
+from kernelwright.ir.kinds import Concat, Reshape
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.plan import (
     Launch,
@@ -25,6 +24,7 @@ from kernelwright.ir.plan import (
     reads,
 )
 from kernelwright.ir.sizes import total
+from kernelwright.lower.layouts import relayout
 from kernelwright.machine import Machine
 from kernelwright.schedule.families import family_of
 from kernelwright.schedule.families.pointwise import launch_copy
@@ -241,17 +241,11 @@ class _Writer:
             copies.append(copy)
             self._homes[copy.name] = home
             yield from self._rooms(copy)
-            yield launch_copy(copy, self._graph[part], self._graph)
+            yield launch_copy(copy, self._graph[part])
 
     def _copy_of(self, part: Node, whole: Node) -> Node:
-        return Node(
-            name=fresh_name(f"{part.name}_part", self._names),
-            kind=Pointwise(Operand(0, part.tensor.dtype)),
-            type=part.type,
-            inputs=(part.name,),
-            operators=("cat",),
-            source=whole.source,
-        )
+        copy = relayout(fresh_name(f"{part.name}_part", self._names), part, whole)
+        return replace(copy, operators=("cat",))
 
     def _rooms(self, node: Node) -> Iterator[Step]:
         """Memory for a value, and before it for what it is part of."""

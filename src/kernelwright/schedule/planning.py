@@ -21,6 +21,7 @@ from kernelwright.lower import (
     PASSES,
     Decision,
     faster_on_channels_last,
+    on_channels_last,
     with_layers,
     with_loops,
 )
@@ -93,11 +94,12 @@ def plan_graph(
         formats = choices.channels_last
         if formats is None:
             formats = faster_on_channels_last(rewritten.graph, machine)
+        graph = on_channels_last(rewritten.graph, formats)
         convolutions = choices.convolutions
         if convolutions is None:
-            convolutions = _shared_out(rewritten.graph, machine, library, formats)
-            convolutions = with_measured(convolutions, measured, rewritten.graph, machine)
-        lowered = lowered_with(convolutions, rewritten.graph, machine, formats)
+            convolutions = _shared_out(graph, machine, library)
+            convolutions = with_measured(convolutions, measured, graph, machine)
+        lowered = lowered_with(convolutions, graph, machine)
         plan = schedule_lowered(lowered, machine, library, choices.in_place, convolutions, measured)
         found = _products_left(plan)
         if not found:
@@ -137,19 +139,17 @@ def _convolutions_of_one_tap(
     return dict.fromkeys(found)
 
 
-def _shared_out(
-    graph: Graph, machine: Machine, library: Library, formats: frozenset[str]
-) -> Convolutions:
+def _shared_out(graph: Graph, machine: Machine, library: Library) -> Convolutions:
     """Who computes which convolution: each alone first, then by what whole plans take."""
 
     def planned(convolutions: Convolutions) -> Plan:
-        lowered = lowered_with(convolutions, graph, machine, formats)
+        lowered = lowered_with(convolutions, graph, machine)
         return schedule_lowered(lowered, machine, library, None, convolutions)
 
-    alone = shared_out(graph, machine, library, formats)
+    alone = shared_out(graph, machine, library)
     if library is Library.NEVER or machine.convolutions is None:
         return alone
-    return faster_as_wholes(alone, graph, machine, formats, planned)
+    return faster_as_wholes(alone, graph, machine, planned)
 
 
 def _with_loops_found(

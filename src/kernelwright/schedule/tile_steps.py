@@ -41,7 +41,7 @@ def source_of(
         inside.add(name)
         if isinstance(node.kind, Conv):
             is_new = node.kind.rounding is not None and node.kind.reduction is None
-            return (node, tuple(steps)) if is_new and node.kind.channels_last is None else None
+            return (node, tuple(steps)) if is_new else None
         assert isinstance(node.kind, Pointwise)
         length += operations(node.kind.expr)
         longs += long_functions(node)

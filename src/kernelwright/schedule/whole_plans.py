@@ -12,6 +12,7 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Einsum, Launch, Plan, TorchCall
 from kernelwright.ir.types import TensorType
+from kernelwright.lower.memory_format import is_on_channels_last
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_model import conv_rates
 from kernelwright.schedule.conv_or_library import (
@@ -36,31 +37,28 @@ def faster_as_wholes(
     shared: Convolutions,
     graph: Graph,
     machine: Machine,
-    channels_last: frozenset[str],
     planned: Planner,
 ) -> Convolutions:
     """Who computes each convolution, where plans with those in doubt as ours are faster.
 
     `planned`: the plan of the graph for such a choice.
     """
-    kinds = _in_doubt(shared, graph, machine, channels_last)
+    kinds = _in_doubt(shared, graph, machine)
     if not 0 < len(kinds) <= _MOST_KINDS:
         return shared
-    least = plan_seconds(planned(shared), graph, machine, channels_last)
+    least = plan_seconds(planned(shared), graph, machine)
     for names in kinds:
         tried = _moved(shared, names, graph, machine)
-        seconds = plan_seconds(planned(tried), graph, machine, channels_last)
+        seconds = plan_seconds(planned(tried), graph, machine)
         if seconds < least:
             shared, least = tried, seconds
     return shared
 
 
-def plan_seconds(
-    plan: Plan, graph: Graph, machine: Machine, channels_last: frozenset[str]
-) -> float:
+def plan_seconds(plan: Plan, graph: Graph, machine: Machine) -> float:
     """Modelled seconds of a plan's steps; ours with the margin of a model that may be wrong.
 
-    `graph`: the one before it was lowered, whose convolutions `channels_last` names.
+    `graph`: the one before it was lowered.
     """
     rates, known = conv_rates(machine), {node.name: node for node in graph.nodes}
     least = machine.library.cut_seconds if is_chain(graph) else 0.0
@@ -72,7 +70,7 @@ def plan_seconds(
                 moving = cost_of_kernel(kernel).bytes / rates.turning_bandwidth
                 seconds += known_seconds or moving + machine.launches.next_seconds
             case TorchCall(result=name) if name in known and isinstance(known[name].kind, Conv):
-                found = forecast(known[name], graph, machine, channels_last)
+                found = forecast(known[name], graph, machine)
                 # A call that no kernel takes is in all plans.
                 seconds += max(least, found.library) if found is not None else 0.0
             case TorchCall(type=kind) | Einsum(type=kind):
@@ -81,20 +79,18 @@ def plan_seconds(
     return seconds
 
 
-def _in_doubt(
-    shared: Convolutions, graph: Graph, machine: Machine, channels_last: frozenset[str]
-) -> list[tuple[str, ...]]:
+def _in_doubt(shared: Convolutions, graph: Graph, machine: Machine) -> list[tuple[str, ...]]:
     """The library's calls that may be ours, those of the same sizes together."""
     found: dict[object, tuple[str, ...]] = {}
     for name in shared.left:
         node = graph[name]
         if why_never(node, graph) is not None or why_wide(node, graph) is not None:
             continue
-        times = forecast(node, graph, machine, channels_last)
+        times = forecast(node, graph, machine)
         if times is None or times.library < machine.library.known_seconds:
             continue
         if times.ours <= conv_rates(machine).doubt * times.library:
-            kind = sizes_of(node, graph), name in channels_last
+            kind = sizes_of(node, graph), is_on_channels_last(node)
             found[kind] = (*found.get(kind, ()), name)
     return list(found.values())
 

@@ -23,7 +23,7 @@ class _Way:
 
 
 def _way(kernel: Kernel) -> _Way:
-    if kernel.turned:
+    if kernel.reads_transposed:
         return _Way(
             template="TiledPointwise",
             source="pointwise_tiles.cuh",

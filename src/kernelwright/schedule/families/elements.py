@@ -14,7 +14,7 @@ def grow_elements(free: Free, launchers: Mapping[type, Launcher]) -> list[Unit]:
     """Every product with its epilogue, and what is left of the pointwise nodes."""
     graph, machine = free.graph, free.machine
     own = (node.name for node in graph.nodes if type(node.kind) in launchers)
-    groups = element_groups(graph, free.ours.intersection(own), free.alone).values()
+    groups = element_groups(graph, free.ours.intersection(own)).values()
     return [
         Unit(
             members=it.members,

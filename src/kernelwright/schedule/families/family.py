@@ -19,10 +19,8 @@ class Free:
     ours: frozenset[str]
     """Nodes that some family computes and that no kernel has."""
     still: frozenset[str]
-    """Nodes that keep their place, or go to another memory format: only kernels without an anchor
-    take them."""
-    alone: frozenset[str]
-    """Nodes that no reader computes."""
+    """Nodes that keep their place, and unanchored ones: only kernels without an anchor take
+    them."""
     machine: Machine
 
     @property

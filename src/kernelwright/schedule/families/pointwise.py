@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from kernelwright.ir.configs import Config
-from kernelwright.ir.expr import Expr
+from kernelwright.ir.expr import Expr, Operand
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Pointwise
+from kernelwright.ir.kinds import Pointwise, Relayout
 from kernelwright.ir.plan import Kernel, Launch
 from kernelwright.ir.types import extents
-from kernelwright.lower.memory_format import is_turned
 from kernelwright.machine import Machine
 from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expression
 from kernelwright.schedule.families.elements import grow_elements, is_located, work_of
@@ -20,17 +19,16 @@ from kernelwright.schedule.pointwise_configs import pointwise_configs
 
 def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
     inputs, expression = inputs_and_expression(group, graph)
-    return _launched(group.root, group.in_order(graph), inputs, expression, graph)
+    return _launched(group.root, group.in_order(graph), inputs, expression)
 
 
-def launch_copy(copy: Node, source: Node, graph: Graph) -> Launch:
+def launch_copy(copy: Node, source: Node) -> Launch:
     """The launch of a node, none of the graph's yet, that has the elements of another one."""
-    assert isinstance(copy.kind, Pointwise)
-    return _launched(copy, [copy], [source], copy.kind.expr, graph)
+    return _launched(copy, [copy], [source], Operand(0, copy.tensor.dtype))
 
 
 def _launched(
-    root: Node, members: Sequence[Node], inputs: Sequence[Node], expression: Expr, graph: Graph
+    root: Node, members: Sequence[Node], inputs: Sequence[Node], expression: Expr
 ) -> Launch:
     types = tuple(node.type for node in inputs)
     kernel = Kernel(
@@ -40,7 +38,6 @@ def _launched(
         epilogue=expression,
         outputs=(root.tensor,),
         config=pointwise_configs(types, root.tensor)[0],
-        turned=any(is_turned(node, graph) for node in inputs),
         **labels(members),
     )
     return launched(kernel, [root], inputs)
@@ -59,7 +56,7 @@ def _cost(kernel: Kernel) -> Work:
 
 
 def _same_text(kernel: Kernel) -> object:
-    return (str(kernel.epilogue), kernel.config, kernel.turned)
+    return (str(kernel.epilogue), kernel.config, kernel.reads_transposed)
 
 
 def _describe(kernel: Kernel) -> Description:
@@ -71,14 +68,14 @@ def _writes_anywhere(kernel: Kernel) -> bool:
 
 
 def _alone(kernel: Kernel, place: int, own: set[int]) -> bool:
-    # Of a line nothing is turned, whatever its dimensions of size 1 say.
+    # A line is dense, whatever its dimensions of size 1 say.
     is_line = len(extents(kernel.output)) <= 1
-    return not is_located(kernel) and (not kernel.turned or is_line)
+    return not is_located(kernel) and (not kernel.reads_transposed or is_line)
 
 
 POINTWISE = Family(
     name="pointwise",
-    nodes=(Pointwise,),
+    nodes=(Pointwise, Relayout),
     grow=grow_elements,
     launch=_launch,
     why_not=_why_not,
