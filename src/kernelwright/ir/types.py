@@ -87,7 +87,7 @@ def broadcast(*shapes: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The order of a tensor's dimensions in memory; gaps and alignment are known at call time."""
+    """The order of a dense tensor's dimensions in memory; its alignment is known at call time."""
 
     order: tuple[int, ...]
     """The dimension with the largest stride first, the one that neighbours lie along last."""
