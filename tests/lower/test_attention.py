@@ -137,7 +137,7 @@ def test_attention_by_hand(
     mask[..., 0] = 1
     module = Applied(function)
     rewritten = rewrite(capture_module(module, (q, k, v, mask))).graph
-    graph = lower(rewritten, H200, frozenset()).graph
+    graph = lower(rewritten, H200).graph
     kinds = [node.kind for node in graph.nodes if isinstance(node.kind, Attention)]
     if function is _causal:
         assert [(it.causal, it.masking) for it in kinds] == [
@@ -162,7 +162,7 @@ def _narrow(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, ...]
 def test_scores_of_16_bits_have_one_mask() -> None:
     q, mask = torch.rand(1, 2, 9, 16).bfloat16(), torch.rand(9, 9).bfloat16() + 0.2
     module = Applied(_narrow)
-    graph = lower(rewrite(capture_module(module, (q, q, q, mask))).graph, H200, frozenset()).graph
+    graph = lower(rewrite(capture_module(module, (q, q, q, mask))).graph, H200).graph
     kinds = [node.kind for node in graph.nodes if isinstance(node.kind, Attention)]
     assert [kind.masking for kind in kinds] == [Masking.ADD, Masking.KEEP]
     exact = _narrow(*(it.double() for it in (q, q, q, mask)))
@@ -178,7 +178,7 @@ def test_wide_heads_are_two_products() -> None:
     module = Applied(
         lambda q, k, v, m: (call(q, k, v, m), call(q, k, v, is_causal=True, scale=0.1))
     )
-    graph = lower(rewrite(capture_module(module, (q, q, q, mask))).graph, H200, frozenset()).graph
+    graph = lower(rewrite(capture_module(module, (q, q, q, mask))).graph, H200).graph
     assert not any(isinstance(node.kind, Attention) for node in graph.nodes)
     torch.testing.assert_close(run_graph(graph, module, (q, q, q, mask), {}), module(q, q, q, mask))
 
@@ -189,9 +189,9 @@ def test_rows_without_keys_stay_nan() -> None:
     mask[..., 2, :] = 0
     module = Applied(_filled)
     rewritten = rewrite(capture_module(module, (q, q.clone(), q.clone(), mask))).graph
-    graph = lower(rewritten, H200, frozenset()).graph
+    graph = lower(rewritten, H200).graph
     assert any(isinstance(node.kind, Attention) for node in graph.nodes)
-    on_another = lower(rewritten, A100, frozenset()).graph
+    on_another = lower(rewritten, A100).graph
     assert not any(isinstance(node.kind, Attention) for node in on_another.nodes)
     result = run_graph(graph, module, (q, q.clone(), q.clone(), mask), {})
     assert result[:, :, 2].isnan().all() and not result[:, :, :2].isnan().any()

@@ -50,14 +50,17 @@ def _reads_turned(plan: Plan) -> bool:
     return call.call.refs[0] != "x"
 
 
-def _turned(plan: Plan) -> list[bool]:
-    return [kernel.family in ("pointwise", "gemm") and kernel.turned for kernel in plan.kernels]
+def _reads_transposed(plan: Plan) -> list[bool]:
+    return [
+        kernel.family in ("pointwise", "gemm") and kernel.reads_transposed
+        for kernel in plan.kernels
+    ]
 
 
 def test_a_step_turns_what_it_reads() -> None:
     plan = _plan(After(torch.relu))
     assert _reads_turned(plan)
-    assert _turned(plan) == [True, True]
+    assert _reads_transposed(plan) == [True, True]
     assert plan.kernels[-1].operators == ("bias", "relu")
 
 
@@ -94,7 +97,7 @@ def test_steps_before_a_convolution_write_what_it_reads() -> None:
     for convolutions in (1, 2):
         plan, launches = _launches(Before(lambda x: (x * 2).tanh(), convolutions).eval())
         assert launches == [("mul", "tanh"), *[("bias", "relu")] * convolutions]
-        assert all(_turned(plan))
+        assert all(_reads_transposed(plan))
 
 
 def test_steps_that_others_read_as_well_are_copied() -> None:
@@ -114,7 +117,7 @@ def test_a_norm_before_a_convolution_is_written_once_and_its_factor_is_made_once
     (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
     assert "rsqrt" in str(rows.expressions)
     (last,) = (kernel for kernel in plan.kernels if kernel.operators == ("batch_norm", "relu"))
-    assert last.family in ("pointwise", "gemm") and last.turned
+    assert last.family in ("pointwise", "gemm") and last.reads_transposed
     assert "rsqrt" not in str(last.expressions)
 
 
@@ -131,7 +134,7 @@ def test_a_norm_reads_its_operand_twice_and_writes_once() -> None:
     # Along rows of places, then along what is left of the columns: nothing of the whole's size.
     assert (first.anchor.dims, second.anchor.dims) == ((2,), (1,))
     assert all(kind.numel_hint < 16 * 64 * 126 * 126 / 100 for kind in first.outputs)
-    assert _turned(plan) == [True, False, False, True]
+    assert _reads_transposed(plan) == [True, False, False, True]
     # The factor is computed for each row.
     assert "rsqrt" in str(second.expressions[-1])
     assert "rsqrt" not in str(plan.kernels[-1].expressions)
@@ -142,7 +145,7 @@ def test_a_softmax_over_channels_is_computed_where_they_are_neighbours() -> None
     (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
     assert rows.anchor.dims == (3,)
     assert rows.outputs[0].numel_hint == 16 * 64 * 126 * 126
-    assert plan.kernels[-1].operators == ("add",) and _turned(plan)[-1]
+    assert plan.kernels[-1].operators == ("add",) and _reads_transposed(plan)[-1]
 
 
 def test_a_norm_along_the_width_has_whole_rows() -> None:
@@ -203,7 +206,7 @@ def test_a_pooling_has_the_channels_as_columns() -> None:
 
 def test_what_needs_the_usual_order_gets_a_copy() -> None:
     plan = _plan(After(lambda y: torch.cumsum(y, dim=3)))
-    assert _turned(plan)[:2] == [True, True]
+    assert _reads_transposed(plan)[:2] == [True, True]
     assert plan.kernels[1].operators == ("bias",)
 
 

@@ -49,7 +49,7 @@ def test_the_passes_that_changed_a_graph_are_named(
 ) -> None:
     module, x = Biased(after).eval(), torch.rand(8, 16, 128, 257)
     graph = graph_of(module, x)
-    lowered = lower(graph, H200, frozenset())
+    lowered = lower(graph, H200)
     assert set(changed) <= set(lowered.changed)
     assert bool(lowered.changed) is (lowered.graph != graph)
     torch.testing.assert_close(

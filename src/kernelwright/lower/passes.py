@@ -7,11 +7,11 @@ from kernelwright.lower.attention import with_attention
 from kernelwright.lower.channel_groups import with_groups, without_groups
 from kernelwright.lower.channels_last import with_channels_last
 from kernelwright.lower.convolution_steps import with_whole_steps
+from kernelwright.lower.dense_operands import with_dense_operands
 from kernelwright.lower.layouts import with_layouts
 from kernelwright.lower.lowered import Lowered, Pass
 from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.lower.split_reductions import with_stages
-from kernelwright.lower.turned_operands import with_dense_operands
 from kernelwright.lower.written_in_place import with_writes_in_place
 from kernelwright.machine import Machine
 

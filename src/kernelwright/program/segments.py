@@ -16,7 +16,7 @@ from kernelwright.ir.plan import Launch, Plan, Reinterpret, Room, Step, reads, s
 from kernelwright.ir.program import NativeStep, Part, Program, Segment
 from kernelwright.ir.types import Dim, TensorType
 from kernelwright.program.arena import slots_of
-from kernelwright.program.layouts import MAX_RANK, Layout, layout_of
+from kernelwright.program.memory import MAX_RANK, Memory, memory_of_view
 from kernelwright.program.updates import in_place, views_of
 
 _FEWEST_LAUNCHES = 2
@@ -93,8 +93,8 @@ class _Run:
     placed: Set[str]
     """Results of launches that have memory before: parts of another value, and buffers."""
     steps: list[Step] = field(default_factory=list)
-    layouts: dict[str, Layout] = field(default_factory=dict)
-    """Layouts of the values that its steps make."""
+    memory: dict[str, Memory] = field(default_factory=dict)
+    """That of the values that its steps make."""
 
     def takes(self, step: Step) -> bool:
         """Whether it can have this step, too."""
@@ -102,30 +102,30 @@ class _Run:
             case Launch() | Room():
                 return True
             case Reinterpret(input=source, map=how, type=kind):
-                layout = self.layouts.get(source)
-                if layout is None:  # A view of what was there before.
+                memory = self.memory.get(source)
+                if memory is None:  # A view of what was there before.
                     return True
-                return layout_of(how, layout, kind) is not None and kind.rank <= MAX_RANK
+                return memory_of_view(how, memory, kind) is not None and kind.rank <= MAX_RANK
         return False
 
     def add(self, step: Step) -> None:
         """Have a step."""
         self.steps.append(step)
-        for name, layout in self._layouts(step):
-            self.layouts.setdefault(name, layout)
+        for name, memory in self._memory(step):
+            self.memory.setdefault(name, memory)
 
-    def _layouts(self, step: Step) -> Iterator[tuple[str, Layout]]:
+    def _memory(self, step: Step) -> Iterator[tuple[str, Memory]]:
         match step:
             case Launch(results=results, kernel=kernel):
                 for name, kind in zip(results, kernel.outputs, strict=True):
-                    yield name, Layout(type=kind, is_contiguous=name not in self.placed)
+                    yield name, Memory(type=kind, is_contiguous=name not in self.placed)
             case Room(result=result, type=kind, within=None):
-                yield result, Layout(type=kind, is_contiguous=True)
+                yield result, Memory(type=kind, is_contiguous=True)
             case Room(result=result, type=kind):
-                yield result, Layout(type=kind, is_contiguous=False)
+                yield result, Memory(type=kind, is_contiguous=False)
             case Reinterpret(result=result, input=source, map=how, type=kind):
-                layout = self.layouts.get(source)
-                known = layout and layout_of(how, layout, kind)
+                memory = self.memory.get(source)
+                known = memory and memory_of_view(how, memory, kind)
                 if known is not None:
                     yield result, known
 

@@ -10,7 +10,7 @@ from kernelwright.emulator import Session
 from kernelwright.ir.configs import PointwiseConfig
 from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.types import Dim, DType, TensorType
+from kernelwright.ir.types import Dim, DType, Layout, TensorType
 
 # Few and many channels and places, tiles that end inside of the tensor and beside of it, and
 # matrices too small for a tile.
@@ -32,12 +32,15 @@ def _kernel() -> Kernel:
         name="turned",
         family="pointwise",
         anchor=None,
-        inputs=(*(TensorType(it, shape) for it in types[:-1]), TensorType(DType.F32, row)),
+        inputs=(
+            *(TensorType(it, shape, Layout((0, 2, 1))) for it in types[:2]),
+            *(TensorType(it, shape) for it in types[2:-1]),
+            TensorType(DType.F32, row),
+        ),
         epilogue=total,
         outputs=(TensorType(DType.F32, shape),),
         operators=("add",),
         config=PointwiseConfig(threads=64, width=4, unroll=1),
-        turned=True,
     )
 
 

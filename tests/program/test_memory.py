@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kernelwright.ir.kinds import Permute, Reshape, Select, Slice, Squeeze, Unsqueeze
 from kernelwright.ir.types import Dim, DType, TensorType
-from kernelwright.program.layouts import Layout, layout_of, only_splits
+from kernelwright.program.memory import Memory, memory_of_view, only_splits
 
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
@@ -23,7 +23,7 @@ def dims(text: str) -> list[Dim]:
 
 
 @given(SIZES, st.data())
-def test_reshapes_are_views_where_a_layout_is_known(sizes: list[int], data: st.DataObject) -> None:
+def test_reshapes_are_views_where_memory_is_known(sizes: list[int], data: st.DataObject) -> None:
     x = torch.empty(data.draw(st.permutations(sizes)))
     x = x.permute(data.draw(st.permutations(range(x.dim()))))
     wanted, rest = [], prod(sizes)
@@ -32,9 +32,9 @@ def test_reshapes_are_views_where_a_layout_is_known(sizes: list[int], data: st.D
             wanted.append(size)
             rest //= size
     wanted.append(rest)
-    source = Layout(type=typed(x), is_contiguous=x.is_contiguous())
+    source = Memory(type=typed(x), is_contiguous=x.is_contiguous())
     result = x.reshape(wanted)
-    found = layout_of(Reshape(), source, typed(result))
+    found = memory_of_view(Reshape(), source, typed(result))
     if found is not None:
         x.view(wanted)
         assert not found.is_contiguous or result.is_contiguous()
@@ -69,6 +69,6 @@ def test_only_splits(source: str, result: str, splits: bool) -> None:
     ],
 )
 def test_order_is_known_where_it_is(how: object, view: torch.Tensor) -> None:
-    source = Layout(type=typed(torch.empty(3, 4, 5)), is_contiguous=True)
-    found = layout_of(how, source, typed(view))  # type: ignore[arg-type]
+    source = Memory(type=typed(torch.empty(3, 4, 5)), is_contiguous=True)
+    found = memory_of_view(how, source, typed(view))  # type: ignore[arg-type]
     assert found is not None and found.is_contiguous is view.is_contiguous()

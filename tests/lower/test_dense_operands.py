@@ -1,4 +1,4 @@
-"""Which turned operands are copied for the kernels that read them, and that values stay."""
+"""Which transposed operands are copied for the kernels that read them, and that values stay."""
 
 from collections.abc import Callable
 
@@ -40,12 +40,12 @@ def test_rows_and_windows_read_dense_operands() -> None:
     launches = [step for step in plan.steps if isinstance(step, Launch)]
     copies = [it for it in launches if it.kernel.operators == ("contiguous",)]
     made = {it.result for it in copies}
-    assert len(copies) == 3 and all(it.kernel.turned for it in copies)
+    assert len(copies) == 3 and all(it.kernel.reads_transposed for it in copies)
     rows = [it for it in launches if it.kernel.family == "rows"]
     assert len(rows) == 2 and all(it.inputs[0] in made for it in rows)
     windows = [it for it in launches if it.kernel.family == "pooling"]
     assert [it.inputs[0] in made for it in windows] == [False, True]
-    lowered = lower(rewrite(graph).graph, H200, frozenset())
+    lowered = lower(rewrite(graph).graph, H200)
     assert "dense operands" in lowered.changed
     torch.testing.assert_close(
         run_graph(lowered.graph, module, (x,), {}), module(x), rtol=1e-4, atol=1e-4
@@ -69,4 +69,4 @@ def test_what_gains_nothing_is_read_where_it_lies(function: Callable[[Tensor], T
             return function(x)
 
     graph = rewrite(capture_module(Function(), (torch.rand(8, 24, 57, 55),))).graph
-    assert "dense operands" not in lower(graph, H200, frozenset()).changed
+    assert "dense operands" not in lower(graph, H200).changed
