@@ -1,13 +1,34 @@
-"""Layout of a view: it follows from what the view does and from the layout of its operand."""
+"""Layout of a value: it follows from what its node does and from the layouts of its operands."""
 
 from collections.abc import Sequence
 
-from kernelwright.ir.kinds import Permute, Reshape, Squeeze, ViewMap
+from kernelwright.ir.graph import Node
+from kernelwright.ir.kinds import Conv, Permute, Reshape, Squeeze, View, ViewMap
 from kernelwright.ir.sizes import ONE, regroup
 from kernelwright.ir.types import Dim, Layout, TensorType
 
+_SPATIAL = (2, 3)
+"""Spatial dimensions of convolutions that have a memory format."""
 
-def layout_of_view(how: ViewMap, source: TensorType, shape: Sequence[Dim]) -> Layout | None:
+
+def layout_of(node: Node, inputs: Sequence[Node]) -> Layout | None:
+    """The layout of a tensor with these inputs: row-major, unless it is that of a view, or of what
+    the library makes of a channels-last operand."""
+    match node.kind:
+        case View(how):
+            return _layout_of_view(how, inputs[0].tensor, node.tensor.shape)
+        case Conv(rounding=None) if has_memory_format(node):
+            layout = Layout.channels_last(node.tensor.rank)
+            return layout if inputs[0].tensor.layout == layout else None
+    return None
+
+
+def has_memory_format(node: Node) -> bool:
+    """Whether a convolution's operand and result can be channels-last."""
+    return isinstance(node.kind, Conv) and len(node.kind.stride) == node.tensor.rank - 2 in _SPATIAL
+
+
+def _layout_of_view(how: ViewMap, source: TensorType, shape: Sequence[Dim]) -> Layout | None:
     """The layout of a view of this shape; None where it is row-major, may be a copy, or is not
     followed, as through parts of a tensor, which are not dense."""
     order = source.layout.order if source.layout else tuple(range(source.rank))

@@ -46,9 +46,9 @@ from kernelwright.ir.kinds import (
     Window,
     Write,
 )
-from kernelwright.ir.layouts import layout_of_view
+from kernelwright.ir.layouts import layout_of
 from kernelwright.ir.recurrence import Recurrent
-from kernelwright.ir.types import Dim, DType, Layout, ScalarType, TensorType, TupleType
+from kernelwright.ir.types import Dim, DType, ScalarType, TensorType, TupleType
 
 
 class MalformedGraphError(AssertionError):
@@ -82,21 +82,9 @@ def _problems(node: Node, seen: dict[str, Node]) -> Iterator[str]:
     rule = RULES[type(node.kind)]
     inputs = [seen[name] for name in node.inputs]
     yield from rule(node, inputs)
-    if isinstance(node.type, TensorType) and node.type.layout is not None:
-        yield from _layout(node, node.type.layout, inputs)
-
-
-def _layout(node: Node, layout: Layout, inputs: list[Node]) -> Iterator[str]:
-    """Kernels write row-major order; another one is a view's, or that of a call."""
-    match node.kind:
-        case View(how):
-            expected = layout_of_view(how, inputs[0].tensor, node.tensor.shape)
-        case Conv(rounding=None):
-            expected = Layout.channels_last(node.tensor.rank)
-        case _:
-            expected = None
-    if layout != expected:
-        yield f"is {node.type} in order {layout.order}, where {expected} follows from its operand"
+    layout = node.type.layout if isinstance(node.type, TensorType) else None
+    if layout is not None and layout != layout_of(node, inputs):
+        yield f"has {layout}, which does not follow from its inputs"
 
 
 def _leaf(node: Node, inputs: list[Node]) -> Iterator[str]:

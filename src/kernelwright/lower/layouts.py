@@ -1,48 +1,23 @@
-"""Layouts of a whole graph: those of its views, and of what the library makes of channels-last
-operands, follow from those of their operands."""
+"""Layouts of a whole graph, and copies that change the layout of a value."""
 
 from dataclasses import replace
 
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Conv, Relayout, View
-from kernelwright.ir.layouts import layout_of_view
-from kernelwright.ir.types import Layout, TensorType
-
-_SPATIAL = (2, 3)
-"""Spatial dimensions of convolutions that have a memory format."""
+from kernelwright.ir.kinds import Relayout
+from kernelwright.ir.layouts import layout_of
+from kernelwright.ir.types import TensorType
 
 
 def with_layouts(graph: Graph) -> Graph:
-    """The graph whose types have these layouts."""
+    """The graph whose types have the layouts that follow from its nodes."""
     nodes: dict[str, Node] = {}
     for node in graph.nodes:
         nodes[node.name] = node
         if isinstance(node.type, TensorType):
-            layout = _layout(node, nodes)
+            layout = layout_of(node, [nodes[name] for name in node.inputs])
             if layout != node.type.layout:
                 nodes[node.name] = replace(node, type=node.type.with_layout(layout))
     return replace(graph, nodes=tuple(nodes.values()))
-
-
-def _layout(node: Node, known: dict[str, Node]) -> Layout | None:
-    match node.kind:
-        case View(how):
-            return layout_of_view(how, known[node.inputs[0]].tensor, node.tensor.shape)
-        case Conv(rounding=None) if has_format(node):
-            wanted = Layout.channels_last(node.tensor.rank)
-            layouts = (node.tensor.layout, known[node.inputs[0]].tensor.layout)
-            return wanted if wanted in layouts else None
-    return None
-
-
-def has_format(node: Node) -> bool:
-    """Whether the node is a convolution that has a memory format."""
-    conv = node.kind
-    return (
-        isinstance(conv, Conv)
-        and len(conv.stride) in _SPATIAL
-        and node.tensor.rank == len(conv.stride) + 2
-    )
 
 
 def relayout(name: str, source: Node, near: Node) -> Node:

@@ -10,8 +10,8 @@ from math import prod
 
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Conv, Pointwise, Project, Reduce
+from kernelwright.ir.layouts import has_memory_format
 from kernelwright.ir.types import DType
-from kernelwright.lower.layouts import has_format
 from kernelwright.lower.placed import by_place, placed
 from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.machine import Machine
@@ -62,14 +62,15 @@ def _is_total_over_channels(node: Node, graph: Graph) -> bool:
 
 def _pays(node: Node, known: dict[str, Node], machine: Machine) -> bool:
     conv = node.kind
-    if not isinstance(conv, Conv) or not has_format(node) or node.tensor.dtype not in _DTYPES:
+    if not isinstance(conv, Conv) or node.tensor.dtype not in _DTYPES:
         return False
     source = known[node.inputs[0]].tensor
     moved = source.bytes_hint + node.tensor.bytes_hint
     least = _least_channels(conv, node, machine) if source.dtype is DType.F32 else 2
     taps = prod(dim.hint for dim in known[node.inputs[1]].tensor.shape[2:])
     return (
-        conv.groups == 1
+        has_memory_format(node)
+        and conv.groups == 1
         and source.shape[1].hint >= least
         and moved >= machine.launches.stage_bytes
         and not (
