@@ -77,7 +77,7 @@ def schedule(
     if convolutions is None:
         convolutions = shared_out(graph, machine, library)
     lowered = lowered_with(convolutions, graph, machine)
-    return schedule_lowered(lowered, machine, library, in_place, convolutions)
+    return schedule_lowered(lowered.graph, machine, library, in_place, convolutions)
 
 
 def lowered_with(convolutions: Convolutions, graph: Graph, machine: Machine) -> Lowered:
@@ -86,7 +86,7 @@ def lowered_with(convolutions: Convolutions, graph: Graph, machine: Machine) -> 
 
 
 def schedule_lowered(
-    lowered: Lowered,
+    graph: Graph,
     machine: Machine,
     library: Library,
     in_place: frozenset[str] | None,
@@ -97,12 +97,11 @@ def schedule_lowered(
 
     `measured`: what a card has said of calls, as `Choices` have it.
     """
-    graph = lowered.graph
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
     graph = with_orders(
         graph,
-        lambda node: FAMILIES["attention"].why_not(node, lowered.graph, machine, library) is None,
+        lambda node: FAMILIES["attention"].why_not(node, graph, machine, library) is None,
     )
     candidates = {kind: family for family in FAMILIES.values() for kind in family.nodes}
     reasons = {

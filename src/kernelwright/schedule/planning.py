@@ -100,7 +100,9 @@ def plan_graph(
             convolutions = _shared_out(graph, machine, library)
             convolutions = with_measured(convolutions, measured, graph, machine)
         lowered = lowered_with(convolutions, graph, machine)
-        plan = schedule_lowered(lowered, machine, library, choices.in_place, convolutions, measured)
+        plan = schedule_lowered(
+            lowered.graph, machine, library, choices.in_place, convolutions, measured
+        )
         found = _products_left(plan)
         if not found:
             made = Choices(
@@ -144,7 +146,7 @@ def _shared_out(graph: Graph, machine: Machine, library: Library) -> Convolution
 
     def planned(convolutions: Convolutions) -> Plan:
         lowered = lowered_with(convolutions, graph, machine)
-        return schedule_lowered(lowered, machine, library, None, convolutions)
+        return schedule_lowered(lowered.graph, machine, library, None, convolutions)
 
     alone = shared_out(graph, machine, library)
     if library is Library.NEVER or machine.convolutions is None:
