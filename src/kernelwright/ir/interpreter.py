@@ -87,6 +87,9 @@ TORCH_DTYPES = {
 # first; its CUDA kernels do not, nor does the graph.
 TOLERANCES = {torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
+_THERE = Parameter | Constant | View | Write | Opaque | Project
+"""Kinds whose values no kernel makes: they lie where they lie."""
+
 # What the texts of sizes and conditions may name.
 _NAMES = {"torch": torch, "math": math}
 
@@ -381,7 +384,10 @@ class GraphRun:
         """Compute every node in order."""
         for node in self.graph.nodes:
             if not isinstance(node.kind, Input):
-                self.values[node.name] = self.compute(node)
+                value = self.compute(node)
+                is_new = isinstance(node.type, TensorType) and not isinstance(node.kind, _THERE)
+                value = laid_out(value, node.tensor.layout) if is_new else value
+                self.values[node.name] = value
             self.check(node)
 
     def compute(self, node: Node) -> Any:
@@ -408,8 +414,7 @@ class GraphRun:
             case Window():
                 return pooled(node.kind, operands[0], self.shape(node), *operands[1:])
             case Conv():
-                result = self.convolution(node.kind, self.shape(node), operands)
-                return laid_out(result, node.tensor.layout)
+                return self.convolution(node.kind, self.shape(node), operands)
             case Recurrent():
                 return recurred(node.kind, operands)
             case Attention():
@@ -429,7 +434,7 @@ class GraphRun:
             case View(index_map):
                 return self.view(index_map, operands[0], node)
             case Relayout():
-                return laid_out(operands[0], node.tensor.layout)
+                return operands[0].clone()
             case Opaque():
                 assert node.origin is not None
                 return self.call(node.origin)

@@ -17,7 +17,7 @@ from kernelwright.machine import Machine
 
 
 def lower(graph: Graph, machine: Machine) -> Lowered:
-    """A graph after all passes; the convolutions on channels-last operands have that layout."""
+    """A graph after all passes, whose types have layouts."""
     graph = with_layouts(graph)
     changed: list[str] = []
     for step in PASSES:
