@@ -46,12 +46,9 @@ def print_graph(graph: Graph) -> str:
 def print_node(node: Node) -> str:
     """`name: type = kind(inputs; attributes)  # file:line`; a layout follows its type."""
     where = f"  # {node.source}" if node.source else ""
-    return f"{node.name}: {node.type}{_layout(node)} = {_right_hand_side(node)}{where}"
-
-
-def _layout(node: Node) -> str:
     layout = node.type.layout if isinstance(node.type, TensorType) else None
-    return "" if layout is None else f" in order {_show(layout.order)}"
+    order = "" if layout is None else f" in order {_show(layout.order)}"
+    return f"{node.name}: {node.type}{order} = {_right_hand_side(node)}{where}"
 
 
 def _right_hand_side(node: Node) -> str:

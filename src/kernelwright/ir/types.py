@@ -1,7 +1,7 @@
 """Element types, symbolic sizes and the types of values."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -107,10 +107,6 @@ class TensorType:
     layout: Layout | None = field(default=None, compare=False)
     """None: row-major, as kernels write, or the caller's choice: kernels read any strides and are
     planned for row-major ones. Tensors of equal types have the same elements in any layout."""
-
-    def with_layout(self, layout: Layout | None) -> "TensorType":
-        """The type of the same elements elsewhere."""
-        return replace(self, layout=layout)
 
     @property
     def is_transposed(self) -> bool:

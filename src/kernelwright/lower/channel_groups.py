@@ -23,7 +23,7 @@ from kernelwright.ir.kinds import (
 )
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, TensorType
-from kernelwright.lower.layouts import relayout
+from kernelwright.lower.layouts import relayout, view_of
 
 _READERS = (Window,)
 """What gains by it. Totals over channels do not: of a norm, tanh and logsumexp such a kernel took
@@ -116,21 +116,15 @@ class _Writer:
         """A copy with a value for each channel of what groups, or the same ones of all, share."""
         wide = (shape[0], *self._node.tensor.shape[1:3], *shape[3:])
         seen = self._viewed(f"{name}_of_channels", name, Expand(), wide)
-        copy = relayout(self._fresh(f"{name}_each"), self._made[seen], self._node)
-        self._made[copy.name] = copy
-        return copy.name
+        return self._add(relayout(self._fresh(f"{name}_each"), self._made[seen], self._node))
 
     def _viewed(self, stem: str, source: str, how: ViewMap, shape: tuple[Dim, ...]) -> str:
         seen = self._made[source] if source in self._made else self._editor.node(source)
-        view = Node(
-            name=self._fresh(stem),
-            kind=View(how),
-            type=TensorType(seen.tensor.dtype, shape),
-            inputs=(source,),
-            source=self._node.source,
-        )
-        self._made[view.name] = view
-        return view.name
+        return self._add(view_of(self._fresh(stem), seen, how, shape, self._node))
+
+    def _add(self, node: Node) -> str:
+        self._made[node.name] = node
+        return node.name
 
 
 # --- The other way -------------------------------------------------------------------------------
@@ -183,7 +177,8 @@ def _group(editor: Editor, node: Node, views: list[Node]) -> None:
     made: list[Node] = []
     inputs: list[str] = []
     for name in node.inputs:
-        kind = editor.node(name).type
+        source = editor.node(name)
+        kind = source.type
         if not isinstance(kind, TensorType) or kind.rank < len(whole) - 1:
             inputs.append(name)  # What has no channels is the same for all.
             continue
@@ -191,17 +186,11 @@ def _group(editor: Editor, node: Node, views: list[Node]) -> None:
         if shape[1] not in (ONE, whole[1]):
             return
         own = parts[1:3] if shape[1] == whole[1] else (ONE, ONE)
-        view = Node(
-            name=f"{name}_grouped",
-            kind=View(Reshape()),
-            type=TensorType(kind.dtype, (shape[0], *own, *shape[2:])),
-            inputs=(name,),
-            source=node.source,
-        )
-        twin = _twin_before(editor, view, views[0])
+        fresh = editor.named(f"{name}_grouped", [it.name for it in made])
+        grouped = view_of(fresh, source, Reshape(), (shape[0], *own, *shape[2:]), node)
+        twin = _twin_before(editor, grouped, views[0])
         if twin is None:
-            fresh = editor.named(view.name, [it.name for it in made])
-            made.append(replace(view, name=fresh))
+            made.append(grouped)
         inputs.append(made[-1].name if twin is None else twin.name)
     name = editor.named(f"{node.name}_grouped", [it.name for it in made])
     step = replace(

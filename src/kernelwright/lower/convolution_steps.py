@@ -12,6 +12,7 @@ from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Conv, Pointwise, Reshape, View
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, TensorType
+from kernelwright.lower.layouts import view_of
 
 
 def with_whole_steps(graph: Graph) -> Graph:
@@ -71,18 +72,14 @@ def _on_whole(node: Node, source: Node, editor: Editor) -> tuple[Node, ...]:
             rest = kind.shape[kind.rank - current.tensor.rank + 3 :]
             shape = (*lead, product((groups, channels)), *rest)
             fresh = editor.named(f"{name}_whole", [it.name for it in made])
-            made.append(_view(fresh, name, TensorType(kind.dtype, shape), node))
+            made.append(view_of(fresh, editor.node(name), Reshape(), shape, node))
             inputs.append(fresh)
     whole = editor.named(f"{node.name}_whole", [it.name for it in made])
     step = replace(
         current, name=whole, type=source.type, inputs=tuple(inputs), origin=None, part_of=None
     )
     seen = editor.named(f"{node.name}_in_groups", [it.name for it in (*made, step)])
-    return (*made, step, _view(seen, whole, current.tensor, node))
-
-
-def _view(name: str, source: str, kind: TensorType, near: Node) -> Node:
-    return Node(name=name, kind=View(Reshape()), type=kind, inputs=(source,), source=near.source)
+    return (*made, step, view_of(seen, step, Reshape(), current.tensor.shape, node))
 
 
 def _merged(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:

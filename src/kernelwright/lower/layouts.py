@@ -1,11 +1,12 @@
-"""Layouts of a whole graph, and copies that change the layout of a value."""
+"""Layouts of a whole graph, and nodes that show or copy a value in another way."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Relayout
+from kernelwright.ir.kinds import Relayout, View, ViewMap
 from kernelwright.ir.layouts import layout_of
-from kernelwright.ir.types import TensorType
+from kernelwright.ir.types import Dim, TensorType
 
 
 def with_layouts(graph: Graph) -> Graph:
@@ -16,8 +17,14 @@ def with_layouts(graph: Graph) -> Graph:
         if isinstance(node.type, TensorType):
             layout = layout_of(node, [nodes[name] for name in node.inputs])
             if layout != node.type.layout:
-                nodes[node.name] = replace(node, type=node.type.with_layout(layout))
+                nodes[node.name] = replace(node, type=replace(node.type, layout=layout))
     return replace(graph, nodes=tuple(nodes.values()))
+
+
+def view_of(name: str, source: Node, how: ViewMap, shape: Sequence[Dim], near: Node) -> Node:
+    """A view of a node's value."""
+    kind = TensorType(source.tensor.dtype, tuple(shape))
+    return Node(name=name, kind=View(how), type=kind, inputs=(source.name,), source=near.source)
 
 
 def relayout(name: str, source: Node, near: Node) -> Node:
@@ -25,7 +32,7 @@ def relayout(name: str, source: Node, near: Node) -> Node:
     return Node(
         name=name,
         kind=Relayout(),
-        type=source.tensor.with_layout(None),
+        type=replace(source.tensor, layout=None),
         inputs=(source.name,),
         operators=("contiguous",),
         source=near.source,

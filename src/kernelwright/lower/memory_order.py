@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Kind, Permute, Pointwise, Reshape, Squeeze, View, ViewMap, Window
+from kernelwright.ir.kinds import Kind, Permute, Pointwise, Reshape, Squeeze, ViewMap, Window
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.lower.hoisting import Hoisted, hoisted
-from kernelwright.lower.layouts import relayout
+from kernelwright.lower.layouts import relayout, view_of
 from kernelwright.lower.placed import to_last
 from kernelwright.lower.split_reductions import has_stages, in_stages
 
@@ -32,11 +32,8 @@ class Nodes:
 
     def viewed(self, stem: str, source: str, how: ViewMap, shape: Sequence[Dim], near: Node) -> str:
         """A view of a node; its name."""
-        kind = TensorType(self.type_of(source).dtype, tuple(shape))
         name = fresh_name(stem, self.taken)
-        return self.add(
-            Node(name=name, kind=View(how), type=kind, inputs=(source,), source=near.source)
-        )
+        return self.add(view_of(name, self.made[source], how, shape, near))
 
     def copy(self, stem: str, source: str, near: Node) -> str:
         """The value of a node in memory of its own; its name."""

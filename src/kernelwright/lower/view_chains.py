@@ -11,7 +11,8 @@ from itertools import pairwise
 from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import Permute, Reshape, Squeeze, Unsqueeze, View, ViewMap
 from kernelwright.ir.sizes import ONE, are_equal, product, quotient
-from kernelwright.ir.types import Dim, TensorType
+from kernelwright.ir.types import Dim
+from kernelwright.lower.layouts import view_of
 from kernelwright.rewrite.surroundings import Surroundings
 
 
@@ -153,15 +154,7 @@ def arranged(
         before = made[-1] if made else source
         if before.tensor.shape == tuple(shape) and isinstance(index_map, Reshape):
             return
-        made.append(
-            Node(
-                name=around.fresh(source.name),
-                kind=View(index_map),
-                type=TensorType(source.tensor.dtype, tuple(shape)),
-                inputs=(before.name,),
-                source=source.source,
-            )
-        )
+        made.append(view_of(around.fresh(source.name), before, index_map, shape, source))
 
     order = tuple(own.index(run) for run in flat)
     if order != tuple(range(len(own))):

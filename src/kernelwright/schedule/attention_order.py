@@ -23,7 +23,7 @@ def with_orders(graph: Graph, takes: Callable[[Node], bool]) -> Graph:
                     node,
                     name=readers[0].name,
                     kind=replace(node.kind, order=dims),
-                    type=readers[0].tensor.with_layout(None),
+                    type=replace(readers[0].tensor, layout=None),
                     origin=None,
                 )
                 editor.replace(readers[0], (turned,))
