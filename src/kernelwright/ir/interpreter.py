@@ -66,7 +66,7 @@ from kernelwright.ir.kinds import (
 )
 from kernelwright.ir.recurrence import Recurrent
 from kernelwright.ir.recurring import recurred
-from kernelwright.ir.types import Dim, DType, Layout, TensorType
+from kernelwright.ir.types import Dim, DType, TensorType
 
 TORCH_DTYPES = {
     DType.F64: torch.float64,
@@ -151,12 +151,12 @@ def scanned(kind: Scan, x: torch.Tensor) -> torch.Tensor:
     return totals.flip(kind.dim) if kind.reverse else totals
 
 
-def laid_out(value: torch.Tensor, layout: Layout | None) -> torch.Tensor:
-    """The same elements in this layout, None being row-major."""
-    if layout is None:
-        return value.contiguous()
-    places = [layout.order.index(dim) for dim in range(value.dim())]
-    return value.permute(layout.order).contiguous().permute(places)
+def laid_out(value: Any, node: Node) -> Any:
+    """Value of a node in the layout of its type, if a kernel writes it."""
+    if not isinstance(node.type, TensorType) or isinstance(node.kind, _THERE):
+        return value
+    order = node.type.layout.order if node.type.layout else tuple(range(value.dim()))
+    return value.permute(order).contiguous().permute([order.index(dim) for dim in sorted(order)])
 
 
 def _indices(count: int, dim: int, dtype: torch.dtype) -> torch.Tensor:
@@ -384,22 +384,17 @@ class GraphRun:
         """Compute every node in order."""
         for node in self.graph.nodes:
             if not isinstance(node.kind, Input):
-                value = self.compute(node)
-                is_new = isinstance(node.type, TensorType) and not isinstance(node.kind, _THERE)
-                value = laid_out(value, node.tensor.layout) if is_new else value
-                self.values[node.name] = value
+                self.values[node.name] = laid_out(self.compute(node), node)
             self.check(node)
 
     def compute(self, node: Node) -> Any:
         operands = [self.values[name] for name in node.inputs]
         match node.kind:
-            case Parameter(path):
+            case Parameter(path) | Constant(str(path)):
                 return self.attribute(path)
-            case Constant(None, values):
+            case Constant(_, values):
                 found = torch.tensor(values, dtype=TORCH_DTYPES[node.tensor.dtype])
                 return found.view(self.shape(node))
-            case Constant(path):
-                return self.attribute(str(path))
             case Pointwise(expr):
                 self.current = self.shape(node)
                 return self.expression(expr, operands).expand(self.current).clone()
