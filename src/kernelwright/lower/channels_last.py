@@ -60,7 +60,7 @@ class _Writer:
         """Values that convolutions read, once for all of them, by the original's name."""
         self._first: dict[str, str] = {}
         """Those copied to where PyTorch would have them, likewise."""
-        self._scattered: set[str] = set()
+        self._transposed: set[str] = set()
         """Nodes of the original's name and shape whose neighbours lie along the channels."""
 
     def written(self) -> Graph:
@@ -90,7 +90,7 @@ class _Writer:
                 f"{name}_turned", place, from_last(rank), node
             )
         self._nodes.add(self._on_operand(node, self._turned[name]))
-        self._scattered.add(node.name)
+        self._transposed.add(node.name)
         order = to_last(node.tensor.rank)
         self._placed[node.name] = (
             self._nodes.permuted(f"{node.name}_by_place", node.name, order, node),
@@ -145,20 +145,22 @@ class _Writer:
         else:
             kind = View(Permute(order))
             self._nodes.add(replace(node, kind=kind, inputs=(place,), origin=None, part_of=None))
-            self._scattered.add(node.name)
+            self._transposed.add(node.name)
 
     # --- What stays in PyTorch's order ----------------------------------------------------------
 
     def _keep(self, node: Node) -> None:
-        if not self._scattered.isdisjoint(node.inputs):
-            if self._reads_scattered(node):
-                self._read_scattered(node)
+        if not self._transposed.isdisjoint(node.inputs):
+            if self._reads_transposed(node):
+                self._read_transposed(node)
                 return
-            copies = {name: self._first_of(name) for name in node.inputs if name in self._scattered}
+            copies = {
+                name: self._first_of(name) for name in node.inputs if name in self._transposed
+            }
             node = rename_inputs(node, copies)
         self._nodes.add(node)
 
-    def _reads_scattered(self, node: Node) -> bool:
+    def _reads_transposed(self, node: Node) -> bool:
         """Whether the node does with any strides: steps, and groups of channels that they read."""
         if isinstance(node.kind, Pointwise):
             return True
@@ -167,13 +169,13 @@ class _Writer:
             is_group
             and node.name in self._channels
             and node.name not in self._results
-            and all(self._reads_scattered(self._known[name]) for name in self._users[node.name])
+            and all(self._reads_transposed(self._known[name]) for name in self._users[node.name])
         )
 
-    def _read_scattered(self, node: Node) -> None:
+    def _read_transposed(self, node: Node) -> None:
         if not isinstance(node.kind, Pointwise):
             self._nodes.add(node)
-            self._scattered.add(node.name)
+            self._transposed.add(node.name)
             return
         if node.name in self._channels:
             found = self._order.without_parts(node)

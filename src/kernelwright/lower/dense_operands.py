@@ -1,4 +1,4 @@
-"""Operands that lie turned in memory, for kernels that read neighbours together.
+"""Transposed operands, for kernels that read neighbours together.
 
 The rows of a norm over channels lie apart in what a convolution writes, and the planes of a
 convolution with a filter for each channel lie apart in what a product writes. Both have fast
@@ -27,7 +27,7 @@ def with_dense_operands(graph: Graph, machine: Machine) -> Graph:
         node
         for node in graph.nodes
         if isinstance(node.kind, View)
-        and node.tensor.bytes_hint >= machine.launches.turned_bytes
+        and node.tensor.bytes_hint >= machine.launches.transposed_bytes
         and node.tensor.is_transposed
         and _is_whole(node, graph)
         and _wants_dense(node, graph, users)

@@ -50,10 +50,10 @@ _LAUNCHES = LaunchRates(
     joined_run_bytes=512,
     stage_bytes=16e6,
     stage_elements=512,
-    turned_bytes=2e6,
+    transposed_bytes=2e6,
 )
 """Timed with a cold L2: products (docs/measured/gemm.md), joined tensors and reductions in stages
-(docs/measured/streaming.md, docs/measured/rows.md), turned operands
+(docs/measured/streaming.md, docs/measured/rows.md), transposed operands
 (docs/measured/convolution.md)."""
 
 _CUDA_CORES = CudaCoreRates(

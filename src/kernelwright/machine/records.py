@@ -62,8 +62,8 @@ class LaunchRates:
     """Least bytes of tensors whose reduction, or whose memory format, pays for one more launch."""
     stage_elements: int
     """Least elements of a row of the first of two stages."""
-    turned_bytes: float
-    """Least bytes of an operand that is copied because it lies turned in memory."""
+    transposed_bytes: float
+    """Least bytes of an operand that is copied because it lies transposed in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
