@@ -154,10 +154,8 @@ class _Writer:
             if self._reads_transposed(node):
                 self._read_transposed(node)
                 return
-            copies = {
-                name: self._first_of(name) for name in node.inputs if name in self._transposed
-            }
-            node = rename_inputs(node, copies)
+            own = [name for name in node.inputs if name in self._transposed]
+            node = rename_inputs(node, {name: self._first_of(name) for name in own})
         self._nodes.add(node)
 
     def _reads_transposed(self, node: Node) -> bool:
