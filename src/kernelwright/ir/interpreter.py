@@ -286,6 +286,9 @@ def convolved(
 
 def reduced_tile(reduction: TileReduction, values: torch.Tensor, shape: Sequence[int]) -> Any:
     """What a convolution's kernel reduces its results to; `shape` is what is left of windows."""
+    if reduction.moments is not None:
+        moments = reduced(Reduction.MOMENTS, values, tuple(range(2, values.dim())))
+        return moments if reduction.moments is TileMoments.ALONE else (values, *moments)
     if reduction.over_windows is not None:
         neutral = {Reduction.MAXIMUM: -torch.inf, Reduction.MINIMUM: torch.inf}
         sizes = list(zip(shape[2:], reduction.window, strict=True))
@@ -410,8 +413,7 @@ class GraphRun:
             case Window():
                 return pooled(node.kind, operands[0], self.shape(node), *operands[1:])
             case Conv():
-                shape = self.shape(node) if isinstance(node.type, TensorType) else []
-                return self.convolution(node.kind, shape, operands)
+                return self.convolution(node.kind, self.shape(node), operands)
             case Recurrent():
                 return recurred(node.kind, operands)
             case Attention():
@@ -449,9 +451,6 @@ class GraphRun:
         results = convolved(conv, self.current, *own)
         step = transform(reduction.value, partial(_placed, index=len(operands)))
         values = self.expression(step, [*operands, results]).expand(self.current)
-        if reduction.moments is not None:
-            found = reduced(Reduction.MOMENTS, values, tuple(range(2, values.dim())))
-            return found if reduction.moments is TileMoments.ALONE else (values, *found)
         left = reduced_tile(reduction, values, shape)
         if reduction.result is None:
             return left
@@ -477,7 +476,7 @@ class GraphRun:
         return int(eval(dim.text, dict(_NAMES), self.symbols))
 
     def shape(self, node: Node) -> list[int]:
-        return [self.size(dim) for dim in node.tensor.shape]
+        return [self.size(dim) for dim in getattr(node.type, "shape", ())]
 
     def expression(self, expr: Expr, operands: Sequence[Any]) -> torch.Tensor:
         match expr:
