@@ -69,6 +69,13 @@ def test_layouts_of_views_are_those_of_pytorch(sizes: list[int], data: st.DataOb
     assert lies_so(narrow, third.tensor.layout)
 
 
+def test_a_dimension_of_one_element_lies_anywhere() -> None:
+    between = viewed(Permute((2, 1, 3, 0)), leaf((2, 2, 1, 2)), (1, 2, 2, 2))
+    assert between.tensor.layout == Layout((3, 1, 0, 2))
+    merged = viewed(Reshape(), between, (1, 4, 2)).tensor.layout
+    assert merged is not None and merged.order.index(2) < merged.order.index(1)
+
+
 def test_channels_in_groups_stay_innermost() -> None:
     source = leaf((2, 12, 5, 7), NHWC)
     grouped = viewed(Reshape(), source, (2, 3, 4, 5, 7))

@@ -51,6 +51,8 @@ def _reshaped(order: Sequence[int], source: Sequence[Dim], shape: Sequence[Dim])
     pairs = regroup(source, shape)
     if pairs is None:
         return row_major
+    # A dimension of one element lies anywhere.
+    order = [dim for dim in order if source[dim] != ONE]
     found: list[tuple[int, range]] = []
     before = after = 0
     for own, its in pairs:
