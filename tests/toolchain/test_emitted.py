@@ -129,7 +129,7 @@ def test_more_operands_spill_no_more_than_addresses(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100a"])
 def test_other_cards_take_the_same_file(arch: str) -> None:
     kernels = compile_check(cuda_source(_layer(torch.float32)), arch=arch).kernels
-    assert len(kernels) == 4
+    assert len(kernels) == 3  # the product, what splits its factors, and what it leaves
 
 
 class Rows(torch.nn.Module):

@@ -9,7 +9,7 @@ from kernelwright.codegen.families import writer_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText
 from kernelwright.codegen.segments import segment_text
 from kernelwright.codegen.spelling import HEADERS
-from kernelwright.ir.plan import Kernel, Launch, Plan, Room
+from kernelwright.ir.plan import Kernel, Launch, Plan, Reinterpret, Room
 from kernelwright.ir.program import Program
 from kernelwright.ir.types import DType, TensorType
 from kernelwright.program import program_of
@@ -95,6 +95,9 @@ def _writing_parts(plan: Plan) -> frozenset[str]:
     """Names of kernels that write into other tensors, or update what the module keeps."""
     parts = {it.result for it in plan.steps if isinstance(it, Room) and it.within is not None}
     parts.update(update.value for update in plan.graph.updates)
+    for step in reversed(plan.steps):
+        if isinstance(step, Reinterpret) and step.result in parts:
+            parts.add(step.input)
     launches = (step for step in plan.steps if isinstance(step, Launch))
     return frozenset(it.kernel.name for it in launches if not parts.isdisjoint(it.results))
 
