@@ -84,7 +84,9 @@ def test_state_is_the_models_own(case: Any) -> None:
     assert all(a is b for a, b in zip(fast.parameters(), model.parameters(), strict=True))
     assert list(fast.state_dict()) == list(model.state_dict())
     fresh = copy.deepcopy(fast)
-    fresh.load_state_dict(Gate().state_dict())
+    others = {name: value + 1 for name, value in model.state_dict().items()}
+    fresh.load_state_dict(others)
+    assert all(torch.equal(value, others[name]) for name, value in fresh.state_dict().items())
     assert not torch.equal(fresh.scale, fast.scale)
 
 

@@ -10,9 +10,10 @@ A preprocessor line is a DIRECTIVE token `#` and the tokens of its content, ende
 whoever has read it folds it into one token, which is blank as far as statements go.
 """
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 
 class TokenKind(Enum):
@@ -34,6 +35,7 @@ class TokenKind(Enum):
     COMMENT = auto()
 
 
+_KINDS = {kind.name: kind for kind in TokenKind}
 _BLANK = frozenset({TokenKind.SPACE, TokenKind.COMMENT, TokenKind.LINE_END, TokenKind.DIRECTIVE})
 _OPENERS = {"(": ")", "[": "]", "{": "}"}
 _CLOSERS = {closer: opener for opener, closer in _OPENERS.items()}
@@ -42,8 +44,7 @@ _LITERAL_BEGINNINGS = frozenset("\"'LuUR")
 _LONG_PUNCTUATION = ("...", "->*", "::", "->", "##", "&&", "||", "+=", "-=", "*=", "/=", "==", "!=")
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A piece of the text."""
 
     kind: TokenKind
@@ -68,12 +69,32 @@ class Token:
 _NOTHING = Token(TokenKind.SPACE, "", 0)
 
 
+# What is no different by what comes before it, each with what must follow; of ASCII alone.
+# Most of a text is this, and `_next` finds the same in twenty times the time.
+_MORE_OF_A_WORD = r"A-Za-z0-9_$.\"'\x80-\U0010ffff"
+_USUAL = re.compile(
+    rf"""
+      (?P<NAME> [A-Za-z_$][A-Za-z0-9_$]* (?= \. | [^{_MORE_OF_A_WORD}]))
+    | (?P<SPACE> [ \t]+ (?= \n | [^\s\\]))
+    | (?P<PUNCTUATION> ->\*? | :: | && | \|\| | [-+*=!]= | [][(){{}};,?~@:>%^&|+*=!-])
+    | (?P<LINE_END> \n)
+    | (?P<NUMBER> [0-9]+ (?= [^{_MORE_OF_A_WORD}]))
+    | (?P<COMMENT> // [^\n]* (?<! [\\\r]) (?= \n))
+    """,
+    re.VERBOSE,
+)
+
+
 def tokenize(text: str) -> list[Token]:
     """The whole text as tokens; an unfinished literal or comment reaches to its end."""
     tokens: list[Token] = []
     position, line, fresh_line = 0, 1, True
     while position < len(text):
-        kind, end = _next(text, position, fresh_line=fresh_line)
+        usual = _USUAL.match(text, position)
+        if usual is not None:
+            kind, end = _KINDS[usual.lastgroup or ""], usual.end()
+        else:
+            kind, end = _next(text, position, fresh_line=fresh_line)
         token = Token(kind, text[position:end], line)
         tokens.append(token)
         line += token.text.count("\n")

@@ -10,7 +10,8 @@ rest of the device language is left to the headers, and every line break stays w
 what the compiler and the checks say about line 12 is about line 12 of the user's text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import lru_cache
@@ -96,9 +97,14 @@ class _Edit:
     text: str
 
 
+_Places = Mapping[str, Sequence[int]]
+"""Of each token's text the indices of the tokens that have it: few of them begin an edit."""
+
+
 def _rewrite(text: _Text) -> str:
     finders = (_launches, _shared_variables, _dynamic_uses, _asm_statements, _inlining, _devices)
-    edits = [edit for finder in finders for edit in finder(text)]
+    places = _places(text.tokens)
+    edits = [edit for finder in finders for edit in finder(text, places)]
     pieces: list[str] = []
     done = 0
     for edit in sorted(edits, key=lambda edit: edit.start):
@@ -107,6 +113,19 @@ def _rewrite(text: _Text) -> str:
         pieces += [join(text.tokens[done : edit.start]), edit.text]
         done = edit.end
     return "".join([*pieces, join(text.tokens[done:])])
+
+
+def _places(tokens: Sequence[Token]) -> _Places:
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for at, token in enumerate(tokens):
+        places[token.text].append(at)
+    return places
+
+
+def _named(text: _Text, places: _Places, *names: str) -> list[int]:
+    """Indices of the identifiers with these names, in order."""
+    indices = sorted(at for name in names for at in places.get(name, ()))
+    return [at for at in indices if text.tokens[at].is_name()]
 
 
 # ---- preprocessor lines ----
@@ -147,10 +166,10 @@ _STATEMENT_WORDS = frozenset(
 """Words after which an expression begins, though they look like a function's name."""
 
 
-def _launches(text: _Text) -> Iterator[_Edit]:
+def _launches(text: _Text, places: _Places) -> Iterator[_Edit]:
     tokens = text.tokens
     end = 0
-    for at in range(len(tokens)):
+    for at in places.get("<", ()):
         if at < end or not _is_triple(tokens, at, "<"):
             continue
         if not token_before(tokens, at).is_name("operator"):
@@ -268,7 +287,7 @@ def _separator(arguments: Sequence[Token]) -> str:
 
 def _arguments(tokens: Sequence[Token]) -> tuple[Token, ...]:
     """The arguments; NULL as nullptr, which is a null pointer also after a copy."""
-    return tuple(replace(t, text="nullptr") if t.is_name("NULL") else t for t in tokens)
+    return tuple(t._replace(text="nullptr") if t.is_name("NULL") else t for t in tokens)
 
 
 # ---- shared memory ----
@@ -282,10 +301,10 @@ class _Scope(Enum):
 _STORAGE = ("__shared__", "static", "extern")
 
 
-def _shared_variables(text: _Text) -> Iterator[_Edit]:
+def _shared_variables(text: _Text, places: _Places) -> Iterator[_Edit]:
     tokens, end = text.tokens, 0
-    for at in range(len(tokens)):
-        if not tokens[at].is_name("__shared__") or at < end:
+    for at in _named(text, places, "__shared__"):
+        if at < end:
             continue
         start = statement_start(tokens, at)
         end = statement_end(tokens, at)
@@ -355,16 +374,18 @@ def _dynamic(text: _Text, start: int, declaration: Sequence[Token]) -> str:
     return f"auto* {names[0]} = ::kwemu::dynamic_shared<{element}>(){breaks}"
 
 
-def _dynamic_uses(text: _Text) -> Iterator[_Edit]:
+def _dynamic_uses(text: _Text, places: _Places) -> Iterator[_Edit]:
     """`(name)`, as in `reinterpret_cast<T*>(name)`, as `(+name)`, which makes a pointer of what
     stands for a dynamic array at namespace scope, as it does of an array."""
     tokens = text.tokens
-    names: set[str] = set()
-    for at in range(len(tokens)):
-        if tokens[at].is_name("__shared__") and _scope(text, at) is _Scope.NAMESPACE:
+    declared: dict[str, int] = {}
+    for at in _named(text, places, "__shared__"):
+        if _scope(text, at) is _Scope.NAMESPACE:
             end = statement_end(tokens, at)
-            names.update(_declared_names(text, at, tokens[at + 1 : end]))
-        elif tokens[at].is_name(*names) and names:
+            for name in _declared_names(text, at, tokens[at + 1 : end]):
+                declared.setdefault(name, at)
+    for at in _named(text, places, *declared):
+        if at > declared[tokens[at].text]:
             ends = token_after(tokens, at).is_mark(")", ",", ";")
             if ends and token_before(tokens, at).is_mark("(", ")", ",", "="):
                 yield _Edit(at, at + 1, f"+{tokens[at].text}")
@@ -387,11 +408,9 @@ def _glued(text: _Text, prefix: str, name: str) -> str:
 # ---- inline PTX ----
 
 
-def _asm_statements(text: _Text) -> Iterator[_Edit]:
+def _asm_statements(text: _Text, places: _Places) -> Iterator[_Edit]:
     tokens = text.tokens
-    for at in range(len(tokens)):
-        if not tokens[at].is_name("asm", "__asm__", "__asm"):
-            continue
+    for at in _named(text, places, "asm", "__asm__", "__asm"):
         opener = following(tokens, at + 1)
         while opener < len(tokens) and tokens[opener].is_name("volatile", "__volatile__"):
             opener = following(tokens, opener + 1)
@@ -403,10 +422,10 @@ def _asm_statements(text: _Text) -> Iterator[_Edit]:
 # ---- words of the device language that no macro can stand for ----
 
 
-def _inlining(text: _Text) -> Iterator[_Edit]:
+def _inlining(text: _Text, places: _Places) -> Iterator[_Edit]:
     """`__noinline__` where it is no attribute yet, and `inline` beside `__forceinline__`."""
     tokens = text.tokens
-    for at in range(len(tokens)):
+    for at in _named(text, places, "__cluster_dims__", "__noinline__", "__forceinline__"):
         if tokens[at].is_name("__cluster_dims__"):
             raise text.error("__cluster_dims__: give the launch its clusters instead", at)
         if tokens[at].is_name("__noinline__"):
@@ -438,9 +457,9 @@ _CPU_ENUMERATORS = {"CUDA": "CPU", "AutogradCUDA": "AutogradCPU"}
 """Enumerators of DeviceType and DispatchKey: after `::`, or as the key of TORCH_LIBRARY_IMPL."""
 
 
-def _devices(text: _Text) -> Iterator[_Edit]:
+def _devices(text: _Text, places: _Places) -> Iterator[_Edit]:
     tokens = text.tokens
-    for at in range(len(tokens)):
+    for at in _named(text, places, *_CPU_NAMES, *_CPU_ENUMERATORS):
         if tokens[at].is_name(*_CPU_NAMES):
             yield _Edit(at, at + 1, _CPU_NAMES[tokens[at].text])
             yield from _deprecated_type(tokens, at)

@@ -13,7 +13,7 @@ struct AttentionConfig {
   static constexpr bool CAUSAL = CAUSAL_, EMPTY_IS_ZERO = EMPTY_IS_ZERO_;
 };
 
-template <class Config>
+// The same for all of them.
 __global__ void __launch_bounds__(ATTENTION_PREPARE_THREADS)
     attention_largest_kernel(const __grid_constant__ PrepareParameters p) {
   attention_largest(p);
@@ -42,9 +42,8 @@ __global__ void __launch_bounds__(FewTile<Config>::THREADS, FewTile<Config>::BLO
 
 template <class Config>
 auto variant_of() {
-  const AttentionVariant<Config> variant{attention_largest_kernel<Config>,
-                                         attention_prepare_kernel<Config>, attention_kernel<Config>,
-                                         attention_wide_kernel<Config>};
+  const AttentionVariant<Config> variant{attention_largest_kernel, attention_prepare_kernel<Config>,
+                                         attention_kernel<Config>, attention_wide_kernel<Config>};
   if constexpr (Config::FEW > 0) {
     return AttentionFewVariant<Config>{variant, attention_few_kernel<Config>};
   } else {

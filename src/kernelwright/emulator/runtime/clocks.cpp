@@ -2,7 +2,16 @@
 
 #include <algorithm>
 
+#include "vectors.h"
+
 namespace kwemu {
+namespace {
+
+KWEMU_VECTORS void keep_later(uint32_t* mine, const uint32_t* theirs, size_t count) {
+  for (size_t i = 0; i < count; ++i) mine[i] = std::max(mine[i], theirs[i]);
+}
+
+}  // namespace
 
 void Clock::set(size_t entry, uint32_t time) {
   if (entry >= times_.size()) times_.resize(entry + 1, 0);
@@ -11,9 +20,7 @@ void Clock::set(size_t entry, uint32_t time) {
 
 void Clock::join(const Clock& other) {
   if (times_.size() < other.times_.size()) times_.resize(other.times_.size(), 0);
-  uint32_t* mine = times_.data();
-  const uint32_t* theirs = other.times_.data();
-  for (size_t i = 0; i < other.times_.size(); ++i) mine[i] = std::max(mine[i], theirs[i]);
+  keep_later(times_.data(), other.times_.data(), other.times_.size());
 }
 
 void Clock::meet(const Clock& other) {

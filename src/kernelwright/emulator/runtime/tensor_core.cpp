@@ -5,12 +5,7 @@
 #include <cstring>
 #include <limits>
 
-// Sums of neighbouring columns are independent: the compiler makes vectors of them.
-#if defined(__x86_64__)
-#define KWEMU_VECTORS __attribute__((target_clones("avx2", "default"), optimize("O3")))
-#else
-#define KWEMU_VECTORS __attribute__((optimize("O3")))
-#endif
+#include "vectors.h"
 
 namespace kwemu {
 namespace {
@@ -68,8 +63,8 @@ Numbers decode(const std::vector<uint16_t>& elements, unsigned rows, const Forma
   return numbers;
 }
 
-// The 16 products of each of `n` sums. `largest` comes with the exponents of the sums so far, and
-// goes with those of all terms; `total` is in units of 2^(largest - 25).
+// The 16 products of each of `n` sums, which are independent. `largest` comes with the exponents of
+// the sums so far, and goes with those of all terms; `total` is in units of 2^(largest - 25).
 KWEMU_VECTORS void add_products(const int32_t* lhs, const int32_t* lhs_exponents,
                                 const int32_t* rhs, const int32_t* rhs_exponents, unsigned n,
                                 int shift, int32_t* largest, int64_t* total) {
