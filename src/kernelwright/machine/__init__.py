@@ -4,19 +4,17 @@ A new card is one file with a `Machine`, and its row in `detection.py`.
 """
 
 from kernelwright.machine.a100 import A100
-from kernelwright.machine.convolutions import ConvolutionRates
 from kernelwright.machine.detection import detect, machine_of, modelled_machine
 from kernelwright.machine.generic import DeviceProperties, modelled
 from kernelwright.machine.h100 import H100
 from kernelwright.machine.h200 import H200
-from kernelwright.machine.records import (
+from kernelwright.machine.rates import (
     AttentionRates,
-    Limits,
-    Machine,
-    Origin,
+    ConvolutionRates,
     RecurrentRates,
     WarpgroupRates,
 )
+from kernelwright.machine.records import Limits, Machine, Origin
 from kernelwright.machine.wgmma import CARD_WITH_WGMMA
 
 __all__ = [

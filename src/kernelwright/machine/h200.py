@@ -5,29 +5,25 @@ Unless a number says otherwise: 2026-11-21, torch 2.11, CUDA 13.0, driver 580.
 
 from types import MappingProxyType
 
-from kernelwright.machine.convolutions import (
-    ConvolutionRates,
-    LibraryConvolution,
-    StoreCycles,
-)
-from kernelwright.machine.records import (
+from kernelwright.machine.rates import (
     AttentionRates,
+    ConvolutionRates,
     CudaCoreRates,
     FewRates,
     LaunchRates,
+    LibraryConvolution,
     LibraryRate,
     LibraryRates,
-    Limits,
-    Machine,
     ManySmallRates,
-    Origin,
     RecurrentRates,
     RowRates,
     ScanRates,
+    StoreCycles,
     ThinRates,
     WarpgroupRates,
     WindowRates,
 )
+from kernelwright.machine.records import Limits, Machine, Origin
 
 _LIMITS = Limits(
     warp_threads=32,
