@@ -98,7 +98,7 @@ class _Edit:
 
 
 _Places = Mapping[str, Sequence[int]]
-"""Of each token's text the indices of the tokens that have it: few of them begin an edit."""
+"""Indices of the tokens of a text, by the text: few of them begin an edit."""
 
 
 def _rewrite(text: _Text) -> str:
