@@ -172,6 +172,12 @@ class _Job:
 
     def run(self, arguments: Sequence[str]) -> None:
         """Run the compiler; CompileError if it refuses."""
+        refusal = self.refusal(arguments)
+        if refusal:
+            raise self._error(refusal)
+
+    def refusal(self, arguments: Sequence[str]) -> str:
+        """The command and what the compiler said if it refuses, else nothing."""
         command = [str(self.compiler.path), *arguments]
         done = subprocess.run(
             command,
@@ -181,9 +187,10 @@ class _Job:
             stderr=subprocess.STDOUT,
             check=False,
         )
-        if done.returncode != 0:
-            output = done.stdout.decode(errors="replace")
-            raise self._error(f"{' '.join(command)}\nexit status {done.returncode}\n\n{output}")
+        if done.returncode == 0:
+            return ""
+        output = done.stdout.decode(errors="replace")
+        return f"{' '.join(command)}\nexit status {done.returncode}\n\n{output}"
 
     def _error(self, output: str) -> CompileError:
         log = write_log("unit", self.key, output)
@@ -212,19 +219,19 @@ def _objects(job: _Job, flags: Sequence[str]) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(part.text)
     files = [f"{unit.name}/{part.file}" for part in unit.parts if part.compiled]
+    order = list(range(len(files)))
     if len(files) > 1:
         # The headers of PyTorch are most of the work: once for all parts, if that succeeds.
         (job.folder / "together.cpp").write_text("".join(f'#include "{f}"\n' for f in files))
-        try:
-            job.run([*flags, "-c", "together.cpp", "-o", "together.o"])
-        except CompileError:
-            pass
-        else:
+        refusal = job.refusal([*flags, "-c", "together.cpp", "-o", "together.o"])
+        if not refusal:
             return ["together.o"]
-    objects = [f"{number}.o" for number in range(len(files))]
-    for file, name in zip(files, objects, strict=True):
-        job.run([*flags, "-c", "-x", "c++", file, "-o", name])
-    return objects
+        # Mostly one is wrong by itself: it comes first, and then no other need be compiled.
+        message = first_error(refusal)
+        order.sort(key=lambda number: message is None or files[number] != message.file)
+    for number in order:
+        job.run([*flags, "-c", "-x", "c++", files[number], "-o", f"{number}.o"])
+    return [f"{number}.o" for number in sorted(order)]
 
 
 def _runtime_library() -> Path:
