@@ -32,9 +32,9 @@ def test_a_call_shows_its_launches_and_its_result(candidate: Path) -> None:
 
 def test_a_kernel_that_reads_what_nobody_allocated_is_named_with_its_line(candidate: Path) -> None:
     text = candidate.read_text()
-    body = "    return a * scalar1;"
+    body = "{ return a * scalar1; }"
     assert body in text
-    text = text.replace(body, "    return *reinterpret_cast<const float*>(8);")
+    text = text.replace(body, "{ return *reinterpret_cast<const float*>(8); }")
     # Another library's name, which is a hash of the content: the first one may be loaded already.
     candidate.write_text(text.replace("kernelwright_scalar_mul_", "kernelwright_null_read_"))
     done = emulate(candidate, SMALL)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from kernelwright import codegen
+from kernelwright.codegen.kernel_text import TEMPLATES
 from kernelwright.program.abi import Missing, pack
 
 _TEMPLATE = Path(codegen.__file__).parent / "templates" / "script.py.jinja"
@@ -22,7 +23,8 @@ def test_words_of_a_launch() -> None:
 
 def test_emitted_files_pack_the_same_words() -> None:
     text = _TEMPLATE.read_text()
+    packing = TEMPLATES.from_string(text[text.index("def _words(") : text.index("def _run(")])
     names: dict[str, Any] = {"struct": struct, "torch": torch}
-    exec(text[text.index("def _words(") : text.index("def _run(")], names)
+    exec(packing.render(has_numbers=True), names)
     arguments = [torch.empty(3, 2, 5).transpose(0, 2), torch.empty(()), -0.25, 2**40, False]
     assert names["_packed"]([0, 0, 0, *names["_words"](arguments)]) == pack(arguments)

@@ -46,6 +46,11 @@ struct Call {
 };
 constexpr bool HAS_MOMENTS = Epilogue::MOMENTS != ConvMoments::NONE;
 
+template <class Ending>
+void set_moments(Ending& epilogue, float* means, float* spreads) {
+  if constexpr (HAS_MOMENTS) epilogue.moments = {means, spreads};
+}
+
 Call read_call(Arguments& arguments) {
   const auto direction = static_cast<ConvDirection>(arguments.integer());
   const int groups = static_cast<int>(arguments.integer());
@@ -65,7 +70,7 @@ Call read_call(Arguments& arguments) {
                                                numbers[1], numbers[2])
                    .in_windows(windows, outputs),
                {bias}};
-  if constexpr (HAS_MOMENTS) call.epilogue.moments = {means, spreads};
+  set_moments(call.epilogue, means, spreads);
   return call;
 }
 
@@ -87,10 +92,10 @@ __global__ void __launch_bounds__(Any::THREADS, 1)
   conv_any(p);
 }
 
-using MomentParameters = ConvMomentParameters<Number, Number, Epilogue>;
-__global__ void __launch_bounds__(MOMENT_THREADS)
+template <class MomentParameters>
+__global__ void __launch_bounds__(MOMENT_THREADS, 2)
     moments_kernel(const __grid_constant__ MomentParameters p) {
-  if constexpr (HAS_MOMENTS) combine_moments(p);
+  combine_moments(p);
 }
 
 // Runs a variant of the call, and makes the moments.
@@ -99,8 +104,8 @@ int64_t run(const Variant& variant, const Call& call, const Arguments& arguments
   cudaError_t status = launch_conv(call, arguments.stream(), arguments.workspace(), variant);
   if constexpr (HAS_MOMENTS) {
     if (status != cudaSuccess) return status;
-    status =
-        launch_moments(call, moments_kernel, arguments.stream(), arguments.workspace(), variant);
+    const auto kernel = moments_kernel<ConvMomentParameters<Number, Number, Epilogue>>;
+    status = launch_moments(call, kernel, arguments.stream(), arguments.workspace(), variant);
   }
   return status;
 }

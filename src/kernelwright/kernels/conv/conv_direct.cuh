@@ -195,7 +195,7 @@ class DirectMoments {
     float numbers[CHANNELS];
     for_each(values, count, [&](int j, float value) { numbers[j] += value; }, numbers);
     const float all = sum_of_all(static_cast<float>(count)), total = sum_of_own(numbers);
-    const float mean = all > 0 ? total / all : 0.0f;
+    const float mean = mean_of(total, all);
     float means[CHANNELS];
 #pragma unroll
     for (int j = 0; j < CHANNELS; ++j) means[j] = __shfl_sync(~0u, mean, 4 * j);

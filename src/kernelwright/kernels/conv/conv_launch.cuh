@@ -76,11 +76,10 @@ struct ConvVariant {
                               void* workspace) {
     const ConvShape shape = describe(request);
     MomentStates s = describe_states(request, shape);
-    char* const first = static_cast<char*>(workspace) + state_offset(request, shape);
     s.means = results.means;
     s.spreads = results.spreads;
-    s.are_written = reinterpret_cast<int*>(first);
-    s.states = reinterpret_cast<Moments*>(first + aligned_bytes(sizeof(int)));
+    s.states =
+        reinterpret_cast<Moments*>(static_cast<char*>(workspace) + state_offset(request, shape));
     return s;
   }
 
@@ -454,7 +453,7 @@ struct ConvVariant {
     const int64_t tiles =
         s.image_tiles > 0 ? s.image_tiles * shape.images : (s.positions + s.step - 1) / s.step;
     const int64_t count = tiles * s.phases * s.parts * s.segments * s.rows;
-    return aligned_bytes(sizeof(int)) + aligned_bytes(count * int64_t{sizeof(Moments)});
+    return aligned_bytes(count * int64_t{sizeof(Moments)});
   }
   static MomentStates describe_states(const Request& request, const ConvShape& shape) {
     MomentStates s = {};

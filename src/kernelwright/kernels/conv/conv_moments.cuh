@@ -9,6 +9,14 @@
 #include <cstdint>
 
 #include "conv_shape.cuh"
+#include "math.cuh"
+
+// total / count without the branch that division has, which would cost the sums beside it their
+// registers. Of no numbers 0; an infinite total stays.
+__device__ __forceinline__ float mean_of(float total, float count) {
+  const float reciprocal = one_over_sum(fmaxf(count, 1.0f)), mean = total * reciprocal;
+  return std::isinf(mean) ? mean : refined_quotient(total, fmaxf(count, 1.0f), reciprocal);
+}
 
 // Of some numbers: how many, their mean, and the sum of squared distances from it.
 struct Moments {
@@ -29,7 +37,6 @@ struct Moments {
 struct MomentStates {
   float *means, *spreads;  // results: of each channel of each image
   Moments* states;         // of each tile and phase, slot, and row of the filter; null: none
-  int* are_written;        // 0 where the CUDA cores computed the results; null: they are
   int segments, parts;     // slots of a tile: images that a part of it may meet, by its parts
   int part_positions;
   int phases;
@@ -39,6 +46,13 @@ struct MomentStates {
   int rows, group_rows;      // of the filter: of all groups, of one
   int group_channels;
   int run_channels, joined;  // channels of a run of rows; rows of a channel
+
+  // The first state of all says so where the CUDA cores computed the results, and there are none: a
+  // word in front of the sums that says they are would cost these registers.
+  __device__ __forceinline__ void leave() const { states->count = -1; }
+  __device__ __forceinline__ bool are_written() const {
+    return states != nullptr && states->count >= 0;
+  }
 
   // Of a slot of a tile; `tile`: number of it and its phase.
   __device__ __forceinline__ Moments* slot(int64_t tile, int part, int segment) const {

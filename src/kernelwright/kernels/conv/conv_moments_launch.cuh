@@ -81,7 +81,7 @@ __device__ __forceinline__ void combine_moments(const Parameters& p) {
   if (place < p.request.images * channels) {
     const int64_t image = place / channels;
     const int channel = static_cast<int>(place - image * channels), way = threadIdx.x % p.ways;
-    if (s.states != nullptr && (s.are_written == nullptr || *s.are_written != 0)) {
+    if (s.are_written()) {
       found = combine_states(s, image, s.first_row(channel), s.joined, way, p.ways);
     } else {
       found = combine_results(p, image, channel, way);

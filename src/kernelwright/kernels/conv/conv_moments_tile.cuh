@@ -20,6 +20,18 @@ class LaneColumns {
     }
     return bits;
   }
+  // The same of positions alone, in a loop: few registers are left beside the sums.
+  template <class Tile, class Exists>
+  __device__ __forceinline__ static uint64_t at_positions(const Exists& exists) {
+    const int first = first_position();
+    uint64_t bits = 0;
+#pragma unroll 1
+    for (int i = Tile::REGISTERS / 2 - 2; i >= 0; i -= 2) {
+      bits = bits << 2 | static_cast<uint64_t>(exists(first + 4 * i + 1)) << 1 |
+             static_cast<uint64_t>(exists(first + 4 * i));
+    }
+    return bits;
+  }
   // Those of positions before `end`.
   __device__ __forceinline__ static uint64_t before(int end) {
     const int of_lane = max(end - first_position(), 0);
@@ -70,7 +82,7 @@ __device__ __forceinline__ Moments moments_of_row(const float (&sums)[COUNT], in
   }
   const float count = sum_of_row(static_cast<float>(__popcll(columns)));
   const float total = sum_of_row(totals[0] + totals[1]);
-  const float mean = count > 0 ? total / count : 0.0f;
+  const float mean = mean_of(total, count);
 #pragma unroll
   for (int i = 0; i < COUNT / 2; ++i) {
     const float number = sums[i / 2 * 4 + 2 * below + i % 2];
@@ -103,19 +115,23 @@ __device__ __forceinline__ void write_states(const Parameters& p, const ConvWork
 // The same for all images that it meets.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void write_moments(const Parameters& p, const ConvShared<Tile>& shared,
-                                              const ConvWork& work, int warpgroup,
+                                              const ConvWork& work, int unit, int warpgroup,
                                               const float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
   static_assert(Tile::CLUSTER == 1, "tiles are numbered without clusters");
   const MomentStates& states = p.epilogue.moments;
   const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
   const int part = Tile::SPLITS_POSITIONS ? warpgroup : 0;
-  const uint32_t begin = work.position + part * Tile::PART_POSITIONS;
+  // Found here: before, their registers would be missing for sums.
+  uint32_t begin = work.position + part * Tile::PART_POSITIONS;
+  asm volatile("" : "+r"(begin), "+r"(unit));
+  const uint32_t of_groups = p.units.channel_tiles.quotient(unit);
+  const int64_t tile = p.units.groups.quotient(of_groups);
   const int plane = static_cast<int>(p.runs.plane.value());
   int end = Tile::PART_POSITIONS;  // of the image
   if (!Tile::HAS_PATCHES)
     end = plane - static_cast<int>(begin - p.runs.plane.quotient(begin) * plane);
   const uint64_t exist =
-      LaneColumns::where<Tile>([&](int position, int) { return places[position] >= 0; });
+      LaneColumns::at_positions<Tile>([&](int position) { return places[position] >= 0; });
   int segment = 0;
   for (int first = 0; first < Tile::PART_POSITIONS; first = end, end += plane, ++segment) {
     const uint64_t of_image = exist & ~LaneColumns::before(first) & LaneColumns::before(end);
@@ -123,14 +139,14 @@ __device__ __forceinline__ void write_moments(const Parameters& p, const ConvSha
       if constexpr (!Tile::JOINS) return of_image;
       if constexpr (Tile::JOINS) {
         const RowPhase phase(p.shape, row);
-        return of_image & LaneColumns::where<Tile>([&](int position, int) {
+        return of_image & LaneColumns::at_positions<Tile>([&](int position) {
                  return phase.exists(JoinedPlace(places[position]));
                });
       }
     };
 #pragma unroll
     for (int own = 0; own < Tile::PARTS; ++own) {
-      write_states<Tile>(p, work, warpgroup, own, states.slot(work.tile, part, segment), sums[own],
+      write_states<Tile>(p, work, warpgroup, own, states.slot(tile, part, segment), sums[own],
                          columns_of);
     }
     if (Tile::HAS_PATCHES || begin + end >= p.positions) break;

@@ -180,12 +180,12 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
         }
         work.advance_phase(p.shape);
       } else {
-        store_sums<Tile>(p, shared, work, warpgroup, sums);
+        store_sums<Tile>(p, shared, work, unit, warpgroup, sums);
       }
     }
     if constexpr (HAS_WINDOWS) {
       if (p.has_window_parts) forget_window_parts<Tile>(shared, warpgroup);
-      store_sums<Tile>(p, shared, work, warpgroup, values);
+      store_sums<Tile>(p, shared, work, unit, warpgroup, values);
     }
   }
 }
@@ -216,13 +216,10 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
         convolve_on_cuda_cores<Tile>(p);
       }
       if constexpr (ANY_MOMENTS && Parameters::MOMENTS != ConvMoments::NONE) {
-        if (blockIdx.x == 0 && threadIdx.x == 0) *p.epilogue.moments.are_written = 0;
+        if (blockIdx.x == 0 && threadIdx.x == 0) p.epilogue.moments.leave();
       }
       return;
     }
-  }
-  if constexpr (ANY_MOMENTS && Parameters::MOMENTS != ConvMoments::NONE) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) *p.epilogue.moments.are_written = 1;
   }
   if constexpr (Tile::IS_LINEAR) find_linear_words<Tile>(p, shared);
   if constexpr (Tile::CLUSTER > 1) {

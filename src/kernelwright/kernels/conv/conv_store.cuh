@@ -425,11 +425,11 @@ __device__ __forceinline__ void store_joined_parts(
 // The sums of a unit, or what is left of its windows: over channels, or each.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared<Tile>& shared,
-                                           const ConvWork& work, int warpgroup,
+                                           const ConvWork& work, int unit, int warpgroup,
                                            float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
   constexpr bool IS_PROGRAM = ANY_PROGRAMS && Parameters::CHANNELS == ConvFold::EXP_SUM;
   if constexpr (ANY_MOMENTS && Parameters::MOMENTS != ConvMoments::NONE) {
-    write_moments<Tile>(p, shared, work, warpgroup, sums);
+    write_moments<Tile>(p, shared, work, unit, warpgroup, sums);
     if constexpr (Parameters::MOMENTS == ConvMoments::ALONE) return;
   }
   if constexpr (IS_PROGRAM) run_row_program<Tile>(p, shared, work, warpgroup, sums);

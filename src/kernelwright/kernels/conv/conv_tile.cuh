@@ -238,7 +238,6 @@ struct ConvParameters {
 // Unit of work: a tile of one phase and group; where windows are reduced, of all phases in turn.
 struct ConvWork {
   ConvPhase phase;
-  int tile;  // number of its tile and phase
   int group;
   int row;                     // of the filter: first, of the group
   uint32_t position;           // first; with patches,
@@ -275,7 +274,6 @@ __device__ __forceinline__ ConvWork locate_conv(const Parameters& p, int unit) {
   rest = next;
   next = p.units.groups.quotient(rest);
   work.group = rest - next * p.units.groups.value();
-  work.tile = static_cast<int>(next);
   rest = next;
   next = p.units.phases.quotient(rest);
   if constexpr (Parameters::WINDOWS == ConvFold::NONE) {
