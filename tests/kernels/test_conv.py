@@ -358,14 +358,13 @@ _PROGRAM_CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("program", [_SHARES, _LOG_SUM_EXP])
-def test_programs_over_channels_run_in_the_tile(
-    run_script: Callable[..., Any], program: str
+def _compare(
+    run_script: Callable[..., Any], configs: Sequence[str], cases: Sequence[Case], folds: str
 ) -> None:
-    configs = _PROGRAM_CONFIGS[program]
-    chosen = [case for case in _PROGRAM_CASES if case.folds in ("", program)]
-    cases = json.dumps([case.words() for case in chosen])
-    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "1", "float", program)
+    """Every config that takes a case, and the kernel of any sizes, against float64."""
+    chosen = [case for case in cases if case.folds in ("", folds)]
+    words = json.dumps([case.words() for case in chosen])
+    seen = run_script(_FOLDER / "run.py", ", ".join(configs), words, "1", "float", folds)
     assert seen["findings"] == []
     taken = [0] * (len(configs) + 1)
     for case, errors in zip(chosen, seen["errors"], strict=True):
@@ -377,6 +376,13 @@ def test_programs_over_channels_run_in_the_tile(
                 exact = case.values == "special" or three
                 assert error <= (1e-6 if exact else 9.8e-4), (case, config, error)
     assert min(taken) >= 1, taken
+
+
+@pytest.mark.parametrize("program", [_SHARES, _LOG_SUM_EXP])
+def test_programs_over_channels_run_in_the_tile(
+    run_script: Callable[..., Any], program: str
+) -> None:
+    _compare(run_script, _PROGRAM_CONFIGS[program], _PROGRAM_CASES, program)
 
 
 # Maps that are smaller than a tile, that end in it and that several tiles have; channels of several
@@ -419,21 +425,7 @@ _MOMENT_CONFIGS = {
 @pytest.mark.timeout(400)  # every form is compiled
 @pytest.mark.parametrize("how", [_BESIDE, _ALONE])
 def test_moments_of_channels_come_from_the_tiles(run_script: Callable[..., Any], how: str) -> None:
-    configs = _MOMENT_CONFIGS[how]
-    chosen = [case for case in _MOMENT_CASES if case.folds in ("", how)]
-    cases = json.dumps([case.words() for case in chosen])
-    seen = run_script(_FOLDER / "run.py", ", ".join(configs), cases, "1", "float", how)
-    assert seen["findings"] == []
-    taken = [0] * (len(configs) + 1)
-    for case, errors in zip(chosen, seen["errors"], strict=True):
-        assert errors[-1] <= 1e-6, (case, errors)  # any sizes: in float32
-        for config, error in enumerate(errors):
-            if error is not None:
-                taken[config] += 1
-                three = config < len(configs) and ", 2, 1, ConvSchedule" in configs[config]
-                exact = case.values == "special" or three
-                assert error <= (1e-6 if exact else 9.8e-4), (case, config, error)
-    assert min(taken) >= 1, taken
+    _compare(run_script, _MOMENT_CONFIGS[how], _MOMENT_CASES, how)
 
 
 # With the rounding of the result: ordinary, misaligned, NaN, wide, transposed, shared sectors.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult
 from kernelwright.ir.configs import GridRows, RingRows, ShortRows
 from kernelwright.ir.editing import Editor
-from kernelwright.ir.expr import Call, Expr, Operand, Size, Total, has_coordinates, walk
+from kernelwright.ir.expr import Call, Expr, Operand, Size, Total, has_coordinates
 from kernelwright.ir.graph import Graph, Node, rename_inputs
 from kernelwright.ir.kinds import (
     Conv,
@@ -26,6 +26,7 @@ from kernelwright.ir.kinds import (
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import DType, TensorType, TupleType
 from kernelwright.lower.convolution_steps import with_whole_steps
+from kernelwright.lower.layouts import view_of
 from kernelwright.lower.split_reductions import moments_of_parts
 from kernelwright.machine import Machine
 from kernelwright.schedule.conv_configs import ranked_convolutions
@@ -251,11 +252,11 @@ def _degree(expr: Expr, wide: set[int]) -> int | None:
     if not isinstance(expr, Call):
         return int(isinstance(expr, Operand) and expr.index in wide)
     degrees = [_degree(arg, wide) for arg in expr.args]
-    if not any(isinstance(part, Operand) and part.index in wide for part in walk(expr)):
+    if all(it == 0 for it in degrees):
         return 0
-    if None in degrees:
-        return None
     found = [it for it in degrees if it is not None]
+    if len(found) < len(degrees):
+        return None
     if expr.op in _LINEAR:
         return max(found)
     if expr.op == "mul":
@@ -290,10 +291,7 @@ def _put_totals(editor: Editor, one: _Sum, mean: Node, spread: Node) -> None:
     kind = TensorType(DType.F32, small)
     if kind != mean.type:
         mean, spread = (
-            add(
-                f"{it.name}_in_groups",
-                replace(it, kind=View(Reshape()), type=kind, inputs=(it.name,)),
-            )
+            add(f"{it.name}_in_groups", view_of(it.name, it, Reshape(), small, it))
             for it in (mean, spread)
         )
     if one.totals:
