@@ -195,8 +195,25 @@ __device__ __forceinline__ void convolve_linear(const ConvShared<Tile>& shared, 
   }
 }
 
-// Where a lane's registers go in a row of its warp's buffer, in floats: outputs follow each other,
+// Where a run's position goes in a row of a warp's buffer, in floats: outputs follow each other,
 // and what is none goes to the end.
+template <class Tile, class Parameters>
+__device__ __forceinline__ int linear_slot(const Parameters& p, const LinearWork& work,
+                                           int position) {
+  constexpr int NONE = Tile::PART_POSITIONS + RUN;  // each lane has its own
+  const int in = p.linear.in_width, out = static_cast<int>(p.linear.width.value());
+  int slot = position - work.behind, at = work.column + slot;
+  // A run has at most two rows' ends.
+#pragma unroll
+  for (int end = 0; end < 2; ++end) {
+    if (at < in) continue;
+    at -= in;
+    slot -= in - out;
+  }
+  return slot >= 0 && at < out ? slot : NONE + position % 8;
+}
+
+// Those of a lane's registers.
 template <class Tile>
 struct LinearSlots {
   int of[Tile::REGISTERS / 2];
@@ -204,21 +221,11 @@ struct LinearSlots {
   // `slots`: of a warp, in shared memory.
   template <class Parameters>
   __device__ __forceinline__ LinearSlots(const Parameters& p, const LinearWork& work, int* slots) {
-    constexpr int NONE = Tile::PART_POSITIONS + RUN;  // each lane has its own
-    const int lane = threadIdx.x % 32, in = p.linear.in_width;
-    const int out = static_cast<int>(p.linear.width.value());
+    const int lane = threadIdx.x % 32;
     __syncwarp();  // those before have been read
 #pragma unroll
     for (int i = 0; i < Tile::PART_POSITIONS; i += 32) {
-      int slot = lane + i - work.behind, at = work.column + slot;
-      // A run has at most two rows' ends.
-#pragma unroll
-      for (int end = 0; end < 2; ++end) {
-        if (at < in) continue;
-        at -= in;
-        slot -= in - out;
-      }
-      slots[i + lane] = slot >= 0 && at < out ? slot : NONE + lane % 8;
+      slots[i + lane] = linear_slot<Tile>(p, work, i + lane);
     }
     __syncwarp();
 #pragma unroll
@@ -270,12 +277,10 @@ __device__ __forceinline__ void store_linear(const Parameters& p, const ConvShar
 
 // Which of a lane's columns are outputs of the tile and of no other.
 template <class Tile, class Parameters>
-__device__ __forceinline__ uint64_t own_outputs(const Parameters& p, const LinearWork& work,
-                                                const ConvShared<Tile>& shared, int warpgroup) {
-  const int warp = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
-  const LinearSlots<Tile> slots(p, work, &shared.slots[warp * Tile::PART_POSITIONS]);
+__device__ __forceinline__ auto own_outputs(const Parameters& p, const LinearWork& work) {
   const int count = min(p.linear.step, p.linear.slice - work.first);
-  return LaneColumns::where<Tile>([&](int, int column) { return slots.of[column] < count; });
+  return columns_where<Tile::REGISTERS / 2>(
+      [&](int position) { return linear_slot<Tile>(p, work, position) < count; });
 }
 
 // A warpgroup that multiplies.
@@ -305,9 +310,8 @@ __device__ __forceinline__ void consume_linear(const Parameters& p, const ConvSh
     for (int part = 0; part < Tile::PARTS; ++part) {
       finish_sums<Tile>(p, of_tile, warpgroup, part, exponent, sums[part]);
       if constexpr (ANY_MOMENTS && Parameters::MOMENTS != ConvMoments::NONE) {
-        const uint64_t columns = own_outputs<Tile>(p, work, shared, warpgroup);
         write_states<Tile>(p, of_tile, warpgroup, part, p.epilogue.moments.slot(unit, 0, 0),
-                           sums[part], [&](int) { return columns; });
+                           sums[part], own_outputs<Tile>(p, work));
         if constexpr (Parameters::MOMENTS == ConvMoments::ALONE) continue;
       }
       const ConvRows rows = rows_of_warp<Tile>(p, of_tile, warpgroup, part);

@@ -27,7 +27,7 @@ struct Moments {
     const float count = a.count + b.count;
     if (a.count == 0) return b;
     if (b.count == 0) return a;
-    const float share = b.count / count, distance = b.mean - a.mean;
+    const float share = b.count * one_over_sum(count), distance = b.mean - a.mean;
     return {count, a.mean * (1 - share) + b.mean * share,
             a.spread + b.spread + distance * distance * (a.count * share)};
   }

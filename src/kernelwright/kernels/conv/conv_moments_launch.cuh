@@ -15,28 +15,56 @@ struct ConvMomentParameters {
   int ways;  // threads of a channel: a warp, or the block
 };
 
-// What a thread combines of a channel: every `ways`-th state of its tiles from `way` on.
-__device__ __forceinline__ Moments combine_states(const MomentStates& s, int64_t image,
-                                                  int first_row, int row_count, int way, int ways) {
-  Moments found = {};
-  const int64_t begin = image * s.plane, last = begin + s.plane - 1;
-  const int64_t first_tile = s.image_tiles > 0 ? image * s.image_tiles : begin / s.step;
-  const int64_t end_tile = s.image_tiles > 0 ? first_tile + s.image_tiles : last / s.step + 1;
-  const int64_t count = (end_tile - first_tile) * s.phases * s.parts;
-#pragma unroll 1
-  for (int64_t i = way; i < count; i += ways) {
-    const int part = static_cast<int>(i % s.parts);
-    const int64_t tile = first_tile * s.phases + i / s.parts;
+// The states of a channel of an image: of its tiles, their parts and its rows, rows first.
+class ChannelStates {
+ public:
+  __device__ __forceinline__ ChannelStates(const MomentStates& states, int64_t image, int first_row)
+      : s_(states), image_(image), begin_(image * s_.plane), first_row_(first_row) {
+    const int64_t last = begin_ + s_.plane - 1;
+    first_tile_ = s_.image_tiles > 0 ? image * s_.image_tiles : begin_ / s_.step;
+    const int64_t tiles = s_.image_tiles > 0 ? s_.image_tiles : last / s_.step + 1 - first_tile_;
+    count_ = static_cast<uint32_t>(tiles * s_.phases * s_.parts * s_.joined);
+  }
+
+  __device__ __forceinline__ uint32_t count() const { return count_; }
+
+  // Number `i`; of nothing where its part of the tile meets no position of the image, or beyond the
+  // last one. In 32 bits: there is a division or two for each.
+  __device__ __forceinline__ Moments operator[](uint32_t i) const {
+    if (i >= count_) return {};
+    const uint32_t above = i / s_.joined, of_phases = above / s_.parts;
+    const int part = static_cast<int>(above - of_phases * s_.parts);
     int segment = 0;
-    if (s.image_tiles == 0) {
-      const int64_t from = tile / s.phases * s.step + part * s.part_positions;
-      const int64_t left = min(int64_t{s.step - part * s.part_positions}, s.positions - from);
-      if (from > last || from + min(int64_t{s.part_positions}, left) <= begin) continue;
-      segment = static_cast<int>(image - from / s.plane);
+    if (s_.image_tiles == 0) {
+      const int64_t of_tile = (first_tile_ + of_phases / s_.phases) * s_.step;
+      const int64_t from = of_tile + part * s_.part_positions;
+      const int64_t end =
+          min(min(from + s_.part_positions, of_tile + int64_t{s_.step}), s_.positions);
+      if (from >= begin_ + s_.plane || end <= begin_) return {};
+      if (from < begin_) segment = static_cast<int>(image_ - from / s_.plane);
     }
-    const Moments* const rows = s.slot(tile, part, segment) + first_row;
+    return s_.slot(first_tile_ * s_.phases + of_phases, part,
+                   segment)[first_row_ + i - above * s_.joined];
+  }
+
+ private:
+  const MomentStates& s_;
+  int64_t image_, begin_, first_tile_;
+  int first_row_;
+  uint32_t count_;
+};
+
+// What a thread combines of them: every `ways`-th from `way` on, some of them on their way at once.
+__device__ __forceinline__ Moments combine_states(const ChannelStates& states, int way, int ways) {
+  constexpr int FLIGHT = 4;
+  Moments found = {};
 #pragma unroll 1
-    for (int row = 0; row < row_count; ++row) found = Moments::combine(found, rows[row]);
+  for (uint32_t i = way; i < states.count(); i += FLIGHT * ways) {
+    Moments next[FLIGHT];
+#pragma unroll
+    for (int k = 0; k < FLIGHT; ++k) next[k] = states[i + k * ways];
+#pragma unroll
+    for (const Moments& one : next) found = Moments::combine(found, one);
   }
   return found;
 }
@@ -82,7 +110,7 @@ __device__ __forceinline__ void combine_moments(const Parameters& p) {
     const int64_t image = place / channels;
     const int channel = static_cast<int>(place - image * channels), way = threadIdx.x % p.ways;
     if (s.are_written()) {
-      found = combine_states(s, image, s.first_row(channel), s.joined, way, p.ways);
+      found = combine_states(ChannelStates(s, image, s.first_row(channel)), way, p.ways);
     } else {
       found = combine_results(p, image, channel, way);
     }

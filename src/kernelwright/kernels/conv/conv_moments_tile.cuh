@@ -5,64 +5,106 @@
 #include "conv_moments.cuh"
 #include "conv_tile.cuh"
 
-// Which of a lane's columns are meant: a bit for each, in the order of its registers. Column number
-// `i` is position i / 2 * 8 + i % 2 after the lane's first.
+// Which of a lane's columns are meant: a bit for each. Column number `i` is position
+// i / 2 * 8 + i % 2 after the lane's first.
+template <int COLUMNS>
 class LaneColumns {
  public:
-  // Those for which exists(position, column) is true.
-  template <class Tile, class Exists>
-  __device__ __forceinline__ static uint64_t where(const Exists& exists) {
-    const int first = first_position();
-    uint64_t bits = 0;
+  static constexpr int CHUNKS = COLUMNS / 8;  // of 32 positions
+
+  // Adds those of a chunk's positions that a warp voted for, a lane each.
+  __device__ __forceinline__ void take(int chunk, uint32_t votes) {
+    const uint32_t own = votes >> (threadIdx.x % 4 * 2) & 0x03030303u;
 #pragma unroll
-    for (int i = 0; i < Tile::REGISTERS / 2; ++i) {
-      bits |= static_cast<uint64_t>(exists(first + i / 2 * 8 + i % 2, i)) << i;
+    for (int word = 0; word < WORDS; ++word) {
+      if (chunk / 4 == word) words_[word] |= own << chunk % 4 * 2;
     }
-    return bits;
   }
-  // The same of positions alone, in a loop: few registers are left beside the sums.
-  template <class Tile, class Exists>
-  __device__ __forceinline__ static uint64_t at_positions(const Exists& exists) {
-    const int first = first_position();
-    uint64_t bits = 0;
-#pragma unroll 1
-    for (int i = Tile::REGISTERS / 2 - 2; i >= 0; i -= 2) {
-      bits = bits << 2 | static_cast<uint64_t>(exists(first + 4 * i + 1)) << 1 |
-             static_cast<uint64_t>(exists(first + 4 * i));
-    }
-    return bits;
+  // `i`: known to the compiler, so that the bit is.
+  __device__ __forceinline__ bool has(int i) const {
+    return (words_[i / 32] >> (i / 2 % 4 * 8 + i / 8 % 4 * 2 + i % 2) & 1) != 0;
   }
-  // Those of positions before `end`.
-  __device__ __forceinline__ static uint64_t before(int end) {
-    const int of_lane = max(end - first_position(), 0);
-    const int columns = of_lane / 8 * 2 + min(of_lane % 8, 2);
-    return columns >= 64 ? ~uint64_t{0} : (uint64_t{1} << columns) - 1;
+  __device__ __forceinline__ int count() const {
+    int found = 0;
+#pragma unroll
+    for (const uint32_t word : words_) found += __popc(word);
+    return found;
   }
 
  private:
-  __device__ __forceinline__ static int first_position() { return threadIdx.x % 4 * 2; }
+  static constexpr int WORDS = (COLUMNS + 31) / 32;
+  uint32_t words_[WORDS] = {};
 };
 
-// A joined phase, which is a row of the filter: each position says which phases it has.
-class RowPhase {
- public:
+// The columns that are meant of a lane's two rows.
+template <int COLUMNS>
+struct OneForBoth {
+  LaneColumns<COLUMNS> columns;
+  __device__ __forceinline__ const LaneColumns<COLUMNS>& of(int) const { return columns; }
+};
+template <int COLUMNS>
+struct OneForEach {
+  LaneColumns<COLUMNS> columns[2];
+  __device__ __forceinline__ const LaneColumns<COLUMNS>& of(int below) const {
+    return columns[below];
+  }
+};
+
+// Those of all rows: positions for which exists(position) is true.
+template <int COLUMNS, class Exists>
+__device__ __forceinline__ OneForBoth<COLUMNS> columns_where(const Exists& exists) {
+  OneForBoth<COLUMNS> found;
+#pragma unroll
+  for (int chunk = 0; chunk < LaneColumns<COLUMNS>::CHUNKS; ++chunk) {
+    const int position = chunk * 32 + threadIdx.x % 32;
+    found.columns.take(chunk, __ballot_sync(~0u, exists(position)));
+  }
+  return found;
+}
+
+// A joined phase, which is a row of the filter.
+struct RowPhase {
+  int of[MAX_SPATIAL];
+
   // `row`: of a warp's 16.
   __device__ __forceinline__ RowPhase(const ConvShape& shape, int row) {
     int rest = row;
 #pragma unroll
     for (int d = 0; d < MAX_SPATIAL; ++d) {
-      of_[d] = rest % shape.dimensions[d].joined;
+      of[d] = rest % shape.dimensions[d].joined;
       rest /= shape.dimensions[d].joined;
     }
   }
-  __device__ __forceinline__ bool exists(const JoinedPlace& place) const {
-    return place.exists() && of_[0] < place.count(0) && of_[1] < place.count(1) &&
-           of_[2] < place.count(2);
-  }
-
- private:
-  int of_[MAX_SPATIAL];
 };
+
+// Those of joined phases: each position says which it has. `places`: of the warpgroup.
+template <int COLUMNS, class Exists>
+__device__ __forceinline__ OneForEach<COLUMNS> columns_of_phases(const ConvShape& shape,
+                                                                 const int64_t* places,
+                                                                 const Exists& exists) {
+  const int lane = threadIdx.x % 32;
+  const RowPhase phases[] = {{shape, lane / 4}, {shape, lane / 4 + 8}};
+  OneForEach<COLUMNS> found;
+  // One at a time: few registers are left beside the sums.
+#pragma unroll 1
+  for (int chunk = 0; chunk < LaneColumns<COLUMNS>::CHUNKS; ++chunk) {
+    const int position = chunk * 32 + lane;
+    const JoinedPlace place(places[position]);
+    uint32_t votes[2];
+    votes[0] = votes[1] = __ballot_sync(~0u, exists(position));
+#pragma unroll
+    for (int d = 0; d < MAX_SPATIAL; ++d) {
+      for (int phase = 1; phase < shape.dimensions[d].joined; ++phase) {
+        const uint32_t have = __ballot_sync(~0u, place.count(d) > phase);
+        if (phases[0].of[d] == phase) votes[0] &= have;
+        if (phases[1].of[d] == phase) votes[1] &= have;
+      }
+    }
+    found.columns[0].take(chunk, votes[0]);
+    found.columns[1].take(chunk, votes[1]);
+  }
+  return found;
+}
 
 // The sum over four lanes that have a row together.
 __device__ __forceinline__ float sum_of_row(float value) {
@@ -70,45 +112,56 @@ __device__ __forceinline__ float sum_of_row(float value) {
   return value + __shfl_xor_sync(~0u, value, 2);
 }
 
-// Moments of a row's numbers in the columns that are meant. `below`: 1 for the lane's second row.
-template <int COUNT>
-__device__ __forceinline__ Moments moments_of_row(const float (&sums)[COUNT], int below,
-                                                  uint64_t columns) {
-  float totals[2] = {}, spreads[2] = {};
+// Moments of the numbers of a lane's two rows, in the columns that are meant.
+template <int COUNT, class Columns>
+__device__ __forceinline__ void moments_of_rows(const float (&sums)[COUNT], const Columns& columns,
+                                                Moments (&found)[2]) {
+  float totals[2][2] = {}, spreads[2][2] = {};
 #pragma unroll
   for (int i = 0; i < COUNT / 2; ++i) {
-    const float number = sums[i / 2 * 4 + 2 * below + i % 2];
-    totals[i % 2] += (columns >> i & 1) != 0 ? number : 0.0f;
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      if (columns.of(below).has(i)) totals[below][i % 2] += sums[i / 2 * 4 + 2 * below + i % 2];
+    }
   }
-  const float count = sum_of_row(static_cast<float>(__popcll(columns)));
-  const float total = sum_of_row(totals[0] + totals[1]);
-  const float mean = mean_of(total, count);
+#pragma unroll
+  for (int below = 0; below < 2; ++below) {
+    found[below].count = sum_of_row(static_cast<float>(columns.of(below).count()));
+    const float total = sum_of_row(totals[below][0] + totals[below][1]);
+    found[below].mean = mean_of(total, found[below].count);
+  }
 #pragma unroll
   for (int i = 0; i < COUNT / 2; ++i) {
-    const float number = sums[i / 2 * 4 + 2 * below + i % 2];
-    const float distance = (columns >> i & 1) != 0 ? number - mean : 0.0f;
-    spreads[i % 2] = fmaf(distance, distance, spreads[i % 2]);
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      const float distance = sums[i / 2 * 4 + 2 * below + i % 2] - found[below].mean;
+      float& spread = spreads[below][i % 2];
+      if (columns.of(below).has(i)) spread = fmaf(distance, distance, spread);
+    }
   }
-  return {count, mean, sum_of_row(spreads[0] + spreads[1])};
+#pragma unroll
+  for (int below = 0; below < 2; ++below) {
+    found[below].spread = sum_of_row(spreads[below][0] + spreads[below][1]);
+  }
 }
 
-// Writes the states of 64 rows for one image. `part`: of the warpgroup; columns_of(row): which
-// columns of one of a warp's rows are meant.
+// Writes the states of 64 rows for one image. `part`: of the warpgroup.
 template <class Tile, class Parameters, class Columns>
 __device__ __forceinline__ void write_states(const Parameters& p, const ConvWork& work,
                                              int warpgroup, int part, Moments* slot,
                                              const float (&sums)[Tile::REGISTERS],
-                                             const Columns& columns_of) {
+                                             const Columns& columns) {
   const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
   if (rows.count <= 0) return;
   const int count = Tile::JOINS ? rows.count * p.shape.joined() : rows.count;
   const int first = Tile::JOINS ? rows.first / p.shape.run_channels() * FILTER_RUN : rows.first;
   Moments* const of_warp = slot + work.group * p.shape.rows() + first;
+  Moments found[2];
+  moments_of_rows(sums, columns, found);
 #pragma unroll
   for (int below = 0; below < 2; ++below) {
     const int row = threadIdx.x % 32 / 4 + 8 * below;
-    const Moments found = moments_of_row(sums, below, columns_of(row));
-    if (threadIdx.x % 4 == 0 && row < count) of_warp[row] = found;
+    if (threadIdx.x % 4 == 0 && row < count) of_warp[row] = found[below];
   }
 }
 
@@ -118,6 +171,7 @@ __device__ __forceinline__ void write_moments(const Parameters& p, const ConvSha
                                               const ConvWork& work, int unit, int warpgroup,
                                               const float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
   static_assert(Tile::CLUSTER == 1, "tiles are numbered without clusters");
+  constexpr int COLUMNS = Tile::REGISTERS / 2;
   const MomentStates& states = p.epilogue.moments;
   const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
   const int part = Tile::SPLITS_POSITIONS ? warpgroup : 0;
@@ -130,24 +184,19 @@ __device__ __forceinline__ void write_moments(const Parameters& p, const ConvSha
   int end = Tile::PART_POSITIONS;  // of the image
   if (!Tile::HAS_PATCHES)
     end = plane - static_cast<int>(begin - p.runs.plane.quotient(begin) * plane);
-  const uint64_t exist =
-      LaneColumns::at_positions<Tile>([&](int position) { return places[position] >= 0; });
   int segment = 0;
   for (int first = 0; first < Tile::PART_POSITIONS; first = end, end += plane, ++segment) {
-    const uint64_t of_image = exist & ~LaneColumns::before(first) & LaneColumns::before(end);
-    const auto columns_of = [&](int row) {
-      if constexpr (!Tile::JOINS) return of_image;
-      if constexpr (Tile::JOINS) {
-        const RowPhase phase(p.shape, row);
-        return of_image & LaneColumns::at_positions<Tile>([&](int position) {
-                 return phase.exists(JoinedPlace(places[position]));
-               });
-      }
+    const auto is_of_image = [&](int position) {
+      return places[position] >= 0 && position >= first && position < end;
     };
+    const auto columns = [&] {
+      if constexpr (Tile::JOINS) return columns_of_phases<COLUMNS>(p.shape, places, is_of_image);
+      if constexpr (!Tile::JOINS) return columns_where<COLUMNS>(is_of_image);
+    }();
 #pragma unroll
     for (int own = 0; own < Tile::PARTS; ++own) {
       write_states<Tile>(p, work, warpgroup, own, states.slot(tile, part, segment), sums[own],
-                         columns_of);
+                         columns);
     }
     if (Tile::HAS_PATCHES || begin + end >= p.positions) break;
   }
