@@ -1,4 +1,4 @@
-"""What groups of KernelBench's problems come to in the published run, and the tables that say so.
+"""What groups of KernelBench's problems come to in the published run, and tables of them.
 
     python benchmarks/kernelbench_groups.py
 
@@ -77,7 +77,7 @@ SHOWN: dict[str, tuple[int, ...]] = {
     "cross entropy; KL divergence": (95, 98),
     "ReLU; GELU; softplus": (19, 26, 29),
     "diagonal product; matrix times vector": (12, 4),
-    "sum; mean of rows of 4095": (47, 48),
+    "sum; mean over the middle of 128 x 4096 x 4095": (47, 48),
     "convolution 2-D; 3-D; transposed 2-D; transposed 3-D": (63, 60, 65, 68),
     "depthwise convolutions": (82, 83, 84, 85),
     "attention, float32": (97,),
@@ -147,11 +147,12 @@ def _mean(speedups: Iterable[Mapping[str, float]], name: str) -> float:
 
 
 def with_tables(page: str, run: Mapping[str, Any]) -> str:
-    """The page with both tables between its marks."""
+    """The page with the three tables between its marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
-    lines = [BEGIN, *_groups_table(summed(run)["groups"]), "", *_shown_table(run["rows"]), END]
-    return before + "\n".join(lines) + after
+    rows = run["rows"]
+    tables = (_groups_table(summed(run)["groups"]), _shown_table(rows), _slower_table(rows))
+    return before + "\n".join([BEGIN, *("\n".join([*it, ""]) for it in tables), END]) + after
 
 
 def _groups_table(groups: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -174,6 +175,20 @@ def _shown_table(rows: Iterable[Row]) -> Iterator[str]:
     for name, numbers in SHOWN.items():
         cells = [_joined(f"{found[it][baseline]:.2f}x" for it in numbers) for baseline in BASELINES]
         yield f"| {' | '.join([name, _joined(map(str, numbers)), *cells])} |"
+
+
+def _slower_table(rows: Iterable[Row]) -> Iterator[str]:
+    yield "| slower than the better of both | kernelwright, ms | eager | torch.compile | speedup |"
+    yield f"|{' --- |' * 5}"
+    for row in sorted(rows, key=lambda it: (level(it), number(it))):
+        if row["verified"] and _speedups(row)[BEST] < SLOWER:
+            times = {it["name"]: f"{it['device_ms']:.3f}" for it in row["baselines"]}
+            least = min((it["device"] for it in row["speedups"]), key=lambda it: it["value"])
+            ours = f"{row['device_ms']:.3f}"
+            shown = [times.get(name, "-") for name in BASELINES[:2]]
+            told = f"{least['value']:.3f} [{least['low']:.3f}, {least['high']:.3f}]"
+            name = row["problem"].replace("_", " ").strip()
+            yield f"| {' | '.join([name, ours, *shown, told])} |"
 
 
 def _joined(cells: Iterable[str]) -> str:
