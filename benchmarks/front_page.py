@@ -116,8 +116,9 @@ def _provenance(facts: Mapping[str, Any]) -> Iterator[str]:
         f"driver {facts['driver']},"
     )
     yield (
-        f"{facts['date'][:10]}, commit {facts['commit']}: all {facts['problems']} problems written, "
-        f"verified and timed in {wall:.0f} s. Device time with a cold L2 cache, geometric means."
+        f"{facts['date'][:10]}, commit {facts['commit']}: all {facts['problems']} problems "
+        f"written, verified and timed in {wall:.0f} s. Device time with a cold L2 cache, "
+        "geometric means."
     )
 
 
