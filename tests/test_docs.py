@@ -26,6 +26,7 @@ from kernelwright.report.schema import member_texts, render_schema, render_verdi
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import front_page
+import kernelbench_groups
 from capture_corpus import declare_torchvision
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -191,6 +192,19 @@ def test_table_and_chart_of_the_readme_are_those_of_the_published_run() -> None:
     assert front_page.with_results(readme, run, found) == readme, "run benchmarks/front_page.py"
     assert front_page.CHART.read_text() == front_page.chart(found[:3])
     assert sum(it.problems for it in found[:3]) == run["provenance"]["problems"] == 250
+
+
+def test_the_readme_names_the_problems_that_are_slower() -> None:
+    run = json.loads(front_page.RUN.read_text())
+    slower = kernelbench_groups.sums(run["rows"])["slower"]
+    (told,) = re.findall(r"\*Slower\* counts.*?\n\n", front_page.README.read_text(), re.DOTALL)
+    named = {
+        f"level{level}/{number}"
+        for level, part in re.findall(r"In level (\d)(.*?)(?=In level|$)", told, re.DOTALL)
+        for numbers in re.findall(r"nos?\. ([\d,\s]+)\)", part)
+        for number in re.findall(r"\d+", numbers)
+    }
+    assert named == {problem.partition("_")[0] for problem in slower}
 
 
 def test_the_readme_is_short_and_has_no_other_measured_number() -> None:

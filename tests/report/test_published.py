@@ -15,7 +15,7 @@ from .synthetic import write_run
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import kernelbench_newest
+import kernelbench_groups
 import suite_results
 
 PAGE = f"# Title\n\n{suite_results.BEGIN}\nold\n{suite_results.END}\n\nRest\n"
@@ -85,32 +85,61 @@ def test_a_run_that_went_on_elsewhere_tells_the_seconds_of_each_machine(tmp_path
     }
 
 
-def test_what_problems_come_to_is_that_of_the_newest_run_with_each(written: Path) -> None:
-    assert publish(written) == 0
-    newer = written.parent / "results" / "kernelbench.json"
-    facts = json.loads(newer.read_text())
-    older = written.parent / "older.json"
-    older.write_text(json.dumps(facts))
-    left_out, *kept = facts["rows"]
-    newer.write_text(json.dumps({**facts, "rows": kept}))
-    newest = kernelbench_newest.merged([newer, older])
-    assert newest.pop(left_out["problem"]) == (left_out, "older.json")
-    assert newest == {row["problem"]: (row, "kernelbench.json") for row in kept}
+def test_groups_and_their_tables_are_those_of_the_published_run() -> None:
+    run = json.loads(kernelbench_groups.RUN.read_text())
+    grouped = json.loads(kernelbench_groups.GROUPED.read_text())
+    page = kernelbench_groups.PAGE.read_text()
+    current = "run benchmarks/kernelbench_groups.py"
+    assert grouped == kernelbench_groups.summed(run), current
+    assert page == kernelbench_groups.with_tables(page, run), current
 
 
-def test_a_run_that_failed_by_itself_says_nothing_of_a_problem(written: Path) -> None:
-    assert publish(written) == 0
-    newer = written.parent / "results" / "kernelbench.json"
-    facts = json.loads(newer.read_text())
-    older = written.parent / "older.json"
-    judged, unknown, *_ = facts["rows"]
-    older.write_text(json.dumps({**facts, "rows": [judged]}))
-    failed = [{**row, "ending": "defect of kernelwright"} for row in (judged, unknown)]
-    newer.write_text(json.dumps({**facts, "rows": failed}))
-    assert kernelbench_newest.merged([newer, older]) == {
-        judged["problem"]: (judged, "older.json"),
-        unknown["problem"]: (failed[1], "kernelbench.json"),
+def test_groups_have_the_problems_and_the_means_of_the_suite_itself() -> None:
+    run = json.loads(kernelbench_groups.RUN.read_text())
+    groups = kernelbench_groups.summed(run)["groups"]
+    names = {"all": "all", "level1": "level 1", "level2": "level 2", "level3": "level 3"}
+    for found in run["summary"]["levels"]:
+        sums = groups[names[found["name"]]]
+        assert all(sums[word] == found[word] for word in ("problems", "verified", "algebraic"))
+        means = [it["geomean"] for it in found["against"]]
+        assert list(sums["geometric means"].values()) == pytest.approx(means, rel=1e-3)
+    level3 = ("level 3, recurrent", "level 3, not recurrent")
+    assert sum(groups[name]["problems"] for name in level3) == groups["level 3"]["problems"]
+
+
+def row_of(problem: str, speedups: dict[str, float], **facts: object) -> dict[str, object]:
+    """A row of a run as far as groups read it."""
+    told = [{"baseline": name, "device": {"value": it}} for name, it in speedups.items()]
+    level, _, _ = problem.partition("/")
+    row = {"problem": problem, "level": level, "verified": True, "speedups": told, "algebraic": []}
+    return {**row, "left_to_pytorch": [], "lost": {}, "share_of_floor": 0.5, **facts}
+
+
+def test_a_group_counts_what_is_slower_and_what_is_near_its_floor() -> None:
+    both = {"eager": 4.0, "torch.compile": 0.97}
+    rows = [
+        row_of("level1/1_a", both, share_of_floor=0.9),
+        row_of("level1/2_b", {"eager": 1.0, "torch.compile": 4.0}, share_of_floor=0.7),
+        row_of("level1/54_c", {"eager": 16.0}, share_of_floor=None, algebraic=["a rule"]),
+        row_of("level1/55_d", both, verified=False),
+    ]
+    assert kernelbench_groups.sums(rows) == {
+        "problems": 4,
+        "verified": 3,
+        "algebraic": 1,
+        "left to PyTorch, at least in part": 0,
+        "timed": {"eager": 3, "torch.compile": 2, "the better of both": 3},
+        "geometric means": {
+            "eager": 4.0,
+            "torch.compile": pytest.approx((0.97 * 4) ** (1 / 2), abs=1e-4),
+            "the better of both": pytest.approx((0.97 * 16) ** (1 / 3), abs=1e-4),
+        },
+        "within times the floor": {"1.15": 1, "1.5": 2},
+        "slower": {"level1/1_a": 0.97},
     }
+    groups = kernelbench_groups.GROUPS
+    for name in ("level 1, matrix products", "level 1, convolutions"):
+        assert len(list(filter(groups[name], rows))) == 2
 
 
 def test_baselines_that_do_not_count_are_named_with_the_reason(written: Path) -> None:
