@@ -263,7 +263,7 @@ _TUNED: dict[str, dict[str, Any]] = {
         "dims": [0, 1],
         "shapes": [[3, 41, 132], [1, 19, 4]],
         "layouts": ["plain", "misaligned"],
-        "config": _COLUMNS_IN_PARTS | {"width": 4},
+        "config": _COLUMNS_IN_PARTS | {"width": 4, "lanes": 16, "split": 4},
     },
     "extremes of columns in parts": {
         "case": "extremes",

@@ -401,6 +401,7 @@ _MOMENT_CASES = (
     _case(1, 16, (5, 6), 20, (3, 5), stride=(3, 5), padding=(1, 2), dilation=(2, 1),
           output_padding=(0, 2), transposed=True),
     _case(1, 16, (9, 33), 16, (3, 5), stride=(2, 2), padding=(1, 2), folds=_BESIDE),
+    _case(1, 16, (5, 6), 8, (2, 4), stride=(1, 3), transposed=True),
     _case(2, 8, (7, 70), 20, (3, 3)),
     _case(2, 8, (4, 5, 66), 33, (2, 2, 3)),
     _case(1, 8, (12, 64), 16, (2, 2), values="special"),

@@ -150,16 +150,23 @@ class _LargestOfColumns(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("shape", "width"),
-    [((32768, 1024), 2), ((65537, 593), 1), ((32768, 65536), None), ((64, 1024), None)],
+    ("shape", "width", "lanes"),
+    [
+        ((32768, 1024), 2, 128),
+        ((65537, 593), 1, 128),
+        ((204800, 32), 2, 16),
+        ((65537, 3), 1, 16),
+        ((32768, 65536), None, None),
+        ((64, 1024), None, None),
+    ],
 )
 def test_few_long_rows_side_by_side_are_cut_in_parts(
-    shape: tuple[int, ...], width: int | None
+    shape: tuple[int, ...], width: int | None, lanes: int | None
 ) -> None:
     best = _best_of(_LargestOfColumns(), shape)
     assert isinstance(best, ColumnRows)
     assert isinstance(best, ColumnPartRows) == (width is not None)
-    assert width is None or best.width == width
+    assert width is None or (best.width, best.lanes, best.lanes * best.split) == (width, lanes, 256)
 
 
 def test_few_rows_of_which_nothing_is_wanted_twice_are_read_in_parts() -> None:

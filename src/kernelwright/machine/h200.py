@@ -183,7 +183,9 @@ _FEW = FewRates(read_share=0.85, cache_bandwidth=5.5e12, step_seconds=0.8e-6)
 _MANY_SMALL = ManySmallRates(
     least_batches=1024,
     most_result=64 * 64,
+    most_tiled_result=512 * 32,
     most_k=128,
+    tensor_core_seconds=6.9e-6,  # 2048 x (512 x 32, 100) with tiles of 128 x 64.
     life_seconds=2.1e-6,
     store_seconds=0.11e-6,
     read_seconds=0.62e-6,

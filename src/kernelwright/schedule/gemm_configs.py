@@ -28,7 +28,7 @@ def ranked_products(
 
     Layers of one module are often alike, and ranking takes milliseconds.
     """
-    if shape.are_many_small(machine):
+    if shape.have_small_tiles(machine):
         return tuple(sorted(_ranked_many_small(shape, machine), key=lambda entry: entry[0]))
     legal = [config for config in gemm_configs() if not why_illegal(config, widest, machine)]
     simt = [

@@ -65,8 +65,13 @@ class ProductShape:
 
     def are_many_small(self, machine: Machine) -> bool:
         """Whether the library's and our time was measured for thousands of products like these."""
+        small = self.m * self.n <= machine.many_small.most_result
+        return small and self.have_small_tiles(machine)
+
+    def have_small_tiles(self, machine: Machine) -> bool:
+        """Whether small tiles are worth a try: each product is over before a pipeline has filled."""
         known = machine.many_small
-        small = self.m * self.n <= known.most_result and self.k <= known.most_k
+        small = self.m * self.n <= known.most_tiled_result and self.k <= known.most_k
         return small and self.batches >= known.least_batches and self.dtype is DType.F32
 
     @property

@@ -25,6 +25,7 @@ from kernelwright.schedule.few_configs import few_seconds
 from kernelwright.schedule.gemm_model import (
     ProductShape,
     simt_registers,
+    tensor_core_blocks,
     tensor_core_seconds,
     thin_seconds,
 )
@@ -76,7 +77,9 @@ def many_small_seconds(shape: ProductShape, config: ProductConfig, machine: Mach
             lives = blocks / (machine.sm_count * resident) * machine.many_small.thin_life_seconds
             return max(thin_seconds(shape, config, machine), lives + launching) + reading
         case TensorCoreConfig():
-            return tensor_core_seconds(shape, config, machine) + reading
+            tiles = ceil(tensor_core_blocks(shape, config) / machine.sm_count)
+            least = tiles * machine.many_small.tensor_core_seconds
+            return max(tensor_core_seconds(shape, config, machine), least) + reading
         case FewConfig():
             return few_seconds(shape, config, machine) + reading
 

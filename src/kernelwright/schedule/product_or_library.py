@@ -71,6 +71,9 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     if shape.are_many_small(machine) and not is_conv:
         library = many_small_library_seconds(node, shape, graph, machine)
         convincing = machine.many_small.margin * ours <= library
+    elif shape.have_small_tiles(machine) and not is_conv:
+        library = library_seconds(shape, machine)
+        convincing = machine.library.margin * ours <= library
     else:
         seconds = convolution_seconds if is_conv else library_seconds
         library = seconds(shape, machine)

@@ -482,10 +482,14 @@ def _columns(rows: _Rows, machine: Machine) -> list[ColumnRows]:
 
 
 def _column_parts(rows: _Rows, width: int) -> ColumnPartRows:
-    """For rows that are few and long; a thread has some sixteen elements in flight."""
+    """For rows that are few and long; a thread has some sixteen elements in flight.
+
+    Lanes that no rows are left for stand at other places of those there are.
+    """
     wide = min(width, 2, max(1, 8 // rows.folds))
+    lanes = min(128, max(16, 1 << (-(-rows.count // wide) - 1).bit_length()))
     return ColumnPartRows(
-        lanes=128, split=2, width=wide, vectors=16 // wide, holds=False, resident=4
+        lanes=lanes, split=256 // lanes, width=wide, vectors=16 // wide, holds=False, resident=4
     )
 
 

@@ -12,28 +12,46 @@ struct ConvMomentParameters {
   static constexpr ConvFold WINDOWS = Epilogue::WINDOWS, CHANNELS = Epilogue::CHANNELS;
   ConvRequest<Input, Result> request;
   Epilogue epilogue;
-  int ways;  // threads of a channel: a warp, or the block
+  // A block has channels of a group of an image whose states lie side by side: `channels` of them
+  // or fewer, `runs` times for all of a group. `lanes`: threads that read neighbours; a power of 2.
+  int groups, runs, channels, lanes;
 };
 
-// The states of a channel of an image: of its tiles, their parts and its rows, rows first.
-class ChannelStates {
+// The channels of a block.
+struct ChannelRun {
+  int64_t image;
+  int first, count;
+
+  template <class Parameters>
+  __device__ __forceinline__ explicit ChannelRun(const Parameters& p) {
+    const uint32_t above = blockIdx.x / p.runs, run = blockIdx.x - above * p.runs;
+    const int of_group = static_cast<int>(p.request.result_channels) / p.groups;
+    image = above / p.groups;
+    first = run * p.channels;
+    count = min(p.channels, of_group - first);
+    first += (above - above / p.groups * p.groups) * of_group;
+  }
+};
+
+// The states of an image: of its tiles and their parts.
+class ImageStates {
  public:
-  __device__ __forceinline__ ChannelStates(const MomentStates& states, int64_t image, int first_row)
-      : s_(states), image_(image), begin_(image * s_.plane), first_row_(first_row) {
+  __device__ __forceinline__ ImageStates(const MomentStates& states, int64_t image)
+      : s_(states), image_(image), begin_(image * s_.plane) {
     const int64_t last = begin_ + s_.plane - 1;
     first_tile_ = s_.image_tiles > 0 ? image * s_.image_tiles : begin_ / s_.step;
     const int64_t tiles = s_.image_tiles > 0 ? s_.image_tiles : last / s_.step + 1 - first_tile_;
-    count_ = static_cast<uint32_t>(tiles * s_.phases * s_.parts * s_.joined);
+    count_ = static_cast<uint32_t>(tiles * s_.phases * s_.parts);
   }
 
   __device__ __forceinline__ uint32_t count() const { return count_; }
 
-  // Number `i`; of nothing where its part of the tile meets no position of the image, or beyond the
-  // last one. In 32 bits: there is a division or two for each.
-  __device__ __forceinline__ Moments operator[](uint32_t i) const {
+  // A row of number `i`; of nothing where its part of the tile meets no position of the image, or
+  // beyond the last one. In 32 bits: there is a division or two for each.
+  __device__ __forceinline__ Moments at(uint32_t i, int row) const {
     if (i >= count_) return {};
-    const uint32_t above = i / s_.joined, of_phases = above / s_.parts;
-    const int part = static_cast<int>(above - of_phases * s_.parts);
+    const uint32_t of_phases = i / s_.parts;
+    const int part = static_cast<int>(i - of_phases * s_.parts);
     int segment = 0;
     if (s_.image_tiles == 0) {
       const int64_t of_tile = (first_tile_ + of_phases / s_.phases) * s_.step;
@@ -43,42 +61,41 @@ class ChannelStates {
       if (from >= begin_ + s_.plane || end <= begin_) return {};
       if (from < begin_) segment = static_cast<int>(image_ - from / s_.plane);
     }
-    return s_.slot(first_tile_ * s_.phases + of_phases, part,
-                   segment)[first_row_ + i - above * s_.joined];
+    return s_.slot(first_tile_ * s_.phases + of_phases, part, segment)[row];
   }
 
  private:
   const MomentStates& s_;
   int64_t image_, begin_, first_tile_;
-  int first_row_;
   uint32_t count_;
 };
 
 // What a thread combines of them: every `ways`-th from `way` on, some of them on their way at once.
-__device__ __forceinline__ Moments combine_states(const ChannelStates& states, int way, int ways) {
+__device__ __forceinline__ Moments combine_states(const ImageStates& states, int row, int way,
+                                                  int ways) {
   constexpr int FLIGHT = 4;
   Moments found = {};
 #pragma unroll 1
   for (uint32_t i = way; i < states.count(); i += FLIGHT * ways) {
     Moments next[FLIGHT];
 #pragma unroll
-    for (int k = 0; k < FLIGHT; ++k) next[k] = states[i + k * ways];
+    for (int k = 0; k < FLIGHT; ++k) next[k] = states.at(i + k * ways, row);
 #pragma unroll
     for (const Moments& one : next) found = Moments::combine(found, one);
   }
   return found;
 }
 
-// The same of every `ways`-th result: read, or computed where nothing has been stored.
+// What a thread combines of a channel's results: read, or computed where nothing has been stored.
 template <class Parameters>
 __device__ __forceinline__ Moments combine_results(const Parameters& p, int64_t image,
-                                                   int64_t channel, int way) {
+                                                   int64_t channel) {
   using Epilogue = std::remove_cv_t<std::remove_reference_t<decltype(p.epilogue)>>;
   const auto& r = p.request;
   const int64_t along[] = {r.results_along(0), r.results_along(1), r.results_along(2)};
   Moments found = {};
 #pragma unroll 1
-  for (int64_t i = way; i < along[0] * along[1] * along[2]; i += p.ways) {
+  for (int64_t i = threadIdx.x; i < along[0] * along[1] * along[2]; i += blockDim.x) {
     const int64_t at[] = {i % along[0], i / along[0] % along[1], i / along[0] / along[1]};
     float value;
     if constexpr (Epilogue::MOMENTS == ConvMoments::ALONE) {
@@ -93,46 +110,56 @@ __device__ __forceinline__ Moments combine_results(const Parameters& p, int64_t 
   return found;
 }
 
-// The body of a kernel of MOMENT_THREADS threads.
+// Combines what the threads of a block found: of each residue modulo `lanes`, in the same order
+// always. Threads and lanes are powers of 2.
+__device__ __forceinline__ void combine_threads(Moments* of_threads, const Moments& found,
+                                                int lanes) {
+  __syncthreads();  // those before have been read
+  of_threads[threadIdx.x] = found;
+  for (int apart = blockDim.x / 2; apart >= lanes; apart /= 2) {
+    __syncthreads();
+    if (threadIdx.x < apart) {
+      of_threads[threadIdx.x] =
+          Moments::combine(of_threads[threadIdx.x], of_threads[threadIdx.x + apart]);
+    }
+  }
+  __syncthreads();
+}
+
+// The body of a kernel of up to MOMENT_THREADS threads.
 constexpr int MOMENT_THREADS = 256;
 template <class Parameters>
 __device__ __forceinline__ void combine_moments(const Parameters& p) {
-  constexpr int WARPS = MOMENT_THREADS / 32;
-  __shared__ Moments of_warps[WARPS];
+  __shared__ Moments of_threads[MOMENT_THREADS];
   const MomentStates& s = p.epilogue.moments;
-  const int64_t channels = p.request.result_channels;
-  const int warp = threadIdx.x / 32;
-  const int64_t place = int64_t{blockIdx.x} * (MOMENT_THREADS / p.ways) + threadIdx.x / p.ways;
-  wait_for_previous_kernel();
-  let_next_kernel_start();
-  Moments found = {};
-  if (place < p.request.images * channels) {
-    const int64_t image = place / channels;
-    const int channel = static_cast<int>(place - image * channels), way = threadIdx.x % p.ways;
-    if (s.are_written()) {
-      found = combine_states(ChannelStates(s, image, s.first_row(channel)), way, p.ways);
-    } else {
-      found = combine_results(p, image, channel, way);
-    }
-  }
-#pragma unroll
-  for (int apart = 16; apart > 0; apart /= 2) {
-    const Moments other = {__shfl_xor_sync(~0u, found.count, apart),
-                           __shfl_xor_sync(~0u, found.mean, apart),
-                           __shfl_xor_sync(~0u, found.spread, apart)};
-    // In the same order in both lanes.
-    found = (threadIdx.x & apart) == 0 ? Moments::combine(found, other)
-                                       : Moments::combine(other, found);
-  }
-  if (p.ways > 32) {
-    if (threadIdx.x % 32 == 0) of_warps[warp] = found;
-    __syncthreads();
-    found = of_warps[0];
-    for (int i = 1; i < WARPS; ++i) found = Moments::combine(found, of_warps[i]);
-  }
-  if (threadIdx.x % p.ways == 0 && place < p.request.images * channels) {
+  const ChannelRun run(p);
+  const auto leave = [&](int channel, const Moments& found) {
+    const int64_t place = run.image * p.request.result_channels + run.first + channel;
     s.means[place] = found.mean;
     s.spreads[place] = found.spread;
+  };
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  if (s.are_written()) {
+    const int row = threadIdx.x % p.lanes, way = threadIdx.x / p.lanes;
+    Moments found = {};
+    if (row < run.count * s.joined) {
+      found = combine_states(ImageStates(s, run.image), s.first_row(run.first) + row, way,
+                             blockDim.x / p.lanes);
+    }
+    combine_threads(of_threads, found, p.lanes);
+    if (threadIdx.x < run.count) {
+      Moments all = {};
+      for (int row = 0; row < s.joined; ++row) {
+        all = Moments::combine(all, of_threads[threadIdx.x * s.joined + row]);
+      }
+      leave(threadIdx.x, all);
+    }
+    return;
+  }
+  for (int channel = 0; channel < run.count; ++channel) {
+    combine_threads(of_threads, combine_results(p, run.image, run.first + channel), 1);
+    if (threadIdx.x == 0) leave(channel, of_threads[0]);
   }
 }
 
@@ -150,6 +177,40 @@ inline Tensor unwritten_results(const Tensor& means, const int64_t (&outputs)[MA
   return out;
 }
 
+// Which channels a block has; its threads are returned.
+template <class Parameters>
+int divide_channels(Parameters& p) {
+  const MomentStates& s = p.epilogue.moments;
+  const int64_t channels = p.request.result_channels;
+  p.groups = p.runs = p.channels = p.lanes = 1;
+  if (s.states == nullptr) {
+    p.runs = static_cast<int>(channels);
+    return MOMENT_THREADS;
+  }
+  int device = 0, multiprocessors = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+  p.groups = static_cast<int>(channels) / s.group_channels;
+  const auto divide = [&](int of_block) {
+    p.channels = of_block;
+    p.runs = (s.group_channels + of_block - 1) / of_block;
+  };
+  // A divisor of those whose states lie side by side, so that a block's do.
+  divide(s.run_channels);
+  while (p.channels > 1 && p.request.images * p.groups * p.runs < multiprocessors) {
+    int fewer = p.channels - 1;
+    while (s.run_channels % fewer != 0) --fewer;
+    divide(fewer);
+  }
+  while (p.lanes < p.channels * s.joined) p.lanes *= 2;
+  // Threads that would find no state take the place of others.
+  const int64_t tiles = s.image_tiles > 0 ? s.image_tiles : s.plane / s.step + 2;
+  const int64_t states = tiles * s.phases * s.parts;
+  int threads = MOMENT_THREADS;
+  while (threads > 64 && threads / p.lanes > states) threads /= 2;
+  return threads;
+}
+
 // Launches it after launch_conv with the same variants.
 template <class Problem, class Parameters, class... Variants>
 cudaError_t launch_moments(const Problem& problem, void (*kernel)(Parameters), cudaStream_t stream,
@@ -162,14 +223,9 @@ cudaError_t launch_moments(const Problem& problem, void (*kernel)(Parameters), c
         p.epilogue.moments = variant.moments(problem.request, problem.epilogue.moments, workspace);
       },
       variants...);
-  const int64_t planes = problem.request.images * problem.request.result_channels;
-  int device = 0, multiprocessors = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  const bool are_few = planes * 32 < int64_t{MOMENT_THREADS} * multiprocessors;
-  p.ways = are_few ? MOMENT_THREADS : 32;
-  const int64_t blocks = (planes * p.ways + MOMENT_THREADS - 1) / MOMENT_THREADS;
-  return launch_dependent(kernel, static_cast<unsigned>(blocks), MOMENT_THREADS, 0, 1, stream, p);
+  const int threads = divide_channels(p);
+  const int64_t blocks = problem.request.images * p.groups * p.runs;
+  return launch_dependent(kernel, static_cast<unsigned>(blocks), threads, 0, 1, stream, p);
 }
 
 // The same where the first variant rounds (launch_rounding_conv).

@@ -191,9 +191,12 @@ struct ColumnThread {
   __device__ __forceinline__ void fold_places(int begin, int end,
                                               const typename Types::Totals (&totals)[WIDTH],
                                               typename Types::States (&states)[WIDTH]) const {
+    // One comparison for both: with two the compiler leaves a loop whose loads come in bursts.
+    const int beyond = static_cast<int>(rows.space.reduced.count) - place(0, VECTORS - 1);
+    const int full = end < beyond ? end : beyond;
     int first = begin;
 #pragma unroll 1
-    for (; first < end && is_full(first); first += VECTORS * SPLIT) {
+    for (; first < full; first += VECTORS * SPLIT) {
       load_and_fold<LEVEL, true>(first, totals, states);
     }
     if (place(first, 0) < end) load_and_fold<LEVEL, false>(first, totals, states);

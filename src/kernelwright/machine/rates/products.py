@@ -141,8 +141,13 @@ class ManySmallRates:
     """Products from which on blocks that wait for memory overlap."""
     most_result: int
     """Most elements of a result."""
+    most_tiled_result: int
+    """Most elements of a result of which these tiles compute parts; cuBLAS was not measured beyond
+    `most_result`."""
     most_k: int
     """Largest K."""
+    tensor_core_seconds: float
+    """Seconds of a multiprocessor for a tile on the tensor cores with so few steps of K."""
     life_seconds: float
     """Seconds of a block from its launch on: it waits for its operands once."""
     store_seconds: float
