@@ -69,7 +69,7 @@ class ProductShape:
         return small and self.have_small_tiles(machine)
 
     def have_small_tiles(self, machine: Machine) -> bool:
-        """Whether small tiles are worth a try: each product is over before a pipeline has filled."""
+        """Whether small tiles are worth a try: a product is over before a pipeline has filled."""
         known = machine.many_small
         small = self.m * self.n <= known.most_tiled_result and self.k <= known.most_k
         return small and self.batches >= known.least_batches and self.dtype is DType.F32
