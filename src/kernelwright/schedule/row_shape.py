@@ -1,4 +1,4 @@
-"""What the configurations of a row program depend on: its rows at the captured sizes."""
+"""Shape of a row program's rows at the captured sizes, which its configurations depend on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowShape:
-    """What matters of a row program at the captured sizes."""
+    """Sizes of a program's rows, and what a thread reads and computes for an element."""
 
     count: int
     length: int
@@ -39,11 +39,11 @@ class RowShape:
     """Bytes of an element of each result with as many elements as the program."""
     folds: int
     operations: int
-    """On an element, for all folds and results."""
-    access_bytes: int
-    """Bytes of the widest access of a thread."""
+    """Operations on an element, for all folds and results."""
     functions: int
     """Those of them that take some twenty instructions each."""
+    access_bytes: int
+    """Bytes of the widest access of a thread."""
 
     @property
     def width(self) -> int:
@@ -57,7 +57,7 @@ class RowShape:
 
 
 def row_shape(program: RowProgram, inputs: Sequence[ValueType], machine: Machine) -> RowShape:
-    """The sizes of a program's rows, and what a thread reads and computes for an element."""
+    """The shape of a program's rows."""
     sizes = [dim.hint for dim in program.shape]
     walked = [at for at, size in enumerate(sizes) if size > 1]
     is_along = bool(walked) and walked[-1] in program.dims

@@ -76,7 +76,7 @@ class ConvolutionRates:
     moments: float
     """Cycles besides for an element whose channel has moments."""
     joined_moments: float
-    """The same where each row of the filter is a joined phase, which not all positions have."""
+    """Such cycles where each row of the filter is a joined phase, which not all positions have."""
     store_bandwidth: float
     """Bytes a second that results are stored at, at most."""
     parted_bandwidth: float
