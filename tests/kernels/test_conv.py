@@ -464,24 +464,35 @@ def test_nothing_spills_or_waits_for_each_product() -> None:
         _config(128, 3, 32, 1, 2, _ALTERNATE, 5, 1, _APART, 0, 0, _LINES, 3, 8),
         _config(256, 2, 64, 1, 1, _ALTERNATE, 4, 1, _APART, 0, 0, _ROWS, 0, 1),
     )
-    shares = "ConvRowProgram<ChannelShares, ConvBias, ConvBias>"
+    # In one unit: what writes planes, and the library, is compiled once for all endings.
+    text = (_FOLDER / "conv.cu").read_text().replace("CONFIGS", ", ".join(plain))
+    text = text.replace("ELEMENT", "float").replace("EPILOGUE", "ConvBias")
     moments = "ConvWithMoments<ConvMoments::BESIDE, ConvBias, ConvPlain>"
-    for configs, epilogue in ((plain, "ConvBias"), (plain, moments), (programs, shares)):
-        text = (_FOLDER / "conv.cu").read_text()
-        text = text.replace("CONFIGS", ", ".join(configs)).replace("ELEMENT", "float")
-        text = text.replace("EPILOGUE", epilogue)
-        report = compile_check(
-            kernels.inline(
-                "conv_launch.cuh",
-                "conv_any.cuh",
-                "conv_epilogue.cuh",
-                "conv_moments_launch.cuh",
-                "wgmma_f16.cuh",
-            )
-            + text
+    shares = "ConvRowProgram<ChannelShares, ConvBias, ConvBias>"
+    wanted = [(f"planes_kernel<{config}>", "PlaneParameters") for config in programs]
+    for configs, ending in ((plain, moments), (programs, shares)):
+        types = f"Number, Number, {ending}"
+        wanted += [(f"conv_kernel<{it}, {ending}>", f"ConvParameters<{types}>") for it in configs]
+        wanted.append((f"any_kernel<{ending}>", f"ConvAnyParameters<{types}>"))
+    combined = f"ConvMomentParameters<Number, Number, {moments}>"
+    wanted.append((f"moments_kernel<{combined}>", combined))
+    text += "".join(
+        f"template __global__ void {name}(const __grid_constant__ {parameters});\n"
+        for name, parameters in wanted
+    )
+    report = compile_check(
+        kernels.inline(
+            "conv_launch.cuh",
+            "conv_any.cuh",
+            "conv_epilogue.cuh",
+            "conv_moments_launch.cuh",
+            "wgmma_f16.cuh",
         )
-        named = [kernel for kernel in report.kernels if "conv" in str(kernel)]
-        assert len(named) >= len(configs)
-        spilled = [it for it in report.kernels if it.stack_bytes or it.spills]
-        assert [str(kernel) for kernel in spilled] == []
-        assert [remark for remark in report.remarks if "Performance Loss" in remark] == []
+        + text
+    )
+    names = [kernel.name for kernel in report.kernels]
+    assert sum(name.startswith("conv_kernel") for name in names) == 2 * len(plain) + len(programs)
+    assert sum(name.startswith("planes_kernel") for name in names) == len(plain) + len(programs)
+    assert sum(name.startswith("any_kernel") for name in names) == 3
+    assert [str(it) for it in report.kernels if it.stack_bytes or it.spills] == []
+    assert [remark for remark in report.remarks if "Performance Loss" in remark] == []
