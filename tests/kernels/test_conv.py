@@ -447,6 +447,7 @@ def test_modules_of_16_bits(run_script: Callable[..., Any]) -> None:
     assert all(0 <= error <= 4.5e-3 for errors in brain for error in errors), brain
 
 
+@pytest.mark.timeout(400)  # every form is compiled
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 def test_nothing_spills_or_waits_for_each_product() -> None:
     # The most sums of each schedule, with three products, patches, joined phases and programs over
