@@ -52,9 +52,10 @@ types: $(INSTALLED)
 	$(BIN)mypy
 
 # Tests of one file mostly go to one worker: what they share is made once. So is bytecode, whatever the
-# shell says of it: dozens of tests start processes that import all of the package.
+# shell says of it: dozens of tests start processes that import all of the package. Of two workers one
+# waits a fifth of the time, for a process that is to hang or die: a third has two cores busy.
 pytest: $(INSTALLED)
-	PYTHONDONTWRITEBYTECODE= $(BIN)python -m pytest -q -n 2 --dist worksteal -m "not gpu"
+	PYTHONDONTWRITEBYTECODE= $(BIN)python -m pytest -q -n 3 --dist worksteal -m "not gpu"
 
 random: $(INSTALLED)
 	$(BIN)python -m pytest -q -n 2 tests/test_random_graphs.py --random-graphs 5000

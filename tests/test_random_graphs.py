@@ -77,6 +77,7 @@ def test_a_flip_that_a_rewrite_moved_is_made_by_pytorch() -> None:
     assert not _misplanned([flipped_total_returned_with_its_flip])
 
 
+@pytest.mark.timeout(400)  # a module of all graphs is compiled
 def test_random_graphs_on_the_emulator(
     emitted_seed: int, tmp_path: Path, run_script: Callable[..., Any]
 ) -> None:

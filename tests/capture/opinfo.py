@@ -10,6 +10,7 @@ others what is left or what does not hold; `test_opinfo.py` holds it to that wit
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -114,14 +115,24 @@ def operators() -> dict[str, Any]:
     }
 
 
+_READS_THE_STACK = (
+    # Which unittest runs: none.
+    *(f"torch.testing._internal.{it}.extract_test_fn" for it in ("common_utils", "opinfo.core")),
+    # Who asks for a seed of cards that are not there.
+    *(f"torch.{device}.manual_seed_all" for device in ("cuda", "xpu")),
+)
+"""What PyTorch does before every sample, and what takes longer than to make it."""
+
+
 def samples(name: str, dtype: torch.dtype, count: int) -> list[Sample]:
     """So many samples of an operator, spread over those that PyTorch has; none if it has none."""
     op = operators()[name]
     if not op.supports_dtype(dtype, "cpu"):
         return []
     torch.manual_seed(0)
-    # Which unittest runs, none, PyTorch finds out by reading the source of the whole stack.
-    with patch("torch.testing._internal.common_utils.extract_test_fn", lambda: None):
+    with ExitStack() as stack:
+        for name in _READS_THE_STACK:
+            stack.enter_context(patch(name, lambda *_: None))
         made = list(islice(op.sample_inputs("cpu", dtype, requires_grad=False), 200))
     step = max(len(made) / count, 1.0)
     return [_sample(made[int(at * step)]) for at in range(min(count, len(made)))]

@@ -187,6 +187,7 @@ def _bytes(config: Config) -> int:
     return same.shared_bytes
 
 
+@pytest.mark.timeout(400)  # every form is compiled
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
 def test_nothing_spills_or_waits_for_each_product() -> None:
     configs = (

@@ -44,12 +44,12 @@ _COMMON_FLAGS = ("-std=c++20", "-fPIC", "-pipe")
 _RUNTIME_FLAGS = ("-O2", "-g1", "-fvisibility=hidden", "-pthread")
 # One line of source per access (-g1), whole accesses only (no vectorising), and every product
 # rounded, except where the source asks for a fused one (which -mfma makes one instruction).
-_UNIT_FLAGS = ("-g1", "-fno-tree-vectorize", "-ffp-contract=off", "-w")
-# To compile takes longer than to run, mostly, and less by -Og than by -O1. But between a
-# fence and a product behind it -Og copies what the emulator tracks as a warp's registers.
-_OPTIMISATION = {False: "-Og", True: "-O1"}
-_TRACKED = "wgmma"
-"""A word of every unit that has such registers."""
+# To compile takes longer than to run, mostly, and less by -Og than by -O1. Each variable has
+# its own place in the stack: what the emulator tracks as a warp's registers is nothing else before.
+_UNIT_FLAGS = (
+    *("-Og", "-g1", "-w"),
+    *("-fstack-reuse=none", "-fno-tree-vectorize", "-ffp-contract=off"),
+)
 _CHECKED_FLAGS = (
     "-fsanitize=thread",
     *("--param", "tsan-instrument-func-entry-exit=0"),
@@ -129,7 +129,7 @@ def build_shared(headers: Headers = Headers.CUDA) -> None:
     compiler = require_cxx()
     _runtime_library()
     _allocator_library()
-    _prelude(headers, _flags_of_units(headers, is_tracked=False), compiler)
+    _prelude(headers, _flags_of_units(headers), compiler)
 
 
 def compile_unit(unit: Unit) -> Path:
@@ -139,8 +139,7 @@ def compile_unit(unit: Unit) -> Path:
     the line that the user wrote, and the log.
     """
     compiler = require_cxx()
-    is_tracked = any(_TRACKED in part.source for part in unit.parts)
-    flags = _flags_of_units(unit.headers, is_tracked=is_tracked)
+    flags = _flags_of_units(unit.headers)
     prelude = _prelude(unit.headers, flags, compiler)
     texts = [text for part in unit.parts for text in (part.file, part.text)]
     key = content_key(
@@ -297,13 +296,8 @@ def _prelude(headers: Headers, flags: Sequence[str], compiler: Tool) -> Path:
     return cached_build("headers", key, build) / _PRELUDE
 
 
-def _flags_of_units(headers: Headers, *, is_tracked: bool) -> tuple[str, ...]:
-    optimisation = _OPTIMISATION[is_tracked]
-    return (
-        *(optimisation, *_UNIT_FLAGS, *_CHECKED_FLAGS),
-        *_processor_flags(),
-        *_torch_flags(headers),
-    )
+def _flags_of_units(headers: Headers) -> tuple[str, ...]:
+    return (*_UNIT_FLAGS, *_CHECKED_FLAGS, *_processor_flags(), *_torch_flags(headers))
 
 
 def _torch_flags(headers: Headers) -> tuple[str, ...]:

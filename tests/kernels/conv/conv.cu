@@ -26,7 +26,6 @@ struct LogSumExp {
 
 using Number = ELEMENT;
 using Epilogue = EPILOGUE;
-using Parameters = ConvParameters<Number, Number, Epilogue>;
 
 template <class Config>
 __global__ void __launch_bounds__(PLANE_THREADS, PLANE_BLOCKS)
@@ -34,9 +33,9 @@ __global__ void __launch_bounds__(PLANE_THREADS, PLANE_BLOCKS)
   write_planes<Number, ConvTile<Config>::PLANE_CHANNELS, Config::PLANES, Config::ROW_TAPS,
                ConvTile<Config>::JOINS>(p);
 }
-template <class Config>
+template <class Config, class Ending>
 __global__ void __launch_bounds__(ConvTile<Config>::THREADS, 1)
-    conv_kernel(const __grid_constant__ Parameters p) {
+    conv_kernel(const __grid_constant__ ConvParameters<Number, Number, Ending> p) {
   conv_sm90<Config>(p);
 }
 
@@ -87,8 +86,9 @@ struct Variants {
 using All = Variants<CONFIGS>;
 using Any = ConvAnyVariant<Number, Number, Epilogue>;
 
-__global__ void __launch_bounds__(Any::THREADS, 1)
-    any_kernel(const __grid_constant__ Any::Parameters p) {
+template <class Ending>
+__global__ void __launch_bounds__(ConvAnyVariant<Number, Number, Ending>::THREADS, 1)
+    any_kernel(const __grid_constant__ ConvAnyParameters<Number, Number, Ending> p) {
   conv_any(p);
 }
 
@@ -126,11 +126,10 @@ extern "C" int64_t conv_launch(const int64_t* words) {
   Arguments arguments(words);
   const int64_t config = arguments.integer();
   const Call call = read_call(arguments);
-  if (config < 0) return run(Any{any_kernel}, call, arguments);
+  if (config < 0) return run(Any{any_kernel<Epilogue>}, call, arguments);
   return All::pick(config, [&](auto chosen) -> int64_t {
     using Config = decltype(chosen);
-    return run(
-        ConvVariant<Config, Number, Number, Epilogue>{planes_kernel<Config>, conv_kernel<Config>},
-        call, arguments);
+    using Variant = ConvVariant<Config, Number, Number, Epilogue>;
+    return run(Variant{planes_kernel<Config>, conv_kernel<Config, Epilogue>}, call, arguments);
   });
 }

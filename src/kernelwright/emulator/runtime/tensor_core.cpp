@@ -27,6 +27,15 @@ constexpr Format kHalf{10, 15, 31}, kBfloat16{7, 127, 255};
 struct Numbers {
   std::vector<int32_t> significands, exponents;
   std::vector<bool> is_special;  // of each row
+  bool has_special = false;
+};
+
+// One row of sums, while 16 products are added to each.
+struct Row {
+  int32_t own[kMostColumns], before[kMostColumns];  // exponents and significands of the sums so far
+  int32_t largest[kMostColumns];                    // exponents of all terms
+  double total[kMostColumns];                       // in units of 2^(largest - 25): whole numbers
+  float sums[kMostColumns];
 };
 
 float value_of(uint16_t bits, bool is_bfloat16) {
@@ -54,7 +63,7 @@ Numbers decode(const std::vector<uint16_t>& elements, unsigned rows, const Forma
       const int exponent = bits >> format.places & format.special;
       const int mantissa = bits & ((1 << format.places) - 1);
       const int whole = exponent == 0 ? mantissa : mantissa | 1 << format.places;
-      if (exponent == format.special) numbers.is_special[row] = true;
+      if (exponent == format.special) numbers.is_special[row] = numbers.has_special = true;
       const size_t at = size_t{k} * rows + row;
       numbers.significands[at] = bits >> 15 != 0 ? -whole : whole;
       numbers.exponents[at] = whole == 0 ? kNoExponent : std::max(exponent, 1) - format.bias;
@@ -63,11 +72,27 @@ Numbers decode(const std::vector<uint16_t>& elements, unsigned rows, const Forma
   return numbers;
 }
 
-// The 16 products of each of `n` sums, which are independent. `largest` comes with the exponents of
-// the sums so far, and goes with those of all terms; `total` is in units of 2^(largest - 25).
+// Significands and exponents of `n` sums. Whether all are finite.
+KWEMU_VECTORS bool split_sums(const float* sums, unsigned n, Row& row) {
+  int32_t most = 0;
+  for (unsigned i = 0; i < n; ++i) {
+    const auto bits = __builtin_bit_cast(int32_t, sums[i]);
+    const int32_t field = bits >> kFp32Places & 0xff;
+    const int32_t whole = (bits & 0x7fffff) | (field == 0 ? 0 : 0x800000);
+    row.before[i] = bits < 0 ? -whole : whole;
+    row.own[i] = whole == 0 ? kNoExponent : std::max(field, 1) - kFp32Bias;
+    row.largest[i] = row.own[i];
+    row.total[i] = 0;
+    most = std::max(most, field);
+  }
+  return most < 255;
+}
+
+// The 16 products of each of `n` sums, which are independent.
 KWEMU_VECTORS void add_products(const int32_t* lhs, const int32_t* lhs_exponents,
                                 const int32_t* rhs, const int32_t* rhs_exponents, unsigned n,
-                                int shift, int32_t* largest, int64_t* total) {
+                                int shift, Row& row) {
+  int32_t* const largest = row.largest;
   for (unsigned k = 0; k < kDepth; ++k) {
     const int32_t* exponents = rhs_exponents + k * n;
     const int32_t mine = lhs_exponents[k];
@@ -87,8 +112,32 @@ KWEMU_VECTORS void add_products(const int32_t* lhs, const int32_t* lhs_exponents
         sums[i] += product < 0 ? -kept : kept;
       }
     }
-    for (unsigned i = 0; i < n; ++i) total[i] += sums[i];
+    for (unsigned i = 0; i < n; ++i) row.total[i] += sums[i];
   }
+}
+
+// The sums so far join the products, and all of it is truncated to normal numbers of fp32, of which
+// doubles hold more than enough. Whether a result is smaller than those are.
+KWEMU_VECTORS bool join_sums(unsigned n, Row& row) {
+  constexpr int kDoublePlaces = 52, kDoubleBias = 1023, kDoubleLeast = -1000;
+  constexpr uint64_t kKept = ~uint64_t{0} << (kDoublePlaces - kFp32Places);
+  constexpr int64_t kLeastNormal = __builtin_bit_cast(int64_t, 0x1p-126);
+  int64_t small = 0;  // negative where one is between 0 and that
+  for (unsigned i = 0; i < n; ++i) {
+    const int32_t below = std::min(row.largest[i] - row.own[i], 31);
+    const int32_t before = row.before[i];
+    const int32_t sign = before >> 31;  // all ones or none: branches make no vectors
+    const int32_t kept = ((before ^ sign) - sign) << (kPlaces - kFp32Places) >> below;
+    row.total[i] += (kept ^ sign) - sign;
+    const int64_t exponent = std::max(row.largest[i], kDoubleLeast) - kPlaces + kDoubleBias;
+    const auto unit = __builtin_bit_cast(double, exponent << kDoublePlaces);
+    const uint64_t bits = __builtin_bit_cast(uint64_t, row.total[i]) & kKept;
+    const double sum = __builtin_bit_cast(double, bits) * unit;
+    const int64_t size = __builtin_bit_cast(int64_t, sum) & std::numeric_limits<int64_t>::max();
+    small |= (size - kLeastNormal) & -size;
+    row.sums[i] = static_cast<float>(sum);
+  }
+  return small < 0;
 }
 
 // total * 2^(exponent - 25), truncated.
@@ -107,18 +156,9 @@ float truncated(int64_t total, int exponent) {
   return __builtin_bit_cast(float, sign | bits);
 }
 
-void split_sum(float sum, int32_t& exponent, int64_t& significand) {
-  const auto bits = __builtin_bit_cast(uint32_t, sum);
-  const int field = static_cast<int>(bits >> kFp32Places & 0xff);
-  const int64_t mantissa = bits & 0x7fffff;
-  const int64_t whole = field == 0 ? mantissa : mantissa | 0x800000;
-  significand = bits >> 31 != 0 ? -whole : whole;
-  exponent = whole == 0 ? kNoExponent : std::max(field, 1) - kFp32Bias;
-}
-
 // Infinities and NaNs among the terms: what IEEE says of their sum.
 float special_sum(const ProductTerms& terms, unsigned row, unsigned column, float sum) {
-  double total = terms.accumulates ? sum : 0.0;
+  double total = sum;
   for (unsigned k = 0; k < kDepth; ++k) {
     const double product =
         static_cast<double>(value_of(terms.lhs[row * kDepth + k], terms.is_bfloat16)) *
@@ -136,35 +176,31 @@ void multiply_tile(const ProductTerms& terms, float* sums) {
   const int shift = kPlaces - 2 * format.places;
   const Numbers lhs = decode(terms.lhs, kRows, format);
   const Numbers rhs = decode(terms.rhs, n, format);
-  int32_t largest[kMostColumns];
-  int64_t total[kMostColumns];
-  for (unsigned row = 0; row < kRows; ++row) {
+  static const float kZeros[kMostColumns] = {};
+  Row row;
+  for (unsigned number = 0; number < kRows; ++number) {
     int32_t factors[kDepth], exponents[kDepth];
     for (unsigned k = 0; k < kDepth; ++k) {
-      factors[k] = (terms.is_negated ? -1 : 1) * lhs.significands[k * kRows + row];
-      exponents[k] = lhs.exponents[k * kRows + row];
+      factors[k] = (terms.is_negated ? -1 : 1) * lhs.significands[k * kRows + number];
+      exponents[k] = lhs.exponents[k * kRows + number];
     }
-    float* const line = sums + size_t{row} * n;
-    int32_t own[kMostColumns];
-    int64_t before[kMostColumns];
-    for (unsigned i = 0; i < n; ++i) {
-      split_sum(terms.accumulates ? line[i] : 0.0f, own[i], before[i]);
-      largest[i] = own[i];
-      total[i] = 0;
-    }
-    add_products(factors, exponents, rhs.significands.data(), rhs.exponents.data(), n, shift,
-                 largest, total);
-    for (unsigned i = 0; i < n; ++i) {
-      const bool special = lhs.is_special[row] || rhs.is_special[i] ||
-                           (terms.accumulates && !std::isfinite(line[i]));
-      if (special) {
-        line[i] = special_sum(terms, row, i, line[i]);
-        continue;
+    float* const line = sums + size_t{number} * n;
+    const float* const so_far = terms.accumulates ? line : kZeros;
+    const bool is_finite = split_sums(so_far, n, row);
+    add_products(factors, exponents, rhs.significands.data(), rhs.exponents.data(), n, shift, row);
+    if (join_sums(n, row)) {
+      for (unsigned i = 0; i < n; ++i) {
+        row.sums[i] = truncated(static_cast<int64_t>(row.total[i]), row.largest[i]);
       }
-      const int below = std::min(largest[i] - own[i], 63);
-      const int64_t kept = (std::abs(before[i]) << (kPlaces - kFp32Places)) >> below;
-      line[i] = truncated(total[i] + (before[i] < 0 ? -kept : kept), largest[i]);
     }
+    if (!is_finite || lhs.is_special[number] || rhs.has_special) {
+      for (unsigned i = 0; i < n; ++i) {
+        const bool is_special =
+            lhs.is_special[number] || rhs.is_special[i] || !std::isfinite(so_far[i]);
+        if (is_special) row.sums[i] = special_sum(terms, number, i, so_far[i]);
+      }
+    }
+    std::copy(row.sums, row.sums + n, line);
   }
 }
 
