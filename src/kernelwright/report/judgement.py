@@ -29,7 +29,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     passed = sum(check.outcome is Outcome.PASSED for check in verdict.checks)
     skipped = sum(check.outcome is Outcome.SKIPPED for check in verdict.checks)
     yield (
-        f"checks      {passed} passed, {skipped} could not be asked; "
+        f"checks      {passed} passed, {skipped} could not be run; "
         f"built in {verdict.build_seconds:.1f} s"
     )
 

@@ -114,8 +114,8 @@ class Explanation:
         for call in self.native_calls:
             yield f"one call    {call}"
         yield (
-            f"moved       {self.bytes / 1e6:,.1f} MB by kernels and calls; the fewest possible are "
-            f"{self.least_bytes / 1e6:,.1f} MB"
+            f"moved       {self.bytes / 1e6:,.1f} MB by kernels and calls; inputs, parameters and "
+            f"results alone are {self.least_bytes / 1e6:,.1f} MB"
         )
         yield (
             f"in all      {self.bytes / 1e6:,.1f} MB, {self.flops / 1e9:,.3f} GFLOP, modelled "
