@@ -129,5 +129,5 @@ def report(
     if as_json:
         print_json({"file": str(path), "bytes": size})
     else:
-        typer.echo(f"wrote       {path} ({size / 2**20:.1f} MiB)")
+        typer.echo(f"wrote       {path} ({size / 2**10:,.0f} KiB)")
     return ExitCode.VERIFIED
