@@ -24,7 +24,10 @@ class NativeCall:
     """Memory of values that only these launches read, at the captured sizes."""
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.launches} launches, arena {self.arena_bytes / 1e6:,.1f} MB"
+        return (
+            f"{self.name}: {self.launches} launches, {self.arena_bytes / 1e6:,.1f} MB of memory "
+            "for what only they read"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
