@@ -82,7 +82,7 @@ def judge(
             if as_json:
                 print_json({"verdict": verdict.to_json(), "measurement": measurement.to_json()})
             else:
-                print_lines(verdict_lines(verdict))
+                print_lines(verdict_lines(verdict, reference, candidate))
                 print_lines(measurement_lines(measurement))
             sys.stdout.flush()
     return ExitCode(verdict.status.exit_code)

@@ -65,7 +65,7 @@ def optimize(
         print_json(done.to_json())
     else:
         print_lines(done.compiled.explanation.lines())
-        print_lines(verdict_lines(done.verdict))
+        print_lines(verdict_lines(done.verdict, model, done.path))
         print_lines(measurement_lines(done.measurement))
         print_lines([f"kept        {done.kept}"] if done.kept else [])
         typer.echo(f"wrote       {done.path}")

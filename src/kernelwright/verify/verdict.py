@@ -9,6 +9,8 @@ from kernelwright.errors import ExitCode
 from kernelwright.verify.ran import Ran
 from kernelwright.verify.records import to_plain
 
+FILES = "MODEL MODEL_NEW"
+"""What stands for the two files in a check's command."""
 VALUES = "values"
 """Name of the check of the numbers."""
 DROP_IN = "drop-in"
@@ -159,7 +161,7 @@ class Check:
     @property
     def reproduce(self) -> str:
         """The command, but for the files, that runs this case alone; empty without a case."""
-        return f"kernelwright judge MODEL MODEL_NEW --case '{self.case}'" if self.case else ""
+        return f"kernelwright judge {FILES} --case '{self.case}'" if self.case else ""
 
     def demoted(self) -> "Check":
         """This check as a warning, for what was not demanded."""
