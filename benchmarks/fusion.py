@@ -112,8 +112,9 @@ def _is_float(value: Any) -> bool:
 def measure(problem: Path, effort_name: str, baselines: Sequence[str]) -> dict[str, Any]:
     """Everything about one problem, as JSON values."""
     from kernelwright.bench.timing import Stopwatch, rotate
+    from kernelwright.compiling import compile_problem, write_candidate
     from kernelwright.machine import H200
-    from kernelwright.pipeline import compile_problem, load_problem, tuned, write_candidate
+    from kernelwright.pipeline import load_problem, tuned
     from kernelwright.schedule import cost_of_plan, least_cost
     from kernelwright.tune.effort import effort
     from kernelwright.worker.card.lease import open_lease

@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from kernelwright.compiling import compile_problem
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
 from kernelwright.problem.execution import execute
 from kernelwright.program import peak_bytes, program_of

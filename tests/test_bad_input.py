@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from kernelwright.compiling import compile_problem, shrunk_for_emulator, write_candidate
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem, shrunk_for_emulator, write_candidate
 from kernelwright.problem import Budget, load_problem
 
 ROOT = Path(__file__).parents[1]

@@ -11,9 +11,9 @@ import pytest
 
 from kernelwright import __version__, cli
 from kernelwright.commands.printing import ProgressLine
+from kernelwright.compiling import compile_problem, write_candidate
 from kernelwright.errors import ExitCode, OutputError
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.verify.verification import Event
 

@@ -18,9 +18,9 @@ from typer.models import OptionInfo
 import kernelwright
 from kernelwright import cli, env
 from kernelwright.codegen import emit
+from kernelwright.compiling import compile_problem
 from kernelwright.errors import ExitCode, render_errors_table
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
 from kernelwright.report.schema import member_texts, render_schema, render_verdict_page
 

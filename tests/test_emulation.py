@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from kernelwright import machine
+from kernelwright.compiling import compile_problem, write_candidate
 from kernelwright.emulation import MOST_ELEMENTS, emulate
 from kernelwright.errors import UsageError
-from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.verify.cases import Case
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kernelwright.compiling import Compiled, compile_problem, write_candidate
 from kernelwright.ir.anchors import Side, Triangle
 from kernelwright.ir.configs import (
     Config,
@@ -23,7 +24,6 @@ from kernelwright.ir.configs import (
     ThinConfig,
 )
 from kernelwright.machine import H200
-from kernelwright.pipeline import Compiled, compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library
 from kernelwright.tune.plans import with_configs

@@ -14,18 +14,13 @@ from kernelwright import giving_back, pipeline
 from kernelwright.api import optimize_in_memory
 from kernelwright.bench.measurement import Interval, Measurement, Series, Speedup, not_measured
 from kernelwright.bench.timing import Samples
+from kernelwright.compiling import Compiled, compile_problem, write_candidate
 from kernelwright.giving_back import MeasureParts, with_guesses_measured
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200, Machine
 from kernelwright.module import OptimizedModule, capture_in_memory
-from kernelwright.pipeline import (
-    Compiled,
-    OptimizeOptions,
-    compile_problem,
-    without_slower,
-    write_candidate,
-)
+from kernelwright.pipeline import OptimizeOptions, without_slower
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library, plan_graph
 from kernelwright.tune import parts

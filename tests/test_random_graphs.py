@@ -16,9 +16,9 @@ import pytest
 import torch
 
 from kernelwright.capture import capture_module
+from kernelwright.compiling import compile_problem, write_candidate
 from kernelwright.ir.program_interpreter import run_program
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.program import cutting, program_of
 from kernelwright.schedule import Library, plan_graph

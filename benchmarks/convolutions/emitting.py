@@ -38,8 +38,8 @@ def informative_first(folders: list[Path]) -> list[Path]:
 
 def emit_one(path: Path, target: Path) -> str:
     """What a problem becomes, in a folder of `target`; a line about it."""
+    from kernelwright.compiling import compile_problem, write_candidate
     from kernelwright.machine import H200
-    from kernelwright.pipeline import compile_problem, write_candidate
     from kernelwright.problem import load_problem
 
     number = path.stem.partition("_")[0]

@@ -15,7 +15,7 @@ from types import ModuleType
 
 import torch
 
-from kernelwright import pipeline
+from kernelwright.compiling import compile_problem, write_candidate
 from kernelwright.errors import KernelwrightError
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Contract
@@ -65,8 +65,8 @@ def emit(problem: Path, path: Path, library: Library, naming: Naming) -> Emitted
     """Compile the problem file for the H200 and write the file that replaces it."""
     emitted = Emitted(name=problem.stem, problem=problem, path=path)
     try:
-        compiled = pipeline.compile_problem(load_problem(problem), H200, library)
-        pipeline.write_candidate(compiled, path)
+        compiled = compile_problem(load_problem(problem), H200, library)
+        write_candidate(compiled, path)
     except Exception as error:
         return replace(emitted, error=describe(error))
     if naming is Naming.SHARED:

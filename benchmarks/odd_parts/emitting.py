@@ -18,8 +18,8 @@ def emit_all(folder: Path, processes: int) -> None:
 
 
 def _emit_one(problem: Problem, target: Path) -> str:
+    from kernelwright.compiling import compile_problem, write_candidate
     from kernelwright.machine import H200
-    from kernelwright.pipeline import compile_problem, write_candidate
     from kernelwright.problem import load_problem
 
     folder = target / problem.name

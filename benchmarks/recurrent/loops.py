@@ -36,8 +36,8 @@ _LEAST = 1e-6
 
 def build(case: LoopCase, target: Path) -> str:
     """The problem, what it becomes, its facts and its library; a line about them."""
+    from kernelwright.compiling import compile_problem, write_candidate
     from kernelwright.machine import H200
-    from kernelwright.pipeline import compile_problem, write_candidate
     from kernelwright.problem import load_problem
 
     folder = target / case.name

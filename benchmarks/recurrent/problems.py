@@ -33,8 +33,8 @@ COMPILED = "compiled"
 
 def emit_all(problems: Path, folder: Path) -> None:
     """What each problem becomes."""
+    from kernelwright.compiling import compile_problem, write_candidate
     from kernelwright.machine import H200
-    from kernelwright.pipeline import compile_problem, write_candidate
     from kernelwright.problem import load_problem
 
     for number in NUMBERS:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kernelwright.api import optimize as optimize
     from kernelwright.bench.measurement import Measurement as Measurement
     from kernelwright.checking import Check as Check
+    from kernelwright.compiling import Sizes as Sizes
     from kernelwright.errors import KernelwrightError as KernelwrightError
     from kernelwright.graphs import Graphed as Graphed
     from kernelwright.graphs import GraphError as GraphError
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from kernelwright.pipeline import Optimized as Optimized
     from kernelwright.pipeline import OptimizeOptions as OptimizeOptions
     from kernelwright.pipeline import Rest as Rest
-    from kernelwright.pipeline import Sizes as Sizes
     from kernelwright.pipeline import Target as Target
     from kernelwright.pipeline import judge as judge
     from kernelwright.report.plan import Explanation as Explanation
@@ -83,7 +83,7 @@ _ROOM_OF = {
     "Optimized": "pipeline",
     "OptimizedModule": "module",
     "Rest": "pipeline",
-    "Sizes": "pipeline",
+    "Sizes": "compiling",
     "Status": "verify.verdict",
     "Target": "pipeline",
     "Verdict": "verify.verdict",

@@ -17,6 +17,7 @@ from kernelwright.bench.calls import time_calls
 from kernelwright.bench.measurement import NO_GPU, Environment, Measurement, not_measured
 from kernelwright.bench.timing import QUICK_TIMING
 from kernelwright.checking import Check, check_plan
+from kernelwright.compiling import Sizes, compile_problem, compiled_if_it_captures
 from kernelwright.errors import UsageError
 from kernelwright.machine import modelled_machine
 from kernelwright.making import Clock, Maker, MeasureModule
@@ -33,7 +34,6 @@ from kernelwright.pipeline import (
     OptimizeOptions,
     Progress,
     Rest,
-    Sizes,
     Target,
     default_target,
     judge,
@@ -217,7 +217,7 @@ def measure(
         )
     if default_target() is Target.CPU:
         problem, _ = pipeline.load_problem(Path(subject)), pipeline.candidate_file(candidate)
-        compiled = pipeline.compiled_if_it_captures(problem)
+        compiled = compiled_if_it_captures(problem)
         return not_measured(NO_GPU, compiled.floor if compiled else None, modelled_machine())
     one = replace(wanted, cases=wanted.cases or (Case(),), evidence=Evidence.SKIPPED)
     return judge(subject, candidate, options=one, progress=progress).measurement
@@ -297,7 +297,7 @@ def explain(
     machine = modelled_machine()
     if not isinstance(model, nn.Module):
         problem = pipeline.load_problem(_path(model))
-        return pipeline.compile_problem(problem, machine, library).explanation
+        return compile_problem(problem, machine, library).explanation
     arguments = _arguments(args, "explain(model, args)")
     captured = capture_in_memory(model, arguments, dict(kwargs or {}))
     planned = plan_graph(captured, machine, library)
@@ -324,7 +324,7 @@ def check(
         plan = plan_graph(captured, machine, library).plan
         return check_plan(plain(model), arguments, keywords, captured, plan)
     small = shrink(pipeline.load_problem(_path(model)), Budget())
-    compiled = pipeline.compile_problem(small, machine, library)
+    compiled = compile_problem(small, machine, library)
     with kept_random_state():
         torch.manual_seed(0)
         instance = instantiate(small)

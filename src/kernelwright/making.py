@@ -9,6 +9,7 @@ from torch import nn
 
 from kernelwright import pipeline
 from kernelwright.bench.measurement import Measurement, not_measured
+from kernelwright.compiling import demand_nothing_left
 from kernelwright.giving_back import (
     MeasureParts,
     measure_alone,
@@ -54,7 +55,7 @@ class Maker:
         captured = capture_in_memory(self.model, self.args, self.kwargs)
         planned = plan_graph(captured, self.machine, library)
         if self.options.rest is Rest.REFUSED:
-            pipeline.demand_nothing_left(planned.plan)
+            demand_nothing_left(planned.plan)
         if self._tunes(planned.plan):
             planned = self._with_guesses_measured(planned, captured)
         plan = self._tuned(planned.plan)

@@ -13,11 +13,11 @@ from torch.utils._sympy.functions import FloorDiv, Mod
 
 from kernelwright.capture import capture_module, capturing, exporting
 from kernelwright.capture.relations import Values, simplest, solved
+from kernelwright.compiling import compile_problem, write_candidate
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.interpreter import RefusedCallError
 from kernelwright.ir.kinds import Contract, Opaque
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library
 

@@ -9,8 +9,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.codegen import emit
+from kernelwright.compiling import compile_problem
 from kernelwright.machine import A100
-from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
 
 _PROBLEM = """

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from kernelwright.codegen import emit
+from kernelwright.compiling import compile_problem
 from kernelwright.ir.plan import TorchCall
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"

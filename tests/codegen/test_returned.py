@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from kernelwright.codegen import emit
+from kernelwright.compiling import compile_problem
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem
 from kernelwright.problem.loading import parse_problem
 from kernelwright.schedule import Library
 

@@ -9,12 +9,12 @@ from torch import nn
 
 from kernelwright.capture import capture_module
 from kernelwright.codegen.cuda import cuda_source
+from kernelwright.compiling import Compiled, Sizes, compile_problem, write_candidate
 from kernelwright.emulation import emulate
 from kernelwright.ir.captured import at_captured_sizes
 from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.ir.types import TensorType
 from kernelwright.machine import H200
-from kernelwright.pipeline import Compiled, Sizes, compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.problem.resizing import resize
 from kernelwright.schedule import Library, plan_graph

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kernelwright.compiling import compile_problem, write_candidate
 from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library
 from kernelwright.tune.plans import with_configs

@@ -18,11 +18,11 @@ _MADE_BY = sorted(name for name in sys.modules if name.split(".")[0] == "kernelw
 
 from kernelwright.codegen import emit  # noqa: E402
 from kernelwright.codegen.cuda import kernel_text  # noqa: E402
+from kernelwright.compiling import Compiled, compile_captured  # noqa: E402
 from kernelwright.errors import KernelwrightError  # noqa: E402
 from kernelwright.ir.graph import Graph  # noqa: E402
 from kernelwright.ir.plan import Kernel  # noqa: E402
 from kernelwright.machine import H200  # noqa: E402
-from kernelwright.pipeline import Compiled, compile_captured  # noqa: E402
 from kernelwright.problem.loading import parse_problem  # noqa: E402
 from kernelwright.schedule import Library, print_plan, ranked_configs  # noqa: E402
 from kernelwright.suite.problems import find_problems  # noqa: E402

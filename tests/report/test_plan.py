@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.compiling import compile_problem
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem
 from kernelwright.problem import load_problem
 from kernelwright.report.plan import plan_json
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from kernelwright.capture import capture_module
+from kernelwright.compiling import compile_problem, shrunk_for_emulator
 from kernelwright.ir.configs import Feed, TensorCoreConfig
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem, shrunk_for_emulator
 from kernelwright.problem import Budget, load_problem
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, ranked_configs, schedule

@@ -10,8 +10,8 @@ import pytest
 
 from kernelwright import kernels
 from kernelwright.codegen.families import WRITERS
+from kernelwright.compiling import compile_problem, write_candidate
 from kernelwright.machine import H200
-from kernelwright.pipeline import compile_problem, write_candidate
 from kernelwright.problem import load_problem
 from kernelwright.schedule import Library, cost_of_kernel, print_plan, ranked_configs
 from kernelwright.schedule.families import FAMILIES

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
+from kernelwright.compiling import Compiled, compile_problem
 from kernelwright.ir.configs import Config, GemmConfig, TensorCoreConfig
 from kernelwright.ir.plan import Kernel
 from kernelwright.machine import H200
-from kernelwright.pipeline import Compiled, compile_problem
 from kernelwright.problem import load_problem, resize
 from kernelwright.schedule import ranked_configs
 from kernelwright.toolchain.compilers import Tool

@@ -57,7 +57,7 @@ def parse_demands(words: Iterable[str]) -> Any:
 
 
 def parse_sizes(name: str) -> Any:
-    from kernelwright.pipeline import Sizes
+    from kernelwright.compiling import Sizes
 
     if name not in [it.value for it in Sizes]:
         raise UsageError(f"no sizes are called {name!r}", next_step="Use any or captured.")

@@ -246,7 +246,9 @@ def _store_cycles(
     if sizes.over_channels and not sizes.keeps_channels:
         # A step for each element, few stores.
         return _finish_cycles(config, rates) + program
-    moments = 0.0 if sizes.moments is None else rates.moments * 64 * parts * config.width
+    has_phases = any(axis.joined for axis in sizes.axes)
+    each = rates.joined_moments if has_phases else rates.moments
+    moments = 0.0 if sizes.moments is None else each * 64 * parts * config.width
     if sizes.moments is TileMoments.ALONE:
         return _finish_cycles(config, rates) + moments
     joined = width.stride if width.joined else width.outputs

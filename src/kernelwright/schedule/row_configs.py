@@ -1,14 +1,11 @@
 """Configurations of the row family, best first by what was measured and what fits."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
-from itertools import product
-from math import prod
+from dataclasses import fields
 
-from kernelwright.ir.anchors import Extent, RowProgram
+from kernelwright.ir.anchors import RowProgram
 from kernelwright.ir.configs import (
     BlockRows,
-    ColumnPartRows,
     ColumnRows,
     GridRows,
     HeldRows,
@@ -17,12 +14,12 @@ from kernelwright.ir.configs import (
     RowConfig,
     ShortRows,
 )
-from kernelwright.ir.expr import Call, Operand, operations, walk
-from kernelwright.ir.types import TensorType, ValueType
+from kernelwright.ir.types import ValueType
 from kernelwright.machine import Machine
+from kernelwright.schedule.column_configs import column_configs
+from kernelwright.schedule.row_shape import RowShape, row_shape
 
 _Tuned = RingRows | PartRows | GridRows | ColumnRows | ShortRows | BlockRows
-_FUNCTIONS = frozenset({"exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "xlogy"})
 _EDGE_VECTORS = 13
 _EDGE_THREADS = range(512, 641)
 """Threads of a block whose rows begin between two vectors, and how many of them a thread holds."""
@@ -38,135 +35,21 @@ def row_configs(
     program: RowProgram, inputs: Sequence[ValueType], machine: Machine
 ) -> tuple[RowConfig, ...]:
     """What the tuner tries for a row program, in this order; at least one."""
-    rows = _describe(program, inputs, machine)
+    rows = row_shape(program, inputs, machine)
     tuned: list[_Tuned] = []
     if rows.length > 1 and rows.count > 0 and rows.inputs:
-        tuned += _along(rows, machine) if rows.is_along else _columns(rows, machine)
+        tuned += _along(rows, machine) if rows.is_along else column_configs(rows, machine)
     return (
         *(RowConfig(multiprocessors=machine.sm_count, tuned=each) for each in tuned),
         RowConfig(multiprocessors=machine.sm_count),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rows:
-    """What matters of a program at the captured sizes."""
-
-    count: int
-    length: int
-    """Elements of a row."""
-    inner: int
-    """Neighbours in memory: elements of a run of a row, or rows."""
-    is_along: bool
-    """Whether neighbours in memory belong to one row."""
-    runs: int
-    """Runs of a row."""
-    levels: int
-    inputs: tuple[int, ...]
-    """Bytes of an element of each input with as many elements as the program."""
-    others: int
-    """Inputs with fewer elements that are not one for each row."""
-    differ: int
-    """Those of them that differ among neighbours."""
-    line: int
-    """Neighbours of a row among which each of them is one element, or differs from one to the
-    next; all of the row where there are none."""
-    results: tuple[int, ...]
-    """Bytes of an element of each result with as many elements as the program."""
-    folds: int
-    operations: int
-    """On an element, for all folds and results."""
-    access_bytes: int
-    """Bytes of the widest access of a thread."""
-    functions: int
-    """Those of them that take some twenty instructions each."""
-
-    @property
-    def width(self) -> int:
-        """Elements that one access of the narrowest type moves, up to 8."""
-        return min(8, self.access_bytes // min((*self.inputs, *self.results)))
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row of all inputs."""
-        return self.length * sum(self.inputs)
-
-
-def _describe(program: RowProgram, inputs: Sequence[ValueType], machine: Machine) -> _Rows:
-    sizes = [dim.hint for dim in program.shape]
-    walked = [at for at, size in enumerate(sizes) if size > 1]
-    is_along = bool(walked) and walked[-1] in program.dims
-    inner = 1
-    for at in reversed(walked):
-        if (at in program.dims) != is_along:
-            break
-        inner *= sizes[at]
-    length = prod(sizes[at] for at in program.dims)
-    tensors = [kind for kind in inputs if isinstance(kind, TensorType)]
-    whole = [kind for kind in tensors if kind.numel_hint == prod(sizes)]
-    fewer = [kind for kind in tensors if kind not in whole]
-    expressions = [*(fold.value for fold in program.folds)]
-    expressions += [result.value for result in program.results]
-    return _Rows(
-        count=prod(sizes) // length if length else 0,
-        length=length,
-        inner=inner,
-        is_along=is_along,
-        runs=length // inner if is_along and inner else 1,
-        levels=len(program.levels),
-        inputs=tuple(kind.dtype.itemsize for kind in whole),
-        others=sum(_varies_along(program, kind) for kind in fewer),
-        differ=sum(_size_at(program, kind, walked[-1]) > 1 for kind in fewer) if walked else 0,
-        line=_line(program, [kind for kind in fewer if _varies_along(program, kind)]),
-        results=tuple(
-            result.value.dtype.itemsize
-            for result in program.results
-            if result.extent is Extent.ELEMENT
-        ),
-        folds=len(program.folds),
-        access_bytes=machine.limits.access_bytes,
-        operations=sum(operations(value) + _operands(value) for value in expressions),
-        functions=sum(
-            isinstance(part, Call) and part.op in _FUNCTIONS
-            for value in expressions
-            for part in walk(value)
-        ),
-    )
-
-
-def _operands(value: object) -> int:
-    return sum(isinstance(part, Operand) for part in walk(value))  # type: ignore[arg-type]
-
-
-def _varies_along(program: RowProgram, kind: TensorType) -> bool:
-    return any(_size_at(program, kind, at) > 1 for at in program.dims)
-
-
-def _line(program: RowProgram, others: Sequence[TensorType]) -> int:
-    """Elements of the innermost reduced dimensions along which none of these changes whether it
-    varies."""
-    line, innermost = 1, None
-    for at in sorted(program.dims, reverse=True):
-        if (size := program.shape[at].hint) == 1:
-            continue
-        varying = [_size_at(program, kind, at) > 1 for kind in others]
-        if innermost not in (None, varying):
-            break
-        line, innermost = line * size, varying
-    return line
-
-
-def _size_at(program: RowProgram, kind: TensorType, at: int) -> int:
-    """Along a dimension of the program; 1 where the tensor does not have that."""
-    own = at - len(program.shape) + kind.rank
-    return kind.shape[own].hint if own >= 0 else 1
-
-
-# --- Rows of neighbours ------------------------------------------------------------------------
+# --- Neighbours in memory belong to one row ----------------------------------------------------
 
 
 def _along(
-    rows: _Rows, machine: Machine
+    rows: RowShape, machine: Machine
 ) -> list[RingRows | PartRows | GridRows | ShortRows | BlockRows]:
     if rows.runs == 1 and (short := list(_short(rows, machine))):
         return [*short, *_rings(rows, machine)[:4]]
@@ -199,7 +82,7 @@ def _along(
     return [*rings, parts[0]]
 
 
-def _parts(rows: _Rows) -> list[tuple[int, int, int]]:
+def _parts(rows: RowShape) -> list[tuple[int, int, int]]:
     """Threads of a block, accesses in flight, blocks of a multiprocessor."""
     # What takes longer to compute than to read wants more threads with less in flight.
     choices = [(512, 2, 3), (512, 4, 2), (256, 4, 4), (512, 8, 1), (512, 2, 2)]
@@ -215,7 +98,7 @@ def _parts(rows: _Rows) -> list[tuple[int, int, int]]:
     return list(dict.fromkeys([*fitting, *choices]))[: len(choices)]
 
 
-def _grid(rows: _Rows, machine: Machine) -> Iterator[GridRows]:
+def _grid(rows: RowShape, machine: Machine) -> Iterator[GridRows]:
     """For many rows that not even a cluster holds, but all blocks together."""
     ring = machine.shared_memory_per_block - machine.rows.grid_bytes
     vector = rows.width * sum(rows.inputs)
@@ -248,7 +131,7 @@ def _grid(rows: _Rows, machine: Machine) -> Iterator[GridRows]:
             )
 
 
-def _pieces(rows: _Rows, machine: Machine) -> Iterator[PartRows]:
+def _pieces(rows: RowShape, machine: Machine) -> Iterator[PartRows]:
     """Rows in one piece, each for a block of few threads: nothing of them is wanted twice."""
     for threads, unroll, resident in ((32, 4, 32), (64, 4, 16), (64, 8, 8)):
         registers = unroll * rows.width * sum(rows.inputs) // 4
@@ -257,7 +140,7 @@ def _pieces(rows: _Rows, machine: Machine) -> Iterator[PartRows]:
             yield PartRows(threads=threads, width=rows.width, unroll=unroll, resident=resident)
 
 
-def _blocks(rows: _Rows, machine: Machine) -> list[BlockRows]:
+def _blocks(rows: RowShape, machine: Machine) -> list[BlockRows]:
     """A block for each row: held in registers, or read again from the cache."""
     width = rows.width
     warp, most_threads = machine.limits.warp_threads, machine.limits.block_threads
@@ -307,7 +190,7 @@ def _block(
     )
 
 
-def _short(rows: _Rows, machine: Machine) -> Iterator[ShortRows]:
+def _short(rows: RowShape, machine: Machine) -> Iterator[ShortRows]:
     """For rows of up to some vectors for each thread of a warp."""
     if rows.count < machine.rows.short_rows:
         return
@@ -332,7 +215,7 @@ def _short(rows: _Rows, machine: Machine) -> Iterator[ShortRows]:
         )
 
 
-def _single(rows: _Rows, machine: Machine) -> Iterator[ShortRows]:
+def _single(rows: RowShape, machine: Machine) -> Iterator[ShortRows]:
     """For rows that begin between vectors: each thread has elements one by one."""
     warp, most = machine.limits.warp_threads, _SINGLE_ELEMENTS
     registers = max(1, sum(rows.inputs) // 4)
@@ -351,7 +234,7 @@ def _single(rows: _Rows, machine: Machine) -> Iterator[ShortRows]:
         )
 
 
-def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
+def _rings(rows: RowShape, machine: Machine) -> list[RingRows]:
     """Teams that hold a row: few threads with many vectors each come first.
 
     What a team does once for each row, whatever its length, takes as long as some ten vectors.
@@ -377,14 +260,14 @@ def _rings(rows: _Rows, machine: Machine) -> list[RingRows]:
     return [*_held_with_edges(rows, rings, machine), *held, *rings]
 
 
-def _of_lone_rows(rows: _Rows, vectors: int, machine: Machine) -> tuple[int, ...]:
+def _of_lone_rows(rows: RowShape, vectors: int, machine: Machine) -> tuple[int, ...]:
     """Vectors of a thread where each row may have a multiprocessor to itself: one, since the time
     of a row is what each of its vectors waits for memory, one after the other."""
     is_lone = rows.count <= machine.sm_count and vectors <= machine.rows.holding_threads
     return (1, 2) if is_lone else ()
 
 
-def _held_with_edges(rows: _Rows, rings: list[RingRows], machine: Machine) -> list[HeldRows]:
+def _held_with_edges(rows: RowShape, rings: list[RingRows], machine: Machine) -> list[HeldRows]:
     """Where rows begin between two vectors, what to do with the edges takes registers: a team that
     has rows of its size all the same, of blocks that are no power of two."""
     vectors = -(-rows.length // rows.width) + 1
@@ -412,7 +295,7 @@ def _held_with_edges(rows: _Rows, rings: list[RingRows], machine: Machine) -> li
     return [_held(ring)] if is_wanted else []
 
 
-def _is_held(rows: _Rows, ring: RingRows, machine: Machine) -> bool:
+def _is_held(rows: RowShape, ring: RingRows, machine: Machine) -> bool:
     """Whether registers have room for a row, and the time of an exchange between blocks is worth
     it."""
     registers = ring.vectors * ring.width * sum(rows.inputs) // 4
@@ -432,7 +315,7 @@ def _held(ring: RingRows) -> HeldRows:
 
 
 def _ring(
-    rows: _Rows, vectors: int, team: int, cluster: int, stages: int, machine: Machine
+    rows: RowShape, vectors: int, team: int, cluster: int, stages: int, machine: Machine
 ) -> list[RingRows]:
     """The ring of such teams, if it fits."""
     own = -(-vectors // (team * cluster))
@@ -462,78 +345,3 @@ def _ring(
 def _power_of_two(least: int, machine: Machine) -> int:
     """The next power of two, at least a warp."""
     return max(machine.limits.warp_threads, 1 << (least - 1).bit_length())
-
-
-# --- Rows side by side -------------------------------------------------------------------------
-
-
-def _columns(rows: _Rows, machine: Machine) -> list[ColumnRows]:
-    width = rows.width
-    while rows.inner % width != 0:
-        width //= 2
-    held = list(_held_columns(rows, width, machine)) if rows.results or rows.levels > 1 else []
-    read = list(_read_columns(rows, width, machine))
-    # The kernels that read rows leave few and long ones to others.
-    tiles = -(-rows.count // (read[0].lanes * read[0].width))
-    are_few = 2 * tiles < machine.sm_count
-    if are_few and rows.length > 4 * read[0].split * read[0].vectors:
-        return [_column_parts(rows, width), *held[:8], *read]
-    return [*held[:8], *read]
-
-
-def _column_parts(rows: _Rows, width: int) -> ColumnPartRows:
-    """For rows that are few and long; a thread has some sixteen elements in flight.
-
-    Lanes that no rows are left for stand at other places of those there are.
-    """
-    wide = min(width, 2, max(1, 8 // rows.folds))
-    lanes = min(128, max(16, 1 << (-(-rows.count // wide) - 1).bit_length()))
-    return ColumnPartRows(
-        lanes=lanes, split=256 // lanes, width=wide, vectors=16 // wide, holds=False, resident=4
-    )
-
-
-def _held_columns(rows: _Rows, width: int, machine: Machine) -> Iterator[ColumnRows]:
-    """With all elements of the rows in registers: as many bytes of them as a thread has room."""
-    for wide, split in product(sorted({width, max(1, width // 2)}, reverse=True), (8, 16, 4, 2)):
-        vectors = _at_least(-(-rows.length // split))
-        registers = vectors * wide * sum(rows.inputs) // 4
-        if registers > machine.rows.held_registers or vectors * split > 4 * rows.length:
-            continue
-        states = wide * rows.folds * 3
-        for lanes in (32, 64):
-            threads = lanes * split
-            if threads <= machine.rows.holding_threads and wide * rows.folds <= 8:
-                wanted = machine.rows.column_registers + registers + states
-                by_registers = machine.registers_per_sm // (threads * wanted)
-                resident = max(1, min(by_registers, machine.limits.sm_threads // threads))
-                yield ColumnRows(
-                    lanes=lanes,
-                    split=split,
-                    width=wide,
-                    vectors=vectors,
-                    holds=True,
-                    resident=resident,
-                )
-
-
-def _read_columns(rows: _Rows, width: int, machine: Machine) -> Iterator[ColumnRows]:
-    """For rows of any length; each access of a block moves neighbours of some hundred bytes."""
-    wide = min(width, 4, max(1, 8 // rows.folds))
-    for lanes, split, vectors, resident in (
-        (128, 2, 16, 4),
-        (64, 4, 16, 4),
-        (256, 1, 16, 4),
-        (256, 1, 8, 5),
-    ):
-        registers = vectors * wide * sum(rows.inputs) // 4
-        wanted = machine.rows.column_registers + registers + 3 * wide * rows.folds
-        fitting = max(1, min(resident, machine.registers_per_sm // (256 * wanted)))
-        yield ColumnRows(
-            lanes=lanes, split=split, width=wide, vectors=vectors, holds=False, resident=fitting
-        )
-
-
-def _at_least(count: int) -> int:
-    """The next number of places that folds take together: a power of two, or a multiple of 8."""
-    return 1 << (count - 1).bit_length() if count < 8 else -(-count // 8) * 8

@@ -105,7 +105,7 @@ __device__ __forceinline__ Moments combine_results(const Parameters& p, int64_t 
                           at[0] * r.out_strides.spatial[0] + at[1] * r.out_strides.spatial[1] +
                           at[2] * r.out_strides.spatial[2]]);
     }
-    found = Moments::combine(found, {1, value, 0});
+    found = Moments::combine(found, {1, value, value - value});  // of an infinity NaN
   }
   return found;
 }

@@ -162,8 +162,12 @@ __device__ __forceinline__ void held_rows(const RingRows<Program, Config>& rows)
         set_totals<Program, fold>(state, totals);
       });
     });
-    // Found once more: addresses of results take no registers while the row is folded.
-    team.finish(team.row(number), totals, shared);
+    if constexpr (Team::EVENLY) {
+      // Found once more: addresses of results take no registers while the row is folded.
+      team.finish(team.row(number), totals, shared);
+    } else {
+      team.finish(run, totals, shared);
+    }
   }
 }
 

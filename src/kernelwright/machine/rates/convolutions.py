@@ -75,6 +75,8 @@ class ConvolutionRates:
     """Cycles besides for a program over channels: its maximum, exponential and sum."""
     moments: float
     """Cycles besides for an element whose channel has moments."""
+    joined_moments: float
+    """Such cycles where each row of the filter is a joined phase, which not all positions have."""
     store_bandwidth: float
     """Bytes a second that results are stored at, at most."""
     parted_bandwidth: float
