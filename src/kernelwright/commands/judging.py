@@ -31,8 +31,7 @@ def judge(
     target: TargetName = None,
     seeds: Seeds = 5,
     case: Annotated[
-        list[str] | None,
-        typer.Option(help="Run only this case, written as a verdict prints it; repeatable."),
+        list[str] | None, typer.Option(help="Run only this case, as a verdict printed it.")
     ] = None,
     demand: Annotated[
         list[str] | None,

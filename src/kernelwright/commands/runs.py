@@ -29,16 +29,12 @@ def suite(
     candidates: Candidates = None,
     run: RunFolder = None,
     like: Like = None,
-    gpus: Annotated[
-        str, typer.Option(help="How many cards of this machine to use, or all.")
-    ] = "all",
+    gpus: Annotated[str, typer.Option(help="How many cards to use, or all.")] = "all",
     slots: Annotated[
         int | None, typer.Option(help="Problems worked on at the same time on each card.", min=1)
     ] = None,
     target: TargetName = None,
-    effort: Annotated[
-        str | None, typer.Option(help="How hard to tune: none, quick or full.")
-    ] = None,
+    effort: Annotated[str | None, typer.Option(help="Tuning effort: none, quick, full.")] = None,
     seeds: Seeds = 5,
     timeout: Annotated[float, typer.Option(help="Most seconds for one problem.", min=1.0)] = 600.0,
     baselines: Annotated[
@@ -50,9 +46,7 @@ def suite(
     shard: Annotated[
         str, typer.Option(help="I/N: every N-th problem, beginning with number I, counted from 0.")
     ] = "0/1",
-    commit: Annotated[
-        str, typer.Option(help="The commit to record where git does not tell it.")
-    ] = "",
+    commit: Annotated[str, typer.Option(help="The commit to record if git has none.")] = "",
     as_json: Json = False,
 ) -> ExitCode:
     """Work through a folder of problems over all GPUs; --run continues one that was interrupted."""
