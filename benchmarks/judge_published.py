@@ -323,16 +323,17 @@ def _introduction(record: Mapping[str, Any]) -> Iterator[str]:
     yield "# What published kernels are worth"
     yield ""
     yield (
-        f"CUDA-L1 (deepreinforce-ai/CUDA-L1) publishes {record['with a candidate']} candidates for "
-        f"{record['records']} problems of KernelBench, written by a language model, each with a "
-        f"speedup over eager that was measured on an H100 ({record['claims without a candidate']} "
-        f"speedups more are claimed for records that have no code). {record['judged']} of them "
-        f"were judged on {facts.get('card', 'a CPU')} (torch {facts['torch']}, "
-        f"CUDA {facts['cuda']}, commit {commits}, {facts['date'][:10]}) by "
-        "`benchmarks/judge_published.py`; its rows are in "
-        "`benchmarks/results/judge_published_h200.json`. Times are against eager alone. A "
-        "file that is wrong only where inputs have NaN is timed all the same; "
-        "`kernelwright judge` refuses it unless `--demand nan=reported` is given."
+        f"CUDA-L1 (deepreinforce-ai/CUDA-L1) publishes files for {record['records']} problems of "
+        f"KernelBench. A language model wrote {record['with a candidate']} candidates, each with a "
+        f"speedup over eager that was measured on an H100. "
+        f"{record['claims without a candidate']} more speedups are claimed without code. "
+        f"`benchmarks/judge_published.py` judged {record['judged']} of the candidates on "
+        f"{facts.get('card', 'a CPU')} (torch {facts['torch']}, CUDA {facts['cuda']}, "
+        f"commits {commits}, {facts['date'][:10]}); its rows are in "
+        "`benchmarks/results/judge_published_h200.json`. Speedups are over eager alone. A "
+        "file that is wrong only where inputs have NaN was timed too; "
+        "`kernelwright judge` refuses such a file unless `--demand nan=reported` is given. "
+        "The causes are the statuses of [the verdict](verdict.md)."
     )
     yield ""
 
@@ -343,12 +344,12 @@ def _speeds(timed: Sequence[tuple[Mapping[str, Any], tuple[float, float, float]]
     idle = sum(_without_kernels(row) for row, _ in timed)
     ratios = sorted(it[1][1] / it[0]["claimed"] for it in timed if it[0]["claimed"])
     yield (
-        f"Of {len(timed)} that were timed, {faster} are faster than eager (the lower end of a 95 % "
-        f"interval is above 1); {idle} carry the source of kernels of which none ran: where a "
-        "build fails, a `try` goes on with PyTorch."
+        f"Of the {len(timed)} that were timed, {faster} are faster than eager: the lower end of "
+        f"a 95 % interval is above 1. {idle} have the source of kernels that never ran: where "
+        "their build fails, a `try` falls back to PyTorch."
         + (
             f" The measured speedup is {ratios[len(ratios) // 2]:.2f} of the claimed one in the "
-            f"median, below half of it for {sum(ratio < 0.5 for ratio in ratios)}."
+            f"median, and below half of it for {sum(ratio < 0.5 for ratio in ratios)}."
             if ratios
             else ""
         )

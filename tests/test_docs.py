@@ -31,15 +31,19 @@ from capture_corpus import declare_torchvision
 
 DOCS = Path(__file__).parents[1] / "docs"
 
-SETTINGS = "# Settings\n\nEnvironment variables, ours first, then those of others that we read.\n\n"
+SETTINGS = (
+    "# Settings\n\nEnvironment variables: first those of kernelwright, then those of others that "
+    "it reads or sets.\n\n"
+)
 ERRORS = (
-    "# Errors\n\nEvery way in which kernelwright says no. A message names the thing, the line of "
-    "your file\nwhere there is one, and the next step; `--json` prints the same as JSON.\n\n"
+    "# Errors\n\nAll errors of kernelwright; each is a subclass of `KernelwrightError`. A message "
+    "says what is wrong,\nthe line of your file where there is one, and the next step. `--json` "
+    "prints the same as JSON.\nThe exit codes are those of the [command line](cli.md).\n\n"
 )
 COMMANDS = (
     "# Command line\n\n`kernelwright COMMAND --help` prints the same. Results go to standard "
-    "output, progress and errors to\nstandard error; with `--json` everything is JSON on standard "
-    "output, errors too.\n\n"
+    "output, progress and errors to\nstandard error. With `--json`, results and errors are JSON on "
+    "standard output.\n\n"
 )
 
 
@@ -78,7 +82,9 @@ def _commands() -> Iterator[str]:
             _row(name, parameter.default, *get_args(hints[name]))
             for name, parameter in inspect.signature(function).parameters.items()
         ]
-        table = ["| word | default | meaning |", "| --- | --- | --- |", *rows, ""] if rows else []
+        table = (
+            ["| argument | default | meaning |", "| --- | --- | --- |", *rows, ""] if rows else []
+        )
         words = [f"\n## {function.__name__}\n", inspect.cleandoc(function.__doc__), "", *table]
         yield "\n".join(words)
 

@@ -47,4 +47,4 @@ def test_sizes_that_take_minutes_are_refused_with_the_names_of_the_constants(
 ) -> None:
     with pytest.raises(UsageError, match=f"{MOST_ELEMENTS:,}") as raised:
         emulate(candidate, Case())
-    assert "of M, N" in str(raised.value)
+    assert "--case 'size:M=33 size:N=33'" in str(raised.value)

@@ -100,10 +100,12 @@ def _as_problem(path: Path) -> Problem:
 def _check_size(problem: Problem, inputs: tuple[object, ...]) -> None:
     elements = sum(it.numel() for it in tree_leaves(inputs) if isinstance(it, torch.Tensor))
     if elements > MOST_ELEMENTS:
+        smaller = " ".join(f"size:{name}=33" for name in problem.constants)
         raise UsageError(
-            f"the inputs have {elements:,} elements; the emulator takes {MOST_ELEMENTS:,}",
-            next_step="Give smaller sizes, as in --case 'size:NAME=33', of "
-            + ", ".join(problem.constants),
+            f"the inputs have {elements:,} elements; emulate takes {MOST_ELEMENTS:,} at most",
+            next_step=f"Give smaller sizes, as in --case '{smaller}'."
+            if smaller
+            else "Write the sizes as integer constants at module level; --case makes them smaller.",
         )
 
 

@@ -95,7 +95,7 @@ CACHE_DIR: Variable[Path | None] = Variable(
     parse=_path,
     default=None,
     default_text="the user's cache folder",
-    doc="Folder of everything built and of the tuning database.",
+    doc="Folder for everything that is built and for the tuning database.",
 )
 LOCK_TIMEOUT: Variable[float] = Variable(
     name="KERNELWRIGHT_LOCK_TIMEOUT",
@@ -108,8 +108,8 @@ THREADS: Variable[int | None] = Variable(
     name="KERNELWRIGHT_THREADS",
     parse=_count,
     default=None,
-    default_text="all the cores we may use",
-    doc="Threads of the emulator, and compilers run at a time.",
+    default_text="all cores that the process may use",
+    doc="Number of threads of the emulator, and of compilers that run at the same time.",
 )
 TARGET: Variable[str] = Variable(
     name="KERNELWRIGHT_TARGET",
@@ -130,7 +130,7 @@ BUDGET: Variable[float | None] = Variable(
     parse=_seconds,
     default=None,
     default_text="what the effort says",
-    doc="Seconds of tuning for a kernel without --budget.",
+    doc="Seconds of tuning, all kernels of a file together, without --budget.",
 )
 NVCC: Variable[Path | None] = Variable(
     name="KERNELWRIGHT_NVCC",
@@ -171,22 +171,22 @@ CONNECTIONS: Variable[int | None] = Variable(
     name="CUDA_DEVICE_MAX_CONNECTIONS",
     parse=_count,
     default=None,
-    default_text="what CUDA takes",
-    doc="Queues of a process to its card; 1 in the one that keeps time, which needs no more.",
+    default_text="CUDA's own",
+    doc="Queues from a process to its card; 1 in the process of the clock, which needs no more.",
 )
 COPY_CONNECTIONS: Variable[int | None] = Variable(
     name="CUDA_DEVICE_MAX_COPY_CONNECTIONS",
     parse=_count,
     default=None,
-    default_text="1 in a judge's processes, else what CUDA takes",
-    doc="Queues for copies; each makes a start longer, and copies are no part of what is timed.",
+    default_text="1 in a judge's processes, else CUDA's own",
+    doc="Queues for copies; each makes the start of a process longer, and no copy is timed.",
 )
 COMPILE_THREADS: Variable[int | None] = Variable(
     name="TORCHINDUCTOR_COMPILE_THREADS",
     parse=_count,
     default=None,
-    default_text="what PyTorch takes",
-    doc="Compilers of torch.compile at a time; a suite sets it to 1.",
+    default_text="PyTorch's own",
+    doc="Compilers that torch.compile runs at the same time; a suite sets it to 1.",
 )
 OMP_THREADS: Variable[int | None] = Variable(
     name="OMP_NUM_THREADS",
@@ -200,14 +200,14 @@ BLAS_THREADS: Variable[int | None] = Variable(
     parse=_count,
     default=None,
     default_text="all cores",
-    doc="Threads of NumPy's BLAS; 1 in what is to be forked, which has one thread.",
+    doc="Threads of NumPy's BLAS; 1 in the process that is forked, which must have one thread.",
 )
 CUDA_CHECK: Variable[bool] = Variable(
     name="PYTORCH_NVML_BASED_CUDA_CHECK",
     parse=_present,
     default=False,
     default_text="ask the driver",
-    doc="Set to 1: PyTorch looks for a card without CUDA, to be forked later; our commands do so.",
+    doc="1: PyTorch looks for cards without starting CUDA, so a fork can; our commands set it.",
 )
 RAY_USAGE: Variable[str] = Variable(
     name="RAY_USAGE_STATS_ENABLED",
@@ -228,7 +228,7 @@ NO_COLOR: Variable[bool] = Variable(
     parse=_present,
     default=False,
     default_text="colour on a terminal",
-    doc="Set to anything: no colour (no-color.org).",
+    doc="Set to anything: output has no colour (no-color.org).",
 )
 
 OURS: tuple[Variable[object], ...] = (

@@ -22,11 +22,11 @@ class ExitCode(IntEnum):
     """What a `kernelwright` command tells the shell."""
 
     VERIFIED = 0
-    """Verified (and, for `judge`, faster)."""
+    """Verified; where `optimize` or `judge` measured its speed, also faster than every baseline."""
     WRONG = 1
-    """The candidate computes something else."""
+    """The candidate is wrong, unsafe or dishonest; for `suite`, a problem is not verified."""
     NOT_FASTER = 2
-    """Verified, but not faster than the baseline."""
+    """Verified, but not faster than the best baseline."""
     DOES_NOT_BUILD = 3
     """The candidate, or a tool that it needs, does not build."""
     UNSUPPORTED = 4
@@ -146,7 +146,7 @@ class CompileError(KernelwrightError):
 
 
 class LockTimeoutError(KernelwrightError):
-    """Another process has been building the same thing for longer than we are willing to wait."""
+    """Another process has been building the same thing for longer than the wait allowed."""
 
     exit_code = ExitCode.DOES_NOT_BUILD
     next_step = (

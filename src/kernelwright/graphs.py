@@ -21,9 +21,9 @@ _WARM_UP_CALLS = 3
 
 
 class GraphError(KernelwrightError):
-    """A call cannot be a CUDA graph."""
+    """A call cannot be captured as a CUDA graph."""
 
-    next_step = "Call the module itself: it takes whatever its graphs do not."
+    next_step = "Call the module itself, without a graph."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

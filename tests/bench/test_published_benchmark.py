@@ -109,8 +109,8 @@ def test_endings_are_counted_by_cause_beside_what_was_claimed(
     assert script.table(collection, script.lines_of(made)) == made
     page = "\n".join(script.page(made, {}))
     assert f"| level1/1 | {faster} | 2.00 | 1.20 | 1.10 to 1.30 | never run |" in page
-    assert "1 carry the source of kernels of which none ran" in page
-    assert "0.60 of the claimed one in the median, below half of it for 0" in page
+    assert "1 have the source of kernels that never ran" in page
+    assert "0.60 of the claimed one in the median, and below half of it for 0" in page
     assert "| level1/3 | wrong values | 4.00 | output is 2 \\| should be 1 |" in page
     noted = "\n".join(script.page(made, {"level1/3": "It multiplies by two."}))
     assert "| level1/3 | wrong values | 4.00 | It multiplies by two. |" in noted

@@ -1,6 +1,7 @@
 """Verdicts and measurements as text."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from kernelwright.bench.measurement import NO_GPU, not_measured
 from kernelwright.bench.roofline import Floor
@@ -43,6 +44,8 @@ def test_the_first_failure_comes_with_the_command_that_shows_it_again() -> None:
     verdict = conclude((failed,), target="cuda", sizes={}, build_seconds=1.0)
     lines = list(verdict_lines(verdict))
     command = f"kernelwright judge MODEL MODEL_NEW --case '{case}'"
+    named = command.replace("MODEL MODEL_NEW", "model.py 'new 2.py'")
+    assert f"            {named}" in verdict_lines(verdict, Path("model.py"), Path("new 2.py"))
     assert lines[lines.index("fix first   values") + 1].strip() == command
 
 

@@ -28,8 +28,8 @@ def planned() -> Plan:
 def test_every_pair_has_its_reason() -> None:
     whys = {(pair.producer, pair.consumer): pair.why for pair in kept_apart(planned())}
     assert any("left to PyTorch" in why for why in whys.values())
-    assert any("has other rows" in why for why in whys.values())
-    assert any("product reads its factors many times" in why for why in whys.values())
+    assert any("reduces other rows" in why for why in whys.values())
+    assert any("product reads its operands many times" in why for why in whys.values())
 
 
 def test_a_view_is_not_in_the_way_of_the_reason() -> None:

@@ -4,16 +4,16 @@ from kernelwright.errors import UnsupportedError, UsageError
 
 
 class CaptureError(UnsupportedError):
-    """The module cannot become a graph: for example, it decides by the numbers in a tensor."""
+    """The module cannot become a graph: for example, it branches on values in a tensor."""
 
     next_step = (
-        "Replace what depends on the numbers in a tensor, a branch by torch.where for example; "
+        "Replace what depends on the values in a tensor, for example a branch by torch.where; "
         "`torch.export.export(model, inputs, strict=False)` shows the same error."
     )
 
 
 class UnsupportedValueError(CaptureError):
-    """`forward` takes, makes or returns something that a Graph has no word for."""
+    """`forward` takes, makes or returns something that a graph cannot represent."""
 
     next_step = (
         "Pass tensors, numbers, and lists, tuples or dicts of them; return the same, or "

@@ -31,25 +31,25 @@ def judge(
     target: TargetName = None,
     seeds: Seeds = 5,
     case: Annotated[
-        list[str] | None, typer.Option(help="Run just this case, as a verdict printed it.")
+        list[str] | None, typer.Option(help="Run only this case, as a verdict printed it.")
     ] = None,
     demand: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME[=HOW]",
-            help="What is required, reported or skipped instead of the usual: 'nan=reported'; "
-            "'drop-in' alone requires it.",
+            help="Make a property required, reported or skipped: 'nan=reported' accepts a file "
+            "that is wrong at NaN; 'drop-in' alone is required.",
         ),
     ] = None,
     sanitize: Annotated[
         bool | None,
         typer.Option(
-            help="All of compute-sanitizer's tools at small sizes, or none; else memcheck, for a "
-            "file with kernels of its own."
+            help="All of compute-sanitizer's tools at small sizes, or none of them. Default: "
+            "memcheck, for a file with kernels of its own."
         ),
     ] = None,
     timing: Annotated[
-        str, typer.Option(help="full, or quick: no longer than a clear time takes.")
+        str, typer.Option(help="full, or quick: stop as soon as the speedup is clear.")
     ] = "full",
     as_json: Json = False,
 ) -> ExitCode:
@@ -81,7 +81,7 @@ def judge(
             if as_json:
                 print_json({"verdict": verdict.to_json(), "measurement": measurement.to_json()})
             else:
-                print_lines(verdict_lines(verdict))
+                print_lines(verdict_lines(verdict, reference, candidate))
                 print_lines(measurement_lines(measurement))
             sys.stdout.flush()
     return ExitCode(verdict.status.exit_code)
@@ -122,7 +122,10 @@ def emulate(
         str, typer.Option(help="Inputs, as a verdict prints them: 'seed=1 size:M=33'.")
     ] = "",
     order: Annotated[
-        int, typer.Option(help="Seed of the order of threads and blocks; 0: as numbered.", min=0)
+        int,
+        typer.Option(
+            help="Seed of the order in which threads and blocks run; 0: as numbered.", min=0
+        ),
     ] = 0,
     as_json: Json = False,
 ) -> ExitCode:

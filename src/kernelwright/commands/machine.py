@@ -27,14 +27,15 @@ def doctor(as_json: Json = False) -> ExitCode:
 
 def clean(
     gigabytes: Annotated[
-        float | None, typer.Option(help="Keep the most recently used so many gigabytes.", min=0.0)
+        float | None,
+        typer.Option(help="Keep this many gigabytes, the most recently used.", min=0.0),
     ] = None,
     days: Annotated[
-        float | None, typer.Option(help="Remove what lay idle so long.", min=0.0)
+        float | None, typer.Option(help="Remove what was not used for this many days.", min=0.0)
     ] = None,
     as_json: Json = False,
 ) -> ExitCode:
-    """Remove what was built from the cache: all of it, unless told how much or how old."""
+    """Remove what was built from the cache: all of it, unless options say how much to keep."""
     from dataclasses import asdict
 
     from kernelwright.toolchain import cache

@@ -26,11 +26,16 @@ def optimize(
         Path | None, typer.Option("-o", "--output", help="File to write; MODEL_new.py by default.")
     ] = None,
     target: TargetName = None,
-    effort: Annotated[str | None, typer.Option(help="Tuning: none, quick or full.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Seconds of tuning.", min=0.0)] = None,
+    effort: Annotated[
+        str | None, typer.Option(help="How hard to tune: none, quick or full.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Seconds of tuning, all kernels together.", min=0.0)
+    ] = None,
     strict: Annotated[bool, typer.Option(help="Refuse to leave anything to PyTorch.")] = False,
     sizes: Annotated[
-        str, typer.Option(help="any, or captured: a shorter file, for the problem's own sizes.")
+        str,
+        typer.Option(help="any, or captured: a shorter file, only for the sizes of get_inputs."),
     ] = "any",
     seeds: Seeds = 5,
     as_json: Json = False,
@@ -60,7 +65,7 @@ def optimize(
         print_json(done.to_json())
     else:
         print_lines(done.compiled.explanation.lines())
-        print_lines(verdict_lines(done.verdict))
+        print_lines(verdict_lines(done.verdict, model, done.path))
         print_lines(measurement_lines(done.measurement))
         print_lines([f"kept        {done.kept}"] if done.kept else [])
         typer.echo(f"wrote       {done.path}")
@@ -70,13 +75,18 @@ def optimize(
 
 def explain(
     model: Annotated[Path, typer.Argument(help="Problem file.")],
-    graphs: Annotated[bool, typer.Option(help="Print the graph before and after.")] = True,
+    graphs: Annotated[
+        bool, typer.Option(help="Print the graph before and after the rewrites.")
+    ] = True,
     check: Annotated[
-        bool, typer.Option("--check", help="Compute graph and plan, small, against the module.")
+        bool,
+        typer.Option(
+            "--check", help="Run graph and plan at small sizes and compare them with the module."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> ExitCode:
-    """Say what would be rewritten and fused, what not and why. Runs nothing but what is checked."""
+    """Say what would be rewritten and fused, what not, and why. Builds no kernel."""
     import kernelwright as kw
 
     with progress_line() as progress:

@@ -29,27 +29,27 @@ def suite(
     candidates: Candidates = None,
     run: RunFolder = None,
     like: Like = None,
-    gpus: Annotated[str, typer.Option(help="How many cards of this machine, or all.")] = "all",
+    gpus: Annotated[str, typer.Option(help="How many cards to use, or all.")] = "all",
     slots: Annotated[
-        int | None, typer.Option(help="Problems in flight on each card.", min=1)
+        int | None, typer.Option(help="Problems worked on at the same time on each card.", min=1)
     ] = None,
     target: TargetName = None,
-    effort: Annotated[str | None, typer.Option(help="Tuning: none, quick or full.")] = None,
+    effort: Annotated[str | None, typer.Option(help="Tuning effort: none, quick, full.")] = None,
     seeds: Seeds = 5,
-    timeout: Annotated[float, typer.Option(help="Seconds for one problem.", min=1.0)] = 600.0,
+    timeout: Annotated[float, typer.Option(help="Most seconds for one problem.", min=1.0)] = 600.0,
     baselines: Annotated[
-        str, typer.Option(help="To time against: eager, compile, max-autotune.")
+        str, typer.Option(help="What to time against, with commas: eager, compile, max-autotune.")
     ] = "eager,compile",
     ray: Annotated[
         str | None, typer.Option(help="Work on a Ray cluster: its address, or local.")
     ] = None,
-    shard: Annotated[str, typer.Option(help="I/N: every N-th problem, from number I.")] = "0/1",
-    commit: Annotated[
-        str, typer.Option(help="What to record as the commit where there is no git.")
-    ] = "",
+    shard: Annotated[
+        str, typer.Option(help="I/N: every N-th problem, beginning with number I, counted from 0.")
+    ] = "0/1",
+    commit: Annotated[str, typer.Option(help="The commit to record if git has none.")] = "",
     as_json: Json = False,
 ) -> ExitCode:
-    """Work through a folder of problems over all GPUs; goes on where it was interrupted."""
+    """Work through a folder of problems over all GPUs; --run continues one that was interrupted."""
     from kernelwright.suite.command import Request, run_suite
 
     request = Request(
@@ -81,13 +81,20 @@ def suite(
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, as runs/latest.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, such as runs/latest.")],
     against: Annotated[Path | None, typer.Option(help="An older run to compare with.")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File; report.html in the run by default.")
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="File to write; report.html in the run's folder by default."
+        ),
     ] = None,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="Markdown instead.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated values instead.")] = False,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Write Markdown instead.")
+    ] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Write comma-separated values instead.")
+    ] = False,
     as_json: Json = False,
 ) -> ExitCode:
     """Write a run as one HTML file with pictures, as Markdown or as CSV."""
@@ -116,5 +123,5 @@ def report(
     if as_json:
         print_json({"file": str(path), "bytes": size})
     else:
-        typer.echo(f"wrote       {path} ({size / 2**20:.1f} MiB)")
+        typer.echo(f"wrote       {path} ({size / 2**10:,.0f} KiB)")
     return ExitCode.VERIFIED

@@ -11,24 +11,29 @@ from kernelwright.errors import UsageError
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 TargetName = Annotated[
-    str | None, typer.Option("--target", help="cuda, or cpu: the emulator. Default: what works.")
+    str | None,
+    typer.Option("--target", help="cuda, or cpu (the emulator). Default: cuda where it works."),
 ]
 Select = Annotated[
-    list[str] | None, typer.Option(help="Names to take: 'level1/*', '*relu*'; repeatable.")
+    list[str] | None,
+    typer.Option(help="Problems to take, by name: 'level1/*', '*relu*'; repeatable."),
 ]
 Candidates = Annotated[
-    Path | None, typer.Option(help="Judge the files of this folder instead of making any.")
+    Path | None, typer.Option(help="Judge the files of this folder instead of writing new ones.")
 ]
 Like = Annotated[
     Path | None,
     typer.Option(
-        help="An earlier run, or its results as JSON: what took longest there begins first."
+        help="An earlier run, or its results as JSON: the longest problems of it begin first."
     ),
 ]
 RunFolder = Annotated[
-    Path | None, typer.Option("--run", help="Folder of the run: new in runs/, or one to continue.")
+    Path | None,
+    typer.Option(
+        "--run", help="Folder of the run: a new one in runs/ by default, or one to continue."
+    ),
 ]
-Seeds = Annotated[int, typer.Option(help="Seeds of each kind of input.", min=1)]
+Seeds = Annotated[int, typer.Option(help="How many seeds each kind of input is made with.", min=1)]
 
 
 def parse_case(text: str) -> Any:

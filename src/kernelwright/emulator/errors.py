@@ -8,7 +8,7 @@ from kernelwright.errors import ExitCode, KernelwrightError
 
 
 class EmulatorFault(KernelwrightError):  # noqa: N818 - it is the kernel's fault, not an error of ours
-    """A kernel did something after which it could not go on, and its launch was abandoned."""
+    """A kernel made an error after which it could not go on, and its launch was ended."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.WRONG
     next_step = "Correct the kernel at the line named; block and thread say for which indices."

@@ -36,7 +36,7 @@ def _on_any(run: Callable[[Graph], Graph]) -> Callable[[Graph, Machine], Graph]:
 PASSES: tuple[Pass, ...] = (
     Pass(
         name="writes in place",
-        what="Of an argument or buffer that a call changes in some places these alone are written.",
+        what="Where a call changes part of an argument or buffer, only that part is written.",
         run=_on_any(with_writes_in_place),
     ),
     Pass(
@@ -46,37 +46,37 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         name="steps on convolutions",
-        what="A step before a norm of groups is computed where a convolution of ours is stored.",
+        what="A step before a group norm is computed where our convolution stores its result.",
         run=_on_any(with_whole_steps),
     ),
     Pass(
         name="rematerialisation",
-        what="A cheap step with several readers is computed by each of them, and never written.",
+        what="A cheap step with several readers is computed again by each, and not written.",
         run=_on_any(with_cheap_copies),
     ),
     Pass(
         name="channels-last operands",
-        what="Convolutions read and write channels-last memory where their neighbours pay for it.",
+        what="A convolution uses channels-last memory where it gains more than relayouts cost.",
         run=_on_any(with_channels_last),
     ),
     Pass(
         name="dense operands",
-        what="An operand that lies turned in memory is copied for kernels of rows and of windows.",
+        what="A transposed operand of a row or pooling kernel is copied to row-major first.",
         run=with_dense_operands,
     ),
     Pass(
         name="split reductions",
-        what="A reduction whose operands differ along a row is made in stages, by its parts first.",
+        what="A reduction over several dimensions is done in stages, some dimensions first.",
         run=with_stages,
     ),
     Pass(
         name="steps on channel groups",
-        what="A step on what a call returns is computed on groups where all its readers are.",
+        what="A step on channels is computed on channel groups where all its readers use groups.",
         run=_on_any(with_groups),
     ),
     Pass(
         name="steps on whole channels",
-        what="A step on groups of channels is computed on whole channels where it is read so.",
+        what="A step on channel groups is computed on whole channels where its readers use them.",
         run=_on_any(without_groups),
     ),
 )

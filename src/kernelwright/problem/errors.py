@@ -32,7 +32,7 @@ class NoModelError(ProblemError):
 
 
 class ModelNotModuleError(ProblemError):
-    """`Model` is something else than a class derived from nn.Module."""
+    """`Model` is not a class derived from nn.Module."""
 
     next_step = "Write `class Model(nn.Module):` with a `forward` method."
 
@@ -59,7 +59,7 @@ class NoInitInputsFunctionError(ProblemError):
 
 
 class WrongReturnError(ProblemError):
-    """`get_inputs` or `get_init_inputs` returns something else than a list or tuple."""
+    """`get_inputs` or `get_init_inputs` returns neither a list nor a tuple."""
 
     next_step = "Return a list of arguments, also when there is only one: `return [x]`."
 

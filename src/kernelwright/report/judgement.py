@@ -1,15 +1,20 @@
 """A verdict and a measurement as terminal text: the one thing to fix comes first."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 from kernelwright.bench.measurement import Measurement
 from kernelwright.report.advice import NEXT_STEPS
-from kernelwright.verify.verdict import Outcome, Verdict
+from kernelwright.verify.verdict import FILES, Outcome, Verdict
 
 
-def verdict_lines(verdict: Verdict) -> Iterator[str]:
-    """The conclusion, what decided it, warnings, and how many checks held."""
+def verdict_lines(verdict: Verdict, *files: Path) -> Iterator[str]:
+    """The conclusion, what decided it, warnings, and how many checks held.
+
+    `files`: problem and candidate, for the command that runs a case again.
+    """
     where = "the emulator" if verdict.target == "cpu" else "the GPU"
     sizes = ", ".join(f"{name} = {value}" for name, value in verdict.sizes.items())
     at_sizes = f" at sizes {sizes}" if sizes else ""
@@ -21,7 +26,8 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
         if number:
             yield f"            {check.evidence}"
         elif check.reproduce:
-            yield f"            {check.reproduce}"
+            names = shlex.join(map(str, files)) or FILES
+            yield f"            {check.reproduce.replace(FILES, names)}"
     yield f"next        {NEXT_STEPS[verdict.status]}"
     for text, cases in _warnings(verdict):
         times = f" (and in {cases - 1} more cases)" if cases > 1 else ""
@@ -29,7 +35,7 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
     passed = sum(check.outcome is Outcome.PASSED for check in verdict.checks)
     skipped = sum(check.outcome is Outcome.SKIPPED for check in verdict.checks)
     yield (
-        f"checks      {passed} passed, {skipped} could not be asked; "
+        f"checks      {passed} passed, {skipped} could not be run; "
         f"built in {verdict.build_seconds:.1f} s"
     )
 

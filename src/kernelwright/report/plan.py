@@ -24,7 +24,10 @@ class NativeCall:
     """Memory of values that only these launches read, at the captured sizes."""
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.launches} launches, arena {self.arena_bytes / 1e6:,.1f} MB"
+        return (
+            f"{self.name}: {self.launches} launches, {self.arena_bytes / 1e6:,.1f} MB of memory "
+            "for what only they read"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +117,8 @@ class Explanation:
         for call in self.native_calls:
             yield f"one call    {call}"
         yield (
-            f"moved       {self.bytes / 1e6:,.1f} MB by kernels and calls; the fewest possible are "
-            f"{self.least_bytes / 1e6:,.1f} MB"
+            f"moved       {self.bytes / 1e6:,.1f} MB by kernels and calls; inputs, parameters and "
+            f"results alone are {self.least_bytes / 1e6:,.1f} MB"
         )
         yield (
             f"in all      {self.bytes / 1e6:,.1f} MB, {self.flops / 1e9:,.3f} GFLOP, modelled "

@@ -78,18 +78,23 @@ def render_schema() -> str:
 _RULE = "| --- | --- | --- | --- | --- |"
 _INTRODUCTION = """# The verdict
 
-`kernelwright judge MODEL MODEL_NEW` prints one status, then what decided it, with the case that
-shows it and the command that runs this case alone. Warnings decide nothing. `--json` prints the
-same for programs, to standard output; the command's exit code is that of the status.
+`kernelwright judge MODEL MODEL_NEW` verifies the file `MODEL_NEW`, the *candidate*, against the
+module in `MODEL`, the *reference*. It prints one status, then what decided it: the failed check,
+the case that shows the failure, and the command that runs this case alone. Warnings decide nothing.
+`--json` prints the same for programs. The command exits with the exit code of the status.
 
 | exit code | means |
 | --- | --- |
-| 0 | verified, and faster than the best baseline (or its speed was not asked for) |
+| 0 | verified, and faster than the best baseline (or its speed was not measured) |
 | 1 | wrong, unsafe or dishonest |
 | 2 | verified, but not faster |
 | 3 | does not build |
-| 4 | outside of what can be judged here |
+| 4 | cannot be judged here |
 | 64 | the command itself was wrong |
+
+A *baseline* is the reference run by eager PyTorch or by torch.compile. The *modelled floor* that
+the command prints is the least time in which this card could move the bytes and do the arithmetic
+of the problem.
 
 ## Statuses
 
@@ -97,65 +102,73 @@ same for programs, to standard output; the command's exit code is that of the st
 _AFTER_TABLE = """
 ## When values are right
 
-Candidate and reference are both measured against the reference run in float64 on the very same
-values. The candidate's root mean square error may be twice the reference's, plus one rounding, plus
-what one sum of as many terms in float32 loses, plus (where that is not enough) four times what
-rounding every input and every result in between once loses. The largest error of one element is
-held to the same. Deep networks may amplify roundings until nothing of the exact result is left in
-the reference's own; there a result has to be as large as the reference's, and a warning says what
-else would do. This is asked on the problem's own inputs and on others (zero mean, small, large,
-heavy-tailed, whole, cancelling), with several weights, layouts and sizes, twice on the same inputs,
-and where memory that nothing wrote reads as NaN. Wrong answers (zeros, a constant, other weights,
-an ignored input, operands rounded to 16 bits or TF32) go through the same comparison: a warning
-says which of them the problem cannot tell from a right one.
+The reference is also run in float64 on the same values, and both its own result and the candidate's
+are compared with that. On a GPU the candidate's root mean square error may be twice the
+reference's, plus one rounding, plus twice what a plain float32 sum of as many terms loses. Where
+that is not enough, four times what it costs to round every input and every intermediate result once
+is added. The largest error of a single element may be eight times the reference's, with larger
+additions. Limits are wider on the emulator, where the reference runs on the CPU, and for results of
+few elements. Where the float64 run fails or computes something else, the reference's own result is
+the measure. `verify/tolerance.py` has all the numbers.
 
-A file may rely on what the problem promises: sizes that powers of two up to 32 divide as they do in
-the problem are asked of every file, and so are all others of ours. Of files of others a wrong
-result at those is a warning; best refuse them with an exception. On the emulator the sizes stand
-for the problem's own, which it cannot run, and all of them count.
+A deep network may amplify roundings until the reference's own result has nothing in common with
+the exact one. Then the candidate's result only has to be as large as the reference's, and a warning
+says which wrong results would pass as well.
 
-Everything is asked before NaN and Inf are: a file that is wrong only there is told so in the first
-line, with the demand that accepts it.
+Values are compared on the problem's own inputs and on others (zero mean, small, large,
+heavy-tailed, whole numbers, cancelling), with several weights, memory layouts and sizes, twice on
+the same inputs, and with memory in which everything that was not written reads as NaN. Wrong
+answers are compared in the same way: zeros, a constant, other weights, an ignored input, operands
+rounded to 16 bits or TF32. A warning names those that this problem cannot tell from a right one.
 
-A problem of more than a gigabyte is run at full size on its own inputs and zero-mean ones; all else
-is asked at reduced sizes, and the verdict says which.
+Not all sizes count alike. A candidate must be right at sizes that are divisible by the same powers
+of two, up to 32, as the problem's own. At all other sizes a wrong result is only a warning, except
+for files that `optimize` writes; a candidate does best to raise an exception there. On the
+emulator all sizes count, since it cannot run the problem's own.
+
+NaN and Inf come last. A candidate that is wrong only there gets a status of its own, and the first
+line names the `--demand` that accepts it.
+
+A problem of more than a gigabyte is run at full size only on its own inputs and on zero-mean ones.
+All else is run at reduced sizes, which the verdict names.
 
 ## Not drop-in
 
-A file is judged by what it computes, whatever it calls its parameters: files with other names,
-another order, or buffers besides are verified. Which tensor stands for which of the reference's is
-found by value, as both modules are made under one seed. What its user loses is in the status and in
-the first line:
+A candidate is judged by what it computes, not by the names of its parameters. Files with other
+names, another order or additional buffers are verified. Both modules are made under one seed, so
+the judge finds by value which of the candidate's tensors stands for which of the reference's. What
+a user of such a file loses is in the status and in the first line:
 
-* *load_state_dict has other keys* (or *means other values*: weights that were scaled once): a
-  checkpoint of the reference has to be converted, or cannot be.
-* *does not follow weights that change after construction*: it copied, packed or scaled them in its
-  constructor. Trained further or loaded anew, the module gives the results of the old ones.
+* *load_state_dict has other keys*, or *means other values* (weights that were scaled once): a
+  checkpoint of the reference has to be converted, or cannot be used.
+* *does not follow weights that change after construction*: the constructor copied, packed or scaled
+  them. After training or loading, the module still gives the results of the old weights.
 
-Such a file is made under two seeds more than others, with other gains, biases and running
-statistics than the ones and zeros of a new module, and, where a tensor stands for each of the
-reference's, with other weights loaded. One that never looks at a weight is wrong, whatever it is
-called. Buffers that stand for nothing of the reference's stay as a call leaves them; so a result
-hidden in one is found. `--demand drop-in` refuses all these files; ours are always asked for it.
+Such a file is run under two more seeds, with gains, biases and running statistics other than the
+ones and zeros of a new module. Where each of the reference's tensors has a counterpart, other
+weights are loaded too. A file that never reads a weight is wrong, whatever it calls the weight. A
+result that is hidden in an additional buffer is found, since such buffers stay as a call left them.
+`--demand drop-in` refuses all these files; files that `optimize` writes must always be drop-in.
 
 ## A check
 
 Each check has a name, an outcome (`passed`, `failed`, `warning`, `skipped`), its evidence in a
-sentence with numbers, the status that it would lead to, and its input case. A case is a line such
-as `seed=1 distribution=normal layout=as-made weights=made`: the same line after `--case` runs it
-again. Values of the four words, and `size:NAME=VALUE` for other sizes, are those of
-`Distribution`, `Layout` and `Weights` in the room `verify`.
+sentence with numbers, the status that it leads to when it fails, and its case. A case says which
+inputs were used, in a line such as `seed=1 distribution=normal layout=as-made weights=made`.
+`--case` with this line runs the case again. The words are the members of `Distribution`, `Layout`
+and `Weights` in `src/kernelwright/verify`; `size:NAME=VALUE` sets a size constant of the problem.
 
-Which failures are the verdict and which a warning is `Demands` in the same room. To ask for less
-(a ReLU by `fmaxf` gives zero where PyTorch's gives NaN) give `--demand nan=reported`, for more
-`--demand layouts=required`, or just `--demand drop-in`; where less than usual was asked, a check
-named `demands` says so. A file that calls its class `Model` and has no `ModelNew` is judged with a
-note.
+A *demand* says whether a failed check decides the verdict (`required`), is a warning (`reported`)
+or is not run (`skipped`). The demands and their defaults are the fields of `Demands` in
+`verify/cases.py`. For example, a ReLU by `fmaxf` gives zero where PyTorch's gives NaN:
+`--demand nan=reported` accepts it. `--demand layouts=required` asks for more than usual, as does
+`--demand drop-in`. Where less than usual was asked, a check named `demands` says so. A file that
+has no `ModelNew` is judged by its class `Model`, and a warning says so.
 
 ## JSON
 
-What `--json` prints has a [JSON Schema](judgement.schema.json). Numbers that JSON cannot write are
-the texts "nan", "inf" and "-inf".
+What `--json` prints has a [JSON Schema](judgement.schema.json). The numbers that JSON cannot write
+are the texts "nan", "inf" and "-inf".
 """
 
 

@@ -65,7 +65,7 @@ def _why(plan: Plan, maker: Launch | TorchCall, reader: Launch | TorchCall, name
         return f"{_title(left)} is left to PyTorch"
     others = len(plan.graph.users()[name]) > 1 or name in plan.graph.results
     return _families(maker.kernel, reader.kernel) or (
-        "others read the result as well, so it has to be written"
+        "other steps read the result as well, so it has to be written"
         if others
         else "the joint expression would be too long, or the result has another shape"
     )

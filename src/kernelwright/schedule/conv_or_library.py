@@ -239,7 +239,7 @@ def why_the_library(node: Node, graph: Graph, machine: Machine, *, in_chain: boo
         return wide
     found = forecast(node, graph, machine)
     if found is None:
-        return "no kernel of ours takes its sizes fast on this card"
+        return "no kernel of ours is fast for its sizes on this card"
     if found.library < machine.library.known_seconds and not in_chain:
         return f"{SMALL} ({found})"
     library = max(found.library, machine.library.cut_seconds) if in_chain else found.library
@@ -276,7 +276,7 @@ def why_wide(node: Node, graph: Graph) -> str | None:
     for name in names:
         maker = graph[name]
         if isinstance(maker.kind, Pointwise) and _has_exponential(maker.kind.expr):
-            return "exponentials make its input, whose range fp16 planes may not carry"
+            return "its input comes from exponentials, whose range fp16 planes may not carry"
         if isinstance(maker.kind, Pointwise | View | Concat | Window):
             names.extend(it for it in maker.inputs if it not in names)
     return None

@@ -19,7 +19,7 @@ class Library(Enum):
 
 NOT_SURE = "the model is not sure enough that ours is faster"
 MAY_BE = "the library may be faster"
-SMALL = "it is small: launches and latencies, which the model hardly knows"
+SMALL = "it is small: its time is launches and latencies, which the model cannot predict"
 
 
 def is_guess(why: str) -> bool:

@@ -69,16 +69,16 @@ def recurrent_sizes(kind: Recurrent, data: TensorType, state: TensorType) -> Rec
 def why_none(sizes: RecurrentSizes, machine: Machine) -> str | None:
     """Why no configuration holds the weights of a stack on chip; None where one does."""
     if machine.recurrent is None:
-        return "its weights stay on chip with clusters and products of warpgroups alone"
+        return "our kernel needs clusters and warpgroup products, which this card has not"
     if sizes.kind.cell is Cell.RNN_RELU and sizes.dtype is DType.F32:
-        return "states of ReLU cells have no bound, and float32 as fp16 numbers needs one"
+        return "states of ReLU cells have no bound, and float32 as pairs of fp16 needs one"
     if sizes.lanes > MOST_LAYERS:
-        return f"it has more than {MOST_LAYERS} layers and directions"
+        return f"it has more than {MOST_LAYERS} layers, directions counted"
     most = _CLUSTERS[-1] * _units(sizes)[-1]
     if sizes.hidden > most:
-        return f"no cluster holds the weights of more than {most} hidden units"
+        return f"it has more than {most} hidden units, whose weights no cluster of blocks holds"
     if sizes.inputs < 1 or not any(_fitting(sizes, machine)):
-        return f"no cluster holds the weights of {sizes.inputs} inputs"
+        return f"no cluster of blocks holds the weights of its {sizes.inputs} inputs"
     return None
 
 

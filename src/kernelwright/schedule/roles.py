@@ -45,7 +45,7 @@ def roles(contract: Contract) -> Roles | str:
     summed = [x for x in contract.lhs if x in contract.rhs and x not in contract.out]
     # The kernels walk one contiguous or strided K.
     if len(summed) != 1:
-        return f"it sums over {len(summed)} dimensions, the kernel over one"
+        return f"it sums over {len(summed)} dimensions, and our kernels sum over one"
     # A full dot product has no tile to compute: it is a reduction.
     if not contract.out:
         return "its result is one number"

@@ -113,10 +113,10 @@ def _run(request: Request, console: Console, say: Callable[[str], None]) -> Done
     folder.mkdir(parents=True, exist_ok=True)
     point_latest(folder)
     if run.left(tasks):
-        where = f"{len(cards)} GPUs" if settings.target == _CUDA else "the emulator"
+        place = f"each of {len(cards)} GPUs" if settings.target == _CUDA else "the emulator"
         console.print(
-            f"{len(tasks) - len(before)} of {len(tasks)} problems to do on {where}, {slots} at a "
-            f"time on each; continue with --run {folder}",
+            f"{len(tasks) - len(before)} of {len(tasks)} problems to do, {slots} at a time on "
+            f"{place}; if interrupted, continue with --run {folder}",
             highlight=False,
             soft_wrap=True,
         )

@@ -28,7 +28,9 @@ _NO_DISK_BYTES = 200 * _MIB
 _PROBE_SECONDS = 120.0
 """Importing torch takes 2 s; on a cold network disk, a minute."""
 
-_NO_GPU_ADVICE = "To time on a GPU, install its driver; without one, the emulator verifies."
+_NO_GPU_ADVICE = (
+    "To time files, use a machine with an NVIDIA GPU and its driver; the emulator verifies without."
+)
 
 
 class Status(StrEnum):
@@ -178,9 +180,7 @@ def _gpus(torch: Torch | None) -> Check:
         return Check(name=name, status=Status.WARN, found=reason, advice=advice)
     found = ", ".join(torch.devices)
     if torch.oldest_capability is not None and torch.oldest_capability < 8.0:
-        advice = (
-            "Use a card of compute capability 8.0 or newer: our matrix kernels copy with cp.async."
-        )
+        advice = "Use a card of compute capability 8.0 or newer: matrix kernels need its cp.async."
         return Check(name=name, status=Status.WARN, found=found, advice=advice)
     return Check(name=name, status=Status.OK, found=found)
 
@@ -190,7 +190,7 @@ def _nvcc(nvcc: compilers.Tool | None, torch: Torch | None) -> Check:
     wanted = torch.cuda if torch is not None else None
     if nvcc is None:
         advice = "Install the CUDA toolkit" + (f" {wanted}" if wanted else "")
-        advice += ", or name its nvcc in KERNELWRIGHT_NVCC; the emulator works without."
+        advice += ", or set KERNELWRIGHT_NVCC to its nvcc; the emulator needs none."
         return Check(name=name, status=Status.WARN, found="none", advice=advice)
     major, minor = nvcc.version.split(".")[:2]
     if wanted is None or wanted == f"{major}.{minor}":
@@ -201,8 +201,8 @@ def _nvcc(nvcc: compilers.Tool | None, torch: Torch | None) -> Check:
     return Check(
         name=name,
         status=Status.WARN,
-        found=f"{nvcc}, but PyTorch has CUDA {wanted}: load_inline refuses the pair",
-        advice=f"Install the CUDA toolkit {wanted}, or name its nvcc in KERNELWRIGHT_NVCC.",
+        found=f"{nvcc}, but PyTorch has CUDA {wanted}: PyTorch refuses to build with it",
+        advice=f"Install the CUDA toolkit {wanted}, or set KERNELWRIGHT_NVCC to its nvcc.",
     )
 
 
@@ -218,14 +218,14 @@ def _cxx() -> Check:
     tool = compilers.find_cxx()
     if tool is not None:
         return Check(name="C++ compiler", status=Status.OK, found=str(tool))
-    advice = "Install one (Debian: apt install g++) or name it in KERNELWRIGHT_CXX."
+    advice = "Install one (Debian: apt install g++), or set KERNELWRIGHT_CXX to one."
     return Check(name="C++ compiler", status=Status.FAIL, found="none", advice=advice)
 
 
 def _emulator() -> Check:
     """Compile and run a few lines with what the emulator asks of the host's compiler."""
     name = "emulator"
-    advice = "Use g++ 11 or newer, with its headers; KERNELWRIGHT_CXX names it."
+    advice = "Install g++ 11 or newer with its headers, or set KERNELWRIGHT_CXX to one."
     tool = compilers.find_cxx()
     if tool is None:
         return Check(name=name, status=Status.FAIL, found="no C++ compiler", advice=advice)
@@ -237,7 +237,7 @@ def _emulator() -> Check:
             answer = _run([str(word) for word in command])
             if isinstance(answer, str):
                 return Check(name=name, status=Status.FAIL, found=answer, advice=advice)
-    return Check(name=name, status=Status.OK, found=f"{tool.name} makes programs that run")
+    return Check(name=name, status=Status.OK, found=f"programs of {tool.name} run")
 
 
 def _compute_sanitizer() -> Check:
@@ -245,7 +245,7 @@ def _compute_sanitizer() -> Check:
     tool = compilers.find_compute_sanitizer()
     if tool is not None:
         return Check(name=name, status=Status.OK, found=str(tool))
-    advice = "It comes with the CUDA toolkit; only its checks on a GPU need it."
+    advice = "It comes with the CUDA toolkit; on a GPU, judge finds reads out of bounds with it."
     return Check(name=name, status=Status.WARN, found="none", advice=advice)
 
 
@@ -256,7 +256,7 @@ def _cache() -> Check:
         with tempfile.TemporaryFile(dir=root):
             pass
     except OSError as error:
-        advice = "Make it writable, or set KERNELWRIGHT_CACHE_DIR."
+        advice = "Make the folder writable, or set KERNELWRIGHT_CACHE_DIR to another."
         found = f"{root} cannot be written: {error.strerror}"
         return Check(name="cache", status=Status.FAIL, found=found, advice=advice)
     used = usage()

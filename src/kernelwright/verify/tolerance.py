@@ -194,9 +194,9 @@ def _explain_mean(metrics: ErrorMetrics, limit: float) -> str:
         return f"{metrics.name}: all {metrics.count} elements equal"
     scale = metrics.rms or 1.0
     return (
-        f"{metrics.name}: RMSE {metrics.candidate_rmse / scale:.2e} of the RMS, the reference's "
-        f"{metrics.reference_rmse / scale:.2e}, allowed {limit / scale:.2e} "
-        f"(against {metrics.oracle.value})"
+        f"{metrics.name}: RMSE against {metrics.oracle.value} is "
+        f"{metrics.candidate_rmse / scale:.2e} of the RMS, the reference's is "
+        f"{metrics.reference_rmse / scale:.2e}, allowed is {limit / scale:.2e}"
     )
 
 

@@ -9,6 +9,8 @@ from kernelwright.errors import ExitCode
 from kernelwright.verify.ran import Ran
 from kernelwright.verify.records import to_plain
 
+FILES = "MODEL MODEL_NEW"
+"""What stands for the two files in a check's command."""
 VALUES = "values"
 """Name of the check of the numbers."""
 DROP_IN = "drop-in"
@@ -23,26 +25,26 @@ class Status(Enum):
     VERIFIED_NOT_FASTER = "verified, not faster"
     """Right, but not faster than the best baseline."""
     VERIFIED = "verified, speed not measured"
-    """Right; there is no GPU, the machine is too busy to time on, or nobody asked for its speed."""
+    """Right; nobody asked for its speed, there is no GPU, or the machine is too busy to time."""
     NOT_DROP_IN_FASTER = "verified, not drop-in, faster"
-    """As `VERIFIED_FASTER` for a module as its constructor makes it; it takes no other weights
-    later, or only by other keys than the reference's `load_state_dict`."""
+    """Right and faster with the weights of its constructor; later it takes no other weights, or
+    only by other keys than the reference's `load_state_dict`."""
     NOT_DROP_IN_NOT_FASTER = "verified, not drop-in, not faster"
     """As `NOT_DROP_IN_FASTER`, but not faster than the best baseline."""
     NOT_DROP_IN = "verified, not drop-in, speed not measured"
-    """As `NOT_DROP_IN_FASTER`, and its speed is not known."""
+    """As `NOT_DROP_IN_FASTER`, but its speed was not measured."""
     WRONG_VALUES = "wrong values"
     """It is less accurate than the reference on some inputs, weights or sizes."""
     WRONG_SHAPE_OR_DTYPE = "wrong shape or dtype"
-    """Its result has another form than the reference's."""
+    """Its result has other containers, shapes or dtypes than the reference's."""
     WRONG_WHERE_NOT_FINITE = "right but for NaN or Inf"
-    """Right on everything else that was asked; NaN or Inf in its inputs does not come out where the
-    reference has it."""
+    """Right on everything else; NaN or Inf in its inputs does not come out where the reference has
+    it."""
     WRONG_STATE = "not drop-in"
-    """Right for a module as its constructor makes it, but it cannot be given other weights as the
-    reference can, and that was demanded."""
+    """Right with the weights of its constructor, but it does not take other weights as the
+    reference does, and `drop-in` was demanded."""
     STATE_NOT_UPDATED = "state not updated"
-    """It left state as it was that the reference's call changes, such as running statistics."""
+    """It did not update state that the reference's call updates, such as running statistics."""
     INPUT_CHANGED = "input changed"
     """It wrote to its inputs, and the reference does not."""
     RESULT_SHARED = "result shares memory"
@@ -60,13 +62,14 @@ class Status(Enum):
     RACE = "race"
     """The emulator saw two threads touch one address between barriers, or a divergent barrier."""
     OUT_OF_BOUNDS = "out of bounds"
-    """A kernel of it writes or reads outside of its tensors."""
+    """One of its kernels writes or reads outside of its tensors."""
     MEMORY_ERROR = "memory error"
-    """Misaligned, read before it was written, or of memory that is not there."""
+    """One of its kernels made a misaligned access, or read memory that was not written or not
+    there."""
     OUT_OF_MEMORY = "out of memory"
-    """It needs more device memory than there is where the reference does not."""
+    """It needs more device memory than the card has, and the reference does not."""
     SIDE_EFFECT = "side effect"
-    """It changed what is not its own: parameters, the random state, global flags of torch."""
+    """It changed parameters, the random state, or global flags of torch."""
     CHEATING = "cheating"
     """It does what no honest file does: late or skipped work, a decoy, a tampered clock or judge,
     less time than the bytes alone take."""
@@ -123,7 +126,7 @@ class Outcome(Enum):
     PASSED = "passed"
     FAILED = "failed"
     WARNING = "warning"
-    """Failed, but nobody demanded it; or something worth knowing."""
+    """Failed, but not demanded; or something worth knowing."""
     SKIPPED = "skipped"
     """Could not be asked: `evidence` says why."""
 
@@ -158,7 +161,7 @@ class Check:
     @property
     def reproduce(self) -> str:
         """The command, but for the files, that runs this case alone; empty without a case."""
-        return f"kernelwright judge MODEL MODEL_NEW --case '{self.case}'" if self.case else ""
+        return f"kernelwright judge {FILES} --case '{self.case}'" if self.case else ""
 
     def demoted(self) -> "Check":
         """This check as a warning, for what was not demanded."""

@@ -11,10 +11,10 @@ class ReferenceFailedError(KernelwrightError):
 
 
 class OracleMemoryError(KernelwrightError):
-    """Others have the memory that the float64 run takes, without which nobody can say who errs."""
+    """Other processes have the memory that the float64 run needs, so errors cannot be measured."""
 
     exit_code = ExitCode.USAGE
-    next_step = "Judge it again when nothing else has memory of the card."
+    next_step = "Judge it again when no other process uses the card's memory."
 
 
 class ChildStartError(KernelwrightError):

@@ -59,17 +59,17 @@ def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> st
     kind = node.kind
     assert isinstance(kind, Attention)
     if machine.attention is None:
-        return "its products are those of warpgroups alone"
+        return "our kernel needs warpgroup products, which this card has not"
     inputs = [graph[name].tensor for name in node.inputs]
     if inputs[0].dtype not in ELEMENTS:
-        return "it computes with other numbers than float32, float16 and bfloat16"
+        return "it computes with other numbers than float32, float16 or bfloat16"
     if any(not 2 <= it.rank <= 4 for it in inputs[:3]) or any(it.rank > 4 for it in inputs):
         return "it has other dimensions than batch, head, row and column"
     if kind.scale is not None and not kind.scale > 0:
         return "its scale is not positive"
     sizes = sizes_of_node(node, graph)
     if not LEAST_COLUMNS <= sizes.depth <= MOST_COLUMNS or sizes.width > MOST_COLUMNS:
-        return f"its heads have other than {LEAST_COLUMNS} to {MOST_COLUMNS} columns"
+        return f"its heads do not have {LEAST_COLUMNS} to {MOST_COLUMNS} columns"
     # No call of the library stands for a node that a mask may leave rows without keys.
     if library is Library.NEVER or node.origin is None:
         return None
@@ -131,6 +131,6 @@ ATTENTION = Family(
     same_text=_same_text,
     describe=_describe,
     apart=_apart,
-    holds="its blocks end with rows of a head",
+    holds="a block of the first ends with rows of one head, and the second needs others",
     writes_anywhere=lambda kernel: True,
 )

@@ -179,7 +179,7 @@ def _describe(kernel: Kernel) -> Description:
 
 
 def _apart(first: Kernel, second: Kernel) -> str:
-    return "a convolution reads its operands many times, so that they are computed before it"
+    return "a convolution reads its operands many times, so they are computed once before it"
 
 
 def _anywhere(kernel: Kernel) -> bool:

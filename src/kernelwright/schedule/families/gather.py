@@ -71,5 +71,5 @@ GATHER = Family(
     cost=_cost,
     same_text=lambda kernel: (kernel.anchor, kernel.config),
     describe=_describe,
-    holds="what integers pick is written as it lies",
+    holds="the first only copies what its indices pick",
 )

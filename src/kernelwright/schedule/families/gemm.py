@@ -92,7 +92,7 @@ def _describe(kernel: Kernel) -> Description:
 
 
 def _apart(first: Kernel, second: Kernel) -> str:
-    return "a product reads its factors many times, so that they are computed before it"
+    return "a product reads its operands many times, so they are computed once before it"
 
 
 def _at_any_size(config: Config) -> Config:

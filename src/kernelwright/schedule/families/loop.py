@@ -103,7 +103,7 @@ def _describe(kernel: Kernel) -> Description:
 
 
 def _apart(first: Kernel, second: Kernel) -> str:
-    return "the second takes all steps of an element at one time"
+    return "a thread of the second takes all steps of one element before another starts"
 
 
 LOOP = Family(

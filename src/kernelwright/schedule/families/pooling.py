@@ -65,7 +65,7 @@ def _describe(kernel: Kernel) -> Description:
 def _apart(first: Kernel, second: Kernel) -> str | None:
     if first.prologue is not None or isinstance(first.anchor, RowProgram):
         return apart_around(first, second)
-    return "every window would compute again what it reads"
+    return "every window would compute its elements again"
 
 
 POOLING = Family(

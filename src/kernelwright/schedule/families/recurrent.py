@@ -101,10 +101,10 @@ def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> st
         return "it computes with other numbers than float32, float16 or bfloat16"
     assert isinstance(node.kind, Recurrent)
     if node.kind.is_loop and found != {DType.F32}:
-        return "its loop rounds each value of a step to 16 bits, and a cell only its states"
+        return "its loop rounds every value of a step to 16 bits, and our kernel only the states"
     stack, sizes = _stack_of(node, graph), _sizes(node, graph)
     if not stack.results or len(set(map(_index, stack.results))) < len(stack.results):
-        return "one of its results has several names, or none is read"
+        return "one of its results is used under several names, or none is read"
     why = why_none(sizes, machine)
     assert isinstance(node.kind, Recurrent)
     if why is not None or node.kind.is_loop or library is Library.NEVER:
@@ -154,7 +154,7 @@ def _describe(kernel: Kernel) -> Description:
 
 
 def _apart(first: Kernel, second: Kernel) -> str:
-    return "all steps of the second need results of many blocks of the first"
+    return "every step of the second needs results of many blocks of the first"
 
 
 RECURRENT = Family(
@@ -168,5 +168,5 @@ RECURRENT = Family(
     same_text=_same_text,
     describe=_describe,
     apart=_apart,
-    holds="the second can start when the first has taken all steps",
+    holds="the second can start only when the first has taken all its steps",
 )

@@ -94,10 +94,10 @@ def _computations(kernel: Kernel) -> Iterator[str]:
 def _apart(first: Kernel, second: Kernel) -> str:
     one, two = first.anchor, second.anchored(RowProgram)
     if not isinstance(one, RowProgram):
-        return "rows of the second are made by many blocks of the first"
+        return "a row of the second is made by many blocks of the first"
     if one.dims == two.dims and one.shape == two.shape:
         return "together they would have too many operands or results"
-    return "the second has other rows, which no block holds while it has those of the first"
+    return "the second reduces other rows than the first, and no block holds both"
 
 
 def _alone(kernel: Kernel, place: int, own: set[int]) -> bool:
@@ -119,6 +119,6 @@ ROWS = Family(
     same_text=_same_text,
     describe=_describe,
     apart=_apart,
-    holds="the second can start when the first has seen whole rows",
+    holds="the second can start only when the first has seen whole rows",
     alone=_alone,
 )

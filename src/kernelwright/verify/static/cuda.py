@@ -33,10 +33,10 @@ _NEVER_NAMED: Mapping[str, str] = {
 }
 
 _WORTH_A_LOOK: Mapping[str, str] = {
-    "cudaStreamCreate": "a stream of its own",
-    "cudaStreamCreateWithFlags": "a stream of its own",
-    "cudaStreamCreateWithPriority": "a stream of its own",
-    "getStreamFromPool": "a stream of its own",
+    "cudaStreamCreate": "makes a stream of its own",
+    "cudaStreamCreateWithFlags": "makes a stream of its own",
+    "cudaStreamCreateWithPriority": "makes a stream of its own",
+    "getStreamFromPool": "makes a stream of its own",
     "cudaGraphLaunch": "replays a CUDA graph",
     "cudaStreamBeginCapture": "captures a CUDA graph",
     "cudaAccessPolicyWindow": "says what the cache should keep",
@@ -87,7 +87,7 @@ def _look_at_name(name: str, line: int, *, called: bool) -> Findings:
     elif name in _NEVER_CALLED and called:
         yield Severity.NEVER_HONEST, line, f"`{name}` {_NEVER_CALLED[name]}"
     elif name in _WORTH_A_LOOK:
-        yield Severity.WORTH_A_LOOK, line, f"`{name}`: {_WORTH_A_LOOK[name]}"
+        yield Severity.WORTH_A_LOOK, line, f"`{name}` {_WORTH_A_LOOK[name]}"
 
 
 def _is_called(tokens: Sequence[Token], at: int) -> bool:

@@ -70,7 +70,7 @@ _CONFIGURED = ("torch.backends", "torch.utils.cpp_extension", "torch.classes", "
 """Parts of torch whose attributes are settings."""
 
 _WORTH_A_LOOK: Mapping[str, str] = {
-    "torch.cuda.Stream": "a stream of its own",
+    "torch.cuda.Stream": "makes a stream of its own",
     "torch.cuda.CUDAGraph": "captures a CUDA graph",
     "torch.cuda.graph": "captures a CUDA graph",
     "torch.cuda.make_graphed_callables": "captures a CUDA graph",
@@ -130,7 +130,7 @@ def _look_at_calls(tree: ast.Module, names: Mapping[str, str]) -> Findings:
         if path in _NEVER_CALLED:
             yield Severity.NEVER_HONEST, node.lineno, f"`{path}` {_NEVER_CALLED[path]}"
         elif path in _WORTH_A_LOOK:
-            yield Severity.WORTH_A_LOOK, node.lineno, f"`{path}`: {_WORTH_A_LOOK[path]}"
+            yield Severity.WORTH_A_LOOK, node.lineno, f"`{path}` {_WORTH_A_LOOK[path]}"
         elif is_below(path, _PROGRAMS) and not _starts_compiler(node):
             yield Severity.NEVER_HONEST, node.lineno, f"`{path}` starts a program"
 

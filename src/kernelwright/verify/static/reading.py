@@ -64,6 +64,7 @@ def _check(path: Path, line: int, text: str, severity: Severity) -> Check:
                 name=SOURCE, outcome=Outcome.FAILED, evidence=evidence, status=Status.CHEATING
             )
         case Severity.WORTH_A_LOOK:
+            evidence = f"{evidence} (worth a look; no fault by itself)"
             return Check(name=SOURCE, outcome=Outcome.WARNING, evidence=evidence)
 
 
