@@ -18,7 +18,7 @@ from kernelwright.errors import ExitCode, KernelwrightError, UsageError
 
 app = typer.Typer(
     name="kernelwright",
-    help="Turn a PyTorch module into one file of CUDA kernels, and prove that it is right.",
+    help="Turn a PyTorch module into one file of CUDA kernels, and verify that it is right.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
