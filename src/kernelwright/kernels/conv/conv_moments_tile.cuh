@@ -12,12 +12,13 @@ class LaneColumns {
  public:
   static constexpr int CHUNKS = COLUMNS / 8;  // of 32 positions
 
-  // Adds those of a chunk's positions that a warp voted for, a lane each.
+  // Adds those of a chunk's positions that a warp voted for, a lane each. Without a branch, of
+  // which the compiler makes an index into local memory.
   __device__ __forceinline__ void take(int chunk, uint32_t votes) {
     const uint32_t own = votes >> (threadIdx.x % 4 * 2) & 0x03030303u;
 #pragma unroll
     for (int word = 0; word < WORDS; ++word) {
-      if (chunk / 4 == word) words_[word] |= own << chunk % 4 * 2;
+      words_[word] |= chunk / 4 == word ? own << chunk % 4 * 2 : 0;
     }
   }
   // `i`: known to the compiler, so that the bit is.
@@ -39,11 +40,13 @@ class LaneColumns {
 // The columns that are meant of a lane's two rows.
 template <int COLUMNS>
 struct OneForBoth {
+  static constexpr bool ARE_SHARED = true;
   LaneColumns<COLUMNS> columns;
   __device__ __forceinline__ const LaneColumns<COLUMNS>& of(int) const { return columns; }
 };
 template <int COLUMNS>
 struct OneForEach {
+  static constexpr bool ARE_SHARED = false;
   LaneColumns<COLUMNS> columns[2];
   __device__ __forceinline__ const LaneColumns<COLUMNS>& of(int below) const {
     return columns[below];
@@ -112,20 +115,21 @@ __device__ __forceinline__ float sum_of_row(float value) {
   return value + __shfl_xor_sync(~0u, value, 2);
 }
 
-// Moments of the numbers of a lane's two rows, in the columns that are meant.
-template <int COUNT, class Columns>
+// Moments of the numbers of a lane's rows from FIRST to LAST, in the columns that are meant. Rows
+// with the same columns go together: each column is asked for once.
+template <int FIRST, int LAST, int COUNT, class Columns>
 __device__ __forceinline__ void moments_of_rows(const float (&sums)[COUNT], const Columns& columns,
                                                 Moments (&found)[2]) {
   float totals[2][2] = {}, spreads[2][2] = {};
 #pragma unroll
   for (int i = 0; i < COUNT / 2; ++i) {
 #pragma unroll
-    for (int below = 0; below < 2; ++below) {
+    for (int below = FIRST; below <= LAST; ++below) {
       if (columns.of(below).has(i)) totals[below][i % 2] += sums[i / 2 * 4 + 2 * below + i % 2];
     }
   }
 #pragma unroll
-  for (int below = 0; below < 2; ++below) {
+  for (int below = FIRST; below <= LAST; ++below) {
     found[below].count = sum_of_row(static_cast<float>(columns.of(below).count()));
     const float total = sum_of_row(totals[below][0] + totals[below][1]);
     found[below].mean = mean_of(total, found[below].count);
@@ -133,14 +137,14 @@ __device__ __forceinline__ void moments_of_rows(const float (&sums)[COUNT], cons
 #pragma unroll
   for (int i = 0; i < COUNT / 2; ++i) {
 #pragma unroll
-    for (int below = 0; below < 2; ++below) {
+    for (int below = FIRST; below <= LAST; ++below) {
       const float distance = sums[i / 2 * 4 + 2 * below + i % 2] - found[below].mean;
       float& spread = spreads[below][i % 2];
       if (columns.of(below).has(i)) spread = fmaf(distance, distance, spread);
     }
   }
 #pragma unroll
-  for (int below = 0; below < 2; ++below) {
+  for (int below = FIRST; below <= LAST; ++below) {
     found[below].spread = sum_of_row(spreads[below][0] + spreads[below][1]);
   }
 }
@@ -157,11 +161,19 @@ __device__ __forceinline__ void write_states(const Parameters& p, const ConvWork
   const int first = Tile::JOINS ? rows.first / p.shape.run_channels() * FILTER_RUN : rows.first;
   Moments* const of_warp = slot + work.group * p.shape.rows() + first;
   Moments found[2];
-  moments_of_rows(sums, columns, found);
-#pragma unroll
-  for (int below = 0; below < 2; ++below) {
+  const auto write = [&](int below) {
     const int row = threadIdx.x % 32 / 4 + 8 * below;
     if (threadIdx.x % 4 == 0 && row < count) of_warp[row] = found[below];
+  };
+  if constexpr (Columns::ARE_SHARED) {
+    moments_of_rows<0, 1>(sums, columns, found);
+    write(0);
+    write(1);
+  } else {
+    moments_of_rows<0, 0>(sums, columns, found);
+    write(0);
+    moments_of_rows<1, 1>(sums, columns, found);
+    write(1);
   }
 }
 
