@@ -161,19 +161,16 @@ __device__ __forceinline__ void write_states(const Parameters& p, const ConvWork
   const int first = Tile::JOINS ? rows.first / p.shape.run_channels() * FILTER_RUN : rows.first;
   Moments* const of_warp = slot + work.group * p.shape.rows() + first;
   Moments found[2];
-  const auto write = [&](int below) {
-    const int row = threadIdx.x % 32 / 4 + 8 * below;
-    if (threadIdx.x % 4 == 0 && row < count) of_warp[row] = found[below];
-  };
   if constexpr (Columns::ARE_SHARED) {
     moments_of_rows<0, 1>(sums, columns, found);
-    write(0);
-    write(1);
   } else {
     moments_of_rows<0, 0>(sums, columns, found);
-    write(0);
     moments_of_rows<1, 1>(sums, columns, found);
-    write(1);
+  }
+#pragma unroll
+  for (int below = 0; below < 2; ++below) {
+    const int row = threadIdx.x % 32 / 4 + 8 * below;
+    if (threadIdx.x % 4 == 0 && row < count) of_warp[row] = found[below];
   }
 }
 

@@ -96,11 +96,6 @@ struct ColumnThread {
   // This thread's place number `k` of those from `first` on.
   __device__ __forceinline__ int place(int first, int k) const { return first + part + k * SPLIT; }
 
-  // Whether the row has all of them.
-  __device__ __forceinline__ bool is_full(int first) const {
-    return place(first, VECTORS - 1) < static_cast<int>(rows.space.reduced.count);
-  }
-
   template <int OPERAND, class T>
   __device__ __forceinline__ T* address(int place) const {
     return reinterpret_cast<T*>(at[OPERAND] + static_cast<int64_t>(place) * rows.steps[OPERAND]);
