@@ -72,6 +72,7 @@ __device__ __forceinline__ void store_few(const FewWork<Config>& rows, const flo
 template <class Config>
 __device__ __forceinline__ void attention_few(const FewParameters& p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  wait_for_previous_kernel();
   using Tile = FewTile<Config>;
   extern __shared__ unsigned char attention_few_memory[];
   auto* const states = reinterpret_cast<float*>(attention_few_memory);

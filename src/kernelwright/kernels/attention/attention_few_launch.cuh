@@ -76,6 +76,6 @@ struct AttentionFewVariant {
     const int64_t blocks = heads * p.splits;
     if (blocks > int64_t{1} << 30) return cudaErrorNotSupported;
     return launch_dependent(few, static_cast<unsigned>(blocks), Tile::THREADS,
-                            Tile::shared_bytes(p.splits), p.splits, stream, p, false);
+                            Tile::shared_bytes(p.splits), p.splits, stream, p);
   }
 };

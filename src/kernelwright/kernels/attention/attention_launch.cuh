@@ -54,7 +54,7 @@ struct AttentionVariant {
     const auto blocks =
         static_cast<unsigned>(int64_t{p.tiles} * p.problem.batches * p.problem.heads);
     if (is_wide(p.problem)) {
-      return launch_dependent(wide, blocks, Tile::THREADS, 0, 1, stream, p, false);
+      return launch_dependent(wide, blocks, Tile::THREADS, stream, p);
     }
     place_room(p, workspace);
     cudaError_t status = prepare_all(p, workspace, stream);
@@ -62,10 +62,7 @@ struct AttentionVariant {
     if (status == cudaSuccess && Tile::HAS_MASK) status = encode_mask(p);
     if (status != cudaSuccess) return status;
     const unsigned grid = cut_work(p, blocks);
-    bool is_prepared = p.room.mask != nullptr;
-    for (const void* planes : p.room.planes) is_prepared = is_prepared || planes != nullptr;
-    return launch_dependent(attend, grid, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, p,
-                            is_prepared);
+    return launch_dependent(attend, grid, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, p);
   }
 
  private:
@@ -169,12 +166,12 @@ struct AttentionVariant {
       status = cudaMemsetAsync(workspace, 0, static_cast<size_t>(header_bytes(p.problem)), stream);
       if (status == cudaSuccess) {
         status = launch_dependent(largest, static_cast<unsigned>(prepared.first_block[3]),
-                                  ATTENTION_PREPARE_THREADS, 0, 1, stream, prepared, false);
+                                  ATTENTION_PREPARE_THREADS, stream, prepared);
       }
     }
     if (status != cudaSuccess) return status;
-    return launch_dependent(prepare, static_cast<unsigned>(blocks), ATTENTION_PREPARE_THREADS, 0, 1,
-                            stream, prepared, Tile::PLANES == 2);
+    return launch_dependent(prepare, static_cast<unsigned>(blocks), ATTENTION_PREPARE_THREADS,
+                            stream, prepared);
   }
 
   // The boxes of an operand: planes, or the operand itself. Sizes of 1 have any stride.

@@ -191,6 +191,7 @@ __device__ __forceinline__ int prepared_operand(const PrepareParameters& p, int6
 // First kernel of float32.
 __device__ __forceinline__ void attention_largest(const PrepareParameters& p) {
   let_next_kernel_start();
+  wait_for_previous_kernel();
   int64_t block;
   const int number = prepared_operand(p, block);
   if (p.has_vectors[number]) {

@@ -394,6 +394,7 @@ __device__ __forceinline__ void attention_sm90(const AttentionParameters& p) {
 // The body of the kernel for rows that are wider than the config's.
 template <class Config>
 __device__ __forceinline__ void attention_wide(const AttentionParameters& p) {
+  wait_for_previous_kernel();
   using Tile = AttentionTile<Config>;
   attend_block_plainly<Config>(p.problem, AttentionPlace::of<Tile>(p, Config::CAUSAL));
 }

@@ -1,6 +1,7 @@
 #pragma once
-// A kernel that starts while the one before it in the stream still runs (programmatic dependent
-// launch, compute capability 9.0).
+// Kernels that start while the one before them in the stream still runs (programmatic dependent
+// launch, compute capability 9.0): blocks of a kernel begin where blocks of the one before have
+// ended, and wait there. Every kernel waits before it touches memory.
 
 #include <cuda_runtime.h>
 
@@ -40,19 +41,29 @@ int most_clusters(void (*kernel)(Parameters), int threads, int shared_bytes, int
   return status == cudaSuccess ? clusters : 0;
 }
 
-// Starts `kernel` in clusters of `cluster` blocks; where `early`, as soon as the kernel before in
-// the stream lets it.
+inline bool has_dependent_launches() {
+  int device = 0, major = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  return major >= 9;
+}
+
+// Starts `kernel` in clusters of `cluster` blocks, as soon as the kernel before in the stream lets
+// it.
 template <class Parameters>
 cudaError_t launch_dependent(void (*kernel)(Parameters), unsigned blocks, unsigned threads,
                              int shared_bytes, int cluster, cudaStream_t stream,
-                             const Parameters& parameters, bool early = true) {
-  cudaError_t status =
-      cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-  if (status != cudaSuccess) return status;
+                             const Parameters& parameters) {
+  constexpr int WITHOUT_REQUEST = 48 << 10;  // bytes of shared memory; a request takes host time
+  if (shared_bytes > WITHOUT_REQUEST) {
+    const cudaError_t status =
+        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    if (status != cudaSuccess) return status;
+  }
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
-  if (early) {
+  if (has_dependent_launches()) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
@@ -71,4 +82,11 @@ cudaError_t launch_dependent(void (*kernel)(Parameters), unsigned blocks, unsign
   config.attrs = attributes;
   config.numAttrs = count;
   return cudaLaunchKernelEx(&config, kernel, parameters);
+}
+
+// The same without clusters and dynamic shared memory.
+template <class Parameters>
+cudaError_t launch_dependent(void (*kernel)(Parameters), unsigned blocks, unsigned threads,
+                             cudaStream_t stream, const Parameters& parameters) {
+  return launch_dependent(kernel, blocks, threads, 0, 1, stream, parameters);
 }

@@ -106,6 +106,7 @@ __device__ __forceinline__ void run_any_program(const Parameters& p, int64_t ima
 // The body of a kernel of any number of threads.
 template <class Parameters>
 __device__ __forceinline__ void conv_any(const Parameters& p) {
+  wait_for_previous_kernel();
   using Result = std::remove_pointer_t<decltype(p.request.out)>;
   constexpr bool IS_PROGRAM = ANY_PROGRAMS && Parameters::CHANNELS == ConvFold::EXP_SUM;
   const auto& r = p.request;
@@ -161,7 +162,6 @@ struct ConvAnyVariant {
     const int64_t blocks = (elements + THREADS - 1) / THREADS;
     const unsigned grid = static_cast<unsigned>(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
     const Parameters parameters = {request, epilogue, elements};
-    kernel<<<grid, THREADS, 0, stream>>>(parameters);
-    return cudaGetLastError();
+    return launch_dependent(kernel, grid, THREADS, stream, parameters);
   }
 };

@@ -329,6 +329,7 @@ __device__ __forceinline__ void finish_direct(
 // The body of a kernel of DIRECT_THREADS threads; blocks along y have other channels.
 template <class Config, class Parameters>
 __device__ __forceinline__ void conv_direct(const Parameters& p) {
+  wait_for_previous_kernel();
   using Tile = DirectTile<Config>;
   using Epilogue = std::remove_cv_t<std::remove_reference_t<decltype(p.epilogue)>>;
   constexpr int STAGED = DIRECT_STAGED_CHANNELS * DIRECT_POSITIONS * DIRECT_THREADS;
@@ -412,8 +413,7 @@ struct ConvDirectVariant {
     parameters.is_aligned = is_aligned(request);
     const dim3 grid((parameters.units + THREADS - 1) / THREADS,
                     (Config::OUT_CHANNELS + Config::CHANNELS - 1) / Config::CHANNELS);
-    kernel<<<grid, THREADS, 0, stream>>>(parameters);
-    return cudaGetLastError();
+    return launch_dependent(kernel, grid, THREADS, stream, parameters);
   }
 
  private:

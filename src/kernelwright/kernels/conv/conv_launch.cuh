@@ -97,8 +97,7 @@ struct ConvVariant {
     planes.pixels = describe_pixels(request, pixels);
     planes.filter = describe_filter(request, shape, rows, exponents);
     const unsigned plane_blocks = plan_blocks(planes, device);
-    planes_launch(planes, plane_blocks, stream);
-    cudaError_t status = cudaGetLastError();
+    cudaError_t status = launch_planes(planes, plane_blocks, stream);
     if (status != cudaSuccess) return status;
 
     Parameters p = {};
@@ -421,9 +420,10 @@ struct ConvVariant {
         !Tile::JOINS && f.is_staged ? static_cast<unsigned>(f.elements * sizeof(float)) : 0;
     return of_filter > OF_PIXELS ? of_filter : OF_PIXELS;
   }
-  void planes_launch(const PlaneParameters& parameters, unsigned blocks,
-                     cudaStream_t stream) const {
-    planes<<<blocks, PLANE_THREADS, plane_shared_bytes(parameters.filter), stream>>>(parameters);
+  cudaError_t launch_planes(const PlaneParameters& parameters, unsigned blocks,
+                            cudaStream_t stream) const {
+    return launch_dependent(planes, blocks, PLANE_THREADS, plane_shared_bytes(parameters.filter), 1,
+                            stream, parameters);
   }
 
   static ConvRuns describe_runs(const Request& request, const ConvShape& shape) {

@@ -225,7 +225,7 @@ cudaError_t launch_moments(const Problem& problem, void (*kernel)(Parameters), c
       variants...);
   const int threads = divide_channels(p);
   const int64_t blocks = problem.request.images * p.groups * p.runs;
-  return launch_dependent(kernel, static_cast<unsigned>(blocks), threads, 0, 1, stream, p);
+  return launch_dependent(kernel, static_cast<unsigned>(blocks), threads, stream, p);
 }
 
 // The same where the first variant rounds (launch_rounding_conv).

@@ -281,6 +281,7 @@ class PlaneTile {
 // filter, the others the input.
 template <class Input, int CHANNELS, int PLANES, RowTaps ROW_TAPS, bool HAS_PHASES>
 __device__ __forceinline__ void write_planes(const PlaneParameters& p) {
+  wait_for_previous_kernel();
   using Tile = PlaneTile<Input, CHANNELS, PLANES, ROW_TAPS != RowTaps::APART>;
   // The words of a tile, or an output channel's filter.
   extern __shared__ __align__(16) unsigned char planes_shared[];

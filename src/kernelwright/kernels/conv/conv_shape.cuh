@@ -19,6 +19,7 @@
 #include <cstdint>
 
 #include "conv_pixels.cuh"
+#include "dependent_launch.cuh"
 #include "divide.cuh"
 
 constexpr int MAX_PHASES = 8;   // along one dimension

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "dependent_launch.cuh"
 #include "divide.cuh"
 #include "launch.cuh"
 #include "vector.cuh"
@@ -97,6 +98,7 @@ struct GatherProblem {
 // The body of a kernel of THREADS threads, each with UNROLL accesses of WIDTH elements under way.
 template <int THREADS, int UNROLL, int WIDTH, class T, class Index>
 __device__ __forceinline__ void gather(const GatherProblem<T, Index>& p) {
+  wait_for_previous_kernel();
   constexpr int64_t SPAN = THREADS * UNROLL;
 #pragma unroll 1
   for (int64_t first = blockIdx.x * SPAN + threadIdx.x; first < p.steps;
@@ -135,6 +137,6 @@ cudaError_t launch_gather(GatherProblem<T, Index> problem, cudaStream_t stream,
   problem.divide(has_vectors ? WIDTH : 1);
   const int64_t blocks = (problem.steps + THREADS * UNROLL - 1) / (THREADS * UNROLL);
   const auto kernel = has_vectors ? vectors : any;
-  kernel<<<static_cast<unsigned>(std::min(blocks, MOST_BLOCKS)), THREADS, 0, stream>>>(problem);
-  return cudaGetLastError();
+  return launch_dependent(kernel, static_cast<unsigned>(std::min(blocks, MOST_BLOCKS)), THREADS,
+                          stream, problem);
 }

@@ -98,6 +98,7 @@ __device__ __forceinline__ void sum_few(const Problem& problem, const typename T
 // The body of a kernel of Tile::THREADS threads.
 template <class Config, class Problem>
 __device__ __forceinline__ void gemm_few(const Problem& problem) {
+  wait_for_previous_kernel();
   using Tile = FewProductTile<Config, Problem>;
   using T = typename Tile::T;
   __shared__ __align__(16) float shared[Tile::WARPS][Tile::ROWS][Tile::COLUMNS];
@@ -155,8 +156,8 @@ struct FewProductVariant {
 
   cudaError_t launch(const Problem& given, cudaStream_t stream, void*) const {
     const Problem problem = with_few_rows(given);
-    kernel<<<static_cast<unsigned>(blocks(problem)), THREADS, 0, stream>>>(problem);
-    return cudaGetLastError();
+    return launch_dependent(kernel, static_cast<unsigned>(blocks(problem)), THREADS, stream,
+                            problem);
   }
 
  private:

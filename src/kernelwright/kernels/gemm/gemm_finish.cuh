@@ -43,7 +43,6 @@ template <class Problem>
 __device__ __forceinline__ bool is_multiplied(const Problem& problem) {
   if constexpr (sizeof(compute_t<typename Problem::Factor>) == 4) {
     if (problem.rest.header != nullptr) {
-      wait_for_previous_kernel();
       if (pairs_were_exact(problem.rest)) {
         if (ANY_SLICES && problem.rest.slices > 1) sum_slices(problem);
         return true;
@@ -56,12 +55,14 @@ __device__ __forceinline__ bool is_multiplied(const Problem& problem) {
 // The body of the general kernel, alone or after one of gemm_sm90.cuh.
 template <class Problem>
 __device__ __forceinline__ void finish_plain(const Problem& problem) {
+  wait_for_previous_kernel();
   if (!is_multiplied(problem)) gemm_plain(problem);
 }
 
 // The same of a config of gemm_simt.cuh.
 template <class Config, class Problem>
 __device__ __forceinline__ void finish_gemm(const Problem& problem) {
+  wait_for_previous_kernel();
   if (is_multiplied(problem)) return;
   const int64_t tiles = GemmTile<Config, Problem>::count(problem);
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {

@@ -151,15 +151,14 @@ struct PlainVariant {
     constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
     const int64_t all = tiles(problem);
     const auto blocks = static_cast<unsigned>(all < MAX_BLOCKS ? all : MAX_BLOCKS);
-    kernel<<<blocks, THREADS, 0, stream>>>(problem);
-    return cudaGetLastError();
+    return launch_dependent(kernel, blocks, THREADS, stream, problem);
   }
 
   // The kernel (of finish_plain) after another one has left it `problem.rest`.
   cudaError_t launch_rest(const Problem& problem, cudaStream_t stream, int multiprocessors) const {
     const int64_t at_once = int64_t{MIN_BLOCKS} * multiprocessors;
     const unsigned blocks = blocks_of_rest(problem, tiles(problem), THREADS, at_once);
-    return launch_dependent(kernel, blocks, THREADS, 0, 1, stream, problem);
+    return launch_dependent(kernel, blocks, THREADS, stream, problem);
   }
 
  private:
@@ -171,6 +170,7 @@ struct PlainVariant {
 // Its body: blocks take tiles in turn, down the columns of the result.
 template <class Problem>
 __device__ __forceinline__ void gemm_plain(const Problem& problem) {
+  wait_for_previous_kernel();
   using Tile = typename PlainVariant<Problem>::Tile;
   __shared__ typename Tile::Shared shared;
   const int64_t rows = Tile::rows(problem), in_batch = rows * Tile::columns(problem);

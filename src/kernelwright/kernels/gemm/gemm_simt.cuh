@@ -272,6 +272,7 @@ __device__ __forceinline__ void gemm_simt_tile(const Problem& problem, const Til
 // The body of a kernel with a block for each tile.
 template <class Config, class Problem>
 __device__ __forceinline__ void gemm_simt(const Problem& problem) {
+  wait_for_previous_kernel();
   gemm_simt_tile<Config>(
       problem, locate_tile<GemmTile<Config, Problem>>(problem, problem.first_tile + blockIdx.x));
 }
@@ -302,21 +303,17 @@ struct GemmVariant {
   static int64_t workspace_bytes(const Problem&) { return 0; }
 
   cudaError_t launch(Problem problem, cudaStream_t stream, void* /*workspace*/) const {
-    // More than 48 KB of shared memory is given only on request, which takes the host time.
-    if constexpr (Tile::SHARED_BYTES > 48 * 1024) {
-      const cudaError_t status =
-          cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                               cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SHARED_BYTES);
-      if (status != cudaSuccess) return status;
-    }
     constexpr int64_t MAX_BLOCKS = (int64_t{1} << 31) - 1;
     const int64_t all = tiles(problem);
-    for (problem.first_tile = 0; problem.first_tile < all; problem.first_tile += MAX_BLOCKS) {
-      const int64_t left = all - problem.first_tile;
+    cudaError_t status = cudaSuccess;
+    int64_t& begin = problem.first_tile;
+    for (begin = 0; begin < all && status == cudaSuccess; begin += MAX_BLOCKS) {
+      const int64_t left = all - begin;
       const auto blocks = static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS);
-      kernel<<<blocks, Tile::THREADS, Tile::SHARED_BYTES, stream>>>(problem);
+      status =
+          launch_dependent(kernel, blocks, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, problem);
     }
-    return cudaGetLastError();
+    return status;
   }
 
   // The kernel (of finish_gemm) after another one has left it `problem.rest`.

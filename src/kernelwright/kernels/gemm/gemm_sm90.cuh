@@ -164,6 +164,7 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
     shared.init();
     notes.guard.clear();
   }
+  wait_for_previous_kernel();
   if constexpr (Tile::SPLITS_INSIDE) {
     let_next_kernel_start();
     if (warpgroup < Tile::FEEDERS) {
@@ -175,7 +176,6 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
       }
     }
   } else if constexpr (Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS) {
-    wait_for_previous_kernel();
     let_next_kernel_start();
     if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
     if constexpr (Tile::FALLS_BACK) {

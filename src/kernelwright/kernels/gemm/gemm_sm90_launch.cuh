@@ -133,8 +133,8 @@ struct Sm90Variant {
       const int64_t tiles = static_cast<int64_t>(split.sides[0].tiles) + split.sides[1].tiles;
       const int64_t most = int64_t{SPLIT_BLOCKS} * device.multiprocessors;
       words = static_cast<int>(std::min({tiles, most, int64_t{MAX_GUARD_WORDS} / 2}));
-      split_factors_kernel<<<words, SPLIT_THREADS, 0, stream>>>(split);
-      status = cudaGetLastError();
+      status = launch_dependent(split_factors_kernel, static_cast<unsigned>(words), SPLIT_THREADS,
+                                stream, split);
       if (status != cudaSuccess) return status;
     }
     if constexpr (Tile::FEED == Feed::CONVERT || Tile::SPLITS_INSIDE || Tile::SPLITS_AHEAD) {
@@ -289,7 +289,7 @@ struct Sm90Variant {
 
   cudaError_t launch_units(const Parameters& p, int at_once, cudaStream_t stream) const {
     return launch_dependent(kernel, blocks(p, at_once), THREADS, Tile::SHARED_BYTES, Tile::CLUSTER,
-                            stream, p, SPLITS_BEFORE);
+                            stream, p);
   }
 
   // What `tiles` read of the factors, and no tiles above or on the left of them.

@@ -260,6 +260,7 @@ class SplitTile {
 
 __global__ void __launch_bounds__(SPLIT_THREADS, SPLIT_BLOCKS)
     split_factors_kernel(const __grid_constant__ SplitParameters parameters) {
+  wait_for_previous_kernel();
   __shared__ int exponents[2];
   __shared__ GuardWord block_word;
   if (threadIdx.x == 0) block_word.clear();

@@ -192,6 +192,8 @@ __device__ __forceinline__ void gemm_thin(const ThinParameters<Problem>& paramet
   extern __shared__ __align__(16) unsigned char thin_shared[];
   auto* const shared = reinterpret_cast<typename Tile::S*>(thin_shared);
   const ThinPlan& plan = parameters.plan;
+  // Before slices comes the kernel that clears their counters, and nothing else is waited for.
+  if (plan.slices == 1) wait_for_previous_kernel();
   // Neighbouring blocks read the same columns for other rows, or neighbouring ones: slices come
   // last.
   const int64_t tiles = parameters.problem.batches * plan.tiles;
@@ -276,24 +278,12 @@ struct ThinVariant {
       parameters.slice_sums = static_cast<char*>(workspace) + counter_bytes(problem, plan);
       clear_counters_kernel<<<1, 256, 0, stream>>>(parameters.finished, tiles);
     }
-    // More than 48 KB of shared memory is given only on request.
-    cudaError_t status =
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SHARED_BYTES);
+    cudaError_t status = cudaSuccess;
     int64_t& begin = parameters.problem.first_tile;
     for (begin = 0; begin < tiles * plan.slices && status == cudaSuccess; begin += MAX_BLOCKS) {
       const int64_t left = tiles * plan.slices - begin;
-      cudaLaunchAttribute early = {};
-      early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      early.val.programmaticStreamSerializationAllowed = 1;
-      cudaLaunchConfig_t config = {};
-      config.gridDim = dim3(static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS));
-      config.blockDim = dim3(THREADS);
-      config.dynamicSmemBytes = Tile::SHARED_BYTES;
-      config.stream = stream;
-      config.attrs = &early;
-      config.numAttrs = plan.slices > 1 ? 1 : 0;
-      status = cudaLaunchKernelEx(&config, kernel, parameters);
+      const auto blocks = static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS);
+      status = launch_dependent(kernel, blocks, THREADS, Tile::SHARED_BYTES, 1, stream, parameters);
     }
     return status;
   }

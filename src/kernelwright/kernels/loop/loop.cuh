@@ -72,6 +72,7 @@ struct LoopWalk {
 
 template <class Config, class Problem>
 __device__ __forceinline__ void walk_loop(const Problem& problem) {
+  wait_for_previous_kernel();
   const int64_t stride = int64_t{gridDim.x} * blockDim.x;
   for (int64_t row = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; row < problem.rows;
        row += stride) {

@@ -80,6 +80,7 @@ struct Pointwise {
     }
 
     __device__ __forceinline__ void run() const {
+      wait_for_previous_kernel();
       if (blockIdx.x < whole_blocks) {
         run_whole();
       } else {
@@ -146,19 +147,21 @@ struct Pointwise {
     if (space.count() == 0) return cudaSuccess;
     const Matrices matrices = matrices_of(out);
     if (is_contiguous(space)) {
-      launch_contiguous(kernels, operation, matrices, stream, space, InputIndices());
-    } else if (has_vector_rows(space)) {
-      launch_indexed<WIDTH>(kernels.rows, operation, matrices, stream, space);
-    } else if (has_uneven_rows(space) && fills_lines(uneven_steps(space))) {
-      launch_uneven(kernels.strided, operation, matrices, stream, space);
-    } else if (const unsigned whole = whole_operands(space); whole != 0) {
-      launch_whole(kernels.strided, operation, matrices, stream, space, whole);
-    } else if (has_uneven_rows(space) && half_fills_lines(uneven_steps(space))) {
-      launch_uneven(kernels.strided, operation, matrices, stream, space);
-    } else {
-      launch_indexed<1>(kernels.strided, operation, matrices, stream, space);
+      return launch_contiguous(kernels, operation, matrices, stream, space, InputIndices());
     }
-    return cudaGetLastError();
+    if (has_vector_rows(space)) {
+      return launch_indexed<WIDTH>(kernels.rows, operation, matrices, stream, space);
+    }
+    if (has_uneven_rows(space) && fills_lines(uneven_steps(space))) {
+      return launch_uneven(kernels.strided, operation, matrices, stream, space);
+    }
+    if (const unsigned whole = whole_operands(space); whole != 0) {
+      return launch_whole(kernels.strided, operation, matrices, stream, space, whole);
+    }
+    if (has_uneven_rows(space) && half_fills_lines(uneven_steps(space))) {
+      return launch_uneven(kernels.strided, operation, matrices, stream, space);
+    }
+    return launch_indexed<1>(kernels.strided, operation, matrices, stream, space);
   }
 
  protected:
@@ -285,17 +288,16 @@ struct Pointwise {
 
  private:
   template <size_t... INPUT>
-  static void launch_contiguous(const Kernels& kernels, const Operation& operation,
-                                const Matrices& matrices, cudaStream_t stream, const Space& space,
-                                std::index_sequence<INPUT...>) {
+  static cudaError_t launch_contiguous(const Kernels& kernels, const Operation& operation,
+                                       const Matrices& matrices, cudaStream_t stream,
+                                       const Space& space, std::index_sequence<INPUT...>) {
     Contiguous parameters{operation, reinterpret_cast<Out*>(space.data[0]), {}, space.count(), 0,
                           matrices};
     parameters.whole_blocks =
         static_cast<uint32_t>(space.count() / (int64_t{THREADS} * UNROLL * WIDTH));
     ((get<INPUT>(parameters.in) = reinterpret_cast<const In*>(space.data[INPUT + 1])), ...);
     const unsigned blocks = blocks_for((space.count() + WIDTH - 1) / WIDTH);
-    const auto kernel = kernels.contiguous;
-    kernel<<<blocks, THREADS, 0, stream>>>(parameters);
+    return launch_dependent(kernels.contiguous, blocks, THREADS, stream, parameters);
   }
 
   template <int N>
@@ -311,38 +313,41 @@ struct Pointwise {
     return parameters;
   }
 
-  static void launch_uneven(void (*uneven)(Strided), const Operation& operation,
-                            const Matrices& matrices, cudaStream_t stream, const Space& space) {
+  static cudaError_t launch_uneven(void (*uneven)(Strided), const Operation& operation,
+                                   const Matrices& matrices, cudaStream_t stream,
+                                   const Space& space) {
     Strided parameters{describe_indexed<1>(operation, matrices, space)};
     const uint32_t line_blocks = blocks_for(uneven_steps(space));
     parameters.line_size = space.inner_size();
     parameters.is_uneven = true;
     parameters.line_blocks = Divisor(line_blocks);
     const int64_t lines = space.count() / space.inner_size();
-    uneven<<<static_cast<unsigned>(lines * line_blocks), THREADS, 0, stream>>>(parameters);
+    return launch_dependent(uneven, static_cast<unsigned>(lines * line_blocks), THREADS, stream,
+                            parameters);
   }
 
-  static void launch_whole(void (*unbroken)(Strided), const Operation& operation,
-                           const Matrices& matrices, cudaStream_t stream, const Space& space,
-                           unsigned whole) {
+  static cudaError_t launch_whole(void (*unbroken)(Strided), const Operation& operation,
+                                  const Matrices& matrices, cudaStream_t stream, const Space& space,
+                                  unsigned whole) {
     Strided parameters{describe_indexed<1>(operation, matrices, space)};
     parameters.steps = static_cast<uint32_t>(space.count());
     parameters.line_sizes = Divisor(static_cast<uint32_t>(space.inner_size()));
     parameters.whole = whole;
     const unsigned blocks = blocks_for((space.count() + WIDTH - 1) / WIDTH);
-    unbroken<<<blocks, THREADS, 0, stream>>>(parameters);
+    return launch_dependent(unbroken, blocks, THREADS, stream, parameters);
   }
 
   template <int N, class Parameters>
-  static void launch_indexed(void (*kernel)(Parameters), const Operation& operation,
-                             const Matrices& matrices, cudaStream_t stream, const Space& space) {
+  static cudaError_t launch_indexed(void (*kernel)(Parameters), const Operation& operation,
+                                    const Matrices& matrices, cudaStream_t stream,
+                                    const Space& space) {
     const int64_t steps = space.count() / N;
     if (steps > MAX_STEPS) {
       Space halves[2];
       space.halve(N, ELEMENT_BYTES, halves);
-      launch_indexed<N>(kernel, operation, matrices, stream, halves[0]);
-      launch_indexed<N>(kernel, operation, matrices, stream, halves[1]);
-      return;
+      const cudaError_t status = launch_indexed<N>(kernel, operation, matrices, stream, halves[0]);
+      if (status != cudaSuccess) return status;
+      return launch_indexed<N>(kernel, operation, matrices, stream, halves[1]);
     }
     Parameters parameters{describe_indexed<N>(operation, matrices, space)};
     parameters.steps = static_cast<uint32_t>(steps);
@@ -355,6 +360,6 @@ struct Pointwise {
       parameters.line_blocks = Divisor(line_blocks);
       blocks = static_cast<unsigned>(steps / line_steps) * line_blocks;
     }
-    kernel<<<blocks, THREADS, 0, stream>>>(parameters);
+    return launch_dependent(kernel, blocks, THREADS, stream, parameters);
   }
 };

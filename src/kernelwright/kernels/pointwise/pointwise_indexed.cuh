@@ -1,6 +1,7 @@
 #pragma once
 // The parameters and threads of a pointwise kernel over operands of any strides.
 
+#include "dependent_launch.cuh"
 #include "divide.cuh"
 #include "matrix_place.cuh"
 #include "outer_dimensions.cuh"
@@ -52,6 +53,7 @@ struct IndexedPointwise {
   }
 
   __device__ __forceinline__ void run() const {
+    wait_for_previous_kernel();
     if (N > 1 && stays_on_line) {
       // The same for all of its threads.
       const uint32_t line = line_blocks.quotient(blockIdx.x);

@@ -25,7 +25,10 @@ struct LinePointwise : Pointwise<Config, Operation, Out, In...> {
     int64_t steps[OPERANDS];  // from line to line, in elements
     Matrices matrices;
 
-    __device__ __forceinline__ void run() const { run_on(InputIndices()); }
+    __device__ __forceinline__ void run() const {
+      wait_for_previous_kernel();
+      run_on(InputIndices());
+    }
 
    private:
     template <size_t... INPUT>
@@ -90,8 +93,7 @@ struct LinePointwise : Pointwise<Config, Operation, Out, In...> {
     const unsigned blocks = set_lines(space, parameters, InputIndices());
     if (blocks == 0) return Base::launch(kernels, operation, stream, out, in...);
     parameters.matrices = Base::matrices_of(out);
-    lines<<<blocks, THREADS, 0, stream>>>(parameters);
-    return cudaGetLastError();
+    return launch_dependent(lines, blocks, THREADS, stream, parameters);
   }
 
  private:

@@ -21,6 +21,7 @@ struct StridedPointwise : IndexedPointwise<Pointwise, 1, Operation, Out, In...> 
   Divisor line_sizes;  // elements of each line, where the result is
 
   __device__ __forceinline__ void run() const {
+    wait_for_previous_kernel();
     if (WIDTH > 1 && is_uneven) {
       const uint32_t line = this->line_blocks.quotient(blockIdx.x);
       int64_t starts[OPERANDS] = {};

@@ -228,6 +228,7 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
     }
 
     __device__ __forceinline__ void run() const {
+      wait_for_previous_kernel();
       extern __shared__ __align__(16) char memory[];
       run_on(memory, InputIndices());
     }
@@ -249,8 +250,8 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
       return Base::launch(kernels, operation, stream, out, in...);
     }
     set_runs(space, rows, parameters);
-    tiled<<<static_cast<unsigned>(blocks), THREADS, bytes, stream>>>(parameters);
-    return cudaGetLastError();
+    return launch_dependent(tiled, static_cast<unsigned>(blocks), THREADS, bytes, 1, stream,
+                            parameters);
   }
 
  private:

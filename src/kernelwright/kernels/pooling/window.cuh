@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "convert.cuh"
+#include "dependent_launch.cuh"
 #include "index_space.cuh"
 #include "math.cuh"
 #include "pack.cuh"

@@ -24,6 +24,7 @@ struct Inside {
 
 template <class Config, class Problem>
 __device__ __forceinline__ void window_any(const Problem& problem) {
+  wait_for_previous_kernel();
   using Operation = typename Problem::Operation;
   using Value = typename Problem::Value;
   using Place = typename Problem::Place;

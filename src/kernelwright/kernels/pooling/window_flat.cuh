@@ -84,6 +84,7 @@ __device__ __forceinline__ void pool_flat(const FlatParameters<Config, Problem>&
 
 template <class Config, class Problem>
 __device__ __forceinline__ void window_flat(const FlatParameters<Config, Problem>& flat) {
+  wait_for_previous_kernel();
   if (flat.is_inside) {
     pool_flat<false>(flat);
   } else {

@@ -16,8 +16,7 @@ template <class Parameters>
 cudaError_t launch_window_kernel(void (*kernel)(Parameters), const Parameters& parameters,
                                  int64_t parts, int threads, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(std::min(parts, MAX_WINDOW_BLOCKS));
-  kernel<<<blocks, static_cast<unsigned>(threads), 0, stream>>>(parameters);
-  return cudaGetLastError();
+  return launch_dependent(kernel, blocks, static_cast<unsigned>(threads), stream, parameters);
 }
 
 // Whether every vector of WIDTH elements in the rows of the prologue's operands begins at a
@@ -118,9 +117,8 @@ struct TileVariant {
   }
   cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
     const Parameters tiles = Parameters::describe(problem);
-    const auto launched = kernel;
-    launched<<<static_cast<unsigned>(tiles.blocks()), THREADS, Config::BYTES, stream>>>(tiles);
-    return cudaGetLastError();
+    return launch_dependent(kernel, static_cast<unsigned>(tiles.blocks()), THREADS, Config::BYTES,
+                            1, stream, tiles);
   }
 };
 

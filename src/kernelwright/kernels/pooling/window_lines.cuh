@@ -143,6 +143,7 @@ struct WindowLines {
 
 template <class Config, class Problem>
 __device__ __forceinline__ void window_lines(const Problem& problem) {
+  wait_for_previous_kernel();
   using Lines = WindowLines<Config, Problem>;
   __shared__ __align__(16) typename Lines::Value line[Lines::VECTORS * Lines::VECTOR];
   const int64_t parts = (problem.result.width + Lines::OUTPUTS - 1) / Lines::OUTPUTS;

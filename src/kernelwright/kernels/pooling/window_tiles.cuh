@@ -174,6 +174,7 @@ struct WindowTile {
 
 template <class Config, class Problem>
 __device__ __forceinline__ void window_tiles(const TileParameters<Config, Problem>& tiles) {
+  wait_for_previous_kernel();
   using In = typename TileParameters<Config, Problem>::template InAt<0>;
   extern __shared__ __align__(16) char window_memory[];
   const WindowTile<Config, Problem> tile(tiles, blockIdx.x);

@@ -502,6 +502,7 @@ __device__ __forceinline__ void window_segments(const WalkParameters<Config, Pro
 
 template <class Config, class Problem>
 __device__ __forceinline__ void window_walk(const WalkParameters<Config, Problem>& parameters) {
+  wait_for_previous_kernel();
   if constexpr (WalkParameters<Config, Problem>::IS_FLAT) {
     window_flat(parameters);
   } else {

@@ -173,6 +173,7 @@ struct AnyElements {
 
 template <class Program>
 __device__ __forceinline__ void any_whole_rows(const AnyRows<Program>& rows) {
+  wait_for_previous_kernel();
   using Types = RowTypes<Program>;
   const AnyThread<Program> thread(rows, blockIdx.x);
   const AnyElements<Program> elements(thread);
@@ -234,6 +235,7 @@ __device__ __forceinline__ typename Program::Totals combine_parts(
 
 template <int LEVEL, class Program>
 __device__ __forceinline__ void any_fold_parts(const AnyRows<Program>& rows) {
+  wait_for_previous_kernel();
   using Types = RowTypes<Program>;
   const AnyThread<Program> thread(rows, blockIdx.x / rows.parts);
   const AnyElements<Program> elements(thread);
@@ -253,6 +255,7 @@ __device__ __forceinline__ void any_fold_parts(const AnyRows<Program>& rows) {
 
 template <class Program>
 __device__ __forceinline__ void any_finish_parts(const AnyRows<Program>& rows) {
+  wait_for_previous_kernel();
   // A row without results for its elements is finished by one block.
   constexpr bool HAS_ELEMENTS = results_mask<Program, true>() != 0;
   const uint32_t slices = HAS_ELEMENTS ? rows.slices : 1;
@@ -290,16 +293,13 @@ struct AnyVariant {
     const auto tiles = static_cast<unsigned>(blocks_of(rows.space, rows.lanes_log2));
     if (tiles == 0) return cudaSuccess;
     const uint32_t parts = rows.parts;
-    if (parts == 1) {
-      const auto kernel = whole;
-      kernel<<<tiles, ANY_THREADS, 0, stream>>>(rows);
-      return cudaGetLastError();
+    if (parts == 1) return launch_dependent(whole, tiles, ANY_THREADS, stream, rows);
+    for (const Kernel fold : folds) {
+      const cudaError_t status = launch_dependent(fold, tiles * parts, ANY_THREADS, stream, rows);
+      if (status != cudaSuccess) return status;
     }
-    for (const auto kernel : folds) kernel<<<tiles * parts, ANY_THREADS, 0, stream>>>(rows);
-    const auto kernel = finish;
     const unsigned last = results_mask<Program, true>() != 0 ? tiles * rows.slices : tiles;
-    kernel<<<last, ANY_THREADS, 0, stream>>>(rows);
-    return cudaGetLastError();
+    return launch_dependent(finish, last, ANY_THREADS, stream, rows);
   }
 
  private:

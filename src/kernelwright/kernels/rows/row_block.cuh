@@ -123,6 +123,7 @@ struct BlockThread {
 
 template <class Rows>
 __device__ __forceinline__ void block_rows(const Rows& rows) {
+  wait_for_previous_kernel();
   using Thread = BlockThread<Rows>;
   using Program = typename Thread::Program;
   using Types = typename Thread::Types;
@@ -179,8 +180,7 @@ struct BlockVariant {
     static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
     rows.vectors = static_cast<int>(call.space.reduced.count / Config::WIDTH);
     rows.run_vectors = Divisor(static_cast<uint32_t>(rows.run / Config::WIDTH));
-    const auto launched = kernel;
-    launched<<<static_cast<unsigned>(call.space.kept.count), Config::THREADS, 0, stream>>>(rows);
-    return cudaGetLastError();
+    return launch_dependent(kernel, static_cast<unsigned>(call.space.kept.count), Config::THREADS,
+                            stream, rows);
   }
 };

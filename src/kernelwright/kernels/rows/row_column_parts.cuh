@@ -46,7 +46,7 @@ __device__ __forceinline__ void fold_column_parts(const Rows& rows) {
   using Types = RowTypes<Program>;
   constexpr int WIDTH = Thread::WIDTH;
   let_next_kernel_start();
-  if constexpr (LEVEL > 0) wait_for_previous_kernel();
+  wait_for_previous_kernel();
   const uint32_t part = blockIdx.x / rows.tiles;
   const Thread thread(rows, blockIdx.x - part * rows.tiles);
   typename Types::Totals totals[WIDTH] = {};
@@ -187,14 +187,14 @@ struct ColumnPartVariant {
     const auto combining =
         static_cast<unsigned>((count + Parameters::LANES - 1) / Parameters::LANES);
     for (int level = 0; level < Program::LEVELS; ++level) {
-      cudaError_t status = launch_dependent(folds[level], rows.tiles * rows.parts, Config::THREADS,
-                                            0, 1, stream, rows, level > 0);
+      cudaError_t status =
+          launch_dependent(folds[level], rows.tiles * rows.parts, Config::THREADS, stream, rows);
       if (status != cudaSuccess) return status;
-      status = launch_dependent(combines[level], combining, Config::THREADS, 0, 1, stream, rows);
+      status = launch_dependent(combines[level], combining, Config::THREADS, stream, rows);
       if (status != cudaSuccess) return status;
     }
     if (results_mask<Program, true>() == 0) return cudaSuccess;
-    return launch_dependent(finish, rows.tiles * rows.slices, Config::THREADS, 0, 1, stream, rows);
+    return launch_dependent(finish, rows.tiles * rows.slices, Config::THREADS, stream, rows);
   }
 
  private:

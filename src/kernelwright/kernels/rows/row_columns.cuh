@@ -319,6 +319,7 @@ __device__ __forceinline__ void column_rows_read(const Thread& thread) {
 
 template <class Rows>
 __device__ __forceinline__ void column_rows(const Rows& rows) {
+  wait_for_previous_kernel();
   const ColumnThread<decltype(rows.program), typename Rows::Config> thread(rows, blockIdx.x);
   if constexpr (!Rows::Config::HOLDS) {
     column_rows_read(thread);
@@ -351,9 +352,8 @@ struct ColumnVariant {
 
   cudaError_t launch(const RowCall<Program>& call, char*, cudaStream_t stream) const {
     const Parameters rows = Parameters::describe(call.program, call.space);
-    const auto launched = kernel;
-    launched<<<static_cast<unsigned>(blocks(call.space)), Config::THREADS, 0, stream>>>(rows);
-    return cudaGetLastError();
+    return launch_dependent(kernel, static_cast<unsigned>(blocks(call.space)), Config::THREADS,
+                            stream, rows);
   }
 
  private:

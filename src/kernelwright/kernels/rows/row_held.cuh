@@ -132,6 +132,7 @@ struct HeldTeam : RingTeam<Program_, Config> {
 
 template <class Program, class Config>
 __device__ __forceinline__ void held_rows(const RingRows<Program, Config>& rows) {
+  wait_for_previous_kernel();
   using Rows = RingRows<Program, Config>;
   using Team = HeldTeam<Program, Config>;
   using Types = RowTypes<Program>;

@@ -277,7 +277,7 @@ __device__ __forceinline__ void fold_parts(const Rows& rows) {
   const auto count = static_cast<uint32_t>(rows.space.kept.count);
   const int64_t row = blockIdx.x % count;
   const uint32_t part = blockIdx.x / count;
-  if constexpr (LEVEL > 0) wait_for_previous_kernel();
+  wait_for_previous_kernel();
   const auto totals = block.template combine_parts<LEVEL>(row);
   if constexpr (shared_by_runs<Program>() != 0) {
     if (rows.fold_lines.count > 0) {
@@ -354,12 +354,9 @@ struct PartVariant {
     rows.workspace = workspace + totals_bytes(call);
     const auto count = static_cast<unsigned>(call.space.kept.count);
     const unsigned blocks = count * rows.parts;
-    bool early = false;
-    for (const Kernel kernel : folds) {
-      const cudaError_t status =
-          launch_dependent(kernel, blocks, Config::THREADS, 0, 1, stream, rows, early);
+    for (const Kernel fold : folds) {
+      const cudaError_t status = launch_dependent(fold, blocks, Config::THREADS, stream, rows);
       if (status != cudaSuccess) return status;
-      early = true;
     }
     if (rows.is_finished_early()) return cudaSuccess;
     if (const Slices slices = slices_of(rows); slices.blocks > 0) {
@@ -371,7 +368,7 @@ struct PartVariant {
     } else if (results_mask<Program, true>() != 0) {
       last = count * static_cast<unsigned>(rows.segments.count) * rows.slices;
     }
-    return launch_dependent(finish, last, Config::THREADS, 0, 1, stream, rows, true);
+    return launch_dependent(finish, last, Config::THREADS, stream, rows);
   }
 
  private:
@@ -384,10 +381,9 @@ struct PartVariant {
     const auto count = static_cast<unsigned>(rows.space.kept.count);
     const auto blocks = static_cast<unsigned>(slices.blocks);
     slices.totals = rows.row_totals;
-    const cudaError_t status =
-        launch_dependent(combine, count, Config::THREADS, 0, 1, stream, rows, true);
+    const cudaError_t status = launch_dependent(combine, count, Config::THREADS, stream, rows);
     if (status != cudaSuccess) return status;
-    return launch_dependent(finish_slice, blocks, Slices::THREADS, 0, 1, stream, slices, false);
+    return launch_dependent(finish_slice, blocks, Slices::THREADS, stream, slices);
   }
 
   Slices slices_of(const Parameters& rows) const {

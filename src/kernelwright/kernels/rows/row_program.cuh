@@ -18,6 +18,7 @@
 // Both of these take the totals, the place and the element of each input.
 
 #include "convert.cuh"
+#include "dependent_launch.cuh"
 #include "folds.cuh"
 #include "pack.cuh"
 #include "row_space.cuh"

@@ -267,6 +267,7 @@ struct RingTeam {
 
 template <class Program, class Config>
 __device__ __forceinline__ void ring_rows(const RingRows<Program, Config>& rows) {
+  wait_for_previous_kernel();
   using Rows = RingRows<Program, Config>;
   using Types = RowTypes<Program>;
   extern __shared__ __align__(16) char ring[];
@@ -338,34 +339,23 @@ struct RingVariant {
   cudaError_t launch(const RowCall<Program>& call, char*, cudaStream_t stream) const {
     Parameters rows;
     static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
-    const auto* address = reinterpret_cast<const void*>(kernel);
-    cudaError_t status = cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              Parameters::SHARED_BYTES);
-    if (status == cudaSuccess && Parameters::CLUSTER > 8) {
-      status = cudaFuncSetAttribute(address, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    }
-    if (status != cudaSuccess) return status;
-    cudaLaunchAttribute shape = {};
-    shape.id = cudaLaunchAttributeClusterDimension;
-    shape.val.clusterDim.x = Parameters::CLUSTER;
-    shape.val.clusterDim.y = 1;
-    shape.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.blockDim = dim3(Parameters::THREADS);
-    config.dynamicSmemBytes = Parameters::SHARED_BYTES;
-    config.stream = stream;
-    config.attrs = &shape;
-    config.numAttrs = Parameters::CLUSTER > 1 ? 1 : 0;
     int clusters = multiprocessors * Config::RESIDENT;
     if constexpr (Parameters::CLUSTER > 1) {
+      if constexpr (Parameters::CLUSTER > 8) {
+        const cudaError_t status =
+            cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                 cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+        if (status != cudaSuccess) return status;
+      }
       // Not every multiprocessor has neighbours enough for a cluster.
-      config.gridDim = dim3(Parameters::CLUSTER);
-      status = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
-      if (status != cudaSuccess) return status;
+      clusters =
+          most_clusters(kernel, Parameters::THREADS, Parameters::SHARED_BYTES, Parameters::CLUSTER);
+      if (clusters == 0) return cudaErrorNotSupported;
     }
     const int64_t wanted = (call.space.kept.count + Parameters::TEAMS - 1) / Parameters::TEAMS;
     if (wanted < clusters) clusters = static_cast<int>(wanted);
-    config.gridDim = dim3(static_cast<unsigned>(clusters * Parameters::CLUSTER));
-    return cudaLaunchKernelEx(&config, kernel, rows);
+    return launch_dependent(kernel, static_cast<unsigned>(clusters * Parameters::CLUSTER),
+                            Parameters::THREADS, Parameters::SHARED_BYTES, Parameters::CLUSTER,
+                            stream, rows);
   }
 };

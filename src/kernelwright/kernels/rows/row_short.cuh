@@ -70,6 +70,7 @@ __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own,
 
 template <class Program, class Config>
 __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& rows) {
+  wait_for_previous_kernel();
   using Rows = ShortRows<Program, Config>;
   using Types = RowTypes<Program>;
   using Vectors = typename PackOfVectors<typename Program::Inputs, Rows::WIDTH>::type;
@@ -136,8 +137,7 @@ struct ShortVariant {
     Parameters rows;
     static_cast<typename Parameters::Base&>(rows) = Parameters::describe(call.program, call.space);
     const int64_t blocks = (call.space.kept.count + Parameters::ROWS - 1) / Parameters::ROWS;
-    const auto launched = kernel;
-    launched<<<static_cast<unsigned>(blocks), Parameters::THREADS, 0, stream>>>(rows);
-    return cudaGetLastError();
+    return launch_dependent(kernel, static_cast<unsigned>(blocks), Parameters::THREADS, stream,
+                            rows);
   }
 };

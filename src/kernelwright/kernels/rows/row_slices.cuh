@@ -162,6 +162,7 @@ struct SliceBlock {
 
 template <class Slices>
 __device__ __forceinline__ void finish_slices(const Slices& slices) {
+  wait_for_previous_kernel();
   const SliceBlock<Slices> block(slices, gridDim.x - 1 - blockIdx.x);
   if (block.is_inside) block.finish();
 }

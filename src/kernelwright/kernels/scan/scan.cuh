@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "convert.cuh"
+#include "dependent_launch.cuh"
 #include "index_space.cuh"
 #include "pack.cuh"
 #include "place.cuh"

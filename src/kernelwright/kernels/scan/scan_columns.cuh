@@ -161,6 +161,7 @@ struct ColumnScan {
 
 template <class Config, class Problem>
 __device__ __forceinline__ void scan_columns(const Problem& problem) {
+  wait_for_previous_kernel();
   using Scan = ColumnScan<Config, Problem>;
   __shared__ typename Scan::Shared shared;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

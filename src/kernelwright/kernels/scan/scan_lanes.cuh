@@ -87,6 +87,7 @@ struct LaneScan {
 
 template <class Config, class Problem>
 __device__ __forceinline__ void scan_lanes(const Problem& problem) {
+  wait_for_previous_kernel();
   using Scan = LaneScan<Config, Problem>;
   __shared__ typename Scan::Value shared[Scan::WARPS][Scan::LONGEST];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

@@ -14,8 +14,7 @@ template <class Problem>
 cudaError_t launch_scan_kernel(void (*kernel)(Problem), const Problem& problem, int64_t parts,
                                int threads, cudaStream_t stream) {
   const auto blocks = static_cast<unsigned>(std::min(parts, MAX_SCAN_BLOCKS));
-  kernel<<<blocks, static_cast<unsigned>(threads), 0, stream>>>(problem);
-  return cudaGetLastError();
+  return launch_dependent(kernel, blocks, static_cast<unsigned>(threads), stream, problem);
 }
 
 // Whether every operand has the elements of a row side by side, or one for all of them.

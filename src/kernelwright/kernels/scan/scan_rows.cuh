@@ -354,6 +354,7 @@ struct RowScan {
 
 template <class Config, class Problem>
 __device__ __forceinline__ void scan_rows(const Problem& problem) {
+  wait_for_previous_kernel();
   using Scan = RowScan<Config, Problem>;
   using Value = typename Scan::Value;
   __shared__ typename Scan::Shared shared;
@@ -386,6 +387,7 @@ __device__ __forceinline__ void scan_rows(const Problem& problem) {
 // The total of every segment, for the scan that follows.
 template <class Config, class Problem>
 __device__ __forceinline__ void scan_segment_totals(const Problem& problem) {
+  wait_for_previous_kernel();
   using Scan = RowScan<Config, Problem>;
   using Value = typename Scan::Value;
   using Part = typename Scan::Part;
