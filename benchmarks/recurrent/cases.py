@@ -56,6 +56,7 @@ CASES = (
     Case(name="gru39", cell="GRU", batch=10),
     Case(name="gru41", cell="GRU", batch=10, directions=2),
     Case(name="cell", cell="LSTM", batch=10, inputs=256, layers=1),
+    Case(name="cell2048", cell="LSTM", batch=10, inputs=256, layers=1, steps=2048),
     Case(name="lstm32", cell="LSTM", batch=32, steps=256, layers=2),
     Case(name="lstm1", cell="LSTM", batch=1, steps=256, layers=2),
     Case(name="lstm64", cell="LSTM", batch=64, steps=256, layers=2),

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "device_limits.h"
+#include "local_symbols.h"
 
 namespace kwemu {
 
@@ -179,10 +180,13 @@ unsigned Runtime::cluster_limit(const char* kernel, const void* body) {
 
 const char* Runtime::kernel_name(const void* kernel) {
   std::string name = symbol_of(kernel);
+  if (name.empty()) name = local_symbol(kernel);
   int status = -1;
   char* plain = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
   if (status == 0) {
+    const std::string unnamed = "(anonymous namespace)::";
     name = plain;
+    if (name.compare(0, unnamed.size(), unnamed) == 0) name.erase(0, unnamed.size());
     name = name.substr(0, std::min(name.find('('), name.find('<')));
     name = name.substr(name.find_last_of(": ") + 1);
   }

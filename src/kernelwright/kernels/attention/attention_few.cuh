@@ -8,6 +8,7 @@
 
 #include "attention_few_products.cuh"
 #include "attention_few_rows.cuh"
+#include "dependent_launch.cuh"
 #include "mbarrier.cuh"
 
 // How a config's rows are multiplied.

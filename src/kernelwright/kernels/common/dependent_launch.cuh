@@ -51,7 +51,7 @@ inline bool has_dependent_launches() {
 // Starts `kernel` in clusters of `cluster` blocks, as soon as the kernel before in the stream lets
 // it.
 template <class Parameters>
-cudaError_t launch_dependent(void (*kernel)(Parameters), unsigned blocks, unsigned threads,
+cudaError_t launch_dependent(void (*kernel)(Parameters), dim3 blocks, unsigned threads,
                              int shared_bytes, int cluster, cudaStream_t stream,
                              const Parameters& parameters) {
   constexpr int WITHOUT_REQUEST = 48 << 10;  // bytes of shared memory; a request takes host time
@@ -75,7 +75,7 @@ cudaError_t launch_dependent(void (*kernel)(Parameters), unsigned blocks, unsign
     attributes[count++].val.clusterDim.z = 1;
   }
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(blocks);
+  config.gridDim = blocks;
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = stream;
@@ -86,7 +86,7 @@ cudaError_t launch_dependent(void (*kernel)(Parameters), unsigned blocks, unsign
 
 // The same without clusters and dynamic shared memory.
 template <class Parameters>
-cudaError_t launch_dependent(void (*kernel)(Parameters), unsigned blocks, unsigned threads,
+cudaError_t launch_dependent(void (*kernel)(Parameters), dim3 blocks, unsigned threads,
                              cudaStream_t stream, const Parameters& parameters) {
   return launch_dependent(kernel, blocks, threads, 0, 1, stream, parameters);
 }

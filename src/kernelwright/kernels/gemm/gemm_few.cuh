@@ -17,6 +17,7 @@
 
 #include <cstring>
 
+#include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
 #include "gemm_problem.cuh"
 #include "mma_16x8x16.cuh"

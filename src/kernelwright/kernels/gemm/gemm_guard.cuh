@@ -131,14 +131,24 @@ struct GuardWord {
 
 // Whether the pairs carried the factors; for all threads of the block.
 __device__ __forceinline__ bool pairs_were_exact(const GemmRest& rest) {
+  constexpr int UNDER_WAY = 4;  // loads of a thread: each by itself would take as long as all
   __shared__ unsigned long long small;
   if (threadIdx.x == 0) small = 0;
   uint32_t bad = 0;
   unsigned long long own = 0;
-  for (int i = threadIdx.x; i < rest.guard_words; i += blockDim.x) {
-    const uint32_t word = rest.header->guard[i];
-    bad |= word & BAD;
-    own += word & ~BAD;
+  const int threads = static_cast<int>(blockDim.x);
+  for (int first = threadIdx.x; first < rest.guard_words; first += UNDER_WAY * threads) {
+    uint32_t words[UNDER_WAY];
+#pragma unroll
+    for (int i = 0; i < UNDER_WAY; ++i) {
+      const int at = first + i * threads;
+      words[i] = at < rest.guard_words ? rest.header->guard[at] : 0;
+    }
+#pragma unroll
+    for (const uint32_t word : words) {
+      bad |= word & BAD;
+      own += word & ~BAD;
+    }
   }
   bad = __syncthreads_or(static_cast<int>(bad));
   if (own != 0) atomicAdd(&small, own);

@@ -4,7 +4,6 @@
 // Every operand lies in memory as it will; the extras broadcast to out.
 
 #include "convert.cuh"
-#include "dependent_launch.cuh"
 #include "gemm_facts.cuh"
 #include "gemm_rest.cuh"
 #include "launch.cuh"

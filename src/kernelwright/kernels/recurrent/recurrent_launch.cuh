@@ -32,7 +32,7 @@ template <class Config>
 struct RecurrentVariant {
   using Tile = RecurrentTile<Config>;
   using Kernel = void (*)(RecurrentParameters);
-  static constexpr int PREPARE_BLOCKS = 264;
+  static constexpr unsigned PREPARE_BLOCKS = 264;
 
   Kernel extremes, inputs, steps;
 
@@ -59,48 +59,22 @@ struct RecurrentVariant {
     const RecurrentParameters parameters = {problem_of(request), room_of(request, workspace)};
     cudaError_t status =
         cudaMemsetAsync(workspace, 0, static_cast<size_t>(header_bytes(request)), stream);
-    if (status == cudaSuccess) status = allow_steps();
-    if (status == cudaSuccess) status = start(extremes, parameters, stream, prepare_shape());
-    if (status == cudaSuccess) status = start(inputs, parameters, stream, prepare_shape());
-    if (status == cudaSuccess) status = start(steps, parameters, stream, step_shape(request));
-    return status;
+    for (const Kernel kernel : {extremes, inputs}) {
+      if (status != cudaSuccess) return status;
+      status = launch_dependent(kernel, PREPARE_BLOCKS, PREPARE_THREADS, stream, parameters);
+    }
+    if (status == cudaSuccess) status = allow_clusters();
+    if (status != cudaSuccess) return status;
+    return launch_dependent(steps, static_cast<unsigned>(lanes(request) * Tile::CLUSTER),
+                            Tile::THREADS, Tile::SHARED_BYTES, Tile::CLUSTER, stream, parameters);
   }
 
  private:
-  struct Shape {
-    int64_t blocks;
-    int threads, cluster, shared_bytes;
-  };
-
-  // What a kernel has only if it is asked for: all of the shared memory, clusters of 16.
-  cudaError_t allow_steps() const {
-    const auto* const kernel = reinterpret_cast<const void*>(steps);
-    const cudaError_t status = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::SHARED_BYTES);
-    if (status != cudaSuccess || Tile::CLUSTER <= 8) return status;
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-  }
-
-  static Shape prepare_shape() { return {PREPARE_BLOCKS, PREPARE_THREADS, 1, 0}; }
-  static Shape step_shape(const RecurrentRequest& request) {
-    return {lanes(request) * Tile::CLUSTER, Tile::THREADS, Tile::CLUSTER, Tile::SHARED_BYTES};
-  }
-
-  static cudaError_t start(Kernel kernel, const RecurrentParameters& parameters,
-                           cudaStream_t stream, const Shape& shape) {
-    cudaLaunchAttribute cluster = {};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = static_cast<unsigned>(shape.cluster);
-    cluster.val.clusterDim.y = 1;
-    cluster.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
-    config.blockDim = dim3(static_cast<unsigned>(shape.threads));
-    config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
-    config.stream = stream;
-    config.attrs = &cluster;
-    config.numAttrs = shape.cluster > 1 ? 1 : 0;
-    return cudaLaunchKernelEx(&config, kernel, parameters);
+  // Clusters of 16 blocks are given only on request.
+  cudaError_t allow_clusters() const {
+    if (Tile::CLUSTER <= 8) return cudaSuccess;
+    return cudaFuncSetAttribute(reinterpret_cast<const void*>(steps),
+                                cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   }
 
   static int64_t slices(const RecurrentRequest& request) {

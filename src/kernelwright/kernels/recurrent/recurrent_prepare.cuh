@@ -1,6 +1,7 @@
 #pragma once
 // What comes before the steps: the largest numbers, and the inputs of the first layer as planes.
 
+#include "dependent_launch.cuh"
 #include "recurrent_problem.cuh"
 
 constexpr int PREPARE_THREADS = 256;
@@ -19,10 +20,37 @@ __device__ __forceinline__ void keep_largest(uint32_t* word, uint32_t most) {
   if (threadIdx.x % 32 == 0 && most > 0) atomicMax(word, most);
 }
 
-// Of a tensor of `outer` x `middle` x `inner` elements.
+// Of elements side by side, in whatever order. Several loads are under way in each thread.
+template <class Stored>
+__device__ __forceinline__ uint32_t largest_of_run(const void* data, int64_t count, uint32_t most) {
+  constexpr int UNDER_WAY = 8;
+  const int64_t all = int64_t{gridDim.x} * blockDim.x;
+  const auto* const run = static_cast<const Stored*>(data);
+  for (int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; first < count;
+       first += UNDER_WAY * all) {
+    float values[UNDER_WAY];
+#pragma unroll
+    for (int i = 0; i < UNDER_WAY; ++i) {
+      const int64_t at = first + i * all;
+      values[i] = at < count ? widen(run[at]) : 0.0f;
+    }
+#pragma unroll
+    for (const float value : values) most = larger_bits(most, value);
+  }
+  return most;
+}
+
+// Of a tensor of `outer` x `middle` x `inner` elements. Finding a place by division would take most
+// of the time, so a run of memory is taken as it lies, whichever of the first two comes first.
 template <class Stored>
 __device__ __forceinline__ uint32_t largest_of(const StepTensor& tensor, int outer, int middle,
                                                int inner) {
+  const int64_t (&strides)[3] = tensor.strides;
+  const bool is_outer_first = strides[1] == inner && strides[0] == int64_t{middle} * inner;
+  const bool is_middle_first = strides[0] == inner && strides[1] == int64_t{outer} * inner;
+  if (strides[2] == 1 && (is_outer_first || is_middle_first)) {
+    return largest_of_run<Stored>(tensor.data, int64_t{outer} * middle * inner, 0);
+  }
   const int64_t all = int64_t{gridDim.x} * blockDim.x;
   const int64_t count = int64_t{outer} * middle * inner;
   uint32_t most = 0;
@@ -36,6 +64,9 @@ __device__ __forceinline__ uint32_t largest_of(const StepTensor& tensor, int out
 template <class Stored>
 __device__ __forceinline__ uint32_t largest_of(const WeightMatrix& matrix, int64_t rows,
                                                int columns, uint32_t most) {
+  if (matrix.strides[1] == 1 && matrix.strides[0] == columns) {
+    return largest_of_run<Stored>(matrix.data, rows * columns, most);
+  }
   const int64_t all = int64_t{gridDim.x} * blockDim.x;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows * columns; i += all) {
     most = larger_bits(most, matrix.read<Stored>(i / columns, i % columns));
@@ -45,6 +76,7 @@ __device__ __forceinline__ uint32_t largest_of(const WeightMatrix& matrix, int64
 
 template <class Config>
 __device__ __forceinline__ void find_extremes(const RecurrentParameters& p) {
+  wait_for_previous_kernel();
   using Tile = RecurrentTile<Config>;
   using Stored = typename Tile::Stored;
   if (!Tile::Rule::IS_BOUNDED) return;  // nothing is scaled
@@ -75,6 +107,7 @@ union PlaneRun {
 // Records of x: for each step and slice the groups of 8 inputs, zeros where there are none.
 template <class Config>
 __device__ __forceinline__ void write_inputs(const RecurrentParameters& p) {
+  wait_for_previous_kernel();
   using Tile = RecurrentTile<Config>;
   const RecurrentProblem& problem = p.problem;
   const PlaneScales scales = PlaneScales::of<Tile>(*p.room.extremes);
@@ -86,9 +119,10 @@ __device__ __forceinline__ void write_inputs(const RecurrentParameters& p) {
     // Neighbours along K by neighbouring threads.
     const int group = static_cast<int>(i % GROUPS);
     const int row = static_cast<int>(i / GROUPS % Tile::BATCH);
-    const int64_t record = i / GROUPS / Tile::BATCH;
-    const int64_t time = record / problem.slices;
-    const int64_t batch = record % problem.slices * Tile::BATCH + row;
+    // More records than 32 bits count have no room in memory; dividing 64 bits takes long.
+    const auto record = static_cast<uint32_t>(i / (GROUPS * Tile::BATCH));
+    const uint32_t time = record / static_cast<uint32_t>(problem.slices);
+    const int64_t batch = (record - time * problem.slices) * int64_t{Tile::BATCH} + row;
     PlaneRun high, low;
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
@@ -101,7 +135,7 @@ __device__ __forceinline__ void write_inputs(const RecurrentParameters& p) {
       low.element[j] = pair.low;
     }
     unsigned char* const to =
-        p.room.inputs + record * Tile::X_BYTES + group * Tile::GROUP_BYTES + row * 16;
+        p.room.inputs + int64_t{record} * Tile::X_BYTES + group * Tile::GROUP_BYTES + row * 16;
     *reinterpret_cast<uint4*>(to) = high.words;
     if (Tile::PLANES == 2) *reinterpret_cast<uint4*>(to + Tile::BATCH * 16) = low.words;
   }

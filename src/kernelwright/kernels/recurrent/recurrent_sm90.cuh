@@ -395,6 +395,7 @@ __device__ __forceinline__ void recurrent_sm90(const RecurrentParameters& p) {
   extern __shared__ __align__(1024) unsigned char recurrent_memory[];
   __shared__ typename Block::Shared shared;
   const int rank = Tile::CLUSTER > 1 ? cluster_rank() : 0;
+  wait_for_previous_kernel();
   if (threadIdx.x == 0) {
     for (int i = 0; i < Tile::STAGES; ++i) {
       init_barrier(shared.x_full + i, 1);
