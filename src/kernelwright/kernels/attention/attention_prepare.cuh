@@ -190,7 +190,6 @@ __device__ __forceinline__ int prepared_operand(const PrepareParameters& p, int6
 
 // First kernel of float32.
 __device__ __forceinline__ void attention_largest(const PrepareParameters& p) {
-  let_next_kernel_start();
   wait_for_previous_kernel();
   int64_t block;
   const int number = prepared_operand(p, block);
@@ -204,7 +203,6 @@ __device__ __forceinline__ void attention_largest(const PrepareParameters& p) {
 // The kernel before attention.
 template <class Config>
 __device__ __forceinline__ void attention_prepare(const PrepareParameters& p) {
-  let_next_kernel_start();
   wait_for_previous_kernel();
   int64_t block;
   const int number = prepared_operand(p, block);

@@ -139,7 +139,6 @@ __device__ __forceinline__ void combine_moments(const Parameters& p) {
     s.spreads[place] = found.spread;
   };
   wait_for_previous_kernel();
-  let_next_kernel_start();
   if (s.are_written()) {
     const int row = threadIdx.x % p.lanes, way = threadIdx.x / p.lanes;
     Moments found = {};

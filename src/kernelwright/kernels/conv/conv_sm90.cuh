@@ -206,7 +206,6 @@ __device__ __forceinline__ void conv_sm90(const Parameters& p) {
     shared.init();
   }
   wait_for_previous_kernel();
-  let_next_kernel_start();
   if (threadIdx.x == 0) exponent = p.rest.header->exponents[0];
   ConvPasses passes;
   if (!pairs_were_exact(p.rest)) {

@@ -166,7 +166,6 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
   }
   wait_for_previous_kernel();
   if constexpr (Tile::SPLITS_INSIDE) {
-    let_next_kernel_start();
     if (warpgroup < Tile::FEEDERS) {
       InsideSplitter<Config, Tile, Problem>(p, shared, raw_cursors()).start();
       sample_exponents(p.factors[0], p.factors[1], notes.exponents,
@@ -176,7 +175,6 @@ __device__ __forceinline__ void gemm_sm90(const Sm90Parameters<Problem>& p) {
       }
     }
   } else if constexpr (Tile::FEED != Feed::DIRECT && Tile::FEED != Feed::TURNS) {
-    let_next_kernel_start();
     if (threadIdx.x < 2) notes.exponents[threadIdx.x] = p.header->exponents[threadIdx.x];
     if constexpr (Tile::FALLS_BACK) {
       if (p.falls_back && !pairs_were_exact(p.problem.rest)) {

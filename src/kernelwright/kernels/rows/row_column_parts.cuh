@@ -45,7 +45,6 @@ __device__ __forceinline__ void fold_column_parts(const Rows& rows) {
   using Program = typename Thread::Program;
   using Types = RowTypes<Program>;
   constexpr int WIDTH = Thread::WIDTH;
-  let_next_kernel_start();
   wait_for_previous_kernel();
   const uint32_t part = blockIdx.x / rows.tiles;
   const Thread thread(rows, blockIdx.x - part * rows.tiles);
@@ -104,7 +103,6 @@ __device__ __forceinline__ void combine_column_parts(const Rows& rows) {
   using Program = decltype(rows.program);
   using Types = RowTypes<Program>;
   wait_for_previous_kernel();
-  let_next_kernel_start();
   const int lane = static_cast<int>(threadIdx.x) % Rows::LANES;
   const int group = static_cast<int>(threadIdx.x) / Rows::LANES;
   const int64_t wanted = static_cast<int64_t>(blockIdx.x) * Rows::LANES + lane;

@@ -273,7 +273,6 @@ __device__ __forceinline__ void fold_parts(const Rows& rows) {
   __shared__ __align__(16) char memory[Rows::Exchange::BYTES + 16];
   typename Rows::Exchange exchange = {memory};
   const PartBlock<Program, typename Rows::Config> block = {rows, exchange};
-  let_next_kernel_start();
   const auto count = static_cast<uint32_t>(rows.space.kept.count);
   const int64_t row = blockIdx.x % count;
   const uint32_t part = blockIdx.x / count;
