@@ -22,6 +22,19 @@ from kernelwright.problem.modes import COMPILER
 
 SYMBOLS = "torch.fx.experimental.symbolic_shapes"
 """The module of symbolic sizes."""
+ALGEBRA = "sympy"
+"""The package of what these are computed with."""
+
+
+class _StandIn(ModuleType):
+    """A module that has little of what the real one has."""
+
+
+def _dismiss(*names: str) -> None:
+    """Let the real modules be imported by whoever asks from now on."""
+    for name in names:
+        if isinstance(sys.modules.get(name), _StandIn):
+            del sys.modules[name]
 
 
 @contextmanager
@@ -32,7 +45,7 @@ def stand_ins() -> Iterator[None]:
     if threading.active_count() > 1:
         yield
         return
-    with _compiler(), _symbols():
+    with _compiler(), _algebra(), _symbols():
         yield
 
 
@@ -47,14 +60,13 @@ def _compiler() -> Iterator[None]:
         asked.append(function)
         return function
 
-    stand_in = ModuleType(COMPILER)
+    stand_in = _StandIn(COMPILER)
     vars(stand_in)["disable"] = disable
     sys.modules[COMPILER] = stand_in
     try:
         yield
     finally:
-        if sys.modules.get(COMPILER) is stand_in:
-            del sys.modules[COMPILER]
+        _dismiss(COMPILER)
         if vars(torch).get("_dynamo") is stand_in:
             delattr(torch, "_dynamo")
         for function in asked:
@@ -68,19 +80,18 @@ def _symbols() -> Iterator[None]:
     if SYMBOLS in sys.modules:
         yield
         return
-    stand_in = ModuleType(SYMBOLS)
+    stand_in = _StandIn(SYMBOLS)
 
     def real(name: str) -> Any:
         if name.startswith("__"):  # the import of any name asks for these
             raise AttributeError(name)
-        if sys.modules.get(SYMBOLS) is stand_in:
-            del sys.modules[SYMBOLS]
+        _dismiss(SYMBOLS, ALGEBRA)
         return getattr(importlib.import_module(SYMBOLS), name)
 
-    def asking(name: str, plain: Callable[..., bool]) -> Callable[..., bool]:
-        def answer(*values: Any, **named: Any) -> bool:
+    def asking(name: str, plain: Callable[..., int]) -> Callable[..., int]:
+        def answer(*values: Any, **named: Any) -> int:
             known = not named and _are_plain(values)
-            given: bool = plain(*values) if known else real(name)(*values, **named)
+            given: int = plain(*values) if known else real(name)(*values, **named)
             return given
 
         return answer  # which a module that is imported meanwhile may keep
@@ -91,8 +102,40 @@ def _symbols() -> Iterator[None]:
     try:
         yield
     finally:
-        if sys.modules.get(SYMBOLS) is stand_in:
-            del sys.modules[SYMBOLS]
+        _dismiss(SYMBOLS)
+
+
+@contextmanager
+def _algebra() -> Iterator[None]:
+    """For one function, which asks of every number whether it is an expression; until anybody asks
+    for more: then the real one takes over.
+    """
+    if ALGEBRA in sys.modules:
+        yield
+        return
+    stand_in = _StandIn(ALGEBRA)
+
+    def known(name: str) -> Any:
+        stands_in = sys.modules.get(ALGEBRA) is stand_in
+        asker = sys._getframe(1).f_globals.get("__name__")
+        if stands_in and (asker, name) == _ASKS_FOR_EXPRESSIONS:
+            return _Nothing
+        _dismiss(ALGEBRA)
+        return getattr(importlib.import_module(ALGEBRA), name)
+
+    vars(stand_in)["__getattr__"] = known
+    sys.modules[ALGEBRA] = stand_in
+    try:
+        yield
+    finally:
+        _dismiss(ALGEBRA)
+
+
+_ASKS_FOR_EXPRESSIONS = ("torch._prims_common", "Basic")
+
+
+class _Nothing:
+    """The class of expressions, where there are none."""
 
 
 def _are_plain(values: Any) -> bool:
@@ -101,7 +144,7 @@ def _are_plain(values: Any) -> bool:
     )
 
 
-def _itself(value: bool) -> bool:  # noqa: FBT001 - the signature of PyTorch's
+def _itself(value: int) -> int:
     return value
 
 
@@ -111,7 +154,7 @@ def _equal(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
-_PLAIN: Mapping[str, Callable[..., bool]] = {
+_PLAIN: Mapping[str, Callable[..., int]] = {
     "expect_true": _itself,
     "guard_or_false": _itself,
     "guard_or_true": _itself,
@@ -121,5 +164,9 @@ _PLAIN: Mapping[str, Callable[..., bool]] = {
     "sym_or": lambda *values: any(values),
     "sym_eq": _equal,
     "is_nested_int": lambda value: False,
+    "has_hint": lambda value: True,
+    "has_guarding_hint": lambda value: True,
+    "size_hint": _itself,
+    "guarding_hint_or_throw": _itself,
 }
 """What the functions of that name give for plain numbers and tuples of them."""
