@@ -3,14 +3,15 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kernelwright.commands.forking import children
+from kernelwright import env
+from kernelwright.commands.forking import children, compiler
 from kernelwright.commands.printing import print_json, print_lines, progress_line
 from kernelwright.commands.words import (
     Json,
@@ -21,6 +22,8 @@ from kernelwright.commands.words import (
     parse_target,
 )
 from kernelwright.errors import ExitCode
+from kernelwright.problem import Problem, load_problem
+from kernelwright.toolchain.records import Target
 from kernelwright.worker.card.ledger import Ledger
 from kernelwright.worker.timeline import age_of_this_process
 
@@ -56,7 +59,9 @@ def judge(
     """Verify and time a candidate against a problem."""
     before, since = Ledger(), time.monotonic()
     before.add("command: Python", age_of_this_process())
-    with children():
+    problem = load_problem(reference)
+    on_card = (target or env.TARGET.get()) != Target.CPU.value
+    with compiler(problem) if on_card else nullcontext(), children():
         before.add("command: imports", time.monotonic() - since)
         from kernelwright.bench.timing import timing_plan
         from kernelwright.report.judgement import measurement_lines, verdict_lines
@@ -73,7 +78,7 @@ def judge(
             timing=timing_plan(timing),
         )
         # Told before the processes have ended, which takes those with a card a while.
-        with _judging(reference, candidate, parse_target(target), options) as (
+        with _judging(problem, candidate, parse_target(target), options) as (
             verdict,
             measurement,
         ):
@@ -89,13 +94,10 @@ def judge(
 
 @contextmanager
 def _judging(
-    reference: Path, candidate: Path, target: Any, options: Any
+    problem: Problem, candidate: Path, target: Any, options: Any
 ) -> Iterator[tuple[Any, Any]]:
     """Verdict and measurement; what captures the problem is imported while processes start."""
-    from kernelwright.problem import load_problem
     from kernelwright.worker import judged
-
-    problem = load_problem(reference)
 
     def learn() -> tuple[Any, Any]:
         from kernelwright.pipeline import floor_and_demands
