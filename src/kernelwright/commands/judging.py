@@ -100,9 +100,12 @@ def _judging(
     from kernelwright.worker import judged
 
     def learn() -> tuple[Any, Any]:
-        from kernelwright.pipeline import floor_and_demands
+        from kernelwright.worker.process.importing import quick_imports
 
-        return floor_and_demands(problem, options.demands)
+        with quick_imports():
+            from kernelwright.pipeline import floor_and_demands
+
+            return floor_and_demands(problem, options.demands)
 
     with (
         progress_line() as progress,
