@@ -12,6 +12,7 @@ _ROLES = "kernelwright.worker.roles.table"
 _COMPILERS = ("torch._dynamo", "torch._inductor.compile_fx", _ROLES)
 COMPILED = "torch.compile"
 """The role of the process that is timed under torch.compile."""
+_EMULATOR = "cpu"
 _DRIVER = Path("/dev/nvidiactl")
 """What is there where there is a card."""
 
@@ -40,14 +41,15 @@ def children(modules: Sequence[str] = ()) -> Iterator[None]:
         yield
 
 
-def compiler(problem: Problem) -> AbstractContextManager[None]:
+def compiler(problem: Problem, target: str | None) -> AbstractContextManager[None]:
     """Where there is a card, the process of torch.compile begins at once, and not with the others.
 
-    It is the last one that is ready: it imports as much again as all of them.
+    It is the last one that is ready: it imports as much again as all of them. `target` as the
+    command has it.
     """
     from kernelwright.worker.process.early_start import begun_early
     from kernelwright.worker.process.environments import of_trusted
 
-    if not _DRIVER.exists():
+    if not _DRIVER.exists() or (target or env.TARGET.get()) == _EMULATOR:
         return nullcontext()
     return begun_early(COMPILED, of_trusted(problem.source), _COMPILERS)

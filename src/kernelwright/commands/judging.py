@@ -3,14 +3,13 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from kernelwright import env
 from kernelwright.commands.forking import children, compiler
 from kernelwright.commands.printing import print_json, print_lines, progress_line
 from kernelwright.commands.words import (
@@ -23,7 +22,6 @@ from kernelwright.commands.words import (
 )
 from kernelwright.errors import ExitCode
 from kernelwright.problem import Problem, load_problem
-from kernelwright.toolchain.records import Target
 from kernelwright.worker.card.ledger import Ledger
 from kernelwright.worker.timeline import age_of_this_process
 
@@ -60,20 +58,18 @@ def judge(
     before, since = Ledger(), time.monotonic()
     before.add("command: Python", age_of_this_process())
     problem = load_problem(reference)
-    on_card = (target or env.TARGET.get()) != Target.CPU.value
-    with compiler(problem) if on_card else nullcontext(), children():
+    with compiler(problem, target), children():
         before.add("command: imports", time.monotonic() - since)
         from kernelwright.bench.timing import timing_plan
         from kernelwright.report.judgement import measurement_lines, verdict_lines
         from kernelwright.worker import JudgeOptions
-        from kernelwright.worker.options import Haste, Sanitizers
+        from kernelwright.worker.options import Haste
 
-        tools = {None: Sanitizers.MEMCHECK, True: Sanitizers.ALL, False: Sanitizers.OFF}
         options = JudgeOptions(
             seeds=seeds,
             demands=parse_demands(demand or ()),
             cases=tuple(parse_case(text) for text in case or ()),
-            sanitizers=tools[sanitize],
+            sanitizers=_sanitizers(sanitize),
             haste=Haste.AT_ONCE,
             timing=timing_plan(timing),
         )
@@ -90,6 +86,12 @@ def judge(
                 print_lines(measurement_lines(measurement))
             sys.stdout.flush()
     return ExitCode(verdict.status.exit_code)
+
+
+def _sanitizers(asked: bool | None) -> Any:
+    from kernelwright.worker.options import Sanitizers
+
+    return {None: Sanitizers.MEMCHECK, True: Sanitizers.ALL, False: Sanitizers.OFF}[asked]
 
 
 @contextmanager
