@@ -8,6 +8,7 @@ import pytest
 from kernelwright.errors import ExitCode
 from kernelwright.verify.cases import Case, Demand, Demands, PlannedCase
 from kernelwright.verify.checks import examine
+from kernelwright.verify.distributions import Distribution
 from kernelwright.verify.observation import (
     LATER_RESULT,
     REPLACED,
@@ -311,6 +312,48 @@ def test_a_failure_that_nobody_demands_is_a_warning() -> None:
     verdict = verify(session, brief([Case()], Demand.REPORTED), lambda event: None)
     assert verdict.status is Status.VERIFIED
     assert [check.name for check in verdict.warnings] == ["values"]
+
+
+@pytest.mark.parametrize("stated", [Demand.REQUIRED, Demand.REPORTED])
+def test_nobody_waits_for_demands_of_what_holds(stated: Demand) -> None:
+    asked: list[Demands] = []
+
+    def settled() -> Demands:
+        asked.append(Demands(nan=Demand.REPORTED))
+        return asked[-1]
+
+    cases = [Case(), Case(distribution=Distribution.NAN)]
+    known_later = replace(brief(cases, stated), settled=settled)
+    assert verify(Played([GOOD, GOOD]), known_later, lambda event: None).status is Status.VERIFIED
+    assert not asked
+    session = Played([GOOD, replace(GOOD, comparisons=(WRONG,))])
+    verdict = verify(session, known_later, lambda event: None)
+    assert verdict.status is Status.VERIFIED
+    assert [check.case for check in verdict.warnings] == [str(cases[1])]
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("stated", "found", "status"),
+    [
+        (Demand.REQUIRED, Demand.REQUIRED, Status.WRONG_WHERE_NOT_FINITE),
+        (Demand.REPORTED, Demand.REQUIRED, Status.WRONG_WHERE_NOT_FINITE),
+        (Demand.REQUIRED, Demand.REPORTED, Status.VERIFIED),
+        (Demand.SKIPPED, Demand.REPORTED, Status.VERIFIED),
+        (Demand.SKIPPED, Demand.REQUIRED, Status.WRONG_WHERE_NOT_FINITE),
+    ],
+)
+def test_what_fails_counts_as_it_is_demanded_in_the_end(
+    stated: Demand, found: Demand, status: Status
+) -> None:
+    cases = [
+        PlannedCase(case=Case(), demand=Demand.REQUIRED, purpose="test"),
+        PlannedCase(case=Case(distribution=Distribution.NAN), demand=stated, purpose="test"),
+    ]
+    known_later = replace(brief([]), cases=cases, settled=lambda: Demands(nan=found))
+    session = Played([GOOD, replace(GOOD, comparisons=(WRONG,))])
+    assert verify(session, known_later, lambda event: None).status is status
+    assert not session.left
 
 
 def test_what_does_not_build_is_not_run() -> None:

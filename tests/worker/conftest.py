@@ -170,7 +170,7 @@ def race_here(tmp_path: Path, quick_turns: None) -> Callable[..., Race]:
                 session,
                 options,
                 case=Case(),
-                floor=floor,
+                floor=lambda: floor,
                 machine=H200,
                 progress=lambda event: None,
                 lease=lease,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kernelwright.commands.forking import children
+from kernelwright.commands.forking import children, compiler
 from kernelwright.commands.printing import print_json, print_lines, progress_line
 from kernelwright.commands.words import (
     Json,
@@ -21,6 +21,7 @@ from kernelwright.commands.words import (
     parse_target,
 )
 from kernelwright.errors import ExitCode
+from kernelwright.problem import Problem, load_problem
 from kernelwright.worker.card.ledger import Ledger
 from kernelwright.worker.timeline import age_of_this_process
 
@@ -56,24 +57,24 @@ def judge(
     """Verify and time a candidate against a problem."""
     before, since = Ledger(), time.monotonic()
     before.add("command: Python", age_of_this_process())
-    with children():
+    problem = load_problem(reference)
+    with compiler(problem, target), children():
         before.add("command: imports", time.monotonic() - since)
         from kernelwright.bench.timing import timing_plan
         from kernelwright.report.judgement import measurement_lines, verdict_lines
         from kernelwright.worker import JudgeOptions
-        from kernelwright.worker.options import Haste, Sanitizers
+        from kernelwright.worker.options import Haste
 
-        tools = {None: Sanitizers.MEMCHECK, True: Sanitizers.ALL, False: Sanitizers.OFF}
         options = JudgeOptions(
             seeds=seeds,
             demands=parse_demands(demand or ()),
             cases=tuple(parse_case(text) for text in case or ()),
-            sanitizers=tools[sanitize],
+            sanitizers=_sanitizers(sanitize),
             haste=Haste.AT_ONCE,
             timing=timing_plan(timing),
         )
         # Told before the processes have ended, which takes those with a card a while.
-        with _judging(reference, candidate, parse_target(target), options) as (
+        with _judging(problem, candidate, parse_target(target), options) as (
             verdict,
             measurement,
         ):
@@ -87,20 +88,26 @@ def judge(
     return ExitCode(verdict.status.exit_code)
 
 
+def _sanitizers(asked: bool | None) -> Any:
+    from kernelwright.worker.options import Sanitizers
+
+    return {None: Sanitizers.MEMCHECK, True: Sanitizers.ALL, False: Sanitizers.OFF}[asked]
+
+
 @contextmanager
 def _judging(
-    reference: Path, candidate: Path, target: Any, options: Any
+    problem: Problem, candidate: Path, target: Any, options: Any
 ) -> Iterator[tuple[Any, Any]]:
     """Verdict and measurement; what captures the problem is imported while processes start."""
-    from kernelwright.problem import load_problem
     from kernelwright.worker import judged
 
-    problem = load_problem(reference)
-
     def learn() -> tuple[Any, Any]:
-        from kernelwright.pipeline import floor_and_demands
+        from kernelwright.worker.process.importing import quick_imports
 
-        return floor_and_demands(problem, options.demands)
+        with quick_imports():
+            from kernelwright.pipeline import floor_and_demands
+
+            return floor_and_demands(problem, options.demands)
 
     with (
         progress_line() as progress,

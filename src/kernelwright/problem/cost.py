@@ -1,17 +1,11 @@
 """What one call of a problem costs, found without computing anything."""
 
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode, flop_registry
+from torch.utils.flop_counter import flop_registry
 
 from kernelwright.problem.execution import (
     Instance,
@@ -20,9 +14,9 @@ from kernelwright.problem.execution import (
     instantiate_fake,
     user_code,
 )
+from kernelwright.problem.modes import Mode, ProductCounter
 from kernelwright.problem.record import Problem
-
-_COMPILER = "torch._dynamo"
+from kernelwright.problem.stand_ins import stand_ins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +45,8 @@ def measure(problem: Problem) -> Cost:
 
 def _on_meta_tensors(problem: Problem) -> Cost:
     """By tensors that fake ones need a second of imports more for, and that can do less."""
-    counts = _Counter()
-    with _without_compiler(), _NoDevice(), torch.device("meta"):
+    counts, no_device = _Counter(), _NoDevice()
+    with stand_ins(), no_device, torch.device("meta"):
         instance = instantiate(problem)
         with counts, torch.no_grad():
             outputs = instance.module(*instance.inputs)
@@ -62,7 +56,7 @@ def _on_meta_tensors(problem: Problem) -> Cost:
 def _on_fake_tensors(problem: Problem) -> Cost:
     mode, counts = Shapes(), _Counter()
     instance = instantiate_fake(problem, mode)
-    flops = FlopCounterMode(display=False)
+    flops = ProductCounter(display=False)
     with user_code(problem, "`forward`"), mode, flops, counts, torch.no_grad():
         outputs = instance.module(*instance.inputs)
     return _cost(instance, outputs, counts, flops.get_total_flops())
@@ -78,48 +72,7 @@ def _cost(instance: Instance, outputs: object, counts: "_Counter", flops: int) -
     return Cost(bytes=sum(tensors.values()), flops=flops + counts.elements, largest=counts.largest)
 
 
-@contextmanager
-def _without_compiler() -> Iterator[None]:
-    """What computes shapes in Python asks torch's compiler to leave it alone, and imports it for
-    that: one to five seconds. Here that is a stand-in, which leaves no trace; where the compiler is
-    there already, or another thread may ask for it, it is the real one.
-    """
-    if _COMPILER in sys.modules or threading.active_count() > 1:
-        yield
-        return
-    asked: list[Any] = []
-
-    def disable(function: Any, *_: Any, **__: Any) -> Any:
-        asked.append(function)
-        return function
-
-    stand_in = ModuleType(_COMPILER)
-    vars(stand_in)["disable"] = disable
-    sys.modules[_COMPILER] = stand_in
-    try:
-        yield
-    finally:
-        if sys.modules.get(_COMPILER) is stand_in:
-            del sys.modules[_COMPILER]
-        if vars(torch).get("_dynamo") is stand_in:
-            delattr(torch, "_dynamo")
-        for function in asked:
-            # What is remembered of the answer, in every release that has this question.
-            vars(function).pop("__dynamo_disable", None)
-
-
-class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that PyTorch's compiler is not imported for, a second of a core."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-
-class _NoDevice(_Watch):  # type: ignore[no-untyped-call]
+class _NoDevice(Mode):  # type: ignore[no-untyped-call]
     """Refuses tensors that have data, before they are made."""
 
     def __torch_dispatch__(
@@ -131,7 +84,7 @@ class _NoDevice(_Watch):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-class _Counter(_Watch):  # type: ignore[no-untyped-call]
+class _Counter(Mode):  # type: ignore[no-untyped-call]
     """Counts what operators do."""
 
     def __init__(self) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernelwright.problem.modes import Mode
 from kernelwright.verify.nesting import map_tensors, named_effects, named_tensors
 from kernelwright.verify.noise import Noise, Ties
 
@@ -46,7 +46,7 @@ def upcast(tensor: Tensor) -> Tensor:
     return tensor if raised is None else tensor.to(raised)
 
 
-class _InFloat64(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _InFloat64(Mode):  # type: ignore[no-untyped-call]
     """Raises the tensors and dtypes that operators are given."""
 
     def __torch_dispatch__(  # type: ignore[no-untyped-def]
@@ -117,7 +117,7 @@ class _Shortened(_InFloat64):
     """Besides, rounds what cuDNN multiplies, as it does with shorter operands."""
 
     def __init__(self, noise: Noise) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._noise = noise
 
     def __torch_dispatch__(  # type: ignore[no-untyped-def]
@@ -143,7 +143,7 @@ class _RoundingAll(_InFloat64):
     """Besides, rounds every result that has memory of its own."""
 
     def __init__(self, noise: Noise, epsilon: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._noise = noise
         self._epsilon = epsilon
 
@@ -161,7 +161,7 @@ class _RoundingAll(_InFloat64):
         return result
 
 
-class _Finest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Finest(Mode):  # type: ignore[no-untyped-call]
     """Notes the smallest epsilon of what operators give."""
 
     epsilon: float = 1.0
@@ -180,7 +180,7 @@ def _finest(model: nn.Module, arguments: Sequence[object], seed: int) -> float:
     """Epsilon of the finest type that the module computes in: it may ask for float64 in between."""
     fresh = [map_tensors(value, Tensor.clone) for value in arguments]
     torch.manual_seed(seed)
-    finest = _Finest()  # type: ignore[no-untyped-call]
+    finest = _Finest()
     with finest:
         copy.deepcopy(model)(*fresh)
     return float(finest.epsilon)
@@ -256,7 +256,7 @@ def run_rounded(
         rounded = [map_tensors(value, round_argument) for value in arguments]
         match what:
             case Rounded.GIVEN:
-                mode = _InFloat64()  # type: ignore[no-untyped-call]
+                mode = _InFloat64()
             case Rounded.SHORTENED:
                 mode = _Shortened(noise)
             case Rounded.ALL:
@@ -357,7 +357,7 @@ def _run_raised(
     """A module that is raised already; it and its state are changed as the call changes them."""
     raised_arguments = [map_tensors(value, _raised_copy) for value in arguments]
     torch.manual_seed(seed)
-    with mode or _InFloat64():  # type: ignore[no-untyped-call]
+    with mode or _InFloat64():
         result = model(*raised_arguments)
     effects = named_effects(result, raised_arguments, model.state_dict())
     return OracleRun(tensors=effects, note="")

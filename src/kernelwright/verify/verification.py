@@ -69,8 +69,9 @@ class Brief:
     reduced: Sizes = ()
     """Those of a problem of gigabytes at the sizes where most is asked; else empty."""
     settled: Callable[[], Demands] | None = None
-    """`demands` once it is known what means nothing in this problem, of inputs with NaN or Inf: to
-    find out may take as long as everything that is asked before these. None: as they are."""
+    """`demands` once it is known what means nothing in this problem, of inputs with NaN or Inf, of
+    which it may report what fails: to find out may take as long as everything that is asked, so
+    nobody waits for it before something fails. None: as they are."""
     static_checks: tuple[Check, ...] = ()
     """What reading the file already showed, and what is known before anything runs."""
     further: Sequence[PlannedCase] = ()
@@ -80,24 +81,29 @@ class Brief:
 
 
 def verify(session: Session, brief: Brief, progress: Progress) -> Verdict:
-    """The verdict on the candidate of `session`; stops at the first demanded check that fails."""
+    """The verdict on the candidate of `session`; stops at the first demanded check that fails.
+
+    Where demands are settled later, what they are less than usual (`leniency`) is not part of it.
+    """
     progress(Event(stage="build", message="building the candidate", done=0, total=1))
     built = session.build()
     checks = [*brief.static_checks, _build_check(built, brief)]
     if built.fault is None:
         checks += _run_cases(session, brief, progress)
-    checks += _leniency(brief)
+    if brief.settled is None:
+        checks += leniency(brief.demands)
     return conclude(
         tuple(checks), target=brief.target, sizes=brief.sizes, build_seconds=built.seconds
     )
 
 
-def _leniency(brief: Brief) -> Iterator[Check]:
+def leniency(demands: Demands) -> tuple[Check, ...]:
     """That less was asked of the candidate than of any other, so that nobody takes it for more."""
-    demands = brief.settled() if brief.settled else brief.demands
-    if less := demands.less_than(Demands()):
-        evidence = f"less is asked than of other files: {', '.join(less)}"
-        yield Check(name="demands", outcome=Outcome.WARNING, evidence=evidence)
+    less = demands.less_than(Demands())
+    if not less:
+        return ()
+    evidence = f"less is asked than of other files: {', '.join(less)}"
+    return (Check(name="demands", outcome=Outcome.WARNING, evidence=evidence),)
 
 
 def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check]:
@@ -106,12 +112,15 @@ def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check
     refused: set[Sizes] = set()
     for done, planned in enumerate(_planned(brief, checks)):
         found: list[Check] = []
+        demanded = planned
         for case in _in_turn(planned, refused):
             message = f"{planned.purpose}: {case}"
             progress(Event(stage="verify", message=message, done=done, total=len(brief.cases)))
-            asked = replace(planned, case=case, refusal=_refusal(planned, case))
             observation = session.run(case)
             observed = weighing.weighed(observation, examine(observation, brief.tolerance))
+            if any(check.outcome is Outcome.FAILED for check in observed):
+                demanded = _as_settled(planned, brief)  # of what holds, the demand says nothing
+            asked = replace(demanded, case=case, refusal=_refusal(planned, case))
             found = [it for check in observed for it in _as_demanded(check, asked, brief.demands)]
             found = _as_only_failure(found, checks, case.distribution)
             checks += found
@@ -128,7 +137,8 @@ def _run_cases(session: Session, brief: Brief, progress: Progress) -> list[Check
 def _planned(brief: Brief, checks: list[Check]) -> Iterator[PlannedCase]:
     """The cases, and the further ones where `checks`, which grow, have lost the drop-in."""
     for planned in brief.cases:
-        asked = _as_settled(planned, brief)
+        skipped = planned.demand is Demand.SKIPPED
+        asked = _as_settled(planned, brief) if skipped else planned
         if asked.demand is not Demand.SKIPPED:
             yield asked
     if any(it.name == DROP_IN and it.outcome is Outcome.WARNING for it in checks):

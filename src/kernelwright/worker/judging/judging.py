@@ -28,7 +28,15 @@ from kernelwright.verify.cases import (
 from kernelwright.verify.observation import Observation, RunFacts
 from kernelwright.verify.static.reading import read_candidate
 from kernelwright.verify.verdict import VALUES, Check, Outcome, Status, Verdict, conclude
-from kernelwright.verify.verification import Brief, BuildFacts, Event, Progress, Session, verify
+from kernelwright.verify.verification import (
+    Brief,
+    BuildFacts,
+    Event,
+    Progress,
+    Session,
+    leniency,
+    verify,
+)
 from kernelwright.worker.card.lease import open_lease
 from kernelwright.worker.card.seats import Seats, open_seats
 from kernelwright.worker.errors import CandidateFileError
@@ -220,13 +228,14 @@ class Judgement:
     ) -> tuple[Verdict, Measurement]:
         """Judge a file whose text has been read, with `checks` that refuse nothing.
 
-        `learned` is asked when nothing more can be done without it.
+        `learned` is asked when nothing more can be done without it: of a file that is right, the
+        demands are part of the verdict's words, and the floor of the measurement's.
         """
         session, options = self._session, self._options
 
-        def settled() -> Demands:
+        def known() -> tuple[Floor | None, Demands]:
             with session.ledger.spending(_LEARNING):
-                return learned()[1]
+                return learned()
 
         self.wait()
         if self._admitted != candidate_path:
@@ -236,10 +245,12 @@ class Judgement:
             session.begin_build()
         if options.haste is Haste.AT_ONCE:
             session.launch_the_rest()
-        brief = replace(plan(session, self._target, options, checks), settled=settled)
+        brief = plan(session, self._target, options, checks)
+        brief = replace(brief, settled=lambda: known()[1])
         verdict, measurement = _judged(
-            session, self._target, brief, lambda: learned()[0], options, progress
+            session, self._target, brief, lambda: known()[0], options, progress
         )
+        verdict = replace(verdict, checks=(*verdict.checks, *leniency(known()[1])))
         return replace(verdict, spent=session.ledger.entries()), measurement
 
 
@@ -452,7 +463,7 @@ def _verify_and_race(
                 session,
                 options,
                 case=Case(),
-                floor=floor(),
+                floor=floor,
                 machine=machine,
                 progress=progress,
                 lease=lease,

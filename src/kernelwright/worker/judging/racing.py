@@ -1,7 +1,7 @@
 """Time a verified candidate against its baselines, each in a process of its own."""
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kernelwright.bench.measurement import Environment, Measurement, not_measured, summarise
@@ -85,14 +85,15 @@ def race(
     options: JudgeOptions,
     *,
     case: Case,
-    floor: Floor | None,
+    floor: Callable[[], Floor | None],
     machine: Machine,
     progress: Progress,
     lease: Lease,
 ) -> Race:
     """Time all contestants in turns, sum up, and say whether the candidate's time is believed.
 
-    The card is `lease`'s alone from the first time that is taken to the last one. A baseline that
+    The card is `lease`'s alone from the first time that is taken to the last one. `floor` is asked
+    once everybody has been timed: whoever finds it out has that long. A baseline that
     fails is left out with its reason; ContestantLostError if the candidate cannot run.
     """
     contest = Contest(session=session, options=options, case=case, progress=progress, lease=lease)
@@ -100,10 +101,11 @@ def race(
         outcomes = _under_the_timer(contest)
     except NoTimerError as error:
         outcomes = _by_their_own_clocks(contest, str(error))
-    copy_bandwidth = None if floor is None else _copy_bandwidth(session, floor, options)
+    least = floor()
+    copy_bandwidth = None if least is None else _copy_bandwidth(session, least, options)
     lease.drop()  # what follows is arithmetic
     environment = _environment(session, options)
-    return _summed_up(outcomes, floor, machine, copy_bandwidth, environment)
+    return _summed_up(outcomes, least, machine, copy_bandwidth, environment)
 
 
 def _summed_up(

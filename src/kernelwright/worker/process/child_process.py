@@ -12,6 +12,7 @@ from kernelwright.verify.records import RecordError, from_plain, to_plain
 from kernelwright.worker.card.ledger import Ledger
 from kernelwright.worker.errors import ChildStartError
 from kernelwright.worker.process.client import Answer, Client, Died, Hung, Raised, Replied
+from kernelwright.worker.process.early_start import client_of
 from kernelwright.worker.process.hanging import Patience
 from kernelwright.worker.process.requests import StartRequest
 from kernelwright.worker.sandbox.confining import Confinement, Started
@@ -48,7 +49,7 @@ class ChildProcess:
     def launch(self) -> None:
         """Start it without waiting until it is ready."""
         self._launched = time.monotonic()
-        self._client = Client(self._start.role.value, self._environment, self._confinement)
+        self._client = client_of(self._start.role.value, self._environment, self._confinement)
         self._client.post("start", to_plain(self._start))
         self._starting = True
 

@@ -9,10 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, Self
 
 from kernelwright.verify.records import to_plain
 from kernelwright.worker.process.hanging import Patience, Waiting
@@ -116,10 +116,15 @@ def _forked(limits: str, environment: Mapping[str, str], theirs: socket.socket) 
     return process
 
 
-def _started(limits: str, environment: Mapping[str, str], theirs: socket.socket) -> Process:
+def _started(
+    limits: str,
+    environment: Mapping[str, str],
+    theirs: socket.socket,
+    modules: Sequence[str] = (),
+) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         # -P: nothing beside the user's files may shadow a module of ours.
-        [sys.executable, "-P", "-m", _CHILD, str(theirs.fileno()), limits],
+        [sys.executable, "-P", "-m", _CHILD, str(theirs.fileno()), limits, *modules],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -127,6 +132,33 @@ def _started(limits: str, environment: Mapping[str, str], theirs: socket.socket)
         env=dict(environment),
         start_new_session=True,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A child that has been started, and our end of the conversation."""
+
+    process: Process
+    conversation: socket.socket
+
+    @classmethod
+    def forked_or_anew(cls, environment: Mapping[str, str], confinement: Confinement) -> Self:
+        """A fork of the nursery, if there is one."""
+        limits = json.dumps(to_plain(confinement))
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = _forked(limits, environment, theirs) or _started(limits, environment, theirs)
+        return cls(process, ours)
+
+    @classmethod
+    def anew(
+        cls, environment: Mapping[str, str], confinement: Confinement, modules: Sequence[str]
+    ) -> Self:
+        """A process of its own, which imports `modules` before it listens."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            limits = json.dumps(to_plain(confinement))
+            return cls(_started(limits, environment, theirs, modules), ours)
 
 
 class Client:
@@ -138,18 +170,21 @@ class Client:
     the thread that made it.
     """
 
-    def __init__(self, name: str, environment: Mapping[str, str], confinement: Confinement) -> None:
+    def __init__(
+        self,
+        name: str,
+        environment: Mapping[str, str],
+        confinement: Confinement,
+        begun: Begun | None = None,
+    ) -> None:
+        """`begun` is a process with that environment and confinement; None starts one."""
         self.name = name
         self._confinement = confinement
-        limits = json.dumps(to_plain(confinement))
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = _forked(limits, environment, theirs) or _started(
-                limits, environment, theirs
-            )
+        begun = begun or Begun.forked_or_anew(environment, confinement)
+        self._process = begun.process
         assert self._process.stdout is not None
         self.log = BoundedLog(self._process.stdout)
-        self._channel = Channel(ours)
+        self._channel = Channel(begun.conversation)
         self._last_id = 0
         self._nonce = ""
         self._posted: tuple[str, float] = ("", 0.0)

@@ -36,6 +36,7 @@ from typing import IO, NoReturn, Protocol, Self
 
 from kernelwright import env
 from kernelwright.errors import KernelwrightError
+from kernelwright.worker.process.importing import quick_imports
 
 CONVERSATION = 3
 """Descriptor under which a forked child finds what it talks through."""
@@ -283,8 +284,9 @@ def main(arguments: list[str]) -> NoReturn:
     if modules[:1] == [_LISTENS]:
         _become_listener([descriptor, parent, *modules[1:]])
     connection = socket.socket(fileno=int(descriptor))
-    for name in modules:
-        importlib.import_module(name)
+    with quick_imports():
+        for name in modules:
+            importlib.import_module(name)
     if not may_fork():
         sys.exit(f"importing {', '.join(modules)} started a thread: nothing is forked")
     _run_to_the_end(connection)
@@ -305,7 +307,6 @@ def _become_listener(arguments: list[str]) -> NoReturn:
 
 def _run_to_the_end(connection: socket.socket) -> NoReturn:
     """Fork children as long as somebody asks."""
-    gc.collect()
     gc.freeze()  # else a child that collects its garbage looks at, and copies, all that is here
     kept = connection.fileno()
     os.closerange(CONVERSATION, kept)

@@ -9,7 +9,7 @@ from kernelwright import env
 from kernelwright.emulator.compile import build_shared
 from kernelwright.emulator.headers import headers_of_candidate
 from kernelwright.problem import Problem
-from kernelwright.toolchain.extension import extension_environment, prepare_extension_folder
+from kernelwright.toolchain.extension import prepare_extension_folder
 from kernelwright.toolchain.guards import guards_library
 from kernelwright.toolchain.launches import launches_library
 from kernelwright.toolchain.records import Target
@@ -17,6 +17,7 @@ from kernelwright.worker.card.ledger import Ledger
 from kernelwright.worker.options import JudgeOptions, Watch
 from kernelwright.worker.process.card_start import starts_of_machine
 from kernelwright.worker.process.child_process import ChildProcess
+from kernelwright.worker.process.environments import OF_ALL, of_trusted
 from kernelwright.worker.process.nursery import LOADED_FIRST
 from kernelwright.worker.process.requests import Role, StartRequest
 from kernelwright.worker.sandbox.confining import Confinement
@@ -27,10 +28,8 @@ _STRANGE = (Role.CANDIDATE, Role.WITNESS, Role.GUARDED)
 """Roles whose processes run a stranger's code."""
 _LISTENING = (Role.WITNESS, Role.GUARDED)
 """Roles in which launches are counted."""
-_OF_ALL = {env.COPY_CONNECTIONS.name: "1"}
 _OF_ROLE: Mapping[Role, Mapping[str, str]] = {Role.TIMER: {env.CONNECTIONS.name: "1"}}
-"""Half the time to make a context is that for queues. Kernels that are timed have all that CUDA
-gives; copies between host and card, which no contestant overlaps, have one."""
+"""Kernels that are timed have all queues that CUDA gives."""
 
 
 class Spawner:
@@ -55,7 +54,7 @@ class Spawner:
         self._options = options
         self._folder = folder
         self._ledger = ledger
-        self._environment = extension_environment(problem.source.encode())
+        self._environment = of_trusted(problem.source)
         self._words = make_words_folder(folder)
         stack.callback(shutil.rmtree, self._words, ignore_errors=True)
 
@@ -63,13 +62,13 @@ class Spawner:
         """The process behind a child, not launched yet."""
         seconds = self._options.timeouts.start
         if start.role not in _STRANGE:
-            environment = {**_OF_ALL, **self._environment, **_OF_ROLE.get(start.role, {})}
+            environment = {**self._environment, **_OF_ROLE.get(start.role, {})}
             return ChildProcess(start, environment, Confinement(), seconds, self._ledger)
         candidate = Path(start.candidate_path)
         if start.emulate:
             build_shared(headers_of_candidate(candidate.read_text(errors="replace")))
         quarters = self.quarters(candidate)
-        environment = {**_OF_ALL, **quarters.environment}
+        environment = {**OF_ALL, **quarters.environment}
         if start.role in _LISTENING:
             environment[LOADED_FIRST] = str(launches_library())
         return ChildProcess(start, environment, quarters.confinement, seconds, self._ledger)

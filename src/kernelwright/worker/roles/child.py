@@ -1,22 +1,25 @@
-"""Entry of a child process: `python -m kernelwright.worker.roles.child DESCRIPTOR CONFINEMENT`.
+"""Entry of a child process: `python -m kernelwright.worker.roles.child SOCKET CONFINEMENT MODULES`.
 
 It answers requests over the socket it inherited until that closes. Everything that can crash, hang
 or lie runs here; the parent only reads JSON.
 """
 
+import importlib
 import json
 import os
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernelwright.errors import KernelwrightError
 from kernelwright.verify.records import from_plain, to_plain
+from kernelwright.worker.process.importing import quick_imports
 from kernelwright.worker.process.protocol import Channel, ChannelClosedError
 from kernelwright.worker.sandbox.confining import Confinement, Protection, Started, confine
 from kernelwright.worker.sandbox.warden import fork_under_warden
@@ -27,7 +30,10 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve the parent behind the descriptor named in `arguments`, within its confinement."""
+    """Serve the parent behind the descriptor named in `arguments`, within its confinement.
+
+    Modules that are named are imported first.
+    """
     timeline = Timeline()
     timeline.mark("process")
     confinement = from_plain(Confinement, json.loads(arguments[1]))
@@ -40,9 +46,18 @@ def main(arguments: list[str]) -> None:
     try:
         protections = confine(confinement)
         timeline.mark("sandbox")
+        _import(arguments[2:])
         _serve(channel, protections, timeline)
     except ChannelClosedError:
         os._exit(0)  # The parent has gone: nothing of a candidate's should run at exit.
+
+
+def _import(modules: Sequence[str]) -> None:
+    """What is missing is told to whoever asks for something that needs it."""
+    with quick_imports():
+        for name in modules:
+            with suppress(Exception):
+                importlib.import_module(name)
 
 
 def _serve(channel: Channel, protections: tuple[Protection, ...], timeline: Timeline) -> None:

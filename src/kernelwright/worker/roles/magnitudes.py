@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
+from kernelwright.problem.modes import ProductCounter
 from kernelwright.verify.compare import rms
 from kernelwright.verify.nesting import named_tensors
 from kernelwright.worker.roles.subject import Call
@@ -16,9 +16,9 @@ _MOST_ADDED, _MOST_MULTIPLIED = 1 << 12, 1 << 20
 hardly ever."""
 
 
-def counting_products() -> FlopCounterMode:
+def counting_products() -> ProductCounter:
     """A mode that counts multiply-adds, twice each: recurrent layers of cuDNN as well."""
-    return FlopCounterMode(display=False, custom_mapping={torch.ops.aten._cudnn_rnn: _of_layers})
+    return ProductCounter(display=False, custom_mapping={torch.ops.aten._cudnn_rnn: _of_layers})
 
 
 def _of_layers(

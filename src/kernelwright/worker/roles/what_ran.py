@@ -6,8 +6,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernelwright.problem.modes import Mode
 from kernelwright.verify.ran import Ran, list_kernels
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ class EmulatedKernels:
         )
 
 
-class _Operators(TorchDispatchMode):
+class _Operators(Mode):  # type: ignore[no-untyped-call]
     """Names of the operators that compute something."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.names: list[str] = []
 
     def __torch_dispatch__(
