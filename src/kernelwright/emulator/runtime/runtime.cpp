@@ -154,13 +154,13 @@ bool Runtime::Allowed::may_be(std::string kernel, const void* body) const {
 
 void Runtime::allow_shared(const void* kernel, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  shared_limits_.emplace_back(kernel, bytes);
+  shared_limits_.insert_or_assign(kernel, Allowed(kernel, bytes));
 }
 
 size_t Runtime::shared_limit(const char* kernel, const void* body) {
   const std::lock_guard lock(mutex_);
   size_t limit = kSharedBytes;
-  for (const Allowed& one : shared_limits_) {
+  for (const auto& [_, one] : shared_limits_) {
     if (one.may_be(kernel, body)) limit = std::max(limit, one.bytes);
   }
   return limit;
@@ -168,13 +168,14 @@ size_t Runtime::shared_limit(const char* kernel, const void* body) {
 
 void Runtime::allow_wide_clusters(const void* kernel) {
   const std::lock_guard lock(mutex_);
-  wide_clusters_.emplace_back(kernel, 0);
+  wide_clusters_.insert_or_assign(kernel, Allowed(kernel, 0));
 }
 
 unsigned Runtime::cluster_limit(const char* kernel, const void* body) {
   const std::lock_guard lock(mutex_);
-  const bool is_wide = std::any_of(wide_clusters_.begin(), wide_clusters_.end(),
-                                   [&](const Allowed& one) { return one.may_be(kernel, body); });
+  const bool is_wide =
+      std::any_of(wide_clusters_.begin(), wide_clusters_.end(),
+                  [&](const auto& one) { return one.second.may_be(kernel, body); });
   return is_wide ? kBlocksPerWideCluster : kBlocksPerCluster;
 }
 

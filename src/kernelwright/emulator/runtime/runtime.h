@@ -69,8 +69,8 @@ class Runtime {
   std::mutex mutex_;  // launches run one after another
   Settings settings_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Allowed> shared_limits_;
-  std::vector<Allowed> wide_clusters_;
+  std::map<const void*, Allowed> shared_limits_;  // by kernel
+  std::map<const void*, Allowed> wide_clusters_;
   std::set<std::string> names_;
   unsigned long long launch_count_ = 0;
   std::map<std::string, unsigned long long> launches_;  // by the kernels' names
