@@ -19,6 +19,7 @@ from kernelwright.ir.kinds import (
     Reduce,
     Reshape,
     View,
+    ViewMap,
     Window,
 )
 from kernelwright.ir.sizes import ONE
@@ -139,13 +140,17 @@ class _Writer:
 
     def _show(self, node: Node, place: str, order: tuple[int, ...]) -> None:
         """The value under its own name."""
-        if node.name in self._results:
+        if _moves_ones(self._nodes.type_of(place), order):
+            self._nodes.add(self._seen(node, place, Reshape()))
+        elif node.name in self._results:
             seen = self._nodes.permuted(f"{node.name}_turned", place, order, node)
             self._nodes.add(relayout(node.name, self._nodes.made[seen], node))
         else:
-            kind = View(Permute(order))
-            self._nodes.add(replace(node, kind=kind, inputs=(place,), origin=None, part_of=None))
+            self._nodes.add(self._seen(node, place, Permute(order)))
             self._transposed.add(node.name)
+
+    def _seen(self, node: Node, place: str, how: ViewMap) -> Node:
+        return replace(node, kind=View(how), inputs=(place,), origin=None, part_of=None)
 
     # --- What stays in PyTorch's order ----------------------------------------------------------
 
@@ -206,3 +211,9 @@ class _Writer:
             node = self._nodes.made[name]
             self._first[name] = self._nodes.copy(f"{name}_channels_first", name, node)
         return self._first[name]
+
+
+def _moves_ones(kind: TensorType, order: tuple[int, ...]) -> bool:
+    """Whether dimensions in another order leave every element where it is."""
+    long = [dim for dim in order if kind.shape[dim] != ONE]
+    return long == sorted(long)

@@ -155,17 +155,14 @@ class MemoryOrder:
         return self._nodes.viewed(f"{node.name}_by_place", pooled, Reshape(), shape, node)
 
     def reduce(self, node: Node, start: str, dims: tuple[int, ...]) -> tuple[str, ...]:
-        """Totals along one dimension, and along others of what is left: few rows of elements
-        that lie apart are too few for the card."""
+        """Totals along all places, which are a run in memory, and then along channels."""
         kind = self._nodes.made[start].tensor
-        places = [dim for dim in dims if dim < kind.rank - self._channels[node.inputs[0]]]
+        places = tuple(d for d in dims if d < kind.rank - self._channels[node.inputs[0]])
         is_run = dims == tuple(range(kind.rank - len(dims), kind.rank))
-        if is_run or len(dims) == 1 or not places or not has_stages(node):
+        if is_run or not places or not has_stages(node):
             stages = [dims]
         else:
-            # Along a line of places, then along the others, and then along channels.
-            groups = [(places[-1],), tuple(places[:-1]), tuple(d for d in dims if d not in places)]
-            stages = [stage for stage in groups if stage]
+            stages = [stage for stage in (places, dims[len(places) :]) if stage]
         stem = f"{node.name}_by_place"
         found = in_stages(node, self._nodes.made[start], stages, self._nodes.taken, stem)
         for made in found.nodes:

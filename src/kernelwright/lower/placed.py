@@ -88,10 +88,12 @@ def _regrouped(source: TensorType, result: TensorType, channels: int) -> int | N
 def by_place(
     graph: Graph, convolutions: Collection[str], channels: Mapping[str, int]
 ) -> frozenset[str]:
-    """Those of the values that are computed in the order of memory: what reduces or pools, what
-    needs the totals of its own place, what other such convolutions read, and the steps before."""
+    """Those of the values that are computed in the order of memory: what reduces or pools, steps on
+    totals alone, what needs the totals of its own place, what other such convolutions read, and the
+    steps before."""
     users = graph.users()
     known = {node.name: node for node in graph.nodes}
+    totals = _steps_on_totals(graph, channels)
     sources = {node.name: node.inputs[0] for node in graph.nodes if node.name in convolutions}
     found: set[str] = set()
     for node in reversed(graph.nodes):
@@ -100,12 +102,28 @@ def by_place(
         readers = users[node.name]
         if (
             isinstance(node.kind, Reduce | Window | Project)
+            or node.name in totals
             or _needs_its_place(node, known)
             or any(name in found for name in readers)
             or any(sources.get(name) == node.name for name in readers)
         ):
             found.add(node.name)
     return frozenset(found)
+
+
+def _steps_on_totals(graph: Graph, channels: Mapping[str, int]) -> set[str]:
+    """Totals, and steps that have an element for each of them: running statistics, a variance's
+    square root. They are computed with the reduction that they follow."""
+    known = {node.name: node for node in graph.nodes}
+    found: set[str] = set()
+    for node in graph.nodes:
+        if isinstance(node.kind, Reduce | Project) or (
+            isinstance(node.kind, Pointwise)
+            and any(name in found and known[name].type == node.type for name in node.inputs)
+            and all(name in found for name in node.inputs if name in channels)
+        ):
+            found.add(node.name)
+    return found & channels.keys()
 
 
 def turned_early(

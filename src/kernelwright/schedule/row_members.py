@@ -4,11 +4,11 @@ See row_groups.py, which decides what joins.
 """
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Graph, Node, epilogues_of
-from kernelwright.ir.kinds import Contract, Conv, Pointwise, Reduce, Scan, Window
+from kernelwright.ir.kinds import Contract, Conv, Pointwise, Project, Reduce, Scan, Window
 from kernelwright.ir.types import TensorType, TupleType
 
 _MOST_INPUTS = 16
@@ -174,7 +174,22 @@ class Others:
                 return dims, node.tensor.shape
             case Window() | Scan():
                 return reader.name
+            case Pointwise():
+                return next((self._taker(it, node) for it in self._rows_of(reader)), None)
         return None
+
+    def _rows_of(self, reader: Node) -> Iterator[Node]:
+        """The reductions along other dimensions whose totals a step on the whole's elements reads:
+        it is computed with them."""
+        if self._repeats(reader):
+            for source in map(self._nodes.__getitem__, reader.inputs):
+                maker = self._nodes[source.inputs[0]] if isinstance(source.kind, Project) else source
+                if (
+                    isinstance(maker.kind, Reduce)
+                    and maker.kind.dims != self._members.dims
+                    and self._members.is_wide(self._nodes[maker.inputs[0]])
+                ):
+                    yield maker
 
     def _repeats(self, reader: Node) -> bool:
         """Whether a step is computed, with what it reads, by those that read it."""
