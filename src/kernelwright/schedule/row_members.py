@@ -183,7 +183,9 @@ class Others:
         it is computed with them."""
         if self._repeats(reader):
             for source in map(self._nodes.__getitem__, reader.inputs):
-                maker = self._nodes[source.inputs[0]] if isinstance(source.kind, Project) else source
+                maker = (
+                    self._nodes[source.inputs[0]] if isinstance(source.kind, Project) else source
+                )
                 if (
                     isinstance(maker.kind, Reduce)
                     and maker.kind.dims != self._members.dims
