@@ -11,6 +11,7 @@ from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Launch, Plan, Reinterpret, TorchCall
 from kernelwright.machine import H200
+from kernelwright.program.updates import in_place
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
 from kernelwright.schedule.conv_or_library import Convolutions
@@ -130,14 +131,47 @@ def test_totals_over_channels_are_of_neighbours() -> None:
 
 def test_a_norm_reads_its_operand_twice_and_writes_once() -> None:
     plan = _plan(After(lambda y: nn.functional.instance_norm(y) * 2))
-    first, second = (kernel for kernel in plan.kernels if kernel.family == "rows")
-    # Along rows of places, then along what is left of the columns: nothing of the whole's size.
-    assert (first.anchor.dims, second.anchor.dims) == ((2,), (1,))
-    assert all(kind.numel_hint < 16 * 64 * 126 * 126 / 100 for kind in first.outputs)
-    assert _reads_transposed(plan) == [True, False, False, True]
+    (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
+    # Along all places at once: nothing of the whole's size.
+    assert rows.anchor.dims == (1, 2)
+    assert all(kind.numel_hint < 16 * 64 * 126 * 126 / 100 for kind in rows.outputs)
+    assert _reads_transposed(plan) == [True, False, True]
     # The factor is computed for each row.
-    assert "rsqrt" in str(second.expressions[-1])
+    assert "rsqrt" in str(rows.expressions[-1])
     assert "rsqrt" not in str(plan.kernels[-1].expressions)
+
+
+class Trained(nn.Module):
+    """A convolution and a batch norm in training mode, between other steps."""
+
+    def __init__(self, after: nn.Module) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(16, 64, 3)
+        self.norm = nn.BatchNorm2d(64)
+        self.after = after
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.after(self.norm(self.convolution(x)))
+
+
+def test_a_norm_in_training_is_one_launch_with_its_running_statistics() -> None:
+    plan, _ = _launches(Trained(nn.ReLU()).train())
+    (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
+    assert rows.anchor.dims == (0, 1, 2)
+    # What the step takes, and both statistics, which are written where the buffers are.
+    assert [kind.numel_hint for kind in rows.outputs].count(64) >= 3
+    launches = [step.kernel for step in plan.steps if isinstance(step, Launch)]
+    assert sum(kernel.outputs[0].numel_hint == 64 for kernel in launches) == 1
+    assert len(in_place(plan)) == 3
+
+
+def test_a_softmax_after_a_norm_reads_what_the_norm_reads() -> None:
+    after = nn.Sequential(nn.Softmax(2), nn.Conv2d(64, 16, 3))
+    plan, launches = _launches(Trained(after).train())
+    moments, softmax = (kernel for kernel in plan.kernels if kernel.family == "rows")
+    assert all(kind.numel_hint == 64 for kind in moments.outputs)
+    assert [kind.numel_hint for kind in softmax.outputs] == [16 * 64 * 126 * 126]
+    assert ("batch_norm",) not in launches
 
 
 def test_a_softmax_over_channels_is_computed_where_they_are_neighbours() -> None:

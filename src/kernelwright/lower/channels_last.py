@@ -19,7 +19,6 @@ from kernelwright.ir.kinds import (
     Reduce,
     Reshape,
     View,
-    ViewMap,
     Window,
 )
 from kernelwright.ir.sizes import ONE
@@ -60,7 +59,7 @@ class _Writer:
         self._turned: dict[str, str] = {}
         """Values that convolutions read, once for all of them, by the original's name."""
         self._first: dict[str, str] = {}
-        """Those copied to where PyTorch would have them, likewise."""
+        """Those that lie as PyTorch would have them, copied or anyway, likewise."""
         self._transposed: set[str] = set()
         """Nodes of the original's name and shape whose neighbours lie along the channels."""
 
@@ -140,17 +139,16 @@ class _Writer:
 
     def _show(self, node: Node, place: str, order: tuple[int, ...]) -> None:
         """The value under its own name."""
-        if _moves_ones(self._nodes.type_of(place), order):
-            self._nodes.add(self._seen(node, place, Reshape()))
-        elif node.name in self._results:
+        is_same = _moves_ones(self._nodes.type_of(place), order)
+        if node.name in self._results and not is_same:
             seen = self._nodes.permuted(f"{node.name}_turned", place, order, node)
             self._nodes.add(relayout(node.name, self._nodes.made[seen], node))
-        else:
-            self._nodes.add(self._seen(node, place, Permute(order)))
-            self._transposed.add(node.name)
-
-    def _seen(self, node: Node, place: str, how: ViewMap) -> Node:
-        return replace(node, kind=View(how), inputs=(place,), origin=None, part_of=None)
+            return
+        kind = View(Reshape() if is_same else Permute(order))
+        self._nodes.add(replace(node, kind=kind, inputs=(place,), origin=None, part_of=None))
+        self._transposed.add(node.name)
+        if is_same:
+            self._first[node.name] = node.name
 
     # --- What stays in PyTorch's order ----------------------------------------------------------
 

@@ -174,24 +174,19 @@ class Others:
                 return dims, node.tensor.shape
             case Window() | Scan():
                 return reader.name
-            case Pointwise():
-                return next((self._taker(it, node) for it in self._rows_of(reader)), None)
+            case Pointwise() if self._repeats(reader):
+                # Computed with the totals of other rows that it reads.
+                takers = (self._taker(it, node) for it in self._made_rows(reader))
+                return next((it for it in takers if it is not None), None)
         return None
 
-    def _rows_of(self, reader: Node) -> Iterator[Node]:
-        """The reductions along other dimensions whose totals a step on the whole's elements reads:
-        it is computed with them."""
-        if self._repeats(reader):
-            for source in map(self._nodes.__getitem__, reader.inputs):
-                maker = (
-                    self._nodes[source.inputs[0]] if isinstance(source.kind, Project) else source
-                )
-                if (
-                    isinstance(maker.kind, Reduce)
-                    and maker.kind.dims != self._members.dims
-                    and self._members.is_wide(self._nodes[maker.inputs[0]])
-                ):
-                    yield maker
+    def _made_rows(self, reader: Node) -> Iterator[Node]:
+        """The reductions of the whole whose totals a node reads."""
+        for source in map(self._nodes.__getitem__, reader.inputs):
+            made = self._nodes[source.inputs[0]] if isinstance(source.kind, Project) else source
+            is_made = isinstance(made.kind, Reduce)
+            if is_made and self._members.is_wide(self._nodes[made.inputs[0]]):
+                yield made
 
     def _repeats(self, reader: Node) -> bool:
         """Whether a step is computed, with what it reads, by those that read it."""
