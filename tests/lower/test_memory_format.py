@@ -8,8 +8,9 @@ from torch import nn
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.kinds import Conv
+from kernelwright.ir.kinds import Concat, Conv
 from kernelwright.ir.plan import Launch, Plan, Reinterpret, TorchCall
+from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.machine import H200
 from kernelwright.program.updates import in_place
 from kernelwright.rewrite import rewrite
@@ -188,6 +189,46 @@ def test_a_norm_along_the_width_has_whole_rows() -> None:
     assert rows.anchor.dims == (2,)
     assert "held in registers" in str(rows.config)
     assert plan.kernels[-1].operators == ("add",)
+
+
+class Decoder(nn.Module):
+    """What a U-Net does on its way up: wider maps beside those from its way down, normed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(16, 64, 3, padding=1)
+        self.up = nn.ConvTranspose2d(64, 128, 2, stride=2)
+        self.convolution = nn.Conv2d(192, 64, 3, padding=1)
+        self.norm = nn.BatchNorm2d(64)
+        self.last = nn.Conv2d(64, 16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        down = torch.softmax(self.down(x), 3)
+        up = self.up(nn.functional.max_pool2d(down, 2))
+        y = self.convolution(torch.cat((up, down), 1))
+        return torch.relu(self.last(torch.softmax(self.norm(y), 3)))
+
+
+def test_what_convolutions_gave_is_put_side_by_side_where_it_lies() -> None:
+    plan, launches = _launches(Decoder().train())
+    (joined,) = (node for node in plan.graph.nodes if isinstance(node.kind, Concat))
+    assert joined.kind.dim == 3
+    # The input alone is copied to another order.
+    assert launches.count(("contiguous",)) == 1
+    assert _reads_transposed(plan).count(True) == 2
+
+
+def test_a_plan_on_channels_last_says_what_the_module_does() -> None:
+    plan, _ = _launches(Decoder().train())
+    ours, eager = Decoder().double().train(), Decoder().double().train()
+    eager.load_state_dict(ours.state_dict())
+    x = torch.rand(3, 16, 12, 20, generator=torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        got = run_plan(plan, ours.float(), (x.float(),)).double()
+        torch.testing.assert_close(got, eager(x), rtol=0, atol=1e-6)
+    for name, value in eager.named_buffers():
+        got = ours.get_buffer(name).to(value.dtype)
+        torch.testing.assert_close(got, value, rtol=0, atol=1e-6, msg=name)
 
 
 def test_groups_of_a_product_of_steps_begin_at_the_convolution() -> None:

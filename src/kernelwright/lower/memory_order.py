@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Kind, Permute, Pointwise, Reshape, Squeeze, ViewMap, Window
+from kernelwright.ir.kinds import (
+    Concat,
+    Kind,
+    Permute,
+    Pointwise,
+    Reshape,
+    Squeeze,
+    ViewMap,
+    Window,
+)
+from kernelwright.ir.library_calls import call_of_concat
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
@@ -28,7 +38,8 @@ class Nodes:
         """A view with the dimensions in another order; its name."""
         kind = self.type_of(source)
         shape = tuple(kind.shape[dim] for dim in order)
-        return self.viewed(stem, source, Permute(order), shape, near)
+        how = Reshape() if moves_ones(kind, order) else Permute(order)
+        return self.viewed(stem, source, how, shape, near)
 
     def viewed(self, stem: str, source: str, how: ViewMap, shape: Sequence[Dim], near: Node) -> str:
         """A view of a node; its name."""
@@ -127,11 +138,19 @@ class MemoryOrder:
         shape = tuple(node.tensor.shape[dim] for dim in order)
         return self._nodes.viewed(f"{node.name}_by_place", place, kind, shape, node)
 
-    def like(self, node: Node, kind: Pointwise | Window, inputs: tuple[str, ...]) -> str:
+    def like(self, node: Node, kind: Pointwise | Window | Concat, inputs: tuple[str, ...]) -> str:
         """A node that computes the original's value in the order of memory."""
         order = to_last(node.tensor.rank, self._channels[node.name])
         shape = tuple(node.tensor.shape[dim] for dim in order)
         return self._nodes.step(node, f"{node.name}_by_place", kind, shape, inputs)
+
+    def join(self, node: Node) -> str:
+        """The channels of several values one after the other."""
+        inputs = tuple(self.operand(name, node) for name in node.inputs)
+        dim = node.tensor.rank - 1
+        name = self.like(node, Concat(dim), inputs)
+        made = self._nodes.made[name]
+        return self._nodes.add(replace(made, origin=call_of_concat(inputs, dim)))
 
     def pool(self, node: Node, window: Window) -> str:
         """The pooling in two dimensions and the channels; along a third of what is left."""
@@ -187,6 +206,12 @@ class MemoryOrder:
                 self._nodes.step(node, stem, part.kind, shape, inputs, dtype),
             )
         return found
+
+
+def moves_ones(kind: TensorType, order: tuple[int, ...]) -> bool:
+    """Whether dimensions in another order leave every element where it is."""
+    long = [dim for dim in order if kind.shape[dim] != ONE]
+    return long == sorted(long)
 
 
 def _with_single(window: Window) -> Window:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from kernelwright.ir.expr import has_coordinates, operations
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
+    Concat,
     Pointwise,
     Pooling,
     Project,
@@ -68,6 +69,8 @@ def _channels(node: Node, known: Mapping[str, Node], found: Mapping[str, int]) -
         case Window(op=Pooling.MAXIMUM | Pooling.SUM, size=size):
             dims = node.tensor.rank - 2
             return 1 if channels == 1 and len(size) == dims and dims in (2, 3) else None
+        case Concat(dim=1):
+            return 1 if all(found[name] == 1 for name in own) else None
         case View(Squeeze(dims)):
             return channels if min(dims) > channels else None
         case View(Reshape()):
@@ -140,6 +143,9 @@ def turned_early(
         reader = graph[name]
         if name in convolutions:
             return reader.inputs[0] == node.name and node.name not in reader.inputs[1:-1]
+        if isinstance(reader.kind, Concat):
+            is_inside = name in channels and name not in graph.results and users[name]
+            return bool(is_inside) and all(takes_by_place(user, reader) for user in users[name])
         return name in found and reader.tensor.shape == node.tensor.shape
 
     for node in reversed(graph.nodes):
