@@ -26,7 +26,7 @@ from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType
 from kernelwright.lower.layouts import relayout
 from kernelwright.lower.memory_format import is_on_channels_last
-from kernelwright.lower.memory_order import MemoryOrder, Nodes, moves_ones
+from kernelwright.lower.memory_order import MemoryOrder, Nodes
 from kernelwright.lower.placed import (
     by_place,
     from_last,
@@ -142,7 +142,7 @@ class _Writer:
 
     def _show(self, node: Node, place: str, order: tuple[int, ...]) -> None:
         """The value under its own name."""
-        is_same = moves_ones(self._nodes.type_of(place), order)
+        is_same = _moves_ones(self._nodes.type_of(place), order)
         if node.name in self._results and not is_same:
             seen = self._nodes.permuted(f"{node.name}_turned", place, order, node)
             self._nodes.add(relayout(node.name, self._nodes.made[seen], node))
@@ -212,3 +212,9 @@ class _Writer:
             node = self._nodes.made[name]
             self._first[name] = self._nodes.copy(f"{name}_channels_first", name, node)
         return self._first[name]
+
+
+def _moves_ones(kind: TensorType, order: tuple[int, ...]) -> bool:
+    """Whether dimensions in another order leave every element where it is."""
+    long = [dim for dim in order if kind.shape[dim] != ONE]
+    return long == sorted(long)

@@ -38,8 +38,7 @@ class Nodes:
         """A view with the dimensions in another order; its name."""
         kind = self.type_of(source)
         shape = tuple(kind.shape[dim] for dim in order)
-        how = Reshape() if moves_ones(kind, order) else Permute(order)
-        return self.viewed(stem, source, how, shape, near)
+        return self.viewed(stem, source, Permute(order), shape, near)
 
     def viewed(self, stem: str, source: str, how: ViewMap, shape: Sequence[Dim], near: Node) -> str:
         """A view of a node; its name."""
@@ -206,12 +205,6 @@ class MemoryOrder:
                 self._nodes.step(node, stem, part.kind, shape, inputs, dtype),
             )
         return found
-
-
-def moves_ones(kind: TensorType, order: tuple[int, ...]) -> bool:
-    """Whether dimensions in another order leave every element where it is."""
-    long = [dim for dim in order if kind.shape[dim] != ONE]
-    return long == sorted(long)
 
 
 def _with_single(window: Window) -> Window:
