@@ -142,6 +142,12 @@ def test_a_norm_reads_its_operand_twice_and_writes_once() -> None:
     assert "rsqrt" not in str(plan.kernels[-1].expressions)
 
 
+def test_totals_along_places_that_lie_apart_are_made_one_after_the_other() -> None:
+    plan = _plan(After(lambda y: y.sum((0, 3))))
+    rows = [kernel.anchor.dims for kernel in plan.kernels if kernel.family == "rows"]
+    assert rows == [(2,), (0,)]
+
+
 class Trained(nn.Module):
     """A convolution and a batch norm in training mode, between other steps."""
 

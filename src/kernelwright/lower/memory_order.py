@@ -173,14 +173,19 @@ class MemoryOrder:
         return self._nodes.viewed(f"{node.name}_by_place", pooled, Reshape(), shape, node)
 
     def reduce(self, node: Node, start: str, dims: tuple[int, ...]) -> tuple[str, ...]:
-        """Totals along all places, which are a run in memory, and then along channels."""
+        """Totals along places that are a run in memory, then along others, then along channels."""
         kind = self._nodes.made[start].tensor
         places = tuple(d for d in dims if d < kind.rank - self._channels[node.inputs[0]])
         is_run = dims == tuple(range(kind.rank - len(dims), kind.rank))
         if is_run or not places or not has_stages(node):
             stages = [dims]
         else:
-            stages = [stage for stage in (places, dims[len(places) :]) if stage]
+            apart = [
+                at for at, dim in enumerate(places) if places[-1] - dim != len(places) - 1 - at
+            ]
+            first = apart[-1] + 1 if apart else 0
+            groups = (places[first:], places[:first], dims[len(places) :])
+            stages = [stage for stage in groups if stage]
         stem = f"{node.name}_by_place"
         found = in_stages(node, self._nodes.made[start], stages, self._nodes.taken, stem)
         for made in found.nodes:
