@@ -43,12 +43,32 @@ def placed(graph: Graph, convolutions: Collection[str]) -> dict[str, int]:
     """The values that can be computed in the order of memory, and how many of their dimensions the
     channels are."""
     known = {node.name: node for node in graph.nodes}
+    users = graph.users()
     found: dict[str, int] = {}
+
+    def is_joined_for(node: Node) -> bool:
+        """Whether only such convolutions read a concatenation, all of whose parts can be so."""
+        readers = [known[name] for name in users[node.name]]
+        parts = [known[name] for name in node.inputs]
+        return (
+            bool(readers)
+            and node.name not in graph.results
+            and all(it.name in convolutions and it.inputs[0] == node.name for it in readers)
+            and all(it.name in found or _has_one_reader(it, users) for it in parts)
+        )
+
     for node in graph.nodes:
+        if isinstance(node.kind, Concat) and not is_joined_for(node):
+            continue
         channels = 1 if node.name in convolutions else _channels(node, known, found)
         if channels is not None:
             found[node.name] = channels
     return found
+
+
+def _has_one_reader(node: Node, users: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether a step may be written by place for its reader."""
+    return isinstance(node.kind, Pointwise) and len(users[node.name]) == 1
 
 
 def _channels(node: Node, known: Mapping[str, Node], found: Mapping[str, int]) -> int | None:
@@ -144,8 +164,7 @@ def turned_early(
         if name in convolutions:
             return reader.inputs[0] == node.name and node.name not in reader.inputs[1:-1]
         if isinstance(reader.kind, Concat):
-            is_inside = name in channels and name not in graph.results and users[name]
-            return bool(is_inside) and all(takes_by_place(user, reader) for user in users[name])
+            return name in channels
         return name in found and reader.tensor.shape == node.tensor.shape
 
     for node in reversed(graph.nodes):
