@@ -93,8 +93,9 @@ def test_buffers_are_updated_where_they_are() -> None:
     launch = text.partition("_launch(")[2]
     assert launch.count("norm.num_batches_tracked") == 2
     for name in ("running_mean", "running_var"):
-        assert launch.count(f"norm.{name}.view(1, 4, 1, 1), ") == 1
-        assert launch.count(f"norm.{name}.reshape(4, 1, 1)") == 1
+        # Written as it is, which the native call reshapes; read as a view that is made once.
+        assert launch.count(f"norm.{name}, ") == launch.count(f"norm.{name}.reshape(4, 1, 1)") == 1
+        assert launch.count(f"norm.{name}") == 2
     assert "copy_" not in launch
 
 
@@ -102,7 +103,7 @@ def test_buffers_are_updated_where_they_are() -> None:
 def test_a_buffer_that_others_read_is_updated_at_the_end(before: str) -> None:
     text = update_text(before)
     assert [part.rpartition(" ")[2] for part in text.split(".copy_(")[:-1]] == ["norm.running_mean"]
-    assert text.count("norm.running_var.view(1, 4, 1, 1)") == 1
+    assert text.count("norm.running_var, ") == 1
 
 
 class Last(nn.Module):

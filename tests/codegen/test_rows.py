@@ -265,6 +265,14 @@ _TUNED: dict[str, dict[str, Any]] = {
         "layouts": ["plain", "misaligned"],
         "config": _COLUMNS_IN_PARTS | {"width": 4, "lanes": 16, "split": 4},
     },
+    # Few rows with so many parts that more threads make the totals of each.
+    "columns in many parts": {
+        "case": "layer_norm",
+        "dims": [0, 1],
+        "special": "nan",
+        "shapes": [[9, 41, 12], [30, 41, 4], [2, 130, 1]],
+        "config": _COLUMNS_IN_PARTS | {"resident": 16},
+    },
     "extremes of columns in parts": {
         "case": "extremes",
         "dims": [1],

@@ -8,9 +8,11 @@ from torch import nn
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.graph import Graph
-from kernelwright.ir.kinds import Conv
+from kernelwright.ir.kinds import Concat, Conv
 from kernelwright.ir.plan import Launch, Plan, Reinterpret, TorchCall
+from kernelwright.ir.plan_interpreter import run_plan
 from kernelwright.machine import H200
+from kernelwright.program.updates import in_place
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
 from kernelwright.schedule.conv_or_library import Convolutions
@@ -130,14 +132,53 @@ def test_totals_over_channels_are_of_neighbours() -> None:
 
 def test_a_norm_reads_its_operand_twice_and_writes_once() -> None:
     plan = _plan(After(lambda y: nn.functional.instance_norm(y) * 2))
-    first, second = (kernel for kernel in plan.kernels if kernel.family == "rows")
-    # Along rows of places, then along what is left of the columns: nothing of the whole's size.
-    assert (first.anchor.dims, second.anchor.dims) == ((2,), (1,))
-    assert all(kind.numel_hint < 16 * 64 * 126 * 126 / 100 for kind in first.outputs)
-    assert _reads_transposed(plan) == [True, False, False, True]
+    (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
+    # Along all places at once: nothing of the whole's size.
+    assert rows.anchor.dims == (1, 2)
+    assert all(kind.numel_hint < 16 * 64 * 126 * 126 / 100 for kind in rows.outputs)
+    assert _reads_transposed(plan) == [True, False, True]
     # The factor is computed for each row.
-    assert "rsqrt" in str(second.expressions[-1])
+    assert "rsqrt" in str(rows.expressions[-1])
     assert "rsqrt" not in str(plan.kernels[-1].expressions)
+
+
+def test_totals_along_places_that_lie_apart_are_made_one_after_the_other() -> None:
+    plan = _plan(After(lambda y: y.sum((0, 3))))
+    rows = [kernel.anchor.dims for kernel in plan.kernels if kernel.family == "rows"]
+    assert rows == [(2,), (0,)]
+
+
+class Trained(nn.Module):
+    """A convolution and a batch norm in training mode, between other steps."""
+
+    def __init__(self, after: nn.Module) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(16, 64, 3)
+        self.norm = nn.BatchNorm2d(64)
+        self.after = after
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.after(self.norm(self.convolution(x)))
+
+
+def test_a_norm_in_training_is_one_launch_with_its_running_statistics() -> None:
+    plan, _ = _launches(Trained(nn.ReLU()).train())
+    (rows,) = (kernel for kernel in plan.kernels if kernel.family == "rows")
+    assert rows.anchor.dims == (0, 1, 2)
+    # What the step takes, and both statistics, which are written where the buffers are.
+    assert [kind.numel_hint for kind in rows.outputs].count(64) >= 3
+    launches = [step.kernel for step in plan.steps if isinstance(step, Launch)]
+    assert sum(kernel.outputs[0].numel_hint == 64 for kernel in launches) == 1
+    assert len(in_place(plan)) == 3
+
+
+def test_a_softmax_after_a_norm_reads_what_the_norm_reads() -> None:
+    after = nn.Sequential(nn.Softmax(2), nn.Conv2d(64, 16, 3))
+    plan, launches = _launches(Trained(after).train())
+    moments, softmax = (kernel for kernel in plan.kernels if kernel.family == "rows")
+    assert all(kind.numel_hint == 64 for kind in moments.outputs)
+    assert [kind.numel_hint for kind in softmax.outputs] == [16 * 64 * 126 * 126]
+    assert ("batch_norm",) not in launches
 
 
 def test_a_softmax_over_channels_is_computed_where_they_are_neighbours() -> None:
@@ -154,6 +195,52 @@ def test_a_norm_along_the_width_has_whole_rows() -> None:
     assert rows.anchor.dims == (2,)
     assert "held in registers" in str(rows.config)
     assert plan.kernels[-1].operators == ("add",)
+
+
+class Decoder(nn.Module):
+    """What a U-Net does on its way up: wider maps beside those from its way down, normed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.Conv2d(16, 64, 3, padding=1)
+        self.up = nn.ConvTranspose2d(64, 128, 2, stride=2)
+        self.convolution = nn.Conv2d(192, 64, 3, padding=1)
+        self.norm = nn.BatchNorm2d(64)
+        self.last = nn.Conv2d(64, 16, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        down = torch.softmax(self.down(x), 3)
+        up = self.up(nn.functional.max_pool2d(down, 2))
+        y = self.convolution(torch.cat((up, down), 1))
+        return torch.relu(self.last(torch.softmax(self.norm(y), 3)))
+
+
+def test_what_convolutions_gave_is_put_side_by_side_where_it_lies() -> None:
+    plan, launches = _launches(Decoder().train())
+    (joined,) = (node for node in plan.graph.nodes if isinstance(node.kind, Concat))
+    assert joined.kind.dim == 3
+    # The input alone is copied to another order.
+    assert launches.count(("contiguous",)) == 1
+    assert ("bias",) in launches
+    parts = [plan.graph[name].tensor for name in joined.inputs]
+    assert [[size.hint for size in it.shape] for it in parts] == [
+        [16, 128, 128, 128],
+        [16, 128, 128, 64],
+    ]
+    assert not any(it.is_transposed for it in parts)
+
+
+def test_a_plan_on_channels_last_says_what_the_module_does() -> None:
+    plan, _ = _launches(Decoder().train())
+    ours, eager = Decoder().double().train(), Decoder().double().train()
+    eager.load_state_dict(ours.state_dict())
+    x = torch.rand(3, 16, 12, 20, generator=torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        got = run_plan(plan, ours.float(), (x.float(),)).double()
+        torch.testing.assert_close(got, eager(x), rtol=0, atol=1e-6)
+    for name, value in eager.named_buffers():
+        got = ours.get_buffer(name).to(value.dtype)
+        torch.testing.assert_close(got, value, rtol=0, atol=1e-6, msg=name)
 
 
 def test_groups_of_a_product_of_steps_begin_at_the_convolution() -> None:

@@ -87,7 +87,7 @@ def _sections(program: Program) -> dict[str, KernelText]:
     by_name = {it.name: _text_of(it, is_new=it.name not in parts) for it in plan.kernels_to_write}
     of_kernels = frozenset(name for name, text in by_name.items() if text.has_workspace)
     for segment in program.segments:
-        by_name[segment.name] = segment_text(segment, plan.graph, of_kernels)
+        by_name[segment.name] = segment_text(segment, plan.graph, of_kernels, program.reshaped)
     return by_name
 
 

@@ -388,6 +388,8 @@ class _Work(_Values):
         for name in segment.results:
             if name in rooms:
                 yield self._allocation(name, types[name])
+            elif name in self._in_place:  # As it is: the native call reshapes it.
+                self._text[name] = self._owner(self._in_place[name].path)[1]
             else:
                 yield from self._memory(name, types[name])
         lists = [[self._text[name] for name in segment.results]]
@@ -415,10 +417,14 @@ class _Work(_Values):
 
     def _buffer(self, path: str, output: TensorType) -> str:
         """A buffer in the shape of the result that it takes."""
-        owner = next(n for n in self._graph.nodes if n.kind == Parameter(path))
-        text = self._text[owner.name]
+        owner, text = self._owner(path)
         sizes = ", ".join(dim.text for dim in output.shape)
         return text if owner.tensor.shape == output.shape else f"{text}.view({sizes})"
+
+    def _owner(self, path: str) -> tuple[Node, str]:
+        """The node of a buffer, and its text."""
+        owner = next(n for n in self._graph.nodes if n.kind == Parameter(path))
+        return owner, self._text[owner.name]
 
     def _call(self, step: TorchCall) -> str:
         arguments = [self._argument(arg) for arg in step.call.args]

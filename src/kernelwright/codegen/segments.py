@@ -36,12 +36,15 @@ _TAKEN = frozenset((*_KEYWORDS.split(), *_OWN.split()))
 """Names that a value must not have in C++: it would hide what the text needs."""
 
 
-def segment_text(segment: Segment, graph: Graph, with_workspace: Set[str]) -> KernelText:
+def segment_text(
+    segment: Segment, graph: Graph, with_workspace: Set[str], reshaped: Set[str]
+) -> KernelText:
     """The text of a segment: `launch_<name>` runs it, `workspace_<name>` says what memory it needs.
 
-    Its launchers stand before it; `with_workspace` names the kernels that may need memory.
+    Its launchers stand before it; `with_workspace` names the kernels that may need memory,
+    `reshaped` results that the caller has in another shape.
     """
-    writer = _Writer(segment, graph, with_workspace)
+    writer = _Writer(segment, graph, with_workspace, reshaped)
     has_workspace = any(slot.result is None for slot in segment.slots)
     has_workspace |= any(step.kernel.name in with_workspace for step in segment.launches)
     section = TEMPLATES.get_template("segment.cu.jinja").render(
@@ -59,9 +62,12 @@ def segment_text(segment: Segment, graph: Graph, with_workspace: Set[str]) -> Ke
 class _Writer:
     """Lines of one segment; each value is a local variable."""
 
-    def __init__(self, segment: Segment, graph: Graph, with_workspace: Set[str]) -> None:
+    def __init__(
+        self, segment: Segment, graph: Graph, with_workspace: Set[str], reshaped: Set[str]
+    ) -> None:
         self._segment = segment
         self._with_workspace = with_workspace
+        self._reshaped = reshaped
         self._types = types_of(segment)
         self._inputs = inputs_by_kind(segment, graph)
         self._sizes = {dim: f"size{at}" for at, dim in enumerate(segment.sizes)}
@@ -72,7 +78,10 @@ class _Writer:
         """What the caller passes, in order: results, inputs, sizes, what the module keeps."""
         tensors, reals, integers = self._inputs
         for name in (*self._segment.results, *tensors):
-            yield f"const Tensor {self._names[name]} = arguments.tensor();"
+            text = "arguments.tensor()"
+            if name in self._reshaped:
+                text = f"reshaped({text}, {self._braced(self._types[name].shape)})"
+            yield f"const Tensor {self._names[name]} = {text};"
         for name in reals:
             yield f"const double {self._names[name]} = arguments.real();"
         for name in integers:

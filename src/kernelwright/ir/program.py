@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernelwright.ir.graph import Graph, Update
+from kernelwright.ir.kinds import Parameter
 from kernelwright.ir.plan import Kernel, Launch, Plan, Reinterpret, Room, Step, reads
 from kernelwright.ir.types import Dim, DType, ScalarType, TensorType
 
@@ -67,6 +68,17 @@ class Program:
     def segments(self) -> tuple[Segment, ...]:
         """The native calls of several launches."""
         return tuple(part for part in self.parts if isinstance(part, Segment))
+
+    @property
+    def reshaped(self) -> frozenset[str]:
+        """Results that take buffers of another shape: dimensions of size 1 are all that differs."""
+        graph = self.plan.graph
+        shapes = {n.kind.path: n.tensor.shape for n in graph.nodes if isinstance(n.kind, Parameter)}
+        return frozenset(
+            name
+            for name, update in self.in_place.items()
+            if update.path in shapes and shapes[update.path] != graph[name].tensor.shape
+        )
 
     @property
     def called(self) -> tuple[Kernel, ...]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.graph import Graph, Node, rename_inputs
 from kernelwright.ir.kinds import (
+    Concat,
     Expand,
     Input,
     Permute,
@@ -59,7 +60,7 @@ class _Writer:
         self._turned: dict[str, str] = {}
         """Values that convolutions read, once for all of them, by the original's name."""
         self._first: dict[str, str] = {}
-        """Those copied to where PyTorch would have them, likewise."""
+        """Those that lie as PyTorch would have them, copied or anyway, likewise."""
         self._transposed: set[str] = set()
         """Nodes of the original's name and shape whose neighbours lie along the channels."""
 
@@ -117,6 +118,8 @@ class _Writer:
                 self._placed[node.name] = self._order.reduce(node, start, places)
             case Window() as window:
                 self._placed[node.name] = (self._order.pool(node, window),)
+            case Concat():
+                self._placed[node.name] = (self._order.join(node),)
             case View(kind):
                 self._placed[node.name] = (self._order.view(node, kind),)
             case Pointwise():
@@ -139,13 +142,16 @@ class _Writer:
 
     def _show(self, node: Node, place: str, order: tuple[int, ...]) -> None:
         """The value under its own name."""
-        if node.name in self._results:
+        is_same = _moves_ones(self._nodes.type_of(place), order)
+        if node.name in self._results and not is_same:
             seen = self._nodes.permuted(f"{node.name}_turned", place, order, node)
             self._nodes.add(relayout(node.name, self._nodes.made[seen], node))
-        else:
-            kind = View(Permute(order))
-            self._nodes.add(replace(node, kind=kind, inputs=(place,), origin=None, part_of=None))
-            self._transposed.add(node.name)
+            return
+        kind = View(Reshape() if is_same else Permute(order))
+        self._nodes.add(replace(node, kind=kind, inputs=(place,), origin=None, part_of=None))
+        self._transposed.add(node.name)
+        if is_same:
+            self._first[node.name] = node.name
 
     # --- What stays in PyTorch's order ----------------------------------------------------------
 
@@ -206,3 +212,9 @@ class _Writer:
             node = self._nodes.made[name]
             self._first[name] = self._nodes.copy(f"{name}_channels_first", name, node)
         return self._first[name]
+
+
+def _moves_ones(kind: TensorType, order: tuple[int, ...]) -> bool:
+    """Whether dimensions in another order leave every element where it is."""
+    long = [dim for dim in order if kind.shape[dim] != ONE]
+    return long == sorted(long)

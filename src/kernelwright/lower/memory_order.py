@@ -7,7 +7,17 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 from kernelwright.ir.graph import Graph, Node
-from kernelwright.ir.kinds import Kind, Permute, Pointwise, Reshape, Squeeze, ViewMap, Window
+from kernelwright.ir.kinds import (
+    Concat,
+    Kind,
+    Permute,
+    Pointwise,
+    Reshape,
+    Squeeze,
+    ViewMap,
+    Window,
+)
+from kernelwright.ir.library_calls import call_of_concat
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.sizes import ONE, product
 from kernelwright.ir.types import Dim, DType, TensorType
@@ -127,11 +137,19 @@ class MemoryOrder:
         shape = tuple(node.tensor.shape[dim] for dim in order)
         return self._nodes.viewed(f"{node.name}_by_place", place, kind, shape, node)
 
-    def like(self, node: Node, kind: Pointwise | Window, inputs: tuple[str, ...]) -> str:
+    def like(self, node: Node, kind: Pointwise | Window | Concat, inputs: tuple[str, ...]) -> str:
         """A node that computes the original's value in the order of memory."""
         order = to_last(node.tensor.rank, self._channels[node.name])
         shape = tuple(node.tensor.shape[dim] for dim in order)
         return self._nodes.step(node, f"{node.name}_by_place", kind, shape, inputs)
+
+    def join(self, node: Node) -> str:
+        """The channels of several values one after the other."""
+        inputs = tuple(self.operand(name, node) for name in node.inputs)
+        dim = node.tensor.rank - 1
+        name = self.like(node, Concat(dim), inputs)
+        made = self._nodes.made[name]
+        return self._nodes.add(replace(made, origin=call_of_concat(inputs, dim)))
 
     def pool(self, node: Node, window: Window) -> str:
         """The pooling in two dimensions and the channels; along a third of what is left."""
@@ -155,16 +173,18 @@ class MemoryOrder:
         return self._nodes.viewed(f"{node.name}_by_place", pooled, Reshape(), shape, node)
 
     def reduce(self, node: Node, start: str, dims: tuple[int, ...]) -> tuple[str, ...]:
-        """Totals along one dimension, and along others of what is left: few rows of elements
-        that lie apart are too few for the card."""
+        """Totals along places that are a run in memory, then along others, then along channels."""
         kind = self._nodes.made[start].tensor
-        places = [dim for dim in dims if dim < kind.rank - self._channels[node.inputs[0]]]
+        places = tuple(d for d in dims if d < kind.rank - self._channels[node.inputs[0]])
         is_run = dims == tuple(range(kind.rank - len(dims), kind.rank))
-        if is_run or len(dims) == 1 or not places or not has_stages(node):
+        if is_run or not places or not has_stages(node):
             stages = [dims]
         else:
-            # Along a line of places, then along the others, and then along channels.
-            groups = [(places[-1],), tuple(places[:-1]), tuple(d for d in dims if d not in places)]
+            apart = [
+                at for at, dim in enumerate(places) if places[-1] - dim != len(places) - 1 - at
+            ]
+            first = apart[-1] + 1 if apart else 0
+            groups = (places[first:], places[:first], dims[len(places) :])
             stages = [stage for stage in groups if stage]
         stem = f"{node.name}_by_place"
         found = in_stages(node, self._nodes.made[start], stages, self._nodes.taken, stem)

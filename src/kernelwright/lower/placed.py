@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from kernelwright.ir.expr import has_coordinates, operations
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
+    Concat,
     Pointwise,
     Pooling,
     Project,
@@ -42,12 +43,32 @@ def placed(graph: Graph, convolutions: Collection[str]) -> dict[str, int]:
     """The values that can be computed in the order of memory, and how many of their dimensions the
     channels are."""
     known = {node.name: node for node in graph.nodes}
+    users = graph.users()
     found: dict[str, int] = {}
+
+    def is_joined_for(node: Node) -> bool:
+        """Whether only such convolutions read a concatenation, all of whose parts can be so."""
+        readers = [known[name] for name in users[node.name]]
+        parts = [known[name] for name in node.inputs]
+        return (
+            bool(readers)
+            and node.name not in graph.results
+            and all(it.name in convolutions and it.inputs[0] == node.name for it in readers)
+            and all(it.name in found or _has_one_reader(it, users) for it in parts)
+        )
+
     for node in graph.nodes:
+        if isinstance(node.kind, Concat) and not is_joined_for(node):
+            continue
         channels = 1 if node.name in convolutions else _channels(node, known, found)
         if channels is not None:
             found[node.name] = channels
     return found
+
+
+def _has_one_reader(node: Node, users: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether a step may be written by place for its reader."""
+    return isinstance(node.kind, Pointwise) and len(users[node.name]) == 1
 
 
 def _channels(node: Node, known: Mapping[str, Node], found: Mapping[str, int]) -> int | None:
@@ -68,6 +89,8 @@ def _channels(node: Node, known: Mapping[str, Node], found: Mapping[str, int]) -
         case Window(op=Pooling.MAXIMUM | Pooling.SUM, size=size):
             dims = node.tensor.rank - 2
             return 1 if channels == 1 and len(size) == dims and dims in (2, 3) else None
+        case Concat(dim=1):
+            return 1 if all(found[name] == 1 for name in own) else None
         case View(Squeeze(dims)):
             return channels if min(dims) > channels else None
         case View(Reshape()):
@@ -88,10 +111,12 @@ def _regrouped(source: TensorType, result: TensorType, channels: int) -> int | N
 def by_place(
     graph: Graph, convolutions: Collection[str], channels: Mapping[str, int]
 ) -> frozenset[str]:
-    """Those of the values that are computed in the order of memory: what reduces or pools, what
-    needs the totals of its own place, what other such convolutions read, and the steps before."""
+    """Those of the values that are computed in the order of memory: what reduces or pools, steps on
+    totals alone, what needs the totals of its own place, what other such convolutions read, and the
+    steps before."""
     users = graph.users()
     known = {node.name: node for node in graph.nodes}
+    totals = _steps_on_totals(graph, channels)
     sources = {node.name: node.inputs[0] for node in graph.nodes if node.name in convolutions}
     found: set[str] = set()
     for node in reversed(graph.nodes):
@@ -100,12 +125,28 @@ def by_place(
         readers = users[node.name]
         if (
             isinstance(node.kind, Reduce | Window | Project)
+            or node.name in totals
             or _needs_its_place(node, known)
             or any(name in found for name in readers)
             or any(sources.get(name) == node.name for name in readers)
         ):
             found.add(node.name)
     return frozenset(found)
+
+
+def _steps_on_totals(graph: Graph, channels: Mapping[str, int]) -> set[str]:
+    """Totals, and steps that have an element for each of them: running statistics, a variance's
+    square root. They are computed with the reduction that they follow."""
+    known = {node.name: node for node in graph.nodes}
+    found: set[str] = set()
+    for node in graph.nodes:
+        if isinstance(node.kind, Reduce | Project) or (
+            isinstance(node.kind, Pointwise)
+            and any(name in found and known[name].type == node.type for name in node.inputs)
+            and all(name in found for name in node.inputs if name in channels)
+        ):
+            found.add(node.name)
+    return found & channels.keys()
 
 
 def turned_early(
@@ -122,6 +163,8 @@ def turned_early(
         reader = graph[name]
         if name in convolutions:
             return reader.inputs[0] == node.name and node.name not in reader.inputs[1:-1]
+        if isinstance(reader.kind, Concat):
+            return name in channels
         return name in found and reader.tensor.shape == node.tensor.shape
 
     for node in reversed(graph.nodes):

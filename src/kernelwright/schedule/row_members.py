@@ -4,11 +4,11 @@ See row_groups.py, which decides what joins.
 """
 
 from collections import deque
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Graph, Node, epilogues_of
-from kernelwright.ir.kinds import Contract, Conv, Pointwise, Reduce, Scan, Window
+from kernelwright.ir.kinds import Contract, Conv, Pointwise, Project, Reduce, Scan, Window
 from kernelwright.ir.types import TensorType, TupleType
 
 _MOST_INPUTS = 16
@@ -174,7 +174,19 @@ class Others:
                 return dims, node.tensor.shape
             case Window() | Scan():
                 return reader.name
+            case Pointwise() if self._repeats(reader):
+                # Computed with the totals of other rows that it reads.
+                takers = (self._taker(it, node) for it in self._made_rows(reader))
+                return next((it for it in takers if it is not None), None)
         return None
+
+    def _made_rows(self, reader: Node) -> Iterator[Node]:
+        """The reductions of the whole whose totals a node reads."""
+        for source in map(self._nodes.__getitem__, reader.inputs):
+            made = self._nodes[source.inputs[0]] if isinstance(source.kind, Project) else source
+            is_made = isinstance(made.kind, Reduce)
+            if is_made and self._members.is_wide(self._nodes[made.inputs[0]]):
+                yield made
 
     def _repeats(self, reader: Node) -> bool:
         """Whether a step is computed, with what it reads, by those that read it."""

@@ -16,9 +16,10 @@ struct ColumnPartRows : ColumnRows<Program, Config> {
   uint32_t tiles;          // rectangles that stand side by side
   uint32_t parts, slices;  // of a row: for its folds, for its results
   int part_places, slice_places;
+  int lanes;  // neighbouring rows of a block that makes totals, a power of two
 
-  // Threads of a block that makes totals: LANES neighbouring rows, GROUPS of parts.
-  static constexpr int LANES = 32, GROUPS = Config::THREADS / LANES;
+  // States of a row that a thread loads together to make totals.
+  static constexpr int LOADED = 4;
 
   // The states of all rows in a part; neighbouring rows lie side by side.
   template <int FOLD>
@@ -75,25 +76,30 @@ template <int FOLD, class Rows>
 __device__ __forceinline__ auto combine_groups(const Rows& rows, int64_t row, int lane, int group) {
   using Fold = typename RowTypes<decltype(rows.program)>::template FoldAt<FOLD>;
   using State = typename Fold::State;
-  constexpr int GROUPS = Rows::GROUPS, UNROLL = 4;
-  __shared__ State shared[GROUPS][Rows::LANES];
+  constexpr int LOADED = Rows::LOADED, THREADS = Rows::Config::THREADS;
+  static_assert((THREADS & (THREADS - 1)) == 0, "groups are combined two by two");
+  __shared__ State shared[THREADS];
+  const int groups = THREADS / rows.lanes;
   State state = Fold::identity();
-  for (uint32_t first = group; first < rows.parts; first += UNROLL * GROUPS) {
-    State next[UNROLL];
+  for (uint32_t first = group; first < rows.parts; first += LOADED * groups) {
+    State next[LOADED];
 #pragma unroll
-    for (int u = 0; u < UNROLL; ++u) {
-      const uint32_t part = first + u * GROUPS;
+    for (int u = 0; u < LOADED; ++u) {
+      const uint32_t part = first + u * groups;
       const bool is_there = part < rows.parts;
       next[u] = is_there ? load_state(rows.template states<FOLD>(part) + row) : Fold::identity();
     }
-#pragma unroll
-    for (int u = 0; u < UNROLL; ++u) state = Fold::combine(state, next[u]);
+    const auto combine = [](const State& a, const State& b) { return Fold::combine(a, b); };
+    state = Fold::combine(state, combine_tree(next, combine));
   }
-  shared[group][lane] = state;
-  __syncthreads();
-  if (group > 0) return state;
-#pragma unroll
-  for (int g = 1; g < GROUPS; ++g) state = Fold::combine(state, shared[g][lane]);
+  shared[threadIdx.x] = state;
+  for (int half = groups / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (group < half) {
+      state = Fold::combine(state, shared[(group + half) * rows.lanes + lane]);
+      shared[threadIdx.x] = state;
+    }
+  }
   return state;
 }
 
@@ -103,9 +109,9 @@ __device__ __forceinline__ void combine_column_parts(const Rows& rows) {
   using Program = decltype(rows.program);
   using Types = RowTypes<Program>;
   wait_for_previous_kernel();
-  const int lane = static_cast<int>(threadIdx.x) % Rows::LANES;
-  const int group = static_cast<int>(threadIdx.x) / Rows::LANES;
-  const int64_t wanted = static_cast<int64_t>(blockIdx.x) * Rows::LANES + lane;
+  const int lane = static_cast<int>(threadIdx.x) % rows.lanes;
+  const int group = static_cast<int>(threadIdx.x) / rows.lanes;
+  const int64_t wanted = static_cast<int64_t>(blockIdx.x) * rows.lanes + lane;
   const bool has_row = wanted < rows.space.kept.count;
   const int64_t row = has_row ? wanted : rows.space.kept.count - 1;
   typename Types::Totals totals = {};
@@ -182,8 +188,7 @@ struct ColumnPartVariant {
     const int64_t count = call.space.kept.count;
     rows.row_totals = reinterpret_cast<RowTotals<Program>*>(workspace);
     rows.workspace = workspace + totals_bytes(count);
-    const auto combining =
-        static_cast<unsigned>((count + Parameters::LANES - 1) / Parameters::LANES);
+    const auto combining = static_cast<unsigned>((count + rows.lanes - 1) / rows.lanes);
     for (int level = 0; level < Program::LEVELS; ++level) {
       cudaError_t status =
           launch_dependent(folds[level], rows.tiles * rows.parts, Config::THREADS, stream, rows);
@@ -197,6 +202,8 @@ struct ColumnPartVariant {
 
  private:
   static constexpr int STEP = Parameters::PLACES;
+  // Neighbouring rows whose states one block combines; with fewer, sectors would be read in vain.
+  static constexpr int MOST_LANES = 32, FEWEST_LANES = 4;
   // Of blocks that the card runs at one time.
   static constexpr int64_t ROUNDS = 1, FINISHING_ROUNDS = 4;
 
@@ -212,7 +219,18 @@ struct ColumnPartVariant {
     rows.tiles = static_cast<uint32_t>((call.space.kept.count + TILE - 1) / TILE);
     rows.part_places = cut(call.space.reduced.count, ROUNDS, rows.tiles, rows.parts);
     rows.slice_places = cut(call.space.reduced.count, FINISHING_ROUNDS, rows.tiles, rows.slices);
+    rows.lanes = combining_lanes(call.space.kept.count, rows.parts);
     return rows;
+  }
+
+  // Of few rows with many parts each has more threads, as long as there are multiprocessors.
+  int combining_lanes(int64_t count, int64_t parts) const {
+    int lanes = MOST_LANES;
+    while (lanes > FEWEST_LANES && count < int64_t{lanes} * multiprocessors &&
+           parts > Config::THREADS / lanes * Parameters::LOADED) {
+      lanes /= 2;
+    }
+    return lanes;
   }
 
   // Places of each piece of a row, of whole steps, where all make up so many rounds of blocks.
