@@ -169,23 +169,6 @@ def test_few_long_rows_side_by_side_are_cut_in_parts(
     assert width is None or (best.width, best.lanes, best.lanes * best.split) == (width, lanes, 256)
 
 
-@pytest.mark.parametrize(
-    ("shape", "holds"),
-    [
-        ((512, 512, 64), True),
-        ((256, 256, 128), True),
-        ((512, 1024, 64), False),
-        ((64, 512, 64), False),
-    ],
-)
-def test_rows_side_by_side_are_held_where_registers_have_room_and_all_of_the_card_some(
-    shape: tuple[int, ...], holds: bool
-) -> None:
-    best = _best_of(nn.Softmax(1), shape)
-    assert isinstance(best, ColumnRows)
-    assert (best.holds, isinstance(best, ColumnPartRows)) == (holds, not holds)
-
-
 def test_few_rows_of_which_nothing_is_wanted_twice_are_read_in_parts() -> None:
     best = _best_of(_Largest(), (512, 65536))
     assert isinstance(best, PartRows)

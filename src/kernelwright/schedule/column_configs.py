@@ -15,13 +15,11 @@ def column_configs(rows: RowShape, machine: Machine) -> list[ColumnRows]:
         width //= 2
     held = list(_held_columns(rows, width, machine)) if rows.results or rows.levels > 1 else []
     read = list(_read_columns(rows, width, machine))
-    # The kernels that read rows leave few and long ones to others; the held ones cut them finer.
+    # The kernels that read rows leave few and long ones to others.
     tiles = -(-rows.count // (read[0].lanes * read[0].width))
     are_few = 2 * tiles < machine.sm_count
     if are_few and rows.length > 4 * read[0].split * read[0].vectors:
-        busy = [it for it in held if rows.count >= it.lanes * it.width * machine.sm_count]
-        others = [it for it in held if it not in busy]
-        return [*busy[:8], _column_parts(rows, width), *others[:8], *read]
+        return [_column_parts(rows, width), *held[:8], *read]
     return [*held[:8], *read]
 
 
