@@ -57,6 +57,14 @@ def test_device_code_has_no_macros() -> None:
     assert max(map(len, lines)) <= 100
 
 
+def test_every_kernel_may_start_while_the_one_before_it_ends() -> None:
+    lines = [line.strip() for name in kernels.names() for line in kernels.source(name).splitlines()]
+    # One that the kernel after it need not wait for would not let that one come early: it waits for
+    # all before it.
+    usual = [line for line in lines if "<<<" in line]
+    assert [line.split("<<<")[0] for line in usual] == ["clear_counters_kernel"]
+
+
 def test_types_and_constants_of_two_files_have_two_names() -> None:
     # A file that is written may hold kernels of every family. Functions may be overloaded.
     owner: dict[str, str] = {}
