@@ -309,7 +309,7 @@ def test_examples(path: Path, tmp_path: Path) -> None:
     source = cuda_source(schedule(rewrite(capture(load_problem(path))).graph, H200))
     translated = translate(source, "example.cu")
     assert translated.count("\n") == source.count("\n") + 1
-    assert "<<<" in source
+    assert "launch_dependent(" in source
     assert not any(word in translated for word in ("<<<", "asm volatile", "__shared__"))
     if path.stem == "matmul" and find_cxx() is not None:
         assert _compile(translated, tmp_path) == ""
