@@ -75,7 +75,7 @@ struct AttentionFewVariant {
     if (status != cudaSuccess) return status;
     const int64_t blocks = heads * p.splits;
     if (blocks > int64_t{1} << 30) return cudaErrorNotSupported;
-    return launch_dependent(few, static_cast<unsigned>(blocks), Tile::THREADS,
-                            Tile::shared_bytes(p.splits), p.splits, stream, p);
+    return launch_dependent(few, static_cast<unsigned>(blocks), Tile::THREADS, stream, p,
+                            Tile::shared_bytes(p.splits), p.splits);
   }
 };

@@ -62,7 +62,7 @@ struct AttentionVariant {
     if (status == cudaSuccess && Tile::HAS_MASK) status = encode_mask(p);
     if (status != cudaSuccess) return status;
     const unsigned grid = cut_work(p, blocks);
-    return launch_dependent(attend, grid, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, p);
+    return launch_dependent(attend, grid, Tile::THREADS, stream, p, Tile::SHARED_BYTES);
   }
 
  private:

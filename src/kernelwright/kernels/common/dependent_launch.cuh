@@ -54,8 +54,8 @@ inline bool has_dependent_launches() {
 // it.
 template <class Parameters>
 cudaError_t launch_dependent(void (*kernel)(Parameters), dim3 blocks, unsigned threads,
-                             int shared_bytes, int cluster, cudaStream_t stream,
-                             const Parameters& parameters) {
+                             cudaStream_t stream, const Parameters& parameters,
+                             int shared_bytes = 0, int cluster = 1) {
   constexpr int WITHOUT_REQUEST = 48 << 10;  // bytes of shared memory; a request takes host time
   if (shared_bytes > WITHOUT_REQUEST) {
     const cudaError_t status =
@@ -84,11 +84,4 @@ cudaError_t launch_dependent(void (*kernel)(Parameters), dim3 blocks, unsigned t
   config.attrs = attributes;
   config.numAttrs = count;
   return cudaLaunchKernelEx(&config, kernel, parameters);
-}
-
-// The same without clusters and dynamic shared memory.
-template <class Parameters>
-cudaError_t launch_dependent(void (*kernel)(Parameters), dim3 blocks, unsigned threads,
-                             cudaStream_t stream, const Parameters& parameters) {
-  return launch_dependent(kernel, blocks, threads, 0, 1, stream, parameters);
 }

@@ -145,8 +145,8 @@ struct ConvVariant {
     if (status != cudaSuccess) return status;
     const int most = device.multiprocessors / Tile::CLUSTER;
     const int clusters = p.units.count < most ? p.units.count : most;
-    return launch_dependent(kernel, clusters * Tile::CLUSTER, THREADS, Tile::SHARED_BYTES,
-                            Tile::CLUSTER, stream, p);
+    return launch_dependent(kernel, clusters * Tile::CLUSTER, THREADS, stream, p,
+                            Tile::SHARED_BYTES, Tile::CLUSTER);
   }
 
  private:
@@ -422,8 +422,8 @@ struct ConvVariant {
   }
   cudaError_t launch_planes(const PlaneParameters& parameters, unsigned blocks,
                             cudaStream_t stream) const {
-    return launch_dependent(planes, blocks, PLANE_THREADS, plane_shared_bytes(parameters.filter), 1,
-                            stream, parameters);
+    return launch_dependent(planes, blocks, PLANE_THREADS, stream, parameters,
+                            plane_shared_bytes(parameters.filter));
   }
 
   static ConvRuns describe_runs(const Request& request, const ConvShape& shape) {

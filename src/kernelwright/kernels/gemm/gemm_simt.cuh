@@ -310,8 +310,7 @@ struct GemmVariant {
     for (begin = 0; begin < all && status == cudaSuccess; begin += MAX_BLOCKS) {
       const int64_t left = all - begin;
       const auto blocks = static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS);
-      status =
-          launch_dependent(kernel, blocks, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, problem);
+      status = launch_dependent(kernel, blocks, Tile::THREADS, stream, problem, Tile::SHARED_BYTES);
     }
     return status;
   }
@@ -320,7 +319,7 @@ struct GemmVariant {
   cudaError_t launch_rest(const Problem& problem, cudaStream_t stream, int multiprocessors) const {
     const int64_t at_once = int64_t{Tile::MIN_BLOCKS} * multiprocessors;
     const unsigned blocks = blocks_of_rest(problem, tiles(problem), Tile::THREADS, at_once);
-    return launch_dependent(kernel, blocks, Tile::THREADS, Tile::SHARED_BYTES, 1, stream, problem);
+    return launch_dependent(kernel, blocks, Tile::THREADS, stream, problem, Tile::SHARED_BYTES);
   }
 
  private:

@@ -288,8 +288,8 @@ struct Sm90Variant {
   }
 
   cudaError_t launch_units(const Parameters& p, int at_once, cudaStream_t stream) const {
-    return launch_dependent(kernel, blocks(p, at_once), THREADS, Tile::SHARED_BYTES, Tile::CLUSTER,
-                            stream, p);
+    return launch_dependent(kernel, blocks(p, at_once), THREADS, stream, p, Tile::SHARED_BYTES,
+                            Tile::CLUSTER);
   }
 
   // What `tiles` read of the factors, and no tiles above or on the left of them.

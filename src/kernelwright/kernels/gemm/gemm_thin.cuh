@@ -283,7 +283,7 @@ struct ThinVariant {
     for (begin = 0; begin < tiles * plan.slices && status == cudaSuccess; begin += MAX_BLOCKS) {
       const int64_t left = tiles * plan.slices - begin;
       const auto blocks = static_cast<unsigned>(left < MAX_BLOCKS ? left : MAX_BLOCKS);
-      status = launch_dependent(kernel, blocks, THREADS, Tile::SHARED_BYTES, 1, stream, parameters);
+      status = launch_dependent(kernel, blocks, THREADS, stream, parameters, Tile::SHARED_BYTES);
     }
     return status;
   }

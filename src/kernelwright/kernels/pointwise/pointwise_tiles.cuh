@@ -250,8 +250,8 @@ struct TiledPointwise : Pointwise<Config, Operation, Out, In...> {
       return Base::launch(kernels, operation, stream, out, in...);
     }
     set_runs(space, rows, parameters);
-    return launch_dependent(tiled, static_cast<unsigned>(blocks), THREADS, bytes, 1, stream,
-                            parameters);
+    return launch_dependent(tiled, static_cast<unsigned>(blocks), THREADS, stream, parameters,
+                            bytes);
   }
 
  private:

@@ -117,8 +117,8 @@ struct TileVariant {
   }
   cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
     const Parameters tiles = Parameters::describe(problem);
-    return launch_dependent(kernel, static_cast<unsigned>(tiles.blocks()), THREADS, Config::BYTES,
-                            1, stream, tiles);
+    return launch_dependent(kernel, static_cast<unsigned>(tiles.blocks()), THREADS, stream, tiles,
+                            Config::BYTES);
   }
 };
 

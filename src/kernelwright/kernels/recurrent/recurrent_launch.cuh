@@ -66,7 +66,7 @@ struct RecurrentVariant {
     if (status == cudaSuccess) status = allow_clusters();
     if (status != cudaSuccess) return status;
     return launch_dependent(steps, static_cast<unsigned>(lanes(request) * Tile::CLUSTER),
-                            Tile::THREADS, Tile::SHARED_BYTES, Tile::CLUSTER, stream, parameters);
+                            Tile::THREADS, stream, parameters, Tile::SHARED_BYTES, Tile::CLUSTER);
   }
 
  private:

@@ -355,7 +355,7 @@ struct RingVariant {
     const int64_t wanted = (call.space.kept.count + Parameters::TEAMS - 1) / Parameters::TEAMS;
     if (wanted < clusters) clusters = static_cast<int>(wanted);
     return launch_dependent(kernel, static_cast<unsigned>(clusters * Parameters::CLUSTER),
-                            Parameters::THREADS, Parameters::SHARED_BYTES, Parameters::CLUSTER,
-                            stream, rows);
+                            Parameters::THREADS, stream, rows, Parameters::SHARED_BYTES,
+                            Parameters::CLUSTER);
   }
 };
