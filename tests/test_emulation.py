@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from kernelwright import machine
 from kernelwright.compiling import compile_problem, write_candidate
@@ -40,6 +41,45 @@ def test_a_kernel_that_reads_what_nobody_allocated_is_named_with_its_line(candid
     done = emulate(candidate, SMALL)
     assert any("cuda.cu" in it.location for it in done.findings)
     assert "cudaErrorIllegalAddress" in done.error
+
+
+_SHARED_BY_ROWS = """
+import torch
+from torch import nn
+
+ROWS = 1024
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.means, self.scale = nn.Parameter(torch.rand(8192)), nn.Parameter(torch.rand(8192))
+        self.shift, self.most = nn.Parameter(torch.rand(8192)), nn.Parameter(torch.rand(8192))
+
+    def forward(self, x):
+        normed = (x - self.means) * self.scale + self.shift
+        return torch.softmax(torch.minimum(normed, self.most), dim=1)
+
+
+def get_inputs():
+    return [torch.rand(ROWS, 8192)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_rows_on_chip_have_no_room_for_what_all_of_them_share(tmp_path: Path) -> None:
+    """Two rows under way, each with 128 KB of these beside its own 32, would not fit a block."""
+    problem, path = tmp_path / "scaled.py", tmp_path / "scaled_new.py"
+    problem.write_text(_SHARED_BY_ROWS)
+    write_candidate(compile_problem(load_problem(problem), machine.H200), path)
+    assert "rows on chip" in path.read_text()
+    done = emulate(path, Case.parse("seed=3 size:ROWS=2"))
+    assert (done.error, done.findings) == ("", ())
+    assert not [name for name in done.launches if name.endswith("_any_kernel")]
+    torch.testing.assert_close(done.outputs[0].sum(dim=1), torch.ones(2))
 
 
 def test_sizes_that_take_minutes_are_refused_with_the_names_of_the_constants(

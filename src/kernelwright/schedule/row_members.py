@@ -177,8 +177,13 @@ class Others:
             case Pointwise() if self._repeats(reader):
                 # Computed with the totals of other rows that it reads.
                 takers = (self._taker(it, node) for it in self._made_rows(reader))
-                return next((it for it in takers if it is not None), None)
+                return next((it for it in takers if self._are_ones(it)), None)
         return None
+
+    def _are_ones(self, taker: object) -> bool:
+        """Whether our totals are one for each row of the kernel that takes a node: others would be
+        read as often as its elements."""
+        return isinstance(taker, tuple) and set(taker[0]) <= set(self._members.dims)
 
     def _made_rows(self, reader: Node) -> Iterator[Node]:
         """The reductions of the whole whose totals a node reads."""

@@ -27,14 +27,15 @@ struct RingRows : VectorRows<Program, Config::WIDTH> {
   static_assert(TEAM == 32 || TEAM == THREADS, "a team is a warp or all of the block");
   static_assert(CLUSTER == 1 || TEAM == THREADS, "only whole blocks join in clusters");
 
-  // Inputs that differ within a row and are wanted before the first totals, or more than once.
+  // Inputs that differ within a row and are wanted before the first totals, or more than once. What
+  // all rows share is in the caches, and would take as much room again for each row.
   static constexpr unsigned held() {
     unsigned held = Program::READS[0], seen = 0;
     for (const unsigned reads : Program::READS) {
       held |= seen & reads;
       seen |= reads;
     }
-    return held & Program::STREAMED;
+    return held & Program::STREAMED & ~Program::ALIKE;
   }
   static constexpr unsigned HELD = held();
 
@@ -325,7 +326,8 @@ struct RingVariant {
   int multiprocessors;
 
   static bool takes(const typename Parameters::Space& space) {
-    if (!Parameters::can_walk(space)) return false;
+    constexpr int MOST_BYTES = 226 << 10;  // of a block; the compiler's own are a few
+    if (Parameters::SHARED_BYTES > MOST_BYTES || !Parameters::can_walk(space)) return false;
     const int64_t room = int64_t{Parameters::VECTORS} * Parameters::TEAM * Parameters::CLUSTER;
     const auto rows = Parameters::describe({}, space);
     if (rows.segments.rank > 0) return false;

@@ -214,7 +214,7 @@ __global__ void leave_cluster(int leaves) {
 
 extern "C" int run_leave_cluster(int leaves) {
   // The block that leaves runs first in reverse order.
-  return launch_dependent(leave_cluster, 2u, 32u, 0, 2, nullptr, leaves);
+  return launch_dependent(leave_cluster, 2u, 32u, nullptr, leaves, 0, 2);
 }
 
 __global__ void write_one(int* flag) {
@@ -231,5 +231,5 @@ extern "C" int run_dependent(int* flag, int waits) {
   cudaMemset(flag, 0, 3 * sizeof(int));
   flag[1] = waits;
   write_one<<<1, 1>>>(flag);
-  return launch_dependent(read_one, 1u, 1u, 0, 1, nullptr, flag);
+  return launch_dependent(read_one, 1u, 1u, nullptr, flag);
 }
