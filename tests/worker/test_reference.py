@@ -142,7 +142,7 @@ def test_memory_is_given_back_once_in_a_case(
 
 
 @pytest.mark.parametrize(
-    ("crowded", "error", "refused"), [(True, 1e-3, True), (True, 0.5, False), (False, 1e-3, False)]
+    ("crowded", "error", "refused"), [(True, 1e-3, True), (True, 0.5, True), (False, 1e-3, False)]
 )
 def test_without_memory_for_the_oracle_nobody_is_called_wrong_beside_others(
     make: Make,
@@ -169,6 +169,26 @@ def test_without_memory_for_the_oracle_nobody_is_called_wrong_beside_others(
     else:
         metrics = measured(reference, case, tmp_path, right * (1 + error))
         assert not rule(metrics, NO_LESS_ACCURATE).accepted
+
+
+@pytest.mark.parametrize("crowded", [True, False])
+def test_without_memory_for_rounded_runs_nobody_is_called_wrong_beside_others(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crowded: bool
+) -> None:
+    def has_no_room(*_: object, **__: object) -> object:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Subject, "is_crowded", lambda _: crowded)
+    reference, case = make("x + 1.0"), Case()
+    reference.run(case)
+    wrong = (inputs(case) + 1.0) * (1 + 1e-3)
+    measured(reference, case, tmp_path, inputs(case) + 1.0)
+    monkeypatch.setattr("kernelwright.verify.oracle._raised_copy", has_no_room)
+    if crowded:
+        with pytest.raises(OracleMemoryError, match="out of memory"):
+            measured(reference, case, tmp_path, wrong)
+    else:
+        assert not rule(measured(reference, case, tmp_path, wrong), NO_LESS_ACCURATE).accepted
 
 
 def test_large_results_that_are_integers_have_to_be_equal(

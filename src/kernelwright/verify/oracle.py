@@ -262,6 +262,8 @@ def run_rounded(
             case Rounded.ALL:
                 mode = _RoundingAll(noise, _finest(model, arguments, seed))
         return _run_raised(rounded_model, rounded, seed, mode)
+    except torch.OutOfMemoryError as error:
+        return OracleRun(tensors={}, note=_note(error), out_of_memory=True)
     except Exception as error:  # the same as for the oracle itself
         return OracleRun(tensors={}, note=_note(error))
 

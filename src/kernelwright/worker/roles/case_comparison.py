@@ -20,7 +20,6 @@ from kernelwright.verify.noise import Ties
 from kernelwright.verify.oracle import Rounded, upcast
 from kernelwright.verify.tolerance import (
     NO_LESS_ACCURATE,
-    UNREPRESENTATIVE,
     ErrorMetrics,
     Oracle,
     rule,
@@ -116,22 +115,28 @@ class CaseComparison:
     def _refuse_to_guess(self, metrics: ErrorMetrics) -> None:
         """Do not call a candidate wrong that is merely not what the reference is.
 
-        Where sums cancel the reference itself may be further from the truth than is allowed
-        without an oracle, and the oracle is missing because others have the memory.
+        Where sums cancel, or a recurrence loses what it is given, the reference itself may be
+        anywhere, and the oracle is missing because others have the memory.
         """
         assert self.expected.oracle is not None
-        if metrics.mismatches or not self.expected.oracle.out_of_memory:
-            return
-        if metrics.candidate_rmse <= UNREPRESENTATIVE * metrics.rms and self.subject.is_crowded():
+        if not metrics.mismatches and self.expected.oracle.out_of_memory:
+            self._blame_neighbours(metrics.name)
+
+    def _blame_neighbours(self, name: str) -> None:
+        """Raise OracleMemoryError, for another try, if others have the memory."""
+        if self.subject.is_crowded():
             raise OracleMemoryError(
-                f"out of memory: the float64 run of the reference does not fit beside other "
-                f"processes' data, and without it nobody can say whether {metrics.name} is wrong"
+                f"out of memory: a float64 run of the reference does not fit beside other "
+                f"processes' data, and without it nobody can say whether {name} is wrong"
             )
 
     def _with_loss(self, metrics: ErrorMetrics, draw: int, what: Rounded) -> ErrorMetrics:
         """With what one more draw of roundings loses, if that is more than the draws before."""
         name = metrics.name
-        rounded = self.runs.rounded(self.expected, draw, Ties.KEPT, what).tensors.get(name)
+        run = self.runs.rounded(self.expected, draw, Ties.KEPT, what)
+        rounded = run.tensors.get(name)
+        if run.out_of_memory:
+            self._blame_neighbours(name)
         if rounded is None or rounded.shape != self.expected.effects[name].shape:
             return metrics
         loss = self._measure(name, rounded)
