@@ -8,10 +8,12 @@ from torch import nn
 
 from kernelwright import module
 from kernelwright.codegen import emit_module, translation_units
+from kernelwright.codegen.cuda import kernel_unit
 from kernelwright.machine import H200
 from kernelwright.program import program_of
 from kernelwright.schedule import plan_graph
 from kernelwright.toolchain.compilers import find_nvcc
+from kernelwright.toolchain.cuda import compile_check
 
 
 class _Two(nn.Module):
@@ -37,3 +39,13 @@ def test_kernels_are_compiled_in_parts(cache: Path, monkeypatch: pytest.MonkeyPa
         assert hasattr(library, name)
     # It is found again by who has the text alone.
     assert not list(cache.glob("extensions/*"))
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_kernel_that_only_copies_compiles_alone(dtype: torch.dtype) -> None:
+    """An embedding computes nothing: of its element type it needs the declaration alone."""
+    model, tokens = nn.Embedding(50, 24).to(dtype), torch.randint(0, 50, (8, 16))
+    plan = plan_graph(module.capture_in_memory(model, (tokens,), {}), H200).plan
+    (kernel,) = plan.kernels
+    assert compile_check(kernel_unit(plan, kernel.name)).kernels

@@ -19,6 +19,8 @@ _OWN = '#include "'
 _SYSTEM = "#include <"
 _ONCE = "#pragma once"
 _FACT = re.compile(r"^constexpr bool (ANY_\w+) = true;", re.MULTILINE)
+_DECLARED = {"__half": "<cuda_fp16.h>", "__nv_bfloat16": "<cuda_bf16.h>"}
+"""Element types that a system header declares: who only copies elements mentions nothing else."""
 
 
 @cache
@@ -82,13 +84,15 @@ def body(*wanted: str) -> str:
 def in_use(by: User | str, *wanted: str) -> tuple[tuple[str, ...], str]:
     """`headers` and `body` of `wanted`, without the declarations that the code `by` has no use for.
 
-    "Use" is a mention, direct or through another declaration that is in use.
+    "Use" is a mention, direct or through another declaration that is in use. The headers are those
+    of what is kept and of the element types that the code names.
     """
     order = closure(*wanted)
     user = by if isinstance(by, User) else User(code=by)
     kept = dict(zip(order, pruning.in_use(user, [_code(name) for name in order]), strict=True))
     order = tuple(name for name in order if kept[name])
     found = {header for name in order for header in _system_headers(name)}
+    found |= {header for named, header in _DECLARED.items() if named in user.code}
     return tuple(sorted(found)), "\n".join(f"{_title(name)}{kept[name]}\n" for name in order)
 
 
