@@ -2,14 +2,18 @@
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import nn
 
 from kernelwright.capture import capture_module
+from kernelwright.ir.conv_configs import Rounding
+from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Launch, Plan
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, schedule
+from kernelwright.schedule.conv_or_library import Convolutions
 
 
 class Function(nn.Module):
@@ -111,3 +115,28 @@ def test_products_share_a_kernel_if_one_configuration_serves_both() -> None:
         plan = schedule(graph, H200, Library.NEVER)
         names[columns] = [kernel.name for kernel in plan.kernels]
     assert names == {2048: ["matmul"], 64: ["matmul", "matmul_2"]}
+
+
+class Residual(nn.Module):
+    """A block whose two branches end in a convolution and a norm each."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.long, self.short = (nn.Conv2d(64, 64, size, padding=size // 2) for size in (3, 1))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(64) for _ in range(2))
+        self.to(dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.norms[0](self.long(x)) + self.norms[1](self.short(x)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_each_convolution_has_the_steps_of_its_branch(dtype: torch.dtype) -> None:
+    x = torch.rand(8, 64, 32, 32, dtype=dtype)
+    graph = rewrite(capture_module(Residual(dtype).eval(), (x,))).graph
+    rounding = Rounding.NONE if dtype is torch.float32 else Rounding.SHORT
+    ours = {node.name: rounding for node in graph.nodes if isinstance(node.kind, Conv)}
+    chosen = Convolutions(left={}, ours=ours)
+    first, second = operators(schedule(graph, H200, Library.NEVER, convolutions=chosen))
+    assert {*first} == {"conv2d", "bias", "batch_norm"}
+    assert {*second} == {*first, "add", "relu"}

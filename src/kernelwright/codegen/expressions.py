@@ -179,10 +179,13 @@ def operand_name(index: int, first: int = 0) -> str:
     return chr(ord("a") + number) if number < 26 else f"operand{number}"
 
 
-def element_parameters(inputs: Sequence[ValueType], first: int = 0) -> tuple[str, ...]:
-    """`"float a"` for each tensor that is read element by element, from input `first` on."""
+def element_parameters(
+    inputs: Sequence[ValueType], read: Iterable[int], first: int = 0
+) -> tuple[str, ...]:
+    """`"float a"` for each tensor among these inputs; input `first` is called a."""
+    kinds = ((index, inputs[index]) for index in sorted(read))
     return tuple(
         f"{COMPUTED[kind.dtype]} {operand_name(index, first)}"
-        for index, kind in enumerate(inputs)
-        if index >= first and isinstance(kind, TensorType)
+        for index, kind in kinds
+        if isinstance(kind, TensorType)
     )

@@ -1,5 +1,6 @@
 """A kernel's scalar expression as a C++ struct with a call operator."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kernelwright.codegen.expressions import (
@@ -36,24 +37,29 @@ class Functor:
 def functor(kernel: Kernel, first_element_input: int) -> Functor:
     """The functor of `kernel`; inputs before `first_element_input` are read as tiles, not here."""
     (epilogue,) = kernel.expressions
-    found = functor_of(epilogue, kernel, range(first_element_input, len(kernel.inputs)))
+    elements = range(first_element_input, len(kernel.inputs))
+    found = functor_of(epilogue, kernel, elements, first_element_input)
     return replace(found, value=before_storing(Written(found.value), kernel.outputs[0].dtype).text)
 
 
-def functor_of(expr: Expr, kernel: Kernel, elements: range, suffix: str = "") -> Functor:
-    """The functor of one of a kernel's expressions, which reads these inputs as elements."""
-    first = elements.start
+def functor_of(
+    expr: Expr, kernel: Kernel, elements: Iterable[int], first: int, suffix: str = ""
+) -> Functor:
+    """The functor of one of a kernel's expressions, which reads these inputs as elements.
+
+    Its parameters are called a, b, ..., of which input `first` is a.
+    """
     writer = ExpressionWriter(kernel.inputs, (expr,), lambda index: operand_name(index, first))
     value = writer.write(expr)
     factor = kernel.inputs[0] if kernel.anchor else None
     place = _place(expr)
     accumulator = (f"{COMPUTED[factor.dtype]} acc",) if isinstance(factor, TensorType) else ()
-    read = element_parameters(kernel.inputs[: elements.stop], first)
+    parameters = element_parameters(kernel.inputs, elements, first)
     return Functor(
         name=camel_case(kernel.name) + suffix,
         members=tuple(writer.members.values()),
         is_located=bool(place),
-        parameters=(*place, *accumulator, *read),
+        parameters=(*place, *accumulator, *parameters),
         result=COMPUTED[kernel.outputs[0].dtype],
         statements=tuple(writer.statements),
         value=value.text,

@@ -1,6 +1,6 @@
 """Grouping without a reduction: a product or none, and every pointwise node that can join it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelwright.ir.expr import (
@@ -37,6 +37,8 @@ _MOST_LONG = 3
 """Such functions of each element that a convolution's few warps compute while they store. Six took
 3.8 ms for 0.5 billion elements, which a kernel of their own reads and writes in 1.2 ms; four took
 as long as that kernel."""
+_SMALLER = 16
+"""Times that a result has more elements than an operand that is there once for a channel."""
 _MOST_INPUTS = 24
 """Inputs of a kernel: each adds 80 bytes to its parameters, of which CUDA 11 takes 4096."""
 
@@ -107,7 +109,60 @@ def _grow(
         elif _is_worth_joining(node, root, uses) and _input_count(members, node) <= _MOST_INPUTS:
             members[node.name], copies[node.name] = node, uses
             queue.add(node.inputs)
+    for name in _steps_of_others(root, members, anchor, producers, users, graph):
+        del members[name]
     return ElementGroup(root=root, members=tuple(members.values()), anchor=anchor)
+
+
+def _steps_of_others(
+    root: Node,
+    members: Mapping[str, Node],
+    anchor: Node | None,
+    producers: Mapping[str, Node],
+    users: Mapping[str, tuple[str, ...]],
+    graph: Graph,
+) -> set[str]:
+    """Members that a second convolution computes where it stores its results, for no more bytes:
+    it has their operands once for each channel, this kernel would have them for each element."""
+    if anchor is None or not isinstance(anchor.kind, Conv):
+        return set()
+    chains: dict[str, list[Node]] = {}
+    """By each member that is made of a convolution and small tensors alone: it comes last."""
+    for node in sorted(members.values(), key=lambda it: graph.places()[it.name]):
+        whole = {it for it in node.inputs if _numel(graph[it]) * _SMALLER > _numel(node)}
+        if node is root or node is anchor or len(whole) != 1:
+            continue
+        (source,) = (graph[it] for it in whole)
+        is_other = source.name in producers.keys() - members.keys()
+        begins = is_other and isinstance(source.kind, Conv)
+        if users[source.name] == (node.name,) and (begins or source.name in chains):
+            chains[node.name] = [*chains.pop(source.name, [source]), node]
+    moved: set[str] = set()
+    for convolution, *steps in chains.values():
+        while steps and not _ends(convolution, steps):
+            steps.pop()
+        moved.update(step.name for step in steps)
+    for node in members.values():  # Users come before what they use.
+        if node is not root and moved.issuperset(users[node.name]):
+            moved.add(node.name)
+    return moved
+
+
+def _ends(convolution: Node, steps: Sequence[Node]) -> bool:
+    """Whether a convolution's kernel can write what the last of these steps makes of it, in no
+    more bytes than its own result takes."""
+    kind = steps[-1].tensor
+    return (
+        kind.shape == convolution.tensor.shape
+        and kind.dtype in _CONVOLVED
+        and kind.dtype.itemsize <= convolution.tensor.dtype.itemsize
+        and sum(map(long_functions, steps)) <= _MOST_LONG
+        and not any(isinstance(it.kind, Pointwise) and has_coordinates(it.kind.expr) for it in steps)
+    )
+
+
+def _numel(node: Node) -> int:
+    return node.type.numel_hint if isinstance(node.type, TensorType) else 0
 
 
 def _results_of(root: Node, users: Mapping[str, tuple[str, ...]], graph: Graph) -> tuple[Node, ...]:

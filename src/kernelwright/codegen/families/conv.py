@@ -1,19 +1,21 @@
 """Convolutions as CUDA text: a functor, and the variants that run it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kernelwright import kernels
 from kernelwright.codegen.expressions import ExpressionWriter, Member, operand_name
 from kernelwright.codegen.families.writer import Writer
+from kernelwright.codegen.finishing import in_two_steps
 from kernelwright.codegen.functor import Functor, camel_case, functor_of
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.anchors import Convolution
 from kernelwright.ir.conv_configs import ConvConfig, ConvStore, DirectConfig, Rounding
-from kernelwright.ir.expr import Accumulator
+from kernelwright.ir.expr import Accumulator, Expr, Operand, walk
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.types import TensorType
+from kernelwright.ir.types import TensorType, ValueType
 from kernelwright.schedule.conv_configs import general_config
 from kernelwright.schedule.families.conv import sizes_of_kernel
 from kernelwright.schedule.tile_programs import LOG_SHARES, SHARES
@@ -32,6 +34,17 @@ class _Program:
     statements: tuple[str, ...] = ()
     value: str = ""
     """Expression of the result for all channels; empty where the device library has the program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A functor, and the tensors that it is called with an element of."""
+
+    functor: Functor
+    tensors: tuple[str, ...]
+    """Names in the launcher."""
+    types: tuple[str, ...]
+    """C++ types of operands (conv_epilogue.cuh)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,56 +68,47 @@ def emit(kernel: Kernel) -> KernelText:
     """The text of a convolution and its epilogue."""
     anchor = kernel.anchored(Convolution)
     tiles = 3 if anchor.has_bias else 2
-    before = range(tiles, tiles + anchor.conv.operands)
-    after = range(before.stop, len(kernel.inputs))
-    assert kernel.epilogue is not None
-    item = functor_of(kernel.epilogue, kernel, after)
-    own_step = None
-    if kernel.prologue is not None:
-        own_step = functor_of(kernel.prologue, kernel, before, "Step")
-    earlier, elements = _elements(kernel, before), _elements(kernel, after)
-    tensors = [
-        *["data", "filter", "own_bias"][:tiles],
-        *(f"before_{name}" for name, _ in earlier),
-        *(name for name, _ in elements),
-    ]
+    before, after = _steps(kernel, tiles)
+    tensors = ["data", "filter", "own_bias"][:tiles]
+    tensors += dict.fromkeys((*(before.tensors if before else ()), *after.tensors))
     data = kernel.inputs[0]
     assert isinstance(data, TensorType)
     section = TEMPLATES.get_template("conv.cu.jinja").render(
         **heading(kernel),
-        functor=item,
+        functor=after.functor,
         input=STORED[data.dtype],
         result=STORED[kernel.outputs[0].dtype],
-        operands=[text for _, text in elements],
-        is_late=_is_late(kernel, elements),
+        operands=[*after.types],
+        is_late=_is_late(kernel, after),
         own_variants=_variants(kernel),
-        before=own_step,
-        before_operands=[text for _, text in earlier],
+        before=before.functor if before else None,
+        before_operands=[*before.types] if before else [],
+        reduces=anchor.conv.reduction is not None,
         folds=_folds(anchor),
         program=_program(kernel),
         moments=_moments(anchor),
         windows=_windows(anchor),
         outputs=_outputs(anchor),
-        arguments=read_inputs(kernel, tensors, _members(kernel, own_step, item)),
+        arguments=read_inputs(kernel, tensors, _members(kernel, before, after)),
         rounds=rounds(kernel),
         direction="TRANSPOSED" if anchor.conv.transposed else "USUAL",
         groups=anchor.conv.groups,
         geometry=_geometry(anchor.conv),
         tensors=tensors,
         bias="own_bias" if anchor.has_bias else "Tensor{}",
-        first_before=before.start,
-        first_operand=before.start + len(earlier),
+        before_tensors=[*before.tensors] if before else [],
+        after_tensors=[*after.tensors],
     )
     is_direct = isinstance(kernel.config, DirectConfig)
     own = ("conv_direct.cuh",) if is_direct else ("conv_launch.cuh", "wgmma_f16.cuh")
     sources = (*own, "conv_choice.cuh", "conv_any.cuh", "conv_epilogue.cuh")
     if _moments(anchor) is not None:
         sources += ("conv_moments_launch.cuh",)
-    absent = _absent(kernel, elements)
+    absent = _absent(kernel, after)
     return KernelText(section=section, sources=sources, has_workspace=True, absent=absent)
 
 
-def _absent(kernel: Kernel, elements: list[tuple[str, str]]) -> frozenset[str]:
+def _absent(kernel: Kernel, after: _Step) -> frozenset[str]:
     """Facts of conv_facts.cuh that are false of the kernel, and those of products."""
     configs = [variant.config for variant in _variants(kernel) if variant.config is not None]
     windows, channels = _folds(kernel.anchored(Convolution))
@@ -113,7 +117,7 @@ def _absent(kernel: Kernel, elements: list[tuple[str, str]]) -> frozenset[str]:
         "ANY_LINEAR": any(it.chunk == _LINEAR_CHUNK for it in configs),
         "ANY_JOINED": any(it.joined > 0 or it.outputs > 1 for it in configs),
         "ANY_STORED_ROWS": any(it.store is ConvStore.ROWS for it in configs),
-        "ANY_LATE": _is_late(kernel, elements),
+        "ANY_LATE": _is_late(kernel, after),
         "ANY_WINDOWS": windows != "NONE",
         "ANY_CHANNEL_FOLDS": channels != "NONE" or has_program,
         "ANY_PROGRAMS": has_program,
@@ -123,10 +127,66 @@ def _absent(kernel: Kernel, elements: list[tuple[str, str]]) -> frozenset[str]:
     return frozenset(absent.union(kernels.facts("gemm_facts.cuh")))
 
 
-def _is_late(kernel: Kernel, elements: list[tuple[str, str]]) -> bool:
-    """Whether the functor is applied where elements are stored, not to each register: it must be
-    where it reads something by its place, and is slower (docs/measured/convolution.md)."""
-    reads_by_place = any(text.startswith("ByPlace") for _, text in elements)
+def _steps(kernel: Kernel, tiles: int) -> tuple[_Step | None, _Step]:
+    """What is computed of each result before something is made of several, and after.
+
+    Where nothing is made of several, the first is what no operand's place matters for.
+    """
+    epilogue, inputs = kernel.epilogue, range(tiles, len(kernel.inputs))
+    assert epilogue is not None
+    if kernel.prologue is not None:
+        of_first = inputs[: kernel.anchored(Convolution).conv.operands]
+        rest = inputs[len(of_first) :]
+        own = functor_of(kernel.prologue, kernel, of_first, of_first.start, "Step")
+        made = functor_of(epilogue, kernel, rest, rest.start)
+        return (
+            _step(kernel, own, of_first, of_first.start, "before_"),
+            _step(kernel, made, rest, rest.start),
+        )
+    unplaced = {it for it in inputs if not _is_by_place(kernel, kernel.inputs[it])}
+    split = in_two_steps(epilogue, unplaced) if len(unplaced) < len(inputs) else None
+    if split is None:
+        return None, _step(kernel, functor_of(epilogue, kernel, inputs, tiles), inputs, tiles)
+    first, second = _read(split.before), _read(split.after)
+    return (
+        _step(kernel, functor_of(split.before, kernel, first, tiles, "Step"), first, tiles),
+        _step(kernel, functor_of(split.after, kernel, second, tiles), second, tiles),
+    )
+
+
+def _step(
+    kernel: Kernel, functor: Functor, inputs: Sequence[int], first: int, prefix: str = ""
+) -> _Step:
+    kinds = [(it, kernel.inputs[it]) for it in inputs]
+    read = [(it, kind) for it, kind in kinds if isinstance(kind, TensorType)]
+    templates = ("ByPlace" if _is_by_place(kernel, kind) else "ByChannel" for _, kind in read)
+    return _Step(
+        functor=functor,
+        tensors=tuple(f"{prefix}{operand_name(it, first)}" for it, _ in read),
+        types=tuple(
+            f"{template}<{STORED[kind.dtype]}>"
+            for template, (_, kind) in zip(templates, read, strict=True)
+        ),
+    )
+
+
+def _read(expr: Expr) -> list[int]:
+    return sorted({part.index for part in walk(expr) if isinstance(part, Operand)})
+
+
+def _is_by_place(kernel: Kernel, kind: ValueType) -> bool:
+    """Whether it has more than one element along a dimension other than the channels'."""
+    spatial = len(kernel.anchored(Convolution).conv.stride)
+    if not isinstance(kind, TensorType):
+        return False
+    others = [dim for at, dim in enumerate(reversed(kind.shape)) if at != spatial]
+    return any(it.text != "1" for it in others)
+
+
+def _is_late(kernel: Kernel, after: _Step) -> bool:
+    """Whether the last functor is applied where elements are stored, not to each register: it must
+    be where it reads something by its place, and is slower (docs/measured/convolution.md)."""
+    reads_by_place = any(text.startswith("ByPlace") for text in after.types)
     # What is reduced to one has a step where its elements are stored, or none.
     reduction = kernel.anchored(Convolution).conv.reduction
     is_one = reduction is not None and not reduction.keeps_channels
@@ -139,9 +199,9 @@ def rounds(kernel: Kernel) -> bool:
     return kernel.anchored(Convolution).rounding is Rounding.MEASURED_SIZES
 
 
-def _members(kernel: Kernel, before: Functor | None, after: Functor) -> tuple[Member, ...]:
+def _members(kernel: Kernel, before: _Step | None, after: _Step) -> tuple[Member, ...]:
     """All run-time numbers that the launcher reads: sizes of what is reduced, too."""
-    found = [*(before.members if before else ()), *after.members]
+    found = [*(before.functor.members if before else ()), *after.functor.members]
     known = {member.source: member for member in found}
     for at, dim in enumerate(reversed(kernel.anchored(Convolution).outputs)):
         if not dim.is_static:
@@ -192,19 +252,6 @@ def _outputs(anchor: Convolution) -> str:
         for at, dim in enumerate(reversed(anchor.outputs))
     ]
     return ", ".join((*shown, *["1"] * (3 - len(shown))))
-
-
-def _elements(kernel: Kernel, inputs: range) -> list[tuple[str, str]]:
-    """Name and C++ type of each operand of a step."""
-    spatial, tiles = len(kernel.anchored(Convolution).conv.stride), inputs.start
-    found = []
-    for index, kind in enumerate(kernel.inputs):
-        if index in inputs and isinstance(kind, TensorType):
-            # Without more than one element along any dimension but the channels'.
-            others = [dim for at, dim in enumerate(reversed(kind.shape)) if at != spatial]
-            template = "ByChannel" if all(it.text == "1" for it in others) else "ByPlace"
-            found.append((operand_name(index, tiles), f"{template}<{STORED[kind.dtype]}>"))
-    return found
 
 
 def _variants(kernel: Kernel) -> tuple[_Variant, ...]:

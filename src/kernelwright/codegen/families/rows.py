@@ -169,7 +169,7 @@ def emit(kernel: Kernel) -> KernelText:
         program=camel_case(kernel.name),
         facts=_facts(kernel),
         methods=methods,
-        parameters=element_parameters(kernel.inputs),
+        parameters=element_parameters(kernel.inputs, range(len(kernel.inputs))),
         members=members,
         results=_result_names(kernel),
         tensors=tensors,

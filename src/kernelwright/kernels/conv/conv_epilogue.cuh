@@ -208,7 +208,7 @@ class ConvEpilogue {
   Pack<ConvOperand<typename Operands::Stored>...> operands_;
 };
 
-// An epilogue in two steps, with something between them: `Before` has a row for each channel,
+// An epilogue in two steps, and something between them or nothing: `Before` has a row for each channel,
 // `After` finishes what is stored.
 template <class Before, class After>
 struct ConvTwoSteps {
@@ -227,6 +227,13 @@ struct ConvTwoSteps {
   __device__ __forceinline__ void finish(ConvElements<COUNT>& of) const {
     after.finish(of);
   }
+};
+
+// Nothing is between the steps: the first is what can be done before an element's place is known,
+// and spares each element its operands.
+template <class Before, class After>
+struct ConvInPlace : ConvTwoSteps<Before, After> {
+  static constexpr ConvFold WINDOWS = ConvFold::NONE, CHANNELS = ConvFold::NONE;
 };
 
 // Elements are reduced between the steps, over windows of outputs, then over channels.
