@@ -31,10 +31,14 @@ SLACK = 1.02
 def main() -> None:
     options = _options()
     tasks = _tasks(options)
+    cores = os.cpu_count() or 1
+    processes = options.processes or max(1, min(8, cores // 2))
+    # All that compile share the cores: with as many compilers each, memory ends and clocks stop.
+    os.environ["KERNELWRIGHT_THREADS"] = str(options.threads or max(1, cores // processes))
     limits = Limits(
         journal=options.journal,
         seconds=options.seconds,
-        processes=options.processes or min(16, os.cpu_count() or 1),
+        processes=processes,
         longest=options.longest,
         preload=("module_parts.measuring",),
     )
@@ -51,6 +55,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=480.0, help="it stops after these")
     parser.add_argument("--longest", type=float, default=300.0, help="seconds for one process")
     parser.add_argument("--processes", type=int, default=0, help="at the same time")
+    parser.add_argument("--threads", type=int, default=0, help="of compilers, for each process")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--ways", nargs="+", default=list(WAYS)[:3], choices=list(WAYS))
