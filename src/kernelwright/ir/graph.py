@@ -4,6 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kernelwright.ir.calls import Argument, AtenCall, refs, rename_call
+from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.kinds import (
     Conv,
     Input,
@@ -223,6 +224,18 @@ def epilogues_of(names: frozenset[str], graph: Graph) -> frozenset[str]:
             for name in same:
                 followed[node.name] &= ~needed[name] | same[name]
     return frozenset(name for name, found in followed.items() if found)
+
+
+def widens(node: Node, graph: Graph) -> bool:
+    """Whether a node does nothing but give the elements of another one more bytes."""
+    kind = node.kind
+    if not isinstance(kind, Pointwise) or len(node.inputs) != 1:
+        return False
+    expr, source = kind.expr, graph[node.inputs[0]].type
+    is_cast = isinstance(expr, Call) and expr.op == "cast" and isinstance(expr.args[0], Operand)
+    if not is_cast or not isinstance(source, TensorType) or source.shape != node.tensor.shape:
+        return False
+    return source.dtype.itemsize < node.tensor.dtype.itemsize
 
 
 def rename_inputs(node: Node, names: Mapping[str, str]) -> Node:

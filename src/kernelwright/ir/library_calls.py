@@ -46,6 +46,9 @@ COPY_INTO = "aten.copy_.default"
 LINEAR = "aten.linear.default"
 """Operator of a product of rows with a matrix's rows, for an operand of any rank."""
 
+PRODUCT_CALLS = frozenset((LINEAR, "aten.addmm.default", "aten.matmul.default", "aten.mm.default"))
+"""Operators whose result is that of a matrix product, row-major."""
+
 CELLS: Mapping[str, Cell] = {f"aten.{cell}_cell.default": cell for cell in Cell}
 """Operators of one step of a layer."""
 

@@ -14,6 +14,7 @@ from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import (
     Contract,
     Input,
+    Opaque,
     Parameter,
     Pointwise,
     Project,
@@ -23,6 +24,7 @@ from kernelwright.ir.kinds import (
     Window,
     changes,
 )
+from kernelwright.ir.library_calls import PRODUCT_CALLS
 from kernelwright.ir.types import Dim, TensorType
 
 
@@ -161,6 +163,8 @@ def _is_total(facts: Facts, node: Node) -> bool:
 def _is_from_anchor(facts: Facts, node: Node) -> bool:
     if isinstance(node.kind, Contract | Scan | Window) or facts.holds(TOTAL, node.name):
         return True
+    if _is_product_call(node):
+        return True  # Its rows are read as they lie, as those of ours.
     if not isinstance(node.kind, Pointwise):
         return False
     on_totals = any(facts.holds(TOTAL, name) for name in node.inputs)
@@ -168,9 +172,14 @@ def _is_from_anchor(facts: Facts, node: Node) -> bool:
 
 
 def _is_from_product(facts: Facts, node: Node) -> bool:
-    if isinstance(node.kind, Contract):
+    if isinstance(node.kind, Contract) or _is_product_call(node):
         return True
     return isinstance(node.kind, Pointwise) and _is_beside(facts, node, FROM_PRODUCT)
+
+
+def _is_product_call(node: Node) -> bool:
+    call = node.origin if isinstance(node.kind, Opaque) else None
+    return call is not None and call.target in PRODUCT_CALLS
 
 
 def _is_beside(facts: Facts, node: Node, fact: Fact) -> bool:

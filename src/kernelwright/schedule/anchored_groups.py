@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernelwright.ir.expr import Accumulator, Expr, Operand, operations, transform
-from kernelwright.ir.graph import Graph, Node, epilogues_of
+from kernelwright.ir.graph import Graph, Node, epilogues_of, widens
 from kernelwright.ir.kinds import Contract, Conv, Pointwise, Pooling, Scan, Window
 from kernelwright.ir.types import Dim
 from kernelwright.schedule.in_order import InOrder
@@ -45,7 +45,8 @@ def anchored_groups(
     """The groups of a graph around nodes of these kinds; `ours`: nodes that kernels may have."""
     found: list[AnchoredGroup] = []
     taken: set[str] = set()
-    # A product of ours can compute these with its result, which costs nothing.
+    # A product of ours can compute these with its result, which costs nothing; but what it only
+    # widens it writes in more bytes.
     products = (node.name for node in graph.nodes if isinstance(node.kind, Contract | Conv))
     epilogues = epilogues_of(ours.intersection(products), graph)
     for node in graph.nodes:
@@ -87,7 +88,7 @@ class _Growth:
                 and node.name not in self._results
                 and all(name in inside for name in readers)
                 and node.tensor.shape == source.tensor.shape
-                and node.name not in self._epilogues
+                and (node.name not in self._epilogues or widens(node, self._graph))
             )
             if not joins:
                 continue
