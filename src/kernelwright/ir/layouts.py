@@ -39,18 +39,27 @@ def _layout_of_view(how: ViewMap, source: TensorType, shape: Sequence[Dim]) -> L
             kept = [dim for dim in range(source.rank) if dim not in dims]
             order = tuple(kept.index(dim) for dim in order if dim in kept)
         case Reshape() if source.layout:
-            order = _reshaped(order, source.shape, shape)
+            order = _reshaped(order, source.shape, shape) or tuple(range(len(shape)))
         case _:
             return None
     return Layout(order) if order != tuple(range(len(shape))) else None
 
 
-def _reshaped(order: Sequence[int], source: Sequence[Dim], shape: Sequence[Dim]) -> tuple[int, ...]:
-    """The order of the result's dimensions: row-major where strides cannot express it."""
-    row_major = tuple(range(len(shape)))
+def has_to_copy(source: TensorType, shape: Sequence[Dim]) -> bool:
+    """Whether a reshape of this tensor is known to be no view."""
+    if source.layout is None or regroup(source.shape, shape) is None:
+        return False
+    return _reshaped(source.layout.order, source.shape, shape) is None
+
+
+def _reshaped(
+    order: Sequence[int], source: Sequence[Dim], shape: Sequence[Dim]
+) -> tuple[int, ...] | None:
+    """The order of the result's dimensions: None where strides cannot express it, or where that is
+    not known, so that the result may be a copy."""
     pairs = regroup(source, shape)
     if pairs is None:
-        return row_major
+        return None
     # A dimension of one element lies anywhere.
     order = [dim for dim in order if source[dim] != ONE]
     found: list[tuple[int, range]] = []
@@ -59,7 +68,7 @@ def _reshaped(order: Sequence[int], source: Sequence[Dim], shape: Sequence[Dim])
         places = [order.index(before + at) for at, size in enumerate(own) if size != ONE]
         first = places[0] if places else -1
         if places != list(range(first, first + len(places))):
-            return row_major
+            return None
         found.append((first, range(after, after + len(its))))
         before, after = before + len(own), after + len(its)
     return tuple(dim for _, dims in sorted(found, key=lambda it: it[0]) for dim in dims)

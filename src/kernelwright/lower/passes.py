@@ -7,6 +7,7 @@ from kernelwright.lower.attention import with_attention
 from kernelwright.lower.channel_groups import with_groups, without_groups
 from kernelwright.lower.channels_last import with_channels_last
 from kernelwright.lower.convolution_steps import with_whole_steps
+from kernelwright.lower.copied_reshapes import with_copied_reshapes
 from kernelwright.lower.dense_operands import with_dense_operands
 from kernelwright.lower.layouts import with_layouts
 from kernelwright.lower.lowered import Lowered, Pass
@@ -63,6 +64,11 @@ PASSES: tuple[Pass, ...] = (
         name="dense operands",
         what="A transposed operand of a row or pooling kernel is copied to row-major first.",
         run=with_dense_operands,
+    ),
+    Pass(
+        name="copied reshapes",
+        what="A reshape that has to copy is a kernel's copy, and a view of it.",
+        run=with_copied_reshapes,
     ),
     Pass(
         name="split reductions",

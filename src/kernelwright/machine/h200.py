@@ -146,6 +146,8 @@ _CONVOLUTIONS = ConvolutionRates(
             "fp32": LibraryConvolution(flops=34e12, bandwidth=3e12),
             "grouped": LibraryConvolution(flops=12e12, bandwidth=1.2e12),
             "short": LibraryConvolution(flops=700e12, bandwidth=2.5e12),
+            # 16 bits, channels that no vector holds: networks' first layers on an H100.
+            "short_few": LibraryConvolution(flops=80e12, bandwidth=0.5e12),
         }
     ),
     channels_last=MappingProxyType(

@@ -26,6 +26,8 @@ counts as long as the host needs for it, where the card needs less."""
 _EXPONENTIALS = frozenset(("exp", "exp2"))
 _TF32_VECTOR = 4
 """Numbers of 16 bytes: of other numbers cuDNN's kernels in TF32 load them one by one."""
+_SHORT_VECTOR = 8
+"""Numbers of 16 bits in 16 bytes: it fills up other channels first, or takes older kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +355,7 @@ def _moved(sizes: ConvSizes) -> int:
 def _kind(sizes: ConvSizes, machine: Machine) -> str:
     """The library's kernels of this kind: a key of its rates."""
     if sizes.dtype is not DType.F32:
-        return "short"
+        return "short_few" if sizes.in_channels % _SHORT_VECTOR else "short"
     if sizes.groups > 1:
         return "grouped"
     # A small call may be float32, and then it is slower than this.

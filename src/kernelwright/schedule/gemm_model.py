@@ -370,6 +370,15 @@ def convolution_seconds(shape: ProductShape, machine: Machine) -> float:
     return _left_seconds(shape, machine, found.share * machine.flops["tf32"], found.tile_seconds)
 
 
+def patches_seconds(shape: ProductShape, machine: Machine) -> float:
+    """Seconds of the product as a convolution of patches of few channels, by cuDNN."""
+    assert machine.convolutions is not None
+    kind = "fp32" if shape.dtype is DType.F32 else "short_few"
+    rate = machine.convolutions.library[kind]
+    seconds = 2 * shape.products / rate.flops + shape.bytes / rate.bandwidth
+    return seconds + machine.library.call_seconds
+
+
 def _left_seconds(shape: ProductShape, machine: Machine, rate: float, tile: float) -> float:
     tiles = shape.tiles(128, 128) / machine.sm_count * tile
     moving = shape.bytes / (machine.library.bandwidth_share * machine.copy_bandwidth)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from kernelwright.ir.configs import GemmConfig
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Contract, Conv, Reshape, Slice, View
-from kernelwright.ir.types import DType
+from kernelwright.ir.types import DType, TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.gemm_configs import ranked_products
 from kernelwright.schedule.gemm_model import (
     convolution_seconds,
     is_convincing,
     library_seconds,
+    patches_seconds,
     product_shape,
 )
 from kernelwright.schedule.legality import NOT_SURE, first_reason, rank_fits
@@ -74,6 +75,9 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
     elif shape.have_small_tiles(machine) and not is_conv:
         library = library_seconds(shape, machine)
         convincing = machine.library.margin * ours <= library
+    elif _is_of_patches(node, graph) and machine.convolutions is not None:
+        library = patches_seconds(shape, machine)
+        convincing = machine.library.margin * ours <= library
     else:
         seconds = convolution_seconds if is_conv else library_seconds
         library = seconds(shape, machine)
@@ -86,6 +90,15 @@ def product_seconds(node: Node, graph: Graph, machine: Machine) -> ProductSecond
         is_convincing=convincing,
         on_cuda_cores=isinstance(config, GemmConfig),
     )
+
+
+def _is_of_patches(node: Node, graph: Graph) -> bool:
+    """Whether a product is a convolution of several taps: of patches side by side."""
+    if node.part_of is None or not isinstance(node.part_of.kind, Conv):
+        return False
+    _, weight, *_ = node.part_of.call.refs
+    kind = next((it.type for it in graph.nodes if it.name == weight), None)
+    return isinstance(kind, TensorType) and any(size.hint > 1 for size in kind.shape[2:])
 
 
 def _picking_seconds(product: Node, operand: Node, graph: Graph, machine: Machine) -> float:

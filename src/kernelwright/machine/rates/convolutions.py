@@ -96,7 +96,8 @@ class ConvolutionRates:
     or pairs of them."""
     library: Mapping[str, LibraryConvolution]
     """cuDNN at its best on contiguous operands: "tf32", "deep" (TF32 in three dimensions),
-    "strided" (TF32 transposed), "fp32", "grouped" (float32 in groups), "short" (16 bits)."""
+    "strided" (TF32 transposed), "fp32", "grouped" (float32 in groups), "short" (16 bits) and
+    "short_few" (of channels that are no multiple of eight)."""
     channels_last: Mapping[str, LibraryConvolution]
     """cuDNN in TF32 on channels-last operands: "tf32", "deep", "strided"; strided of fewer than
     32 channels, "thin", and "odd" where they are no multiple of four."""
