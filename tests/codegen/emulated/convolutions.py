@@ -47,7 +47,7 @@ class Layers(nn.Module):
 
     def forward(self, x: Tensor, v: Tensor, s: Tensor, h: Tensor, near: Tensor) -> tuple[Any, ...]:
         return (
-            F.relu(self.plane(x)) + near,
+            near + F.relu(self.plane(x)),
             self.up(x),
             torch.tanh(self.deep(v)) * v[:, :1, :1, :1, :1],
             # By channel, and by place: the operands are broadcast in other ways.

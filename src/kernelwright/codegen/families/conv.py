@@ -41,8 +41,10 @@ class _Step:
     """A functor, and the tensors that it is called with an element of."""
 
     functor: Functor
+    inputs: tuple[int, ...]
+    """Which of the kernel's."""
     tensors: tuple[str, ...]
-    """Names in the launcher."""
+    """Their names in the launcher."""
     types: tuple[str, ...]
     """C++ types of operands (conv_epilogue.cuh)."""
 
@@ -69,8 +71,13 @@ def emit(kernel: Kernel) -> KernelText:
     anchor = kernel.anchored(Convolution)
     tiles = 3 if anchor.has_bias else 2
     before, after = _steps(kernel, tiles)
+    steps = (before, after) if before else (after,)
+    # Each is read once, in the order of the kernel's inputs, whichever steps want it.
+    operands = {
+        name: at for step in steps for name, at in zip(step.tensors, step.inputs, strict=True)
+    }
     tensors = ["data", "filter", "own_bias"][:tiles]
-    tensors += dict.fromkeys((*(before.tensors if before else ()), *after.tensors))
+    tensors += sorted(operands, key=operands.__getitem__)
     data = kernel.inputs[0]
     assert isinstance(data, TensorType)
     section = TEMPLATES.get_template("conv.cu.jinja").render(
@@ -162,6 +169,7 @@ def _step(
     templates = ("ByPlace" if _is_by_place(kernel, kind) else "ByChannel" for _, kind in read)
     return _Step(
         functor=functor,
+        inputs=tuple(it for it, _ in read),
         tensors=tuple(f"{prefix}{operand_name(it, first)}" for it, _ in read),
         types=tuple(
             f"{template}<{STORED[kind.dtype]}>"
