@@ -236,6 +236,8 @@ _WIDE_CASES = (
     _case(2, 24, (7, 9), 20, (3, 3), values="peaked"),
     _case(2, 40, (6, 9), 20, (3, 3), groups=2, values="group"),
     _case(2, 16, (9, 9), 16, (3, 3), values="alone"),
+    _case(2, 16, (9, 9), 16, (3, 3), values="spared"),
+    _case(2, 16, (9, 9), 16, (3, 3), values="single"),
     _case(2, 16, (9, 9), 16, (3, 3), values="infinite"),
     _case(3, 150, (13, 17), 130, (2, 4), stride=(2, 3), padding=(1, 2), values="faint"),
     _case(2, 40, (8, 9), 96, (3, 3), groups=2, stride=(1, 2), values="dead"),
@@ -247,7 +249,7 @@ _WIDE_CASES = (
     _case(2, 8, (4, 5, 66), 33, (2, 2, 3), values="outlier"),
     _case(2, 8, (7, 70), 20, (3, 3), values="dead"),
 )  # fmt: skip
-_LEFT = ("special", "apart", "group", "alone", "infinite")
+_LEFT = ("special", "apart", "group", "alone", "single", "infinite")
 """Values that no planes carry: the CUDA cores compute them."""
 
 

@@ -104,3 +104,18 @@ def test_windows_that_share_little_are_pooled_in_tiles(
     is_run = first.way in (WindowWay.TILES, WindowWay.FLAT)
     assert is_run == (shared is not None)
     assert shared is None or first.shared == shared * 1024
+
+
+@pytest.mark.parametrize(
+    ("dtype", "width", "vector"),
+    [(DType.F32, 56, 4), (DType.BF16, 28, 4), (DType.BF16, 56, 4), (DType.BF16, 57, 1)],
+)
+def test_large_windows_of_weights_are_walked_in_accesses_that_fit(
+    dtype: DType, width: int, vector: int
+) -> None:
+    """Eight columns of a 7 x 7 window are more than registers hold, four are not."""
+    window = Window(op=Pooling.DOT, size=(7, 7), stride=(1, 1), padding=(3, 3), dilation=(1, 1))
+    kind = TensorType(dtype, tuple(map(Dim.static, (32, 96, 56, width))))
+    weights = TensorType(dtype, tuple(map(Dim.static, (96, 7, 7))))
+    first, *_ = window_configs(window, kind, [kind, weights], H200)
+    assert (first.way, first.vector) == (WindowWay.WALK, vector)

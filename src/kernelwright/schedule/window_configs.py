@@ -120,24 +120,39 @@ def window_configs(
     ]
     sizes = [kind.dtype.itemsize for kind in (output, *wide)]
     widths = [kind.shape[-1].hint for kind in wide] or [1]
-    line = _Line(
-        size=(window.size[-1] - 1) * window.dilation[-1] + 1,
-        stride=window.stride[-1],
-        offset=-window.padding[-1] % (vector := _vector(max(sizes), widths[0], machine)),
-        width=output.shape[-1].hint,
-        vector=vector,
-        warp=machine.limits.warp_threads,
-    )
+    vector = _vector(max(sizes), widths[0], machine)
+    line = _line(window, output, vector, machine)
     general = WindowConfig(way=WindowWay.ELEMENTS, threads=256)
-    groups = output.numel_hint // line.multiple // (machine.windows.busy_threads * machine.sm_count)
     if is_dot:
-        return (*_dots(window, line, groups, len(wide), machine), general)
+        # Of wide accesses, more columns than registers hold may be the fewest.
+        halves = [vector >> times for times in range(3) if vector >> times]
+        tried = (_line(window, output, it, machine) for it in halves)
+        found = (_dots(window, it, len(wide), output, machine) for it in tried)
+        return (*next(filter(None, found), ()), general)
+    groups = _groups(line, output, machine)
     walks = _walks(window, line, groups, len(wide), machine)
     lines = _lines(line, machine)
     walks = (*_tiles(window, line, inputs), *walks)
     if line.stride > machine.windows.far_stride:
         return (*lines, general, *walks) if lines else (general, *walks)
     return (*walks, *lines, general)
+
+
+def _line(window: Window, output: TensorType, vector: int, machine: Machine) -> _Line:
+    return _Line(
+        size=(window.size[-1] - 1) * window.dilation[-1] + 1,
+        stride=window.stride[-1],
+        offset=-window.padding[-1] % vector,
+        width=output.shape[-1].hint,
+        vector=vector,
+        warp=machine.limits.warp_threads,
+    )
+
+
+def _groups(line: _Line, output: TensorType, machine: Machine) -> int:
+    """The fewest columns that whole vectors allow, for each thread of a busy card."""
+    busy = machine.windows.busy_threads * machine.sm_count
+    return output.numel_hint // line.multiple // busy
 
 
 def _vector(itemsize: int, width: int, machine: Machine) -> int:
@@ -238,10 +253,10 @@ def _steps(wanted: int, groups: int, times: int) -> int:
 
 
 def _dots(
-    window: Window, line: _Line, groups: int, operands: int, machine: Machine
+    window: Window, line: _Line, operands: int, output: TensorType, machine: Machine
 ) -> tuple[WindowConfig, ...]:
     """Configs with weights: threads keep the elements of a window and all of the weights."""
-    dims = len(window.size)
+    dims, groups = len(window.size), _groups(line, output, machine)
     rows = (window.size[0] - 1) * window.dilation[0] + 1 if dims == 2 else 1
     new = min(rows, window.stride[0]) if dims == 2 else 1
     configs = []

@@ -21,7 +21,7 @@ from kernelwright.ir.configs import (
 )
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.types import DType, TensorType
+from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import CARD_WITH_WGMMA
 from kernelwright.schedule.gemm_model import is_buffered
 from kernelwright.schedule.roles import Roles, roles
@@ -297,6 +297,13 @@ def _factor(kernel: Kernel) -> TensorType:
     return factor
 
 
+def _may_repeat(kind: ValueType) -> bool:
+    """Whether an operand that joins the result may have one value for a whole row of it."""
+    if not isinstance(kind, TensorType) or kind.rank < 2:
+        return False
+    return any(dim.is_static and dim.hint == 1 for dim in kind.shape[-2:])
+
+
 def _absent(kernel: Kernel) -> frozenset[str]:
     """Facts of gemm_facts.cuh that are false of the kernel."""
     config, out = kernel.config, product_of(kernel.anchored(Contract)).out
@@ -308,6 +315,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
     present = {
         "ANY_BATCHES": len(out.permute) + len(out.unsqueeze) > 2,
         "ANY_EXTRAS": sum(isinstance(kind, TensorType) for kind in kernel.inputs) > 2,
+        "ANY_REPEATED": any(_may_repeat(kind) for kind in kernel.inputs[2:]),
         "ANY_LOCATED": functor(kernel, 2).is_located,
         # Without that test, ptxas spills 8 bytes of the kernel that splits inside.
         "ANY_TRIANGLES": kernel.triangle is not None or splits_inside,

@@ -386,7 +386,7 @@ __device__ __forceinline__ void write_filter(const FilterPlanes& f, const ConvSh
   if (threadIdx.x == 0) {
     if (part == 0) f.exponents[channel] = exponent;
     guard.range.largest = max(guard.range.largest, range.largest);
-    guard.range.has_gaps |= range.largest != 0 && __uint_as_float(range.least) * scale < SMALL;
+    guard.range.has_zeros |= range.largest != 0 && range.least == 0;
   }
   if (is_staged) {
     write_staged_row<Set>(f, StagedRow(f, staged), f.rows + channel * f.pitch,

@@ -64,14 +64,14 @@ __device__ __forceinline__ void store_run(__half* place, int64_t plane_elements,
 
 // What a block of the kernel that writes the first set has met.
 struct PlaneRange {
-  uint32_t largest;   // magnitude, as bits
-  uint32_t has_gaps;  // a filter has zeros, or small elements
+  uint32_t largest;    // magnitude, as bits
+  uint32_t has_zeros;  // one of the filter's rows, beside others
 };
 
 // Work that the blocks of a launch divide (conv_wide.cuh).
 struct DividedWork {
   uint32_t taken, done;  // shares
-  uint32_t lost;         // what no set carries
+  uint32_t lost;         // whether something is that no set carries
 };
 
 // Beginning of the workspace.
@@ -115,7 +115,7 @@ class PlaneGuard : public Guard<2> {
     block.add(word());
     const uint32_t largest = __reduce_max_sync(0xffffffffu, range.largest);
     if (threadIdx.x % 32 == 0) atomicMax(&of_block.largest, largest);
-    if (range.has_gaps) atomicOr(&of_block.has_gaps, 1u);
+    if (range.has_zeros) atomicOr(&of_block.has_zeros, 1u);
   }
 
  private:

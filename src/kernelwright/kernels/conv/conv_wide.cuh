@@ -6,9 +6,10 @@
 // that work: a block takes shares until there are none, and then waits for those that others have
 // taken. Who has taken one runs, so that nobody waits for a block that has not begun.
 //
-// The CUDA cores keep infinities and NaN, and what is below 2^-51 of the largest: unless another
-// channel of the pixel is far from small and no element of the filter is small, so that what is
-// lost is below 2^-15 of the sum of one product's magnitudes, 2^-26 of that of three.
+// The CUDA cores keep infinities and NaN, and what is below 2^-51 of the largest: unless more
+// channels of the pixel are far from small than the filter has small elements, and it has no zeros.
+// One of them meets an element that is not small, so that what is lost is below 2^-15 of the sum of
+// one product's magnitudes, 2^-26 of that of three.
 
 #include "conv_passes.cuh"
 #include "conv_tile.cuh"
@@ -20,7 +21,7 @@ struct WideRange {
 
   GuardWord filter;
   uint32_t largest[2];  // magnitudes as bits, of the input and of the filter
-  uint32_t has_gaps;    // of the filter
+  uint32_t has_zeros;   // of the filter
 
   // For all threads of the block.
   __device__ __forceinline__ void find(const ConvHeader& header, int words, int filter_words) {
@@ -31,48 +32,51 @@ struct WideRange {
       atomicMax(&largest[is_filter], header.ranges[i].largest);
       if (!is_filter) continue;
       filter.add(header.guard[i]);
-      atomicOr(&has_gaps, header.ranges[i].has_gaps);
+      atomicOr(&has_zeros, header.ranges[i].has_zeros);
     }
     __syncthreads();
   }
   __device__ __forceinline__ bool is_finite() const {
     return max(largest[0], largest[1]) < INFINITE;
   }
+  // Channels of a pixel among which one meets an element of each row that is not small; more than
+  // there are where no number is enough.
+  __device__ __forceinline__ uint32_t decisive() const {
+    return has_zeros != 0 || filter.bad != 0 ? ~0u : filter.small + 1;
+  }
   __device__ __forceinline__ bool fits(int exponent) const {
     return __uint_as_float(largest[0]) * power_of_two(exponent) <= 65504;
   }
 };
 
-// What the second set does not carry.
+// Whether the second set does not carry some numbers.
 struct LostNumbers {
-  static constexpr uint32_t ALONE = 1, BESIDE_OTHERS = 2;
-  uint32_t kinds = 0;
+  bool are_lost = false;
 
   template <int COUNT>
-  __device__ __forceinline__ void see(const float (&numbers)[COUNT], const float (&scaled)[COUNT],
-                                      uint32_t kind = ALONE) {
+  __device__ __forceinline__ void see(const float (&numbers)[COUNT], const float (&scaled)[COUNT]) {
     constexpr float LEAST = SecondSet<1>::LEAST;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-      if (numbers[i] != 0 && fabsf(scaled[i]) < LEAST) kinds |= kind;
+      are_lost = are_lost || (numbers[i] != 0 && fabsf(scaled[i]) < LEAST);
     }
   }
   __device__ __forceinline__ void end_block() {}
 };
 
-// Calls write(share, lost) for this block's shares; returns when all blocks' are written, and what
-// is lost of them. What was written is visible to this block's asynchronous copies. `share`: in
-// shared memory. For all threads.
+// Calls write(share, lost) for this block's shares; returns when all blocks' are written, and
+// whether something is lost of them. What was written is visible to this block's asynchronous
+// copies. `share`: in shared memory. For all threads.
 template <class Write>
-__device__ __forceinline__ uint32_t divide_work(DividedWork* work, uint32_t shares, uint32_t& share,
-                                                const Write& write) {
+__device__ __forceinline__ bool divide_work(DividedWork* work, uint32_t shares, uint32_t& share,
+                                            const Write& write) {
   LostNumbers lost;
   for (;;) {
     if (threadIdx.x == 0) share = atomicAdd(&work->taken, 1u);
     __syncthreads();
     if (share >= shares) break;
     write(share, lost);
-    if (lost.kinds != 0) atomicOr(&work->lost, lost.kinds);
+    if (lost.are_lost) atomicOr(&work->lost, 1u);
     fence_for_async();
     __threadfence();
     __syncthreads();
@@ -87,15 +91,20 @@ __device__ __forceinline__ uint32_t divide_work(DividedWork* work, uint32_t shar
   }
   __syncthreads();
   fence_for_async();
-  return load_acquire(&work->lost);
+  return load_acquire(&work->lost) != 0;
 }
 
 // The input in the second set; in the first one, too, where it is not yet there at this scale.
 template <int PLANES, int THREADS, class Pixels>
 class WidePixels {
  public:
-  __device__ __forceinline__ WidePixels(const PixelPlanes& p, int exponent, bool is_first_written)
-      : p_(p), scale_(power_of_two(exponent)), is_first_written_(is_first_written) {}
+  // `decisive`: channels far from small that make all others of a pixel harmless.
+  __device__ __forceinline__ WidePixels(const PixelPlanes& p, int exponent, bool is_first_written,
+                                        uint32_t decisive)
+      : p_(p),
+        scale_(power_of_two(exponent)),
+        is_first_written_(is_first_written),
+        decisive_(decisive) {}
 
   __device__ __forceinline__ uint32_t shares() const { return (runs() + OF_SHARE - 1) / OF_SHARE; }
 
@@ -129,32 +138,30 @@ class WidePixels {
 #pragma unroll
     for (int i = 0; i < 8; ++i) scaled[i] = numbers[i] * scale_;
     LostNumbers own;
-    own.see(numbers, scaled, LostNumbers::BESIDE_OTHERS);
-    // Whoever has found one alone need not look again.
-    if (own.kinds != 0 && (lost.kinds & LostNumbers::ALONE) == 0 &&
-        !has_large(pixels, position, channel, channel + 8) &&
+    own.see(numbers, scaled);
+    // Whoever has found one that matters need not look again.
+    if (own.are_lost && !lost.are_lost && !has_large(pixels, position, channel, channel + 8) &&
         !has_large(pixels, position, first_of_group(channel), end_of_group(channel))) {
-      own.kinds = LostNumbers::ALONE;
+      lost.are_lost = true;
     }
-    lost.kinds |= own.kinds;
     __half* const place =
         p_.planes + (int64_t{image} * p_.positions + position) * p_.pitch + channel;
     if (!is_first_written_) store_run<FirstSet<PLANES>>(place, p_.plane_elements, scaled);
     store_run<SecondSet<PLANES>>(place, p_.plane_elements, scaled);
   }
 
-  // Whether one of these channels is so far from small that all others may be lost.
+  // Whether so many of these channels are so far from small that all others may be lost.
   __device__ __forceinline__ bool has_large(const Pixels& pixels, uint32_t position, int channel,
                                             int end) const {
     const float large = SMALL * static_cast<float>(end - channel);
-    float largest = 0;
+    uint32_t found = 0;
 #pragma unroll 1
-    for (; channel < end && largest < large; channel += 2) {
+    for (; channel < end && found < decisive_; channel += 2) {
       float pair[2];
       pixels.load_pair(pair, position, channel);
-      largest = fmaxf(largest, fmaxf(fabsf(pair[0]), fabsf(pair[1])) * scale_);
+      found += (fabsf(pair[0]) * scale_ >= large) + (fabsf(pair[1]) * scale_ >= large);
     }
-    return largest >= large;
+    return found >= decisive_;
   }
   // Channels whose products are summed.
   __device__ __forceinline__ int first_of_group(int channel) const {
@@ -170,6 +177,7 @@ class WidePixels {
   const PixelPlanes& p_;
   float scale_;
   bool is_first_written_;
+  uint32_t decisive_;
 };
 
 // Writes what the first set does not carry; the passes over K are returned. `exponent`: of the
@@ -198,9 +206,10 @@ __device__ __forceinline__ ConvPasses write_second_set(const Parameters& p, int&
   __syncthreads();
   if (threadIdx.x == 0) exponent = own;
 
-  const WidePixels<Tile::PLANES, Tile::THREADS, Pixels> pixels(planes.pixels, own, own == sampled);
+  const WidePixels<Tile::PLANES, Tile::THREADS, Pixels> pixels(planes.pixels, own, own == sampled,
+                                                               range.decisive());
   const uint32_t channels = is_filter_wide ? planes.filter.out_channels : 0;
-  const uint32_t lost =
+  const bool are_lost =
       divide_work(&header->work, channels + pixels.shares(), shared.share,
                   [&](uint32_t share, LostNumbers& lost) {
                     if (share >= channels) {
@@ -212,6 +221,6 @@ __device__ __forceinline__ ConvPasses write_second_set(const Parameters& p, int&
                           power_of_two(planes.filter.exponents[channel]), lost);
                     }
                   });
-  if ((lost & LostNumbers::ALONE) != 0 || (lost != 0 && range.has_gaps)) return {ConvPasses::NONE};
+  if (are_lost) return {ConvPasses::NONE};
   return {is_filter_wide ? ConvPasses::OF_BOTH : ConvPasses::OF_PIXELS};
 }

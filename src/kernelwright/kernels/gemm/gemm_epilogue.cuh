@@ -26,10 +26,34 @@ __device__ __forceinline__ T* batch_base(const Problem& problem, int operand,
   return static_cast<T*>(matrix.data);
 }
 
+// The value that an extra operand has in all columns of a row.
+template <class T, int WIDTH>
+__device__ __forceinline__ Vector<T, WIDTH> repeated(T value) {
+  Vector<T, WIDTH> values;
+#pragma unroll
+  for (int i = 0; i < WIDTH; ++i) values.element[i] = value;
+  return values;
+}
+
+// WIDTH columns of an extra operand, from `column` of this row on: all exist, in vectors where they
+// differ.
+template <class T, int WIDTH>
+__device__ __forceinline__ Vector<T, WIDTH> load_inner_columns(const T* row,
+                                                               const MatrixOperand& operand,
+                                                               int column) {
+  if constexpr (ANY_REPEATED) {
+    if (operand.column_stride == 0) return repeated<T, WIDTH>(load_constant(row));
+  }
+  return load_constant_vector<WIDTH>(row + column);
+}
+
 // WIDTH neighbouring columns of an extra operand, of which the first `valid` exist.
 template <class T, int WIDTH>
 __device__ __forceinline__ Vector<T, WIDTH> load_columns(const T* address,
                                                          const MatrixOperand& operand, int valid) {
+  if constexpr (ANY_REPEATED) {
+    if (operand.column_stride == 0) return repeated<T, WIDTH>(load_constant(address));
+  }
   if (operand.has_column_vectors) return load_constant_vector<WIDTH>(address);
   Vector<T, WIDTH> values = {};
 #pragma unroll
@@ -119,7 +143,7 @@ class GemmEpilogue {
     return found;
   }
 
-  // Whether out and all extras have column vectors.
+  // Whether out has column vectors, and all extras that differ from column to column.
   __device__ __forceinline__ bool has_vectors() const {
     if constexpr (ANY_EXTRAS) {
       if (!extras_have_vectors(Indices())) return false;
@@ -225,15 +249,17 @@ class GemmEpilogue {
 
   template <size_t... I>
   __device__ __forceinline__ bool extras_have_vectors(std::index_sequence<I...>) const {
-    return (true && ... && problem_.operands[Problem::FIRST_EXTRA + I].has_column_vectors);
+    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+    return (true && ... &&
+            (extras[I].has_column_vectors || (ANY_REPEATED && extras[I].column_stride == 0)));
   }
 
   template <int WIDTH, size_t... I>
   __device__ __forceinline__ Joining<WIDTH> load_joining(const Place& place, int rows, int columns,
                                                          std::index_sequence<I...>) const {
-    return {{{load_constant_vector<WIDTH>(
-        get<I>(place.joining) + rows * problem_.operands[Problem::FIRST_EXTRA + I].row_stride +
-        columns)}...}};
+    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+    return {{{load_inner_columns<Extra, WIDTH>(get<I>(place.joining) + rows * extras[I].row_stride,
+                                               extras[I], columns)}...}};
   }
 
   template <int WIDTH>

@@ -4,6 +4,7 @@
 
 constexpr bool ANY_BATCHES = true;      // more than two dimensions
 constexpr bool ANY_EXTRAS = true;       // operands that join the result
+constexpr bool ANY_REPEATED = true;     // extras that have one value for a row
 constexpr bool ANY_LOCATED = true;      // an epilogue that asks where its element stands
 constexpr bool ANY_TRIANGLES = true;    // results of which a part is zero
 constexpr bool ANY_PERMUTED = true;     // planes that number K as gemm_sm90_raw.cuh reads them
