@@ -70,3 +70,15 @@ def test_a_large_image_s_patches_are_a_kernel_s(dtype: torch.dtype) -> None:
     assert not any(isinstance(step, TorchCall) for step in steps)
     launches = [step.kernel.operators for step in steps if isinstance(step, Launch)]
     assert launches == [("contiguous",), ("conv2d",)]
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(6, 4, 1), nn.ConvTranspose2d(6, 4, 1, bias=False)])
+@torch.no_grad()
+def test_images_of_one_place_are_rows(layer: nn.Module) -> None:
+    """As after a mean over all places: one product for the batch, not a small one for each."""
+    module = nn.Sequential(nn.AdaptiveAvgPool2d(1), layer)
+    x = torch.rand(3, 6, 5, 7)
+    graph = capture_module(module, (x,))
+    (product,) = (node.kind for node in graph.nodes if isinstance(node.kind, Contract))
+    assert product.out == "bo"
+    torch.testing.assert_close(run_graph(graph, module, (x,), {}), module(x))

@@ -1,5 +1,4 @@
-"""Convolutions: a `Conv` node, or a matrix product where there is one tap, or patches side by side.
-"""
+"""Convolutions: a `Conv` node, or a matrix product of one tap, or of patches side by side."""
 
 from typing import Any
 
@@ -7,6 +6,7 @@ from kernelwright.capture.builder import Builder, Call
 from kernelwright.capture.products import Term, line_up, plus, product, term_of, viewed
 from kernelwright.capture.views import add_view
 from kernelwright.ir.kinds import Conv, Permute, Reshape, Slice, Squeeze
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.sizes import product as product_of
 from kernelwright.ir.types import Dim, TensorType
 
@@ -76,6 +76,8 @@ def convolution(builder: Builder, call: Call) -> str | None:
     )
     if not is_product or not isinstance(kind, TensorType):
         return None
+    if kind.rank == len(space) + 2 and _are_one_place(builder, call, kind):
+        return _product_of_one_place(builder, call, kind)
     batch = "b" if call.traced("input").dim() == len(space) + 2 else ""
     data = term_of(builder, call.arguments["input"], f"{batch}c{space}")
     out = f"{batch}o{space}"
@@ -95,8 +97,37 @@ def convolution(builder: Builder, call: Call) -> str | None:
     return plus(builder, call, total, row.name, "bias")
 
 
+def _are_one_place(builder: Builder, call: Call, kind: TensorType) -> bool:
+    """Whether images have one place, as after a mean over all: then they are rows."""
+    data = term_of(builder, call.arguments["input"], "").type
+    return all(size == ONE for size in (*data.shape[2:], *kind.shape[2:]))
+
+
+def _product_of_one_place(builder: Builder, call: Call, kind: TensorType) -> str | None:
+    """out[b, o] = sum over c of weight[o, c] input[b, c] + bias[o]."""
+    transposed = call.operator.startswith("conv_transpose")
+    space = tuple(range(2, kind.rank))
+    data, matrix = (
+        viewed(builder, call, term_of(builder, call.arguments[name], letters), Squeeze(space), to)
+        for name, letters, to in (
+            ("input", "bc" + _SPACE[: len(space)], "bc"),
+            (
+                "weight",
+                ("co" if transposed else "oc") + _SPACE[: len(space)],
+                "co" if transposed else "oc",
+            ),
+        )
+    )
+    rows = TensorType(kind.dtype, kind.shape[:2])
+    total = product(builder, call, (data, matrix), "bo", rows)
+    bias = call.arguments["bias"]
+    if bias is not None:
+        total = plus(builder, call, total, bias, "bias")
+    return None if total is None else add_view(builder, call, total, Reshape(), kind)
+
+
 _FEW_CHANNELS = 4
-"""Channels of an image: of so few, neither cuDNN nor the kernels of convolutions are fast with large
+"""Channels of an image: of so few, neither cuDNN nor kernels of convolutions are fast with large
 filters. ViT's 16 x 16 patches of 32 images, in bf16, took cuDNN 320 us on an H100."""
 
 

@@ -210,6 +210,11 @@ def transform(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
     return leaf(expr)
 
 
+def is_cast(expr: Expr) -> bool:
+    """True if the value is an operand's in another type, and nothing else."""
+    return isinstance(expr, Call) and expr.op == "cast" and isinstance(expr.args[0], Operand)
+
+
 def has_coordinates(expr: Expr) -> bool:
     """True if the value depends on where its element stands, not on the operands alone."""
     return any(isinstance(part, Coordinate) for part in walk(expr))

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kernelwright.ir.calls import Argument, AtenCall, refs, rename_call
-from kernelwright.ir.expr import Call, Operand
+from kernelwright.ir.expr import is_cast
 from kernelwright.ir.kinds import (
     Conv,
     Input,
@@ -231,9 +231,10 @@ def widens(node: Node, graph: Graph) -> bool:
     kind = node.kind
     if not isinstance(kind, Pointwise) or len(node.inputs) != 1:
         return False
-    expr, source = kind.expr, graph[node.inputs[0]].type
-    is_cast = isinstance(expr, Call) and expr.op == "cast" and isinstance(expr.args[0], Operand)
-    if not is_cast or not isinstance(source, TensorType) or source.shape != node.tensor.shape:
+    source = graph[node.inputs[0]].type
+    if not is_cast(kind.expr) or not isinstance(source, TensorType):
+        return False
+    if source.shape != node.tensor.shape:
         return False
     return source.dtype.itemsize < node.tensor.dtype.itemsize
 

@@ -89,6 +89,12 @@ class Surroundings:
         """True if a reduction reads the value as it is."""
         return any(isinstance(node.kind, Reduce) for node in self._readers(name))
 
+    def is_only_read_in_windows(self, name: str) -> bool:
+        """True where poolings and depthwise convolutions alone read the value."""
+        return self.readers(name) > 0 and all(
+            isinstance(reader.kind, Window) for reader in self._readers(name)
+        )
+
     def has_views(self, name: str) -> bool:
         """True if a view of the value is read."""
         return any(isinstance(node.kind, View) for node in self._readers(name))
