@@ -10,6 +10,7 @@ from torch.nn.functional import gelu
 from kernelwright.capture import capture_module
 from kernelwright.ir.interpreter import run_graph
 from kernelwright.ir.plan import Launch
+from kernelwright.ir.types import TensorType
 from kernelwright.lower import lower
 from kernelwright.machine import H200
 from kernelwright.rewrite import rewrite
@@ -50,6 +51,18 @@ def test_rows_and_windows_read_dense_operands() -> None:
     torch.testing.assert_close(
         run_graph(lowered.graph, module, (x,), {}), module(x), rtol=1e-4, atol=1e-4
     )
+
+
+@torch.no_grad()
+def test_copies_of_16_bits_stay_so() -> None:
+    """A depthwise convolution and a norm compute in float32: they widen what they read."""
+    module = nn.Sequential(Block(), Block()).eval().bfloat16()
+    x = torch.rand(16, 24, 57, 55, dtype=torch.bfloat16)
+    plan = plan_graph(capture_module(module, (x,)), H200).plan
+    launches = [step.kernel for step in plan.steps if isinstance(step, Launch)]
+    large = [it for kernel in launches for it in (*kernel.inputs, *kernel.outputs)]
+    wide = [str(it) for it in large if isinstance(it, TensorType) and it.rank == 4]
+    assert len(wide) > 10 and all(it.startswith("bf16") for it in wide), wide
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,9 @@ def _is_whole(node: Node, graph: Graph) -> bool:
 
 def _wants_dense(node: Node, graph: Graph, users: Mapping[str, Sequence[str]]) -> bool:
     readers = [graph[name] for name in users[node.name]]
-    if any(isinstance(it.kind, Window) and it.inputs[0] == node.name for it in readers):
+    widened = {it.name for it in readers if widens(it, graph)}
+    pooled = [*readers, *(graph[name] for it in widened for name in users[it])]
+    if any(isinstance(it.kind, Window) and it.inputs[0] in {node.name, *widened} for it in pooled):
         return True
     # Totals alone are made in one pass; rows that are read for them and again are held on chip.
     is_read_again = any(_is_step_on(it, node) for it in readers)

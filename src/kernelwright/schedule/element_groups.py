@@ -152,12 +152,13 @@ def _ends(convolution: Node, steps: Sequence[Node]) -> bool:
     """Whether a convolution's kernel can write what the last of these steps makes of it, in no
     more bytes than its own result takes."""
     kind = steps[-1].tensor
+    exprs = [step.kind.expr for step in steps if isinstance(step.kind, Pointwise)]
     return (
         kind.shape == convolution.tensor.shape
         and kind.dtype in _CONVOLVED
         and kind.dtype.itemsize <= convolution.tensor.dtype.itemsize
         and sum(map(long_functions, steps)) <= _MOST_LONG
-        and not any(isinstance(it.kind, Pointwise) and has_coordinates(it.kind.expr) for it in steps)
+        and not any(map(has_coordinates, exprs))
     )
 
 

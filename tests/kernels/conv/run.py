@@ -157,11 +157,9 @@ def draw(case: dict[str, Any], dtype: torch.dtype) -> list[torch.Tensor]:
             data[:, ::8] *= 1e-20
             filter_[0, 1:] = 0
         case "spared":  # beside more channels of the pixel than the filter has small elements
-            data[:, ::8] *= 1e-20
-            filter_.view(-1)[3] *= 1e-9
+            data[:, ::8], filter_.view(-1)[3] = data[:, ::8] * 1e-20, 1e-9
         case "single":  # beside one, which such an element may meet
-            data[:, 1:] *= 1e-20
-            filter_.view(-1)[0] *= 1e-9
+            data[:, 1:], filter_.view(-1)[0] = data[:, 1:] * 1e-20, 1e-9
         case "infinite":  # and wide
             data[0] *= 1e-10
             data.view(-1)[-7] = torch.inf
