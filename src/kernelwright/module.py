@@ -373,6 +373,7 @@ def _build_with_our_tools(module: ModuleType, path: Path, on_unit: OnUnit) -> No
     def library() -> Any:
         if build.cache_info().currsize:
             return build()
+        _begin_pytorchs_libraries()
         if files and module.load_inline.__module__ == torch.utils.cpp_extension.__name__:
             with mock.patch.object(module, "load_inline", link):  # The emulator takes whole texts.
                 return build()
@@ -383,6 +384,18 @@ def _build_with_our_tools(module: ModuleType, path: Path, on_unit: OnUnit) -> No
             return build()
 
     module._library = library  # type: ignore[attr-defined]
+
+
+@cache
+def _begin_pytorchs_libraries() -> None:
+    """Once for each process, before kernels are loaded: where cuBLAS and cuDNN began after that,
+    their first call raised std::bad_alloc (torch 2.11, CUDA 13.0, H100). Why is not known."""
+    if not torch.cuda.is_available() or torch.cuda.is_current_stream_capturing():
+        return
+    with torch.no_grad():
+        one = torch.ones(1, 1, 1, device="cuda")
+        nn.functional.linear(one, one[0])
+        nn.functional.conv1d(one, one)
 
 
 def _arguments_text(model: nn.Module) -> str:

@@ -43,11 +43,15 @@ def _factors(config: dict[str, object], m: int, n: int, k: int) -> tuple[torch.T
 
 
 def _multiply(
-    unit: Any, lhs: torch.Tensor, rhs: torch.Tensor, out: torch.Tensor | None = None
+    unit: Any,
+    lhs: torch.Tensor,
+    rhs: torch.Tensor,
+    out: torch.Tensor | None = None,
+    joining: tuple[torch.Tensor, ...] = (),
 ) -> torch.Tensor:
     if out is None:
         out = torch.full((lhs.shape[0], rhs.shape[1]), torch.nan)
-    words = pack([out, lhs, rhs])
+    words = pack([out, lhs, rhs, *joining])
     memory = torch.empty(unit.run("workspace", words), dtype=torch.uint8)
     assert unit.run("launch", words, memory) == 0
     return out
@@ -94,6 +98,38 @@ def test_product(build: Build, config: dict[str, object], sizes: tuple[int, int,
     assert unit.session.findings == ()
     exact = lhs.double() @ rhs.double()
     scale = lhs.double().norm(dim=1, keepdim=True) * rhs.double().norm(dim=0)
+    assert ((out - exact).abs() / scale).max() < 5e-7
+
+
+@pytest.mark.parametrize(
+    ("config", "sizes"),
+    [
+        pytest.param(_SPLIT, (150, 160, 40), id="split"),
+        pytest.param(_BUFFERED, (150, 261, 40), id="buffered"),
+        pytest.param(
+            _DIRECT
+            | {"ELEMENT": "__nv_bfloat16", "INSTRUCTION": "Wgmma128Bf16", "CLUSTER_OF_TEST": 1},
+            (70, 200, 40),
+            id="bfloat16",
+        ),
+        pytest.param(
+            _BUFFERED | {"INSTRUCTION": "Wgmma64F16", "STAGES_OF_TEST": 4, "TRANSPOSED_OF_TEST": 1},
+            (300, 96, 40),
+            id="columns of results",
+        ),
+    ],
+)
+def test_operands_join_by_row_by_column_and_by_place(
+    build: Build, config: dict[str, object], sizes: tuple[int, int, int]
+) -> None:
+    unit = build("gemm", **config, JOINS=1)
+    lhs, rhs = _factors(config, *sizes)
+    row, column = torch.rand(sizes[0], 1), torch.rand(sizes[1])
+    at = torch.rand(sizes[:2])
+    out = _multiply(unit, lhs, rhs, joining=(row, column, at))
+    assert unit.session.findings == ()
+    exact = (lhs.double() @ rhs.double()) * row + column - at
+    scale = lhs.double().norm(dim=1, keepdim=True) * rhs.double().norm(dim=0) + 1
     assert ((out - exact).abs() / scale).max() < 5e-7
 
 

@@ -12,7 +12,17 @@
 struct Plain {
   __device__ __forceinline__ float operator()(float sum) const { return sum; }
 };
+// With one value for a row, one for a column and one for each element, all of the results' type.
+struct Joined {
+  __device__ __forceinline__ float operator()(float sum, float row, float column, float at) const {
+    return sum * row + column - at;
+  }
+};
+#ifdef JOINS
+using Problem = Gemm<ELEMENT, RESULT, Joined, RESULT, RESULT, RESULT>;
+#else
 using Problem = Gemm<ELEMENT, RESULT, Plain>;
+#endif
 
 struct General {
   static constexpr int BLOCK_M = 32, BLOCK_N = 32, BLOCK_K = 16, THREAD_M = 4, THREAD_N = 4;
@@ -50,10 +60,15 @@ extern "C" int keep(int part, int64_t from) {
   return 0;
 }
 
-// words: the three tensors as the launch ABI has them.
+// words: the three tensors as the launch ABI has them, and those that join.
 static Problem read_problem(Arguments& arguments) {
   const Tensor out = arguments.tensor(), lhs = arguments.tensor(), rhs = arguments.tensor();
+#ifdef JOINS
+  const Tensor row = arguments.tensor(), column = arguments.tensor(), at = arguments.tensor();
+  Problem problem = Problem::describe(Joined{}, out, lhs, rhs, row, column, at);
+#else
   Problem problem = Problem::describe(Plain{}, out, lhs, rhs);
+#endif
   problem.triangle = kept;
   problem.diagonal = diagonal;
   return problem;
