@@ -14,11 +14,14 @@ import torch
 from kernelwright.capture import capture, capture_module
 from kernelwright.codegen.cuda import cuda_source
 from kernelwright.ir.configs import Feed, TensorCoreConfig
+from kernelwright.ir.conv_configs import Rounding
+from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Plan
 from kernelwright.machine import H200
 from kernelwright.problem import load_problem
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import Library, ranked_configs, schedule
+from kernelwright.schedule.conv_or_library import Convolutions
 from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.toolchain.cuda import compile_check
 from kernelwright.tune.plans import with_configs
@@ -154,3 +157,26 @@ def test_what_memory_limits_compiles_without_spills(module: type[torch.nn.Module
     plan = schedule(graph, H200)
     assert len(plan.kernels) == 2
     _expect_no_losses(plan)
+
+
+class Normed(torch.nn.Module):
+    """A convolution of 16 bits, a norm and a step that rounds before and after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(128, 128, 3, padding=1, bias=False)
+        self.norm = torch.nn.BatchNorm2d(128)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.norm(self.conv(x)))
+
+
+def test_roundings_of_a_convolution_keep_its_products_in_flight() -> None:
+    """What was rounded where it is stored, too, made ptxas wait for each product."""
+    module, x = Normed().eval().bfloat16(), torch.rand(32, 128, 28, 28, dtype=torch.bfloat16)
+    graph = rewrite(capture_module(module, (x,))).graph
+    ours = {node.name: Rounding.SHORT for node in graph.nodes if isinstance(node.kind, Conv)}
+    plan = schedule(graph, H200, Library.NEVER, convolutions=Convolutions(left={}, ours=ours))
+    assert len(plan.kernels) == 1
+    # The kernel on the CUDA cores, which is for any sizes, spills a few.
+    _expect_no_losses(plan, spilled_bytes=8)

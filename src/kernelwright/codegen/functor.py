@@ -38,7 +38,11 @@ def functor(kernel: Kernel, first_element_input: int) -> Functor:
     """The functor of `kernel`; inputs before `first_element_input` are read as tiles, not here."""
     (epilogue,) = kernel.expressions
     elements = range(first_element_input, len(kernel.inputs))
-    found = functor_of(epilogue, kernel, elements, first_element_input)
+    return stored(functor_of(epilogue, kernel, elements, first_element_input), kernel)
+
+
+def stored(found: Functor, kernel: Kernel) -> Functor:
+    """The functor of what is stored, which is rounded then."""
     return replace(found, value=before_storing(Written(found.value), kernel.outputs[0].dtype).text)
 
 

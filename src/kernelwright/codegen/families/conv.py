@@ -7,7 +7,7 @@ from kernelwright import kernels
 from kernelwright.codegen.expressions import ExpressionWriter, Member, operand_name
 from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.finishing import in_two_steps
-from kernelwright.codegen.functor import Functor, camel_case, functor_of
+from kernelwright.codegen.functor import Functor, camel_case, functor_of, stored
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import STORED
 from kernelwright.ir.anchors import Convolution
@@ -145,7 +145,7 @@ def _steps(kernel: Kernel, tiles: int) -> tuple[_Step | None, _Step]:
         of_first = inputs[: kernel.anchored(Convolution).conv.operands]
         rest = inputs[len(of_first) :]
         own = functor_of(kernel.prologue, kernel, of_first, of_first.start, "Step")
-        made = functor_of(epilogue, kernel, rest, rest.start)
+        made = stored(functor_of(epilogue, kernel, rest, rest.start), kernel)
         return (
             _step(kernel, own, of_first, of_first.start, "before_"),
             _step(kernel, made, rest, rest.start),
@@ -153,11 +153,13 @@ def _steps(kernel: Kernel, tiles: int) -> tuple[_Step | None, _Step]:
     unplaced = {it for it in inputs if not _is_by_place(kernel, kernel.inputs[it])}
     split = in_two_steps(epilogue, unplaced) if len(unplaced) < len(inputs) else None
     if split is None:
-        return None, _step(kernel, functor_of(epilogue, kernel, inputs, tiles), inputs, tiles)
+        alone = stored(functor_of(epilogue, kernel, inputs, tiles), kernel)
+        return None, _step(kernel, alone, inputs, tiles)
     first, second = _read(split.before), _read(split.after)
+    last = stored(functor_of(split.after, kernel, second, tiles), kernel)
     return (
         _step(kernel, functor_of(split.before, kernel, first, tiles, "Step"), first, tiles),
-        _step(kernel, functor_of(split.after, kernel, second, tiles), second, tiles),
+        _step(kernel, last, second, tiles),
     )
 
 
