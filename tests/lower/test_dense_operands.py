@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, scaled_dot_product_attention
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.interpreter import run_graph
-from kernelwright.ir.plan import Launch
+from kernelwright.ir.plan import Launch, TorchCall
 from kernelwright.ir.types import TensorType
 from kernelwright.lower import lower
 from kernelwright.machine import H200
@@ -63,6 +63,28 @@ def test_copies_of_16_bits_stay_so() -> None:
     large = [it for kernel in launches for it in (*kernel.inputs, *kernel.outputs)]
     wide = [str(it) for it in large if isinstance(it, TensorType) and it.rank == 4]
     assert len(wide) > 10 and all(it.startswith("bf16") for it in wide), wide
+
+
+class Biased(nn.Module):
+    """Attention with a learned bias for each pair of places, whose heads are last in the table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.rand(49, 49, 4))
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = self.bias.permute(2, 0, 1).contiguous().unsqueeze(0)
+        return scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+@torch.no_grad()
+def test_a_mask_is_dense_as_the_user_had_it() -> None:
+    q, k, v = (torch.rand(64, 4, 49, 32) for _ in range(3))
+    plan = plan_graph(capture_module(Biased(), (q, k, v)), H200).plan
+    call = next(step for step in plan.steps if isinstance(step, TorchCall))
+    copies = [step for step in plan.steps if isinstance(step, Launch)]
+    assert [it.kernel.operators for it in copies] == [("contiguous",)]
+    assert copies[0].results[0] in call.call.refs
 
 
 @pytest.mark.parametrize(

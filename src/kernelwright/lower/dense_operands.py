@@ -5,19 +5,25 @@ convolution with a filter for each channel lie apart in what a product writes. B
 variants for dense operands only. Such an operand is copied in tiles first, once for all its
 readers: of 77 MB general variants took 670 and 1,800 us, fast ones 20 and 33. What was widened to
 fp32 is copied before that, in half the bytes, and widened by its readers.
+
+So is the mask of an attention, as a user's `contiguous` has it, which says nothing else in a graph:
+PyTorch's fused kernels refuse any other, and without them a call of CoAtNet's took twice as long.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from kernelwright.ir.attention import Attention
 from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.graph import Graph, Node, rename_inputs, widens
-from kernelwright.ir.kinds import Pointwise, Reduce, View, Window
+from kernelwright.ir.kinds import Pointwise, Reduce, Unsqueeze, View, Window
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.types import TensorType
 from kernelwright.lower.layouts import relayout
 from kernelwright.machine import Machine
 
+_MASK = 3
+"""Place of the mask among what an attention reads."""
 _MOST_STEPS = 3
 """Steps on single elements between an operand and the reduction of its rows."""
 
@@ -29,10 +35,7 @@ def with_dense_operands(graph: Graph, machine: Machine) -> Graph:
         node
         for node in graph.nodes
         if isinstance(node.kind, View)
-        and node.tensor.bytes_hint >= machine.launches.transposed_bytes
-        and node.tensor.is_transposed
-        and _is_whole(node, graph)
-        and _wants_dense(node, graph, users)
+        and (_is_turned_mask(node, graph, users) or _is_large_operand(node, graph, users, machine))
     ]
     if not found:
         return graph
@@ -40,7 +43,7 @@ def with_dense_operands(graph: Graph, machine: Machine) -> Graph:
     names = {node.name: fresh_name(f"{node.name}_dense", taken) for node in found}
     nodes: list[Node] = []
     for node in graph.nodes:
-        if isinstance(node.kind, Pointwise | Reduce | Window):
+        if isinstance(node.kind, Pointwise | Reduce | Window | Attention):
             node = rename_inputs(node, names)
         nodes.append(node)
         if node.name in names:
@@ -65,6 +68,31 @@ def _dense(view: Node, name: str, graph: Graph, taken: set[str]) -> list[Node]:
     dense = relayout(fresh_name(f"{name}_narrow", taken), last, view)
     widened = replace(cast, name=name, type=replace(view.tensor, layout=None), inputs=(dense.name,))
     return [*nodes, dense, widened]
+
+
+def _is_large_operand(
+    node: Node, graph: Graph, users: Mapping[str, Sequence[str]], machine: Machine
+) -> bool:
+    return (
+        node.tensor.bytes_hint >= machine.launches.transposed_bytes
+        and node.tensor.is_transposed
+        and _is_whole(node, graph)
+        and _wants_dense(node, graph, users)
+    )
+
+
+def _is_turned_mask(node: Node, graph: Graph, users: Mapping[str, Sequence[str]]) -> bool:
+    """Whether attentions alone read it, as their mask, along another dimension than its last."""
+    readers = [graph[name] for name in users[node.name]]
+    are_attentions = bool(readers) and all(
+        isinstance(it.kind, Attention) and it.inputs.index(node.name) == _MASK for it in readers
+    )
+    if not are_attentions:
+        return False
+    # Layouts are not followed through dimensions that are new; those in front change nothing.
+    while isinstance(node.kind, View) and node.kind.map == Unsqueeze(0):
+        node = graph[node.inputs[0]]
+    return isinstance(node.type, TensorType) and node.type.is_transposed
 
 
 def _is_whole(node: Node, graph: Graph) -> bool:

@@ -208,8 +208,8 @@ class ConvEpilogue {
   Pack<ConvOperand<typename Operands::Stored>...> operands_;
 };
 
-// An epilogue in two steps, and something between them or nothing: `Before` has a row for each channel,
-// `After` finishes what is stored.
+// An epilogue in two steps, and something between them or nothing: `Before` has a row for each
+// channel, `After` finishes what is stored.
 template <class Before, class After>
 struct ConvTwoSteps {
   static constexpr bool IS_LATE = After::IS_LATE;
