@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.ir.attention import Attention, Masking
 from kernelwright.ir.interpreter import run_graph
-from kernelwright.lower import lower
+from kernelwright.ir.plan import Launch
+from kernelwright.lower import lower, with_heads_read_once
 from kernelwright.machine import A100, H200
 from kernelwright.rewrite import rewrite
 from kernelwright.schedule import schedule
@@ -204,3 +205,38 @@ def test_what_no_call_means_is_a_kernel_however_slow_the_model_has_it() -> None:
     q, mask = torch.rand(2, 3, 33, 16), torch.ones(33, 33).tril()
     graph = rewrite(capture_module(Applied(_filled), (q, q, q, mask))).graph
     assert [kernel.family for kernel in schedule(graph, slow).kernels].count("attention") == 1
+
+
+def _grouped(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    """As transformers repeats the keys and values of a group of heads."""
+    batch, heads, length, depth = k.shape
+    repeated = (
+        it[:, :, None].expand(batch, heads, 4, length, depth).reshape(batch, -1, length, depth)
+        for it in (k, v)
+    )
+    return F.scaled_dot_product_attention(q, *repeated, attn_mask=mask)
+
+
+@pytest.mark.parametrize("takes", [True, False])
+@torch.no_grad()
+def test_in_16_bits_kernels_alone_read_heads_that_repeat_once(takes: bool) -> None:
+    """PyTorch gets them as the module repeated them: its fastest kernels want that."""
+    q, k, v = (torch.rand(2, heads, 40, 16).bfloat16() for heads in (8, 2, 2))
+    module, given = Applied(_grouped), (q, k, v, torch.ones(40, 40).tril() > 0)
+    lowered = lower(rewrite(capture_module(module, given)).graph, H200).graph
+    graph = with_heads_read_once(lowered, lambda node: takes)
+    (node,) = (it for it in graph.nodes if isinstance(it.kind, Attention))
+    heads = [graph[name].tensor.shape[1].hint for name in node.inputs[:3]]
+    assert heads == ([8, 2, 2] if takes else [8, 8, 8])
+    torch.testing.assert_close(
+        run_graph(graph, module, given, {}), module(*given), rtol=1e-2, atol=1e-2
+    )
+
+
+def test_a_plan_of_grouped_heads_in_16_bits_copies_none() -> None:
+    q, k, v = (torch.rand(4, heads, 512, 64).bfloat16() for heads in (16, 4, 4))
+    graph = capture_module(Applied(_grouped), (q, k, v, torch.ones(512, 512).tril() > 0))
+    plan = schedule(rewrite(graph).graph, H200)
+    (launch,) = (step for step in plan.steps if isinstance(step, Launch))
+    heads = [kind.shape[1].hint for kind in launch.kernel.inputs[:3]]
+    assert heads == [16, 4, 4]

@@ -4,6 +4,7 @@ The rewrites before it say what is computed, the schedule after it which nodes s
 passes are one list in `passes.py`.
 """
 
+from kernelwright.lower.attention import with_heads_read_once
 from kernelwright.lower.loops import LOOPS, with_layers, with_loops
 from kernelwright.lower.lowered import Decision, Lowered, Pass
 from kernelwright.lower.memory_format import faster_on_channels_last, on_channels_last
@@ -18,6 +19,7 @@ __all__ = [
     "faster_on_channels_last",
     "lower",
     "on_channels_last",
+    "with_heads_read_once",
     "with_layers",
     "with_loops",
 ]

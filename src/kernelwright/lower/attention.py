@@ -1,6 +1,6 @@
 """Attention becomes one node, which reads and writes tensors where others have them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kernelwright.ir.attention import Attention
@@ -12,6 +12,7 @@ from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType
 from kernelwright.lower.attention_apart import wide_attention_apart
 from kernelwright.lower.attention_by_hand import attention_by_hand
+from kernelwright.lower.layouts import with_layouts
 from kernelwright.lower.view_chains import Chain, Part, Parts, arranged, chain_of, leaves, split
 from kernelwright.machine import Machine
 from kernelwright.rewrite.driver import Rule, apply
@@ -86,10 +87,13 @@ def _heads_of_batches(around: Surroundings, node: Node) -> tuple[Node, ...] | No
 
 def _repeated_heads(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     # Heads of k and v that are the same for several neighbours are read where they lie, once.
+    # In 16 bits the library's fastest kernels want them as the module repeated them.
+    is_wide = isinstance(node.kind, Attention) and node.tensor.dtype is DType.F32
+    return _heads_once(around, node) if is_wide else None
+
+
+def _heads_once(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     if not isinstance(node.kind, Attention) or node.tensor.rank != 4 or node.kind.order:
-        return None
-    # In float32 PyTorch has no fused kernel for it.
-    if node.tensor.dtype is not DType.F32:
         return None
     made: list[Node] = []
     names: dict[str, str] = {}
@@ -194,6 +198,25 @@ _RULES = (
     Rule(name="result of attention in one step", match=_result_in_one_step),
     Rule(name="attention of wide heads as two products", match=wide_attention_apart),
 )
+
+
+def with_heads_read_once(graph: Graph, takes: Callable[[Node], bool]) -> Graph:
+    """The graph whose attention in 16 bits reads heads that repeat once, where kernels take it:
+    `takes` says which of its nodes."""
+    if not any(_is_short(node) for node in graph.nodes):
+        return graph
+
+    def match(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
+        found = _heads_once(around, node) if _is_short(node) else None
+        return found if found is not None and takes(node) else None
+
+    return with_layouts(
+        apply((Rule(name="heads that repeat read once", match=match),), graph).graph
+    )
+
+
+def _is_short(node: Node) -> bool:
+    return isinstance(node.kind, Attention) and node.tensor.dtype is not DType.F32
 
 
 def with_attention(graph: Graph, machine: Machine) -> Graph:

@@ -39,7 +39,13 @@ from kernelwright.ir.plan import (
     TorchCall,
 )
 from kernelwright.ir.recurrence import Recurrent
-from kernelwright.lower import Lowered, faster_on_channels_last, lower, on_channels_last
+from kernelwright.lower import (
+    Lowered,
+    faster_on_channels_last,
+    lower,
+    on_channels_last,
+    with_heads_read_once,
+)
 from kernelwright.machine import Machine
 from kernelwright.schedule.attention_order import with_orders
 from kernelwright.schedule.conv_or_library import (
@@ -101,10 +107,13 @@ def schedule_lowered(
     """
     if in_place is None and library is Library.NEVER:
         in_place = frozenset(node.name for node in graph.nodes if isinstance(node.kind, Concat))
-    graph = with_orders(
-        graph,
-        lambda node: FAMILIES["attention"].why_not(node, graph, machine, library) is None,
-    )
+    given = graph
+
+    def takes(node: Node) -> bool:
+        return FAMILIES["attention"].why_not(node, given, machine, library) is None
+
+    given = graph = with_heads_read_once(graph, takes)
+    graph = with_orders(graph, takes)
     candidates = {kind: family for family in FAMILIES.values() for kind in family.nodes}
     reasons = {
         node.name: _why_not(candidates[type(node.kind)], node, graph, machine, library, measured)
