@@ -390,8 +390,8 @@ def _build_with_our_tools(module: ModuleType, path: Path, on_unit: OnUnit) -> No
 def _begin_pytorchs_libraries() -> None:
     """Once for each process, before kernels are loaded: where cuBLAS and cuDNN began after that,
     their first call raised std::bad_alloc (torch 2.11, CUDA 13.0, H100). Why is not known."""
-    if not (torch.backends.cuda.is_built() and torch.cuda.is_available()):
-        return  # On the emulator the first of these is false.
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        return  # The emulator has a device for PyTorch builds without CUDA, too.
     if torch.cuda.is_current_stream_capturing():
         return
     with torch.no_grad():
