@@ -41,9 +41,7 @@ template <class T, int WIDTH>
 __device__ __forceinline__ Vector<T, WIDTH> load_inner_columns(const T* row,
                                                                const MatrixOperand& operand,
                                                                int column) {
-  if constexpr (ANY_REPEATED) {
-    if (operand.column_stride == 0) return repeated<T, WIDTH>(load_constant(row));
-  }
+  if (operand.column_stride == 0) return repeated<T, WIDTH>(load_constant(row));
   return load_constant_vector<WIDTH>(row + column);
 }
 
@@ -249,17 +247,26 @@ class GemmEpilogue {
 
   template <size_t... I>
   __device__ __forceinline__ bool extras_have_vectors(std::index_sequence<I...>) const {
-    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
-    return (true && ... &&
-            (extras[I].has_column_vectors || (ANY_REPEATED && extras[I].column_stride == 0)));
+    if constexpr (ANY_REPEATED) {
+      const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+      return (true && ... && (extras[I].has_column_vectors || extras[I].column_stride == 0));
+    } else {
+      return (true && ... && problem_.operands[Problem::FIRST_EXTRA + I].has_column_vectors);
+    }
   }
 
   template <int WIDTH, size_t... I>
   __device__ __forceinline__ Joining<WIDTH> load_joining(const Place& place, int rows, int columns,
                                                          std::index_sequence<I...>) const {
-    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
-    return {{{load_inner_columns<Extra, WIDTH>(get<I>(place.joining) + rows * extras[I].row_stride,
-                                               extras[I], columns)}...}};
+    if constexpr (ANY_REPEATED) {
+      const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+      return {{{load_inner_columns<Extra, WIDTH>(
+          get<I>(place.joining) + rows * extras[I].row_stride, extras[I], columns)}...}};
+    } else {
+      return {{{load_constant_vector<WIDTH>(
+          get<I>(place.joining) + rows * problem_.operands[Problem::FIRST_EXTRA + I].row_stride +
+          columns)}...}};
+    }
   }
 
   template <int WIDTH>
