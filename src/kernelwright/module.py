@@ -386,9 +386,8 @@ def _build_with_our_tools(module: ModuleType, path: Path, on_unit: OnUnit) -> No
     module._library = library  # type: ignore[attr-defined]
 
 
-@cache
 def _begin_pytorchs_libraries() -> None:
-    """Once for each process, before kernels are loaded: where cuBLAS and cuDNN began after that,
+    """Before kernels are loaded: where cuBLAS and cuDNN began after that,
     their first call raised std::bad_alloc (torch 2.11, CUDA 13.0, H100). Why is not known."""
     if torch.version.cuda is None or not torch.cuda.is_available():
         return  # The emulator has a device for PyTorch builds without CUDA, too.

@@ -105,24 +105,16 @@ def _are_one_place(builder: Builder, call: Call, kind: TensorType) -> bool:
 
 def _product_of_one_place(builder: Builder, call: Call, kind: TensorType) -> str | None:
     """out[b, o] = sum over c of weight[o, c] input[b, c] + bias[o]."""
-    transposed = call.operator.startswith("conv_transpose")
-    space = tuple(range(2, kind.rank))
-    data, matrix = (
-        viewed(builder, call, term_of(builder, call.arguments[name], letters), Squeeze(space), to)
-        for name, letters, to in (
-            ("input", "bc" + _SPACE[: len(space)], "bc"),
-            (
-                "weight",
-                ("co" if transposed else "oc") + _SPACE[: len(space)],
-                "co" if transposed else "oc",
-            ),
-        )
-    )
+    places = tuple(range(2, kind.rank))
+    space = _SPACE[: len(places)]
+    of_matrix = "co" if call.operator.startswith("conv_transpose") else "oc"
+    data = term_of(builder, call.arguments["input"], f"bc{space}")
+    data = viewed(builder, call, data, Squeeze(places), "bc")
+    matrix = term_of(builder, call.arguments["weight"], f"{of_matrix}{space}")
+    matrix = viewed(builder, call, matrix, Squeeze(places), of_matrix)
     rows = TensorType(kind.dtype, kind.shape[:2])
     total = product(builder, call, (data, matrix), "bo", rows)
-    bias = call.arguments["bias"]
-    if bias is not None:
-        total = plus(builder, call, total, bias, "bias")
+    total = plus(builder, call, total, call.arguments["bias"], "bias")
     return None if total is None else add_view(builder, call, total, Reshape(), kind)
 
 
@@ -177,13 +169,9 @@ def _product_of_patches(builder: Builder, call: Call) -> str | None:
     out = f"b{space}o"
     places = TensorType(kind.dtype, (kind.shape[0], *kind.shape[2:], kind.shape[1]))
     total = product(builder, call, (data, matrix), out, places)
-    if total is None:
-        return None
-    bias = call.arguments["bias"]
-    if bias is not None:
-        total = plus(builder, call, total, bias, "bias")
+    total = plus(builder, call, total, call.arguments["bias"], "bias")
     order = (0, len(space) + 1, *range(1, len(space) + 1))
-    return add_view(builder, call, str(total), Permute(order), kind)
+    return None if total is None else add_view(builder, call, total, Permute(order), kind)
 
 
 def _reshaped(

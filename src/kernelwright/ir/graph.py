@@ -1,6 +1,6 @@
 """The tensor-level graph in SSA form: what the module computes, with no word of how."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kernelwright.ir.calls import Argument, AtenCall, refs, rename_call
@@ -226,12 +226,13 @@ def epilogues_of(names: frozenset[str], graph: Graph) -> frozenset[str]:
     return frozenset(name for name, found in followed.items() if found)
 
 
-def widens(node: Node, graph: Graph) -> bool:
-    """Whether a node does nothing but give the elements of another one more bytes."""
+def widens(node: Node, find: Callable[[str], Node]) -> bool:
+    """Whether a node does nothing but give the elements of another one more bytes; `find` gives
+    nodes by name."""
     kind = node.kind
     if not isinstance(kind, Pointwise) or len(node.inputs) != 1:
         return False
-    source = graph[node.inputs[0]].type
+    source = find(node.inputs[0]).type
     if not is_cast(kind.expr) or not isinstance(source, TensorType):
         return False
     if source.shape != node.tensor.shape:

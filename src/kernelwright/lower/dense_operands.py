@@ -56,7 +56,7 @@ def _dense(view: Node, name: str, graph: Graph, taken: set[str]) -> list[Node]:
     views = [view]
     while isinstance((cast := graph[views[-1].inputs[0]]).kind, View):
         views.append(cast)
-    if not widens(cast, graph):
+    if not widens(cast, graph.__getitem__):
         return [relayout(name, view, view)]
     last = graph[cast.inputs[0]]
     nodes: list[Node] = []
@@ -105,7 +105,7 @@ def _is_whole(node: Node, graph: Graph) -> bool:
 
 def _wants_dense(node: Node, graph: Graph, users: Mapping[str, Sequence[str]]) -> bool:
     readers = [graph[name] for name in users[node.name]]
-    widened = {it.name for it in readers if widens(it, graph)}
+    widened = {it.name for it in readers if widens(it, graph.__getitem__)}
     pooled = [*readers, *(graph[name] for it in widened for name in users[it])]
     if any(isinstance(it.kind, Window) and it.inputs[0] in {node.name, *widened} for it in pooled):
         return True

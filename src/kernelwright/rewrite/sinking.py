@@ -7,8 +7,8 @@ that it comes from.
 
 from dataclasses import replace
 
-from kernelwright.ir.expr import Coordinate, Expr, has_coordinates, is_cast, transform
-from kernelwright.ir.graph import Node
+from kernelwright.ir.expr import Coordinate, Expr, has_coordinates, transform
+from kernelwright.ir.graph import Node, widens
 from kernelwright.ir.kinds import (
     DiagEmbed,
     Diagonal,
@@ -36,7 +36,8 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
     if not isinstance(node.kind, Pointwise) or not isinstance(node.type, TensorType):
         return None
     operands = [around.node(name) for name in node.inputs]
-    if _is_widened_for_windows(around, node, operands):
+    if widens(node, around.node) and around.is_only_read_in_windows(node.name):
+        # Their kernel widens what it reads; the product would write all those bytes.
         return None
     if any(_is_full(item, node) and around.is_from_anchor(item.name) for item in operands):
         # It can join a product as it stands.
@@ -54,16 +55,6 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
             if made is not None:
                 return made
     return None
-
-
-def _is_widened_for_windows(around: Surroundings, node: Node, operands: list[Node]) -> bool:
-    """Whether a step only gives elements more bytes, for windows, whose kernel does that as it
-    reads them: the product that they come from would write all those bytes."""
-    if len(operands) != 1 or not isinstance(operands[0].type, TensorType):
-        return False
-    assert isinstance(node.kind, Pointwise)
-    grows = operands[0].tensor.dtype.itemsize < node.tensor.dtype.itemsize
-    return grows and is_cast(node.kind.expr) and around.is_only_read_in_windows(node.name)
 
 
 def _is_full(item: Node, node: Node) -> bool:

@@ -88,7 +88,7 @@ class _Growth:
                 and node.name not in self._results
                 and all(name in inside for name in readers)
                 and node.tensor.shape == source.tensor.shape
-                and (node.name not in self._epilogues or widens(node, self._graph))
+                and (node.name not in self._epilogues or widens(node, self._graph.__getitem__))
             )
             if not joins:
                 continue
