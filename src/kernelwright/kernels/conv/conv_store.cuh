@@ -394,7 +394,6 @@ __device__ __forceinline__ void store_joined_parts(
     const Parameters& p, const ConvShared<Tile>& shared, const ConvWork& work, int warpgroup,
     const float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
   using Result = std::remove_pointer_t<decltype(p.out)>;
-  constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
   const int lane = threadIdx.x % 32, warp = threadIdx.x % Tile::WARPGROUP / 32;
   auto& buffer =
       *reinterpret_cast<RowBuffer*>(shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES);
@@ -409,13 +408,7 @@ __device__ __forceinline__ void store_joined_parts(
 #pragma unroll 1
     for (int columns = 0; columns < Tile::PART_POSITIONS; columns += RowBuffer::COLUMNS) {
       __syncwarp();  // the rows before have been read
-#pragma unroll
-      for (int of = 0; of < Tile::PARTS; ++of) {
-#pragma unroll
-        for (int first = 0; first < Tile::REGISTERS; first += OF_BUFFER) {
-          if (part == of && columns == first * 2) buffer.take(sums[of] + first, lane / 4);
-        }
-      }
+      buffer.take_from(sums, part, columns, lane / 4);
       __syncwarp();
       store.store(buffer, places + columns);
     }

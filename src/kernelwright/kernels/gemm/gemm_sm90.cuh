@@ -114,7 +114,8 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
       if constexpr (Config::SLICES > 1) {
         store_partials(p, work, first_row, row, sums, buffer);
       } else if constexpr (Tile::FEED == Feed::DIRECT) {
-        store_direct(p, work, first_row, row, sums, buffer);
+        const auto& parts = reinterpret_cast<const float (&)[1][Tile::REGISTERS]>(sums);
+        store_direct(p, work, first_row, row, parts, buffer);
       } else {
 #pragma unroll
         for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);

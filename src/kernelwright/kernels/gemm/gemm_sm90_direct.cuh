@@ -1,67 +1,65 @@
 #pragma once
 // From the fragments of a warp to the rows of the result of 16-bit factors. A tile of these is
-// multiplied in the time that a few waits for memory take. Rows may begin anywhere, as those of a
+// multiplied in the time that a few waits for memory take, or for code: most blocks store one tile
+// or two, and instructions that run once come from memory, 100 ns for each 128 bytes. So nothing
+// here is unrolled that needs no registers by number. Rows may begin anywhere, as those of a
 // language model's scores of 50,257 words: they are stored in aligned accesses all the same.
 
 #include "gemm_sm90_store.cuh"
 
-// A warp's rows of a tile that lies inside the result, from `place` on. What joins them is fetched
-// for several columns at one time: a warp waits for each time.
-template <class Epilogue, int COUNT>
+// A warp's rows of a part that lies inside the result, from `place` on. What joins 32 columns is
+// fetched while those before are stored, where registers have room for both.
+template <class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_inside(const Epilogue& epilogue,
                                              const typename Epilogue::Place& place,
-                                             const float (&sums)[COUNT], int row,
+                                             const float (&sums)[PARTS][COUNT], int part, int row,
                                              RowBuffer& buffer) {
-  constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
-  constexpr int BYTES = RUNS * sizeof(typename Epilogue::template Joining<RUN>);
-  constexpr int MOST_BYTES = 128;  // in registers
-  constexpr int GROUP = 2 * BYTES > MOST_BYTES                      ? 1
-                        : 4 * BYTES > MOST_BYTES || COUNT % 64 != 0 ? 2
-                                                                    : 4;
-  static_assert(COUNT % (GROUP * OF_BUFFER) == 0, "groups are whole");
+  constexpr int COLUMNS = RowBuffer::COLUMNS;
+  using Joining = typename Epilogue::template Joining<RUN>;
+  constexpr bool IS_AHEAD = 2 * RUNS * sizeof(Joining) <= 128;
   const int lane = threadIdx.x % 32;
+  Joining joining[RUNS], next[RUNS];
+  const auto fetch = [&](Joining(&into)[RUNS], int columns) {
 #pragma unroll
-  for (int first = 0; first < COUNT; first += GROUP * OF_BUFFER) {
-    typename Epilogue::template Joining<RUN> joining[GROUP][RUNS];
-#pragma unroll
-    for (int g = 0; g < GROUP; ++g) {
-#pragma unroll
-      for (int i = 0; i < RUNS; ++i) {
-        joining[g][i] =
-            epilogue.template load_inside<RUN>(place, i * RUN_ROWS, (first + g * OF_BUFFER) * 2);
-      }
+    for (int i = 0; i < RUNS; ++i) {
+      into[i] = epilogue.template load_inside<RUN>(place, i * RUN_ROWS, columns);
     }
+  };
+  if (IS_AHEAD) fetch(next, 0);
+#pragma unroll 1
+  for (int columns = 0; columns < COUNT * 2; columns += COLUMNS) {
+    if constexpr (IS_AHEAD) {
 #pragma unroll
-    for (int g = 0; g < GROUP; ++g) {
-      __syncwarp();  // the rows before have been read
-      buffer.take(sums + first + g * OF_BUFFER, row);
-      __syncwarp();
+      for (int i = 0; i < RUNS; ++i) joining[i] = next[i];
+      if (columns + COLUMNS < COUNT * 2) fetch(next, columns + COLUMNS);
+    } else {
+      fetch(joining, columns);
+    }
+    __syncwarp();  // the rows before have been read
+    buffer.take_from(sums, part, columns, row);
+    __syncwarp();
 #pragma unroll
-      for (int i = 0; i < RUNS; ++i) {
-        epilogue.apply_inside(
-            load_vector<RUN>(&buffer.numbers[lane / 8 + i * RUN_ROWS][lane % 8 * RUN]),
-            joining[g][i], place, i * RUN_ROWS, (first + g * OF_BUFFER) * 2);
-      }
+    for (int i = 0; i < RUNS; ++i) {
+      epilogue.apply_inside(
+          load_vector<RUN>(&buffer.numbers[lane / 8 + i * RUN_ROWS][lane % 8 * RUN]), joining[i],
+          place, i * RUN_ROWS, columns);
     }
   }
 }
 
-// A warp's 16 rows by 64 columns of 16-bit results, and the 8 columns before them. Rows of the
-// result may begin anywhere: each is stored in aligned vectors of its own, the last columns of
-// which wait for the next 64. The pitch keeps both ways nearly free of bank conflicts.
+// A warp's 16 rows by 32 columns of 16-bit results, and the 8 columns before them, in the room of
+// its sums. Rows of the result may begin anywhere: each is stored in aligned vectors of its own,
+// the last columns of which wait for the next 32.
 struct ShiftedRows {
-  static constexpr int ROWS = 16, COLUMNS = 64, VECTOR = 8;
+  static constexpr int ROWS = RowBuffer::ROWS, COLUMNS = RowBuffer::COLUMNS, VECTOR = 8;
   static constexpr int LANES = COLUMNS / VECTOR;  // of a row
-  static constexpr int WORDS = COLUMNS / 2, BEFORE = VECTOR / 2, PITCH = 37;
+  static constexpr int WORDS = COLUMNS / 2, BEFORE = VECTOR / 2, PITCH = RowBuffer::PITCH;
+  static constexpr int KEPT = PITCH - BEFORE;  // where no sums are
   unsigned words[ROWS][PITCH];
 
-  // The last columns become those before the next.
-  __device__ __forceinline__ void move_on() {
-#pragma unroll
-    for (int i = threadIdx.x % 32; i < ROWS * BEFORE; i += 32) {
-      words[i / BEFORE][i % BEFORE] = words[i / BEFORE][WORDS + i % BEFORE];
-    }
-  }
+  // The last columns, once all have been stored, until the sums after them have been read.
+  __device__ __forceinline__ void keep() { move(WORDS, KEPT); }
+  __device__ __forceinline__ void bring_back() { move(KEPT, 0); }
 
   // From `column` on, which may be odd, down to -VECTOR.
   __device__ __forceinline__ uint4 vector(int row, int column) const {
@@ -77,87 +75,147 @@ struct ShiftedRows {
   __device__ __forceinline__ T at(int row, int column) const {
     return reinterpret_cast<const T*>(words[row])[column + VECTOR];
   }
-};
 
-// The 16-bit result of a warp's rows from `first_row` on, whose columns are neighbours in memory.
-template <class Problem, class Epilogue, int COUNT>
+ private:
+  __device__ __forceinline__ void move(int from, int to) {
+#pragma unroll
+    for (int i = threadIdx.x % 32; i < ROWS * BEFORE; i += 32) {
+      words[i / BEFORE][to + i % BEFORE] = words[i / BEFORE][from + i % BEFORE];
+    }
+  }
+};
+static_assert(sizeof(ShiftedRows) == sizeof(RowBuffer), "it takes its place");
+
+// The 16-bit result of a warp's rows from `first_row` on, some of which exist, and whose columns
+// are neighbours in memory. `tile`: of the first row and column.
+template <class Problem, class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_shifted(const Problem& problem, const Epilogue& epilogue,
                                               typename Problem::Result* tile, int first_row,
-                                              int first_column, int row, const float (&sums)[COUNT],
-                                              ShiftedRows& buffer) {
+                                              int first_column, const float (&sums)[PARTS][COUNT],
+                                              int part, int row, RowBuffer& buffer) {
   using Result = typename Problem::Result;
-  static_assert(sizeof(ShiftedRows) <= sizeof(RowBuffer), "it takes its place");
   constexpr int VECTOR = ShiftedRows::VECTOR, LANES = ShiftedRows::LANES;
-  constexpr int AT_ONCE = 32 / LANES;                     // rows
-  constexpr int OF_BUFFER = ShiftedRows::COLUMNS / 2;     // registers
-  const int lane = threadIdx.x % 32, own = lane % 4 * 2;  // column of the fragment
-  const int rows = static_cast<int>(problem.m) - first_row;
+  constexpr int AT_ONCE = 32 / LANES;  // rows
+  auto& results = reinterpret_cast<ShiftedRows&>(buffer);
+  const int lane = threadIdx.x % 32, own_row = lane / 8, own_column = lane % 8 * RUN;
+  const int rows = min(static_cast<int>(problem.m) - first_row, ShiftedRows::ROWS);
   const int columns = min(COUNT * 2, static_cast<int>(problem.n) - first_column);
   const int64_t pitch = problem.operands[Problem::OUT].row_stride;
-#pragma unroll
-  for (int first = 0; first < COUNT; first += OF_BUFFER) {
-    __syncwarp();  // the rows before have been read
+  const auto ahead_of_vector = [](const Result* to) {
+    return static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(Result) % VECTOR);
+  };
+#pragma unroll 1
+  for (int first = 0; first < COUNT * 2; first += ShiftedRows::COLUMNS) {
+    __syncwarp();  // the results before have been read
     if (first > 0) {
-      buffer.move_on();
+      results.keep();
       __syncwarp();
     }
+    buffer.take_from(sums, part, first, row);
+    __syncwarp();
+    Vector<Result, RUN> runs[RUNS];
 #pragma unroll
-    for (int i = 0; i < OF_BUFFER; i += 2) {
-      const int below = i % 4 / 2 * 8, column = i / 4 * 8 + own;
-      const Vector<float, 2> pair = {{sums[first + i], sums[first + i + 1]}};
-      const auto results =
-          epilogue.results(pair, first_row + row + below, first_column + first * 2 + column);
-      buffer.words[row + below][ShiftedRows::BEFORE + column / 2] =
-          reinterpret_cast<const unsigned&>(results);
+    for (int i = 0; i < RUNS; ++i) {
+      const int of_warp = own_row + i * RUN_ROWS;
+      runs[i] = epilogue.results(load_vector<RUN>(&buffer.numbers[of_warp][own_column]),
+                                 first_row + of_warp, first_column + first + own_column);
+    }
+    __syncwarp();  // the sums have been read
+    if (first > 0) results.bring_back();
+#pragma unroll
+    for (int i = 0; i < RUNS; ++i) {
+      unsigned* const to =
+          &results.words[own_row + i * RUN_ROWS][ShiftedRows::BEFORE + own_column / 2];
+      *reinterpret_cast<uint2*>(to) = reinterpret_cast<const uint2&>(runs[i]);
     }
     __syncwarp();
 #pragma unroll 1
-    for (int r = lane / LANES; r < min(rows, ShiftedRows::ROWS); r += AT_ONCE) {
-      Result* const to = tile + r * pitch + first * 2;
-      const int ahead = static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(Result) % VECTOR);
-      const int column = lane % LANES * VECTOR - ahead, in_tile = first * 2 + column;
+    for (int r = lane / LANES; r < rows; r += AT_ONCE) {
+      Result* const to = tile + r * pitch + first;
+      const int column = lane % LANES * VECTOR - ahead_of_vector(to), in_tile = first + column;
       if (in_tile >= 0 && in_tile + VECTOR <= columns) {
-        *reinterpret_cast<uint4*>(to + column) = buffer.vector(r, column);
+        *reinterpret_cast<uint4*>(to + column) = results.vector(r, column);
       } else {
 #pragma unroll 1
         for (int i = max(0, -in_tile); i < min(VECTOR, columns - in_tile); ++i) {
-          to[column + i] = buffer.at<Result>(r, column + i);
+          to[column + i] = results.template at<Result>(r, column + i);
         }
       }
     }
   }
   // The last columns of rows that begin between vectors.
-  for (int r = lane / LANES; r < min(rows, ShiftedRows::ROWS); r += AT_ONCE) {
+  constexpr int END = ShiftedRows::COLUMNS;
+#pragma unroll 1
+  for (int r = lane / VECTOR; r < rows; r += 32 / VECTOR) {
     Result* const to = tile + r * pitch + COUNT * 2;
-    const int ahead = static_cast<int>(reinterpret_cast<uintptr_t>(to) / sizeof(Result) % VECTOR);
-    const int column = lane % LANES - ahead;
+    const int column = lane % VECTOR - ahead_of_vector(to);
     if (column < 0 && COUNT * 2 + column < columns) {
-      to[column] = buffer.at<Result>(r, ShiftedRows::COLUMNS + column);
+      to[column] = results.template at<Result>(r, END + column);
     }
   }
 }
 
-// The result of a product of 16-bit factors, as store_results writes that of others.
-template <class Problem, int COUNT>
+// The same of any results, in any strides.
+template <class Problem, class Epilogue, int PARTS, int COUNT>
+__device__ __forceinline__ void store_anywhere(const Problem& problem, const Epilogue& epilogue,
+                                               int first_row, int first_column,
+                                               const float (&sums)[PARTS][COUNT], int part, int row,
+                                               RowBuffer& buffer) {
+  const MatrixOperand& out = problem.operands[Problem::OUT];
+  const int lane = threadIdx.x % 32;
+  // Lanes side by side where the result lies side by side.
+  const bool along_rows = out.column_stride > out.row_stride;
+#pragma unroll 1
+  for (int columns = 0; columns < COUNT * 2; columns += RowBuffer::COLUMNS) {
+    __syncwarp();  // the rows before have been read
+    buffer.take_from(sums, part, columns, row);
+    __syncwarp();
+    if (out.has_column_vectors) {
+#pragma unroll
+      for (int i = 0; i < RUNS; ++i) {
+        const int r = lane / 8 + i * RUN_ROWS, c = lane % 8 * RUN;
+        epilogue.apply(load_vector<RUN>(&buffer.numbers[r][c]), first_row + r,
+                       first_column + columns + c);
+      }
+    } else {
+#pragma unroll 4
+      for (int i = 0; i < RowBuffer::ROWS; ++i) {
+        const int r = along_rows ? lane % RowBuffer::ROWS : i;
+        const int c = along_rows ? lane / RowBuffer::ROWS + 2 * i : lane;
+        epilogue.apply(Vector<float, 1>{{buffer.numbers[r][c]}}, first_row + r,
+                       first_column + columns + c);
+      }
+    }
+  }
+}
+
+// The result of a product of 16-bit factors, as store_results writes that of others: of PARTS of 64
+// rows, from `first_row` of this warp on.
+template <class Problem, int PARTS, int COUNT>
 __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, const Sm90Work& work,
-                                             int first_row, int row, const float (&sums)[COUNT],
-                                             RowBuffer& buffer) {
+                                             int first_row, int row,
+                                             const float (&sums)[PARTS][COUNT], RowBuffer& buffer) {
   const Problem& problem = p.problem;
   GemmEpilogue epilogue(problem);
   if constexpr (ANY_BATCHES) epilogue.select(work.batch);
   const int lane = threadIdx.x % 32;
-  const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
-  if (first_row + RowBuffer::ROWS <= problem.m && work.column + COUNT * 2 <= problem.n &&
-      epilogue.has_vectors()) {
-    store_inside(epilogue, place, sums, row, buffer);
-    return;
-  }
-  if constexpr (sizeof(typename Problem::Result) == 2) {
-    if (problem.operands[Problem::OUT].column_stride == 1) {
-      store_shifted(problem, epilogue, epilogue.place(first_row, work.column).out, first_row,
-                    work.column, row, sums, reinterpret_cast<ShiftedRows&>(buffer));
-      return;
+  const bool has_columns =
+      !ANY_EDGES || (work.column + COUNT * 2 <= problem.n && epilogue.has_vectors());
+#pragma unroll 1
+  for (int part = 0; part < PARTS; ++part, first_row += 64) {
+    if (first_row >= problem.m) return;
+    if (!ANY_EDGES || (has_columns && first_row + RowBuffer::ROWS <= problem.m)) {
+      const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
+      store_inside(epilogue, place, sums, part, row, buffer);
+      continue;
     }
+    if constexpr (sizeof(typename Problem::Result) == 2) {
+      if (problem.operands[Problem::OUT].column_stride == 1) {
+        store_shifted(problem, epilogue, epilogue.place(first_row, work.column).out, first_row,
+                      work.column, sums, part, row, buffer);
+        continue;
+      }
+    }
+    store_anywhere(problem, epilogue, first_row, work.column, sums, part, row, buffer);
   }
-  store_results(p, work, first_row, row, sums, buffer);
 }

@@ -22,6 +22,19 @@ struct RowBuffer {
       store_vector(place + 8 * PITCH, Vector<float, 2>{{sums[i + 2], sums[i + 3]}});
     }
   }
+  // The same from column `columns` of part `part` on. Registers have no numbers at run time: there
+  // is a branch for each place, and what follows is there once.
+  template <int PARTS, int COUNT>
+  __device__ __forceinline__ void take_from(const float (&sums)[PARTS][COUNT], int part,
+                                            int columns, int row) {
+#pragma unroll
+    for (int of = 0; of < PARTS; ++of) {
+#pragma unroll
+      for (int first = 0; first < COUNT; first += COLUMNS / 2) {
+        if (part == of && columns == first * 2) take(sums[of] + first, row);
+      }
+    }
+  }
 };
 static_assert(sizeof(RowBuffer) == ROW_BUFFER_BYTES, "Sm90Tile reserves as much");
 
@@ -44,14 +57,11 @@ __device__ __forceinline__ void for_each_columns(const float (&sums)[COUNT], int
 template <int COUNT, class Visit>
 __device__ __forceinline__ void for_each_columns_in_turn(const float (&sums)[COUNT], int row,
                                                          RowBuffer& buffer, const Visit& visit) {
-  constexpr int OF_BUFFER = RowBuffer::COLUMNS / 2;  // registers
+  const auto& parts = reinterpret_cast<const float (&)[1][COUNT]>(sums);
 #pragma unroll 1
   for (int columns = 0; columns < COUNT * 2; columns += RowBuffer::COLUMNS) {
     __syncwarp();  // the rows before have been read
-#pragma unroll
-    for (int first = 0; first < COUNT; first += OF_BUFFER) {
-      if (columns == first * 2) buffer.take(sums + first, row);
-    }
+    buffer.take_from(parts, 0, columns, row);
     __syncwarp();
     visit(columns, buffer);
   }

@@ -73,10 +73,6 @@ __device__ __forceinline__ void consume_in_turns(const Sm90Parameters<Problem>& 
     asm volatile("" : "+r"(thread));
     const int warp = thread % Tile::WARPGROUP / 32;
     RowBuffer& buffer = *(reinterpret_cast<RowBuffer*>(shared.buffers) + warpgroup * 4 + warp);
-#pragma unroll
-    for (int part = 0; part < Tile::PARTS; ++part) {
-      const int first_row = work.row + part * 64 + warp * RowBuffer::ROWS;
-      store_direct(p, work, first_row, thread % 32 / 4, sums[part], buffer);
-    }
+    store_direct(p, work, work.row + warp * RowBuffer::ROWS, thread % 32 / 4, sums, buffer);
   }
 }
