@@ -77,6 +77,18 @@ class ConvEpilogue {
     }
   };
 
+  // What WIDTH elements of a channel that are neighbours in memory read besides their sums; as it
+  // is stored, so that nobody waits for it before it is needed.
+  template <class Operand, int WIDTH>
+  using JoinedOf = std::conditional_t<Operand::IS_BY_CHANNEL, typename Operand::Stored,
+                                      Vector<typename Operand::Stored, WIDTH>>;
+  template <int WIDTH>
+  using Joined = Pack<JoinedOf<Operands, WIDTH>...>;
+  // Offsets of an element in the operands.
+  template <class Operand>
+  using OffsetOf = int64_t;
+  using Spot = Pack<OffsetOf<Operands>...>;
+
   // `bias` without an address: none.
   template <class... Tensors>
   static ConvEpilogue describe(const Operation& operation, const Tensor& out, const Tensor& bias,
@@ -115,6 +127,29 @@ class ConvEpilogue {
     }
   }
 
+  // Whether neighbours in the result are neighbours in all operands.
+  __device__ __forceinline__ bool has_neighbours() const { return places_.rank == 0; }
+
+  // `place`: offset in the result of the element of the first channel.
+  __device__ __forceinline__ Spot locate(int64_t place, int channel) const {
+    return locate(place, channel, Indices());
+  }
+  __device__ __forceinline__ void advance(Spot& spot, int channels) const {
+    advance(spot, channels, Indices());
+  }
+  template <int WIDTH>
+  __device__ __forceinline__ Joined<WIDTH> join(const Spot& spot) const {
+    return join<WIDTH>(spot, Indices());
+  }
+  template <int WIDTH>
+  __device__ __forceinline__ void finish(Vector<float, WIDTH>& values,
+                                         const Joined<WIDTH>& joined) const {
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      values.element[i] = apply_joined<WIDTH>(values.element[i], joined, i, Indices());
+    }
+  }
+
  private:
   using Indices = std::index_sequence_for<Operands...>;
   using Values = Pack<compute_t<typename Operands::Stored>...>;
@@ -148,6 +183,62 @@ class ConvEpilogue {
                               (Operands::IS_BY_CHANNEL ? channel * get<I>(operands_).channel_stride
                                : get<I>(operands_).is_like_result ? place
                                                                   : offsets[I])))}...}};
+  }
+
+  template <size_t... I>
+  __device__ __forceinline__ Spot locate(int64_t place, int channel,
+                                         std::index_sequence<I...>) const {
+    Spot spot = {};
+    if (has_neighbours()) {
+      ((get<I>(spot) = Operands::IS_BY_CHANNEL ? 0 : place), ...);
+    } else {
+#pragma unroll 1
+      for (int d = 0; d < places_.rank; ++d) {
+        const int64_t at = places_.strides[d].quotient(place);
+        place -= at * places_.strides[d].value();
+        ((get<I>(spot) += Operands::IS_BY_CHANNEL ? 0 : at * get<I>(operands_).strides[d]), ...);
+      }
+    }
+    advance(spot, channel);
+    return spot;
+  }
+  template <size_t... I>
+  __device__ __forceinline__ void advance(Spot& spot, int channels,
+                                          std::index_sequence<I...>) const {
+    ((get<I>(spot) += channels * get<I>(operands_).channel_stride), ...);
+  }
+  template <int WIDTH, size_t... I>
+  __device__ __forceinline__ Joined<WIDTH> join(const Spot& spot, std::index_sequence<I...>) const {
+    Joined<WIDTH> joined;
+    (load_joined(get<I>(joined), get<I>(operands_).data + get<I>(spot)), ...);
+    return joined;
+  }
+  template <class T>
+  __device__ __forceinline__ static void load_joined(T& into, const T* from) {
+    into = load_constant(from);
+  }
+  template <class T, int WIDTH>
+  __device__ __forceinline__ static void load_joined(Vector<T, WIDTH>& into, const T* from) {
+    if (reinterpret_cast<uintptr_t>(from) % sizeof(into) == 0) {
+      into = load_constant_vector<WIDTH>(from);
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDTH; ++i) into.element[i] = load_constant(from + i);
+    }
+  }
+
+  template <class T>
+  __device__ __forceinline__ static compute_t<T> joined_at(const T& value, int) {
+    return widen(value);
+  }
+  template <class T, int WIDTH>
+  __device__ __forceinline__ static compute_t<T> joined_at(const Vector<T, WIDTH>& values, int i) {
+    return widen(values.element[i]);
+  }
+  template <int WIDTH, size_t... I>
+  __device__ __forceinline__ float apply_joined(float value, const Joined<WIDTH>& joined, int i,
+                                                std::index_sequence<I...>) const {
+    return static_cast<float>(operation_(value, joined_at(get<I>(joined), i)...));
   }
 
   template <size_t... I>
@@ -226,6 +317,26 @@ struct ConvTwoSteps {
   template <int COUNT>
   __device__ __forceinline__ void finish(ConvElements<COUNT>& of) const {
     after.finish(of);
+  }
+
+  using Spot = typename After::Spot;
+  template <int WIDTH>
+  using Joined = typename After::template Joined<WIDTH>;
+  __device__ __forceinline__ bool has_neighbours() const { return after.has_neighbours(); }
+  __device__ __forceinline__ Spot locate(int64_t place, int channel) const {
+    return after.locate(place, channel);
+  }
+  __device__ __forceinline__ void advance(Spot& spot, int channels) const {
+    after.advance(spot, channels);
+  }
+  template <int WIDTH>
+  __device__ __forceinline__ Joined<WIDTH> join(const Spot& spot) const {
+    return after.template join<WIDTH>(spot);
+  }
+  template <int WIDTH>
+  __device__ __forceinline__ void finish(Vector<float, WIDTH>& values,
+                                         const Joined<WIDTH>& joined) const {
+    after.finish(values, joined);
   }
 };
 

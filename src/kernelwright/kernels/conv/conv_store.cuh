@@ -3,6 +3,7 @@
 
 #include "conv_facts.cuh"
 #include "conv_joined.cuh"
+#include "conv_late.cuh"
 #include "conv_moments_tile.cuh"
 #include "conv_reduction.cuh"
 #include "conv_rows.cuh"
@@ -278,6 +279,15 @@ __device__ __forceinline__ void store_finished(const float (&sums)[Tile::REGISTE
   });
 }
 
+// Whether a warpgroup's positions follow each other in the result, in aligned runs of each channel.
+template <class Tile, class Result>
+__device__ __forceinline__ bool is_run(const Result* out, int64_t channel_stride,
+                                       const int64_t* places) {
+  const int64_t begin = places[0], end = places[Tile::PART_POSITIONS - 1];
+  return begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 && channel_stride % RUN == 0 &&
+         reinterpret_cast<uintptr_t>(out + begin) % (RUN * sizeof(Result)) == 0;
+}
+
 // A warp's sums of `rows` channels, whose positions are anywhere in the result. `position`: the
 // tile's first. `room`: of a warp.
 template <class Tile, class Parameters>
@@ -288,11 +298,8 @@ __device__ __forceinline__ void store_by_channel(const Parameters& p, uint32_t p
   using Result = std::remove_pointer_t<decltype(p.out)>;
   const int64_t channel_stride = p.out_strides.channel;
   Result* const out = p.out + origin.place;
-  // Positions without gaps, whose rows are aligned and all there.
-  const int64_t begin = places[0], end = places[Tile::PART_POSITIONS - 1];
-  const bool is_run = begin >= 0 && end == begin + Tile::PART_POSITIONS - 1 &&
-                      rows == RowBuffer::ROWS && channel_stride % RUN == 0 &&
-                      reinterpret_cast<uintptr_t>(out + begin) % (RUN * sizeof(Result)) == 0;
+  const int64_t begin = places[0];
+  const bool are_runs = rows == RowBuffer::ROWS && is_run<Tile>(out, channel_stride, places);
   if constexpr (Tile::STORES_ROWS) {
     constexpr int COUNT = Tile::PART_POSITIONS / 32;
     int64_t own[COUNT];
@@ -307,14 +314,14 @@ __device__ __forceinline__ void store_by_channel(const Parameters& p, uint32_t p
       }
     }
     if constexpr (!std::remove_reference_t<decltype(p.epilogue)>::IS_LATE) {
-      if (!is_run) {
+      if (!are_runs) {
         store_finished<Tile>(sums, room, rows, out, channel_stride, own);
         return;
       }
     }
     for_each_channel(sums, room, rows, [&](int row, const float* numbers) {
       const int64_t before = row * channel_stride;
-      if (is_run) {
+      if (are_runs) {
         store_run_row<Tile::PART_POSITIONS>(numbers, p.epilogue, out + before + begin,
                                             {origin.place + before + begin, origin.channel + row});
       } else {
@@ -324,7 +331,7 @@ __device__ __forceinline__ void store_by_channel(const Parameters& p, uint32_t p
     });
   } else {
     store_lines(p.epilogue, sums, *reinterpret_cast<RowBuffer*>(room), out, origin, channel_stride,
-                rows, is_run, begin, places);
+                rows, are_runs, begin, places);
   }
 }
 
@@ -415,6 +422,31 @@ __device__ __forceinline__ void store_joined_parts(
   }
 }
 
+// All parts of a warpgroup whose results read something by their place, likewise.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void store_late_parts(
+    const Parameters& p, const ConvShared<Tile>& shared, const ConvWork& work, int warpgroup,
+    const float (&sums)[Tile::PARTS][Tile::REGISTERS]) {
+  const int warp = threadIdx.x % Tile::WARPGROUP / 32;
+  auto& buffer =
+      *reinterpret_cast<RowBuffer*>(shared.buffers + (warpgroup * 4 + warp) * Tile::BUFFER_BYTES);
+  const int64_t* const places = shared.places + warpgroup * Tile::PART_POSITIONS;
+  const int64_t channel_stride = p.out_strides.channel;
+#pragma unroll 1
+  for (int part = 0; part < Tile::PARTS; ++part) {
+    const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
+    if (rows.count <= 0) continue;
+    auto* const out = p.out + rows.first_of_all * channel_stride;
+    if (p.epilogue.has_neighbours() && is_run<Tile>(out, channel_stride, places)) {
+      store_late<RUN>(p.epilogue, sums, part, buffer, out, channel_stride, rows.first_of_all,
+                      rows.count, places);
+    } else {
+      store_late<1>(p.epilogue, sums, part, buffer, out, channel_stride, rows.first_of_all,
+                    rows.count, places);
+    }
+  }
+}
+
 // The sums of a unit, or what is left of its windows: over channels, or each.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared<Tile>& shared,
@@ -431,7 +463,11 @@ __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared
   }
   if constexpr (IS_PROGRAM && Tile::JOINS && stores_channels<Parameters>()) {
     store_joined_parts<Tile>(p, shared, work, warpgroup, sums);
-  } else if constexpr (!ANY_CHANNEL_FOLDS || stores_channels<Parameters>()) {
+  } else if constexpr (ANY_CHANNEL_FOLDS && !stores_channels<Parameters>()) {
+    return;
+  } else if constexpr (Parameters::Ending::IS_LATE && !Tile::JOINS && !Tile::STORES_ROWS) {
+    store_late_parts<Tile>(p, shared, work, warpgroup, sums);
+  } else {
 #pragma unroll
     for (int part = 0; part < Tile::PARTS; ++part) {
       store_conv<Tile>(p, shared, work, warpgroup, part, sums[part]);
