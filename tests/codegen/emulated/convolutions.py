@@ -147,7 +147,12 @@ def main() -> None:
         # In a block: one by one the flags are locked where PyTorch's own tests were imported.
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
             found["captured"] = errors(forward, module, given)
-            found["others"] = errors(forward, module, inputs(1, 11))
+            # Maps of 13 x 16: a tile's positions follow each other, in whole vectors; what is added
+            # to one lies between vectors.
+            others = inputs(1, 13)
+            found["others"] = errors(forward, module, others)
+            between = torch.cat([torch.ones(1), others[4].flatten()])[1:].view(others[4].shape)
+            found["between vectors"] = errors(forward, module, (*others[:4], between))
             found["none"] = errors(forward, module, inputs(0, 8))
             found["special"] = errors(forward, module, special)
             found["strided"] = errors(forward, module, strided)
