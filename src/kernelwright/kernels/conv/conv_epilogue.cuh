@@ -10,6 +10,7 @@
 #include "conv_totals.cuh"
 #include "convert.cuh"
 #include "divide.cuh"
+#include "fetched.cuh"
 #include "launch.cuh"
 #include "pack.cuh"
 #include "vector.cuh"
@@ -77,17 +78,17 @@ class ConvEpilogue {
     }
   };
 
-  // What WIDTH elements of a channel that are neighbours in memory read besides their sums; as it
-  // is stored, so that nobody waits for it before it is needed.
+  // What WIDTH elements of a channel that are neighbours in memory read besides their sums.
   template <class Operand, int WIDTH>
-  using JoinedOf = std::conditional_t<Operand::IS_BY_CHANNEL, typename Operand::Stored,
-                                      Vector<typename Operand::Stored, WIDTH>>;
+  using JoinedOf = Fetched<typename Operand::Stored, Operand::IS_BY_CHANNEL ? 1 : WIDTH>;
   template <int WIDTH>
   using Joined = Pack<JoinedOf<Operands, WIDTH>...>;
-  // Offsets of an element in the operands.
+  // Offsets of an element in the operands. A struct: g++ 13 takes no alias without its parameter.
   template <class Operand>
-  using OffsetOf = int64_t;
-  using Spot = Pack<OffsetOf<Operands>...>;
+  struct Offset {
+    int64_t of;
+  };
+  using Spot = Pack<Offset<Operands>...>;
 
   // `bias` without an address: none.
   template <class... Tensors>
@@ -127,8 +128,11 @@ class ConvEpilogue {
     }
   }
 
-  // Whether neighbours in the result are neighbours in all operands.
-  __device__ __forceinline__ bool has_neighbours() const { return places_.rank == 0; }
+  // Whether WIDTH neighbours in the result, from `place` on, are aligned ones in all operands.
+  template <int WIDTH>
+  __device__ __forceinline__ bool has_neighbours(int64_t place) const {
+    return places_.rank == 0 && are_aligned<WIDTH>(place, Indices());
+  }
 
   // `place`: offset in the result of the element of the first channel.
   __device__ __forceinline__ Spot locate(int64_t place, int channel) const {
@@ -189,14 +193,14 @@ class ConvEpilogue {
   __device__ __forceinline__ Spot locate(int64_t place, int channel,
                                          std::index_sequence<I...>) const {
     Spot spot = {};
-    if (has_neighbours()) {
-      ((get<I>(spot) = Operands::IS_BY_CHANNEL ? 0 : place), ...);
+    if (places_.rank == 0) {
+      ((get<I>(spot).of = Operands::IS_BY_CHANNEL ? 0 : place), ...);
     } else {
 #pragma unroll 1
       for (int d = 0; d < places_.rank; ++d) {
         const int64_t at = places_.strides[d].quotient(place);
         place -= at * places_.strides[d].value();
-        ((get<I>(spot) += Operands::IS_BY_CHANNEL ? 0 : at * get<I>(operands_).strides[d]), ...);
+        ((get<I>(spot).of += Operands::IS_BY_CHANNEL ? 0 : at * get<I>(operands_).strides[d]), ...);
       }
     }
     advance(spot, channel);
@@ -205,40 +209,25 @@ class ConvEpilogue {
   template <size_t... I>
   __device__ __forceinline__ void advance(Spot& spot, int channels,
                                           std::index_sequence<I...>) const {
-    ((get<I>(spot) += channels * get<I>(operands_).channel_stride), ...);
+    ((get<I>(spot).of += channels * get<I>(operands_).channel_stride), ...);
+  }
+  template <int WIDTH, size_t... I>
+  __device__ __forceinline__ bool are_aligned(int64_t place, std::index_sequence<I...>) const {
+    return (
+        true && ... &&
+        (Operands::IS_BY_CHANNEL || reinterpret_cast<uintptr_t>(get<I>(operands_).data + place) %
+                                            (WIDTH * sizeof(typename Operands::Stored)) ==
+                                        0));
   }
   template <int WIDTH, size_t... I>
   __device__ __forceinline__ Joined<WIDTH> join(const Spot& spot, std::index_sequence<I...>) const {
-    Joined<WIDTH> joined;
-    (load_joined(get<I>(joined), get<I>(operands_).data + get<I>(spot)), ...);
-    return joined;
-  }
-  template <class T>
-  __device__ __forceinline__ static void load_joined(T& into, const T* from) {
-    into = load_constant(from);
-  }
-  template <class T, int WIDTH>
-  __device__ __forceinline__ static void load_joined(Vector<T, WIDTH>& into, const T* from) {
-    if (reinterpret_cast<uintptr_t>(from) % sizeof(into) == 0) {
-      into = load_constant_vector<WIDTH>(from);
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDTH; ++i) into.element[i] = load_constant(from + i);
-    }
-  }
-
-  template <class T>
-  __device__ __forceinline__ static compute_t<T> joined_at(const T& value, int) {
-    return widen(value);
-  }
-  template <class T, int WIDTH>
-  __device__ __forceinline__ static compute_t<T> joined_at(const Vector<T, WIDTH>& values, int i) {
-    return widen(values.element[i]);
+    return {{{JoinedOf<Operands, WIDTH>::of(get<I>(operands_).data + get<I>(spot).of)}...}};
   }
   template <int WIDTH, size_t... I>
   __device__ __forceinline__ float apply_joined(float value, const Joined<WIDTH>& joined, int i,
                                                 std::index_sequence<I...>) const {
-    return static_cast<float>(operation_(value, joined_at(get<I>(joined), i)...));
+    return static_cast<float>(
+        operation_(value, widen(get<I>(joined).at(Operands::IS_BY_CHANNEL ? 0 : i))...));
   }
 
   template <size_t... I>
@@ -322,7 +311,10 @@ struct ConvTwoSteps {
   using Spot = typename After::Spot;
   template <int WIDTH>
   using Joined = typename After::template Joined<WIDTH>;
-  __device__ __forceinline__ bool has_neighbours() const { return after.has_neighbours(); }
+  template <int WIDTH>
+  __device__ __forceinline__ bool has_neighbours(int64_t place) const {
+    return after.template has_neighbours<WIDTH>(place);
+  }
   __device__ __forceinline__ Spot locate(int64_t place, int channel) const {
     return after.locate(place, channel);
   }

@@ -437,7 +437,8 @@ __device__ __forceinline__ void store_late_parts(
     const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
     if (rows.count <= 0) continue;
     auto* const out = p.out + rows.first_of_all * channel_stride;
-    if (p.epilogue.has_neighbours() && is_run<Tile>(out, channel_stride, places)) {
+    if (is_run<Tile>(out, channel_stride, places) &&
+        p.epilogue.template has_neighbours<RUN>(places[0])) {
       store_late<RUN>(p.epilogue, sums, part, buffer, out, channel_stride, rows.first_of_all,
                       rows.count, places);
     } else {

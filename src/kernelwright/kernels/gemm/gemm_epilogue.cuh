@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "fetched.cuh"
 #include "gemm_facts.cuh"
 #include "gemm_problem.cuh"
 #include "located.cuh"
@@ -26,32 +27,22 @@ __device__ __forceinline__ T* batch_base(const Problem& problem, int operand,
   return static_cast<T*>(matrix.data);
 }
 
-// The value that an extra operand has in all columns of a row.
-template <class T, int WIDTH>
-__device__ __forceinline__ Vector<T, WIDTH> repeated(T value) {
-  Vector<T, WIDTH> values;
-#pragma unroll
-  for (int i = 0; i < WIDTH; ++i) values.element[i] = value;
-  return values;
-}
-
 // WIDTH columns of an extra operand, from `column` of this row on: all exist, in vectors where they
 // differ.
 template <class T, int WIDTH>
-__device__ __forceinline__ Vector<T, WIDTH> load_inner_columns(const T* row,
-                                                               const MatrixOperand& operand,
-                                                               int column) {
-  if (operand.column_stride == 0) return repeated<T, WIDTH>(load_constant(row));
-  return load_constant_vector<WIDTH>(row + column);
+__device__ __forceinline__ Fetched<T, WIDTH> fetch_columns(const T* row,
+                                                           const MatrixOperand& operand,
+                                                           int column) {
+  if constexpr (ANY_REPEATED) {
+    if (operand.column_stride == 0) return Fetched<T, WIDTH>::repeated(row);
+  }
+  return Fetched<T, WIDTH>::of(row + column);
 }
 
 // WIDTH neighbouring columns of an extra operand, of which the first `valid` exist.
 template <class T, int WIDTH>
 __device__ __forceinline__ Vector<T, WIDTH> load_columns(const T* address,
                                                          const MatrixOperand& operand, int valid) {
-  if constexpr (ANY_REPEATED) {
-    if (operand.column_stride == 0) return repeated<T, WIDTH>(load_constant(address));
-  }
   if (operand.has_column_vectors) return load_constant_vector<WIDTH>(address);
   Vector<T, WIDTH> values = {};
 #pragma unroll
@@ -178,7 +169,7 @@ class GemmEpilogue {
 
   // The extras for these columns, for who loads them before there are sums.
   template <int WIDTH>
-  using Joining = Pack<Vector<Extra, WIDTH>...>;
+  using Joining = Pack<Fetched<Extra, WIDTH>...>;
   template <int WIDTH>
   __device__ __forceinline__ Joining<WIDTH> load_inside(const Place& place, int rows,
                                                         int columns) const {
@@ -232,7 +223,7 @@ class GemmEpilogue {
                                                                int64_t column,
                                                                std::index_sequence<I...>) const {
     const MatrixOperand* operands = problem_.operands;
-    const Joining<WIDTH> extras = {{{load_columns<Extra, WIDTH>(
+    const Pack<Vector<Extra, WIDTH>...> extras = {{{load_columns<Extra, WIDTH>(
         get<I>(extras_) + offset(operands[Problem::FIRST_EXTRA + I], row, column),
         operands[Problem::FIRST_EXTRA + I], valid(column, WIDTH))}...}};
     return compute_joined<WIDTH>(sums, row, column, extras, Indices());
@@ -258,15 +249,9 @@ class GemmEpilogue {
   template <int WIDTH, size_t... I>
   __device__ __forceinline__ Joining<WIDTH> load_joining(const Place& place, int rows, int columns,
                                                          std::index_sequence<I...>) const {
-    if constexpr (ANY_REPEATED) {
-      const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
-      return {{{load_inner_columns<Extra, WIDTH>(
-          get<I>(place.joining) + rows * extras[I].row_stride, extras[I], columns)}...}};
-    } else {
-      return {{{load_constant_vector<WIDTH>(
-          get<I>(place.joining) + rows * problem_.operands[Problem::FIRST_EXTRA + I].row_stride +
-          columns)}...}};
-    }
+    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+    return {{{fetch_columns<Extra, WIDTH>(get<I>(place.joining) + rows * extras[I].row_stride,
+                                          extras[I], columns)}...}};
   }
 
   template <int WIDTH>
@@ -280,18 +265,26 @@ class GemmEpilogue {
     return values;
   }
 
-  template <int WIDTH, size_t... I>
+  template <int WIDTH, class Extras, size_t... I>
   __device__ __forceinline__ Vector<Out, WIDTH> compute_joined(const Sums<WIDTH>& sums, int64_t row,
-                                                               int64_t column,
-                                                               const Joining<WIDTH>& extras,
+                                                               int64_t column, const Extras& extras,
                                                                std::index_sequence<I...>) const {
     Vector<Out, WIDTH> values;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
       values.element[i] =
-          element(row, column + i, sums.element[i], widen(get<I>(extras).element[i])...);
+          element(row, column + i, sums.element[i], widen(element_of(get<I>(extras), i))...);
     }
     return values;
+  }
+
+  template <class E, int WIDTH>
+  __device__ __forceinline__ static E element_of(const Vector<E, WIDTH>& values, int i) {
+    return values.element[i];
+  }
+  template <class E, int WIDTH>
+  __device__ __forceinline__ static E element_of(const Fetched<E, WIDTH>& values, int i) {
+    return values.at(i);
   }
 
   template <class... Values>
