@@ -61,6 +61,25 @@ def test_sides_change_with_how_the_factors_lie() -> None:
     assert "TRANSPOSED = true;" in turned and "LHS = Major::MN, RHS = Major::K;" in turned
 
 
+class Joined(torch.nn.Module):
+    def forward(
+        self, a: torch.Tensor, b: torch.Tensor, column: torch.Tensor, row: torch.Tensor
+    ) -> torch.Tensor:
+        return torch.relu((a @ b + column) * row)
+
+
+@pytest.mark.parametrize(("transposed", "mask"), [(False, 0b10), (True, 0b01)])
+def test_operands_of_rows_are_known(transposed: bool, mask: int) -> None:
+    """Rows are those of the config's result, which a transposed one has for columns."""
+    shapes = ((64, 96), (96, 80), (80,), (64, 1))
+    arguments = tuple(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes)
+    plan = schedule(rewrite(capture_module(Joined(), arguments)).graph, H200, Library.NEVER)
+    (kernel,) = plan.kernels
+    config = replace(TENSOR_CORES, feed=Feed.TURNS, transposed=transposed)
+    product = cuda_source(with_configs(plan, {kernel.name: config}))
+    assert f"BY_ROW = {mask:#x};" in product
+
+
 @pytest.mark.parametrize("config", [TENSOR_CORES, THIN, SIMT], ids=["tensor", "thin", "simt"])
 def test_who_needs_memory_says_how_much(config: ProductConfig) -> None:
     product = text(config)

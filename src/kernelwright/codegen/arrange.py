@@ -1,10 +1,13 @@
 """Operands of a contraction as the matrix-product launchers expect them: views, no copies."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel
+from kernelwright.ir.sizes import ONE
+from kernelwright.ir.types import Dim
 from kernelwright.schedule.roles import Roles, roles
 
 
@@ -30,6 +33,13 @@ class Arrangement:
         for position in self.unsqueeze:
             tensor = tensor.unsqueeze(position)
         return tensor
+
+    def sizes(self, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+        """The dimensions of the view of a tensor of this shape."""
+        seen = [shape[dim] for dim in self.permute]
+        for position in self.unsqueeze:
+            seen.insert(position, ONE)
+        return tuple(seen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,11 @@ def test_product(build: Build, config: dict[str, object], sizes: tuple[int, int,
             id="bfloat16",
         ),
         pytest.param(
+            _DIRECT | {"ELEMENT": "__half", "CLUSTER_OF_TEST": 1, "BY_ROW_OF_TEST": 1},
+            (150, 200, 40),
+            id="half, a row's value once",
+        ),
+        pytest.param(
             _BUFFERED | {"INSTRUCTION": "Wgmma64F16", "STAGES_OF_TEST": 4, "TRANSPOSED_OF_TEST": 1},
             (300, 96, 40),
             id="columns of results",

@@ -21,6 +21,7 @@ from kernelwright.ir.configs import (
 )
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Kernel
+from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import CARD_WITH_WGMMA
 from kernelwright.schedule.gemm_model import is_buffered
@@ -176,7 +177,7 @@ def tuned(kernel: Kernel) -> Tuned:
         case GemmConfig() as config:
             return _simt(config, *_majors(kernel))
         case TensorCoreConfig() as config:
-            found = _tensor_cores(config, *_majors(kernel), _factor(kernel).dtype)
+            found = _tensor_cores(config, kernel)
             return replace(found, buffered=_stores_whole_rows(config, kernel))
         case ThinConfig() as config:
             return _thin(config)
@@ -218,10 +219,10 @@ def _simt(config: GemmConfig, lhs: Major, rhs: Major) -> Tuned:
     )
 
 
-def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType) -> Tuned:
-    numbers = {DType.F32: "F16", DType.F16: "F16", DType.BF16: "Bf16"}[dtype]
+def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
+    numbers = "Bf16" if _factor(kernel).dtype is DType.BF16 else "F16"
     # What splits factors writes them in the order that is asked for.
-    lhs, rhs = (Major.K if major is Major.NONE else major for major in (lhs, rhs))
+    lhs, rhs = (Major.K if major is Major.NONE else major for major in _majors(kernel))
     if config.transposed:
         lhs, rhs = rhs, lhs
     least_ahead = f"static constexpr int64_t LEAST_AHEAD = {config.least_ahead};"
@@ -236,6 +237,7 @@ def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType
             _layouts(lhs, rhs),
             f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
             *([least_ahead] if config.feed is Feed.AHEAD else []),
+            *([_by_row(kernel, config)] if config.feed in (Feed.DIRECT, Feed.TURNS) else []),
         ),
         variant="Sm90Variant",
         function="gemm_sm90",
@@ -244,6 +246,19 @@ def _tensor_cores(config: TensorCoreConfig, lhs: Major, rhs: Major, dtype: DType
         finished=config.slices > 1 or config.feed in (Feed.CONVERT, Feed.INSIDE),
         layouts=_Layouts.ANY if config.feed in (Feed.SPLIT, Feed.AHEAD) else _Layouts.CAPTURED,
     )
+
+
+def _by_row(kernel: Kernel, config: TensorCoreConfig) -> str:
+    """The config's mask of operands with one value for a row of its result, which is read once."""
+    product = product_of(kernel.anchored(Contract))
+    joining = [kind for kind in kernel.inputs[2:] if isinstance(kind, TensorType)]
+    own = 0 if config.transposed else 1
+    mask = 0
+    for at, kind in enumerate(joining):
+        sizes = (ONE, ONE, *product.joined(kind.rank).sizes(kind.shape))[-2:]
+        if sizes[own] == ONE and sizes[1 - own] != ONE:
+            mask |= 1 << at
+    return f"static constexpr unsigned BY_ROW = {mask:#x};"
 
 
 def _thin(config: ThinConfig) -> Tuned:

@@ -28,11 +28,12 @@ __device__ __forceinline__ T* batch_base(const Problem& problem, int operand,
 }
 
 // WIDTH columns of an extra operand, from `column` of this row on: all exist, in vectors where they
-// differ.
+// differ. WIDTH is 1 where all columns of a row have the same.
 template <class T, int WIDTH>
 __device__ __forceinline__ Fetched<T, WIDTH> fetch_columns(const T* row,
                                                            const MatrixOperand& operand,
                                                            int column) {
+  if constexpr (WIDTH == 1) return Fetched<T, 1>::of(row);
   if constexpr (ANY_REPEATED) {
     if (operand.column_stride == 0) return Fetched<T, WIDTH>::repeated(row);
   }
@@ -67,6 +68,13 @@ class GemmEpilogue {
   using Problem = Gemm<T, Out, Epilogue, Extra...>;
   template <int WIDTH>
   using Sums = Vector<compute_t<T>, WIDTH>;
+  template <class Indices>
+  struct JoiningOf;
+  template <size_t... I>
+  struct JoiningOf<std::index_sequence<I...>> {
+    template <int WIDTH, unsigned BY_ROW>
+    using Of = Pack<Fetched<Extra, (BY_ROW >> I & 1) != 0 ? 1 : WIDTH>...>;
+  };
 
   // For the first batch.
   __device__ __forceinline__ explicit GemmEpilogue(const Problem& problem)
@@ -147,7 +155,8 @@ class GemmEpilogue {
                                                            const Place& place, int rows,
                                                            int columns) const {
     if constexpr (ANY_EXTRAS) {
-      return results_inside(sums, load_inside<WIDTH>(place, rows, columns), place, rows, columns);
+      return results_inside(sums, load_inside<WIDTH, 0>(place, rows, columns), place, rows,
+                            columns);
     } else {
       return compute(sums, place.row + rows, place.column + columns);
     }
@@ -167,27 +176,27 @@ class GemmEpilogue {
     store_vector(place.out + below + columns, values);
   }
 
-  // The extras for these columns, for who loads them before there are sums.
-  template <int WIDTH>
-  using Joining = Pack<Fetched<Extra, WIDTH>...>;
-  template <int WIDTH>
-  __device__ __forceinline__ Joining<WIDTH> load_inside(const Place& place, int rows,
-                                                        int columns) const {
+  // The extras for these columns, for who loads them before there are sums. BY_ROW: a bit for each
+  // that is known to have one value for a row.
+  template <int WIDTH, unsigned BY_ROW>
+  using Joining = typename JoiningOf<std::index_sequence_for<Extra...>>::template Of<WIDTH, BY_ROW>;
+  template <int WIDTH, unsigned BY_ROW>
+  __device__ __forceinline__ Joining<WIDTH, BY_ROW> load_inside(const Place& place, int rows,
+                                                                int columns) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    return load_joining<WIDTH>(place, rows, columns, Indices());
+    return load_joining<WIDTH, BY_ROW>(place, rows, columns, Indices());
   }
 
-  template <int WIDTH>
-  __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums,
-                                               const Joining<WIDTH>& joining, const Place& place,
-                                               int rows, int columns) const {
+  template <int WIDTH, class Joined>
+  __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Joined& joining,
+                                               const Place& place, int rows, int columns) const {
     const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
     store_vector(place.out + below + columns, results_inside(sums, joining, place, rows, columns));
   }
 
-  template <int WIDTH>
+  template <int WIDTH, class Joined>
   __device__ __forceinline__ Vector<Out, WIDTH> results_inside(const Sums<WIDTH>& sums,
-                                                               const Joining<WIDTH>& joining,
+                                                               const Joined& joining,
                                                                const Place& place, int rows,
                                                                int columns) const {
     return compute_joined<WIDTH>(sums, place.row + rows, place.column + columns, joining,
@@ -246,12 +255,13 @@ class GemmEpilogue {
     }
   }
 
-  template <int WIDTH, size_t... I>
-  __device__ __forceinline__ Joining<WIDTH> load_joining(const Place& place, int rows, int columns,
-                                                         std::index_sequence<I...>) const {
+  template <int WIDTH, unsigned BY_ROW, size_t... I>
+  __device__ __forceinline__ Joining<WIDTH, BY_ROW> load_joining(const Place& place, int rows,
+                                                                 int columns,
+                                                                 std::index_sequence<I...>) const {
     const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
-    return {{{fetch_columns<Extra, WIDTH>(get<I>(place.joining) + rows * extras[I].row_stride,
-                                          extras[I], columns)}...}};
+    return {{{fetch_columns<Extra, (BY_ROW >> I & 1) != 0 ? 1 : WIDTH>(
+        get<I>(place.joining) + rows * extras[I].row_stride, extras[I], columns)}...}};
   }
 
   template <int WIDTH>
@@ -284,7 +294,7 @@ class GemmEpilogue {
   }
   template <class E, int WIDTH>
   __device__ __forceinline__ static E element_of(const Fetched<E, WIDTH>& values, int i) {
-    return values.at(i);
+    return values.at(WIDTH == 1 ? 0 : i);
   }
 
   template <class... Values>

@@ -22,6 +22,8 @@
 //   TRANSPOSED    the factors change sides: rhs^T lhs^T
 //   LHS, RHS      Major: MN or K, how the factors lie (after changing sides)
 //   MIN_PRODUCTS  the launcher takes another variant below so many multiplications
+//   BY_ROW        of 16-bit factors: a bit for each operand that joins the result and has one value
+//                 for each of its rows
 //   LEAST_AHEAD   with AHEAD: fewer elements are not worth a launch of their own
 
 #include "dependent_launch.cuh"
@@ -115,7 +117,7 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
         store_partials(p, work, first_row, row, sums, buffer);
       } else if constexpr (Tile::FEED == Feed::DIRECT) {
         const auto& parts = reinterpret_cast<const float (&)[1][Tile::REGISTERS]>(sums);
-        store_direct(p, work, first_row, row, parts, buffer);
+        store_direct<Config>(p, work, first_row, row, parts, buffer);
       } else {
 #pragma unroll
         for (int i = 0; i < Tile::REGISTERS; ++i) sums[i] = unscale(sums[i]);

@@ -9,20 +9,20 @@
 
 // A warp's rows of a part that lies inside the result, from `place` on. What joins 32 columns is
 // fetched while those before are stored, where registers have room for both.
-template <class Epilogue, int PARTS, int COUNT>
+template <unsigned BY_ROW, class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_inside(const Epilogue& epilogue,
                                              const typename Epilogue::Place& place,
                                              const float (&sums)[PARTS][COUNT], int part, int row,
                                              RowBuffer& buffer) {
   constexpr int COLUMNS = RowBuffer::COLUMNS;
-  using Joining = typename Epilogue::template Joining<RUN>;
+  using Joining = typename Epilogue::template Joining<RUN, BY_ROW>;
   constexpr bool IS_AHEAD = 2 * RUNS * sizeof(Joining) <= 128;
   const int lane = threadIdx.x % 32;
   Joining joining[RUNS], next[RUNS];
   const auto fetch = [&](Joining(&into)[RUNS], int columns) {
 #pragma unroll
     for (int i = 0; i < RUNS; ++i) {
-      into[i] = epilogue.template load_inside<RUN>(place, i * RUN_ROWS, columns);
+      into[i] = epilogue.template load_inside<RUN, BY_ROW>(place, i * RUN_ROWS, columns);
     }
   };
   if (IS_AHEAD) fetch(next, 0);
@@ -191,7 +191,7 @@ __device__ __forceinline__ void store_anywhere(const Problem& problem, const Epi
 
 // The result of a product of 16-bit factors, as store_results writes that of others: of PARTS of 64
 // rows, from `first_row` of this warp on.
-template <class Problem, int PARTS, int COUNT>
+template <class Config, class Problem, int PARTS, int COUNT>
 __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, const Sm90Work& work,
                                              int first_row, int row,
                                              const float (&sums)[PARTS][COUNT], RowBuffer& buffer) {
@@ -206,7 +206,7 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
     if (first_row >= problem.m) return;
     if (!ANY_EDGES || (has_columns && first_row + RowBuffer::ROWS <= problem.m)) {
       const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
-      store_inside(epilogue, place, sums, part, row, buffer);
+      store_inside<Config::BY_ROW>(epilogue, place, sums, part, row, buffer);
       continue;
     }
     if constexpr (sizeof(typename Problem::Result) == 2) {

@@ -73,6 +73,6 @@ __device__ __forceinline__ void consume_in_turns(const Sm90Parameters<Problem>& 
     asm volatile("" : "+r"(thread));
     const int warp = thread % Tile::WARPGROUP / 32;
     RowBuffer& buffer = *(reinterpret_cast<RowBuffer*>(shared.buffers) + warpgroup * 4 + warp);
-    store_direct(p, work, work.row + warp * RowBuffer::ROWS, thread % 32 / 4, sums, buffer);
+    store_direct<Config>(p, work, work.row + warp * RowBuffer::ROWS, thread % 32 / 4, sums, buffer);
   }
 }
