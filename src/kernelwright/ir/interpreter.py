@@ -53,6 +53,7 @@ from kernelwright.ir.kinds import (
     Reduction,
     Relayout,
     Reshape,
+    Roll,
     Scan,
     Select,
     Slice,
@@ -518,6 +519,8 @@ class GraphRun:
                 return x.select(dim, self.size(index))
             case Flip(dims):
                 return x.flip(dims)
+            case Roll(shifts, dims):
+                return torch.roll(x, [self.size(shift) for shift in shifts], dims)
             case DiagEmbed():
                 return torch.diag_embed(x)
             case Diagonal():

@@ -16,6 +16,7 @@ from kernelwright.ir.kinds import (
     Flip,
     Permute,
     Reshape,
+    Roll,
     Select,
     Slice,
     Squeeze,
@@ -122,6 +123,9 @@ _CALLS: dict[type, Callable[[Any, Ref, TensorType], AtenCall]] = {
     Slice: lambda m, x, _: AtenCall("aten.slice.Tensor", (x, m.dim, m.start, m.stop, m.step)),
     Select: lambda m, x, _: AtenCall("aten.select.int", (x, m.dim, m.index)),
     Flip: lambda m, x, _: AtenCall("aten.flip.default", (x, _numbers(*m.dims))),
+    Roll: lambda m, x, _: AtenCall(
+        "aten.roll.default", (x, Record("list", m.shifts), _numbers(*m.dims))
+    ),
     DiagEmbed: lambda _, x, __: AtenCall("aten.diag_embed.default", (x,)),
     Diagonal: lambda _, x, __: AtenCall("aten.diagonal.default", (x, 0, -2, -1)),
 }

@@ -17,6 +17,7 @@ from kernelwright.ir.kinds import (
     Permute,
     Pointwise,
     Reshape,
+    Roll,
     Squeeze,
     Unsqueeze,
     View,
@@ -167,7 +168,7 @@ def _permuted(around: Surroundings, operand: Node, dims: tuple[int, ...]) -> lis
 def _lies_in_order(around: Surroundings, node: Node) -> bool:
     """True unless it is known that a Reshape of the whole tensor would have to copy it."""
     while isinstance(node.kind, View):
-        if isinstance(node.kind.map, Permute | Expand | Flip | DiagEmbed | Diagonal):
+        if isinstance(node.kind.map, Permute | Expand | Flip | Roll | DiagEmbed | Diagonal):
             return False
         node = around.node(node.inputs[0])
     return True
