@@ -51,6 +51,8 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
             # Work on the rows of a reduction belongs to that, which the view stays in front of.
             and not around.is_reduced(view.name)
             and _may_follow(around, view)
+            # A copy would be of more bytes.
+            and not (_may_copy(around, view) and widens(node, around.node))
         ):
             made = _before(around, node, node.kind.expr, view, view.kind.map)
             if made is not None:
@@ -163,6 +165,12 @@ def _permuted(around: Surroundings, operand: Node, dims: tuple[int, ...]) -> lis
     letters = _LETTERS[: len(dims)]
     after = "".join(letters[d] for d in dims)
     return align(around, operand, letters[-operand.type.rank :], after)
+
+
+def _may_copy(around: Surroundings, view: Node) -> bool:
+    """Whether a view is a reshape of what does not lie in order."""
+    is_reshape = isinstance(view.kind, View) and isinstance(view.kind.map, Reshape)
+    return is_reshape and not _lies_in_order(around, around.node(view.inputs[0]))
 
 
 def _lies_in_order(around: Surroundings, node: Node) -> bool:
