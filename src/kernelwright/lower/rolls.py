@@ -135,7 +135,7 @@ class _Writer:
         return (*made, gather, last)
 
     def _index(self, found: _Arranged, views: Sequence[Node], made: list[Node]) -> Node:
-        shape, place = tuple(_sizes(found.after)), _place(found)
+        shape, place = (product(_sizes(found.after)),), _place(found)
         known = self._indices.get((place, shape))
         if known is None:
             known = self._indices[place, shape] = Node(
@@ -194,8 +194,8 @@ def _common(a: Parts, b: Parts) -> int:
 
 def _place(found: _Arranged) -> Expr:
     """The place, in the source, of an element of what is arranged."""
-    rank = len(found.after)
-    at: dict[Part, Expr] = {part: Coordinate(d - rank) for d, part in enumerate(found.after)}
+    at: dict[Part, Expr] = {}
+    _cut(Coordinate(-1), found.after, at)
     for roll in reversed(found.rolled):
         size = _number(roll.part.size)
         moved = _op("sub", _number_of(leaves([roll.part]), at), _number(roll.shift))

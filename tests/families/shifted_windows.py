@@ -1,0 +1,78 @@
+"""Attention in windows that were moved on, as Swin has it, then the corners of squares together."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+BATCH = 2
+SIDE = 4
+WINDOW = 2
+SHIFT = 1
+CHANNELS = 32
+HEADS = 2
+
+
+def windows(x):
+    """(batch, side, side, channels) to (windows, places, channels)."""
+    count = SIDE // WINDOW
+    x = x.view(-1, count, WINDOW, count, WINDOW, CHANNELS)
+    return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, WINDOW * WINDOW, CHANNELS)
+
+
+def image(x):
+    """The windows back in their places."""
+    count = SIDE // WINDOW
+    x = x.view(-1, count, count, WINDOW, WINDOW, CHANNELS)
+    return x.permute(0, 1, 3, 2, 4, 5).reshape(-1, SIDE, SIDE, CHANNELS)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.norm = nn.LayerNorm(CHANNELS)
+        self.last = nn.LayerNorm(4 * CHANNELS)
+        self.qkv = nn.Linear(CHANNELS, 3 * CHANNELS)
+        self.out = nn.Linear(CHANNELS, CHANNELS)
+        self.bias = nn.Parameter(torch.rand(HEADS, WINDOW * WINDOW, WINDOW * WINDOW))
+
+    def forward(self, x):
+        x = x + self.shifted(self.norm(x))
+        left, right = ([x[:, row::2, column::2, :] for row in [0, 1]] for column in [0, 1])
+        return self.last(torch.cat([*left, *right], -1))
+
+    def shifted(self, x):
+        q, k, v = (
+            self.qkv(windows(torch.roll(x, [-SHIFT, -SHIFT], [1, 2])))
+            .view(-1, WINDOW * WINDOW, 3, HEADS, CHANNELS // HEADS)
+            .permute(2, 0, 3, 1, 4)
+        )
+        scores = (q * (CHANNELS // HEADS) ** -0.5) @ k.transpose(-2, -1) + self.bias
+        places = (SIDE // WINDOW) ** 2
+        scores = scores.view(-1, places, HEADS, WINDOW**2, WINDOW**2) + self.mask(x)
+        shares = F.softmax(scores.view(-1, HEADS, WINDOW**2, WINDOW**2), -1)
+        joined = (shares @ v).transpose(1, 2).reshape(-1, WINDOW * WINDOW, CHANNELS)
+        return image(self.out(joined)).roll([SHIFT, SHIFT], [1, 2])
+
+    def mask(self, x):
+        """-100 between what was not neighbours before the shift."""
+        number = x.new_zeros((SIDE, SIDE))
+        edges = [0, -WINDOW, -SHIFT, None]
+        for at in range(9):
+            rows = slice(*edges[at // 3 :][:2])
+            columns = slice(*edges[at % 3 :][:2])
+            number[rows, columns] = at
+        count = SIDE // WINDOW
+        number = number.view(count, WINDOW, count, WINDOW).permute(0, 2, 1, 3)
+        number = number.reshape(-1, WINDOW * WINDOW)
+        apart = number.unsqueeze(1) - number.unsqueeze(2)
+        apart = apart.masked_fill(apart != 0, -100.0).masked_fill(apart == 0, 0.0)
+        return apart.unsqueeze(1).unsqueeze(0)
+
+
+def get_inputs():
+    return [torch.rand(BATCH, SIDE, SIDE, CHANNELS)]
+
+
+def get_init_inputs():
+    return []
