@@ -217,7 +217,6 @@ def test_rolls_on_the_emulator(dtype: str, tmp_path: Path, run_script: Callable[
     _expect_right(compiled, sizes, dtype, tmp_path, run_script)
 
 
-@pytest.mark.timeout(400)  # products, attention and norms are compiled
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_shifted_windows_on_the_emulator(
     dtype: str, tmp_path: Path, run_script: Callable[..., Any]
@@ -225,7 +224,7 @@ def test_shifted_windows_on_the_emulator(
     compiled = _compiled("shifted_windows", dtype, tmp_path)
     families = [kernel.family for kernel in compiled.plan.kernels]
     assert families.count("attention") == 1 and not compiled.plan.left_to_pytorch
-    _expect_right(compiled, [{"BATCH": 1}, {"BATCH": 3}], dtype, tmp_path, run_script)
+    _expect_right(compiled, [{"BATCH": 1}, {"BATCH": 2}], dtype, tmp_path, run_script)
 
 
 def test_an_index_out_of_range_is_an_error(tmp_path: Path, run_script: Callable[..., Any]) -> None:

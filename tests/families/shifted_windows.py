@@ -4,9 +4,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-BATCH = 2
-SIDE = 4
-WINDOW = 2
+BATCH = 3
+SIDE = 8
+WINDOW = 4
 SHIFT = 1
 CHANNELS = 32
 HEADS = 2
@@ -27,32 +27,20 @@ def image(x):
 
 
 class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(3)
-        self.norm = nn.LayerNorm(CHANNELS)
-        self.last = nn.LayerNorm(4 * CHANNELS)
-        self.qkv = nn.Linear(CHANNELS, 3 * CHANNELS)
-        self.out = nn.Linear(CHANNELS, CHANNELS)
-        self.bias = nn.Parameter(torch.rand(HEADS, WINDOW * WINDOW, WINDOW * WINDOW))
-
-    def forward(self, x):
-        x = x + self.shifted(self.norm(x))
+    def forward(self, x, bias):
+        x = x + self.attended(x, bias)
         left, right = ([x[:, row::2, column::2, :] for row in [0, 1]] for column in [0, 1])
-        return self.last(torch.cat([*left, *right], -1))
+        return F.layer_norm(torch.cat([*left, *right], -1), [4 * CHANNELS])
 
-    def shifted(self, x):
-        q, k, v = (
-            self.qkv(windows(torch.roll(x, [-SHIFT, -SHIFT], [1, 2])))
-            .view(-1, WINDOW * WINDOW, 3, HEADS, CHANNELS // HEADS)
-            .permute(2, 0, 3, 1, 4)
-        )
-        scores = (q * (CHANNELS // HEADS) ** -0.5) @ k.transpose(-2, -1) + self.bias
-        places = (SIDE // WINDOW) ** 2
-        scores = scores.view(-1, places, HEADS, WINDOW**2, WINDOW**2) + self.mask(x)
-        shares = F.softmax(scores.view(-1, HEADS, WINDOW**2, WINDOW**2), -1)
-        joined = (shares @ v).transpose(1, 2).reshape(-1, WINDOW * WINDOW, CHANNELS)
-        return image(self.out(joined)).roll([SHIFT, SHIFT], [1, 2])
+    def attended(self, x, bias):
+        own = windows(torch.roll(x, [-SHIFT, -SHIFT], [1, 2]))
+        own = own.view(-1, WINDOW * WINDOW, HEADS, CHANNELS // HEADS).transpose(1, 2)
+        scores = (own * (CHANNELS // HEADS) ** -0.5) @ own.transpose(-2, -1) + bias
+        count = (SIDE // WINDOW) ** 2
+        scores = scores.view(-1, count, HEADS, WINDOW**2, WINDOW**2) + self.mask(x)
+        shares = scores.view(-1, HEADS, WINDOW**2, WINDOW**2).softmax(-1)
+        joined = (shares @ own).transpose(1, 2).reshape(-1, WINDOW * WINDOW, CHANNELS)
+        return image(joined).roll([SHIFT, SHIFT], [1, 2])
 
     def mask(self, x):
         """-100 between what was not neighbours before the shift."""
@@ -71,7 +59,10 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(BATCH, SIDE, SIDE, CHANNELS)]
+    return [
+        torch.rand(BATCH, SIDE, SIDE, CHANNELS),
+        torch.rand(HEADS, WINDOW * WINDOW, WINDOW * WINDOW),
+    ]
 
 
 def get_init_inputs():

@@ -9,6 +9,7 @@ from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, apply
 from kernelwright.rewrite.halves import HALF_RULES
 from kernelwright.rewrite.interleaved import INTERLEAVED_RULES
+from kernelwright.rewrite.linears import LINEAR_RULES
 from kernelwright.rewrite.orders import ORDER_RULES, TURNING_RULES
 from kernelwright.rewrite.reductions import REDUCTION_RULES
 from kernelwright.rewrite.scans import SCAN_RULES
@@ -51,7 +52,7 @@ PASSES: tuple[tuple[Rule, ...], ...] = (
     SUM_RULES,
     AVERAGE_RULES,
     CONVOLUTION_SUM_RULES,
-    (*CONTRACT_RULES, *VIEW_RULES),
+    (*CONTRACT_RULES, *LINEAR_RULES, *VIEW_RULES),
     (*ORDER_RULES, *VIEW_RULES),
     CONVOLUTION_RULES,
     (*SINKING_RULES, *REDUCTION_RULES, *VIEW_RULES),
