@@ -29,7 +29,9 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         # It also says that the sizes of an image are known.
-        self.places = nn.Parameter(torch.linspace(0, 0.5, SIDE * SIDE * CHANNELS).view(SIDE, SIDE, -1))
+        self.places = nn.Parameter(
+            torch.linspace(0, 0.5, SIDE * SIDE * CHANNELS).view(SIDE, SIDE, -1)
+        )
 
     def forward(self, x, bias):
         x = x + self.places.to(x.dtype)

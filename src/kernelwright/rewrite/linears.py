@@ -44,7 +44,9 @@ def _rows_as_they_lie(around: Surroundings, node: Node) -> tuple[Node, ...] | No
     views = _Views(around, node)
     lying = views.add(source, Permute((*ascending, *order[len(outer) :])))
     if joined is not None:
-        lying = views.add(lying, Reshape(), (*lying.tensor.shape[: len(outer)], rows.tensor.shape[-1]))
+        lying = views.add(
+            lying, Reshape(), (*lying.tensor.shape[: len(outer)], rows.tensor.shape[-1])
+        )
     width = node.tensor.shape[-1]
     early = replace(
         node,
@@ -110,6 +112,4 @@ class _Views:
         )
 
 
-LINEAR_RULES = (
-    Rule(name="linear layer on rows in the order of memory", match=_rows_as_they_lie),
-)
+LINEAR_RULES = (Rule(name="linear layer on rows in the order of memory", match=_rows_as_they_lie),)
