@@ -26,7 +26,8 @@ class Applied(nn.Module):
 
 
 def _corners(x: Tensor) -> Tensor:
-    return torch.cat([x[:, r::2, c::2, None] for c in (0, 1) for r in (0, 1)], -1)
+    x = x.unsqueeze(-1)
+    return torch.cat([x[:, r::2, c::2] for c in (0, 1) for r in (0, 1)], -1)
 
 
 _WHOLE: list[_Function] = [
