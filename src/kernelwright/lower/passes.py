@@ -14,6 +14,7 @@ from kernelwright.lower.lowered import Lowered, Pass
 from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.lower.rolls import with_gathered_rolls
 from kernelwright.lower.split_reductions import with_stages
+from kernelwright.lower.turned_gathers import with_turned_gathers
 from kernelwright.lower.written_in_place import with_writes_in_place
 from kernelwright.machine import Machine
 
@@ -40,6 +41,11 @@ PASSES: tuple[Pass, ...] = (
         name="writes in place",
         what="Where a call changes part of an argument or buffer, only that part is written.",
         run=_on_any(with_writes_in_place),
+    ),
+    Pass(
+        name="turned gathers",
+        what="A small gather whose result is read by columns is one of columns.",
+        run=with_turned_gathers,
     ),
     Pass(
         name="attention",
