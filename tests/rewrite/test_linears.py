@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.interpreter import run_graph
-from kernelwright.ir.kinds import Opaque, Permute, Reshape, View
+from kernelwright.ir.kinds import Opaque, Permute, Relayout, Reshape, View
 from kernelwright.machine import H200
 from kernelwright.schedule import plan_graph
 
@@ -47,3 +47,24 @@ def test_rows_are_not_turned_for_a_layer(bias: bool) -> None:
 def _turns(graph: Graph, name: str) -> tuple[int, ...] | None:
     kind = graph[name].kind
     return kind.map.dims if isinstance(kind, View) and isinstance(kind.map, Permute) else None
+
+
+class InWindows(nn.Module):
+    """Rows that are joined in another order than that of memory, which copies them anyway."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(96, 288)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = x.view(-1, 8, 7, 8, 7, 96).permute(0, 1, 3, 2, 4, 5)
+        return self.layer(parts.reshape(-1, 49, 96))
+
+
+@torch.no_grad()
+def test_rows_that_are_copied_are_so_before_the_layer_makes_more_of_them() -> None:
+    module, x = InWindows().bfloat16(), torch.rand(32, 56, 56, 96).bfloat16()
+    graph = plan_graph(capture_module(module, (x,)), H200).plan.graph
+    assert any(isinstance(it.kind, Opaque) for it in graph.nodes)
+    copied = [it.tensor.shape[-1].hint for it in graph.nodes if isinstance(it.kind, Relayout)]
+    assert copied == [96]

@@ -34,6 +34,9 @@ def _rows_as_they_lie(around: Surroundings, node: Node) -> tuple[Node, ...] | No
     if not isinstance(turned.kind, View) or not isinstance(turned.kind.map, Permute):
         return None
     source, order = around.node(turned.inputs[0]), turned.kind.map.dims
+    # Others that are joined would be as large a copy behind the layer, or a larger one.
+    if joined is not None and not isinstance(source.kind, Attention):
+        return None
     inner = 1 if joined is None else _joined(turned.tensor.shape, rows.tensor.shape[-1])
     if inner is None or not _lie_last(source, order[len(order) - inner :]):
         return None
