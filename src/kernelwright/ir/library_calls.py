@@ -99,6 +99,12 @@ def call_of_convolution(conv: Conv, data: str, weight: str) -> AtenCall:
     return AtenCall(target, (*operands, none, conv.groups, dilation))
 
 
+def call_of_gather(source: str, dim: int, index: str) -> AtenCall:
+    """The call that picks slices along a dimension."""
+    places = Record("list", (*[None] * dim, Ref(index)))
+    return AtenCall("aten.index.Tensor", (Ref(source), places))
+
+
 def call_of_count(counters: Iterable[str], amount: int) -> AtenCall:
     """The call that adds `amount` to each of the nodes `counters`, in place."""
     nodes = tuple(map(Ref, counters))

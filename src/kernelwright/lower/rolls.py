@@ -8,7 +8,6 @@ windows.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kernelwright.ir.calls import AtenCall, Record, Ref
 from kernelwright.ir.editing import drop_unread
 from kernelwright.ir.expr import Call, Coordinate, Expr, Literal, Size
 from kernelwright.ir.graph import Graph, Node
@@ -22,6 +21,7 @@ from kernelwright.ir.kinds import (
     Unsqueeze,
     View,
 )
+from kernelwright.ir.library_calls import call_of_gather
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.sizes import product
 from kernelwright.ir.types import Dim, DType, TensorType
@@ -64,15 +64,15 @@ class _Arranged:
 
     source: Node
     outer: Parts
-    """What comes first before and after."""
+    """Parts that come first before and after."""
     before: Parts
-    """What lies between, in the source."""
+    """Parts between these, in the source."""
     after: Parts
-    """The same elements as they are seen."""
+    """Parts of the same elements as they are seen."""
     inner: Parts
-    """What comes last before and after."""
+    """Parts that come last before and after."""
     rolled: tuple[_Rolled, ...]
-    """In the order in which they are rolled."""
+    """Dimensions in the order in which they are rolled."""
 
 
 class _Writer:
@@ -122,10 +122,7 @@ class _Writer:
             kind=Gather(dim),
             type=TensorType(node.tensor.dtype, (*outer, *index.tensor.shape, *inner)),
             inputs=(source.name, index.name),
-            origin=AtenCall(
-                "aten.index.Tensor",
-                (Ref(source.name), Record("list", (*[None] * dim, Ref(index.name)))),
-            ),
+            origin=call_of_gather(source.name, dim, index.name),
             operators=tuple(dict.fromkeys(name for view in views for name in view.operators)),
             source=next(view.source for view in views if _rolls(view)),
         )

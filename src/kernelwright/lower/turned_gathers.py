@@ -7,9 +7,9 @@ them.
 
 from dataclasses import replace
 
-from kernelwright.ir.calls import AtenCall, Record, Ref
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import Gather, Permute, Reshape, View
+from kernelwright.ir.library_calls import call_of_gather
 from kernelwright.ir.types import TensorType
 from kernelwright.lower.layouts import view_of
 from kernelwright.lower.view_chains import chain_of, leaves
@@ -72,10 +72,7 @@ def _turned(around: Surroundings, node: Node, most: float) -> tuple[Node, ...] |
         kind=Gather(last),
         type=TensorType(gather.tensor.dtype, (*shape[:last], *index.tensor.shape)),
         inputs=(columns.name, index.name),
-        origin=AtenCall(
-            "aten.index.Tensor",
-            (Ref(columns.name), Record("list", (*[None] * last, Ref(index.name)))),
-        ),
+        origin=call_of_gather(columns.name, last, index.name),
     )
     late = replace(node, kind=View(Reshape()), inputs=(turned.name,), origin=None)
     return (columns, turned, late)
