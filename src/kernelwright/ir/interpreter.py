@@ -513,7 +513,7 @@ class GraphRun:
             case Squeeze(dims):
                 return x.squeeze(dims)
             case Slice(dim, start, stop, step):
-                return x.index_select(dim, torch.arange(*map(self.size, (start, stop)), step))
+                return x.index_select(dim, torch.arange(self.size(start), self.size(stop), step))
             case Select(dim, index):
                 return x.select(dim, self.size(index))
             case Flip(dims):
