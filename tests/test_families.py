@@ -209,6 +209,24 @@ def test_gathers_on_the_emulator(
     _expect_right(compiled, sizes, dtype, tmp_path, run_script)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rolls_on_the_emulator(dtype: str, tmp_path: Path, run_script: Callable[..., Any]) -> None:
+    compiled = _compiled("rolls", dtype, tmp_path)
+    assert not compiled.plan.left_to_pytorch
+    sizes = [{"COLUMNS": 17}, {"ROWS": 1, "PLANES": 4}, {"ROWS": 0}, {"COLUMNS": 1}]
+    _expect_right(compiled, sizes, dtype, tmp_path, run_script)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_shifted_windows_on_the_emulator(
+    dtype: str, tmp_path: Path, run_script: Callable[..., Any]
+) -> None:
+    compiled = _compiled("shifted_windows", dtype, tmp_path)
+    families = [kernel.family for kernel in compiled.plan.kernels]
+    assert families.count("attention") == 1 and not compiled.plan.left_to_pytorch
+    _expect_right(compiled, [{"BATCH": 1}, {"BATCH": 2}], dtype, tmp_path, run_script)
+
+
 def test_an_index_out_of_range_is_an_error(tmp_path: Path, run_script: Callable[..., Any]) -> None:
     """As in PyTorch, and nothing is read there."""
     problem, emitted = tmp_path / "table.py", tmp_path / "table_new.py"

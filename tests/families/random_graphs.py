@@ -64,7 +64,19 @@ OPERATIONS = [
     lambda x, y, how: pool(x, how),
     lambda x, y, how: torch.tanh(x @ x.mT) if x.dim() >= 2 else x - 1,
     lambda x, y, how: beside(x, y, how),
+    lambda x, y, how: x.roll((how - 3, 2), (how % x.dim(), -1)),
+    lambda x, y, how: x.flatten(how % x.dim()).roll(how - 4).unsqueeze(0),
+    lambda x, y, how: by_turns(x, how),
 ]
+
+
+def by_turns(x, how):
+    """Every other slice first, where there are as many of these as of others."""
+    dim = how % x.dim()
+    if x.shape[dim] % 2:
+        return x.roll(1)
+    first, second = (x.movedim(dim, 0)[at::2].movedim(0, dim) for at in (0, 1))
+    return torch.cat([first, second], (dim + how // 2) % x.dim())
 
 
 class Part(nn.Module):

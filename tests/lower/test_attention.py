@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from kernelwright.capture import capture_module
 from kernelwright.ir.attention import Attention, Masking
 from kernelwright.ir.interpreter import run_graph
+from kernelwright.ir.kinds import Pointwise
 from kernelwright.ir.plan import Launch
 from kernelwright.lower import lower, with_heads_read_once
 from kernelwright.machine import A100, H200
@@ -154,22 +155,33 @@ def test_attention_by_hand(
 def _narrow(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
     scores, keep = q @ k.mT / 4, mask > 0.3
     added = (scores + mask).softmax(-1, dtype=torch.float32).to(q.dtype) @ v
-    return added, scores.masked_fill(~keep, -math.inf).softmax(-1) @ v, (
-        # Steps of masks have roundings of their own.
-        (scores + mask + mask).softmax(-1) @ v
-    )  # fmt: skip
+    both = (scores + mask + mask.mT).softmax(-1) @ v
+    return added, scores.masked_fill(~keep, -math.inf).softmax(-1) @ v, both
 
 
-def test_scores_of_16_bits_have_one_mask() -> None:
-    q, mask = torch.rand(1, 2, 9, 16).bfloat16(), torch.rand(9, 9).bfloat16() + 0.2
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_scores_of_16_bits_have_one_mask(dtype: torch.dtype) -> None:
+    """It may be the sum of two in bf16; in fp16 such a sum may be infinite."""
+    q, mask = torch.rand(1, 2, 9, 16).to(dtype), torch.rand(9, 9).to(dtype) + 0.2
     module = Applied(_narrow)
     graph = lower(rewrite(capture_module(module, (q, q, q, mask))).graph, H200).graph
     kinds = [node.kind for node in graph.nodes if isinstance(node.kind, Attention)]
-    assert [kind.masking for kind in kinds] == [Masking.ADD, Masking.KEEP]
+    masks = [Masking.ADD, Masking.KEEP, Masking.ADD]
+    found_masks = sorted(kind.masking for kind in kinds)
+    assert found_masks == sorted(masks[: 3 if dtype is torch.bfloat16 else 2])
     exact = _narrow(*(it.double() for it in (q, q, q, mask)))
     found = run_graph(graph, module, (q, q, q, mask), {})
-    for own, true in zip(found[:2], exact[:2], strict=True):
+    for own, true in zip(found, exact, strict=True):
         torch.testing.assert_close(own.double(), true, rtol=8e-3, atol=0)
+
+
+def test_a_scale_of_queries_in_16_bits_is_that_of_attention() -> None:
+    q = torch.rand(1, 2, 9, 16).bfloat16()
+    module = Applied(lambda q, k, v, mask: ((q * 0.3) @ k.mT + mask).softmax(-1) @ v)
+    graph = lower(rewrite(capture_module(module, (q, q + 1, q, q @ q.mT))).graph, H200).graph
+    (node,) = (it for it in graph.nodes if isinstance(it.kind, Attention))
+    assert node.kind.scale == pytest.approx(0.3)
+    assert not isinstance(graph[node.inputs[0]].kind, Pointwise)
 
 
 def test_wide_heads_are_two_products() -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from torch import fx
+
 from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rule
 from kernelwright.capture.scope import op
 from kernelwright.ir.expr import Expr
@@ -52,6 +54,36 @@ def _repeat_interleave(m: Maker) -> Part:
     rank = len(value.shape)
     counts: list[Any] = [count if at == dim % rank else 1 for at in range(rank)]
     return _copies(m, value, counts, _EACH)
+
+
+def _roll(m: Maker) -> Part:
+    """By a shift for each dimension; without dimensions the flattened tensor by one shift."""
+    value, shape = m.tensor(), m.tensor().shape
+    given, dims = ([it] if isinstance(it, int | fx.Node) else list(it) for it in (
+        m.call.arguments["shifts"], m.call.arguments.get("dims", ())
+    ))  # fmt: skip
+    if not dims:
+        value, dims = m.reshape(value, (product(shape),)), [0]
+    shifts: list[Dim] = []
+    moved: list[int] = []
+    for shift, dim in zip(map(_traced, given), dims, strict=True):
+        size = value.shape[dim]
+        by = m.builder.sizes.dim(shift)
+        if by.is_static and size.is_static and size.hint:
+            by = Dim.static(by.hint % size.hint)
+        if by != Dim.static(0):
+            shifts.append(by)
+            moved.append(dim % len(value.shape))
+    if shifts:
+        value = m.roll(value, shifts, moved)
+    elif m.builder.is_mutable(value.name):
+        raise NotMadeError
+    return m.reshape(value, shape)
+
+
+def _traced(value: Any) -> Any:
+    """The traced value of a number."""
+    return value.meta["val"] if isinstance(value, fx.Node) else value
 
 
 def _upsample_nearest(m: Maker) -> Part:
@@ -154,6 +186,7 @@ def _prelu(m: Maker) -> Part:
 
 RULES: dict[str, Rule] = {
     **{name: _repeat for name in ("repeat", "tile")},
+    "roll": _roll,
     "repeat_interleave": _repeat_interleave,
     **{f"upsample_nearest{n}d": _upsample_nearest for n in (1, 2, 3)},
     "pixel_shuffle": _pixel_shuffle,

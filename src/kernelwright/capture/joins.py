@@ -7,6 +7,7 @@ from kernelwright.capture.scope import cast, test
 from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.kinds import Concat, Gather, Pad
+from kernelwright.ir.library_calls import call_of_gather
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import Dim, DType, TensorType
 
@@ -22,8 +23,7 @@ def _typed(m: Maker, kind: Concat | Pad | Gather, parts: list[Part], *rest: Argu
         case Pad(value=value):
             origin = AtenCall("aten.constant_pad_nd.default", (*refs, *rest, value))
         case Gather(dim):
-            indices = Record("list", (*[None] * dim, refs[1]))
-            origin = AtenCall("aten.index.Tensor", (refs[0], indices))
+            origin = call_of_gather(parts[0].name, dim, parts[1].name)
     return Part(m.node(kind, result, parts, origin=origin), result)
 
 

@@ -27,6 +27,7 @@ from kernelwright.ir.kinds import (
     Reduce,
     Reduction,
     Reshape,
+    Roll,
     Slice,
     Squeeze,
     Unsqueeze,
@@ -108,6 +109,10 @@ class Views:
     def flip(self, value: Part, dims: Sequence[int]) -> Part:
         """These dimensions backwards."""
         return self._view(value, Flip(tuple(sorted(dims))), value.shape)
+
+    def roll(self, value: Part, shifts: Sequence[Dim], dims: Sequence[int]) -> Part:
+        """Each of these dimensions moved on by its shift, modulo its size."""
+        return self._view(value, Roll(tuple(shifts), tuple(dims)), value.shape)
 
     def slice(self, value: Part, dim: int, start: Dim, size: Dim) -> Part:
         """`size` places from `start` on along a dimension."""

@@ -53,6 +53,7 @@ from kernelwright.ir.kinds import (
     Reduction,
     Relayout,
     Reshape,
+    Roll,
     Scan,
     Select,
     Slice,
@@ -512,12 +513,13 @@ class GraphRun:
             case Squeeze(dims):
                 return x.squeeze(dims)
             case Slice(dim, start, stop, step):
-                index = torch.arange(self.size(start), self.size(stop), step)
-                return x.index_select(dim, index)
+                return x.index_select(dim, torch.arange(self.size(start), self.size(stop), step))
             case Select(dim, index):
                 return x.select(dim, self.size(index))
             case Flip(dims):
                 return x.flip(dims)
+            case Roll(shifts, dims):
+                return x.roll(list(map(self.size, shifts)), dims)
             case DiagEmbed():
                 return torch.diag_embed(x)
             case Diagonal():

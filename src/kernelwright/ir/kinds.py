@@ -343,6 +343,17 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True)
+class Roll:
+    """Moved along dimensions, one after the other, what leaves at one end coming in at the other.
+
+    Along dims[n] element i is element i - shifts[n] of the input, modulo the size. PyTorch copies.
+    """
+
+    shifts: tuple[Dim, ...]
+    dims: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DiagEmbed:
     """A vector (..., n) on the main diagonal of zero matrices (..., n, n)."""
 
@@ -353,7 +364,17 @@ class Diagonal:
 
 
 ViewMap = (
-    Permute | Reshape | Expand | Unsqueeze | Squeeze | Slice | Select | Flip | DiagEmbed | Diagonal
+    Permute
+    | Reshape
+    | Expand
+    | Unsqueeze
+    | Squeeze
+    | Slice
+    | Select
+    | Flip
+    | Roll
+    | DiagEmbed
+    | Diagonal
 )
 
 

@@ -16,6 +16,7 @@ from kernelwright.ir.kinds import (
     Flip,
     Permute,
     Reshape,
+    Roll,
     Select,
     Slice,
     Squeeze,
@@ -98,6 +99,12 @@ def call_of_convolution(conv: Conv, data: str, weight: str) -> AtenCall:
     return AtenCall(target, (*operands, none, conv.groups, dilation))
 
 
+def call_of_gather(source: str, dim: int, index: str) -> AtenCall:
+    """The call that picks slices along a dimension."""
+    places = Record("list", (*[None] * dim, Ref(index)))
+    return AtenCall("aten.index.Tensor", (Ref(source), places))
+
+
 def call_of_count(counters: Iterable[str], amount: int) -> AtenCall:
     """The call that adds `amount` to each of the nodes `counters`, in place."""
     nodes = tuple(map(Ref, counters))
@@ -122,6 +129,9 @@ _CALLS: dict[type, Callable[[Any, Ref, TensorType], AtenCall]] = {
     Slice: lambda m, x, _: AtenCall("aten.slice.Tensor", (x, m.dim, m.start, m.stop, m.step)),
     Select: lambda m, x, _: AtenCall("aten.select.int", (x, m.dim, m.index)),
     Flip: lambda m, x, _: AtenCall("aten.flip.default", (x, _numbers(*m.dims))),
+    Roll: lambda m, x, _: AtenCall(
+        "aten.roll.default", (x, Record("list", m.shifts), _numbers(*m.dims))
+    ),
     DiagEmbed: lambda _, x, __: AtenCall("aten.diag_embed.default", (x,)),
     Diagonal: lambda _, x, __: AtenCall("aten.diagonal.default", (x, 0, -2, -1)),
 }

@@ -36,6 +36,7 @@ from kernelwright.ir.kinds import (
     Reduction,
     Relayout,
     Reshape,
+    Roll,
     Scan,
     Select,
     Slice,
@@ -191,6 +192,11 @@ _VIEW_RULES: dict[type, Callable[..., bool]] = {
         and [size for d, size in enumerate(_hints(s)) if d != m.dim] == _hints(t)
     ),
     Flip: lambda m, s, t: _hints(s) == _hints(t),
+    Roll: lambda m, s, t: (
+        _hints(s) == _hints(t)
+        and len(m.shifts) == len(m.dims)
+        and all(0 <= dim < s.rank for dim in m.dims)
+    ),
     DiagEmbed: lambda m, s, t: s.rank >= 1 and [*_hints(s), _hints(s)[-1]] == _hints(t),
     Diagonal: lambda m, s, t: (
         s.rank >= 2 and _hints(s)[-1] == _hints(s)[-2] and _hints(s)[:-1] == _hints(t)

@@ -160,13 +160,28 @@ def _scale_of_operand(around: Surroundings, node: Node) -> tuple[Node, ...] | No
 
 
 def _factor(expr: Expr) -> float | None:
-    """What the only operand is multiplied with; None where something else happens to it."""
-    match expr:
-        case Call("mul", (Operand(), Literal(value))) | Call("mul", (Literal(value), Operand())):
+    """What the only operand is multiplied with; None where something else happens to it.
+
+    Products of 16 bits are rounded; a scale is applied to scores in float32.
+    """
+    match _uncast(expr):
+        case Call("mul", (first, Literal(value)) | (Literal(value), first)) if _is_operand(first):
             return float(value)
-        case Call("div", (Operand(), Literal(value))) if value:
+        case Call("div", (first, Literal(value))) if value and _is_operand(first):
             return 1.0 / float(value)
     return None
+
+
+def _uncast(expr: Expr) -> Expr:
+    """An expression before its result is converted to another type of floats."""
+    match expr:
+        case Call("cast", (inner,), dtype) if dtype.is_float and inner.dtype.is_float:
+            return inner
+    return expr
+
+
+def _is_operand(expr: Expr) -> bool:
+    return isinstance(_uncast(expr), Operand)
 
 
 def _scaled(node: Node, inputs: Sequence[str], scale: float) -> Node:

@@ -82,8 +82,9 @@ def _take(around: Surroundings, program: Program, step: ScoreStep, frame: Frame)
         return True
     if program.dtype is not DType.F32:
         narrow = _narrow(value, program.dtype)
-        # What masks have in common is computed in float32 alone.
-        if narrow is None or program.mask is not None or step.do in (Do.KEEP_FAR, Do.DROP_FAR):
+        if narrow is None or step.do in (Do.KEEP_FAR, Do.DROP_FAR):
+            return False
+        if program.mask is not None and not (is_sum and _may_be_summed(program)):
             return False
         value = narrow
     if isinstance(value, Literal) and program.masking is Masking.ADD:
@@ -110,6 +111,15 @@ def _follows_places(
     lower, upper = (_keeps(it, value.dtype) for it in (sides.lower, sides.upper))
     program.causal |= (lower, upper, sides.most) == (True, False, 0)
     return (lower, upper) == (True, True) or (lower, upper, sides.most) == (True, False, 0)
+
+
+def _may_be_summed(program: Program) -> bool:
+    """Whether one more mask may be added to the mask in the type of the scores.
+
+    The sum of masks m and n is rounded instead of a score s and of s + m + n, of which one at least
+    is half as large. In fp16 it may be infinite where neither of these is.
+    """
+    return program.masking is Masking.ADD and program.dtype is DType.BF16
 
 
 def _narrow(value: Expr, dtype: DType) -> Expr | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from kernelwright.ir.graph import Graph, Node, rename_inputs
 from kernelwright.ir.kinds import Input, Parameter, Pointwise, Relayout, Reshape, View
 from kernelwright.ir.layouts import has_to_copy
+from kernelwright.ir.library_calls import LINEAR
 from kernelwright.ir.naming import fresh_name
 from kernelwright.ir.types import TensorType
 from kernelwright.lower.layouts import relayout
@@ -45,4 +46,5 @@ def _is_known(node: Node, graph: Graph) -> bool:
     of an attention side by side, whatever their order in the shape."""
     while isinstance(node.kind, View):
         node = graph[node.inputs[0]]
-    return isinstance(node.kind, Input | Parameter | Pointwise | Relayout)
+    is_linear = node.origin is not None and node.origin.target == LINEAR
+    return is_linear or isinstance(node.kind, Input | Parameter | Pointwise | Relayout)

@@ -12,7 +12,9 @@ from kernelwright.lower.dense_operands import with_dense_operands
 from kernelwright.lower.layouts import with_layouts
 from kernelwright.lower.lowered import Lowered, Pass
 from kernelwright.lower.rematerialisation import with_cheap_copies
+from kernelwright.lower.rolls import with_gathered_rolls
 from kernelwright.lower.split_reductions import with_stages
+from kernelwright.lower.turned_gathers import with_turned_gathers
 from kernelwright.lower.written_in_place import with_writes_in_place
 from kernelwright.machine import Machine
 
@@ -41,9 +43,19 @@ PASSES: tuple[Pass, ...] = (
         run=_on_any(with_writes_in_place),
     ),
     Pass(
+        name="turned gathers",
+        what="A small gather whose result is read by columns is one of columns.",
+        run=with_turned_gathers,
+    ),
+    Pass(
         name="attention",
         what="A softmax between two products is one node, and one kernel.",
         run=with_attention,
+    ),
+    Pass(
+        name="rolls",
+        what="A roll and the views around it are one gather, of an index that is computed.",
+        run=_on_any(with_gathered_rolls),
     ),
     Pass(
         name="steps on convolutions",

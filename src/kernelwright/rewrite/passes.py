@@ -8,6 +8,8 @@ from kernelwright.rewrite.convolution_sums import CONVOLUTION_SUM_RULES
 from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, apply
 from kernelwright.rewrite.halves import HALF_RULES
+from kernelwright.rewrite.interleaved import INTERLEAVED_RULES
+from kernelwright.rewrite.linears import LINEAR_RULES
 from kernelwright.rewrite.orders import ORDER_RULES, TURNING_RULES
 from kernelwright.rewrite.reductions import REDUCTION_RULES
 from kernelwright.rewrite.scans import SCAN_RULES
@@ -46,11 +48,11 @@ PASSES: tuple[tuple[Rule, ...], ...] = (
     VIEW_RULES,
     (*CONSTANT_RULES, *SIMPLIFYING_RULES, *VIEW_RULES),
     SCAN_RULES,
-    HALF_RULES,
+    (*HALF_RULES, *INTERLEAVED_RULES),
     SUM_RULES,
     AVERAGE_RULES,
     CONVOLUTION_SUM_RULES,
-    (*CONTRACT_RULES, *VIEW_RULES),
+    (*CONTRACT_RULES, *LINEAR_RULES, *VIEW_RULES),
     (*ORDER_RULES, *VIEW_RULES),
     CONVOLUTION_RULES,
     (*SINKING_RULES, *REDUCTION_RULES, *VIEW_RULES),

@@ -17,6 +17,7 @@ from kernelwright.ir.kinds import (
     Permute,
     Pointwise,
     Reshape,
+    Roll,
     Squeeze,
     Unsqueeze,
     View,
@@ -50,6 +51,8 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
             # Work on the rows of a reduction belongs to that, which the view stays in front of.
             and not around.is_reduced(view.name)
             and _may_follow(around, view)
+            # A copy would be of more bytes.
+            and not (_may_copy(around, view) and widens(node, around.node))
         ):
             made = _before(around, node, node.kind.expr, view, view.kind.map)
             if made is not None:
@@ -164,10 +167,16 @@ def _permuted(around: Surroundings, operand: Node, dims: tuple[int, ...]) -> lis
     return align(around, operand, letters[-operand.type.rank :], after)
 
 
+def _may_copy(around: Surroundings, view: Node) -> bool:
+    """Whether a view is a reshape of what does not lie in order."""
+    is_reshape = isinstance(view.kind, View) and isinstance(view.kind.map, Reshape)
+    return is_reshape and not _lies_in_order(around, around.node(view.inputs[0]))
+
+
 def _lies_in_order(around: Surroundings, node: Node) -> bool:
     """True unless it is known that a Reshape of the whole tensor would have to copy it."""
     while isinstance(node.kind, View):
-        if isinstance(node.kind.map, Permute | Expand | Flip | DiagEmbed | Diagonal):
+        if isinstance(node.kind.map, Permute | Expand | Flip | Roll | DiagEmbed | Diagonal):
             return False
         node = around.node(node.inputs[0])
     return True

@@ -22,6 +22,7 @@ from kernelwright.ir.kinds import (
     Project,
     Relayout,
     Reshape,
+    Roll,
     View,
     Write,
     changes,
@@ -246,7 +247,7 @@ def _step(node: Node, reason: str | None) -> list[Step]:
             return [
                 Reinterpret(result=node.name, input=node.inputs[0], map=Reshape(), type=node.tensor)
             ]
-        case View(index_map) if not isinstance(index_map, DiagEmbed | Flip):
+        case View(index_map) if not isinstance(index_map, DiagEmbed | Flip | Roll):
             return [
                 Reinterpret(result=node.name, input=node.inputs[0], map=index_map, type=node.tensor)
             ]
