@@ -14,7 +14,7 @@ from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, STORED, Spelling
-from kernelwright.ir.anchors import Extent, Fold, RowProgram, untold_sizes
+from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult, untold_sizes
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnPartRows,
@@ -232,6 +232,8 @@ def _facts(kernel: Kernel) -> list[str]:
         [result.value for result in program.results if result.extent is extent]
         for extent in (Extent.ELEMENT, Extent.ROW)
     )
+    early = [result.value for result in program.results if _is_early(result)]
+    late = [value for value in of_elements if value not in early]
     untold = untold_sizes(program.shape, (*kernel.inputs, *kernel.outputs))
     reads = [_reads(kernel, values) for values in (*by_level, of_elements)]
     sizes = ["-1" if dim is None else str(dim.hint) for dim in untold]
@@ -253,6 +255,9 @@ def _facts(kernel: Kernel) -> list[str]:
         f"static constexpr unsigned ALIKE = {_alike(kernel)};",
         f"static constexpr unsigned LEVELLED = {_levelled(kernel)};",
         f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
+        f"static constexpr unsigned EARLY = {_bits(map(_is_early, program.results))};",
+        f"static constexpr unsigned EARLY_READS = {_reads(kernel, early)};",
+        f"static constexpr unsigned LATE_READS = {_reads(kernel, late)};",
         f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
         f"static constexpr bool LOCATED = {_CPP[located]};",
         f"static constexpr RowShape<{len(sizes)}> SHAPE = "
@@ -262,6 +267,12 @@ def _facts(kernel: Kernel) -> list[str]:
 
 def _list(items: Iterable[str]) -> str:
     return ", ".join(items)
+
+
+def _is_early(result: RowResult) -> bool:
+    """Whether a result has an element for each of the row's and needs no total."""
+    needs_total = any(isinstance(part, Total) for part in walk(result.value))
+    return result.extent is Extent.ELEMENT and not needs_total
 
 
 def _fold_type(fold: Fold) -> str:

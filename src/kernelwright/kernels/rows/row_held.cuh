@@ -9,6 +9,7 @@ template <class Program_, class Config>
 struct HeldTeam : RingTeam<Program_, Config> {
   using Program = Program_;
   using Base = RingTeam<Program, Config>;
+  using Rows = typename Base::Rows;
   using Run = typename Base::Run;
   using Types = typename Base::Types;
   using Vectors = typename Base::Vectors;
@@ -88,7 +89,12 @@ struct HeldTeam : RingTeam<Program_, Config> {
                                             const typename Program::Inputs& shared,
                                             typename Types::States& states) const {
     Vectors vectors[COUNT];
-    complete<Program::READS[LEVEL], WHOLE, U>(run, vectors);
+    complete<Rows::reads(LEVEL), WHOLE, U>(run, vectors);
+    if constexpr (LEVEL == 0 && Program::EARLY != 0) {
+      repeat<COUNT>([&](auto k) {
+        store_vectors<WHOLE, Program::EARLY>(run, this->vector(U + k), totals, shared, vectors[k]);
+      });
+    }
     constexpr unsigned ALL = (1u << COUNT * WIDTH) - 1;
     const int v = this->vector(U);
     fold_vectors<LEVEL, COUNT>(run, totals, shared,
@@ -117,12 +123,13 @@ struct HeldTeam : RingTeam<Program_, Config> {
   // Writes the results of a row.
   __device__ __forceinline__ void finish(const Run& run, const typename Types::Totals& totals,
                                          const typename Program::Inputs& shared) const {
-    if constexpr (results_mask<Program, true>() != 0) {
+    if constexpr (late_results<Program>() != 0) {
       repeat<GROUPS>([&](auto group) {
         each<group>(run, [&](auto is_whole, auto u) {
           Vectors vectors[1];
-          complete<Program::READS[Program::LEVELS], is_whole, u>(run, vectors);
-          store_vectors<is_whole>(run, this->vector(u), totals, shared, vectors[0]);
+          complete<Program::LATE_READS, is_whole, u>(run, vectors);
+          store_vectors<is_whole, late_results<Program>()>(run, this->vector(u), totals, shared,
+                                                           vectors[0]);
         });
       });
     }

@@ -7,6 +7,9 @@
 //   READS             by level the inputs that its folds read, bit by bit; last those of results
 //                     that have an element for each of the row's
 //   ROW_READS         those of results that have one for each row: the same along the row
+//   EARLY             the results, bit by bit, that have an element for each of the row's and need
+//                     no total
+//   EARLY_READS, LATE_READS  the inputs that these read, and that others of the first kind do
 //   SHARED            the inputs of which a row has one element
 //   STREAMED          those of which it has as many as it has elements
 //   ALIKE             those that are the same for all rows
@@ -190,6 +193,12 @@ __host__ __device__ constexpr unsigned results_mask() {
     if (Program::IS_ELEMENT[r] == OF_ELEMENTS) mask |= 1u << (RowTypes<Program>::INPUTS + r);
   }
   return mask;
+}
+
+// Results that have an element for each of the row's and need totals.
+template <class Program>
+__host__ __device__ constexpr unsigned late_results() {
+  return results_mask<Program, true>() >> RowTypes<Program>::INPUTS & ~Program::EARLY;
 }
 
 // Inputs that anything reads of elements.

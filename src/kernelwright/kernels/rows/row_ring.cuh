@@ -3,7 +3,8 @@
 //
 // A team is a warp, a block, or a cluster of blocks; it walks from row to row. Each thread copies
 // its vectors of a row to places of its own in shared memory, asynchronously and some rows ahead,
-// and needs no barrier to read them. A config has
+// and needs no barrier to read them. Results that need no total are written with the first fold,
+// which often takes the same of an element: it is computed once. A config has
 //   THREADS   of a block
 //   TEAM      threads of a block that share a row: 32, or all
 //   CLUSTER   blocks that share a row
@@ -27,13 +28,19 @@ struct RingRows : VectorRows<Program, Config::WIDTH> {
   static_assert(TEAM == 32 || TEAM == THREADS, "a team is a warp or all of the block");
   static_assert(CLUSTER == 1 || TEAM == THREADS, "only whole blocks join in clusters");
 
+  // What is read of elements for the folds of a level, and last for the results after them.
+  static constexpr unsigned reads(int level) {
+    if (level == Program::LEVELS) return Program::LATE_READS;
+    return Program::READS[level] | (level == 0 ? Program::EARLY_READS : 0);
+  }
+
   // Inputs that differ within a row and are wanted before the first totals, or more than once. What
   // all rows share is in the caches, and would take as much room again for each row.
   static constexpr unsigned held() {
-    unsigned held = Program::READS[0], seen = 0;
-    for (const unsigned reads : Program::READS) {
-      held |= seen & reads;
-      seen |= reads;
+    unsigned held = reads(0), seen = 0;
+    for (int level = 0; level <= Program::LEVELS; ++level) {
+      held |= seen & reads(level);
+      seen |= reads(level);
     }
     return held & Program::STREAMED & ~Program::ALIKE;
   }
@@ -205,7 +212,8 @@ struct RingTeam {
     load_inputs<MASK & ~HELD & ~Program::SHARED, WHOLE>(run, v, vectors);
   }
 
-  // Adds COUNT of the thread's vectors, from `u` on, to the states of a level.
+  // Adds COUNT of the thread's vectors, from `u` on, to the states of a level; with the first one
+  // writes what needs no total.
   template <int LEVEL, int COUNT, bool WHOLE>
   __device__ __forceinline__ void fold_some(const Run& run, int stage, int u,
                                             const typename Types::Totals& totals,
@@ -215,7 +223,10 @@ struct RingTeam {
     Vectors vectors[COUNT];
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) {
-      fetch<Program::READS[LEVEL], WHOLE>(run, vector(u + k), stage, u + k, vectors[k]);
+      fetch<Rows::reads(LEVEL), WHOLE>(run, vector(u + k), stage, u + k, vectors[k]);
+      if constexpr (LEVEL == 0 && Program::EARLY != 0) {
+        store_vectors<WHOLE, Program::EARLY>(run, vector(u + k), totals, shared, vectors[k]);
+      }
     }
     constexpr unsigned ALL = (1u << COUNT * WIDTH) - 1;
     fold_vectors<LEVEL, COUNT>(run, totals, shared,
@@ -242,7 +253,7 @@ struct RingTeam {
                                         const typename Program::Inputs& shared,
                                         const After& after) const {
     int next = 0;
-    if constexpr (results_mask<Program, true>() != 0) {
+    if constexpr (late_results<Program>() != 0) {
       const auto finish_one = [&](auto is_whole, int u) {
         store<is_whole>(run, stage, u, totals, shared);
         after(u);
@@ -261,8 +272,8 @@ struct RingTeam {
                                         const typename Types::Totals& totals,
                                         const typename Program::Inputs& shared) const {
     Vectors vectors;
-    fetch<Program::READS[Program::LEVELS], WHOLE>(run, vector(u), stage, u, vectors);
-    store_vectors<WHOLE>(run, vector(u), totals, shared, vectors);
+    fetch<Program::LATE_READS, WHOLE>(run, vector(u), stage, u, vectors);
+    store_vectors<WHOLE, late_results<Program>()>(run, vector(u), totals, shared, vectors);
   }
 };
 

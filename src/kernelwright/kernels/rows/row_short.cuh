@@ -1,6 +1,8 @@
 #pragma once
 // Short rows of neighbours in memory: some lanes of a warp hold one in registers, the others the
-// rows after it, so that the warp reads whole lines of all of them at once. A config has
+// rows after it, so that the warp reads whole lines of all of them at once. What rows share, as
+// weights, is read from the cache for each level of folds and for the results, and takes no
+// registers in between. Results that need no total are written first. A config has
 //   THREADS   of a block
 //   LANES     threads that share a row: a power of two, up to a warp
 //   VECTORS   of WIDTH elements that a thread holds of it
@@ -31,23 +33,55 @@ struct LanePlaces {
   }
 };
 
+// Loads the inputs in READS that rows share of the thread's vector `k`, if it has that many.
+template <unsigned READS, int LANES, int WIDTH, class Program, class Vectors>
+__device__ __forceinline__ void load_alike(const RowRun<Program, WIDTH>& own, int k, int count,
+                                           Vectors& vectors) {
+  constexpr unsigned ALIKE = READS & alike_inputs<Program>();
+  if constexpr (ALIKE != 0) {
+    if (k * LANES < count) load_inputs<ALIKE, true, WIDTH == 1>(own, k * LANES, vectors);
+  }
+}
+
+// Writes results of a row: those in RESULTS, which read READS.
+template <unsigned RESULTS, unsigned READS, int LANES, int WIDTH, int VECTORS, class Program,
+          class Vectors>
+__device__ __forceinline__ void store_lanes(const RowRun<Program, WIDTH>& own, int count,
+                                            const typename Program::Totals& totals,
+                                            const typename Program::Inputs& shared,
+                                            const Vectors (&held)[VECTORS]) {
+  if constexpr (RESULTS != 0) {
+#pragma unroll
+    for (int k = 0; k < VECTORS; ++k) {
+      if (k * LANES >= count) break;
+      Vectors vectors = held[k];
+      load_alike<READS, LANES>(own, k, count, vectors);
+      store_vectors<true, RESULTS>(own, k * LANES, totals, shared, vectors);
+    }
+  }
+}
+
 // The totals of a level of a row whose vectors LANES neighbouring threads hold; `own`: from this
-// thread's first one on.
+// thread's first one on, `count` of all threads.
 template <int LEVEL, int LANES, int WIDTH, int VECTORS, class Program, class Vectors>
-__device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own,
+__device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, int count,
                                             typename Program::Totals& totals,
                                             const typename Program::Inputs& shared,
-                                            const Vectors (&vectors)[VECTORS], unsigned valid) {
+                                            const Vectors (&held)[VECTORS], unsigned valid) {
   using Types = RowTypes<Program>;
   constexpr int N = VECTORS * WIDTH;
   const LanePlaces<WIDTH, LANES> places = {own.place(0)};
   const auto& space = own.rows.space;
   typename Program::Inputs elements[N];
 #pragma unroll
-  for (int i = 0; i < N; ++i) {
-    elements[i] = shared;
-    pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors[i / WIDTH], i % WIDTH,
-                                                           elements[i]);
+  for (int k = 0; k < VECTORS; ++k) {
+    Vectors vectors = held[k];
+    load_alike<Program::READS[LEVEL], LANES>(own, k, count, vectors);
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) {
+      elements[k * WIDTH + i] = shared;
+      pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors, i, elements[k * WIDTH + i]);
+    }
   }
   typename Program::Totals found = totals;
   each_fold<Program, LEVEL>([&](auto fold) {
@@ -62,8 +96,8 @@ __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own,
       values[i] = take_element<fold>(own.rows.program, totals, place, elements[i],
                                      typename Types::InputIndices());
     }
-    const int count = static_cast<int>(space.reduced.count);
-    set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, count), found);
+    const int length = static_cast<int>(space.reduced.count);
+    set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, length), found);
   });
   totals = found;
 }
@@ -75,7 +109,8 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
   using Types = RowTypes<Program>;
   using Vectors = typename PackOfVectors<typename Program::Inputs, Rows::WIDTH>::type;
   constexpr int LANES = Rows::LANES, VECTORS = Rows::VECTORS, WIDTH = Rows::WIDTH;
-  constexpr unsigned FULL = (1u << WIDTH) - 1, LATE = late_inputs<Program>();
+  constexpr unsigned FULL = (1u << WIDTH) - 1;
+  constexpr unsigned HELD = all_reads<Program>() & ~(Program::SHARED | alike_inputs<Program>());
   const int lane = static_cast<int>(threadIdx.x) % LANES;
   const int64_t wanted = static_cast<int64_t>(blockIdx.x) * Rows::ROWS + threadIdx.x / LANES;
   const bool has_row = wanted < rows.space.kept.count;
@@ -94,21 +129,17 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
     vectors[k] = {};
     if (k * LANES >= count) continue;
     valid |= FULL << k * WIDTH;
-    load_inputs<all_reads<Program>() & ~(Program::SHARED | LATE), true, WIDTH == 1>(own, k * LANES,
-                                                                                    vectors[k]);
+    load_inputs<HELD, true, WIDTH == 1>(own, k * LANES, vectors[k]);
   }
   typename Types::Totals totals = {};
-  repeat<Program::LEVELS>(
-      [&](auto level) { total_lanes<level, LANES>(own, totals, shared, vectors, valid); });
-  if (!has_row) return;
-  if constexpr (results_mask<Program, true>() != 0) {
-#pragma unroll
-    for (int k = 0; k < VECTORS; ++k) {
-      if (k * LANES >= count) break;
-      load_inputs<LATE, true, WIDTH == 1>(own, k * LANES, vectors[k]);
-      store_vectors<true>(own, k * LANES, totals, shared, vectors[k]);
-    }
+  if (has_row) {
+    store_lanes<Program::EARLY, Program::EARLY_READS, LANES>(own, count, totals, shared, vectors);
   }
+  repeat<Program::LEVELS>(
+      [&](auto level) { total_lanes<level, LANES>(own, count, totals, shared, vectors, valid); });
+  if (!has_row) return;
+  store_lanes<late_results<Program>(), Program::LATE_READS, LANES>(own, count, totals, shared,
+                                                                   vectors);
   if (lane == 0) store_row_results(run, totals);
 }
 

@@ -35,14 +35,19 @@ __host__ __device__ constexpr unsigned other_inputs() {
   return ~(streamed<Program>() | Program::SHARED) & ((1u << RowTypes<Program>::INPUTS) - 1);
 }
 
-// Inputs that rows share, such as weights, and that only results read: whoever keeps a row in
-// registers loads them when results are due.
+// Inputs that rows share, such as weights: the caches have them.
+template <class Program>
+__host__ __device__ constexpr unsigned alike_inputs() {
+  return (other_inputs<Program>() | (Program::STREAMED & Program::ALIKE)) & ~Program::SHARED;
+}
+
+// Those of them that only results read: whoever keeps a row in registers loads them when results
+// are due.
 template <class Program>
 __host__ __device__ constexpr unsigned late_inputs() {
   unsigned folded = 0;
   for (int level = 0; level < Program::LEVELS; ++level) folded |= Program::READS[level];
-  const unsigned shared_by_rows = other_inputs<Program>() | (Program::STREAMED & Program::ALIKE);
-  return shared_by_rows & Program::READS[Program::LEVELS] & ~(folded | Program::SHARED);
+  return alike_inputs<Program>() & Program::READS[Program::LEVELS] & ~folded;
 }
 
 template <class Program, int WIDTH_>
@@ -396,8 +401,8 @@ __device__ __forceinline__ auto results_of_vector(const Program& program,
   return values;
 }
 
-// Computes and writes the results of a vector's elements.
-template <bool WHOLE, class Program, int WIDTH, class Vectors>
+// Computes and writes results of a vector's elements: those in RESULTS, bit by bit.
+template <bool WHOLE, unsigned RESULTS = ~0u, class Program, int WIDTH, class Vectors>
 __device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run, int v,
                                               const typename Program::Totals& totals,
                                               const typename Program::Inputs& shared,
@@ -405,7 +410,7 @@ __device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run,
   using Types = RowTypes<Program>;
   constexpr unsigned READS = Program::READS[Program::LEVELS] & ~Program::SHARED;
   repeat<Types::RESULTS>([&](auto result) {
-    if constexpr (Program::IS_ELEMENT[result]) {
+    if constexpr (Program::IS_ELEMENT[result] && (RESULTS >> result & 1) != 0) {
       const auto values = results_of_vector<result, READS, WIDTH>(
           run.rows.program, totals, shared, vectors,
           [&](int i) { return RowPlace{run.rows.space.coordinates, run.row, run.place(v) + i}; });
