@@ -9,7 +9,6 @@ template <class Program_, class Config>
 struct HeldTeam : RingTeam<Program_, Config> {
   using Program = Program_;
   using Base = RingTeam<Program, Config>;
-  using Rows = typename Base::Rows;
   using Run = typename Base::Run;
   using Types = typename Base::Types;
   using Vectors = typename Base::Vectors;
@@ -89,17 +88,8 @@ struct HeldTeam : RingTeam<Program_, Config> {
                                             const typename Program::Inputs& shared,
                                             typename Types::States& states) const {
     Vectors vectors[COUNT];
-    complete<Rows::reads(LEVEL), WHOLE, U>(run, vectors);
-    if constexpr (LEVEL == 0 && Program::EARLY != 0) {
-      repeat<COUNT>([&](auto k) {
-        store_vectors<WHOLE, Program::EARLY>(run, this->vector(U + k), totals, shared, vectors[k]);
-      });
-    }
-    constexpr unsigned ALL = (1u << COUNT * WIDTH) - 1;
-    const int v = this->vector(U);
-    fold_vectors<LEVEL, COUNT>(run, totals, shared,
-                               VectorPlaces<WIDTH>{run.place(v), int64_t{Base::STEP} * WIDTH},
-                               vectors, WHOLE ? ALL : run.valid(v), states);
+    complete<reads_when_due<Program>(LEVEL), WHOLE, U>(run, vectors);
+    this->template add_and_store<LEVEL, WHOLE>(run, U, totals, shared, vectors, states);
   }
 
   template <int LEVEL, int G>
@@ -120,16 +110,16 @@ struct HeldTeam : RingTeam<Program_, Config> {
     }
   }
 
-  // Writes the results of a row.
+  // Writes the results of a row that are due last.
   __device__ __forceinline__ void finish(const Run& run, const typename Types::Totals& totals,
                                          const typename Program::Inputs& shared) const {
-    if constexpr (late_results<Program>() != 0) {
+    if constexpr (due_results<Program>(Program::LEVELS) != 0) {
       repeat<GROUPS>([&](auto group) {
         each<group>(run, [&](auto is_whole, auto u) {
           Vectors vectors[1];
-          complete<Program::LATE_READS, is_whole, u>(run, vectors);
-          store_vectors<is_whole, late_results<Program>()>(run, this->vector(u), totals, shared,
-                                                           vectors[0]);
+          complete<reads_when_due<Program>(Program::LEVELS), is_whole, u>(run, vectors);
+          store_vectors<is_whole, due_results<Program>(Program::LEVELS)>(
+              run, this->vector(u), totals, shared, vectors[0]);
         });
       });
     }

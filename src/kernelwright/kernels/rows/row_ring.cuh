@@ -3,8 +3,8 @@
 //
 // A team is a warp, a block, or a cluster of blocks; it walks from row to row. Each thread copies
 // its vectors of a row to places of its own in shared memory, asynchronously and some rows ahead,
-// and needs no barrier to read them. Results that need no total are written with the first fold,
-// which often takes the same of an element: it is computed once. A config has
+// and needs no barrier to read them. Results are written as soon as the totals that they need are
+// there, with the next fold, which often takes the same of an element. A config has
 //   THREADS   of a block
 //   TEAM      threads of a block that share a row: 32, or all
 //   CLUSTER   blocks that share a row
@@ -28,19 +28,13 @@ struct RingRows : VectorRows<Program, Config::WIDTH> {
   static_assert(TEAM == 32 || TEAM == THREADS, "a team is a warp or all of the block");
   static_assert(CLUSTER == 1 || TEAM == THREADS, "only whole blocks join in clusters");
 
-  // What is read of elements for the folds of a level, and last for the results after them.
-  static constexpr unsigned reads(int level) {
-    if (level == Program::LEVELS) return Program::LATE_READS;
-    return Program::READS[level] | (level == 0 ? Program::EARLY_READS : 0);
-  }
-
   // Inputs that differ within a row and are wanted before the first totals, or more than once. What
   // all rows share is in the caches, and would take as much room again for each row.
   static constexpr unsigned held() {
-    unsigned held = reads(0), seen = 0;
+    unsigned held = reads_when_due<Program>(0), seen = 0;
     for (int level = 0; level <= Program::LEVELS; ++level) {
-      held |= seen & reads(level);
-      seen |= reads(level);
+      held |= seen & reads_when_due<Program>(level);
+      seen |= reads_when_due<Program>(level);
     }
     return held & Program::STREAMED & ~Program::ALIKE;
   }
@@ -212,8 +206,8 @@ struct RingTeam {
     load_inputs<MASK & ~HELD & ~Program::SHARED, WHOLE>(run, v, vectors);
   }
 
-  // Adds COUNT of the thread's vectors, from `u` on, to the states of a level; with the first one
-  // writes what needs no total.
+  // Adds COUNT of the thread's vectors, from `u` on, to the states of a level, and writes what is
+  // due with it.
   template <int LEVEL, int COUNT, bool WHOLE>
   __device__ __forceinline__ void fold_some(const Run& run, int stage, int u,
                                             const typename Types::Totals& totals,
@@ -223,15 +217,29 @@ struct RingTeam {
     Vectors vectors[COUNT];
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) {
-      fetch<Rows::reads(LEVEL), WHOLE>(run, vector(u + k), stage, u + k, vectors[k]);
-      if constexpr (LEVEL == 0 && Program::EARLY != 0) {
-        store_vectors<WHOLE, Program::EARLY>(run, vector(u + k), totals, shared, vectors[k]);
-      }
+      fetch<reads_when_due<Program>(LEVEL), WHOLE>(run, vector(u + k), stage, u + k, vectors[k]);
     }
+    add_and_store<LEVEL, WHOLE>(run, u, totals, shared, vectors, states);
+  }
+
+  // The same of vectors that are there.
+  template <int LEVEL, bool WHOLE, int COUNT>
+  __device__ __forceinline__ void add_and_store(const Run& run, int u,
+                                                const typename Types::Totals& totals,
+                                                const typename Program::Inputs& shared,
+                                                const Vectors (&vectors)[COUNT],
+                                                typename Types::States& states) const {
     constexpr unsigned ALL = (1u << COUNT * WIDTH) - 1;
-    fold_vectors<LEVEL, COUNT>(run, totals, shared,
-                               VectorPlaces<WIDTH>{run.place(vector(u)), int64_t{STEP} * WIDTH},
-                               vectors, WHOLE ? ALL : run.valid(vector(u)), states);
+    const unsigned valid = WHOLE ? ALL : run.valid(vector(u));
+    const VectorPlaces<WIDTH> places = {run.place(vector(u)), int64_t{STEP} * WIDTH};
+    store_due<LEVEL, COUNT, WHOLE>(
+        run, totals, shared, vectors, [&](int k) { return vector(u + k); },
+        [](int) { return true; },
+        [&](auto fold, const auto& values) {
+          add_values<typename Types::template FoldAt<fold>>(get<fold>(states), values, valid,
+                                                            places);
+        });
+    fold_vectors<LEVEL, COUNT, true>(run, totals, shared, places, vectors, valid, states);
   }
 
   template <int LEVEL>
@@ -245,7 +253,7 @@ struct RingTeam {
         [&](int u) { fold_some<LEVEL, 1, false>(run, stage, u, totals, shared, states); });
   }
 
-  // Writes the results of a row. Calls after(u) when the thread's vector `u` has been read for the
+  // Writes the results of a row that are due last. Calls after(u) when the thread's vector `u` has been read for the
   // last time; returns the first one for which it was not called.
   template <class After>
   __device__ __forceinline__ int finish(const Run& run, int stage,
@@ -253,7 +261,7 @@ struct RingTeam {
                                         const typename Program::Inputs& shared,
                                         const After& after) const {
     int next = 0;
-    if constexpr (late_results<Program>() != 0) {
+    if constexpr (due_results<Program>(Program::LEVELS) != 0) {
       const auto finish_one = [&](auto is_whole, int u) {
         store<is_whole>(run, stage, u, totals, shared);
         after(u);
@@ -272,8 +280,9 @@ struct RingTeam {
                                         const typename Types::Totals& totals,
                                         const typename Program::Inputs& shared) const {
     Vectors vectors;
-    fetch<Program::LATE_READS, WHOLE>(run, vector(u), stage, u, vectors);
-    store_vectors<WHOLE, late_results<Program>()>(run, vector(u), totals, shared, vectors);
+    fetch<reads_when_due<Program>(Program::LEVELS), WHOLE>(run, vector(u), stage, u, vectors);
+    store_vectors<WHOLE, due_results<Program>(Program::LEVELS)>(run, vector(u), totals, shared,
+                                                                vectors);
   }
 };
 

@@ -2,7 +2,8 @@
 // Short rows of neighbours in memory: some lanes of a warp hold one in registers, the others the
 // rows after it, so that the warp reads whole lines of all of them at once. What rows share, as
 // weights, is read from the cache for each level of folds and for the results, and takes no
-// registers in between. Results that need no total are written first. A config has
+// registers in between. Results are written as soon as the totals that they need are there, with the
+// next fold, which often takes the same of an element. A config has
 //   THREADS   of a block
 //   LANES     threads that share a row: a power of two, up to a warp
 //   VECTORS   of WIDTH elements that a thread holds of it
@@ -33,58 +34,51 @@ struct LanePlaces {
   }
 };
 
-// Loads the inputs in READS that rows share of the thread's vector `k`, if it has that many.
+// Loads the inputs in READS of the thread's vector `k`, of its first one where it has fewer: without
+// branches all loads are on their way at once, and what is made of elements anywhere is the same.
 template <unsigned READS, int LANES, int WIDTH, class Program, class Vectors>
-__device__ __forceinline__ void load_alike(const RowRun<Program, WIDTH>& own, int k, int count,
-                                           Vectors& vectors) {
-  constexpr unsigned ALIKE = READS & alike_inputs<Program>();
-  if constexpr (ALIKE != 0) {
-    if (k * LANES < count) load_inputs<ALIKE, true, WIDTH == 1>(own, k * LANES, vectors);
-  }
+__device__ __forceinline__ void load_lane(const RowRun<Program, WIDTH>& own, int k, int count,
+                                          Vectors& vectors) {
+  load_inputs<READS, true, WIDTH == 1>(own, k * LANES < count ? k * LANES : 0, vectors);
 }
 
-// Writes results of a row: those in RESULTS, which read READS.
-template <unsigned RESULTS, unsigned READS, int LANES, int WIDTH, int VECTORS, class Program,
-          class Vectors>
-__device__ __forceinline__ void store_lanes(const RowRun<Program, WIDTH>& own, int count,
-                                            const typename Program::Totals& totals,
-                                            const typename Program::Inputs& shared,
-                                            const Vectors (&held)[VECTORS]) {
-  if constexpr (RESULTS != 0) {
-#pragma unroll
-    for (int k = 0; k < VECTORS; ++k) {
-      if (k * LANES >= count) break;
-      Vectors vectors = held[k];
-      load_alike<READS, LANES>(own, k, count, vectors);
-      store_vectors<true, RESULTS>(own, k * LANES, totals, shared, vectors);
-    }
-  }
-}
-
-// The totals of a level of a row whose vectors LANES neighbouring threads hold; `own`: from this
-// thread's first one on, `count` of all threads.
+// The totals of a level of a row whose vectors LANES neighbouring threads hold, and the results that
+// are due with it; `own`: from this thread's first one on, `count` of all threads.
 template <int LEVEL, int LANES, int WIDTH, int VECTORS, class Program, class Vectors>
 __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, int count,
-                                            typename Program::Totals& totals,
+                                            bool has_row, typename Program::Totals& totals,
                                             const typename Program::Inputs& shared,
                                             const Vectors (&held)[VECTORS], unsigned valid) {
   using Types = RowTypes<Program>;
   constexpr int N = VECTORS * WIDTH;
   const LanePlaces<WIDTH, LANES> places = {own.place(0)};
   const auto& space = own.rows.space;
-  typename Program::Inputs elements[N];
+  constexpr unsigned READS = reads_when_due<Program>(LEVEL);
+  const int length = static_cast<int>(space.reduced.count);
+  typename Program::Totals found = totals;
+  Vectors vectors[VECTORS];
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) {
-    Vectors vectors = held[k];
-    load_alike<Program::READS[LEVEL], LANES>(own, k, count, vectors);
-#pragma unroll
-    for (int i = 0; i < WIDTH; ++i) {
-      elements[k * WIDTH + i] = shared;
-      pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors, i, elements[k * WIDTH + i]);
-    }
+    vectors[k] = held[k];
+    load_lane<READS & alike_inputs<Program>(), LANES>(own, k, count, vectors[k]);
   }
-  typename Program::Totals found = totals;
+  store_due<LEVEL, VECTORS, true>(
+      own, totals, shared, vectors, [&](int k) { return k * LANES; },
+      [&](int k) { return has_row && k * LANES < count; },
+      [&](auto fold, const auto& values) {
+        using Fold = typename Types::template FoldAt<fold>;
+        set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, length),
+                                  found);
+      });
+  typename Program::Inputs elements[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    elements[i] = shared;
+    pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors[i / WIDTH], i % WIDTH,
+                                                           elements[i]);
+  }
   each_fold<Program, LEVEL>([&](auto fold) {
+    if constexpr (Program::TAKES[fold] >= 0) return;
     using Fold = typename Types::template FoldAt<fold>;
     using Value =
         decltype(take_element<fold>(own.rows.program, totals, RowPlace{space.coordinates, 0, 0},
@@ -96,7 +90,6 @@ __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, i
       values[i] = take_element<fold>(own.rows.program, totals, place, elements[i],
                                      typename Types::InputIndices());
     }
-    const int length = static_cast<int>(space.reduced.count);
     set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, length), found);
   });
   totals = found;
@@ -117,29 +110,34 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
   // Others take part in what the warp does together.
   const int64_t row = has_row ? wanted : rows.space.kept.count - 1;
   const RowRun<Program, WIDTH> run(rows, row, 0, 0, LANES * VECTORS);
-  // Vectors from this thread's first one on: all others are a known way after it.
+  // Vectors from this thread's first one on: all others are a known way after it. A thread that has
+  // none reads the row's first one.
   const int count = run.vectors() - lane;
-  const auto own = run.after(lane);
+  const auto own = run.after(count > 0 ? lane : 0);
   typename Program::Inputs shared = {};
   load_shared_inputs<Program::SHARED & all_reads<Program>()>(run, shared);
   Vectors vectors[VECTORS];
   unsigned valid = 0;
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) {
-    vectors[k] = {};
-    if (k * LANES >= count) continue;
-    valid |= FULL << k * WIDTH;
-    load_inputs<HELD, true, WIDTH == 1>(own, k * LANES, vectors[k]);
+    valid |= k * LANES < count ? FULL << k * WIDTH : 0;
+    load_lane<HELD, LANES>(own, k, count, vectors[k]);
   }
   typename Types::Totals totals = {};
-  if (has_row) {
-    store_lanes<Program::EARLY, Program::EARLY_READS, LANES>(own, count, totals, shared, vectors);
-  }
-  repeat<Program::LEVELS>(
-      [&](auto level) { total_lanes<level, LANES>(own, count, totals, shared, vectors, valid); });
+  repeat<Program::LEVELS>([&](auto level) {
+    total_lanes<level, LANES>(own, count, has_row, totals, shared, vectors, valid);
+  });
   if (!has_row) return;
-  store_lanes<late_results<Program>(), Program::LATE_READS, LANES>(own, count, totals, shared,
-                                                                   vectors);
+  if constexpr (due_results<Program>(Program::LEVELS) != 0) {
+    constexpr unsigned LATE = reads_when_due<Program>(Program::LEVELS) & alike_inputs<Program>();
+#pragma unroll
+    for (int k = 0; k < VECTORS; ++k) {
+      if (k * LANES >= count) break;
+      load_lane<LATE, LANES>(own, k, count, vectors[k]);
+      store_vectors<true, due_results<Program>(Program::LEVELS)>(own, k * LANES, totals, shared,
+                                                                 vectors[k]);
+    }
+  }
   if (lane == 0) store_row_results(run, totals);
 }
 

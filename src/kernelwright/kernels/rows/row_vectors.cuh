@@ -363,8 +363,9 @@ __device__ __forceinline__ void pick_element(const Vectors& vectors, int i, Inpu
   });
 }
 
-// Adds COUNT vectors, whose first elements stand at `places`, to the states of a level.
-template <int LEVEL, int COUNT, int WIDTH, class Program, class Vectors>
+// Adds COUNT vectors, whose first elements stand at `places`, to the states of a level; of those
+// folds that do not take what results are, where these are TAKEN.
+template <int LEVEL, int COUNT, bool TAKEN = false, int WIDTH, class Program, class Vectors>
 __device__ __forceinline__ void fold_vectors(const RowRun<Program, WIDTH>& run,
                                              const typename Program::Totals& totals,
                                              const typename Program::Inputs& shared,
@@ -378,7 +379,7 @@ __device__ __forceinline__ void fold_vectors(const RowRun<Program, WIDTH>& run,
     pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors[i / WIDTH], i % WIDTH,
                                                            elements[i]);
   }
-  fold_elements<LEVEL>(run.rows.program, totals, run.rows.space.coordinates, run.row, places,
+  fold_elements<LEVEL, TAKEN>(run.rows.program, totals, run.rows.space.coordinates, run.row, places,
                        elements, valid, states);
 }
 
@@ -399,6 +400,47 @@ __device__ __forceinline__ auto results_of_vector(const Program& program,
         program, totals, place_of(i), element, typename RowTypes<Program>::InputIndices()));
   }
   return values;
+}
+
+// Computes and writes the results of COUNT vectors that are due with the folds of a level. Vector
+// `k` is the run's number vector_of(k), and written if is_there(k). Calls taken(fold, values) for
+// the folds that take the same of the elements: it is computed once.
+template <int LEVEL, int COUNT, bool WHOLE, int WIDTH, class Program, class Vectors, class VectorOf,
+          class IsThere, class Taken>
+__device__ __forceinline__ void store_due(const RowRun<Program, WIDTH>& run,
+                                          const typename Program::Totals& totals,
+                                          const typename Program::Inputs& shared,
+                                          const Vectors (&vectors)[COUNT],
+                                          const VectorOf& vector_of, const IsThere& is_there,
+                                          const Taken& taken) {
+  using Types = RowTypes<Program>;
+  const auto& coordinates = run.rows.space.coordinates;
+  repeat<Types::RESULTS>([&](auto result) {
+    if constexpr ((due_results<Program>(LEVEL) >> result & 1) != 0) {
+      using Out = pack_item_t<result, typename Program::Results>;
+      using Value = decltype(result_of_element<result>(run.rows.program, totals,
+                                                       RowPlace{coordinates, 0, 0}, shared,
+                                                       typename Types::InputIndices()));
+      Value values[COUNT * WIDTH];
+#pragma unroll
+      for (int k = 0; k < COUNT; ++k) {
+        Vector<Out, WIDTH> out;
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) {
+          typename Program::Inputs element = shared;
+          pick_element<Program::RESULT_READS[result] & ~Program::SHARED>(vectors[k], i, element);
+          const RowPlace place = {coordinates, run.row, run.place(vector_of(k)) + i};
+          values[k * WIDTH + i] = result_of_element<result>(run.rows.program, totals, place, element,
+                                                            typename Types::InputIndices());
+          out.element[i] = narrow<Out>(values[k * WIDTH + i]);
+        }
+        if (is_there(k)) run.template store<Types::INPUTS + result, WHOLE>(vector_of(k), out);
+      }
+      each_fold<Program, LEVEL>([&](auto fold) {
+        if constexpr (Program::TAKES[fold] == result) taken(fold, values);
+      });
+    }
+  });
 }
 
 // Computes and writes results of a vector's elements: those in RESULTS, bit by bit.
