@@ -20,7 +20,6 @@ struct ShortRows : VectorRows<Program, Config::WIDTH> {
   static constexpr int WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
   static constexpr int ROWS = THREADS / LANES;  // of a block
   static_assert(32 % LANES == 0 && THREADS % 32 == 0, "a warp has as many rows as the others");
-  static_assert(VECTORS * WIDTH <= 32, "a word has a bit for each element of a thread");
 };
 
 // Where the elements of a lane stand: all of them a known way after the first.
@@ -48,12 +47,13 @@ template <int LEVEL, int LANES, int WIDTH, int VECTORS, class Program, class Vec
 __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, int count,
                                             bool has_row, typename Program::Totals& totals,
                                             const typename Program::Inputs& shared,
-                                            const Vectors (&held)[VECTORS], unsigned valid) {
+                                            const Vectors (&held)[VECTORS]) {
   using Types = RowTypes<Program>;
   constexpr int N = VECTORS * WIDTH;
   const LanePlaces<WIDTH, LANES> places = {own.place(0)};
   const auto& space = own.rows.space;
   constexpr unsigned READS = reads_when_due<Program>(LEVEL);
+  const LaneValid<WIDTH, LANES> valid = {count};
   const int length = static_cast<int>(space.reduced.count);
   typename Program::Totals found = totals;
   Vectors vectors[VECTORS];
@@ -102,7 +102,6 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
   using Types = RowTypes<Program>;
   using Vectors = typename PackOfVectors<typename Program::Inputs, Rows::WIDTH>::type;
   constexpr int LANES = Rows::LANES, VECTORS = Rows::VECTORS, WIDTH = Rows::WIDTH;
-  constexpr unsigned FULL = (1u << WIDTH) - 1;
   constexpr unsigned HELD = all_reads<Program>() & ~(Program::SHARED | alike_inputs<Program>());
   const int lane = static_cast<int>(threadIdx.x) % LANES;
   const int64_t wanted = static_cast<int64_t>(blockIdx.x) * Rows::ROWS + threadIdx.x / LANES;
@@ -117,15 +116,11 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
   typename Program::Inputs shared = {};
   load_shared_inputs<Program::SHARED & all_reads<Program>()>(run, shared);
   Vectors vectors[VECTORS];
-  unsigned valid = 0;
 #pragma unroll
-  for (int k = 0; k < VECTORS; ++k) {
-    valid |= k * LANES < count ? FULL << k * WIDTH : 0;
-    load_lane<HELD, LANES>(own, k, count, vectors[k]);
-  }
+  for (int k = 0; k < VECTORS; ++k) load_lane<HELD, LANES>(own, k, count, vectors[k]);
   typename Types::Totals totals = {};
   repeat<Program::LEVELS>([&](auto level) {
-    total_lanes<level, LANES>(own, count, has_row, totals, shared, vectors, valid);
+    total_lanes<level, LANES>(own, count, has_row, totals, shared, vectors);
   });
   if (!has_row) return;
   if constexpr (due_results<Program>(Program::LEVELS) != 0) {
