@@ -226,11 +226,11 @@ def _is_busy(rows: RowShape, lanes: int, machine: Machine) -> bool:
 
 
 def _short_registers(rows: RowShape, elements: int, machine: Machine) -> int:
-    """Registers of a thread that holds so many elements of a row: one for each, however narrow it
-    is stored, and one for what a fold takes of it where that is something else."""
-    held = sum(max(1, size // 4) for size in rows.inputs) + rows.is_computed
-    rates = machine.rows
-    return max(rates.least_registers, rates.short_registers + elements * held + 7 & -8)
+    """Registers of a thread that holds so many elements of a row: what is stored of them, and what
+    a fold takes of each where that is something else; further levels need more at once."""
+    words = elements * (sum(rows.inputs) + 2 * (rows.levels - 1)) // 4
+    needed = machine.rows.short_registers + words + elements * rows.is_computed
+    return max(machine.rows.least_registers, -(-needed // 8) * 8)
 
 
 def _single(rows: RowShape, machine: Machine) -> Iterator[ShortRows]:

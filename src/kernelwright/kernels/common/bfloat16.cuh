@@ -10,7 +10,7 @@ template <>
 struct Element<__nv_bfloat16> {
   using compute = float;
   __device__ __forceinline__ static float widen(__nv_bfloat16 value) {
-    return __uint_as_float(static_cast<unsigned>(__bfloat16_as_ushort(value)) << 16);
+    return __bfloat162float(value);
   }
   template <class From>
   __device__ __forceinline__ static __nv_bfloat16 narrow(From value) {
