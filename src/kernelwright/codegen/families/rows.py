@@ -233,6 +233,7 @@ def _facts(kernel: Kernel) -> list[str]:
         for extent in (Extent.ELEMENT, Extent.ROW)
     )
     result_reads = [_reads(kernel, (result.value,)) for result in program.results]
+    due = [_due(program, result) for result in program.results]
     untold = untold_sizes(program.shape, (*kernel.inputs, *kernel.outputs))
     reads = [_reads(kernel, values) for values in (*by_level, of_elements)]
     sizes = ["-1" if dim is None else str(dim.hint) for dim in untold]
@@ -255,7 +256,7 @@ def _facts(kernel: Kernel) -> list[str]:
         f"static constexpr unsigned LEVELLED = {_levelled(kernel)};",
         f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
         f"static constexpr unsigned RESULT_READS[] = {{{_list(result_reads)}}};",
-        f"static constexpr int DUE[] = {{{_list(str(_due(program, it)) for it in program.results)}}};",
+        f"static constexpr int DUE[] = {{{_list(str(level) for level in due)}}};",
         f"static constexpr int TAKES[] = {{{_list(map(str, _takes_results(program)))}}};",
         f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
         f"static constexpr bool LOCATED = {_CPP[located]};",

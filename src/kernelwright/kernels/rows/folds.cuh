@@ -48,8 +48,8 @@ __device__ __forceinline__ constexpr bool is_valid(unsigned valid, int element) 
   return (valid >> element & 1) != 0;
 }
 
-// Which elements of a lane count that has vectors of WIDTH, each LANES after the one before: those of
-// the vectors that are there. One comparison for a vector.
+// Which elements of a lane count that has vectors of WIDTH, each LANES after the one before: those
+// of the vectors that are there. One comparison for a vector.
 template <int WIDTH, int LANES>
 struct LaneValid {
   int count;  // vectors from the lane's first one on, of all lanes

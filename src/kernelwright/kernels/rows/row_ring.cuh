@@ -92,8 +92,8 @@ struct RingTeam {
     return u * STEP + rank * Rows::TEAM + thread;
   }
 
-  // Calls whole(u) for COUNT of the thread's vectors at once, from u on, that one access moves, and
-  // edge(u) for each other.
+  // Calls whole(count, u) for COUNT of the thread's vectors at once, from u on, that one access
+  // moves, one by one for those left, and edge(u) for each other.
   template <int COUNT, class Whole, class Edge>
   __device__ __forceinline__ void walk(const Run& run, const Whole& whole, const Edge& edge) const {
     const int first = vector(0);
@@ -105,7 +105,11 @@ struct RingTeam {
     const int past = run.whole_end - first;
     const int end = past <= 0 ? 0 : (past + STEP - 1) / STEP;
 #pragma unroll 1
-    for (; u + COUNT <= end; u += COUNT) whole(u);
+    for (; u + COUNT <= end; u += COUNT) whole(Index<COUNT>(), u);
+    if constexpr (COUNT > 1) {
+#pragma unroll 1
+      for (; u < end; ++u) whole(Index<1>(), u);
+    }
 #pragma unroll 1
     for (; vector(u) < run.vectors(); ++u) edge(u);
   }
@@ -122,7 +126,7 @@ struct RingTeam {
     if (number < rows.space.kept.count) {
       const Run run = row(number);
       walk<1>(
-          run, [&](int u) { copy<true>(run, vector(u), stage, u); },
+          run, [&](auto, int u) { copy<true>(run, vector(u), stage, u); },
           [&](int u) { copy<false>(run, vector(u), stage, u); });
     }
     commit_copies();
@@ -249,12 +253,14 @@ struct RingTeam {
                                        typename Types::States& states) const {
     walk<TOGETHER>(
         run,
-        [&](int u) { fold_some<LEVEL, TOGETHER, true>(run, stage, u, totals, shared, states); },
+        [&](auto count, int u) {
+          fold_some<LEVEL, count, true>(run, stage, u, totals, shared, states);
+        },
         [&](int u) { fold_some<LEVEL, 1, false>(run, stage, u, totals, shared, states); });
   }
 
-  // Writes the results of a row that are due last. Calls after(u) when the thread's vector `u` has been read for the
-  // last time; returns the first one for which it was not called.
+  // Writes the results of a row that are due last. Calls after(u) when the thread's vector `u` has
+  // been read for the last time; returns the first one for which it was not called.
   template <class After>
   __device__ __forceinline__ int finish(const Run& run, int stage,
                                         const typename Types::Totals& totals,
@@ -268,7 +274,7 @@ struct RingTeam {
         next = u + 1;
       };
       walk<1>(
-          run, [&](int u) { finish_one(Index<1>(), u); },
+          run, [&](auto, int u) { finish_one(Index<1>(), u); },
           [&](int u) { finish_one(Index<0>(), u); });
     }
     if (thread == 0 && rank == 0) store_row_results(run, totals);

@@ -2,8 +2,8 @@
 // Short rows of neighbours in memory: some lanes of a warp hold one in registers, the others the
 // rows after it, so that the warp reads whole lines of all of them at once. What rows share, as
 // weights, is read from the cache for each level of folds and for the results, and takes no
-// registers in between. Results are written as soon as the totals that they need are there, with the
-// next fold, which often takes the same of an element. A config has
+// registers in between. Results are written as soon as the totals that they need are there, with
+// the next fold, which often takes the same of an element. A config has
 //   THREADS   of a block
 //   LANES     threads that share a row: a power of two, up to a warp
 //   VECTORS   of WIDTH elements that a thread holds of it
@@ -33,16 +33,17 @@ struct LanePlaces {
   }
 };
 
-// Loads the inputs in READS of the thread's vector `k`, of its first one where it has fewer: without
-// branches all loads are on their way at once, and what is made of elements anywhere is the same.
+// Loads the inputs in READS of the thread's vector `k`, of its first one where it has fewer:
+// without branches all loads are on their way at once, and what is made of elements anywhere is the
+// same.
 template <unsigned READS, int LANES, int WIDTH, class Program, class Vectors>
 __device__ __forceinline__ void load_lane(const RowRun<Program, WIDTH>& own, int k, int count,
                                           Vectors& vectors) {
   load_inputs<READS, true, WIDTH == 1>(own, k * LANES < count ? k * LANES : 0, vectors);
 }
 
-// The totals of a level of a row whose vectors LANES neighbouring threads hold, and the results that
-// are due with it; `own`: from this thread's first one on, `count` of all threads.
+// The totals of a level of a row whose vectors LANES neighbouring threads hold, and the results
+// that are due with it; `own`: from this thread's first one on, `count` of all threads.
 template <int LEVEL, int LANES, int WIDTH, int VECTORS, class Program, class Vectors>
 __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, int count,
                                             bool has_row, typename Program::Totals& totals,
@@ -119,9 +120,8 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
 #pragma unroll
   for (int k = 0; k < VECTORS; ++k) load_lane<HELD, LANES>(own, k, count, vectors[k]);
   typename Types::Totals totals = {};
-  repeat<Program::LEVELS>([&](auto level) {
-    total_lanes<level, LANES>(own, count, has_row, totals, shared, vectors);
-  });
+  repeat<Program::LEVELS>(
+      [&](auto level) { total_lanes<level, LANES>(own, count, has_row, totals, shared, vectors); });
   if (!has_row) return;
   if constexpr (due_results<Program>(Program::LEVELS) != 0) {
     constexpr unsigned LATE = reads_when_due<Program>(Program::LEVELS) & alike_inputs<Program>();

@@ -380,7 +380,7 @@ __device__ __forceinline__ void fold_vectors(const RowRun<Program, WIDTH>& run,
                                                            elements[i]);
   }
   fold_elements<LEVEL, TAKEN>(run.rows.program, totals, run.rows.space.coordinates, run.row, places,
-                       elements, valid, states);
+                              elements, valid, states);
 }
 
 // Result number RESULT of each of a vector's elements, of which those inputs that are in MASK were
@@ -418,9 +418,7 @@ __device__ __forceinline__ void store_due(const RowRun<Program, WIDTH>& run,
   repeat<Types::RESULTS>([&](auto result) {
     if constexpr ((due_results<Program>(LEVEL) >> result & 1) != 0) {
       using Out = pack_item_t<result, typename Program::Results>;
-      using Value = decltype(result_of_element<result>(run.rows.program, totals,
-                                                       RowPlace{coordinates, 0, 0}, shared,
-                                                       typename Types::InputIndices()));
+      using Value = result_value_t<Program, result>;
       Value values[COUNT * WIDTH];
 #pragma unroll
       for (int k = 0; k < COUNT; ++k) {
@@ -430,8 +428,8 @@ __device__ __forceinline__ void store_due(const RowRun<Program, WIDTH>& run,
           typename Program::Inputs element = shared;
           pick_element<Program::RESULT_READS[result] & ~Program::SHARED>(vectors[k], i, element);
           const RowPlace place = {coordinates, run.row, run.place(vector_of(k)) + i};
-          values[k * WIDTH + i] = result_of_element<result>(run.rows.program, totals, place, element,
-                                                            typename Types::InputIndices());
+          values[k * WIDTH + i] = result_of_element<result>(
+              run.rows.program, totals, place, element, typename Types::InputIndices());
           out.element[i] = narrow<Out>(values[k * WIDTH + i]);
         }
         if (is_there(k)) run.template store<Types::INPUTS + result, WHOLE>(vector_of(k), out);
