@@ -333,15 +333,15 @@ def _expect_right(runs: list[dict[str, Any]], run_script: Callable[..., Any]) ->
 _ANY = [{"case": name, "config": {}} | run for name, runs in _RUNS.items() for run in runs]
 
 
-# Two parts, for two workers.
+# Parts, for some workers.
 @pytest.mark.parametrize("part", [0, 1])
 def test_rows_of_any_layout(part: int, run_script: Callable[..., Any]) -> None:
     _expect_right(_ANY[part::2], run_script)
 
 
-@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.parametrize("part", [0, 1, 2])
 def test_every_way_to_walk_rows(part: int, run_script: Callable[..., Any]) -> None:
-    _expect_right(list(_TUNED.values())[part::2], run_script)
+    _expect_right(list(_TUNED.values())[part::3], run_script)
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")

@@ -227,9 +227,9 @@ def _is_busy(rows: RowShape, lanes: int, machine: Machine) -> bool:
 
 def _short_registers(rows: RowShape, elements: int, machine: Machine) -> int:
     """Registers of a thread that holds so many elements of a row: what is stored of them, and what
-    a fold takes of each where that is something else; further levels need more at once."""
-    words = elements * (sum(rows.inputs) + 2 * (rows.levels - 1)) // 4
-    needed = machine.rows.short_registers + words + elements * rows.is_computed
+    a fold takes of each at a further level, or at the first where that is something else."""
+    taken = elements * (rows.levels - 1 + rows.is_computed)
+    needed = machine.rows.short_registers + elements * sum(rows.inputs) // 4 + taken
     return max(machine.rows.least_registers, -(-needed // 8) * 8)
 
 

@@ -163,7 +163,8 @@ def chained(dtype: DType = F32) -> Case:
     inverse = call("rsqrt", call("add", call("div", T1, count), number(1e-5)))
     added = cast(call("add", a, b), dtype)
     step = cast(added, F32)
-    norm = cast(call("mul", call("mul", call("sub", step, T0), inverse), weight), dtype)
+    scaled = call("mul", call("mul", call("sub", step, T0), inverse), weight)
+    norm = cast(call("mul", scaled, number(0.25)), dtype)
     rest = cast(call("sub", cast(norm, F32), Total(2, F32)), dtype)
     return Case(
         name="chained",
@@ -189,7 +190,7 @@ def _chained(
     added = stored(x + y)
     mean = added.mean(dims, keepdim=True)
     norm = (added - mean) / (added.var(dims, keepdim=True, correction=0) + 1e-5).sqrt() * w
-    norm = stored(norm)
+    norm = stored(norm / 4)
     return norm - norm.amax(dims, keepdim=True), added, norm, mean
 
 
