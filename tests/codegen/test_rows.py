@@ -3,13 +3,17 @@
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kernelwright.ir.configs import GridRows, HeldRows, PartRows, RingRows, RowConfig
+from kernelwright.ir.anchors import RowProgram
+from kernelwright.ir.configs import GridRows, HeldRows, PartRows, RingRows, RowConfig, ShortRows
 from kernelwright.ir.types import DType
+from kernelwright.machine import H200
+from kernelwright.schedule.row_configs import row_configs
 from kernelwright.toolchain.compilers import find_nvcc
 from kernelwright.toolchain.cuda import compile_check
 
@@ -237,6 +241,36 @@ _TUNED: dict[str, dict[str, Any]] = {
         "shapes": [[70, 57], [3, 61]],
         "config": _SHORT | {"width": 1, "lanes": 32, "vectors": 2},
     },
+    # Results of every level, each written with the next fold, which takes it.
+    "short rows, results of every level": {
+        "case": "chained",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[70, 24], [9, 48], [5, 40]],
+        "config": _SHORT | {"lanes": 4, "vectors": 3},
+    },
+    "short rows of 16 bits, results of every level": {
+        "case": "chained",
+        "dtype": "BF16",
+        "dims": [2],
+        "special": "nan",
+        "shapes": [[3, 11, 72], [2, 4, 96]],
+        "config": _SHORT | {"lanes": 4, "vectors": 3, "width": 8},
+    },
+    "rings, results of every level": {
+        "case": "chained",
+        "dims": [1],
+        "special": "nan",
+        "shapes": [[3, 117], [9, 380], [5, 384]],
+        "config": _RING | {"team": 32, "vectors": 3, "stages": 2, "resident": 1},
+    },
+    "held, results of every level": {
+        "case": "chained",
+        "dims": [1],
+        "shapes": [[5, 2301], [9, 2304]],
+        "layouts": ["plain", "misaligned"],
+        "config": _HELD,
+    },
     "columns held": {
         "case": "layer_norm",
         "dtype": "BF16",
@@ -299,15 +333,15 @@ def _expect_right(runs: list[dict[str, Any]], run_script: Callable[..., Any]) ->
 _ANY = [{"case": name, "config": {}} | run for name, runs in _RUNS.items() for run in runs]
 
 
-# Two parts, for two workers.
+# Parts, for some workers.
 @pytest.mark.parametrize("part", [0, 1])
 def test_rows_of_any_layout(part: int, run_script: Callable[..., Any]) -> None:
     _expect_right(_ANY[part::2], run_script)
 
 
-@pytest.mark.parametrize("part", [0, 1])
+@pytest.mark.parametrize("part", [0, 1, 2])
 def test_every_way_to_walk_rows(part: int, run_script: Callable[..., Any]) -> None:
-    _expect_right(list(_TUNED.values())[part::2], run_script)
+    _expect_right(list(_TUNED.values())[part::3], run_script)
 
 
 @pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
@@ -397,3 +431,30 @@ def test_rows_without_clusters_compile_for_older_cards(tuned: RingRows | PartRow
 def test_elements_are_divided_by_what_their_row_shares(name: str, quotient: str) -> None:
     kernel = CASES[name]().kernel(2, (1,), RowConfig(multiprocessors=132))
     assert f"return {quotient}" in text_of(kernel)
+
+
+@pytest.mark.skipif(find_nvcc() is None, reason="needs nvcc")
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("chained", (100_352, 96)),
+        ("chained", (25_088, 192)),
+        ("layer_norm", (1568, 768)),
+        ("softmax", (4096, 1024)),
+    ],
+)
+def test_short_rows_of_16_bits_spill_nothing(name: str, shape: tuple[int, int]) -> None:
+    kernel = CASES[name](DType.BF16).kernel(2, (1,), RowConfig(multiprocessors=132), shape)
+    best = row_configs(kernel.anchored(RowProgram), kernel.inputs, H200)[0]
+    assert isinstance(best.tuned, ShortRows)
+    report = compile_check(text_of(replace(kernel, config=best)))
+    assert [str(kernel) for kernel in report.kernels if kernel.stack_bytes or kernel.spills] == []
+
+
+def test_results_are_due_with_the_fold_after_their_last_total() -> None:
+    text = text_of(CASES["chained"](DType.BF16).kernel(2, (1,), RowConfig(multiprocessors=132)))
+    assert "static constexpr int DUE[] = {2, 0, 1, 2};" in text
+    # What folds take is what results are: both are computed once.
+    assert "static constexpr int TAKES[] = {1, 2};" in text
+    alone = text_of(CASES["layer_norm"]().kernel(2, (1,), RowConfig(multiprocessors=132)))
+    assert "static constexpr int TAKES[] = {-1};" in alone

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.anchors import RowProgram
@@ -144,6 +145,56 @@ def test_short_rows_of_no_whole_vectors_are_read_element_by_element(
         assert (best.width, best.lanes, best.vectors) == (1, lanes, vectors)
 
 
+class _WithMean(nn.Module):
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        active = functional.silu(images)
+        return active, active.mean((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "way"),
+    [
+        # Enough threads, however few the rows: width, lanes and vectors.
+        (nn.LayerNorm(96), (100_352, 96), (8, 4, 3)),
+        (nn.LayerNorm(384), (6272, 384), (8, 16, 3)),
+        (nn.LayerNorm(768), (1568, 768), (8, 32, 3)),
+        (nn.LayerNorm(768), (32, 768), None),
+        (nn.LayerNorm(96), (1568, 96), None),
+        # Whole accesses of fewer elements, or elements one by one.
+        (_WithMean(), (32, 672, 14, 14), (4, 16, 4)),
+        (_WithMean(), (32, 960, 7, 7), (1, 8, 7)),
+        (_WithMean(), (1, 960, 7, 7), None),
+    ],
+)
+def test_short_rows_of_16_bits_share_warps(
+    module: nn.Module, shape: tuple[int, ...], way: tuple[int, int, int] | None
+) -> None:
+    best = _best_of(module.to("meta", torch.bfloat16), shape, torch.bfloat16)
+    assert isinstance(best, ShortRows) == (way is not None)
+    if isinstance(best, ShortRows):
+        assert (best.width, best.lanes, best.vectors) == way
+
+
+class _NormOfSum(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(96)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.norm(rows + rows.flip(0).contiguous())
+
+
+def test_short_rows_that_a_thread_holds_more_of_have_fewer_blocks() -> None:
+    threads = []
+    for module in (nn.LayerNorm(96), _NormOfSum()):
+        module = module.to("meta", torch.bfloat16)
+        best = _best_of(module, (100_352, 96), torch.bfloat16)
+        assert isinstance(best, ShortRows)
+        threads.append(best.threads * best.resident)
+    # 64 and 80 registers each.
+    assert threads == [1024, 768]
+
+
 class _LargestOfColumns(nn.Module):
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         return rows.amax(0)
@@ -180,15 +231,22 @@ def _best(module: nn.Module, length: int) -> object:
     return _best_of(module, (4096, length))
 
 
-def _best_of(module: nn.Module, shape: tuple[int, ...]) -> object:
+def _best_of(
+    module: nn.Module, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> object:
     """The first configuration for rows of this shape."""
-    return _configs(module, shape, H200)[0].tuned
+    return _configs(module, shape, H200, dtype)[0].tuned
 
 
-def _configs(module: nn.Module, shape: tuple[int, ...], machine: Machine) -> tuple[RowConfig, ...]:
+def _configs(
+    module: nn.Module,
+    shape: tuple[int, ...],
+    machine: Machine,
+    dtype: torch.dtype = torch.float32,
+) -> tuple[RowConfig, ...]:
     """All that are offered for rows of this shape, the first one first."""
     with torch.device("meta"):
-        rows = torch.empty(shape)
+        rows = torch.empty(shape, dtype=dtype)
     graph = rewrite(capture_module(module, (rows,))).graph
     plan = schedule(graph, machine, Library.NEVER, frozenset())
     (kernel,) = (it for it in plan.kernels if it.family == "rows")

@@ -192,27 +192,45 @@ def _block(
 
 def _short(rows: RowShape, machine: Machine) -> Iterator[ShortRows]:
     """For rows of up to some vectors for each thread of a warp."""
-    if rows.count < machine.rows.short_rows:
-        return
-    if rows.length % rows.width != 0:
+    width = rows.width
+    while rows.length % width != 0:
+        width //= 2
+    if width == 1:
         yield from _single(rows, machine)
         return
     warp, most = machine.limits.warp_threads, machine.rows.held_registers
-    vectors = rows.length // rows.width
+    vectors = rows.length // width
     for wanted in (4, 2, 8):
         own = min(wanted, vectors)
         lanes = 1 << (-(-vectors // own) - 1).bit_length()
-        registers = own * rows.width * max(1, sum(rows.inputs) // 4)
-        if lanes > warp or own * rows.width > warp or registers > most:
+        own = -(-vectors // lanes)
+        held = own * width * max(1, sum(rows.inputs) // 4)
+        if lanes > warp or own * width > warp or held > most or not _is_busy(rows, lanes, machine):
             continue
-        resident = 4 if registers <= most // 2 else 3
+        registers = _short_registers(rows, own * width, machine)
+        # Smaller blocks leave fewer registers unused, and fewer multiprocessors.
+        threads = 256 if registers <= 64 and _is_busy(rows, lanes // 4, machine) else 128
+        fitting = machine.registers_per_sm // (registers * threads)
         yield ShortRows(
-            threads=256,
+            threads=threads,
             lanes=lanes,
-            width=rows.width,
-            vectors=-(-vectors // lanes),
-            resident=resident,
+            width=width,
+            vectors=own,
+            resident=min(fitting, 1024 // threads),
         )
+
+
+def _is_busy(rows: RowShape, lanes: int, machine: Machine) -> bool:
+    """Whether so many threads for each row keep the card busy."""
+    return rows.count * lanes >= machine.rows.short_threads * machine.sm_count
+
+
+def _short_registers(rows: RowShape, elements: int, machine: Machine) -> int:
+    """Registers of a thread that holds so many elements of a row: what is stored of them, and what
+    a fold takes of each at a further level, or at the first where that is something else."""
+    taken = elements * (rows.levels - 1 + rows.is_computed)
+    needed = machine.rows.short_registers + elements * sum(rows.inputs) // 4 + taken
+    return max(machine.rows.least_registers, -(-needed // 8) * 8)
 
 
 def _single(rows: RowShape, machine: Machine) -> Iterator[ShortRows]:
@@ -222,7 +240,7 @@ def _single(rows: RowShape, machine: Machine) -> Iterator[ShortRows]:
     for wanted in (8, 4, 16, most):
         lanes = 1 << (-(-rows.length // wanted) - 1).bit_length()
         own = -(-rows.length // lanes)
-        if lanes > warp or own * registers > most:
+        if lanes > warp or own * registers > most or not _is_busy(rows, lanes, machine):
             continue
         many = own * registers > 8
         yield ShortRows(

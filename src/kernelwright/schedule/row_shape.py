@@ -38,6 +38,8 @@ class RowShape:
     results: tuple[int, ...]
     """Bytes of an element of each result with as many elements as the program."""
     folds: int
+    is_computed: bool
+    """Whether a fold takes something else than what an input holds."""
     operations: int
     """Operations on an element, for all folds and results."""
     functions: int
@@ -89,6 +91,7 @@ def row_shape(program: RowProgram, inputs: Sequence[ValueType], machine: Machine
             if result.extent is Extent.ELEMENT
         ),
         folds=len(program.folds),
+        is_computed=not all(isinstance(fold.value, Operand) for fold in program.folds),
         access_bytes=machine.limits.access_bytes,
         operations=sum(operations(value) + _operands(value) for value in expressions),
         functions=sum(

@@ -155,6 +155,45 @@ def layer_norm(dtype: DType = F32) -> Case:
     )
 
 
+def chained(dtype: DType = F32) -> Case:
+    """Results of every level: a sum that a fold takes, its norm, which the next fold takes, and
+    what is left of that."""
+    a, b, weight = (cast(Operand(i, dtype), F32) for i in (0, 1, 2))
+    count = Size(Dim("count", 12), F32)
+    inverse = call("rsqrt", call("add", call("div", T1, count), number(1e-5)))
+    added = cast(call("add", a, b), dtype)
+    step = cast(added, F32)
+    scaled = call("mul", call("mul", call("sub", step, T0), inverse), weight)
+    norm = cast(call("mul", scaled, number(0.25)), dtype)
+    rest = cast(call("sub", cast(norm, F32), Total(2, F32)), dtype)
+    return Case(
+        name="chained",
+        folds=((MOMENTS, step, (F32, F32)), (Reduction.MAXIMUM, cast(norm, F32), (F32,))),
+        results=(
+            (rest, ELEMENT, dtype),
+            (added, ELEMENT, dtype),
+            (norm, ELEMENT, dtype),
+            (T0, ROW, F32),
+        ),
+        operands=("all", "all", "row"),
+        reference=lambda dims, scale, x, y, w: _chained(dtype, dims, x, y, w),
+        dtype=dtype,
+    )
+
+
+def _chained(
+    dtype: DType, dims: tuple[int, ...], x: torch.Tensor, y: torch.Tensor, w: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    def stored(value: torch.Tensor) -> torch.Tensor:
+        return value.bfloat16().double() if dtype is DType.BF16 else value
+
+    added = stored(x + y)
+    mean = added.mean(dims, keepdim=True)
+    norm = (added - mean) / (added.var(dims, keepdim=True, correction=0) + 1e-5).sqrt() * w
+    norm = stored(norm / 4)
+    return norm - norm.amax(dims, keepdim=True), added, norm, mean
+
+
 def group_norm(dtype: DType = F32) -> Case:
     """The same with weights as channels of images have them, which groups of channels share."""
     return replace(layer_norm(dtype), name="group_norm", operands=("all", "inner", "kept"))
@@ -265,6 +304,7 @@ CASES: dict[str, Callable[..., Case]] = {
     "softmax": softmax,
     "two_level_softmax": two_level_softmax,
     "layer_norm": layer_norm,
+    "chained": chained,
     "extremes": extremes,
     "sums": sums,
     "group_norm": group_norm,

@@ -14,7 +14,7 @@ from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.functor import camel_case
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
 from kernelwright.codegen.spelling import COMPUTED, IS_AT, ROW_QUOTIENT, SHARE, STORED, Spelling
-from kernelwright.ir.anchors import Extent, Fold, RowProgram, untold_sizes
+from kernelwright.ir.anchors import Extent, Fold, RowProgram, RowResult, untold_sizes
 from kernelwright.ir.configs import (
     BlockRows,
     ColumnPartRows,
@@ -232,6 +232,8 @@ def _facts(kernel: Kernel) -> list[str]:
         [result.value for result in program.results if result.extent is extent]
         for extent in (Extent.ELEMENT, Extent.ROW)
     )
+    result_reads = [_reads(kernel, (result.value,)) for result in program.results]
+    due = [_due(program, result) for result in program.results]
     untold = untold_sizes(program.shape, (*kernel.inputs, *kernel.outputs))
     reads = [_reads(kernel, values) for values in (*by_level, of_elements)]
     sizes = ["-1" if dim is None else str(dim.hint) for dim in untold]
@@ -253,6 +255,9 @@ def _facts(kernel: Kernel) -> list[str]:
         f"static constexpr unsigned ALIKE = {_alike(kernel)};",
         f"static constexpr unsigned LEVELLED = {_levelled(kernel)};",
         f"static constexpr unsigned ROW_READS = {_reads(kernel, of_rows)};",
+        f"static constexpr unsigned RESULT_READS[] = {{{_list(result_reads)}}};",
+        f"static constexpr int DUE[] = {{{_list(str(level) for level in due)}}};",
+        f"static constexpr int TAKES[] = {{{_list(map(str, _takes_results(program)))}}};",
         f"static constexpr bool IS_ELEMENT[] = {{{_list(is_element)}}};",
         f"static constexpr bool LOCATED = {_CPP[located]};",
         f"static constexpr RowShape<{len(sizes)}> SHAPE = "
@@ -262,6 +267,39 @@ def _facts(kernel: Kernel) -> list[str]:
 
 def _list(items: Iterable[str]) -> str:
     return ", ".join(items)
+
+
+def _due(program: RowProgram, result: RowResult) -> int:
+    """The level with whose folds a result can be written."""
+    if result.extent is Extent.ROW:
+        return len(program.levels)
+    needed = {part.index for part in walk(result.value) if isinstance(part, Total)}
+    first, level = 0, 0
+    level_of = {fold: at for at, folds in enumerate(program.levels) for fold in folds}
+    for number, fold in enumerate(program.folds):
+        if not needed.isdisjoint(range(first, first + len(fold.totals))):
+            level = max(level, level_of[number] + 1)
+        first += len(fold.totals)
+    return level
+
+
+def _takes_results(program: RowProgram) -> list[int]:
+    """For each fold the result that is what it takes of an element, and due with it; or -1."""
+    level_of = {fold: at for at, folds in enumerate(program.levels) for fold in folds}
+    return [
+        next(
+            (
+                number
+                for number, result in enumerate(program.results)
+                if result.extent is Extent.ELEMENT
+                and _due(program, result) == level_of[at]
+                and COMPUTED[result.value.dtype] == COMPUTED[fold.value.dtype]
+                and fold.value in (result.value, Call("cast", (result.value,), fold.value.dtype))
+            ),
+            -1,
+        )
+        for at, fold in enumerate(program.folds)
+    ]
 
 
 def _fold_type(fold: Fold) -> str:

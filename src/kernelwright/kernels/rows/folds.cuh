@@ -4,7 +4,7 @@
 //   TOTALS      how many values a row is reduced to
 //   COUNTS_PLACES  whether the order of the elements matters
 //   identity()  the state of no elements
-//   of()        the state of N elements, those whose bit of `valid` is set
+//   of()        the state of N elements, those of which is_valid(valid, element)
 //   combine()   the state of the elements of two
 //   add()       of a fold that counts places: of a state and N elements
 //   total()     value number INDEX
@@ -48,6 +48,18 @@ __device__ __forceinline__ constexpr bool is_valid(unsigned valid, int element) 
   return (valid >> element & 1) != 0;
 }
 
+// Which elements of a lane count that has vectors of WIDTH, each LANES after the one before: those
+// of the vectors that are there. One comparison for a vector.
+template <int WIDTH, int LANES>
+struct LaneValid {
+  int count;  // vectors from the lane's first one on, of all lanes
+};
+
+template <int WIDTH, int LANES>
+__device__ __forceinline__ constexpr bool is_valid(LaneValid<WIDTH, LANES> valid, int element) {
+  return element / WIDTH * LANES < valid.count;
+}
+
 // N values combined in a tree.
 template <int N, class T, class Combine>
 __device__ __forceinline__ T combine_tree(const T (&values)[N], const Combine& combine) {
@@ -67,6 +79,28 @@ __device__ __forceinline__ T combine_tree(const T (&values)[N], const Combine& c
 template <int N, class T>
 __device__ __forceinline__ T tree_sum(const T (&values)[N]) {
   return combine_tree(values, [](T a, T b) { return a + b; });
+}
+
+template <int N, class T>
+__device__ __forceinline__ T sum_of_valid(const T (&x)[N], unsigned valid) {
+  T terms[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) terms[i] = is_valid(valid, i) ? x[i] : T(0);
+  return tree_sum(terms);
+}
+
+// One selection for a vector.
+template <int N, class T, int WIDTH, int LANES>
+__device__ __forceinline__ T sum_of_valid(const T (&x)[N], LaneValid<WIDTH, LANES> valid) {
+  T sums[N / WIDTH];
+#pragma unroll
+  for (int k = 0; k < N / WIDTH; ++k) {
+    T terms[WIDTH];
+#pragma unroll
+    for (int i = 0; i < WIDTH; ++i) terms[i] = x[k * WIDTH + i];
+    sums[k] = is_valid(valid, k * WIDTH) ? tree_sum(terms) : T(0);
+  }
+  return tree_sum(sums);
 }
 
 // A sum and what rounding took from it (Knuth, "The art of computer programming" 2, 4.2.2).
@@ -97,12 +131,9 @@ struct SumFold {
   static constexpr bool COUNTS_PLACES = false;
 
   __device__ __forceinline__ static State identity() { return {T(0), T(0)}; }
-  template <int N, class Where>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
-    T terms[N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) terms[i] = is_valid(valid, i) ? x[i] : T(0);
-    return {tree_sum(terms), T(0)};
+  template <int N, class Valid, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], Valid valid, const Where&) {
+    return {sum_of_valid(x, valid), T(0)};
   }
   __device__ __forceinline__ static State combine(const State& a, const State& b) {
     return State::add(a, b);
@@ -119,8 +150,8 @@ struct ProductFold {
   static constexpr bool COUNTS_PLACES = false;
 
   __device__ __forceinline__ static State identity() { return {T(1)}; }
-  template <int N, class Where>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
+  template <int N, class Valid, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], Valid valid, const Where&) {
     T product = T(1);
 #pragma unroll
     for (int i = 0; i < N; ++i) product = is_valid(valid, i) ? product * x[i] : product;
@@ -162,8 +193,8 @@ struct Smallest {
   __device__ __forceinline__ static T better(T a, T b) { return minimum(a, b); }
 };
 
-template <class Order, int N, class T>
-__device__ __forceinline__ T extreme(const T (&x)[N], unsigned valid) {
+template <class Order, int N, class T, class Valid>
+__device__ __forceinline__ T extreme(const T (&x)[N], Valid valid) {
   T values[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) values[i] = is_valid(valid, i) ? x[i] : Order::least();
@@ -179,8 +210,8 @@ struct ExtremeFold {
   static constexpr bool COUNTS_PLACES = false;
 
   __device__ __forceinline__ static State identity() { return {Order::least()}; }
-  template <int N, class Where>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
+  template <int N, class Valid, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], Valid valid, const Where&) {
     return {extreme<Order>(x, valid)};
   }
   __device__ __forceinline__ static State combine(const State& a, const State& b) {
@@ -214,8 +245,8 @@ struct PlaceFold {
   __device__ __forceinline__ static State identity() {
     return {Order::least(), 0xffffffff, 0x7fffffff};
   }
-  template <int N, class Where>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where& places) {
+  template <int N, class Valid, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], Valid valid, const Where& places) {
     // Elements in order, so that of equal ones the first stays.
     T value = Order::least();
     int best = -1;
@@ -270,8 +301,8 @@ struct TruthFold {
   static constexpr bool COUNTS_PLACES = false;
 
   __device__ __forceinline__ static State identity() { return {OF_NONE}; }
-  template <int N, class Where>
-  __device__ __forceinline__ static State of(const bool (&x)[N], unsigned valid, const Where&) {
+  template <int N, class Valid, class Where>
+  __device__ __forceinline__ static State of(const bool (&x)[N], Valid valid, const Where&) {
     State state = identity();
 #pragma unroll
     for (int i = 0; i < N; ++i) {
@@ -347,8 +378,8 @@ struct ExpSumFold {
   static constexpr T NOTHING = -std::numeric_limits<T>::infinity();
 
   __device__ __forceinline__ static State identity() { return {NOTHING, {T(0), T(0)}}; }
-  template <int N, class Where>
-  __device__ __forceinline__ static State of(const T (&x)[N], unsigned valid, const Where&) {
+  template <int N, class Valid, class Where>
+  __device__ __forceinline__ static State of(const T (&x)[N], Valid valid, const Where&) {
     T terms[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) terms[i] = is_valid(valid, i) ? x[i] : NOTHING;

@@ -62,20 +62,19 @@ __device__ __forceinline__ typename Fold::State combine_warp(typename Fold::Stat
 
 // The state of a row of `count` elements of which each LANES neighbouring lanes have some, N or
 // fewer each, in registers.
-template <int LANES, class Fold, int N, class T, class Where>
-__device__ __forceinline__ typename Fold::State state_of_lanes(Fold, const T (&x)[N],
-                                                               unsigned valid, const Where& places,
-                                                               int) {
+template <int LANES, class Fold, int N, class T, class Valid, class Where>
+__device__ __forceinline__ typename Fold::State state_of_lanes(Fold, const T (&x)[N], Valid valid,
+                                                               const Where& places, int) {
   return combine_lanes<Fold, LANES>(Fold::of(x, valid, places));
 }
 
 // Exponentials are taken from the largest element of all at once: what comes of it is one of the
 // results, too, and not computed twice.
-template <int LANES, class T, int N, class Where>
+template <int LANES, class T, int N, class Valid, class Where>
 __device__ __forceinline__ typename ExpSumFold<T>::State state_of_lanes(ExpSumFold<T>,
                                                                         const T (&x)[N],
-                                                                        unsigned valid,
-                                                                        const Where&, int) {
+                                                                        Valid valid, const Where&,
+                                                                        int) {
   T largest = extreme<Largest<T>>(x, valid);
 #pragma unroll
   for (int distance = 1; distance < LANES; distance *= 2) {
@@ -94,9 +93,9 @@ __device__ __forceinline__ typename ExpSumFold<T>::State state_of_lanes(ExpSumFo
 }
 
 // Distances are from the mean of all, and there is one division for the row.
-template <int LANES, class T, int N, class Where>
+template <int LANES, class T, int N, class Valid, class Where>
 __device__ __forceinline__ typename MomentsFold<T>::State state_of_lanes(
-    MomentsFold<T>, const T (&x)[N], unsigned valid, const Where& places, int count) {
+    MomentsFold<T>, const T (&x)[N], Valid valid, const Where& places, int count) {
   using Sum = SumFold<T>;
   const T sum = combine_lanes<Sum, LANES>(Sum::of(x, valid, places)).value();
   const T mean = sum / static_cast<T>(count);

@@ -88,12 +88,8 @@ struct HeldTeam : RingTeam<Program_, Config> {
                                             const typename Program::Inputs& shared,
                                             typename Types::States& states) const {
     Vectors vectors[COUNT];
-    complete<Program::READS[LEVEL], WHOLE, U>(run, vectors);
-    constexpr unsigned ALL = (1u << COUNT * WIDTH) - 1;
-    const int v = this->vector(U);
-    fold_vectors<LEVEL, COUNT>(run, totals, shared,
-                               VectorPlaces<WIDTH>{run.place(v), int64_t{Base::STEP} * WIDTH},
-                               vectors, WHOLE ? ALL : run.valid(v), states);
+    complete<reads_when_due<Program>(LEVEL), WHOLE, U>(run, vectors);
+    this->template add_and_store<LEVEL, WHOLE>(run, U, totals, shared, vectors, states);
   }
 
   template <int LEVEL, int G>
@@ -114,15 +110,16 @@ struct HeldTeam : RingTeam<Program_, Config> {
     }
   }
 
-  // Writes the results of a row.
+  // Writes the results of a row that are due last.
   __device__ __forceinline__ void finish(const Run& run, const typename Types::Totals& totals,
                                          const typename Program::Inputs& shared) const {
-    if constexpr (results_mask<Program, true>() != 0) {
+    if constexpr (due_results<Program>(Program::LEVELS) != 0) {
       repeat<GROUPS>([&](auto group) {
         each<group>(run, [&](auto is_whole, auto u) {
           Vectors vectors[1];
-          complete<Program::READS[Program::LEVELS], is_whole, u>(run, vectors);
-          store_vectors<is_whole>(run, this->vector(u), totals, shared, vectors[0]);
+          complete<reads_when_due<Program>(Program::LEVELS), is_whole, u>(run, vectors);
+          store_vectors<is_whole, due_results<Program>(Program::LEVELS)>(
+              run, this->vector(u), totals, shared, vectors[0]);
         });
       });
     }

@@ -7,6 +7,11 @@
 //   READS             by level the inputs that its folds read, bit by bit; last those of results
 //                     that have an element for each of the row's
 //   ROW_READS         those of results that have one for each row: the same along the row
+//   RESULT_READS      those of each result that has an element for each of the row's
+//   DUE               the level with whose folds each of these can be written: that of the last
+//                     total that it needs, and one more
+//   TAKES             for each fold the result that is the same as what it takes of an element and
+//                     due at its level; -1 for none
 //   SHARED            the inputs of which a row has one element
 //   STREAMED          those of which it has as many as it has elements
 //   ALIKE             those that are the same for all rows
@@ -135,8 +140,27 @@ __device__ __forceinline__ auto result_of_element(const Program& program,
   return program.result(Index<RESULT>(), totals, place, widen(get<INPUT>(element))...);
 }
 
-// Adds N elements of a row to the states of the folds of a level.
-template <int LEVEL, int N, class Where, class Program>
+// The type that a result is computed with.
+template <class Program, int RESULT>
+using result_value_t = decltype(result_of_element<RESULT>(
+    std::declval<const Program&>(), std::declval<const typename Program::Totals&>(),
+    std::declval<const RowPlace&>(), std::declval<const typename Program::Inputs&>(),
+    typename RowTypes<Program>::InputIndices()));
+
+// Adds what a fold takes of N elements to its state.
+template <class Fold, int N, class Value, class Where>
+__device__ __forceinline__ void add_values(typename Fold::State& state, const Value (&values)[N],
+                                           unsigned valid, const Where& places) {
+  if constexpr (Fold::COUNTS_PLACES) {
+    Fold::add(state, values, valid, places);
+  } else {
+    state = Fold::combine(state, Fold::of(values, valid, places));
+  }
+}
+
+// Adds N elements of a row to the states of the folds of a level; not those that take what results
+// are, where these are TAKEN.
+template <int LEVEL, bool TAKEN = false, int N, class Where, class Program>
 __device__ __forceinline__ void fold_elements(const Program& program,
                                               const typename Program::Totals& totals,
                                               const RowCoordinates& coordinates, int64_t row,
@@ -146,6 +170,7 @@ __device__ __forceinline__ void fold_elements(const Program& program,
                                               typename RowTypes<Program>::States& states) {
   using Types = RowTypes<Program>;
   each_fold<Program, LEVEL>([&](auto fold) {
+    if constexpr (TAKEN && Program::TAKES[fold] >= 0) return;
     using Fold = typename Types::template FoldAt<fold>;
     using Value = decltype(take_element<fold>(program, totals, RowPlace{coordinates, 0, 0},
                                               elements[0], typename Types::InputIndices()));
@@ -156,11 +181,7 @@ __device__ __forceinline__ void fold_elements(const Program& program,
       values[i] =
           take_element<fold>(program, totals, place, elements[i], typename Types::InputIndices());
     }
-    if constexpr (Fold::COUNTS_PLACES) {
-      Fold::add(get<fold>(states), values, valid, places);
-    } else {
-      get<fold>(states) = Fold::combine(get<fold>(states), Fold::of(values, valid, places));
-    }
+    add_values<Fold>(get<fold>(states), values, valid, places);
   });
 }
 
@@ -188,6 +209,26 @@ __host__ __device__ constexpr unsigned results_mask() {
   unsigned mask = 0;
   for (int r = 0; r < RowTypes<Program>::RESULTS; ++r) {
     if (Program::IS_ELEMENT[r] == OF_ELEMENTS) mask |= 1u << (RowTypes<Program>::INPUTS + r);
+  }
+  return mask;
+}
+
+// Results that have an element for each of the row's and are due at a level, bit by bit.
+template <class Program>
+__host__ __device__ constexpr unsigned due_results(int level) {
+  unsigned mask = 0;
+  for (int r = 0; r < RowTypes<Program>::RESULTS; ++r) {
+    if (Program::IS_ELEMENT[r] && Program::DUE[r] == level) mask |= 1u << r;
+  }
+  return mask;
+}
+
+// Inputs that the folds of a level and what is due with them read of elements.
+template <class Program>
+__host__ __device__ constexpr unsigned reads_when_due(int level) {
+  unsigned mask = level < Program::LEVELS ? Program::READS[level] : 0;
+  for (int r = 0; r < RowTypes<Program>::RESULTS; ++r) {
+    if ((due_results<Program>(level) >> r & 1) != 0) mask |= Program::RESULT_READS[r];
   }
   return mask;
 }

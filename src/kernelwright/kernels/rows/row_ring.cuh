@@ -3,7 +3,8 @@
 //
 // A team is a warp, a block, or a cluster of blocks; it walks from row to row. Each thread copies
 // its vectors of a row to places of its own in shared memory, asynchronously and some rows ahead,
-// and needs no barrier to read them. A config has
+// and needs no barrier to read them. Results are written as soon as the totals that they need are
+// there, with the next fold, which often takes the same of an element. A config has
 //   THREADS   of a block
 //   TEAM      threads of a block that share a row: 32, or all
 //   CLUSTER   blocks that share a row
@@ -30,10 +31,10 @@ struct RingRows : VectorRows<Program, Config::WIDTH> {
   // Inputs that differ within a row and are wanted before the first totals, or more than once. What
   // all rows share is in the caches, and would take as much room again for each row.
   static constexpr unsigned held() {
-    unsigned held = Program::READS[0], seen = 0;
-    for (const unsigned reads : Program::READS) {
-      held |= seen & reads;
-      seen |= reads;
+    unsigned held = reads_when_due<Program>(0), seen = 0;
+    for (int level = 0; level <= Program::LEVELS; ++level) {
+      held |= seen & reads_when_due<Program>(level);
+      seen |= reads_when_due<Program>(level);
     }
     return held & Program::STREAMED & ~Program::ALIKE;
   }
@@ -91,8 +92,8 @@ struct RingTeam {
     return u * STEP + rank * Rows::TEAM + thread;
   }
 
-  // Calls whole(u) for COUNT of the thread's vectors at once, from u on, that one access moves, and
-  // edge(u) for each other.
+  // Calls whole(count, u) for COUNT of the thread's vectors at once, from u on, that one access
+  // moves, one by one for those left, and edge(u) for each other.
   template <int COUNT, class Whole, class Edge>
   __device__ __forceinline__ void walk(const Run& run, const Whole& whole, const Edge& edge) const {
     const int first = vector(0);
@@ -104,7 +105,11 @@ struct RingTeam {
     const int past = run.whole_end - first;
     const int end = past <= 0 ? 0 : (past + STEP - 1) / STEP;
 #pragma unroll 1
-    for (; u + COUNT <= end; u += COUNT) whole(u);
+    for (; u + COUNT <= end; u += COUNT) whole(Index<COUNT>(), u);
+    if constexpr (COUNT > 1) {
+#pragma unroll 1
+      for (; u < end; ++u) whole(Index<1>(), u);
+    }
 #pragma unroll 1
     for (; vector(u) < run.vectors(); ++u) edge(u);
   }
@@ -121,7 +126,7 @@ struct RingTeam {
     if (number < rows.space.kept.count) {
       const Run run = row(number);
       walk<1>(
-          run, [&](int u) { copy<true>(run, vector(u), stage, u); },
+          run, [&](auto, int u) { copy<true>(run, vector(u), stage, u); },
           [&](int u) { copy<false>(run, vector(u), stage, u); });
     }
     commit_copies();
@@ -205,7 +210,8 @@ struct RingTeam {
     load_inputs<MASK & ~HELD & ~Program::SHARED, WHOLE>(run, v, vectors);
   }
 
-  // Adds COUNT of the thread's vectors, from `u` on, to the states of a level.
+  // Adds COUNT of the thread's vectors, from `u` on, to the states of a level, and writes what is
+  // due with it.
   template <int LEVEL, int COUNT, bool WHOLE>
   __device__ __forceinline__ void fold_some(const Run& run, int stage, int u,
                                             const typename Types::Totals& totals,
@@ -215,12 +221,29 @@ struct RingTeam {
     Vectors vectors[COUNT];
 #pragma unroll
     for (int k = 0; k < COUNT; ++k) {
-      fetch<Program::READS[LEVEL], WHOLE>(run, vector(u + k), stage, u + k, vectors[k]);
+      fetch<reads_when_due<Program>(LEVEL), WHOLE>(run, vector(u + k), stage, u + k, vectors[k]);
     }
+    add_and_store<LEVEL, WHOLE>(run, u, totals, shared, vectors, states);
+  }
+
+  // The same of vectors that are there.
+  template <int LEVEL, bool WHOLE, int COUNT>
+  __device__ __forceinline__ void add_and_store(const Run& run, int u,
+                                                const typename Types::Totals& totals,
+                                                const typename Program::Inputs& shared,
+                                                const Vectors (&vectors)[COUNT],
+                                                typename Types::States& states) const {
     constexpr unsigned ALL = (1u << COUNT * WIDTH) - 1;
-    fold_vectors<LEVEL, COUNT>(run, totals, shared,
-                               VectorPlaces<WIDTH>{run.place(vector(u)), int64_t{STEP} * WIDTH},
-                               vectors, WHOLE ? ALL : run.valid(vector(u)), states);
+    const unsigned valid = WHOLE ? ALL : run.valid(vector(u));
+    const VectorPlaces<WIDTH> places = {run.place(vector(u)), int64_t{STEP} * WIDTH};
+    store_due<LEVEL, COUNT, WHOLE>(
+        run, totals, shared, vectors, [&](int k) { return vector(u + k); },
+        [](int) { return true; },
+        [&](auto fold, const auto& values) {
+          add_values<typename Types::template FoldAt<fold>>(get<fold>(states), values, valid,
+                                                            places);
+        });
+    fold_vectors<LEVEL, COUNT, true>(run, totals, shared, places, vectors, valid, states);
   }
 
   template <int LEVEL>
@@ -230,26 +253,28 @@ struct RingTeam {
                                        typename Types::States& states) const {
     walk<TOGETHER>(
         run,
-        [&](int u) { fold_some<LEVEL, TOGETHER, true>(run, stage, u, totals, shared, states); },
+        [&](auto count, int u) {
+          fold_some<LEVEL, count, true>(run, stage, u, totals, shared, states);
+        },
         [&](int u) { fold_some<LEVEL, 1, false>(run, stage, u, totals, shared, states); });
   }
 
-  // Writes the results of a row. Calls after(u) when the thread's vector `u` has been read for the
-  // last time; returns the first one for which it was not called.
+  // Writes the results of a row that are due last. Calls after(u) when the thread's vector `u` has
+  // been read for the last time; returns the first one for which it was not called.
   template <class After>
   __device__ __forceinline__ int finish(const Run& run, int stage,
                                         const typename Types::Totals& totals,
                                         const typename Program::Inputs& shared,
                                         const After& after) const {
     int next = 0;
-    if constexpr (results_mask<Program, true>() != 0) {
+    if constexpr (due_results<Program>(Program::LEVELS) != 0) {
       const auto finish_one = [&](auto is_whole, int u) {
         store<is_whole>(run, stage, u, totals, shared);
         after(u);
         next = u + 1;
       };
       walk<1>(
-          run, [&](int u) { finish_one(Index<1>(), u); },
+          run, [&](auto, int u) { finish_one(Index<1>(), u); },
           [&](int u) { finish_one(Index<0>(), u); });
     }
     if (thread == 0 && rank == 0) store_row_results(run, totals);
@@ -261,8 +286,9 @@ struct RingTeam {
                                         const typename Types::Totals& totals,
                                         const typename Program::Inputs& shared) const {
     Vectors vectors;
-    fetch<Program::READS[Program::LEVELS], WHOLE>(run, vector(u), stage, u, vectors);
-    store_vectors<WHOLE>(run, vector(u), totals, shared, vectors);
+    fetch<reads_when_due<Program>(Program::LEVELS), WHOLE>(run, vector(u), stage, u, vectors);
+    store_vectors<WHOLE, due_results<Program>(Program::LEVELS)>(run, vector(u), totals, shared,
+                                                                vectors);
   }
 };
 

@@ -1,6 +1,9 @@
 #pragma once
 // Short rows of neighbours in memory: some lanes of a warp hold one in registers, the others the
-// rows after it, so that the warp reads whole lines of all of them at once. A config has
+// rows after it, so that the warp reads whole lines of all of them at once. What rows share, as
+// weights, is read from the cache for each level of folds and for the results, and takes no
+// registers in between. Results are written as soon as the totals that they need are there, with
+// the next fold, which often takes the same of an element. A config has
 //   THREADS   of a block
 //   LANES     threads that share a row: a power of two, up to a warp
 //   VECTORS   of WIDTH elements that a thread holds of it
@@ -17,7 +20,6 @@ struct ShortRows : VectorRows<Program, Config::WIDTH> {
   static constexpr int WIDTH = Config::WIDTH, VECTORS = Config::VECTORS;
   static constexpr int ROWS = THREADS / LANES;  // of a block
   static_assert(32 % LANES == 0 && THREADS % 32 == 0, "a warp has as many rows as the others");
-  static_assert(VECTORS * WIDTH <= 32, "a word has a bit for each element of a thread");
 };
 
 // Where the elements of a lane stand: all of them a known way after the first.
@@ -31,17 +33,44 @@ struct LanePlaces {
   }
 };
 
-// The totals of a level of a row whose vectors LANES neighbouring threads hold; `own`: from this
-// thread's first one on.
+// Loads the inputs in READS of the thread's vector `k`, of its first one where it has fewer:
+// without branches all loads are on their way at once, and what is made of elements anywhere is the
+// same.
+template <unsigned READS, int LANES, int WIDTH, class Program, class Vectors>
+__device__ __forceinline__ void load_lane(const RowRun<Program, WIDTH>& own, int k, int count,
+                                          Vectors& vectors) {
+  load_inputs<READS, true, WIDTH == 1>(own, k * LANES < count ? k * LANES : 0, vectors);
+}
+
+// The totals of a level of a row whose vectors LANES neighbouring threads hold, and the results
+// that are due with it; `own`: from this thread's first one on, `count` of all threads.
 template <int LEVEL, int LANES, int WIDTH, int VECTORS, class Program, class Vectors>
-__device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own,
-                                            typename Program::Totals& totals,
+__device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own, int count,
+                                            bool has_row, typename Program::Totals& totals,
                                             const typename Program::Inputs& shared,
-                                            const Vectors (&vectors)[VECTORS], unsigned valid) {
+                                            const Vectors (&held)[VECTORS]) {
   using Types = RowTypes<Program>;
   constexpr int N = VECTORS * WIDTH;
   const LanePlaces<WIDTH, LANES> places = {own.place(0)};
   const auto& space = own.rows.space;
+  constexpr unsigned READS = reads_when_due<Program>(LEVEL);
+  const LaneValid<WIDTH, LANES> valid = {count};
+  const int length = static_cast<int>(space.reduced.count);
+  typename Program::Totals found = totals;
+  Vectors vectors[VECTORS];
+#pragma unroll
+  for (int k = 0; k < VECTORS; ++k) {
+    vectors[k] = held[k];
+    load_lane<READS & alike_inputs<Program>(), LANES>(own, k, count, vectors[k]);
+  }
+  store_due<LEVEL, VECTORS, true>(
+      own, totals, shared, vectors, [&](int k) { return k * LANES; },
+      [&](int k) { return has_row && k * LANES < count; },
+      [&](auto fold, const auto& values) {
+        using Fold = typename Types::template FoldAt<fold>;
+        set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, length),
+                                  found);
+      });
   typename Program::Inputs elements[N];
 #pragma unroll
   for (int i = 0; i < N; ++i) {
@@ -49,8 +78,8 @@ __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own,
     pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors[i / WIDTH], i % WIDTH,
                                                            elements[i]);
   }
-  typename Program::Totals found = totals;
   each_fold<Program, LEVEL>([&](auto fold) {
+    if constexpr (Program::TAKES[fold] >= 0) return;
     using Fold = typename Types::template FoldAt<fold>;
     using Value =
         decltype(take_element<fold>(own.rows.program, totals, RowPlace{space.coordinates, 0, 0},
@@ -62,8 +91,7 @@ __device__ __forceinline__ void total_lanes(const RowRun<Program, WIDTH>& own,
       values[i] = take_element<fold>(own.rows.program, totals, place, elements[i],
                                      typename Types::InputIndices());
     }
-    const int count = static_cast<int>(space.reduced.count);
-    set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, count), found);
+    set_totals<Program, fold>(state_of_lanes<LANES>(Fold(), values, valid, places, length), found);
   });
   totals = found;
 }
@@ -75,38 +103,34 @@ __device__ __forceinline__ void short_rows(const ShortRows<Program, Config>& row
   using Types = RowTypes<Program>;
   using Vectors = typename PackOfVectors<typename Program::Inputs, Rows::WIDTH>::type;
   constexpr int LANES = Rows::LANES, VECTORS = Rows::VECTORS, WIDTH = Rows::WIDTH;
-  constexpr unsigned FULL = (1u << WIDTH) - 1, LATE = late_inputs<Program>();
+  constexpr unsigned HELD = all_reads<Program>() & ~(Program::SHARED | alike_inputs<Program>());
   const int lane = static_cast<int>(threadIdx.x) % LANES;
   const int64_t wanted = static_cast<int64_t>(blockIdx.x) * Rows::ROWS + threadIdx.x / LANES;
   const bool has_row = wanted < rows.space.kept.count;
   // Others take part in what the warp does together.
   const int64_t row = has_row ? wanted : rows.space.kept.count - 1;
   const RowRun<Program, WIDTH> run(rows, row, 0, 0, LANES * VECTORS);
-  // Vectors from this thread's first one on: all others are a known way after it.
+  // Vectors from this thread's first one on: all others are a known way after it. A thread that has
+  // none reads the row's first one.
   const int count = run.vectors() - lane;
-  const auto own = run.after(lane);
+  const auto own = run.after(count > 0 ? lane : 0);
   typename Program::Inputs shared = {};
   load_shared_inputs<Program::SHARED & all_reads<Program>()>(run, shared);
   Vectors vectors[VECTORS];
-  unsigned valid = 0;
 #pragma unroll
-  for (int k = 0; k < VECTORS; ++k) {
-    vectors[k] = {};
-    if (k * LANES >= count) continue;
-    valid |= FULL << k * WIDTH;
-    load_inputs<all_reads<Program>() & ~(Program::SHARED | LATE), true, WIDTH == 1>(own, k * LANES,
-                                                                                    vectors[k]);
-  }
+  for (int k = 0; k < VECTORS; ++k) load_lane<HELD, LANES>(own, k, count, vectors[k]);
   typename Types::Totals totals = {};
   repeat<Program::LEVELS>(
-      [&](auto level) { total_lanes<level, LANES>(own, totals, shared, vectors, valid); });
+      [&](auto level) { total_lanes<level, LANES>(own, count, has_row, totals, shared, vectors); });
   if (!has_row) return;
-  if constexpr (results_mask<Program, true>() != 0) {
+  if constexpr (due_results<Program>(Program::LEVELS) != 0) {
+    constexpr unsigned LATE = reads_when_due<Program>(Program::LEVELS) & alike_inputs<Program>();
 #pragma unroll
     for (int k = 0; k < VECTORS; ++k) {
       if (k * LANES >= count) break;
-      load_inputs<LATE, true, WIDTH == 1>(own, k * LANES, vectors[k]);
-      store_vectors<true>(own, k * LANES, totals, shared, vectors[k]);
+      load_lane<LATE, LANES>(own, k, count, vectors[k]);
+      store_vectors<true, due_results<Program>(Program::LEVELS)>(own, k * LANES, totals, shared,
+                                                                 vectors[k]);
     }
   }
   if (lane == 0) store_row_results(run, totals);

@@ -35,14 +35,19 @@ __host__ __device__ constexpr unsigned other_inputs() {
   return ~(streamed<Program>() | Program::SHARED) & ((1u << RowTypes<Program>::INPUTS) - 1);
 }
 
-// Inputs that rows share, such as weights, and that only results read: whoever keeps a row in
-// registers loads them when results are due.
+// Inputs that rows share, such as weights: the caches have them.
+template <class Program>
+__host__ __device__ constexpr unsigned alike_inputs() {
+  return (other_inputs<Program>() | (Program::STREAMED & Program::ALIKE)) & ~Program::SHARED;
+}
+
+// Those of them that only results read: whoever keeps a row in registers loads them when results
+// are due.
 template <class Program>
 __host__ __device__ constexpr unsigned late_inputs() {
   unsigned folded = 0;
   for (int level = 0; level < Program::LEVELS; ++level) folded |= Program::READS[level];
-  const unsigned shared_by_rows = other_inputs<Program>() | (Program::STREAMED & Program::ALIKE);
-  return shared_by_rows & Program::READS[Program::LEVELS] & ~(folded | Program::SHARED);
+  return alike_inputs<Program>() & Program::READS[Program::LEVELS] & ~folded;
 }
 
 template <class Program, int WIDTH_>
@@ -358,8 +363,9 @@ __device__ __forceinline__ void pick_element(const Vectors& vectors, int i, Inpu
   });
 }
 
-// Adds COUNT vectors, whose first elements stand at `places`, to the states of a level.
-template <int LEVEL, int COUNT, int WIDTH, class Program, class Vectors>
+// Adds COUNT vectors, whose first elements stand at `places`, to the states of a level; of those
+// folds that do not take what results are, where these are TAKEN.
+template <int LEVEL, int COUNT, bool TAKEN = false, int WIDTH, class Program, class Vectors>
 __device__ __forceinline__ void fold_vectors(const RowRun<Program, WIDTH>& run,
                                              const typename Program::Totals& totals,
                                              const typename Program::Inputs& shared,
@@ -373,8 +379,8 @@ __device__ __forceinline__ void fold_vectors(const RowRun<Program, WIDTH>& run,
     pick_element<Program::READS[LEVEL] & ~Program::SHARED>(vectors[i / WIDTH], i % WIDTH,
                                                            elements[i]);
   }
-  fold_elements<LEVEL>(run.rows.program, totals, run.rows.space.coordinates, run.row, places,
-                       elements, valid, states);
+  fold_elements<LEVEL, TAKEN>(run.rows.program, totals, run.rows.space.coordinates, run.row, places,
+                              elements, valid, states);
 }
 
 // Result number RESULT of each of a vector's elements, of which those inputs that are in MASK were
@@ -396,8 +402,47 @@ __device__ __forceinline__ auto results_of_vector(const Program& program,
   return values;
 }
 
-// Computes and writes the results of a vector's elements.
-template <bool WHOLE, class Program, int WIDTH, class Vectors>
+// Computes and writes the results of COUNT vectors that are due with the folds of a level. Vector
+// `k` is the run's number vector_of(k), and written if is_there(k). Calls taken(fold, values) for
+// the folds that take the same of the elements: it is computed once.
+template <int LEVEL, int COUNT, bool WHOLE, int WIDTH, class Program, class Vectors, class VectorOf,
+          class IsThere, class Taken>
+__device__ __forceinline__ void store_due(const RowRun<Program, WIDTH>& run,
+                                          const typename Program::Totals& totals,
+                                          const typename Program::Inputs& shared,
+                                          const Vectors (&vectors)[COUNT],
+                                          const VectorOf& vector_of, const IsThere& is_there,
+                                          const Taken& taken) {
+  using Types = RowTypes<Program>;
+  const auto& coordinates = run.rows.space.coordinates;
+  repeat<Types::RESULTS>([&](auto result) {
+    if constexpr ((due_results<Program>(LEVEL) >> result & 1) != 0) {
+      using Out = pack_item_t<result, typename Program::Results>;
+      using Value = result_value_t<Program, result>;
+      Value values[COUNT * WIDTH];
+#pragma unroll
+      for (int k = 0; k < COUNT; ++k) {
+        Vector<Out, WIDTH> out;
+#pragma unroll
+        for (int i = 0; i < WIDTH; ++i) {
+          typename Program::Inputs element = shared;
+          pick_element<Program::RESULT_READS[result] & ~Program::SHARED>(vectors[k], i, element);
+          const RowPlace place = {coordinates, run.row, run.place(vector_of(k)) + i};
+          values[k * WIDTH + i] = result_of_element<result>(
+              run.rows.program, totals, place, element, typename Types::InputIndices());
+          out.element[i] = narrow<Out>(values[k * WIDTH + i]);
+        }
+        if (is_there(k)) run.template store<Types::INPUTS + result, WHOLE>(vector_of(k), out);
+      }
+      each_fold<Program, LEVEL>([&](auto fold) {
+        if constexpr (Program::TAKES[fold] == result) taken(fold, values);
+      });
+    }
+  });
+}
+
+// Computes and writes results of a vector's elements: those in RESULTS, bit by bit.
+template <bool WHOLE, unsigned RESULTS = ~0u, class Program, int WIDTH, class Vectors>
 __device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run, int v,
                                               const typename Program::Totals& totals,
                                               const typename Program::Inputs& shared,
@@ -405,7 +450,7 @@ __device__ __forceinline__ void store_vectors(const RowRun<Program, WIDTH>& run,
   using Types = RowTypes<Program>;
   constexpr unsigned READS = Program::READS[Program::LEVELS] & ~Program::SHARED;
   repeat<Types::RESULTS>([&](auto result) {
-    if constexpr (Program::IS_ELEMENT[result]) {
+    if constexpr (Program::IS_ELEMENT[result] && (RESULTS >> result & 1) != 0) {
       const auto values = results_of_vector<result, READS, WIDTH>(
           run.rows.program, totals, shared, vectors,
           [&](int i) { return RowPlace{run.rows.space.coordinates, run.row, run.place(v) + i}; });

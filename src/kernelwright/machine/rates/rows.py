@@ -19,8 +19,10 @@ class RowRates:
     """Most elements of a row that threads along its neighbours keep in registers."""
     block_bytes: int
     """Least bytes of a row that is worth a block of its own."""
-    short_rows: int
-    """Rows that keep the card busy with some on each warp."""
+    short_threads: int
+    """Threads of a multiprocessor that keep it busy where each has some vectors of a short row."""
+    short_registers: int
+    """Registers of such a thread besides elements."""
     many_rows: int
     """Rows that keep the card busy with one for each warp."""
     few_row_bytes: int
