@@ -48,6 +48,18 @@ def _flat(outputs: int) -> WindowConfig:
     return WindowConfig(way=WindowWay.FLAT, threads=64, outputs=outputs)
 
 
+def _bands(*, vector: int, outputs: int, store: int, steps: int, shared: int) -> WindowConfig:
+    return WindowConfig(
+        way=WindowWay.BANDS,
+        threads=64,
+        vector=vector,
+        outputs=outputs,
+        store=store,
+        steps=steps,
+        shared=shared,
+    )
+
+
 # Rows of whole vectors and others; results that begin and end anywhere in a vector; windows that
 # begin before and end after the source; several segments of a walk, several blocks.
 CASES = {
@@ -119,6 +131,32 @@ CASES = {
         window=Window(Pooling.SUM, (2, 3), (2, 2), (0, 0), (1, 1)),
         config=_flat(2),
         shapes=[(3, 5, 7, 7), (2, 3, 19, 31), (0, 3, 8, 8), (1, 2, 2, 90)],
+        scaled=True,
+    ),
+    # Whole planes and bands of them, several to a block; rows of the result that are no whole
+    # vectors; more columns than a block has; windows that go far beyond the source.
+    "products in bands": Case(
+        window=Window(Pooling.DOT, (7, 7), (1, 1), (3, 3), (1, 1)),
+        config=_bands(vector=1, outputs=4, store=1, steps=8, shared=12000),
+        shapes=[(5, 3, 7, 7), (1, 2, 23, 13), (2, 3, 2, 90), (1, 1, 1, 1), (0, 3, 8, 8), (1, 1, 2, 300)],
+    ),
+    "half products in bands": Case(
+        window=Window(Pooling.DOT, (5, 5), (2, 2), (2, 2), (1, 1)),
+        config=_bands(vector=2, outputs=4, store=1, steps=3, shared=9000),
+        shapes=[(3, 5, 14, 14), (1, 3, 23, 30), (2, 2, 1, 2), (1, 2, 9, 11)],
+        dtype=DType.F16,
+    ),
+    "scaled products in bands": Case(
+        window=Window(Pooling.DOT, (3, 3), (1, 1), (1, 1), (1, 1)),
+        config=_bands(vector=4, outputs=8, store=8, steps=5, shared=9000),
+        shapes=[(3, 5, 8, 16), (1, 3, 23, 56), (2, 2, 1, 8), (1, 2, 9, 12)],
+        dtype=DType.F16,
+        scaled=True,
+    ),
+    "products of far places in bands": Case(
+        window=Window(Pooling.DOT, (3, 2), (2, 3), (5, 2), (3, 2)),
+        config=_bands(vector=1, outputs=2, store=2, steps=3, shared=9000),
+        shapes=[(3, 2, 8, 16), (1, 3, 23, 26), (2, 2, 2, 5)],
         scaled=True,
     ),
     "products in a line": Case(
