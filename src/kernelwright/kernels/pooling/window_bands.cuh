@@ -36,7 +36,6 @@ struct BandParameters {
   static_assert(Problem::HAS_WEIGHTS && Operation::DIMS == 2, "planes and their filters");
   static constexpr int THREADS = Config::THREADS, VECTOR = Config::VECTOR;
   static constexpr int OUTPUTS = Config::OUTPUTS, STORE = Config::STORE;
-  static constexpr int BEFORE = Problem::FIRST_AFTER - 1;
   static constexpr bool IS_DIRECT = STORE == OUTPUTS;
 
   static constexpr int rounded_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
@@ -60,11 +59,13 @@ struct BandParameters {
 
   // What a block knows of one band.
   struct Band {
-    int64_t offsets[BEFORE + 1];  // of its plane in the operands of the prologue, and in the weights
-    int plane, from, to;          // rows of the source
+    int64_t offsets[Problem::OPERANDS];  // of its plane
+    int plane, begin, end;               // rows of the result
+    int from, to;                        // rows of the source
   };
 
   Problem problem;
+  Divisor plane_sizes[MAX_RANK];
   Divisor groups, bands, vectors, staged_rows;  // of a row; of a plane; of a row; of a band
   int steps;                                    // rows of the result of a band
   int pitch, zeros;                             // elements of a row, and of one of zeros
@@ -88,6 +89,9 @@ struct BandParameters {
     it.pitch = rounded_up(std::max(LEAD + source_width, used - LEAD), UNIT);
     it.zeros = rounded_up(std::max(it.pitch, SKIPPED + (groups - 1) * ACROSS + ACCESSES * ACCESS),
                           WIDEST);
+    for (int d = 0; d < problem.plane_rank; ++d) {
+      it.plane_sizes[d] = Divisor(static_cast<uint32_t>(problem.plane_sizes[d]));
+    }
     it.groups = Divisor(static_cast<uint32_t>(groups));
     it.bands = Divisor(static_cast<uint32_t>(bands));
     it.vectors = Divisor(static_cast<uint32_t>(source_width / VECTOR));
@@ -168,7 +172,7 @@ struct WindowBands {
   using Columns = typename Parameters::Columns;
   static constexpr int THREADS = Config::THREADS, VECTOR = Config::VECTOR;
   static constexpr int OUTPUTS = Config::OUTPUTS, STORE = Config::STORE;
-  static constexpr int BEFORE = Parameters::BEFORE, ACCESS = Parameters::ACCESS;
+  static constexpr int ACCESS = Parameters::ACCESS;
   static constexpr int ACCESSES = Parameters::ACCESSES, FILTER = Parameters::FILTER;
   // Rows of the result before the newest of which a row of the source is in a window.
   static constexpr int OLDER = (Rows::SPAN - 1) / Rows::STRIDE;
@@ -210,36 +214,41 @@ struct WindowBands {
   __host__ __device__ static constexpr bool is_repeated(int operand) {
     return (Config::REPEATED >> operand & 1) != 0;
   }
-  __device__ __forceinline__ uint32_t plane_of(int band, int& begin) const {
-    const uint32_t at = first + static_cast<uint32_t>(band);
-    const uint32_t plane = parameters.bands.quotient(at);
-    begin = static_cast<int>(at - plane * parameters.bands.value()) * parameters.steps;
-    return plane;
-  }
-  __device__ __forceinline__ int end_of(int begin) const {
-    return min(begin + parameters.steps, static_cast<int>(parameters.problem.result.height));
-  }
 
   // Finds the bands, and clears what is copied to: that is zero beside the rows.
   __device__ __forceinline__ void prepare() const {
     const Problem& problem = parameters.problem;
     for (int at = static_cast<int>(threadIdx.x); at < bands; at += THREADS) {
       Band& band = table()[at];
-      int begin;
-      const uint32_t plane = plane_of(at, begin);
-      int64_t offsets[Problem::OPERANDS];
-      problem.locate(plane, offsets);
-#pragma unroll
-      for (int o = 0; o < BEFORE; ++o) band.offsets[o] = offsets[1 + o];
-      band.offsets[BEFORE] = offsets[Problem::WEIGHTS];
+      const uint32_t index = first + static_cast<uint32_t>(at);
+      const uint32_t plane = parameters.bands.quotient(index);
+      locate(plane, band.offsets);
       band.plane = static_cast<int>(plane);
-      band.from = max(begin * Rows::STRIDE - Rows::PADDING, 0);
-      band.to = min((end_of(begin) - 1) * Rows::STRIDE - Rows::PADDING + Rows::SPAN,
+      band.begin = static_cast<int>(index - plane * parameters.bands.value()) * parameters.steps;
+      band.end = min(band.begin + parameters.steps, static_cast<int>(problem.result.height));
+      band.from = max(band.begin * Rows::STRIDE - Rows::PADDING, 0);
+      band.to = min((band.end - 1) * Rows::STRIDE - Rows::PADDING + Rows::SPAN,
                     static_cast<int>(problem.source.height));
     }
     constexpr int WIDE = Parameters::WIDEST;
     const int wide = (bands * staged_rows() * parameters.pitch + parameters.zeros) / WIDE;
     for (int at = static_cast<int>(threadIdx.x); at <= wide; at += THREADS) clear(at, wide);
+  }
+
+  // `Window::locate` of numbers that are small.
+  __device__ __forceinline__ void locate(uint32_t plane,
+                                         int64_t (&offsets)[Problem::OPERANDS]) const {
+    const Problem& problem = parameters.problem;
+#pragma unroll
+    for (int o = 0; o < Problem::OPERANDS; ++o) offsets[o] = 0;
+#pragma unroll 1
+    for (int d = problem.plane_rank - 1; d >= 0; --d) {
+      const uint32_t above = parameters.plane_sizes[d].quotient(plane);
+      const auto index = static_cast<int>(plane - above * parameters.plane_sizes[d].value());
+      plane = above;
+#pragma unroll
+      for (int o = 0; o < Problem::OPERANDS; ++o) offsets[o] += index * problem.plane_strides[d][o];
+    }
   }
 
   // Clears an access of the tile; the last may have less than the others.
@@ -257,7 +266,7 @@ struct WindowBands {
   __device__ __forceinline__ const T* address(const Band& band, int row, int column) const {
     const Extents& stride = parameters.problem.strides[OPERAND];
     return reinterpret_cast<const T*>(parameters.problem.data[OPERAND]) +
-           band.offsets[OPERAND - 1] + row * stride.height + (is_repeated(OPERAND) ? 0 : column);
+           band.offsets[OPERAND] + row * stride.height + (is_repeated(OPERAND) ? 0 : column);
   }
   template <class T, int OPERAND>
   __device__ __forceinline__ void load(Vector<T, VECTOR>& vector, const Band& band, int row,
@@ -353,8 +362,7 @@ struct WindowBands {
   __device__ __forceinline__ void stage_filters() const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     for (int band = static_cast<int>(threadIdx.x) / 32; band < bands; band += THREADS / 32) {
-      int64_t offsets[Problem::OPERANDS];
-      offsets[Problem::WEIGHTS] = table()[band].offsets[BEFORE];
+      const auto& offsets = table()[band].offsets;
       Value own[(FILTER + 31) / 32];
 #pragma unroll
       for (int i = 0; i < (FILTER + 31) / 32; ++i) {
@@ -446,9 +454,8 @@ struct WindowBands {
 
   // Where a thread writes.
   struct Target {
-    int64_t offsets[Problem::OPERANDS];
-    uint32_t plane;
-    int column, begin;
+    const Band& band;
+    int column;
     Out* results;  // of the band's first row
     AfterValues after;
   };
@@ -458,7 +465,7 @@ struct WindowBands {
     constexpr int OPERAND = Problem::FIRST_AFTER + static_cast<int>(AT);
     if constexpr (is_repeated(OPERAND)) {
       value = load_constant(reinterpret_cast<const T*>(parameters.problem.data[OPERAND]) +
-                            target.offsets[OPERAND]);
+                            target.band.offsets[OPERAND]);
     }
   }
   template <size_t... AT>
@@ -470,7 +477,7 @@ struct WindowBands {
                                               const T& value) const {
     constexpr int OPERAND = Problem::FIRST_AFTER + static_cast<int>(AT);
     if constexpr (is_repeated(OPERAND)) return widen(value);
-    return widen(parameters.problem.template load<T, OPERAND>(target.offsets[OPERAND], at));
+    return widen(parameters.problem.template load<T, OPERAND>(target.band.offsets[OPERAND], at));
   }
   template <size_t... AT>
   __device__ __forceinline__ Out result(const Target& target, const Place& at, Value total,
@@ -483,13 +490,13 @@ struct WindowBands {
     const Problem& problem = parameters.problem;
     const auto width = static_cast<int>(problem.result.width);
     const int64_t stride = Parameters::IS_DIRECT ? problem.strides[0].height : width;
-    Out* const to = target.results + (row - target.begin) * stride + target.column;
+    Out* const to = target.results + (row - target.band.begin) * stride + target.column;
 #pragma unroll
     for (int x = 0; x < OUTPUTS; x += STORE) {
       Vector<Out, STORE> own;
 #pragma unroll
       for (int i = 0; i < STORE; ++i) {
-        const Place at{problem.plane_shape, target.plane, 0, row,
+        const Place at{problem.plane_shape, target.band.plane, 0, row,
                        min(target.column + x + i, width - 1)};
         own.element[i] = result(target, at, totals[x + i], typename Problem::AfterIndices());
       }
@@ -499,31 +506,30 @@ struct WindowBands {
 
   // The first element of the run of results, in memory; elements of it before an aligned address.
   __device__ __forceinline__ Out* run(int& shift) const {
-    int begin;
-    const int64_t plane = plane_of(0, begin);
     const Extents& size = parameters.problem.result;
     Out* const out = reinterpret_cast<Out*>(parameters.problem.data[0]) +
-                     (plane * size.height + begin) * size.width;
+                     (table()->plane * size.height + table()->begin) * size.width;
     shift = static_cast<int>(reinterpret_cast<uintptr_t>(out) % MAX_ACCESS_BYTES / sizeof(Out));
     return out;
   }
+  // Rows of the run before a row of a band.
+  __device__ __forceinline__ int rows_before(const Band& band, int row) const {
+    const int planes = band.plane - table()->plane;
+    return planes * static_cast<int>(parameters.problem.result.height) + row - table()->begin;
+  }
 
-  __device__ __forceinline__ Target target_of(int band, int group, int& end) const {
+  __device__ __forceinline__ Target target_of(int band, int group) const {
     const Problem& problem = parameters.problem;
-    Target target;
-    target.plane = plane_of(band, target.begin);
-    end = end_of(target.begin);
-    problem.locate(target.plane, target.offsets);
-    target.column = group * OUTPUTS;
+    Target target{table()[band], group * OUTPUTS};
     load_after_all(target, typename Problem::AfterIndices());
+    const int begin = target.band.begin;
     if constexpr (Parameters::IS_DIRECT) {
-      target.results = reinterpret_cast<Out*>(problem.data[0]) + target.offsets[0] +
-                       target.begin * problem.strides[0].height;
+      target.results = reinterpret_cast<Out*>(problem.data[0]) + target.band.offsets[0] +
+                       begin * problem.strides[0].height;
     } else {
-      int shift, begin;
+      int shift;
       run(shift);
-      const auto planes = static_cast<int>(target.plane - plane_of(0, begin));
-      const int rows = planes * static_cast<int>(problem.result.height) + target.begin - begin;
+      const int rows = rows_before(target.band, begin);
       target.results = results() + shift + rows * static_cast<int>(problem.result.width);
     }
     return target;
@@ -543,11 +549,11 @@ struct WindowBands {
 
   // One thread's columns of a band.
   __device__ __forceinline__ void multiply(int band, int group) const {
-    int end;
-    const Target target = target_of(band, group, end);
+    const Target target = target_of(band, group);
     Sums sums;
     load_filter(sums, band);
-    const int from = table()[band].from, rows = table()[band].to - from;
+    const int begin = target.band.begin, end = target.band.end;
+    const int from = target.band.from, rows = target.band.to - from;
     const int column = group * Parameters::ACROSS + Parameters::SKIPPED;
     const Staged* const own = tile() + band * staged_rows() * parameters.pitch + column;
     const Staged* const zeros = tile() + bands * staged_rows() * parameters.pitch + column;
@@ -557,7 +563,7 @@ struct WindowBands {
       for (int x = 0; x < OUTPUTS; ++x) sums.totals[m][x] = Value(0);
     }
     // Rows outside of the source add nothing: what is left out is whole steps of them.
-    int newest = max(target.begin, min(Rows::PADDING / Rows::STRIDE, target.begin + OLDER));
+    int newest = max(begin, min(Rows::PADDING / Rows::STRIDE, begin + OLDER));
     const int after = min(end + OLDER, (from + rows - 1 + Rows::PADDING) / Rows::STRIDE + 1);
 #pragma unroll 1
     for (; newest < after; ++newest) {
@@ -571,25 +577,23 @@ struct WindowBands {
         load_row(values, is_inside ? own + row * parameters.pitch : zeros);
         sums.add(s, values);
       }
-      if (newest - OLDER >= target.begin) write(target, sums.totals[OLDER], newest - OLDER);
+      if (newest - OLDER >= begin) write(target, sums.totals[OLDER], newest - OLDER);
     }
 #pragma unroll 1
     for (; newest < end + OLDER; ++newest) {
       sums.begin_row();
-      if (newest - OLDER >= target.begin) write(target, sums.totals[OLDER], newest - OLDER);
+      if (newest - OLDER >= begin) write(target, sums.totals[OLDER], newest - OLDER);
     }
   }
 
   // Copies the results, of which rows are no whole vectors, in vectors all the same.
   __device__ __forceinline__ void copy_results() const {
     constexpr int WIDE = MAX_ACCESS_BYTES / static_cast<int>(sizeof(Out));
-    int shift, begin, last_begin;
+    int shift;
     Out* const out = run(shift);
-    const uint32_t plane = plane_of(0, begin), last = plane_of(bands - 1, last_begin);
-    const Extents& size = parameters.problem.result;
-    const int rows = static_cast<int>(last - plane) * static_cast<int>(size.height) +
-                     end_of(last_begin) - begin;
-    const int count = rows * static_cast<int>(size.width);
+    const Band& last = table()[bands - 1];
+    const int count =
+        rows_before(last, last.end) * static_cast<int>(parameters.problem.result.width);
     const Out* const own = results() + shift;
     for (int at = static_cast<int>(threadIdx.x) * WIDE - shift; at < count; at += THREADS * WIDE) {
       if (at >= 0 && at + WIDE <= count) {
