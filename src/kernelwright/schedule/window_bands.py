@@ -28,6 +28,8 @@ _WARP_FLOPS = 64
 """Of one multiply-add of a warp."""
 _REGISTERS = 36
 """Registers of a thread for addresses, places and what is on its way."""
+_STAGED = 80
+"""Registers where elements are computed on their way to shared memory."""
 _COPIED_BYTES = 4
 """Bytes of the shortest copy to shared memory that takes no register."""
 _ROW, _WRITE, _ITEM, _ELEMENT, _FILTER, _CLEAR, _START = 14, 10, 22, 5, 10, 5, 400
@@ -68,7 +70,8 @@ class Bands:
         """Registers of a thread."""
         sums = (self.older + 1) * self.config.outputs
         kept = prod(self.window.size) + sums + self.elements
-        return kept + len(self.tensors) + _REGISTERS
+        staged = _STAGED if self.prologue_inputs > 1 else 0
+        return max(kept + len(self.tensors) + _REGISTERS, staged)
 
     @property
     def groups(self) -> int:

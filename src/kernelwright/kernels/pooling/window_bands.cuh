@@ -46,13 +46,19 @@ struct BandParameters {
   static constexpr int WIDEST = MAX_ACCESS_BYTES / static_cast<int>(sizeof(Staged));
   static constexpr int ACCESS = (ACROSS & -ACROSS) < WIDEST ? (ACROSS & -ACROSS) : WIDEST;
   static constexpr int UNIT = ACCESS > VECTOR ? ACCESS : VECTOR;
-  // Zeros before a row. A thread's accesses start at ACROSS times its place plus SKIPPED, and OFFSET
-  // elements of them are in no window.
+  // Zeros before a row. A thread's accesses start at ACROSS times its place plus SKIPPED, and
+  // OFFSET elements of them are in no window.
   static constexpr int LEAD = rounded_up(Columns::PADDING, UNIT);
   static constexpr int OFFSET = (LEAD - Columns::PADDING) % ACCESS;
   static constexpr int SKIPPED = LEAD - Columns::PADDING - OFFSET;
   static constexpr int ACCESSES =
       rounded_up(OFFSET + (OUTPUTS - 1) * Columns::STRIDE + Columns::SPAN, ACCESS) / ACCESS;
+  // Copies that take no register come in so many parts, of which each has some rows of every band:
+  // while later ones are on their way, a thread goes down the first.
+  static constexpr int BYTES = VECTOR * static_cast<int>(sizeof(Staged));
+  static constexpr bool IS_ASYNC =
+      Operation::IS_COPIED && (BYTES == 4 || BYTES == 8 || BYTES == 16);
+  static constexpr int PARTS = IS_ASYNC ? 4 : 1;
   static constexpr int TAPS = Rows::SIZE * Columns::SIZE;
   // Elements from one filter to the next.
   static constexpr int FILTER = rounded_up(TAPS, 4);
@@ -66,12 +72,14 @@ struct BandParameters {
 
   Problem problem;
   Divisor plane_sizes[MAX_RANK];
-  Divisor groups, bands, vectors, staged_rows;  // of a row; of a plane; of a row; of a band
-  int steps;                                    // rows of the result of a band
-  int pitch, zeros;                             // elements of a row, and of one of zeros
-  int own;                                      // bands of a block
-  uint32_t count;                               // of all
-  int filters_at, tile_at, results_at, bytes;   // of shared memory
+  Divisor groups, bands, vectors;              // of a row; of a plane; of a row of the source
+  Divisor part_rows;                           // that are staged of a band
+  int staged_rows;                             // of a band
+  int steps;                                   // rows of the result of a band
+  int pitch, zeros;                            // elements of a row, and of one of zeros
+  int own;                                     // bands of a block
+  uint32_t count;                              // of all
+  int filters_at, tile_at, results_at, bytes;  // of shared memory
 
   static BandParameters describe(const Problem& problem) {
     BandParameters it{problem};
@@ -82,20 +90,21 @@ struct BandParameters {
     const int wanted = (height + Config::STEPS - 1) / Config::STEPS;
     it.steps = (height + wanted - 1) / wanted;
     const int bands = (height + it.steps - 1) / it.steps;
-    const int rows = static_cast<int>(std::min(
-        problem.source.height, int64_t{(it.steps - 1) * Rows::STRIDE + Rows::SPAN}));
+    const int rows = static_cast<int>(
+        std::min(problem.source.height, int64_t{(it.steps - 1) * Rows::STRIDE + Rows::SPAN}));
     // Zeros behind a row are those before the next.
     const int used = SKIPPED + OFFSET + (width - 1) * Columns::STRIDE + Columns::SPAN;
     it.pitch = rounded_up(std::max(LEAD + source_width, used - LEAD), UNIT);
-    it.zeros = rounded_up(std::max(it.pitch, SKIPPED + (groups - 1) * ACROSS + ACCESSES * ACCESS),
-                          WIDEST);
+    it.zeros =
+        rounded_up(std::max(it.pitch, SKIPPED + (groups - 1) * ACROSS + ACCESSES * ACCESS), WIDEST);
     for (int d = 0; d < problem.plane_rank; ++d) {
       it.plane_sizes[d] = Divisor(static_cast<uint32_t>(problem.plane_sizes[d]));
     }
     it.groups = Divisor(static_cast<uint32_t>(groups));
     it.bands = Divisor(static_cast<uint32_t>(bands));
     it.vectors = Divisor(static_cast<uint32_t>(source_width / VECTOR));
-    it.staged_rows = Divisor(static_cast<uint32_t>(rows));
+    it.staged_rows = rows;
+    it.part_rows = Divisor(static_cast<uint32_t>((rows + PARTS - 1) / PARTS));
     it.count = static_cast<uint32_t>(problem.planes * bands);
     it.own = std::min(THREADS / groups, static_cast<int>(it.count));
     while (it.own > 0 && it.divide_memory(rows, width) > Config::BYTES) --it.own;
@@ -174,6 +183,7 @@ struct WindowBands {
   static constexpr int OUTPUTS = Config::OUTPUTS, STORE = Config::STORE;
   static constexpr int ACCESS = Parameters::ACCESS;
   static constexpr int ACCESSES = Parameters::ACCESSES, FILTER = Parameters::FILTER;
+  static constexpr int PARTS = Parameters::PARTS;
   // Rows of the result before the newest of which a row of the source is in a window.
   static constexpr int OLDER = (Rows::SPAN - 1) / Rows::STRIDE;
 
@@ -207,9 +217,6 @@ struct WindowBands {
   __device__ __forceinline__ Out* results() const {
     return reinterpret_cast<Out*>(memory + parameters.results_at);
   }
-  __device__ __forceinline__ int staged_rows() const {
-    return static_cast<int>(parameters.staged_rows.value());
-  }
 
   __host__ __device__ static constexpr bool is_repeated(int operand) {
     return (Config::REPEATED >> operand & 1) != 0;
@@ -231,7 +238,7 @@ struct WindowBands {
                     static_cast<int>(problem.source.height));
     }
     constexpr int WIDE = Parameters::WIDEST;
-    const int wide = (bands * staged_rows() * parameters.pitch + parameters.zeros) / WIDE;
+    const int wide = (bands * parameters.staged_rows * parameters.pitch + parameters.zeros) / WIDE;
     for (int at = static_cast<int>(threadIdx.x); at <= wide; at += THREADS) clear(at, wide);
   }
 
@@ -254,7 +261,7 @@ struct WindowBands {
   // Clears an access of the tile; the last may have less than the others.
   __device__ __forceinline__ void clear(int at, int wide) const {
     constexpr int WIDE = Parameters::WIDEST;
-    const int count = bands * staged_rows() * parameters.pitch + parameters.zeros;
+    const int count = bands * parameters.staged_rows * parameters.pitch + parameters.zeros;
     if (at < wide) {
       store_vector(tile() + at * WIDE, Vector<Staged, WIDE>{});
     } else {
@@ -265,8 +272,8 @@ struct WindowBands {
   template <class T, int OPERAND>
   __device__ __forceinline__ const T* address(const Band& band, int row, int column) const {
     const Extents& stride = parameters.problem.strides[OPERAND];
-    return reinterpret_cast<const T*>(parameters.problem.data[OPERAND]) +
-           band.offsets[OPERAND] + row * stride.height + (is_repeated(OPERAND) ? 0 : column);
+    return reinterpret_cast<const T*>(parameters.problem.data[OPERAND]) + band.offsets[OPERAND] +
+           row * stride.height + (is_repeated(OPERAND) ? 0 : column);
   }
   template <class T, int OPERAND>
   __device__ __forceinline__ void load(Vector<T, VECTOR>& vector, const Band& band, int row,
@@ -296,47 +303,58 @@ struct WindowBands {
     int band, row, column, to;
     bool is_inside;
   };
-  __device__ __forceinline__ Item item(int at, int count) const {
+  __device__ __forceinline__ Item item(int part, int at, int count) const {
     Item it;
     const auto index = static_cast<uint32_t>(min(at, count - 1));
     const uint32_t row = parameters.vectors.quotient(index);
-    const uint32_t band = parameters.staged_rows.quotient(row);
+    const uint32_t band = parameters.part_rows.quotient(row);
+    const auto rows = static_cast<int>(parameters.part_rows.value());
+    const int own_row = part * rows + static_cast<int>(row) - static_cast<int>(band) * rows;
     it.column = static_cast<int>(index - row * parameters.vectors.value()) * VECTOR;
     it.band = static_cast<int>(band);
-    const Band& own = table()[it.band];
-    it.row = own.from + static_cast<int>(row - band * parameters.staged_rows.value());
-    it.to = static_cast<int>(row) * parameters.pitch + Parameters::LEAD + it.column;
-    it.is_inside = at < count && it.row < own.to;
+    it.row = table()[it.band].from + own_row;
+    it.to = (it.band * parameters.staged_rows + own_row) * parameters.pitch + Parameters::LEAD +
+            it.column;
+    it.is_inside = at < count && own_row < parameters.staged_rows && it.row < table()[it.band].to;
     return it;
   }
 
   __device__ __forceinline__ void stage() const {
-    const int count =
-        bands * staged_rows() * static_cast<int>(parameters.vectors.value());
-    constexpr int BYTES = VECTOR * static_cast<int>(sizeof(Staged));
-    if constexpr (Operation::IS_COPIED && (BYTES == 4 || BYTES == 8 || BYTES == 16)) {
-      for (int at = static_cast<int>(threadIdx.x); at < count; at += THREADS) {
-        const Item it = item(at, count);
-        const Staged* const source = address<Staged, 1>(table()[it.band], it.row, it.column);
-        if (it.is_inside) copy_async<BYTES>(tile() + it.to, source, true);
+    const int count = bands * static_cast<int>(parameters.part_rows.value()) *
+                      static_cast<int>(parameters.vectors.value());
+    const auto thread = static_cast<int>(threadIdx.x);
+    if constexpr (Parameters::IS_ASYNC) {
+#pragma unroll 1
+      for (int part = 0; part < PARTS; ++part) {
+        for (int at = thread; at < count; at += THREADS) {
+          const Item it = item(part, at, count);
+          const Staged* const source = address<Staged, 1>(table()[it.band], it.row, it.column);
+          if (it.is_inside) copy_async<Parameters::BYTES>(tile() + it.to, source, true);
+        }
+        commit_copies();
       }
-      commit_copies();
     } else {
-      for (int at = static_cast<int>(threadIdx.x); at < count; at += BATCH * THREADS) {
-        stage_some(at, count);
-      }
+      for (int at = thread; at < count; at += BATCH * THREADS) stage_some(at, count);
     }
+  }
+  __device__ __forceinline__ static void wait_for_part(int part) {
+    if (part == 0) wait_copies<PARTS - 1>();
+    if (part == 1) wait_copies < PARTS<2 ? 0 : PARTS - 2>();
+    if (part == 2) wait_copies < PARTS<3 ? 0 : PARTS - 3>();
+    if (part == 3) wait_copies<0>();
+    static_assert(PARTS <= 4, "a line for each");
+    __syncthreads();
   }
 
   // Accesses in flight.
-  static constexpr int BATCH = VECTOR > 2 ? 4 : 8;
+  static constexpr int BATCH = VECTOR > 2 ? 16 / VECTOR : 8;
 
   __device__ __forceinline__ void stage_some(int first_item, int count) const {
     Inputs inputs[BATCH];
     Item items[BATCH];
 #pragma unroll
     for (int b = 0; b < BATCH; ++b) {
-      items[b] = item(first_item + b * THREADS, count);
+      items[b] = item(0, first_item + b * THREADS, count);
       if (items[b].is_inside) {
         load_all(inputs[b], table()[items[b].band], items[b].row, items[b].column,
                  typename Problem::BeforeIndices());
@@ -384,8 +402,7 @@ struct WindowBands {
     uint64_t used = 0;
     for (int x = 0; x < OUTPUTS; ++x) {
       for (int k = 0; k < Columns::SIZE; ++k) {
-        used |= uint64_t{1}
-                << (Parameters::OFFSET + x * Columns::STRIDE + k * Columns::DILATION);
+        used |= uint64_t{1} << (Parameters::OFFSET + x * Columns::STRIDE + k * Columns::DILATION);
       }
     }
     return used;
@@ -547,16 +564,22 @@ struct WindowBands {
     }
   }
 
-  // One thread's columns of a band.
-  __device__ __forceinline__ void multiply(int band, int group) const {
+  // One thread's columns of a band, as its parts come. Threads beyond the last band go along,
+  // because all wait for the copies of all.
+  __device__ __forceinline__ void multiply(uint32_t thread) const {
+    const auto wanted = static_cast<int>(parameters.groups.quotient(thread));
+    const int band = min(wanted, bands - 1);
+    const int group =
+        static_cast<int>(thread) - wanted * static_cast<int>(parameters.groups.value());
     const Target target = target_of(band, group);
-    Sums sums;
-    load_filter(sums, band);
-    const int begin = target.band.begin, end = target.band.end;
+    const int begin = target.band.begin, end = wanted < bands ? target.band.end : -OLDER;
     const int from = target.band.from, rows = target.band.to - from;
     const int column = group * Parameters::ACROSS + Parameters::SKIPPED;
-    const Staged* const own = tile() + band * staged_rows() * parameters.pitch + column;
-    const Staged* const zeros = tile() + bands * staged_rows() * parameters.pitch + column;
+    const Staged* const own = tile() + band * parameters.staged_rows * parameters.pitch + column;
+    const Staged* const zeros = tile() + bands * parameters.staged_rows * parameters.pitch + column;
+    Sums sums;
+    wait_for_part(0);
+    load_filter(sums, band);
 #pragma unroll
     for (int m = 0; m <= OLDER; ++m) {
 #pragma unroll
@@ -564,20 +587,28 @@ struct WindowBands {
     }
     // Rows outside of the source add nothing: what is left out is whole steps of them.
     int newest = max(begin, min(Rows::PADDING / Rows::STRIDE, begin + OLDER));
-    const int after = min(end + OLDER, (from + rows - 1 + Rows::PADDING) / Rows::STRIDE + 1);
+    const int last = min(end + OLDER, (from + rows - 1 + Rows::PADDING) / Rows::STRIDE + 1);
 #pragma unroll 1
-    for (; newest < after; ++newest) {
-      sums.begin_row();
+    for (int part = 0;;) {
+      const int there = (part + 1) * static_cast<int>(parameters.part_rows.value());
+      const int after =
+          part + 1 < PARTS ? min(last, (there + from + Rows::PADDING) / Rows::STRIDE) : last;
+#pragma unroll 1
+      for (; newest < after; ++newest) {
+        sums.begin_row();
 #pragma unroll
-      for (int s = 0; s < Rows::STRIDE; ++s) {
-        if (!Sums::takes(s)) continue;
-        const int row = newest * Rows::STRIDE + s - Rows::PADDING - from;
-        const bool is_inside = static_cast<unsigned>(row) < static_cast<unsigned>(rows);
-        Value values[ACCESSES * ACCESS];
-        load_row(values, is_inside ? own + row * parameters.pitch : zeros);
-        sums.add(s, values);
+        for (int s = 0; s < Rows::STRIDE; ++s) {
+          if (!Sums::takes(s)) continue;
+          const int row = newest * Rows::STRIDE + s - Rows::PADDING - from;
+          const bool is_inside = static_cast<unsigned>(row) < static_cast<unsigned>(rows);
+          Value values[ACCESSES * ACCESS];
+          load_row(values, is_inside ? own + row * parameters.pitch : zeros);
+          sums.add(s, values);
+        }
+        if (newest - OLDER >= begin) write(target, sums.totals[OLDER], newest - OLDER);
       }
-      if (newest - OLDER >= begin) write(target, sums.totals[OLDER], newest - OLDER);
+      if (++part == PARTS) break;
+      wait_for_part(part);
     }
 #pragma unroll 1
     for (; newest < end + OLDER; ++newest) {
@@ -614,14 +645,7 @@ __device__ __forceinline__ void window_bands(const BandParameters<Config, Proble
   __syncthreads();
   block.stage();
   block.stage_filters();
-  wait_copies<0>();
-  __syncthreads();
-  const auto thread = static_cast<uint32_t>(threadIdx.x);
-  const uint32_t band = parameters.groups.quotient(thread);
-  const uint32_t group = thread - band * parameters.groups.value();
-  if (static_cast<int>(band) < block.bands) {
-    block.multiply(static_cast<int>(band), static_cast<int>(group));
-  }
+  block.multiply(threadIdx.x);
   if constexpr (!BandParameters<Config, Problem>::IS_DIRECT) {
     __syncthreads();
     block.copy_results();
