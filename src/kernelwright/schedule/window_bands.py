@@ -32,6 +32,10 @@ _STAGED = 80
 """Registers where elements are computed on their way to shared memory."""
 _COPIED_BYTES = 4
 """Bytes of the shortest copy to shared memory that takes no register."""
+_PARTS = 4
+"""Parts that copies come in."""
+_BESIDE = 0.1
+"""Share of what goes on beside the longest that takes time all the same."""
 _ROW, _WRITE, _ITEM, _ELEMENT, _FILTER, _CLEAR, _START = 14, 10, 22, 5, 10, 5, 400
 """Instructions: of a row that a thread reads, of one that it writes, of an access that is staged, of
 an element on its way through registers, of 32 weights, of 16 bytes that are cleared, and of what a
@@ -130,9 +134,18 @@ class Bands:
         waves = -(-each // resident)
         alone = waves * instructions * rates.band_instruction + (waves - 1) * rates.band_seconds / 2
         size = (self.source.bytes_hint + self.output.bytes_hint) / machine.copy_bandwidth
-        # The first blocks compute nothing before they have what they read.
+        # The first blocks compute nothing before they have a part of what they read.
         first = self.source.bytes_hint / machine.copy_bandwidth * resident / each
-        return rates.band_seconds + first + max(issued, alone, size - first)
+        first /= _PARTS if self._is_copied else 1
+        parts = (issued, alone, size - first)
+        longest = max(parts)
+        return rates.band_seconds + first + longest + _BESIDE * (sum(parts) - longest)
+
+    @property
+    def _is_copied(self) -> bool:
+        """Whether elements take no register on their way to shared memory."""
+        access = self.config.vector * self.source.dtype.itemsize
+        return self.prologue_inputs == 1 and access >= _COPIED_BYTES
 
     def _span(self, at: int) -> int:
         return (self.window.size[at] - 1) * self.window.dilation[at] + 1
@@ -149,13 +162,13 @@ class Bands:
 
     def _instructions(self) -> float:
         """Instructions of a warp, on average."""
-        config, itemsize = self.config, self.source.dtype.itemsize
+        config = self.config
         taken = min(self.window.stride[0], self._span(0))
         write = _WRITE + (2 + len(self.tensors)) * config.outputs
         step = prod(self.window.size) * config.outputs + taken * (_ROW + self.elements) + write
         columns = self.source.shape[-1].hint
         item, items = _ITEM, self.own * self.rows * columns / config.vector / config.threads
-        if self.prologue_inputs > 1 or config.vector * itemsize < _COPIED_BYTES:
+        if not self._is_copied:
             item += _ELEMENT * self.prologue_inputs * config.vector
         warps = config.threads / self.machine.limits.warp_threads
         filters = self.own / warps * -(-prod(self.window.size) // 32) * _FILTER
