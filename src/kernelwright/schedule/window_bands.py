@@ -36,10 +36,22 @@ _PARTS = 4
 """Parts that copies come in."""
 _BESIDE = 0.1
 """Share of what goes on beside the longest that takes time all the same."""
-_ROW, _WRITE, _ITEM, _ELEMENT, _FILTER, _CLEAR, _START = 14, 10, 22, 5, 10, 5, 400
-"""Instructions: of a row that a thread reads, of one that it writes, of an access that is staged, of
-an element on its way through registers, of 32 weights, of 16 bytes that are cleared, and of what a
-thread does once."""
+_PART_BYTES = 256
+"""Bytes of a part of a band, at least."""
+_ROW, _ACCESS, _WRITE, _ITEM, _ELEMENT, _TEAM, _COPY, _FILTER, _START = (
+    12,
+    3,
+    10,
+    43,
+    5,
+    25,
+    7,
+    12,
+    400,
+)
+"""Instructions: of a row that a thread reads, of an access to it, of a row that it writes, of an
+access that is staged through registers, of an element of it, of a part of a band that is copied, of
+one copy, of 32 weights, and of what a thread does once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +111,9 @@ class Bands:
         return min(rows, self.source.shape[-2].hint)
 
     @property
-    def row_bytes(self) -> int:
-        """Bytes of a row in shared memory, with the zeros beside it."""
-        whole = 16 // self.source.dtype.itemsize
-        elements = self.source.shape[-1].hint + self.window.padding[1]
-        return (-(-elements // whole) + 1) * 16
+    def tile_bytes(self) -> int:
+        """Bytes of the source of a band."""
+        return self.rows * self.source.shape[-1].hint * self.source.dtype.itemsize
 
     @property
     def band_bytes(self) -> int:
@@ -111,12 +121,12 @@ class Bands:
         size = 24 + 8 * (len(self.tensors) + 1) + 4 * (prod(self.window.size) + 3)
         if self.config.store < self.config.outputs:
             size += self.config.steps * self.output.shape[-1].hint * self.output.dtype.itemsize
-        return size + self.rows * self.row_bytes
+        return size + self.tile_bytes
 
     @property
     def own(self) -> int:
         """Bands of a block; 0 where none fits."""
-        room = self.config.shared - 2 * self.row_bytes - 256
+        room = self.config.shared - 128
         return min(self.config.threads // self.groups, room // self.band_bytes, self.all_bands)
 
     @property
@@ -136,7 +146,7 @@ class Bands:
         size = (self.source.bytes_hint + self.output.bytes_hint) / machine.copy_bandwidth
         # The first blocks compute nothing before they have a part of what they read.
         first = self.source.bytes_hint / machine.copy_bandwidth * resident / each
-        first /= _PARTS if self._is_copied else 1
+        first /= _PARTS if self._comes_in_parts else 1
         parts = (issued, alone, size - first)
         longest = max(parts)
         return rates.band_seconds + first + longest + _BESIDE * (sum(parts) - longest)
@@ -144,8 +154,14 @@ class Bands:
     @property
     def _is_copied(self) -> bool:
         """Whether elements take no register on their way to shared memory."""
+        return self.prologue_inputs == 1 and (self.bands == 1 or self._comes_in_parts)
+
+    @property
+    def _comes_in_parts(self) -> bool:
+        """Whether a thread begins before all of its band is there."""
         access = self.config.vector * self.source.dtype.itemsize
-        return self.prologue_inputs == 1 and access >= _COPIED_BYTES
+        is_long = self.bands > 1 or self.tile_bytes >= _PARTS * _PART_BYTES
+        return self.prologue_inputs == 1 and access >= _COPIED_BYTES and is_long
 
     def _span(self, at: int) -> int:
         return (self.window.size[at] - 1) * self.window.dilation[at] + 1
@@ -160,21 +176,32 @@ class Bands:
             total += max(0, min(end + self.older, inside) - first)
         return total / self.bands
 
+    def _row(self) -> float:
+        """Instructions of a row of the source: a thread converts each element."""
+        across = self.config.outputs * self.window.stride[1]
+        access = min(self.config.vector, across & -across)
+        return _ROW + self.elements + _ACCESS * -(-self.elements // access)
+
     def _instructions(self) -> float:
         """Instructions of a warp, on average."""
         config = self.config
         taken = min(self.window.stride[0], self._span(0))
         write = _WRITE + (2 + len(self.tensors)) * config.outputs
-        step = prod(self.window.size) * config.outputs + taken * (_ROW + self.elements) + write
-        columns = self.source.shape[-1].hint
-        item, items = _ITEM, self.own * self.rows * columns / config.vector / config.threads
-        if not self._is_copied:
-            item += _ELEMENT * self.prologue_inputs * config.vector
+        step = prod(self.window.size) * config.outputs + taken * self._row() + write
         warps = config.threads / self.machine.limits.warp_threads
+        if not self._is_copied:
+            items = self.own * self.rows * self.source.shape[-1].hint / config.vector
+            staged = _ITEM + _ELEMENT * self.prologue_inputs * config.vector
+            staged *= items / config.threads
+        elif self._comes_in_parts:
+            access = config.vector * self.source.dtype.itemsize
+            copies = -(-self.tile_bytes // _PARTS // access // self.machine.limits.warp_threads)
+            staged = max(1, self.own / warps) * _PARTS * (_TEAM + _COPY * copies)
+        else:
+            staged = _COPY * self.own * self.tile_bytes / 16 / config.threads
         filters = self.own / warps * -(-prod(self.window.size) // 32) * _FILTER
-        cleared = self.own * self.rows * self.row_bytes / 16 / config.threads * _CLEAR
         flushed = self.older * (write + 2 * config.outputs)
-        return self._steps() * step + flushed + items * item + filters + cleared + _START
+        return self._steps() * step + flushed + staged + filters + _START
 
 
 def band_configs(

@@ -1,6 +1,6 @@
 #pragma once
 // Products with weights in windows of two dimensions, of planes whose rows are short: a block
-// copies bands of planes to shared memory, or whole planes, with zeros beside them, and each thread
+// copies bands of planes to shared memory, or whole planes, and each thread
 // goes down the rows of a band for a few neighbouring columns of the result. What it keeps are sums
 // of the rows of the result that a row of the source is in, so that every element is converted once
 // and no element stays. The results go to memory as they come, or, where rows are no whole vectors,
@@ -40,20 +40,16 @@ struct BandParameters {
 
   static constexpr int rounded_up(int value, int unit) { return (value + unit - 1) / unit * unit; }
 
-  // Neighbouring threads start ACROSS columns of the source apart, at whole accesses to shared
-  // memory.
+  // Neighbouring threads start ACROSS columns of the source apart, OFFSET before their own, at
+  // whole accesses to shared memory: each of these is inside of a row or outside.
   static constexpr int ACROSS = OUTPUTS * Columns::STRIDE;
   static constexpr int WIDEST = MAX_ACCESS_BYTES / static_cast<int>(sizeof(Staged));
-  static constexpr int ACCESS = (ACROSS & -ACROSS) < WIDEST ? (ACROSS & -ACROSS) : WIDEST;
-  static constexpr int UNIT = ACCESS > VECTOR ? ACCESS : VECTOR;
-  // Zeros before a row. A thread's accesses start at ACROSS times its place plus SKIPPED, and
-  // OFFSET elements of them are in no window.
-  static constexpr int LEAD = rounded_up(Columns::PADDING, UNIT);
-  static constexpr int OFFSET = (LEAD - Columns::PADDING) % ACCESS;
-  static constexpr int SKIPPED = LEAD - Columns::PADDING - OFFSET;
+  static constexpr int WHOLE = VECTOR < WIDEST ? VECTOR : WIDEST;
+  static constexpr int ACCESS = (ACROSS & -ACROSS) < WHOLE ? (ACROSS & -ACROSS) : WHOLE;
+  static constexpr int OFFSET = rounded_up(Columns::PADDING, ACCESS) - Columns::PADDING;
   static constexpr int ACCESSES =
       rounded_up(OFFSET + (OUTPUTS - 1) * Columns::STRIDE + Columns::SPAN, ACCESS) / ACCESS;
-  // Copies that take no register come in so many parts, of which each has some rows of every band:
+  // Copies of whole accesses come in so many parts, of which each has some rows of every band:
   // while later ones are on their way, a thread goes down the first.
   static constexpr int BYTES = VECTOR * static_cast<int>(sizeof(Staged));
   static constexpr bool IS_ASYNC =
@@ -70,13 +66,17 @@ struct BandParameters {
     int from, to;                        // rows of the source
   };
 
+  // How a block copies what it needs: as one run of whole planes, band by band in parts, or access
+  // by access through registers.
+  enum class Staging { RUN, PARTS, ACCESSES };
+
   Problem problem;
   Divisor plane_sizes[MAX_RANK];
-  Divisor groups, bands, vectors;              // of a row; of a plane; of a row of the source
-  Divisor part_rows;                           // that are staged of a band
-  int staged_rows;                             // of a band
+  Divisor groups, bands, vectors;  // of a row; of a plane; of a row of the source
+  Divisor team;                    // threads that copy a band
+  Staging staging;
+  int staged_rows, part_rows;                  // of a band, and of a part of it
   int steps;                                   // rows of the result of a band
-  int pitch, zeros;                            // elements of a row, and of one of zeros
   int own;                                     // bands of a block
   uint32_t count;                              // of all
   int filters_at, tile_at, results_at, bytes;  // of shared memory
@@ -90,30 +90,26 @@ struct BandParameters {
     const int wanted = (height + Config::STEPS - 1) / Config::STEPS;
     it.steps = (height + wanted - 1) / wanted;
     const int bands = (height + it.steps - 1) / it.steps;
-    const int rows = static_cast<int>(
+    it.staged_rows = static_cast<int>(
         std::min(problem.source.height, int64_t{(it.steps - 1) * Rows::STRIDE + Rows::SPAN}));
-    // Zeros behind a row are those before the next.
-    const int used = SKIPPED + OFFSET + (width - 1) * Columns::STRIDE + Columns::SPAN;
-    it.pitch = rounded_up(std::max(LEAD + source_width, used - LEAD), UNIT);
-    it.zeros =
-        rounded_up(std::max(it.pitch, SKIPPED + (groups - 1) * ACROSS + ACCESSES * ACCESS), WIDEST);
     for (int d = 0; d < problem.plane_rank; ++d) {
       it.plane_sizes[d] = Divisor(static_cast<uint32_t>(problem.plane_sizes[d]));
     }
     it.groups = Divisor(static_cast<uint32_t>(groups));
     it.bands = Divisor(static_cast<uint32_t>(bands));
     it.vectors = Divisor(static_cast<uint32_t>(source_width / VECTOR));
-    it.staged_rows = rows;
-    it.part_rows = Divisor(static_cast<uint32_t>((rows + PARTS - 1) / PARTS));
     it.count = static_cast<uint32_t>(problem.planes * bands);
     it.own = std::min(THREADS / groups, static_cast<int>(it.count));
-    while (it.own > 0 && it.divide_memory(rows, width) > Config::BYTES) --it.own;
-    if (it.own > 0) {
-      // As many for each block.
-      const auto blocks = static_cast<int>(it.blocks());
-      it.own = (static_cast<int>(it.count) + blocks - 1) / blocks;
-      it.divide_memory(rows, width);
-    }
+    while (it.own > 0 && it.divide_memory(source_width, width) > Config::BYTES) --it.own;
+    if (it.own == 0) return it;
+    // As many for each block.
+    const auto blocks = static_cast<int>(it.blocks());
+    it.own = (static_cast<int>(it.count) + blocks - 1) / blocks;
+    it.divide_memory(source_width, width);
+    it.team = Divisor(static_cast<uint32_t>(32 * (THREADS / 32 / std::min(it.own, THREADS / 32))));
+    it.staging = staging_of(problem, it.staged_rows, bands);
+    const int parts = it.staging == Staging::PARTS ? PARTS : 1;
+    it.part_rows = (it.staged_rows + parts - 1) / parts;
     return it;
   }
 
@@ -141,14 +137,28 @@ struct BandParameters {
 
  private:
   // Places the parts of shared memory; returns how many bytes they are.
-  int divide_memory(int rows, int width) {
+  int divide_memory(int source_width, int width) {
     const auto whole = [](int64_t size) { return static_cast<int>((size + 15) / 16 * 16); };
     filters_at = whole(own * int64_t{sizeof(Band)});
     tile_at = filters_at + whole(int64_t{own} * FILTER * sizeof(Value));
-    results_at = tile_at + whole((int64_t{own} * rows * pitch + zeros) * sizeof(Staged));
+    results_at = tile_at + whole(int64_t{own} * staged_rows * source_width * sizeof(Staged) + 16);
     const int64_t results = IS_DIRECT ? 0 : int64_t{own} * steps * width * sizeof(Out) + 16;
     bytes = results_at + whole(results);
     return bytes;
+  }
+
+  static Staging staging_of(const Problem& problem, int rows, int bands) {
+    const Extents &source = problem.source, &stride = problem.strides[1];
+    // Parts of a band that are shorter leave most of a warp without a copy.
+    constexpr int64_t SHORTEST = 256;
+    const int64_t part = rows * source.width * static_cast<int64_t>(sizeof(Staged)) / PARTS;
+    const bool is_short = !IS_ASYNC || part < SHORTEST;
+    if (Operation::IS_COPIED && is_short && bands == 1 && rows == source.height &&
+        is_run_of_planes(problem, 1, source)) {
+      return Staging::RUN;
+    }
+    const bool is_plain = stride.height == source.width || source.height == 1;
+    return IS_ASYNC && is_plain ? Staging::PARTS : Staging::ACCESSES;
   }
 
   static bool stores_whole(const Problem& problem) {
@@ -211,9 +221,6 @@ struct WindowBands {
   __device__ __forceinline__ Value* filters() const {
     return reinterpret_cast<Value*>(memory + parameters.filters_at);
   }
-  __device__ __forceinline__ Staged* tile() const {
-    return reinterpret_cast<Staged*>(memory + parameters.tile_at);
-  }
   __device__ __forceinline__ Out* results() const {
     return reinterpret_cast<Out*>(memory + parameters.results_at);
   }
@@ -222,7 +229,7 @@ struct WindowBands {
     return (Config::REPEATED >> operand & 1) != 0;
   }
 
-  // Finds the bands, and clears what is copied to: that is zero beside the rows.
+  // Finds the bands.
   __device__ __forceinline__ void prepare() const {
     const Problem& problem = parameters.problem;
     for (int at = static_cast<int>(threadIdx.x); at < bands; at += THREADS) {
@@ -237,9 +244,6 @@ struct WindowBands {
       band.to = min((band.end - 1) * Rows::STRIDE - Rows::PADDING + Rows::SPAN,
                     static_cast<int>(problem.source.height));
     }
-    constexpr int WIDE = Parameters::WIDEST;
-    const int wide = (bands * parameters.staged_rows * parameters.pitch + parameters.zeros) / WIDE;
-    for (int at = static_cast<int>(threadIdx.x); at <= wide; at += THREADS) clear(at, wide);
   }
 
   // `Window::locate` of numbers that are small.
@@ -255,17 +259,6 @@ struct WindowBands {
       plane = above;
 #pragma unroll
       for (int o = 0; o < Problem::OPERANDS; ++o) offsets[o] += index * problem.plane_strides[d][o];
-    }
-  }
-
-  // Clears an access of the tile; the last may have less than the others.
-  __device__ __forceinline__ void clear(int at, int wide) const {
-    constexpr int WIDE = Parameters::WIDEST;
-    const int count = bands * parameters.staged_rows * parameters.pitch + parameters.zeros;
-    if (at < wide) {
-      store_vector(tile() + at * WIDE, Vector<Staged, WIDE>{});
-    } else {
-      for (int i = wide * WIDE; i < count; ++i) tile()[i] = Staged(0);
     }
   }
 
@@ -303,40 +296,88 @@ struct WindowBands {
     int band, row, column, to;
     bool is_inside;
   };
-  __device__ __forceinline__ Item item(int part, int at, int count) const {
+  __device__ __forceinline__ Item item(int at, int count) const {
     Item it;
     const auto index = static_cast<uint32_t>(min(at, count - 1));
     const uint32_t row = parameters.vectors.quotient(index);
-    const uint32_t band = parameters.part_rows.quotient(row);
-    const auto rows = static_cast<int>(parameters.part_rows.value());
-    const int own_row = part * rows + static_cast<int>(row) - static_cast<int>(band) * rows;
+    it.band = static_cast<int>(row) / parameters.staged_rows;
     it.column = static_cast<int>(index - row * parameters.vectors.value()) * VECTOR;
-    it.band = static_cast<int>(band);
-    it.row = table()[it.band].from + own_row;
-    it.to = (it.band * parameters.staged_rows + own_row) * parameters.pitch + Parameters::LEAD +
-            it.column;
-    it.is_inside = at < count && own_row < parameters.staged_rows && it.row < table()[it.band].to;
+    it.row = table()[it.band].from + static_cast<int>(row) - it.band * parameters.staged_rows;
+    it.to = static_cast<int>(index) * VECTOR;
+    it.is_inside = at < count && it.row < table()[it.band].to;
     return it;
   }
 
+  // Starts the copies; `wait_for_part` waits for them.
   __device__ __forceinline__ void stage() const {
-    const int count = bands * static_cast<int>(parameters.part_rows.value()) *
-                      static_cast<int>(parameters.vectors.value());
-    const auto thread = static_cast<int>(threadIdx.x);
-    if constexpr (Parameters::IS_ASYNC) {
-#pragma unroll 1
-      for (int part = 0; part < PARTS; ++part) {
-        for (int at = thread; at < count; at += THREADS) {
-          const Item it = item(part, at, count);
-          const Staged* const source = address<Staged, 1>(table()[it.band], it.row, it.column);
-          if (it.is_inside) copy_async<Parameters::BYTES>(tile() + it.to, source, true);
-        }
-        commit_copies();
-      }
+    if (parameters.staging == Parameters::Staging::RUN) {
+      if constexpr (Operation::IS_COPIED) stage_run();
+    } else if (parameters.staging == Parameters::Staging::PARTS) {
+      if constexpr (Parameters::IS_ASYNC) stage_parts();
     } else {
-      for (int at = thread; at < count; at += BATCH * THREADS) stage_some(at, count);
+      const int count =
+          bands * parameters.staged_rows * static_cast<int>(parameters.vectors.value());
+#pragma unroll 1
+      for (int at = static_cast<int>(threadIdx.x); at < count; at += BATCH * THREADS) {
+        stage_some(at, count);
+      }
     }
   }
+
+  // Where the tile begins: a run begins as far past an aligned address as it does in memory.
+  __device__ __forceinline__ Staged* tile() const {
+    Staged* const aligned = reinterpret_cast<Staged*>(memory + parameters.tile_at);
+    if constexpr (Operation::IS_COPIED) {
+      const auto run = reinterpret_cast<uintptr_t>(address<Staged, 1>(*table(), 0, 0));
+      const bool is_run = parameters.staging == Parameters::Staging::RUN;
+      return aligned + (is_run ? run % MAX_ACCESS_BYTES / sizeof(Staged) : 0);
+    } else {
+      return aligned;
+    }
+  }
+
+  __device__ __forceinline__ void stage_run() const {
+    constexpr int WIDE = Parameters::WIDEST;
+    const Staged* const source = address<Staged, 1>(*table(), 0, 0);
+    Staged* const to = tile();
+    const int shift = static_cast<int>(to - reinterpret_cast<Staged*>(memory + parameters.tile_at));
+    const int count =
+        bands * parameters.staged_rows * static_cast<int>(parameters.problem.source.width);
+    // The first and the last vector may be partly outside.
+    for (int at = static_cast<int>(threadIdx.x) * WIDE - shift; at < count; at += THREADS * WIDE) {
+      if (at >= 0 && at + WIDE <= count) {
+        copy_async<MAX_ACCESS_BYTES>(to + at, source + at, true);
+      } else {
+        for (int i = max(at, 0); i < min(at + WIDE, count); ++i) to[i] = source[i];
+      }
+    }
+    // It is the first of as many groups as parts would be.
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) commit_copies();
+  }
+
+  __device__ __forceinline__ void stage_parts() const {
+    const auto lanes = static_cast<int>(parameters.team.value());
+    const auto team = static_cast<int>(parameters.team.quotient(threadIdx.x));
+    const int lane = static_cast<int>(threadIdx.x) - team * lanes;
+    const auto width = static_cast<int>(parameters.problem.source.width);
+#pragma unroll 1
+    for (int part = 0; part < PARTS; ++part) {
+#pragma unroll 1
+      for (int at = team; at < bands; at += THREADS / lanes) {
+        const Band& band = table()[at];
+        const int first_row = part * parameters.part_rows;
+        const int rows = min(parameters.part_rows, band.to - band.from - first_row);
+        const Staged* source = address<Staged, 1>(band, band.from + first_row, 0);
+        Staged* const to = tile() + (at * parameters.staged_rows + first_row) * width;
+        for (int i = lane * VECTOR; i < rows * width; i += lanes * VECTOR) {
+          copy_async<Parameters::BYTES>(to + i, source + i, true);
+        }
+      }
+      commit_copies();
+    }
+  }
+
   __device__ __forceinline__ static void wait_for_part(int part) {
     if (part == 0) wait_copies<PARTS - 1>();
     if (part == 1) wait_copies < PARTS<2 ? 0 : PARTS - 2>();
@@ -354,7 +395,7 @@ struct WindowBands {
     Item items[BATCH];
 #pragma unroll
     for (int b = 0; b < BATCH; ++b) {
-      items[b] = item(0, first_item + b * THREADS, count);
+      items[b] = item(first_item + b * THREADS, count);
       if (items[b].is_inside) {
         load_all(inputs[b], table()[items[b].band], items[b].row, items[b].column,
                  typename Problem::BeforeIndices());
@@ -407,23 +448,42 @@ struct WindowBands {
     }
     return used;
   }
-  static_assert(ACCESSES * ACCESS <= 64, "a word has a bit for each of them");
+  static_assert(ACCESSES * ACCESS <= 64 && ACCESSES <= 32, "a word has a bit for each of them");
   __device__ static constexpr unsigned used(int access) {
     constexpr uint64_t COLUMNS = used_columns();
     return static_cast<unsigned>(COLUMNS >> (access * ACCESS)) & ((1u << ACCESS) - 1);
   }
 
-  // What a thread reads of a row, computed with.
+  // Short elements stay two in a register: taken apart, each would be chosen by itself.
+  __device__ __forceinline__ static Vector<Staged, ACCESS> load_or_zeros(const Staged* address,
+                                                                         bool is_inside) {
+    if constexpr (sizeof(Staged) == 2 && ACCESS % 2 == 0) {
+      struct alignas(alignof(Vector<Staged, ACCESS>)) Words {
+        unsigned word[ACCESS / 2];
+      } words = {};
+      if (is_inside) words = *reinterpret_cast<const Words*>(address);
+#pragma unroll
+      for (int i = 0; i < ACCESS / 2; ++i) asm volatile("" : "+r"(words.word[i]));
+      return reinterpret_cast<const Vector<Staged, ACCESS>&>(words);
+    } else {
+      Vector<Staged, ACCESS> own = {};
+      if (is_inside) own = load_vector<ACCESS>(address);
+      return own;
+    }
+  }
+
+  // What a thread reads of a row, computed with. `inside`: a bit for each access; others are zeros.
   __device__ __forceinline__ static void load_row(Value (&values)[ACCESSES * ACCESS],
-                                                  const Staged* row) {
+                                                  const Staged* row, unsigned inside) {
 #pragma unroll
     for (int v = 0; v < ACCESSES; ++v) {
-      Vector<Staged, ACCESS> own;
-      if ((used(v) & (used(v) - 1)) != 0) own = load_vector<ACCESS>(row + v * ACCESS);
+      Vector<Staged, ACCESS> own = {};
+      const bool is_inside = (inside >> v & 1) != 0;
+      if ((used(v) & (used(v) - 1)) != 0) own = load_or_zeros(row + v * ACCESS, is_inside);
 #pragma unroll
       for (int i = 0; i < ACCESS; ++i) {
         // One element alone is used.
-        if (used(v) == 1u << i) own.element[i] = row[v * ACCESS + i];
+        if (is_inside && used(v) == 1u << i) own.element[i] = row[v * ACCESS + i];
         if ((used(v) >> i & 1) != 0) {
           values[v * ACCESS + i] = static_cast<Value>(widen(own.element[i]));
         }
@@ -574,9 +634,15 @@ struct WindowBands {
     const Target target = target_of(band, group);
     const int begin = target.band.begin, end = wanted < bands ? target.band.end : -OLDER;
     const int from = target.band.from, rows = target.band.to - from;
-    const int column = group * Parameters::ACROSS + Parameters::SKIPPED;
-    const Staged* const own = tile() + band * parameters.staged_rows * parameters.pitch + column;
-    const Staged* const zeros = tile() + bands * parameters.staged_rows * parameters.pitch + column;
+    const int column = group * Parameters::ACROSS - Columns::PADDING - Parameters::OFFSET;
+    const auto width = static_cast<int>(parameters.problem.source.width);
+    unsigned inside = 0;
+#pragma unroll
+    for (int v = 0; v < ACCESSES; ++v) {
+      const int at = column + v * ACCESS;
+      if (at >= 0 && at < width) inside |= 1u << v;
+    }
+    const Staged* const own = tile() + band * parameters.staged_rows * width + column;
     Sums sums;
     wait_for_part(0);
     load_filter(sums, band);
@@ -590,9 +656,10 @@ struct WindowBands {
     const int last = min(end + OLDER, (from + rows - 1 + Rows::PADDING) / Rows::STRIDE + 1);
 #pragma unroll 1
     for (int part = 0;;) {
-      const int there = (part + 1) * static_cast<int>(parameters.part_rows.value());
-      const int after =
-          part + 1 < PARTS ? min(last, (there + from + Rows::PADDING) / Rows::STRIDE) : last;
+      const int there = (part + 1) * parameters.part_rows;
+      const int after = part + 1 < PARTS && there < rows
+                            ? min(last, (there + from + Rows::PADDING) / Rows::STRIDE)
+                            : last;
 #pragma unroll 1
       for (; newest < after; ++newest) {
         sums.begin_row();
@@ -602,7 +669,7 @@ struct WindowBands {
           const int row = newest * Rows::STRIDE + s - Rows::PADDING - from;
           const bool is_inside = static_cast<unsigned>(row) < static_cast<unsigned>(rows);
           Value values[ACCESSES * ACCESS];
-          load_row(values, is_inside ? own + row * parameters.pitch : zeros);
+          load_row(values, own + row * width, is_inside ? inside : 0);
           sums.add(s, values);
         }
         if (newest - OLDER >= begin) write(target, sums.totals[OLDER], newest - OLDER);
