@@ -65,6 +65,7 @@ def _staged(kernel: Kernel) -> tuple[str, ...]:
     return (
         f"using Staged = {kind};",
         f"static constexpr bool IS_COPIED = {str(is_copied).lower()};",
+        f"static constexpr bool IS_UPPER_HALF = {str(kept.dtype is DType.BF16).lower()};",
     )
 
 

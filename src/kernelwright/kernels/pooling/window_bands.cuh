@@ -8,6 +8,7 @@
 // The operation has
 //   Staged     the type that has what the prologue gives, without rounding
 //   IS_COPIED  whether that is the element of its one operand
+//   IS_UPPER_HALF  whether Staged is the upper half of Value
 // A config has
 //   THREADS    threads of a block
 //   VECTOR     elements of the source that one access moves
@@ -19,6 +20,7 @@
 //              all columns, and of the epilogue of which one is for a plane
 
 #include <algorithm>
+#include <cstring>
 
 #include "async_copy.cuh"
 #include "divide.cuh"
@@ -458,13 +460,18 @@ struct WindowBands {
   __device__ __forceinline__ static Vector<Staged, ACCESS> load_or_zeros(const Staged* address,
                                                                          bool is_inside) {
     if constexpr (sizeof(Staged) == 2 && ACCESS % 2 == 0) {
-      struct alignas(alignof(Vector<Staged, ACCESS>)) Words {
-        unsigned word[ACCESS / 2];
-      } words = {};
-      if (is_inside) words = *reinterpret_cast<const Words*>(address);
+      Vector<unsigned, ACCESS / 2> words = {};
+      if (is_inside) {
+        words = load_vector<ACCESS / 2>(reinterpret_cast<const unsigned*>(address));
+      }
+      Vector<Staged, ACCESS> own;
 #pragma unroll
-      for (int i = 0; i < ACCESS / 2; ++i) asm volatile("" : "+r"(words.word[i]));
-      return reinterpret_cast<const Vector<Staged, ACCESS>&>(words);
+      for (int i = 0; i < ACCESS / 2; ++i) {
+        unsigned word = words.element[i];
+        asm volatile("" : "+r"(word));
+        memcpy(&own.element[2 * i], &word, sizeof(word));
+      }
+      return own;
     } else {
       Vector<Staged, ACCESS> own = {};
       if (is_inside) own = load_vector<ACCESS>(address);
@@ -484,10 +491,20 @@ struct WindowBands {
       for (int i = 0; i < ACCESS; ++i) {
         // One element alone is used.
         if (is_inside && used(v) == 1u << i) own.element[i] = row[v * ACCESS + i];
-        if ((used(v) >> i & 1) != 0) {
-          values[v * ACCESS + i] = static_cast<Value>(widen(own.element[i]));
-        }
+        if ((used(v) >> i & 1) != 0) values[v * ACCESS + i] = widened(own, i);
       }
+    }
+  }
+
+  // One of two numbers in a register is where float has it but for a shift or a mask: taken out by
+  // itself, it needs one instruction more.
+  __device__ __forceinline__ static Value widened(const Vector<Staged, ACCESS>& vector, int i) {
+    if constexpr (Operation::IS_UPPER_HALF && ACCESS % 2 == 0) {
+      unsigned word;
+      memcpy(&word, &vector.element[i / 2 * 2], sizeof(word));
+      return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+    } else {
+      return static_cast<Value>(widen(vector.element[i]));
     }
   }
 
