@@ -19,6 +19,8 @@ _ALLOWED = {
     "products in a line": 1e-6,
     "products in bands": 8e-6,
     "half products in bands": 8e-3,
+    "short products in a run": 7e-2,
+    "short products in parts": 7e-2,
     "scaled products in bands": 2e-3,
     "products of far places in bands": 2e-6,
     "maximum in tiles": 0.0,

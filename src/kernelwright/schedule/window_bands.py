@@ -22,6 +22,8 @@ _MOST_BANDS = 16
 """Bands of a plane."""
 _WORD = 64
 """The kernel keeps a bit for each element that a thread reads of a row."""
+_WIDEST = 4
+"""Bytes of an element: a register."""
 _TRIED = 6
 """Configurations for the tuner."""
 _WARP_FLOPS = 64
@@ -213,7 +215,8 @@ def band_configs(
 ) -> tuple[WindowConfig, ...]:
     """Configurations of a depthwise convolution in two dimensions, best first."""
     tensors = tuple(kind for kind in inputs if isinstance(kind, TensorType))
-    if len(window.size) != 2 or len(tensors[0].shape) < 2 or not output.numel_hint:
+    is_wide = any(kind.dtype.itemsize > _WIDEST for kind in tensors)
+    if len(window.size) != 2 or is_wide or len(tensors[0].shape) < 2 or not output.numel_hint:
         return ()
     found = []
     for outputs, threads, bands in product(_OUTPUTS, _THREADS, range(1, _MOST_BANDS + 1)):
