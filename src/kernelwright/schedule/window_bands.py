@@ -16,7 +16,7 @@ from kernelwright.machine import Machine
 
 _OUTPUTS = (4, 8, 2)
 """Columns of a thread."""
-_THREADS = (128, 256)
+_THREADS = (128, 256, 64)
 """Threads of a block."""
 _MOST_BANDS = 16
 """Bands of a plane."""
@@ -40,20 +40,12 @@ _BESIDE = 0.1
 """Share of what goes on beside the longest that takes time all the same."""
 _PART_BYTES = 256
 """Bytes of a part of a band, at least."""
-_ROW, _ACCESS, _WRITE, _ITEM, _ELEMENT, _TEAM, _COPY, _FILTER, _START = (
-    12,
-    3,
-    10,
-    43,
-    5,
-    25,
-    7,
-    12,
-    400,
-)
-"""Instructions: of a row that a thread reads, of an access to it, of a row that it writes, of an
-access that is staged through registers, of an element of it, of a part of a band that is copied, of
-one copy, of 32 weights, and of what a thread does once."""
+_ROW, _ACCESS, _WRITE = 14, 3, 10
+"""Instructions of a row that a thread reads, of an access to it, and of a row that it writes."""
+_ITEM, _ELEMENT = 43, 7
+"""Instructions of an access that is staged through registers, and of an element for each operand."""
+_TEAM, _COPY, _FILTER, _START = 25, 7, 11, 400
+"""Instructions of a part of a band, of one copy of it, of 32 weights, and of what goes before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +220,7 @@ def band_configs(
             config=_config(output, tensors[0], outputs, threads, bands, machine),
             machine=machine,
         )
-        found += [it for it in _with_room(case)]
+        found += _with_room(case)
     found.sort(key=lambda case: case.seconds)
     return tuple(dict.fromkeys(case.config for case in found))[:_TRIED]
 
