@@ -1,13 +1,13 @@
 """Configurations of depthwise convolutions in bands of planes (kernels/pooling/window_bands.cuh).
 
-Seconds are modelled: the instructions of a warp, whose numbers are from the machine code of 3 x 3 to
-7 x 7 windows, the memory time, and what goes before both.
+Seconds are modelled: the instructions of a warp, whose numbers are from the machine code of windows
+of 3 x 3 to 7 x 7, the memory time, and what goes before both.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import ceil, gcd, prod
+from math import gcd, prod
 
 from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.kinds import Window
@@ -43,7 +43,7 @@ _PART_BYTES = 256
 _ROW, _ACCESS, _WRITE = 14, 3, 10
 """Instructions of a row that a thread reads, of an access to it, and of a row that it writes."""
 _ITEM, _ELEMENT = 43, 7
-"""Instructions of an access that is staged through registers, and of an element for each operand."""
+"""Instructions of an access that is staged through registers, and of an element of an operand."""
 _TEAM, _COPY, _FILTER, _START = 25, 7, 11, 400
 """Instructions of a part of a band, of one copy of it, of 32 weights, and of what goes before."""
 
@@ -183,19 +183,22 @@ class Bands:
         write = _WRITE + (2 + len(self.tensors)) * config.outputs
         step = prod(self.window.size) * config.outputs + taken * self._row() + write
         warps = config.threads / self.machine.limits.warp_threads
-        if not self._is_copied:
-            items = self.own * self.rows * self.source.shape[-1].hint / config.vector
-            staged = _ITEM + _ELEMENT * self.prologue_inputs * config.vector
-            staged *= items / config.threads
-        elif self._comes_in_parts:
-            access = config.vector * self.source.dtype.itemsize
-            copies = -(-self.tile_bytes // _PARTS // access // self.machine.limits.warp_threads)
-            staged = max(1, self.own / warps) * _PARTS * (_TEAM + _COPY * copies)
-        else:
-            staged = _COPY * self.own * self.tile_bytes / 16 / config.threads
         filters = self.own / warps * -(-prod(self.window.size) // 32) * _FILTER
         flushed = self.older * (write + 2 * config.outputs)
-        return self._steps() * step + flushed + staged + filters + _START
+        return self._steps() * step + flushed + self._staging(warps) + filters + _START
+
+    def _staging(self, warps: float) -> float:
+        """Instructions of a warp of so many, that copy the source."""
+        config, limits = self.config, self.machine.limits
+        if self._comes_in_parts:
+            access = config.vector * self.source.dtype.itemsize
+            copies = -(-self.tile_bytes // _PARTS // access // limits.warp_threads)
+            return max(1, self.own / warps) * _PARTS * (_TEAM + _COPY * copies)
+        if self._is_copied:
+            return _COPY * self.own * self.tile_bytes / limits.access_bytes / config.threads
+        items = self.own * self.rows * self.source.shape[-1].hint / config.vector
+        each = _ITEM + _ELEMENT * self.prologue_inputs * config.vector
+        return each * items / config.threads
 
 
 def band_configs(
@@ -210,14 +213,16 @@ def band_configs(
     is_wide = any(kind.dtype.itemsize > _WIDEST for kind in tensors)
     if len(window.size) != 2 or is_wide or len(tensors[0].shape) < 2 or not output.numel_hint:
         return ()
-    found = []
-    for outputs, threads, bands in product(_OUTPUTS, _THREADS, range(1, _MOST_BANDS + 1)):
+    height = output.shape[-2].hint
+    lengths = dict.fromkeys(-(-height // bands) for bands in range(1, _MOST_BANDS + 1))
+    found: list[Bands] = []
+    for outputs, threads, steps in product(_OUTPUTS, _THREADS, lengths):
         case = Bands(
             window=window,
             output=output,
             tensors=tensors,
             prologue_inputs=prologue_inputs,
-            config=_config(output, tensors[0], outputs, threads, bands, machine),
+            config=_config(output, tensors[0], outputs, threads, steps, machine),
             machine=machine,
         )
         found += _with_room(case)
@@ -230,7 +235,7 @@ def _config(
     source: TensorType,
     outputs: int,
     threads: int,
-    bands: int,
+    steps: int,
     machine: Machine,
 ) -> WindowConfig:
     widest = machine.limits.access_bytes // source.dtype.itemsize
@@ -240,7 +245,7 @@ def _config(
         vector=gcd(widest, source.shape[-1].hint),
         outputs=outputs,
         store=gcd(outputs, output.shape[-1].hint),
-        steps=-(-output.shape[-2].hint // bands),
+        steps=steps,
     )
 
 

@@ -143,7 +143,14 @@ CASES = {
     "products in bands": Case(
         window=Window(Pooling.DOT, (7, 7), (1, 1), (3, 3), (1, 1)),
         config=_bands(vector=1, outputs=4, store=1, steps=8, shared=12000),
-        shapes=[(5, 3, 7, 7), (1, 2, 23, 13), (2, 3, 2, 90), (1, 1, 1, 1), (0, 3, 8, 8), (1, 1, 2, 300)],
+        shapes=[
+            (5, 3, 7, 7),
+            (1, 2, 23, 13),
+            (2, 3, 2, 90),
+            (1, 1, 1, 1),
+            (0, 3, 8, 8),
+            (1, 1, 2, 300),
+        ],
     ),
     "half products in bands": Case(
         window=Window(Pooling.DOT, (5, 5), (2, 2), (2, 2), (1, 1)),
