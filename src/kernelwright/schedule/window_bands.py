@@ -18,7 +18,7 @@ _OUTPUTS = (4, 8, 2)
 """Columns of a thread."""
 _THREADS = (128, 256, 64)
 """Threads of a block."""
-_MOST_BANDS = 16
+_BANDS = (1, 2, 3, 4, 6, 8, 12, 16)
 """Bands of a plane."""
 _WORD = 64
 """The kernel keeps a bit for each element that a thread reads of a row."""
@@ -214,7 +214,7 @@ def band_configs(
     if len(window.size) != 2 or is_wide or len(tensors[0].shape) < 2 or not output.numel_hint:
         return ()
     height = output.shape[-2].hint
-    lengths = dict.fromkeys(-(-height // bands) for bands in range(1, _MOST_BANDS + 1))
+    lengths = dict.fromkeys(-(-height // bands) for bands in _BANDS)
     found: list[Bands] = []
     for outputs, threads, steps in product(_OUTPUTS, _THREADS, lengths):
         case = Bands(
