@@ -49,6 +49,7 @@ struct BandStaging {
   // Finds the bands.
   __device__ __forceinline__ void prepare() const {
     const Problem& problem = parameters.problem;
+#pragma unroll 1
     for (int at = static_cast<int>(threadIdx.x); at < bands; at += THREADS) {
       Band& band = table()[at];
       const uint32_t index = first + static_cast<uint32_t>(at);
@@ -160,11 +161,14 @@ struct BandStaging {
     const int shift = static_cast<int>(to - reinterpret_cast<Staged*>(memory + parameters.tile_at));
     const int count =
         bands * parameters.staged_rows * static_cast<int>(parameters.problem.source.width);
-    // The first and the last vector may be partly outside.
+    // The first and the last vector may be partly outside. Nothing is unrolled that runs once: its
+    // instructions would have to come from memory first.
+#pragma unroll 1
     for (int at = static_cast<int>(threadIdx.x) * WIDE - shift; at < count; at += THREADS * WIDE) {
       if (at >= 0 && at + WIDE <= count) {
         copy_async<MAX_ACCESS_BYTES>(to + at, source + at, true);
       } else {
+#pragma unroll 1
         for (int i = max(at, 0); i < min(at + WIDE, count); ++i) to[i] = source[i];
       }
     }
@@ -177,16 +181,18 @@ struct BandStaging {
     const auto lanes = static_cast<int>(parameters.team.value());
     const auto team = static_cast<int>(parameters.team.quotient(threadIdx.x));
     const int lane = static_cast<int>(threadIdx.x) - team * lanes;
+    const auto teams = static_cast<int>(parameters.team.quotient(THREADS));
     const auto width = static_cast<int>(parameters.problem.source.width);
 #pragma unroll 1
     for (int part = 0; part < PARTS; ++part) {
 #pragma unroll 1
-      for (int at = team; at < bands; at += THREADS / lanes) {
+      for (int at = team; at < bands; at += teams) {
         const Band& band = table()[at];
         const int first_row = part * parameters.part_rows;
         const int rows = min(parameters.part_rows, band.to - band.from - first_row);
         const Staged* source = address<Staged, 1>(band, band.from + first_row, 0);
         Staged* const to = tile() + (at * parameters.staged_rows + first_row) * width;
+#pragma unroll 1
         for (int i = lane * VECTOR; i < rows * width; i += lanes * VECTOR) {
           copy_async<Parameters::BYTES>(to + i, source + i, true);
         }

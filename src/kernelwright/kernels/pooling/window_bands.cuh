@@ -303,10 +303,12 @@ struct WindowBands : BandStaging<Config, Problem> {
     const int count =
         rows_before(last, last.end) * static_cast<int>(this->parameters.problem.result.width);
     const Out* const own = this->results() + shift;
+#pragma unroll 1
     for (int at = static_cast<int>(threadIdx.x) * WIDE - shift; at < count; at += THREADS * WIDE) {
       if (at >= 0 && at + WIDE <= count) {
         store_vector(out + at, load_vector<WIDE>(own + at));
       } else {
+#pragma unroll 1
         for (int i = max(at, 0); i < min(at + WIDE, count); ++i) out[i] = own[i];
       }
     }
