@@ -27,7 +27,7 @@ _WIDEST = 4
 _TRIED = 6
 """Configurations for the tuner."""
 _WARP_FLOPS = 64
-"""Of one multiply-add of a warp."""
+"""FLOPs of one multiply-add of a warp."""
 _REGISTERS = 36
 """Registers of a thread for addresses, places and what is on its way."""
 _STAGED = 80

@@ -318,8 +318,8 @@ struct WindowBands : BandStaging<Config, Problem> {
 template <class Config, class Problem>
 __device__ __forceinline__ void window_bands(const BandParameters<Config, Problem>& parameters) {
   wait_for_previous_kernel();
-  extern __shared__ __align__(16) char window_memory[];
-  const WindowBands<Config, Problem> block(parameters, window_memory);
+  extern __shared__ __align__(16) char band_memory[];
+  const WindowBands<Config, Problem> block(parameters, band_memory);
   block.prepare();
   __syncthreads();
   block.stage();
