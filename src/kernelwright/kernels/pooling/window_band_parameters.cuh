@@ -75,6 +75,7 @@ struct BandParameters {
   Divisor item_rows;               // of a band
   Divisor team;                    // threads that copy a band
   Staging staging;
+  bool is_gathered;                            // results come to shared memory, as one run
   int staged_rows, part_rows;                  // of a band, and of a part of it
   int steps;                                   // rows of the result of a band
   int own;                                     // bands of a block
@@ -108,6 +109,7 @@ struct BandParameters {
     it.own = (static_cast<int>(it.count) + blocks - 1) / blocks;
     it.divide_memory(source_width, width);
     it.team = Divisor(static_cast<uint32_t>(32 * (THREADS / 32 / std::min(it.own, THREADS / 32))));
+    it.is_gathered = !IS_DIRECT && is_run_of_planes(problem, 0, problem.result);
     it.staging = staging_of(problem, it.staged_rows, bands);
     const int parts = it.staging == Staging::PARTS ? PARTS : 1;
     it.part_rows = (it.staged_rows + parts - 1) / parts;
@@ -163,7 +165,6 @@ struct BandParameters {
   }
 
   static bool stores_whole(const Problem& problem) {
-    if (!IS_DIRECT) return is_run_of_planes(problem, 0, problem.result) && is_aligned(problem, 0);
     const Extents& stride = problem.strides[0];
     bool is = is_aligned(problem, 0) && (stride.width == 1 || OUTPUTS == 1);
     is = is && (stride.height % STORE == 0 || problem.result.height == 1);

@@ -175,7 +175,8 @@ struct WindowBands : BandStaging<Config, Problem> {
   __device__ __forceinline__ void write(const Target& target, const Totals& totals, int row) const {
     const Problem& problem = this->parameters.problem;
     const auto width = static_cast<int>(problem.result.width);
-    const int64_t stride = Parameters::IS_DIRECT ? problem.strides[0].height : width;
+    const bool is_gathered = !Parameters::IS_DIRECT && this->parameters.is_gathered;
+    const int64_t stride = is_gathered ? width : problem.strides[0].height;
     Out* const to = target.results + (row - target.band.begin) * stride + target.column;
 #pragma unroll
     for (int x = 0; x < OUTPUTS; x += STORE) {
@@ -210,7 +211,7 @@ struct WindowBands : BandStaging<Config, Problem> {
     Target target{this->table()[band], group * OUTPUTS};
     load_after_all(target, typename Problem::AfterIndices());
     const int begin = target.band.begin;
-    if constexpr (Parameters::IS_DIRECT) {
+    if (Parameters::IS_DIRECT || !this->parameters.is_gathered) {
       target.results = reinterpret_cast<Out*>(problem.data[0]) + target.band.offsets[0] +
                        begin * problem.strides[0].height;
     } else {
@@ -325,7 +326,7 @@ __device__ __forceinline__ void window_bands(const BandParameters<Config, Proble
   block.stage();
   block.stage_filters();
   block.multiply(threadIdx.x);
-  if constexpr (!BandParameters<Config, Problem>::IS_DIRECT) {
+  if (!BandParameters<Config, Problem>::IS_DIRECT && parameters.is_gathered) {
     __syncthreads();
     block.copy_results();
   }
