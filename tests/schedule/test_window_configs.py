@@ -114,8 +114,72 @@ def test_large_windows_of_weights_are_walked_in_accesses_that_fit(
     dtype: DType, width: int, vector: int
 ) -> None:
     """Eight columns of a 7 x 7 window are more than registers hold, four are not."""
-    window = Window(op=Pooling.DOT, size=(7, 7), stride=(1, 1), padding=(3, 3), dilation=(1, 1))
-    kind = TensorType(dtype, tuple(map(Dim.static, (32, 96, 56, width))))
-    weights = TensorType(dtype, tuple(map(Dim.static, (96, 7, 7))))
-    first, *_ = window_configs(window, kind, [kind, weights], H200)
-    assert (first.way, first.vector) == (WindowWay.WALK, vector)
+    configs = _depthwise((32, 96, 56, width), 7, dtype=dtype)
+    first = next(config for config in configs if config.way is WindowWay.WALK)
+    assert first.vector == vector
+
+
+def _depthwise(
+    shape: tuple[int, ...], size: int, stride: int = 1, dtype: DType = DType.BF16
+) -> tuple[WindowConfig, ...]:
+    """Of a depthwise convolution whose result is as large as its source over the stride."""
+    window = Window(
+        op=Pooling.DOT,
+        size=(size, size),
+        stride=(stride, stride),
+        padding=(size // 2, size // 2),
+        dilation=(1, 1),
+    )
+    result = (*shape[:-2], *(-(-side // stride) for side in shape[-2:]))
+    source, output, weights = (
+        TensorType(dtype, tuple(map(Dim.static, sizes)))
+        for sizes in (shape, result, (shape[-3], size, size))
+    )
+    return window_configs(window, output, [source, weights], H200)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "vector", "outputs", "steps"),
+    [
+        ((32, 768, 7, 7), 7, 1, 4, 7),
+        ((32, 384, 14, 14), 7, 2, 4, 14),
+        ((32, 192, 28, 28), 7, 4, 4, 28),
+    ],
+)
+def test_small_planes_are_whole_bands(
+    shape: tuple[int, ...], size: int, vector: int, outputs: int, steps: int
+) -> None:
+    """Rows beyond a plane cost nothing, and rows of another band would."""
+    first, *_ = _depthwise(shape, size)
+    assert (first.way, first.vector) == (WindowWay.BANDS, vector)
+    assert (first.outputs, first.steps) == (outputs, steps)
+
+
+def test_few_planes_are_cut_in_bands() -> None:
+    first, *_ = _depthwise((1, 96, 56, 56), 7)
+    blocks = 96 * -(-56 // first.steps) / (first.threads // (56 // first.outputs))
+    assert first.way is WindowWay.BANDS and blocks > H200.sm_count / 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((16, 64, 512, 512), DType.F32), ((8, 16, 30, 30), DType.F64)]
+)
+def test_wide_planes_and_wide_elements_are_walked(shape: tuple[int, ...], dtype: DType) -> None:
+    assert _depthwise(shape, 3, dtype=dtype)[0].way is WindowWay.WALK
+
+
+@pytest.mark.parametrize("size", [3, 5, 7])
+@pytest.mark.parametrize("dtype", [DType.BF16, DType.F32])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_threads_of_bands_have_room(size: int, stride: int, dtype: DType) -> None:
+    configs = _depthwise((32, 64, 56, 56), size, stride, dtype)
+    banded = [config for config in configs if config.way is WindowWay.BANDS]
+    assert banded
+    for config in banded:
+        sums = ((size - 1) // stride + 1) * config.outputs
+        registers = H200.registers_per_sm // (config.threads * config.blocks)
+        assert registers >= sums + size * size
+        reserved = H200.limits.reserved_shared_bytes
+        most = H200.shared_memory_per_block + reserved
+        assert config.blocks * (config.shared + reserved) <= most
+        assert config.outputs % config.store == 0

@@ -13,7 +13,7 @@ import torch
 
 from kernelwright.capture import capture, capture_module
 from kernelwright.codegen.cuda import cuda_source
-from kernelwright.ir.configs import Feed, TensorCoreConfig
+from kernelwright.ir.configs import Feed, TensorCoreConfig, WindowConfig, WindowWay
 from kernelwright.ir.conv_configs import Rounding
 from kernelwright.ir.kinds import Conv
 from kernelwright.ir.plan import Plan
@@ -180,3 +180,38 @@ def test_roundings_of_a_convolution_keep_its_products_in_flight() -> None:
     assert len(plan.kernels) == 1
     # The kernel on the CUDA cores, which is for any sizes, spills a few.
     _expect_no_losses(plan, spilled_bytes=8)
+
+
+class Depthwise(torch.nn.Module):
+    """A convolution of each channel by itself, with steps before or after it."""
+
+    def __init__(self, *, size: int, stride: int, is_activated: bool) -> None:
+        super().__init__()
+        conv = torch.nn.Conv2d(64, 64, size, stride, size // 2, groups=64, bias=False)
+        before = (torch.nn.BatchNorm2d(64), torch.nn.SiLU(), conv)
+        after = (conv, torch.nn.BatchNorm2d(64), torch.nn.GELU())
+        self.steps = torch.nn.Sequential(*(before if is_activated else after)).eval()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.steps(x)
+
+
+@pytest.mark.parametrize(
+    ("size", "stride", "side", "dtype", "is_activated"),
+    [
+        (3, 1, 28, torch.float32, True),
+        (3, 2, 112, torch.float16, True),
+        (5, 1, 57, torch.bfloat16, False),
+        (7, 1, 56, torch.bfloat16, False),
+        (7, 1, 14, torch.float32, False),
+    ],
+)
+def test_depthwise_convolutions_compile_without_spills(
+    size: int, stride: int, side: int, dtype: torch.dtype, is_activated: bool
+) -> None:
+    module = Depthwise(size=size, stride=stride, is_activated=is_activated).to(dtype)
+    x = torch.zeros(32, 64, side, side, dtype=dtype)
+    plan = schedule(rewrite(capture_module(module, (x,))).graph, H200)
+    configs = [k.config for k in plan.kernels if isinstance(k.config, WindowConfig)]
+    assert [config.way for config in configs] == [WindowWay.BANDS]
+    _expect_no_losses(plan)

@@ -433,6 +433,8 @@ class WindowWay(StrEnum):
     """They come to shared memory as one run of memory, whatever the lengths of rows."""
     FLAT = "each thread has elements of the result"
     """Planes are runs of memory; what windows share comes from the cache."""
+    BANDS = "each block has bands of planes in shared memory"
+    """Threads go down their columns of a band; sums of a few rows of the result stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -445,9 +447,10 @@ class WindowConfig:
     vector: int = 1
     """Elements of the source that one access moves."""
     outputs: int = 1
-    """Neighbouring elements of the result that a thread (WALK) or a block (LINES) has."""
+    """Neighbouring elements of the result that a thread (WALK, BANDS) or a block (LINES) has."""
     steps: int = 1
-    """Elements along the walk that a thread has (WALK); accesses that it has in flight (LINES)."""
+    """Elements along the walk that a thread has (WALK, BANDS); accesses that it has in flight
+    (LINES)."""
     blocks: int = 1
     """Blocks that a multiprocessor holds at least."""
     planes: int = 1
@@ -455,7 +458,9 @@ class WindowConfig:
     ahead: int = 0
     """Steps of a walk before its use that a plane is asked for."""
     shared: int = 0
-    """Bytes of shared memory of a block (TILES)."""
+    """Bytes of shared memory of a block (TILES), at most (BANDS)."""
+    store: int = 1
+    """Elements of the result that one access writes (BANDS)."""
 
     def __str__(self) -> str:
         match self.way:
@@ -472,6 +477,11 @@ class WindowConfig:
                 )
             case WindowWay.LINES:
                 own = f"{self.outputs} columns, {self.steps} accesses in flight"
+            case WindowWay.BANDS:
+                own = (
+                    f"{self.outputs} columns and up to {self.steps} rows for a thread, stores of "
+                    f"{self.store}"
+                )
         each = f"{self.vector} elements each" if self.vector > 1 else "one element each"
         return f"{self.way}: {own}, accesses of {each}, {self.threads} threads"
 

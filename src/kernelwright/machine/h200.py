@@ -275,8 +275,12 @@ _WINDOWS = WindowRates(
     other_registers=26,
     thread_registers=200,
     far_stride=3,
+    band_instruction=1.2e-9,
+    band_seconds=4e-6,
+    band_width=128,
 )
-"""Registers from ptxas of CUDA 13.0; the rest with a cold L2 (docs/measured/pooling.md)."""
+"""Registers from ptxas of CUDA 13.0; seconds and instructions of bands are guessed; the rest with a
+cold L2 (docs/measured/pooling.md)."""
 
 _SCANS = ScanRates(
     read_seconds=1e-6, sm_blocks=4, warp_elements=1024, lone_warp_elements=2560, many_rows=2**13,

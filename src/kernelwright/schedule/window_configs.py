@@ -8,6 +8,7 @@ from kernelwright.ir.configs import WindowConfig, WindowWay
 from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.types import Dim, TensorType, ValueType
 from kernelwright.machine import Machine
+from kernelwright.schedule.window_bands import band_configs
 
 _WORD = 64
 """The kernels keep a bit for each element of a row, and for each plane of a window."""
@@ -109,7 +110,11 @@ class _Line:
 
 
 def window_configs(
-    window: Window, output: TensorType, inputs: Sequence[ValueType], machine: Machine
+    window: Window,
+    output: TensorType,
+    inputs: Sequence[ValueType],
+    machine: Machine,
+    prologue_inputs: int = 1,
 ) -> tuple[WindowConfig, ...]:
     """What the tuner tries for a pooling, in this order."""
     is_dot = window.op is Pooling.DOT
@@ -128,7 +133,10 @@ def window_configs(
         halves = [vector >> times for times in range(3) if vector >> times]
         tried = (_line(window, output, it, machine) for it in halves)
         found = (_dots(window, it, len(wide), output, machine) for it in tried)
-        return (*next(filter(None, found), ()), general)
+        walks = next(filter(None, found), ())
+        bands = band_configs(window, output, inputs, prologue_inputs, machine)
+        is_short = output.shape[-1].hint <= machine.windows.band_width
+        return (*bands, *walks, general) if is_short else (*walks, *bands, general)
     groups = _groups(line, output, machine)
     walks = _walks(window, line, groups, len(wide), machine)
     lines = _lines(line, machine)

@@ -21,7 +21,12 @@ from kernelwright.ir.kinds import Pooling, Window
 from kernelwright.ir.plan import Kernel
 from kernelwright.ir.types import Dim, DType, TensorType
 
-TORCH = {DType.F32: torch.float32, DType.F64: torch.float64, DType.F16: torch.float16}
+TORCH = {
+    DType.F32: torch.float32,
+    DType.F64: torch.float64,
+    DType.F16: torch.float16,
+    DType.BF16: torch.bfloat16,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,18 @@ def _tiles(shared: int) -> WindowConfig:
 
 def _flat(outputs: int) -> WindowConfig:
     return WindowConfig(way=WindowWay.FLAT, threads=64, outputs=outputs)
+
+
+def _bands(*, vector: int, outputs: int, store: int, steps: int, shared: int) -> WindowConfig:
+    return WindowConfig(
+        way=WindowWay.BANDS,
+        threads=64,
+        vector=vector,
+        outputs=outputs,
+        store=store,
+        steps=steps,
+        shared=shared,
+    )
 
 
 # Rows of whole vectors and others; results that begin and end anywhere in a vector; windows that
@@ -119,6 +136,52 @@ CASES = {
         window=Window(Pooling.SUM, (2, 3), (2, 2), (0, 0), (1, 1)),
         config=_flat(2),
         shapes=[(3, 5, 7, 7), (2, 3, 19, 31), (0, 3, 8, 8), (1, 2, 2, 90)],
+        scaled=True,
+    ),
+    # Whole planes and bands of them, several to a block; rows of the result that are no whole
+    # vectors; more columns than a block has; windows that go far beyond the source.
+    "products in bands": Case(
+        window=Window(Pooling.DOT, (7, 7), (1, 1), (3, 3), (1, 1)),
+        config=_bands(vector=1, outputs=4, store=1, steps=8, shared=12000),
+        shapes=[
+            (5, 3, 7, 7),
+            (1, 2, 23, 13),
+            (2, 3, 2, 90),
+            (1, 1, 1, 1),
+            (0, 3, 8, 8),
+            (1, 1, 2, 300),
+        ],
+    ),
+    "half products in bands": Case(
+        window=Window(Pooling.DOT, (5, 5), (2, 2), (2, 2), (1, 1)),
+        config=_bands(vector=2, outputs=4, store=1, steps=3, shared=9000),
+        shapes=[(3, 5, 14, 14), (1, 3, 23, 30), (2, 2, 1, 2), (1, 2, 9, 11)],
+        dtype=DType.F16,
+    ),
+    # Whole planes that are one run of memory, which begins anywhere.
+    "short products in a run": Case(
+        window=Window(Pooling.DOT, (7, 7), (1, 1), (3, 3), (1, 1)),
+        config=_bands(vector=1, outputs=4, store=1, steps=16, shared=12000),
+        shapes=[(5, 3, 7, 7), (3, 3, 14, 14), (1, 7, 9, 5), (1, 1, 11, 19)],
+        dtype=DType.BF16,
+    ),
+    "short products in parts": Case(
+        window=Window(Pooling.DOT, (7, 3), (1, 2), (3, 1), (1, 1)),
+        config=_bands(vector=4, outputs=4, store=2, steps=16, shared=16000),
+        shapes=[(2, 3, 33, 12), (1, 2, 30, 28), (3, 1, 3, 4), (1, 2, 40, 20)],
+        dtype=DType.BF16,
+    ),
+    "scaled products in bands": Case(
+        window=Window(Pooling.DOT, (3, 3), (1, 1), (1, 1), (1, 1)),
+        config=_bands(vector=4, outputs=8, store=8, steps=5, shared=9000),
+        shapes=[(3, 5, 8, 16), (1, 3, 23, 56), (2, 2, 1, 8), (1, 2, 9, 12)],
+        dtype=DType.F16,
+        scaled=True,
+    ),
+    "products of far places in bands": Case(
+        window=Window(Pooling.DOT, (3, 2), (2, 3), (5, 2), (3, 2)),
+        config=_bands(vector=1, outputs=2, store=2, steps=3, shared=9000),
+        shapes=[(3, 2, 8, 16), (1, 3, 23, 26), (2, 2, 2, 5)],
         scaled=True,
     ),
     "products in a line": Case(
@@ -207,9 +270,9 @@ def exact(case: Case, inputs: list[torch.Tensor]) -> torch.Tensor:
 
 
 def draw(case: Case, shape: tuple[int, ...], layout: str) -> list[torch.Tensor]:
-    """Uniform numbers; in large ones for maxima infinities and NaN."""
+    """Uniform numbers; in large ones infinities and NaN."""
     x = torch.rand(shape)
-    if case.window.op is Pooling.MAXIMUM and x.numel() > 1000:
+    if case.window.op is not Pooling.SUM and x.numel() > 500:
         flat = x.view(-1)
         flat[100], flat[200], flat[300] = torch.inf, torch.nan, -torch.inf
     x = LAYOUTS[layout](x.to(TORCH[case.dtype]))
@@ -233,6 +296,9 @@ def main() -> None:
                 inputs = draw(case, shape, layout)
                 wanted = exact(case, inputs)
                 out = torch.empty(wanted.shape, dtype=TORCH[case.dtype])
+                if layout == "misaligned" and wanted.dim() == 4:
+                    # A part of a tensor that others write, too.
+                    out = torch.cat([out, out], 1)[:, wanted.shape[1] :]
                 is_mean = case.scaled and case.window.op is Pooling.SUM
                 sizes = list(shape[-dims:]) if is_mean else []
                 library(out, [*inputs, *sizes])

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from kernelwright.codegen.families.writer import Writer
 from kernelwright.codegen.kernel_text import TEMPLATES, KernelText, heading, read_inputs
-from kernelwright.codegen.spelling import STORED
+from kernelwright.codegen.spelling import COMPUTED, STORED
 from kernelwright.codegen.surroundings import Device, Surroundings, Variant, surroundings
 from kernelwright.ir.anchors import PooledSource, untold_sizes
 from kernelwright.ir.configs import WindowConfig, WindowWay
+from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.kinds import Pooling
 from kernelwright.ir.plan import Kernel
-from kernelwright.ir.types import Dim, TensorType
+from kernelwright.ir.types import Dim, DType, TensorType
 
 _AXES = ("Depth", "Height", "Width")
 
@@ -39,6 +40,7 @@ def _traits(kernel: Kernel) -> tuple[str, ...]:
     dims = len(window.size)
     own = zip(window.size, window.stride, window.padding, window.dilation, strict=True)
     axes = ((1, 1, 0, 1),) * (len(_AXES) - dims) + tuple(own)
+    is_banded = kernel.configured(WindowConfig).way is WindowWay.BANDS
     return (
         f"static constexpr Pooling POOLING = Pooling::{window.op.name};",
         f"static constexpr int DIMS = {dims};",
@@ -46,6 +48,24 @@ def _traits(kernel: Kernel) -> tuple[str, ...]:
             f"using {name} = Axis<{', '.join(map(str, axis))}>;"
             for name, axis in zip(_AXES, axes, strict=True)
         ),
+        *(_staged(kernel) if is_banded else ()),
+    )
+
+
+def _staged(kernel: Kernel) -> tuple[str, ...]:
+    """What shared memory has of the source, without rounding: the 16-bit numbers that were widened,
+    if it is such."""
+    before = kernel.expressions[0]
+    kept = before
+    if isinstance(before, Call) and before.op == "cast":
+        (inner,) = before.args
+        kept = inner if inner.dtype in (DType.F16, DType.BF16) else before
+    is_copied = isinstance(kept, Operand)
+    kind = (STORED if is_copied or kept is not before else COMPUTED)[kept.dtype]
+    return (
+        f"using Staged = {kind};",
+        f"static constexpr bool IS_COPIED = {str(is_copied).lower()};",
+        f"static constexpr bool IS_UPPER_HALF = {str(kept.dtype is DType.BF16).lower()};",
     )
 
 
@@ -84,6 +104,7 @@ def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
         WindowWay.LINES: ("LinesVariant", "window_lines"),
         WindowWay.TILES: ("TileVariant", "window_tiles"),
         WindowWay.FLAT: ("FlatVariant", "window_flat"),
+        WindowWay.BANDS: ("BandVariant", "window_bands"),
     }[config.way]
     runs: Mapping[WindowWay, str] = {
         WindowWay.TILES: f"BYTES = {config.shared}",
@@ -92,7 +113,11 @@ def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
     members: tuple[str, ...] = (
         f"int THREADS = {config.threads}, VECTOR = {config.vector}",
         f"int OUTPUTS = {config.outputs}, STEPS = {config.steps}",
-        f"int PLANES = {config.planes}, AHEAD = {config.ahead}",
+        (
+            f"int STORE = {config.store}, BYTES = {config.shared}"
+            if config.way is WindowWay.BANDS
+            else f"int PLANES = {config.planes}, AHEAD = {config.ahead}"
+        ),
         f"unsigned REPEATED = {_repeated(kernel, functor)}",
     )
     if config.way in runs:
@@ -110,13 +135,16 @@ def _tuned(kernel: Kernel, functor: Surroundings) -> tuple[Variant, ...]:
 
 
 def _repeated(kernel: Kernel, functor: Surroundings) -> str:
-    """A bit for each operand of the prologue that has one element for all columns."""
+    """A bit for each operand of the prologue that has one element for all columns, and, of bands,
+    for each of the epilogue that has one for a plane."""
     tensors = [kind for kind in kernel.inputs if isinstance(kind, TensorType)]
     types = dict(zip(functor.tensors, tensors, strict=True))
+    before, after = functor.methods
+    is_banded = kernel.configured(WindowConfig).way is WindowWay.BANDS
+    dims = [*[1] * len(before.tensors), *[2] * (len(after.tensors) if is_banded else 0)]
     bits = 0
-    for at, name in enumerate(functor.methods[0].tensors):
-        shape = types[name].shape
-        if not shape or shape[-1] == Dim.static(1):
+    for at, (name, last) in enumerate(zip(functor.operands, dims, strict=False)):
+        if all(dim == Dim.static(1) for dim in types[name].shape[-last:]):
             bits |= 2 << at
     return f"0x{bits:x}" if bits else "0"
 

@@ -95,9 +95,11 @@ struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>, Reads<Weights
                 "products have weights, and nothing else has");
   using BeforeIndices = std::index_sequence_for<Before...>;
   using AfterIndices = std::index_sequence_for<After...>;
-  // A T<type> for each operand of the prologue.
+  // A T<type> for each operand of the prologue, or of the epilogue.
   template <template <class> class T>
   using BeforePack = Pack<T<Before>...>;
+  template <template <class> class T>
+  using AfterPack = Pack<T<After>...>;
 
   __host__ __device__ static constexpr int64_t element_bytes(int operand) {
     constexpr int64_t BYTES[] = {sizeof(Out), sizeof(Before)..., sizeof(After)...,

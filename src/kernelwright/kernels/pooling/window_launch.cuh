@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "window_any.cuh"
+#include "window_bands.cuh"
 #include "window_flat.cuh"
 #include "window_lines.cuh"
 #include "window_tiles.cuh"
@@ -74,6 +75,24 @@ struct WalkVariant {
     const auto parameters = Parameters::describe(problem);
     const int64_t blocks = (int64_t{parameters.count} + THREADS - 1) / THREADS;
     return launch_window_kernel(kernel, parameters, blocks, THREADS, stream);
+  }
+};
+
+// The same with weights, of rows that are short.
+template <class Config, class Problem>
+struct BandVariant {
+  using Parameters = BandParameters<Config, Problem>;
+  static constexpr int THREADS = Config::THREADS;
+
+  void (*kernel)(Parameters);
+
+  bool admits(const Problem& problem) const {
+    return has_whole_vectors<Parameters::VECTOR, Config>(problem) && Parameters::admits(problem);
+  }
+  cudaError_t launch(const Problem& problem, cudaStream_t stream) const {
+    const Parameters bands = Parameters::describe(problem);
+    return launch_dependent(kernel, static_cast<unsigned>(bands.blocks()), THREADS, stream, bands,
+                            bands.bytes);
   }
 };
 

@@ -64,6 +64,12 @@ class WindowRates:
     """Most registers of a thread by the estimate."""
     far_stride: int
     """Stride above which neighbouring threads read too far apart from one another."""
+    band_instruction: float
+    """Seconds of an instruction of a warp by itself, in bands."""
+    band_seconds: float
+    """Seconds of a launch in bands before the first product and after the last."""
+    band_width: int
+    """Columns of a row up to which bands come before walks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,18 @@
 from math import prod
 
 from kernelwright.ir.anchors import PooledSource, RowProgram, untold_sizes
-from kernelwright.ir.configs import Config
+from kernelwright.ir.configs import Config, WindowConfig, WindowWay
 from kernelwright.ir.expr import operations
 from kernelwright.ir.graph import Graph
 from kernelwright.ir.kinds import Window
 from kernelwright.ir.plan import Kernel, Launch
+from kernelwright.ir.types import TensorType
 from kernelwright.machine import Machine
 from kernelwright.schedule.anchored_groups import AnchoredGroup, expressions_of, source_shape
 from kernelwright.schedule.families.around import apart_around, describe_around, grow_around
 from kernelwright.schedule.families.family import Description, Family, Work, computed
 from kernelwright.schedule.launches import labels, launched
+from kernelwright.schedule.window_bands import Bands
 from kernelwright.schedule.window_configs import window_configs
 
 
@@ -33,15 +35,32 @@ def _launch(group: AnchoredGroup, graph: Graph, machine: Machine) -> Launch:
         prologue=found.prologue,
         epilogue=found.epilogue,
         outputs=(output,),
-        config=window_configs(window, output, types, machine)[0],
+        config=window_configs(window, output, types, machine, found.prologue_inputs)[0],
         **labels(group.members),
     )
     return launched(kernel, [group.root], found.inputs)
 
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
-    window = kernel.anchored(PooledSource).window
-    return window_configs(window, kernel.output, kernel.inputs, machine)
+    pooled = kernel.anchored(PooledSource)
+    return window_configs(
+        pooled.window, kernel.output, kernel.inputs, machine, pooled.prologue_inputs
+    )
+
+
+def _seconds(kernel: Kernel, machine: Machine) -> float | None:
+    pooled, config = kernel.anchored(PooledSource), kernel.configured(WindowConfig)
+    if config.way is not WindowWay.BANDS:
+        return None
+    bands = Bands(
+        window=pooled.window,
+        output=kernel.output,
+        tensors=tuple(kind for kind in kernel.inputs if isinstance(kind, TensorType)),
+        prologue_inputs=pooled.prologue_inputs,
+        config=config,
+        machine=machine,
+    )
+    return bands.seconds
 
 
 def _cost(kernel: Kernel) -> Work:
@@ -75,6 +94,7 @@ POOLING = Family(
     launch=_launch,
     why_not=computed,
     configs=_configs,
+    seconds=_seconds,
     cost=_cost,
     same_text=_same_text,
     describe=_describe,
