@@ -142,10 +142,12 @@ __device__ __forceinline__ auto result_of_element(const Program& program,
 
 // The type that a result is computed with.
 template <class Program, int RESULT>
-using result_value_t = decltype(result_of_element<RESULT>(
-    std::declval<const Program&>(), std::declval<const typename Program::Totals&>(),
-    std::declval<const RowPlace&>(), std::declval<const typename Program::Inputs&>(),
-    typename RowTypes<Program>::InputIndices()));
+struct ResultValue {
+  using type = decltype(result_of_element<RESULT>(
+      std::declval<const Program&>(), std::declval<const typename Program::Totals&>(),
+      std::declval<const RowPlace&>(), std::declval<const typename Program::Inputs&>(),
+      typename RowTypes<Program>::InputIndices()));
+};
 
 // Adds what a fold takes of N elements to its state.
 template <class Fold, int N, class Value, class Where>

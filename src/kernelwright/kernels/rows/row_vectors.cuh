@@ -418,7 +418,7 @@ __device__ __forceinline__ void store_due(const RowRun<Program, WIDTH>& run,
   repeat<Types::RESULTS>([&](auto result) {
     if constexpr ((due_results<Program>(LEVEL) >> result & 1) != 0) {
       using Out = pack_item_t<result, typename Program::Results>;
-      using Value = result_value_t<Program, result>;
+      using Value = typename ResultValue<Program, result>::type;
       Value values[COUNT * WIDTH];
 #pragma unroll
       for (int k = 0; k < COUNT; ++k) {
