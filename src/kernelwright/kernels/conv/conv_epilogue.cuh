@@ -134,6 +134,12 @@ class ConvEpilogue {
     return places_.rank == 0 && are_aligned<WIDTH>(place, Indices());
   }
 
+  // Asks the L2 for what an element reads, where that is found without divisions. `place`: offset
+  // in the result.
+  __device__ __forceinline__ void ask_for(int64_t place) const {
+    if (places_.rank == 0) ask_for(place, Indices());
+  }
+
   // `place`: offset in the result of the element of the first channel.
   __device__ __forceinline__ Spot locate(int64_t place, int channel) const {
     return locate(place, channel, Indices());
@@ -189,6 +195,10 @@ class ConvEpilogue {
                                                                   : offsets[I])))}...}};
   }
 
+  template <size_t... I>
+  __device__ __forceinline__ void ask_for(int64_t place, std::index_sequence<I...>) const {
+    ((Operands::IS_BY_CHANNEL ? void() : prefetch(get<I>(operands_).data + place)), ...);
+  }
   template <size_t... I>
   __device__ __forceinline__ Spot locate(int64_t place, int channel,
                                          std::index_sequence<I...>) const {
@@ -315,6 +325,7 @@ struct ConvTwoSteps {
   __device__ __forceinline__ bool has_neighbours(int64_t place) const {
     return after.template has_neighbours<WIDTH>(place);
   }
+  __device__ __forceinline__ void ask_for(int64_t place) const { after.ask_for(place); }
   __device__ __forceinline__ Spot locate(int64_t place, int channel) const {
     return after.locate(place, channel);
   }

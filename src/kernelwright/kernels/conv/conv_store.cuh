@@ -448,6 +448,25 @@ __device__ __forceinline__ void store_late_parts(
   }
 }
 
+template <class Tile, class Parameters>
+constexpr bool STORES_LATE =
+    Parameters::Ending::IS_LATE && Parameters::CHANNELS == ConvFold::NONE && !Tile::JOINS &&
+    !Tile::STORES_ROWS;
+
+// Asks for what a unit's results will read besides.
+template <class Tile, class Parameters>
+__device__ __forceinline__ void ask_for_late_parts(const Parameters& p,
+                                                   const ConvShared<Tile>& shared,
+                                                   const ConvWork& work, int warpgroup) {
+#pragma unroll 1
+  for (int part = 0; part < Tile::PARTS; ++part) {
+    const ConvRows rows = rows_of_warp<Tile>(p, work, warpgroup, part);
+    ask_for_late<Tile::PART_POSITIONS>(p.epilogue, rows.first_of_all * p.out_strides.channel,
+                                       p.out_strides.channel, rows.count,
+                                       shared.places + warpgroup * Tile::PART_POSITIONS);
+  }
+}
+
 // The sums of a unit, or what is left of its windows: over channels, or each.
 template <class Tile, class Parameters>
 __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared<Tile>& shared,
@@ -466,7 +485,7 @@ __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared
     store_joined_parts<Tile>(p, shared, work, warpgroup, sums);
   } else if constexpr (ANY_CHANNEL_FOLDS && !stores_channels<Parameters>()) {
     return;
-  } else if constexpr (Parameters::Ending::IS_LATE && !Tile::JOINS && !Tile::STORES_ROWS) {
+  } else if constexpr (STORES_LATE<Tile, Parameters>) {
     store_late_parts<Tile>(p, shared, work, warpgroup, sums);
   } else {
 #pragma unroll

@@ -176,6 +176,11 @@ class GemmEpilogue {
     store_vector(place.out + below + columns, values);
   }
 
+  // Asks the L2 for what an element reads of extras that have one for each.
+  __device__ __forceinline__ void ask_for(int row, int column) const {
+    if constexpr (ANY_EXTRAS) ask_for(row, column, Indices());
+  }
+
   // The extras for these columns, for who loads them before there are sums. BY_ROW: a bit for each
   // that is known to have one value for a row.
   template <int WIDTH, unsigned BY_ROW>
@@ -255,6 +260,14 @@ class GemmEpilogue {
     }
   }
 
+  template <size_t... I>
+  __device__ __forceinline__ void ask_for(int row, int column, std::index_sequence<I...>) const {
+    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
+    ((extras[I].row_stride == 0 || extras[I].column_stride == 0
+          ? void()
+          : prefetch(get<I>(extras_) + offset(extras[I], row, column))),
+     ...);
+  }
   template <int WIDTH, unsigned BY_ROW, size_t... I>
   __device__ __forceinline__ Joining<WIDTH, BY_ROW> load_joining(const Place& place, int rows,
                                                                  int columns,

@@ -80,6 +80,10 @@ __device__ __forceinline__ void consume(const Sm90Parameters<Problem>& p,
     float sums[Tile::REGISTERS];
     int last;  // the stage that was read last, which is not released
     if constexpr (Tile::FEED == Feed::DIRECT) {
+      const int own_warp = warpgroup * 4 + threadIdx.x % Tile::WARPGROUP / 32;
+      if constexpr (ANY_EXTRAS) {
+        ask_for_direct<1, Tile::BLOCK_N>(p, work, work.row + own_warp * RowBuffer::ROWS);
+      }
       last = multiply_plain<Config>(shared, warpgroup, ring, work.steps, sums);
     } else if constexpr (Tile::FEED == Feed::CONVERT) {
       const RawLhs<Config, Tile> lhs(shared, warpgroup, power_of_two(notes.exponents[0]));

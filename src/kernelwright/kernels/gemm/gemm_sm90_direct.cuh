@@ -189,6 +189,25 @@ __device__ __forceinline__ void store_anywhere(const Problem& problem, const Epi
   }
 }
 
+// Asks the L2 for what joins a warp's rows of a unit, while they are multiplied: 64 columns at a
+// time. `first_row`: of the first of PARTS, 64 rows apart.
+template <int PARTS, int COLUMNS, class Problem>
+__device__ __forceinline__ void ask_for_direct(const Sm90Parameters<Problem>& p,
+                                               const Sm90Work& work, int first_row) {
+  constexpr int STEP = 64, LANES = (COLUMNS + STEP - 1) / STEP;
+  const Problem& problem = p.problem;
+  GemmEpilogue epilogue(problem);
+  if constexpr (ANY_BATCHES) epilogue.select(work.batch);
+  const int lane = threadIdx.x % 32, column = work.column + lane % LANES * STEP;
+#pragma unroll 1
+  for (int i = lane / LANES; i < PARTS * RowBuffer::ROWS; i += 32 / LANES) {
+    const int row = first_row + i / RowBuffer::ROWS * 64 + i % RowBuffer::ROWS;
+    if (lane < 32 / LANES * LANES && row < problem.m && column < problem.n) {
+      epilogue.ask_for(row, column);
+    }
+  }
+}
+
 // The result of a product of 16-bit factors, as store_results writes that of others: of PARTS of 64
 // rows, from `first_row` of this warp on.
 template <class Config, class Problem, int PARTS, int COUNT>
