@@ -19,6 +19,9 @@
 template <class T>
 struct ByChannel {
   using Stored = T;
+  template <int WIDTH>
+  using Joined = Fetched<T, 1>;
+  __device__ __forceinline__ static void ask_for(const T*) {}
   static constexpr bool IS_BY_CHANNEL = true;
 };
 
@@ -26,6 +29,9 @@ struct ByChannel {
 template <class T>
 struct ByPlace {
   using Stored = T;
+  template <int WIDTH>
+  using Joined = Fetched<T, WIDTH>;
+  __device__ __forceinline__ static void ask_for(const T* address) { prefetch(address); }
   static constexpr bool IS_BY_CHANNEL = false;
 };
 
@@ -79,10 +85,8 @@ class ConvEpilogue {
   };
 
   // What WIDTH elements of a channel that are neighbours in memory read besides their sums.
-  template <class Operand, int WIDTH>
-  using JoinedOf = Fetched<typename Operand::Stored, Operand::IS_BY_CHANNEL ? 1 : WIDTH>;
   template <int WIDTH>
-  using Joined = Pack<JoinedOf<Operands, WIDTH>...>;
+  using Joined = Pack<typename Operands::template Joined<WIDTH>...>;
   // Offsets of an element in the operands. A struct: g++ 13 takes no alias without its parameter.
   template <class Operand>
   struct Offset {
@@ -197,7 +201,7 @@ class ConvEpilogue {
 
   template <size_t... I>
   __device__ __forceinline__ void ask_for(int64_t place, std::index_sequence<I...>) const {
-    ((Operands::IS_BY_CHANNEL ? void() : prefetch(get<I>(operands_).data + place)), ...);
+    (Operands::ask_for(get<I>(operands_).data + place), ...);
   }
   template <size_t... I>
   __device__ __forceinline__ Spot locate(int64_t place, int channel,
@@ -231,7 +235,7 @@ class ConvEpilogue {
   }
   template <int WIDTH, size_t... I>
   __device__ __forceinline__ Joined<WIDTH> join(const Spot& spot, std::index_sequence<I...>) const {
-    return {{{JoinedOf<Operands, WIDTH>::of(get<I>(operands_).data + get<I>(spot).of)}...}};
+    return {{{Operands::template Joined<WIDTH>::of(get<I>(operands_).data + get<I>(spot).of)}...}};
   }
   template <int WIDTH, size_t... I>
   __device__ __forceinline__ float apply_joined(float value, const Joined<WIDTH>& joined, int i,

@@ -142,7 +142,7 @@ __device__ __forceinline__ void consume_conv(const Parameters& p, const ConvShar
       if (Tile::ALTERNATES && warpgroup == 1)
         skip_sum<Tile>(p, work, other, passes.count(), ring, patches);
       if (phase == 0) find_places<Tile>(p, shared, work, warpgroup);
-      if constexpr (STORES_LATE<Tile, Parameters> && !HAS_WINDOWS) {
+      if constexpr (ANY_LATE && STORES_LATE<Tile, Parameters> && !HAS_WINDOWS) {
         ask_for_late_parts<Tile>(p, shared, work, warpgroup);
       }
       const bool waits = warpgroup == 1 || (phase > 0 ? has_other : first != cluster);

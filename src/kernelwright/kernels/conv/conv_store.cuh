@@ -485,7 +485,7 @@ __device__ __forceinline__ void store_sums(const Parameters& p, const ConvShared
     store_joined_parts<Tile>(p, shared, work, warpgroup, sums);
   } else if constexpr (ANY_CHANNEL_FOLDS && !stores_channels<Parameters>()) {
     return;
-  } else if constexpr (STORES_LATE<Tile, Parameters>) {
+  } else if constexpr (ANY_LATE && STORES_LATE<Tile, Parameters>) {
     store_late_parts<Tile>(p, shared, work, warpgroup, sums);
   } else {
 #pragma unroll
