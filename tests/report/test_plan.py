@@ -20,7 +20,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(4096, 1024), torch.rand(512, 1024)]
+    return [torch.rand(65536, 1024), torch.rand(8192, 1024)]
 
 
 def get_init_inputs():
@@ -57,7 +57,7 @@ def test_a_kernel_of_several_launches_has_the_floor_of_all(tmp_path: Path) -> No
     (kernel,) = facts["kernels"]
     assert kernel["launches"] == 2
     # The first launch reads and writes 8 times as many bytes as the second.
-    bytes_moved = 2 * 4 * 4096 * 1024
+    bytes_moved = 2 * 4 * 65536 * 1024
     assert kernel["floor_seconds"] == bytes_moved / H200.copy_bandwidth
     both = kernel["floor_seconds"] * (1 + 1 / 8)
     assert kernel["launches_floor_seconds"] == pytest.approx(both)

@@ -278,8 +278,9 @@ _WINDOWS = WindowRates(
     band_instruction=1.2e-9,
     band_seconds=4e-6,
     band_width=128,
+    band_beside=0.1,
 )
-"""Registers from ptxas of CUDA 13.0; seconds and instructions of bands are guessed; the rest with a
+"""Registers from ptxas of CUDA 13.0; those of bands are guessed; the rest with a
 cold L2 (docs/measured/pooling.md)."""
 
 _SCANS = ScanRates(

@@ -36,8 +36,6 @@ _COPIED_BYTES = 4
 """Bytes of the shortest copy to shared memory that takes no register."""
 _PARTS = 4
 """Parts that copies come in."""
-_BESIDE = 0.1
-"""Share of what goes on beside the longest that takes time all the same."""
 _PART_BYTES = 256
 """Bytes of a part of a band, at least."""
 _ROW, _ACCESS, _WRITE = 14, 3, 10
@@ -143,7 +141,7 @@ class Bands:
         first /= _PARTS if self._comes_in_parts else 1
         parts = (issued, alone, size - first)
         longest = max(parts)
-        return rates.band_seconds + first + longest + _BESIDE * (sum(parts) - longest)
+        return rates.band_seconds + first + longest + rates.band_beside * (sum(parts) - longest)
 
     @property
     def _is_copied(self) -> bool:

@@ -322,27 +322,25 @@ struct ConvTwoSteps {
     after.finish(of);
   }
 
-  using Spot = typename After::Spot;
-  template <int WIDTH>
-  using Joined = typename After::template Joined<WIDTH>;
+  // What an After that reads nothing by its place does not have is asked of no one.
   template <int WIDTH>
   __device__ __forceinline__ bool has_neighbours(int64_t place) const {
     return after.template has_neighbours<WIDTH>(place);
   }
   __device__ __forceinline__ void ask_for(int64_t place) const { after.ask_for(place); }
-  __device__ __forceinline__ Spot locate(int64_t place, int channel) const {
+  __device__ __forceinline__ auto locate(int64_t place, int channel) const {
     return after.locate(place, channel);
   }
+  template <class Spot>
   __device__ __forceinline__ void advance(Spot& spot, int channels) const {
     after.advance(spot, channels);
   }
-  template <int WIDTH>
-  __device__ __forceinline__ Joined<WIDTH> join(const Spot& spot) const {
+  template <int WIDTH, class Spot>
+  __device__ __forceinline__ auto join(const Spot& spot) const {
     return after.template join<WIDTH>(spot);
   }
-  template <int WIDTH>
-  __device__ __forceinline__ void finish(Vector<float, WIDTH>& values,
-                                         const Joined<WIDTH>& joined) const {
+  template <int WIDTH, class Of>
+  __device__ __forceinline__ void finish(Vector<float, WIDTH>& values, const Of& joined) const {
     after.finish(values, joined);
   }
 };

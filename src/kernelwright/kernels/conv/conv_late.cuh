@@ -32,7 +32,7 @@ __device__ __forceinline__ void store_late(const Epilogue& epilogue,
                                            const float (&sums)[PARTS][COUNT], int part,
                                            RowBuffer& buffer, Result* out, int64_t channel_stride,
                                            int first_channel, int rows, const int64_t* places) {
-  using Joined = typename Epilogue::template Joined<WIDTH>;
+  using Joined = decltype(epilogue.template join<WIDTH>(epilogue.locate(0, 0)));
   using Slots = LateSlots<WIDTH>;
   constexpr int AT_ONCE = LATE_AT_ONCE<sizeof(Joined), Slots::COUNT>;
   constexpr int OF_BUFFER = Slots::COUNT / AT_ONCE;  // lots

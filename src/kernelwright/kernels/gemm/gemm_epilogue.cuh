@@ -27,8 +27,28 @@ __device__ __forceinline__ T* batch_base(const Problem& problem, int operand,
   return static_cast<T*>(matrix.data);
 }
 
+// The value that an extra operand has in all columns of a row.
+template <class T, int WIDTH>
+__device__ __forceinline__ Vector<T, WIDTH> repeated(T value) {
+  Vector<T, WIDTH> values;
+#pragma unroll
+  for (int i = 0; i < WIDTH; ++i) values.element[i] = value;
+  return values;
+}
+
 // WIDTH columns of an extra operand, from `column` of this row on: all exist, in vectors where they
-// differ. WIDTH is 1 where all columns of a row have the same.
+// differ.
+template <class T, int WIDTH>
+__device__ __forceinline__ Vector<T, WIDTH> load_inner_columns(const T* row,
+                                                               const MatrixOperand& operand,
+                                                               int column) {
+  if constexpr (ANY_REPEATED) {
+    if (operand.column_stride == 0) return repeated<T, WIDTH>(load_constant(row));
+  }
+  return load_constant_vector<WIDTH>(row + column);
+}
+
+// The same of what is not needed yet. WIDTH is 1 where all columns of a row have the same.
 template <class T, int WIDTH>
 __device__ __forceinline__ Fetched<T, WIDTH> fetch_columns(const T* row,
                                                            const MatrixOperand& operand,
@@ -155,8 +175,7 @@ class GemmEpilogue {
                                                            const Place& place, int rows,
                                                            int columns) const {
     if constexpr (ANY_EXTRAS) {
-      return results_inside(sums, load_inside<WIDTH, 0>(place, rows, columns), place, rows,
-                            columns);
+      return joined_at(sums, place, rows, columns, Indices());
     } else {
       return compute(sums, place.row + rows, place.column + columns);
     }
@@ -204,8 +223,7 @@ class GemmEpilogue {
                                                                const Joined& joining,
                                                                const Place& place, int rows,
                                                                int columns) const {
-    return compute_joined<WIDTH>(sums, place.row + rows, place.column + columns, joining,
-                                 Indices());
+    return joined_inside(sums, joining, place, rows, columns, Indices());
   }
 
  private:
@@ -260,6 +278,24 @@ class GemmEpilogue {
     }
   }
 
+  template <int WIDTH, class Joined, size_t... I>
+  __device__ __forceinline__ Vector<Out, WIDTH> joined_inside(const Sums<WIDTH>& sums,
+                                                              const Joined& joining,
+                                                              const Place& place, int rows,
+                                                              int columns,
+                                                              std::index_sequence<I...>) const {
+    const Pack<Vector<Extra, WIDTH>...> extras = {{{get<I>(joining).template all<WIDTH>()}...}};
+    return compute_joined(sums, place.row + rows, place.column + columns, extras, Indices());
+  }
+  template <int WIDTH, size_t... I>
+  __device__ __forceinline__ Vector<Out, WIDTH> joined_at(const Sums<WIDTH>& sums,
+                                                          const Place& place, int rows, int columns,
+                                                          std::index_sequence<I...>) const {
+    const MatrixOperand* operands = problem_.operands + Problem::FIRST_EXTRA;
+    const Pack<Vector<Extra, WIDTH>...> extras = {{{load_inner_columns<Extra, WIDTH>(
+        get<I>(place.joining) + rows * operands[I].row_stride, operands[I], columns)}...}};
+    return compute_joined(sums, place.row + rows, place.column + columns, extras, Indices());
+  }
   template <size_t... I>
   __device__ __forceinline__ void ask_for(int row, int column, std::index_sequence<I...>) const {
     const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
@@ -288,26 +324,17 @@ class GemmEpilogue {
     return values;
   }
 
-  template <int WIDTH, class Extras, size_t... I>
-  __device__ __forceinline__ Vector<Out, WIDTH> compute_joined(const Sums<WIDTH>& sums, int64_t row,
-                                                               int64_t column, const Extras& extras,
-                                                               std::index_sequence<I...>) const {
+  template <int WIDTH, size_t... I>
+  __device__ __forceinline__ Vector<Out, WIDTH> compute_joined(
+      const Sums<WIDTH>& sums, int64_t row, int64_t column,
+      const Pack<Vector<Extra, WIDTH>...>& extras, std::index_sequence<I...>) const {
     Vector<Out, WIDTH> values;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
       values.element[i] =
-          element(row, column + i, sums.element[i], widen(element_of(get<I>(extras), i))...);
+          element(row, column + i, sums.element[i], widen(get<I>(extras).element[i])...);
     }
     return values;
-  }
-
-  template <class E, int WIDTH>
-  __device__ __forceinline__ static E element_of(const Vector<E, WIDTH>& values, int i) {
-    return values.element[i];
-  }
-  template <class E, int WIDTH>
-  __device__ __forceinline__ static E element_of(const Fetched<E, WIDTH>& values, int i) {
-    return values.at(WIDTH == 1 ? 0 : i);
   }
 
   template <class... Values>

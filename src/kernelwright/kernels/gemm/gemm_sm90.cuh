@@ -22,8 +22,6 @@
 //   TRANSPOSED    the factors change sides: rhs^T lhs^T
 //   LHS, RHS      Major: MN or K, how the factors lie (after changing sides)
 //   MIN_PRODUCTS  the launcher takes another variant below so many multiplications
-//   BY_ROW        of 16-bit factors: a bit for each operand that joins the result and has one value
-//                 for each of its rows
 //   LEAST_AHEAD   with AHEAD: fewer elements are not worth a launch of their own
 
 #include "dependent_launch.cuh"

@@ -4,6 +4,9 @@
 // or two, and instructions that run once come from memory, 100 ns for each 128 bytes. So nothing
 // here is unrolled that needs no registers by number. Rows may begin anywhere, as those of a
 // language model's scores of 50,257 words: they are stored in aligned accesses all the same.
+//
+// A config for such factors has
+//   BY_ROW  a bit for each operand that joins the result and has one value for each of its rows
 
 #include "gemm_sm90_store.cuh"
 
@@ -84,7 +87,6 @@ struct ShiftedRows {
     }
   }
 };
-static_assert(sizeof(ShiftedRows) == sizeof(RowBuffer), "it takes its place");
 
 // The 16-bit result of a warp's rows from `first_row` on, some of which exist, and whose columns
 // are neighbours in memory. `tile`: of the first row and column.
@@ -96,6 +98,7 @@ __device__ __forceinline__ void store_shifted(const Problem& problem, const Epil
   using Result = typename Problem::Result;
   constexpr int VECTOR = ShiftedRows::VECTOR, LANES = ShiftedRows::LANES;
   constexpr int AT_ONCE = 32 / LANES;  // rows
+  static_assert(sizeof(ShiftedRows) == sizeof(RowBuffer), "results take the place of sums");
   auto& results = reinterpret_cast<ShiftedRows&>(buffer);
   const int lane = threadIdx.x % 32, own_row = lane / 8, own_column = lane % 8 * RUN;
   const int rows = min(static_cast<int>(problem.m) - first_row, ShiftedRows::ROWS);

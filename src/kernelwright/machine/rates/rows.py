@@ -70,6 +70,8 @@ class WindowRates:
     """Seconds of a launch in bands before the first product and after the last."""
     band_width: int
     """Columns of a row up to which bands come before walks."""
+    band_beside: float
+    """Share of what goes on beside the longest part of a band that takes time all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
