@@ -59,9 +59,7 @@ def _repeat_interleave(m: Maker) -> Part:
 def _roll(m: Maker) -> Part:
     """By a shift for each dimension; without dimensions the flattened tensor by one shift."""
     value, shape = m.tensor(), m.tensor().shape
-    given, dims = ([it] if isinstance(it, int | fx.Node) else list(it) for it in (
-        m.call.arguments["shifts"], m.call.arguments.get("dims", ())
-    ))  # fmt: skip
+    given, dims = _listed(m.call.arguments["shifts"]), _listed(m.call.arguments.get("dims", ()))
     if not dims:
         value, dims = m.reshape(value, (product(shape),)), [0]
     shifts: list[Dim] = []
@@ -79,6 +77,11 @@ def _roll(m: Maker) -> Part:
     elif m.builder.is_mutable(value.name):
         raise NotMadeError
     return m.reshape(value, shape)
+
+
+def _listed(value: Any) -> list[Any]:
+    """The numbers of an argument that may be one by itself."""
+    return [value] if isinstance(value, int | fx.Node) else list(value)
 
 
 def _traced(value: Any) -> Any:
