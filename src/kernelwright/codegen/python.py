@@ -362,7 +362,7 @@ class _Work(_Values):
                 yield self._assign(step.result, self._call(step))
             case Einsum(result=result, contract=contract, inputs=(lhs, rhs)):
                 operands = f"{self._text[lhs]}, {self._text[rhs]}"
-                yield self._assign(result, f'torch.einsum("{contract}", {operands})')
+                yield self._assign(result, f'torch.einsum("{contract.equation}", {operands})')
             case Take(result=result, input=source, index=index):
                 yield from self._name_or_inline(result, f"{self._text[source]}[{index}]")
 

@@ -45,6 +45,7 @@ from kernelwright.ir.kinds import (
     Opaque,
     Pad,
     Parameter,
+    Patches,
     Permute,
     Pointwise,
     Pooling,
@@ -183,6 +184,31 @@ def _element(operand: Any, step: int, rank: int) -> Any:
     if not isinstance(operand, torch.Tensor) or operand.dim() < rank:
         return operand
     return operand[step if operand.shape[0] > 1 else 0]
+
+
+def contracted(
+    kind: Contract, shape: Sequence[int], left: torch.Tensor, right: torch.Tensor
+) -> torch.Tensor:
+    """The sum of products, of this shape."""
+    if kind.patches is not None:
+        left = _patches(kind.patches, shape, left)
+    return torch.einsum(kind.equation, left, right)
+
+
+def _patches(kind: Patches, shape: Sequence[int], images: torch.Tensor) -> torch.Tensor:
+    """Rows of patches, as many of an image as `shape` says."""
+    parts = []
+    for taps in itertools.product(*map(range, kind.taps)):
+        part = images
+        for at, tap in enumerate(taps):
+            places = torch.arange(shape[1 + at]) * kind.stride[at] - kind.padding[at]
+            places = places + tap * kind.dilation[at]
+            inside = (places >= 0) & (places < images.shape[1 + at])
+            part = part.index_select(1 + at, places.clamp(0, max(0, images.shape[1 + at] - 1)))
+            mask = inside.reshape(-1, *[1] * (2 - at))
+            part = torch.where(mask, part, torch.zeros_like(part))
+        parts.append(part)
+    return torch.cat(parts, -1)
 
 
 def gathered(dim: int, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
@@ -403,8 +429,8 @@ class GraphRun:
             case Pointwise(expr):
                 self.current = self.shape(node)
                 return self.expression(expr, operands).expand(self.current).clone()
-            case Contract(lhs, rhs, out):
-                return torch.einsum(f"{lhs},{rhs}->{out}", *operands)
+            case Contract() as contract:
+                return contracted(contract, self.shape(node), *operands)
             case Reduce(op, dims):
                 return reduced(op, operands[0], dims)
             case Scan():

@@ -1,5 +1,6 @@
 """Kinds of nodes: what each operation of a graph means."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -44,6 +45,29 @@ class Pointwise:
 
 
 @dataclass(frozen=True, slots=True)
+class Patches:
+    """What a filter meets of images (N, H, W, channels), as rows of a matrix.
+
+    Row (n, p, q) has the channels of pixel (p, q) * stride - padding of image n, then those
+    `dilation` further along W for each of `taps[1]` taps, and so on along H; zeros where there is
+    no pixel. How many rows an image has is in the shape of what is made of them.
+    """
+
+    taps: tuple[int, int]
+    """Of the filter along H and W, as the other pairs."""
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    def __str__(self) -> str:
+        height, width = self.taps
+        pairs = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
+        usual = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1)}
+        own = [f" {name} {a} x {b}" for name, (a, b) in pairs.items() if (a, b) != usual[name]]
+        return f"patches of {height} x {width}{','.join(own)}"
+
+
+@dataclass(frozen=True, slots=True)
 class Contract:
     """Sum of products of two inputs, in Einstein notation with one letter for each dimension.
 
@@ -54,9 +78,24 @@ class Contract:
     lhs: str
     rhs: str
     out: str
+    patches: Patches | None = None
+    """The first input is images, and `lhs` are the dimensions of their patches: a convolution by
+    place, whose result has the shape (N, height, width, channels)."""
 
     def __str__(self) -> str:
+        given = f", {self.patches}" if self.patches else ""
+        return f"{self.equation}{given}"
+
+    @property
+    def equation(self) -> str:
+        """The letters, as einsum takes them."""
         return f"{self.lhs},{self.rhs}->{self.out}"
+
+    def factors(
+        self, left: Sequence[Dim], right: Sequence[Dim], out: Sequence[Dim]
+    ) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+        """Sizes of the factors' dimensions, of the shapes of inputs and result."""
+        return ((*out[:3], right[1]) if self.patches else tuple(left)), tuple(right)
 
 
 class Reduction(StrEnum):
@@ -238,6 +277,8 @@ class Conv:
     is, on the last of the node's `inputs`. Its result is channels-last at all sizes."""
     reduction: TileReduction | None = None
     """What its kernel makes of the results, where it does not write them."""
+    by_place: bool = False
+    """Whether it is to be a product of patches: of two dimensions, without groups."""
 
     @property
     def operands(self) -> int:

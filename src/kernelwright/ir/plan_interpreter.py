@@ -22,6 +22,7 @@ from kernelwright.ir.interpreter import (
     TORCH_DTYPES,
     GraphRun,
     bound_arguments,
+    contracted,
     gathered,
     looped,
     pooled,
@@ -93,7 +94,7 @@ class PlanRun(GraphRun):
                 self.values[step.result] = self.call(step.call)
             case Einsum(contract=contract, inputs=(lhs, rhs)):
                 self.values[step.result] = torch.einsum(
-                    str(contract), self.values[lhs], self.values[rhs]
+                    contract.equation, self.values[lhs], self.values[rhs]
                 )
             case Take(input=source, index=index):
                 self.values[step.result] = self.values[source][index]
@@ -121,7 +122,7 @@ class PlanRun(GraphRun):
             case Loop(body):
                 return [looped(partial(self.expression, body), shapes[0], operands)]
             case Contract() as contract:
-                acc = torch.einsum(str(contract), *operands[:2])
+                acc = contracted(contract, shapes[0], *operands[:2])
             case Convolution(conv=conv, has_bias=has_bias):
                 own = (3 if has_bias else 2) + conv.operands
                 acc = self.convolution(conv, shapes[0], operands[:own])

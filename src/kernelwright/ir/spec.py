@@ -28,6 +28,7 @@ from kernelwright.ir.kinds import (
     Opaque,
     Pad,
     Parameter,
+    Patches,
     Permute,
     Pointwise,
     Pooling,
@@ -135,14 +136,18 @@ def _contract(node: Node, inputs: list[Node]) -> Iterator[str]:
     if len(inputs) != 2:
         yield "contracts two inputs"
         return
+    if kind.patches is not None and not _are_patches(kind.patches, inputs, node):
+        yield f"has no {kind.patches} in {inputs[0].type} for {inputs[1].type}"
+        return
     sizes: dict[str, Dim] = {}
-    for labels, item in ((kind.lhs, inputs[0]), (kind.rhs, inputs[1]), (kind.out, node)):
+    shapes = (*kind.factors(*(it.tensor.shape for it in (*inputs, node))), node.tensor.shape)
+    for labels, shape in zip((kind.lhs, kind.rhs, kind.out), shapes, strict=True):
         if len(set(labels)) != len(labels):
             yield f"repeats a letter in {labels}"
-        if item.tensor.rank != len(labels):
-            yield f"gives {item.name}: {item.type} the letters {labels}"
+        if len(shape) != len(labels):
+            yield f"gives {', '.join(map(str, shape))} the letters {labels}"
             return
-        for label, dim in zip(labels, item.tensor.shape, strict=True):
+        for label, dim in zip(labels, shape, strict=True):
             if sizes.setdefault(label, dim).hint != dim.hint:
                 yield f"has sizes {sizes[label]} and {dim} for {label}"
     if len({item.tensor.dtype for item in (*inputs, node)}) != 1:
@@ -151,6 +156,15 @@ def _contract(node: Node, inputs: list[Node]) -> Iterator[str]:
     lonely = {x for x in everywhere if (x in kind.lhs) + (x in kind.rhs) + (x in kind.out) < 2}
     if lonely or not set(kind.out) <= everywhere:
         yield f"has letters in one place only: {kind}"
+
+
+def _are_patches(kind: Patches, inputs: list[Node], node: Node) -> bool:
+    images, weight = (it.tensor for it in inputs)
+    if (images.rank, weight.rank, node.tensor.rank) != (4, 2, 4):
+        return False
+    taps = kind.taps[0] * kind.taps[1]
+    same_images = images.shape[0].hint == node.tensor.shape[0].hint
+    return same_images and taps * images.shape[3].hint == weight.shape[1].hint
 
 
 def _view(node: Node, inputs: list[Node]) -> Iterator[str]:

@@ -25,7 +25,7 @@ from kernelwright.ir.kinds import (
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType
 from kernelwright.lower.layouts import relayout
-from kernelwright.lower.memory_format import is_on_channels_last
+from kernelwright.lower.memory_format import is_by_place, is_on_channels_last
 from kernelwright.lower.memory_order import MemoryOrder, Nodes
 from kernelwright.lower.placed import (
     by_place,
@@ -39,7 +39,9 @@ from kernelwright.lower.placed import (
 
 def with_channels_last(graph: Graph) -> Graph:
     """The graph with such operands for the convolutions that are to have them."""
-    convolutions = {node.name for node in graph.nodes if is_on_channels_last(node)}
+    convolutions = {
+        node.name for node in graph.nodes if is_on_channels_last(node) or is_by_place(node)
+    }
     return _Writer(graph, convolutions).written() if convolutions else graph
 
 
@@ -57,6 +59,8 @@ class _Writer:
         self._nodes = Nodes(graph)
         self._order = MemoryOrder(self._known, self._channels, self._early, self._nodes)
         self._placed = self._order.places
+        self._copied: dict[str, str] = {}
+        """Copies of values in that order, by the original's name."""
         self._turned: dict[str, str] = {}
         """Values that convolutions read, once for all of them, by the original's name."""
         self._first: dict[str, str] = {}
@@ -78,24 +82,34 @@ class _Writer:
     # --- What is computed in the order of memory ------------------------------------------------
 
     def _convolve(self, node: Node) -> None:
-        name = node.inputs[0]
-        source = self._known[name]
-        rank = source.tensor.rank
+        name, rank = node.inputs[0], node.tensor.rank
+        place = self._by_place(name, node)
+        if is_by_place(node):
+            made = self._order.convolve(node, place)
+            self._placed[node.name] = (made,)
+            if node.name in self._results or self._is_read_outside(node):
+                self._show(node, made, from_last(rank))
+            return
         if name not in self._turned:
-            if name in self._placed and self._channels[name] == 1:
-                (place,) = self._placed[name]
-            else:
-                seen = self._nodes.permuted(f"{name}_by_place", name, to_last(rank), node)
-                place = self._nodes.copy(f"{name}_channels_last", seen, node)
             self._turned[name] = self._nodes.permuted(
                 f"{name}_turned", place, from_last(rank), node
             )
         self._nodes.add(self._on_operand(node, self._turned[name]))
         self._transposed.add(node.name)
-        order = to_last(node.tensor.rank)
         self._placed[node.name] = (
-            self._nodes.permuted(f"{node.name}_by_place", node.name, order, node),
+            self._nodes.permuted(f"{node.name}_by_place", node.name, to_last(rank), node),
         )
+
+    def _by_place(self, name: str, reader: Node) -> str:
+        """What a convolution reads, in the order of memory; a copy where it lies otherwise."""
+        if name in self._placed and self._channels[name] == 1:
+            (place,) = self._placed[name]
+            return place
+        if name not in self._copied:
+            rank = self._known[name].tensor.rank
+            seen = self._nodes.permuted(f"{name}_by_place", name, to_last(rank), reader)
+            self._copied[name] = self._nodes.copy(f"{name}_channels_last", seen, reader)
+        return self._copied[name]
 
     def _on_operand(self, node: Node, operand: str) -> Node:
         """The convolution on the operand, and on the user's at sizes other than today's."""

@@ -6,10 +6,14 @@ Such a value's last dimensions are the channels.
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
+from kernelwright.ir.expr import Call, Operand
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
     Concat,
+    Contract,
+    Conv,
     Kind,
+    Patches,
     Permute,
     Pointwise,
     Reshape,
@@ -103,6 +107,7 @@ class MemoryOrder:
         """Their names, one for each total, by the original's name."""
         self._seen: dict[tuple[str, tuple[int, ...]], str] = {}
         """Operands as steps in the order of memory see them, likewise, by that order."""
+        self._rows_of_filters: dict[str, str] = {}
 
     def operand(self, name: str, reader: Node) -> str:
         """An input as a reader of this rank sees it in the order of memory."""
@@ -142,6 +147,51 @@ class MemoryOrder:
         order = to_last(node.tensor.rank, self._channels[node.name])
         shape = tuple(node.tensor.shape[dim] for dim in order)
         return self._nodes.step(node, f"{node.name}_by_place", kind, shape, inputs)
+
+    def _is_total(self, name: str, node: Node) -> bool:
+        """Whether an input of a step was made of values by place, and is smaller than them."""
+        size = node.tensor.numel_hint
+        return name in self._channels and self._known[name].tensor.numel_hint < size
+
+    def convolve(self, node: Node, images: str) -> str:
+        """The convolution as a product of patches; of pixels where each place has its own."""
+        conv = node.kind
+        assert isinstance(conv, Conv)
+        weight = self._known[node.inputs[1]].tensor
+        out_channels, _, *taps = weight.shape
+        filters = self._filters(node.inputs[1], node)
+        patches = Patches(
+            taps=(taps[0].hint, taps[1].hint),
+            stride=_pair(conv.stride),
+            padding=_pair(conv.padding),
+            dilation=_pair(conv.dilation),
+        )
+        same = patches.taps == patches.stride == (1, 1) and patches.padding == (0, 0)
+        kind = Contract("nhwk", "ok", "nhwo", None if same else patches)
+        batch, _, *sides = node.tensor.shape
+        shape = (batch, *sides, out_channels)
+        made = self._nodes.step(node, f"{node.name}_by_place", kind, shape, (images, filters))
+        if len(node.inputs) < 3:
+            return made
+        dtype = node.tensor.dtype
+        added = Pointwise(Call("add", (Operand(0, dtype), Operand(1, dtype)), dtype))
+        inputs = (made, node.inputs[2])
+        return self._nodes.step(node, f"{node.name}_by_place", added, shape, inputs)
+
+    def _filters(self, name: str, reader: Node) -> str:
+        """Filters as rows, all channels of each tap side by side: once for all readers."""
+        if name not in self._rows_of_filters:
+            kind = self._known[name].tensor
+            taps, channels = product(kind.shape[2:]), kind.shape[1]
+            turned = name
+            if taps != ONE and channels != ONE:
+                seen = self._nodes.permuted(f"{name}_by_tap", name, (0, 2, 3, 1), reader)
+                turned = self._nodes.copy(f"{name}_taps_first", seen, reader)
+            shape = (kind.shape[0], product((taps, channels)))
+            self._rows_of_filters[name] = self._nodes.viewed(
+                f"{name}_rows", turned, Reshape(), shape, reader
+            )
+        return self._rows_of_filters[name]
 
     def join(self, node: Node) -> str:
         """The channels of several values one after the other."""
@@ -194,7 +244,9 @@ class MemoryOrder:
 
     def without_parts(self, node: Node) -> Hoisted:
         """The step, which reads what few elements decide, and the steps that decide it: they are
-        computed with the reductions that they depend on."""
+        computed with the reductions that they depend on. What depends on none stays in the step."""
+        if not any(self._is_total(name, node) for name in node.inputs):
+            return Hoisted(parts=(), rest=node)
         types = {name: self._known[name].type for name in node.inputs}
         found = hoisted(node, types, fresh_name(f"{node.name}_part", self._nodes.taken))
         channels = self._channels[node.name]
@@ -210,6 +262,11 @@ class MemoryOrder:
                 self._nodes.step(node, stem, part.kind, shape, inputs, dtype),
             )
         return found
+
+
+def _pair(sizes: Sequence[int]) -> tuple[int, int]:
+    down, across = sizes
+    return down, across
 
 
 def _with_single(window: Window) -> Window:

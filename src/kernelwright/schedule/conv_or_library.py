@@ -1,6 +1,6 @@
 """Whether a convolution is ours or the library's, and with how many products it is ours."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from math import ceil, prod
 from types import MappingProxyType
@@ -164,6 +164,8 @@ class Convolutions:
     """Why it is the library's."""
     ours: Mapping[str, Rounding]
     """What ours may round to."""
+    by_place: frozenset[str] = frozenset()
+    """Those of ours that are products of patches, with channels last."""
 
 
 def shared_out(graph: Graph, machine: Machine, library: Library) -> Convolutions:
@@ -187,20 +189,58 @@ def shared_out(graph: Graph, machine: Machine, library: Library) -> Convolutions
     return Convolutions(left=MappingProxyType(left), ours=MappingProxyType(ours))
 
 
+def placed_as_products(
+    shared: Convolutions, graph: Graph, machine: Machine, measured: Container[str]
+) -> Convolutions:
+    """The choice, with all convolutions as products of patches that can be; but for what a card
+    has `measured`."""
+    found = {
+        node.name: Rounding.SHORT
+        for node in graph.nodes
+        if node.name not in measured and why_not_by_place(node, graph, machine) is None
+    }
+    left = {name: why for name, why in shared.left.items() if name not in found}
+    return Convolutions(
+        left=MappingProxyType(left),
+        ours=MappingProxyType({**shared.ours, **found}),
+        by_place=frozenset(found),
+    )
+
+
+def why_not_by_place(node: Node, graph: Graph, machine: Machine) -> str | None:
+    """Reason why a node is no convolution that a product of patches computes."""
+    if not isinstance(node.kind, Conv):
+        return "it is no convolution"
+    never = why_never(node, graph)
+    if never is not None:
+        return never
+    if machine.warpgroups is None or node.tensor.dtype is DType.F32:
+        return "it takes 16-bit products of warpgroups"
+    if len(node.kind.stride) != 2 or node.kind.groups > 1 or node.kind.transposed:
+        return "it has other dimensions, groups, or is transposed"
+    channels = graph[node.inputs[1]].tensor.shape[:2]
+    if any(it.hint % _SHORT_VECTOR for it in channels):
+        return "its channels are no whole vectors"
+    return None
+
+
 def with_measured(
     shared: Convolutions, measured: Mapping[str, str | None], graph: Graph, machine: Machine
 ) -> Convolutions:
     """The choice, where a card has measured some: by node, the reason, or None where ours are."""
-    left, ours = dict(shared.left), dict(shared.ours)
+    left, ours, by_place = dict(shared.left), dict(shared.ours), set(shared.by_place)
     for name in [*shared.left, *shared.ours]:
         why = measured.get(name, shared.left.get(name))
         if why is not None:
             left[name] = why
             ours.pop(name, None)
+            by_place.discard(name)
         elif name not in ours and why_never(graph[name], graph) is None:
             ours[name] = rounding_of(sizes_of(graph[name], graph), machine)
             del left[name]
-    return replace(shared, left=MappingProxyType(left), ours=MappingProxyType(ours))
+    return Convolutions(
+        left=MappingProxyType(left), ours=MappingProxyType(ours), by_place=frozenset(by_place)
+    )
 
 
 def is_chain(graph: Graph) -> bool:
@@ -223,6 +263,9 @@ def with_ours(graph: Graph, convolutions: Convolutions) -> Graph:
     def told(node: Node) -> Node:
         if not isinstance(node.kind, Conv):
             return node
+        if node.name in convolutions.by_place:
+            called = as_called(node)
+            return replace(called, kind=replace(node.kind, channels_last=None, by_place=True))
         if node.name not in convolutions.ours:
             return node if gains else as_called(node)
         kind = replace(node.kind, rounding=convolutions.ours[node.name])

@@ -63,7 +63,7 @@ def cost_of_plan(plan: Plan) -> Cost:
             case Einsum(contract=contract, inputs=inputs, type=kind):
                 factors = tuple(types[name] for name in inputs)
                 size += _bytes(kind) + sum(map(_bytes, factors))
-                flops += contraction_flops(contract, factors)
+                flops += contraction_flops(contract, factors, kind)
                 units |= dict.fromkeys(_library_units(kind))
     return Cost(bytes=size, flops=flops, units=tuple(units) or _CUDA_CORES)
 

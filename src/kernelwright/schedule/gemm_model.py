@@ -19,6 +19,7 @@ from kernelwright.ir.configs import (
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import Machine, WarpgroupRates
+from kernelwright.schedule.gemm_work import contraction_sizes
 from kernelwright.schedule.roles import Roles, roles
 from kernelwright.schedule.turn_model import turn_cycles
 
@@ -99,12 +100,16 @@ def product_shape(
     assert isinstance(found, Roles)
     lhs, rhs = reversed(inputs[:2]) if found.swapped else inputs[:2]
     assert isinstance(lhs, TensorType) and isinstance(rhs, TensorType)
-    sizes = dict(zip(found.left, (dim.hint for dim in lhs.shape), strict=True))
-    sizes |= dict(zip(found.right, (dim.hint for dim in rhs.shape), strict=True))
+    sizes = contraction_sizes(anchor, inputs, output)
     # Batches that share the right factor are rows, as the launcher makes them where memory allows.
     shared = [letter for letter in found.batch if letter not in found.right]
     own = [letter for letter in found.batch if letter in found.right]
     chunk = 16 // lhs.dtype.itemsize
+    k = sizes[found.k]
+    if anchor.patches is not None:
+        # Each tap begins a step.
+        taps, step = prod(anchor.patches.taps), TensorCoreConfig.BLOCK_K
+        k = taps * ceil(k // taps / step) * step
 
     def factor(letters: str, kind: TensorType, major: Major) -> Factor:
         aligned = sizes[letters[-1]] % chunk == 0
@@ -114,7 +119,7 @@ def product_shape(
         batches=prod(sizes[letter] for letter in own),
         m=prod(sizes[letter] for letter in (*shared, *found.m)),
         n=sizes[found.n],
-        k=sizes[found.k],
+        k=k,
         dtype=lhs.dtype,
         lhs=factor(found.left, lhs, found.left_major),
         rhs=factor(found.right, rhs, found.right_major),

@@ -1,5 +1,7 @@
 """Work of a matrix product: its multiplications, and the share of them that is kept."""
 
+from collections.abc import Sequence
+
 from kernelwright.ir.anchors import Side, Triangle
 from kernelwright.ir.kinds import Contract
 from kernelwright.ir.types import DType, TensorType, ValueType
@@ -24,12 +26,20 @@ def kept_share(triangle: Triangle | None, output: TensorType) -> float:
     return kept / max(1, rows * columns)
 
 
-def contraction_flops(contract: Contract, inputs: tuple[ValueType, ...]) -> int:
+def contraction_sizes(
+    contract: Contract, inputs: Sequence[ValueType], output: TensorType
+) -> dict[str, int]:
+    """The captured size of each of the contraction's letters."""
+    left, right = inputs[:2]
+    assert isinstance(left, TensorType) and isinstance(right, TensorType)
+    shapes = contract.factors(left.shape, right.shape, output.shape)
+    letters = zip(contract.lhs + contract.rhs, (*shapes[0], *shapes[1]), strict=True)
+    return {letter: dim.hint for letter, dim in letters}
+
+
+def contraction_flops(contract: Contract, inputs: Sequence[ValueType], output: TensorType) -> int:
     """Two for each combination of the contraction's letters."""
-    sizes: dict[str, int] = {}
-    for labels, kind in zip((contract.lhs, contract.rhs), inputs, strict=False):
-        assert isinstance(kind, TensorType)
-        sizes.update(zip(labels, (dim.hint for dim in kind.shape), strict=True))
+    sizes = contraction_sizes(contract, inputs, output)
     product = 2
     for size in sizes.values():
         product *= size

@@ -27,13 +27,19 @@ from kernelwright.lower import (
 )
 from kernelwright.machine import Machine
 from kernelwright.rewrite import Rewritten, rewrite
-from kernelwright.schedule.conv_or_library import Convolutions, shared_out, with_measured
+from kernelwright.schedule.conv_or_library import (
+    Convolutions,
+    placed_as_products,
+    shared_out,
+    why_not_by_place,
+    with_measured,
+)
 from kernelwright.schedule.families.recurrent import RECURRENT, loop_is_slower
 from kernelwright.schedule.fusion import lowered_with, schedule_lowered
 from kernelwright.schedule.joined import joined_in_place
 from kernelwright.schedule.legality import Library
 from kernelwright.schedule.one_tap import faster_as_convolutions, one_tap_products
-from kernelwright.schedule.whole_plans import faster_as_wholes
+from kernelwright.schedule.whole_plans import faster_as_wholes, plan_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +58,15 @@ class Choices:
     """Tensors whose parts are written where they belong, likewise."""
     loops: bool | None = None
     """Whether loops are found again, as layers or as kernels that carry a value, likewise."""
+    by_place: bool | None = None
+    """Whether convolutions are products of patches with channels last, likewise."""
     measured: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
     """What a card has said of calls: why one is the library's, or None where ours is faster.
     Products by the node of their result as captured, others by their node as rewritten."""
 
+
+_LEAST_BY_PLACE = 4
+"""Convolutions of a graph from which on another order of memory is tried."""
 
 OPEN = Choices()
 """Everything is decided by what is faster."""
@@ -82,13 +93,25 @@ def plan_graph(
 
     What is left to PyTorch in `choices`, as another plan of the same module has it, is in any case.
     """
+    looped = _with_loops_found(captured, machine, library, choices)
+    choices = replace(choices, loops=looped is not captured)
+    usual = _planned(looped, machine, library, replace(choices, by_place=bool(choices.by_place)))
+    if choices.by_place is not None or library is Library.NEVER:
+        return usual
+    if not _may_lie_by_place(usual, machine):
+        return usual
+    placed = _planned(looped, machine, library, replace(choices, by_place=True))
+    return min(usual, placed, key=lambda it: _seconds(it, machine))
+
+
+def _planned(captured: Graph, machine: Machine, library: Library, choices: Choices) -> Planned:
+    """The plan of a graph whose loops are found."""
     measured = choices.measured
     left = {**choices.left, **{name: why for name, why in measured.items() if why is not None}}
-    looped = _with_loops_found(captured, machine, library, choices)
-    found_again = looped is not captured
-    captured = looped
-    if choices.convolutions is None:
+    if choices.convolutions is None and not choices.by_place:
         left = _convolutions_of_one_tap(captured, left, measured, machine) | left
+    elif choices.convolutions is None:
+        left = _calls_of_one_tap(captured) | left
     while True:
         rewritten = rewrite(_as_called(captured, left, measured))
         formats = choices.channels_last
@@ -97,26 +120,37 @@ def plan_graph(
         graph = on_channels_last(rewritten.graph, formats)
         convolutions = choices.convolutions
         if convolutions is None:
-            convolutions = _shared_out(graph, machine, library)
-            convolutions = with_measured(convolutions, measured, graph, machine)
+            convolutions = _shared_out(graph, machine, library, choices)
         lowered = lowered_with(convolutions, graph, machine)
         plan = schedule_lowered(
             lowered.graph, machine, library, choices.in_place, convolutions, measured
         )
         found = _products_left(plan)
         if not found:
-            made = Choices(
+            made = replace(
+                choices,
                 left=MappingProxyType(left),
                 channels_last=formats,
                 convolutions=convolutions,
                 in_place=joined_in_place(plan),
-                loops=found_again,
-                measured=measured,
             )
             changed = tuple(it for it in PASSES if it.name in lowered.changed)
-            passes = (LOOPS, *changed) if found_again else changed
+            passes = (LOOPS, *changed) if choices.loops else changed
             return Planned(rewritten=rewritten, plan=plan, choices=made, lowered=passes)
         left |= found
+
+
+def _may_lie_by_place(planned: Planned, machine: Machine) -> bool:
+    """Whether convolutions may be products with channels last, and enough to make up for turning
+    what comes first and last."""
+    graph = planned.rewritten.graph
+    convolutions = [node for node in graph.nodes if isinstance(node.kind, Conv)]
+    fitting = [it for it in convolutions if why_not_by_place(it, graph, machine) is None]
+    return len(fitting) >= _LEAST_BY_PLACE
+
+
+def _seconds(planned: Planned, machine: Machine) -> float:
+    return plan_seconds(planned.plan, planned.rewritten.graph, machine)
 
 
 def _convolutions_of_one_tap(
@@ -141,17 +175,32 @@ def _convolutions_of_one_tap(
     return dict.fromkeys(found)
 
 
-def _shared_out(graph: Graph, machine: Machine, library: Library) -> Convolutions:
+def _calls_of_one_tap(captured: Graph) -> dict[str, str | None]:
+    """Calls of convolutions that are products as captured: by place they are convolutions."""
+    return {
+        node.part_of.result: None
+        for node in captured.nodes
+        if node.part_of is not None
+        and isinstance(node.part_of.kind, Conv)
+        and isinstance(node.kind, Contract)
+        and node.tensor.dtype is not DType.F32
+    }
+
+
+def _shared_out(graph: Graph, machine: Machine, library: Library, choices: Choices) -> Convolutions:
     """Who computes which convolution: each alone first, then by what whole plans take."""
+    measured = choices.measured
 
     def planned(convolutions: Convolutions) -> Plan:
         lowered = lowered_with(convolutions, graph, machine)
         return schedule_lowered(lowered.graph, machine, library, None, convolutions)
 
-    alone = shared_out(graph, machine, library)
-    if library is Library.NEVER or machine.convolutions is None:
-        return alone
-    return faster_as_wholes(alone, graph, machine, planned)
+    found = shared_out(graph, machine, library)
+    if choices.by_place:
+        found = placed_as_products(found, graph, machine, measured)
+    elif library is not Library.NEVER and machine.convolutions is not None:
+        found = faster_as_wholes(found, graph, machine, planned)
+    return with_measured(found, measured, graph, machine)
 
 
 def _with_loops_found(

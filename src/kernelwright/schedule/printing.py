@@ -44,6 +44,6 @@ def _print_step(step: Step) -> str:
             when = f" at {planned.sizes}, at others on {planned.given}" if planned else ""
             return f"{result}: {kind} = torch {call}{when}  # {why}"
         case Einsum(result=result, contract=contract, inputs=inputs, type=kind, why=why):
-            return f"{result}: {kind} = einsum {contract}({', '.join(inputs)})  # {why}"
+            return f"{result}: {kind} = einsum {contract.equation}({', '.join(inputs)})  # {why}"
         case Take(result=result, input=source, index=index):
             return f"{result} = {source}[{index}]"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import islice
 from math import prod
 
 from kernelwright.codegen.arrange import Arranged, product_of
@@ -25,6 +24,7 @@ from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import DType, TensorType, ValueType
 from kernelwright.machine import CARD_WITH_WGMMA
 from kernelwright.schedule.gemm_model import is_buffered
+from kernelwright.schedule.gemm_work import contraction_sizes
 from kernelwright.schedule.roles import Roles, roles
 
 
@@ -95,7 +95,17 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
         "general": () if _takes_all(kernel) else _simt_members(general, Major.NONE, Major.NONE),
         "is_plain": _is_plain(kernel),
         "triangle": kernel.triangle,
+        "patches": _walk(kernel),
     }
+
+
+def _walk(kernel: Kernel) -> str | None:
+    """`PatchWalk` of a convolution by place: W first."""
+    patches = kernel.anchored(Contract).patches
+    if patches is None:
+        return None
+    pairs = (patches.taps, patches.stride, patches.padding, patches.dilation)
+    return ", ".join(f"{{{across}, {down}}}" for down, across in pairs)
 
 
 def _takes_strides(kernel: Kernel) -> bool:
@@ -108,11 +118,18 @@ def _takes_strides(kernel: Kernel) -> bool:
 def _is_plain(kernel: Kernel) -> bool:
     """Whether what the tuned variant leaves is left to gemm_plain.cuh."""
     is_sm90 = isinstance(kernel.config, TensorCoreConfig)
-    return is_sm90 and (_takes_strides(kernel) or _has_one_size(kernel))
+    return is_sm90 and (_takes_strides(kernel) or _has_one_size(kernel) or _has_patches(kernel))
+
+
+def _has_patches(kernel: Kernel) -> bool:
+    """Whether it is a convolution, which no other variants compute."""
+    return kernel.anchored(Contract).patches is not None
 
 
 def _has_small(kernel: Kernel) -> bool:
     """Whether sizes that are too small for the tuned variant have one of their own."""
+    if _has_patches(kernel):
+        return False
     if _takes_strides(kernel):
         return kernel.serves_several_sizes
     return not _has_one_size(kernel)
@@ -141,9 +158,7 @@ def _takes_all(kernel: Kernel) -> bool:
 
 def _extents(kernel: Kernel) -> dict[str, int]:
     """The captured size of each dimension of the product, by its letter."""
-    contract, left, right = kernel.anchored(Contract), *islice(_tensors(kernel), 2)
-    sizes = zip(contract.lhs + contract.rhs, (*left.shape, *right.shape), strict=True)
-    return {letter: dim.hint for letter, dim in sizes}
+    return contraction_sizes(kernel.anchored(Contract), kernel.inputs, kernel.output)
 
 
 def _fills_tiles(kernel: Kernel) -> bool:
@@ -237,7 +252,7 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
             _layouts(lhs, rhs),
             f"static constexpr int64_t MIN_PRODUCTS = {config.min_products};",
             *([least_ahead] if config.feed is Feed.AHEAD else []),
-            *([_by_row(kernel, config)] if config.feed in (Feed.DIRECT, Feed.TURNS) else []),
+            *([_masks(kernel, config)] if config.feed in (Feed.DIRECT, Feed.TURNS) else []),
         ),
         variant="Sm90Variant",
         function="gemm_sm90",
@@ -248,17 +263,19 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
     )
 
 
-def _by_row(kernel: Kernel, config: TensorCoreConfig) -> str:
-    """The config's mask of operands with one value for a row of its result, which is read once."""
+def _masks(kernel: Kernel, config: TensorCoreConfig) -> str:
+    """The config's masks of operands with one value for a row of its result, or for a column: they
+    are read once."""
     product = product_of(kernel.anchored(Contract))
     joining = [kind for kind in kernel.inputs[2:] if isinstance(kind, TensorType)]
-    own = 0 if config.transposed else 1
-    mask = 0
+    by_row = by_column = 0
     for at, kind in enumerate(joining):
-        sizes = (ONE, ONE, *product.joined(kind.rank).sizes(kind.shape))[-2:]
-        if sizes[own] == ONE and sizes[1 - own] != ONE:
-            mask |= 1 << at
-    return f"static constexpr unsigned BY_ROW = {mask:#x};"
+        sizes = (ONE, ONE, *product.joined(kind.rank).sizes(kind.shape))
+        *batches, rows, columns = (*sizes[:-2], *sizes[-2:][:: -1 if config.transposed else 1])
+        by_row |= (columns == ONE and rows != ONE) << at
+        # Of several batches each may have its own.
+        by_column |= (columns != ONE and {*batches, rows} == {ONE}) << at
+    return f"static constexpr unsigned BY_ROW = {by_row:#x}, BY_COLUMN = {by_column:#x};"
 
 
 def _thin(config: ThinConfig) -> Tuned:
@@ -339,6 +356,7 @@ def _absent(kernel: Kernel) -> frozenset[str]:
         "ANY_SHORT": _factor(kernel).dtype.itemsize < 4,
         "ANY_SIMT_MN": Major.MN in majors,
         "ANY_SIMT_K": Major.K in majors,
+        "ANY_PATCHES": _has_patches(kernel),
         "ANY_OTHER_SIZES": not takes_all,
         "ANY_TURNED": not takes_all,
         "ANY_FEW_STEPS": not (takes_all and _has_many_steps(kernel)),

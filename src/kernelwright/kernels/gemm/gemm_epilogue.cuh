@@ -210,6 +210,19 @@ class GemmEpilogue {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
     return load_joining<WIDTH, BY_ROW>(place, rows, columns, Indices());
   }
+  // The same, where `first` are those of these columns in another row. BY_COLUMN: a bit for each
+  // that is known to have one value for a column.
+  template <int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN>
+  __device__ __forceinline__ Joining<WIDTH, BY_ROW> load_below(const Joining<WIDTH, BY_ROW>& first,
+                                                               const Place& place, int rows,
+                                                               int columns) const {
+    return load_others<WIDTH, BY_ROW, BY_COLUMN>(first, place, rows, columns, Indices());
+  }
+  // Bytes of a thread's registers that ROWS rows take.
+  template <int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN, int ROWS>
+  __host__ __device__ static constexpr int joining_bytes() {
+    return bytes_of_joining<WIDTH, BY_ROW, BY_COLUMN, ROWS>(Indices());
+  }
 
   template <int WIDTH, class Joined>
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Joined& joining,
@@ -311,6 +324,31 @@ class GemmEpilogue {
     const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
     return {{{fetch_columns<Extra, (BY_ROW >> I & 1) != 0 ? 1 : WIDTH>(
         get<I>(place.joining) + rows * extras[I].row_stride, extras[I], columns)}...}};
+  }
+
+  template <int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN, size_t... I>
+  __device__ __forceinline__ Joining<WIDTH, BY_ROW> load_others(const Joining<WIDTH, BY_ROW>& first,
+                                                                const Place& place, int rows,
+                                                                int columns,
+                                                                std::index_sequence<I...>) const {
+    return {{{load_other<I, Extra, WIDTH, BY_ROW, BY_COLUMN>(first, place, rows, columns)}...}};
+  }
+  template <size_t I, class E, int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN, class Joined>
+  __device__ __forceinline__ auto load_other(const Joined& first, const Place& place, int rows,
+                                             int columns) const {
+    if constexpr ((BY_COLUMN >> I & 1) != 0) {
+      return get<I>(first);
+    } else {
+      const MatrixOperand& extra = problem_.operands[Problem::FIRST_EXTRA + I];
+      return fetch_columns<E, (BY_ROW >> I & 1) != 0 ? 1 : WIDTH>(
+          get<I>(place.joining) + rows * extra.row_stride, extra, columns);
+    }
+  }
+  template <int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN, int ROWS, size_t... I>
+  __host__ __device__ static constexpr int bytes_of_joining(std::index_sequence<I...>) {
+    return (0 + ... +
+            (static_cast<int>(sizeof(Fetched < Extra, (BY_ROW >> I & 1) != 0 ? 1 : WIDTH >)) *
+             ((BY_COLUMN >> I & 1) != 0 ? 1 : ROWS)));
   }
 
   template <int WIDTH>

@@ -13,6 +13,7 @@ constexpr bool ANY_SHORT = true;        // factors of 16 bits on the CUDA cores
 constexpr bool ANY_SIMT_MN = true;      // tiles on the CUDA cores of factors that lie along M or N
 constexpr bool ANY_SIMT_K = true;       // and along K
 constexpr bool ANY_OTHER_SIZES = true;  // calls of sizes that the tuned variant is not for
+constexpr bool ANY_PATCHES = true;      // rows that are what a filter meets of images
 constexpr bool ANY_EDGES = true;      // tiles that a result does not fill, results without vectors
 constexpr bool ANY_TURNED = true;     // factors that have to be read fast whatever their strides
 constexpr bool ANY_FEW_STEPS = true;  // units of so few steps that warpgroups take turns

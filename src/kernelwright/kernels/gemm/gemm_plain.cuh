@@ -5,6 +5,7 @@
 
 #include "dependent_launch.cuh"
 #include "gemm_epilogue.cuh"
+#include "gemm_patches.cuh"
 #include "gemm_problem.cuh"
 #include "mbarrier.cuh"
 #include "vector.cuh"
@@ -71,6 +72,19 @@ struct PlainCopy {
   }
 };
 
+// The copy of lhs from a row on, of the batch that begins at `data`.
+template <class T, class Tile, class Problem>
+__device__ __forceinline__ auto plain_rows(const Problem& problem, const T* data, int64_t row) {
+  const MatrixOperand& lhs = problem.lhs();
+  if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+    const int64_t before = data - static_cast<const T*>(lhs.data) + row * lhs.row_stride;
+    return PatchCopy<T, Tile, Tile::ROWS>{problem.patches, before, problem.m - row, 0, problem.k};
+  } else {
+    return PlainCopy<T, Tile, Tile::ROWS>{data + row * lhs.row_stride, lhs.row_stride,
+                                          lhs.column_stride, problem.m - row, problem.k};
+  }
+}
+
 // The tile from (row, column) on of batch number `batch`, if there is one; by the first THREADS
 // threads of the block.
 template <class Tile, class Problem>
@@ -80,8 +94,8 @@ __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int6
   using T = typename Problem::Factor;
   constexpr int OWN = Tile::OWN, ACROSS = Tile::COLUMNS / OWN;
   if (ANY_EDGES && (row >= problem.m || column >= problem.n)) return;
-  const MatrixOperand &left = problem.lhs(), &right = problem.rhs();
-  const T* left_data = static_cast<const T*>(left.data);
+  const MatrixOperand& right = problem.rhs();
+  const T* left_data = static_cast<const T*>(problem.lhs().data);
   const T* right_data = static_cast<const T*>(right.data);
   GemmEpilogue epilogue(problem);
   if constexpr (ANY_BATCHES) {
@@ -91,8 +105,7 @@ __device__ __forceinline__ void multiply_plain_tile(const Problem& problem, int6
     right_data = batch_base<const T>(problem, Problem::RHS, index);
     epilogue.select(index);
   }
-  PlainCopy<T, Tile, Tile::ROWS> lhs = {left_data + row * left.row_stride, left.row_stride,
-                                        left.column_stride, problem.m - row, problem.k};
+  auto lhs = plain_rows<T, Tile>(problem, left_data, row);
   PlainCopy<T, Tile, Tile::COLUMNS> rhs = {right_data + column * right.column_stride,
                                            right.column_stride, right.row_stride,
                                            problem.n - column, problem.k};

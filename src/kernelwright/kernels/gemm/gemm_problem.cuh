@@ -34,6 +34,7 @@ struct Gemm {
   static constexpr int COLUMN_VECTOR = 16 / sizeof(compute_t<T>);
   static constexpr int64_t ELEMENT_BYTES[OPERANDS] = {sizeof(Out), sizeof(T), sizeof(T),
                                                       sizeof(Extra)...};
+  static constexpr bool HAS_PATCHES = false;
   enum Role { OUT, LHS, RHS, FIRST_EXTRA };
 
   Epilogue epilogue;

@@ -6,26 +6,30 @@
 // language model's scores of 50,257 words: they are stored in aligned accesses all the same.
 //
 // A config for such factors has
-//   BY_ROW  a bit for each operand that joins the result and has one value for each of its rows
+//   BY_ROW     a bit for each operand that joins the result and has one value for each of its rows
+//   BY_COLUMN  the same of columns
 
 #include "gemm_sm90_store.cuh"
 
 // A warp's rows of a part that lies inside the result, from `place` on. What joins 32 columns is
 // fetched while those before are stored, where registers have room for both.
-template <unsigned BY_ROW, class Epilogue, int PARTS, int COUNT>
+template <unsigned BY_ROW, unsigned BY_COLUMN, class Epilogue, int PARTS, int COUNT>
 __device__ __forceinline__ void store_inside(const Epilogue& epilogue,
                                              const typename Epilogue::Place& place,
                                              const float (&sums)[PARTS][COUNT], int part, int row,
                                              RowBuffer& buffer) {
   constexpr int COLUMNS = RowBuffer::COLUMNS;
   using Joining = typename Epilogue::template Joining<RUN, BY_ROW>;
-  constexpr bool IS_AHEAD = 2 * RUNS * sizeof(Joining) <= 128;
+  constexpr bool IS_AHEAD =
+      2 * Epilogue::template joining_bytes<RUN, BY_ROW, BY_COLUMN, RUNS>() <= 128;
   const int lane = threadIdx.x % 32;
   Joining joining[RUNS], next[RUNS];
   const auto fetch = [&](Joining(&into)[RUNS], int columns) {
+    into[0] = epilogue.template load_inside<RUN, BY_ROW>(place, 0, columns);
 #pragma unroll
-    for (int i = 0; i < RUNS; ++i) {
-      into[i] = epilogue.template load_inside<RUN, BY_ROW>(place, i * RUN_ROWS, columns);
+    for (int i = 1; i < RUNS; ++i) {
+      into[i] = epilogue.template load_below<RUN, BY_ROW, BY_COLUMN>(into[0], place, i * RUN_ROWS,
+                                                                     columns);
     }
   };
   if (IS_AHEAD) fetch(next, 0);
@@ -228,7 +232,7 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
     if (first_row >= problem.m) return;
     if (!ANY_EDGES || (has_columns && first_row + RowBuffer::ROWS <= problem.m)) {
       const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
-      store_inside<Config::BY_ROW>(epilogue, place, sums, part, row, buffer);
+      store_inside<Config::BY_ROW, Config::BY_COLUMN>(epilogue, place, sums, part, row, buffer);
       continue;
     }
     if constexpr (sizeof(typename Problem::Result) == 2) {

@@ -43,7 +43,7 @@ struct Sm90Variant {
     const bool has_wgmma = DeviceLimits::current().has_wgmma;
     if constexpr (!ANY_OTHER_SIZES) return has_wgmma;
     constexpr int64_t MAX_SIZE = int64_t{1} << 30;  // coordinates of boxes are 32-bit
-    const Problem problem = Config::TRANSPOSED ? given.transposed() : given;
+    const Problem problem = turned(given);
     // Compared as floating point: the product of four sizes may not fit an integer.
     const double products = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                             static_cast<double>(problem.k) * static_cast<double>(problem.batches);
@@ -57,12 +57,16 @@ struct Sm90Variant {
       if (ANY_TRIANGLES && problem.triangle != Triangle::NONE) return false;
       if (ANY_BATCHES && problem.batch_rank > 1) return false;
     }
-    return (Tile::HAS_PLANES || is_boxed(lhs_factor(problem))) &&
-           (SPLITS_BEFORE || is_boxed(rhs_factor(problem)));
+    if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+      return problem.patches.is_boxed() && problem.is_filter_boxed();
+    } else {
+      return (Tile::HAS_PLANES || is_boxed(lhs_factor(problem))) &&
+             (SPLITS_BEFORE || is_boxed(rhs_factor(problem)));
+    }
   }
 
   static int64_t workspace_bytes(const Problem& given) {
-    const Problem problem = Config::TRANSPOSED ? given.transposed() : given;
+    const Problem problem = turned(given);
     int64_t bytes = HEADER_BYTES;
     if constexpr (Tile::HAS_PLANES) bytes += plane_bytes(lhs_factor(problem));
     if constexpr (SPLITS_BEFORE) bytes += plane_bytes(rhs_factor(problem));
@@ -72,7 +76,7 @@ struct Sm90Variant {
 
   cudaError_t launch(const Problem& given, cudaStream_t stream, void* workspace) const {
     const DeviceLimits device = DeviceLimits::current();
-    const Problem problem = Config::TRANSPOSED ? given.transposed() : given;
+    const Problem problem = turned(given);
     const Factor lhs = lhs_factor(problem), rhs = rhs_factor(problem);
     char* const lhs_planes = static_cast<char*>(workspace) + HEADER_BYTES;
     char* const rhs_planes = lhs_planes + (Tile::HAS_PLANES ? plane_bytes(lhs) : 0);
@@ -83,8 +87,9 @@ struct Sm90Variant {
       set_batch_steps(problem, problem.lhs(), p.lhs_batch_steps);
       set_batch_steps(problem, problem.rhs(), p.rhs_batch_steps);
     }
-    p.steps = static_cast<int>((problem.k + Tile::BLOCK_K - 1) / Tile::BLOCK_K);
+    p.steps = steps(problem);
     p.steps_per_slice = (p.steps + Config::SLICES - 1) / Config::SLICES;
+    constexpr int BOX_M = Tile::BLOCK_M;
     constexpr int BOX_N = Tile::PLANES == 2 ? Tile::BLOCK_N : Tile::BLOCK_N / Tile::CLUSTER;
     if constexpr (Config::SLICES > 1) {
       p.partials = reinterpret_cast<float*>(rhs_planes + (SPLITS_BEFORE ? plane_bytes(rhs) : 0));
@@ -93,21 +98,8 @@ struct Sm90Variant {
       p.problem.rest.partials = p.partials;
       p.problem.rest.partial_pitch = p.partial_pitch;
     }
-    cudaError_t status;
-    if constexpr (Tile::HAS_PLANES) {
-      status = encode_map(&p.lhs_map, lhs_planes, plane_box<Config::LHS, Tile::BLOCK_M>(lhs));
-    } else {
-      status = encode_map(&p.lhs_map, const_cast<void*>(lhs.data),
-                          factor_box<Config::LHS, Tile::BLOCK_M>(lhs));
-    }
-    if (status == cudaSuccess) {
-      if constexpr (SPLITS_BEFORE) {
-        status = encode_map(&p.rhs_map, rhs_planes, plane_box<Config::RHS, BOX_N>(rhs));
-      } else {
-        status = encode_map(&p.rhs_map, const_cast<void*>(rhs.data),
-                            factor_box<Config::RHS, BOX_N>(rhs));
-      }
-    }
+    cudaError_t status = encode_lhs<BOX_M>(p, lhs, lhs_planes);
+    if (status == cudaSuccess) status = encode_rhs<BOX_N>(p, rhs, rhs_planes);
     if (status == cudaSuccess && Tile::BUFFERED) status = encode_result(p);
     if (status != cudaSuccess) return status;
     int at_once = device.multiprocessors / Tile::CLUSTER;
@@ -167,6 +159,12 @@ struct Sm90Variant {
  private:
   static constexpr int64_t HEADER_BYTES = aligned_bytes(sizeof(GemmHeader));
 
+  // Of the factors' elements.
+  static constexpr CUtensorMapDataType TYPE =
+      sizeof(typename Problem::Factor) == 4            ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+      : std::is_same_v<typename Tile::Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                                       : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+
   static_assert(IS_PAIRS || Config::SLICES == 1, "only pairs have a kernel that adds slices");
 
   static Factor lhs_factor(const Problem& problem) {
@@ -181,6 +179,47 @@ struct Sm90Variant {
       factor = factor.permuted(Config::RHS);
     }
     return factor;
+  }
+
+  static Problem turned(const Problem& given) {
+    if constexpr (Config::TRANSPOSED) {
+      return given.transposed();
+    } else {
+      return given;
+    }
+  }
+
+  // Of K.
+  static int steps(const Problem& problem) {
+    if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+      return problem.patches.taps() * chunks(problem.patches.channels);
+    } else {
+      return chunks(problem.k);
+    }
+  }
+  static int chunks(int64_t k) { return static_cast<int>((k + Tile::BLOCK_K - 1) / Tile::BLOCK_K); }
+
+  template <int COUNT>
+  static cudaError_t encode_lhs(Parameters& p, const Factor& lhs, void* planes) {
+    if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+      return p.problem.patches.encode(&p.lhs_map, Tile::BLOCK_K, COUNT);
+    } else if constexpr (Tile::HAS_PLANES) {
+      return encode_map(&p.lhs_map, planes, plane_box<Config::LHS, COUNT>(lhs));
+    } else {
+      return encode_map(&p.lhs_map, const_cast<void*>(lhs.data),
+                        factor_box<Config::LHS, COUNT>(lhs));
+    }
+  }
+  template <int COUNT>
+  static cudaError_t encode_rhs(Parameters& p, const Factor& rhs, void* planes) {
+    void* const data = const_cast<void*>(rhs.data);
+    if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+      return encode_map(&p.rhs_map, data, p.problem.filter_box(TYPE, Tile::BLOCK_K, COUNT));
+    } else if constexpr (SPLITS_BEFORE) {
+      return encode_map(&p.rhs_map, planes, plane_box<Config::RHS, COUNT>(rhs));
+    } else {
+      return encode_map(&p.rhs_map, data, factor_box<Config::RHS, COUNT>(rhs));
+    }
   }
 
   static int64_t elements(const Factor& factor) {
@@ -232,9 +271,7 @@ struct Sm90Variant {
   static TensorBox factor_box(const Factor& factor) {
     constexpr int64_t SIZE = sizeof(typename Problem::Factor);
     TensorBox box = {};
-    box.type = SIZE == 4                                        ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-               : std::is_same_v<typename Tile::Element, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                                : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    box.type = TYPE;
     box.swizzle = Tile::SPLITS_INSIDE ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B;
     box.box[0] = Tile::SPLITS_INSIDE ? 64 : Tile::ROW_BYTES / SIZE;
     box.box[1] = Tile::SPLITS_INSIDE ? 64 : MAJOR == Major::K ? COUNT : Tile::BLOCK_K;

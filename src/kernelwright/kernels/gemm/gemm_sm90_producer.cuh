@@ -1,6 +1,7 @@
 #pragma once
 // The thread that keeps the ring of stages of a tensor-core product full.
 
+#include "gemm_patches.cuh"
 #include "gemm_sm90_tile.cuh"
 
 // Boxes have rows of 128 bytes. COUNT elements along a factor's own dimension from `first`, BLOCK_K
@@ -40,12 +41,39 @@ __device__ __forceinline__ void fetch_raw(unsigned char* target, const CUtensorM
   }
 }
 
+// A stage's part of rhs: both blocks of a cluster read it, and each fetches a half for both.
+template <class Config, class Tile, class Problem>
+__device__ __forceinline__ void fetch_rhs(const Sm90Parameters<Problem>& p,
+                                          const Sm90Shared<Tile>& shared, int stage, int k,
+                                          int column, int batch, int rank) {
+  constexpr int CLUSTER = Tile::CLUSTER, PLANES = Tile::PLANES;
+  Barrier* const full = shared.full + stage;
+  const int plane = batch * PLANES;
+  if constexpr (CLUSTER == 1) {
+#pragma unroll
+    for (int i = 0; i < PLANES; ++i) {
+      fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, 1>(shared.rhs(stage, i), &p.rhs_map, k, column,
+                                                       plane + i, full);
+    }
+  } else if constexpr (PLANES == CLUSTER) {
+    // Each block fetches one plane for both.
+    fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, CLUSTER>(shared.rhs(stage, rank), &p.rhs_map, k,
+                                                           column, plane + rank, full);
+  } else {
+    // Each block fetches half of the columns for both.
+    constexpr int PART = Tile::BLOCK_N / CLUSTER;
+    fetch_plane<Tile, Config::RHS, PART, CLUSTER>(
+        shared.rhs(stage, 0) + rank * PART * Tile::ROW_BYTES, &p.rhs_map, k, column + rank * PART,
+        plane, full);
+  }
+}
+
 template <class Config, class Tile, class Problem>
 __device__ __forceinline__ void fetch_stage(const Sm90Parameters<Problem>& p,
                                             const Sm90Shared<Tile>& shared, int stage, int k,
                                             const Sm90Work& work, int lhs_plane, int rhs_plane,
                                             int rank) {
-  constexpr int CLUSTER = Tile::CLUSTER, PLANES = Tile::PLANES;
+  constexpr int PLANES = Tile::PLANES;
   Barrier* const full = shared.full + stage;
   arrive_expecting(full, Tile::STAGE_BYTES);
   if constexpr (Tile::FEED == Feed::CONVERT) {
@@ -59,23 +87,25 @@ __device__ __forceinline__ void fetch_stage(const Sm90Parameters<Problem>& p,
                                                        lhs_plane * PLANES + plane, full);
     }
   }
-  const int plane = rhs_plane * PLANES;
-  if constexpr (CLUSTER == 1) {
-#pragma unroll
-    for (int i = 0; i < PLANES; ++i) {
-      fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, 1>(shared.rhs(stage, i), &p.rhs_map, k,
-                                                       work.column, plane + i, full);
-    }
-  } else if constexpr (PLANES == CLUSTER) {
-    // Each block fetches one plane for both.
-    fetch_plane<Tile, Config::RHS, Tile::BLOCK_N, CLUSTER>(shared.rhs(stage, rank), &p.rhs_map, k,
-                                                           work.column, plane + rank, full);
-  } else {
-    // Each block fetches half of the columns for both.
-    constexpr int PART = Tile::BLOCK_N / CLUSTER;
-    fetch_plane<Tile, Config::RHS, PART, CLUSTER>(
-        shared.rhs(stage, 0) + rank * PART * Tile::ROW_BYTES, &p.rhs_map, k,
-        work.column + rank * PART, plane, full);
+  fetch_rhs<Config>(p, shared, stage, k, work.column, rhs_plane, rank);
+}
+
+// The stages of a unit whose rows are patches.
+template <class Config, class Tile, class Problem>
+__device__ __forceinline__ void fetch_patches(const Sm90Parameters<Problem>& p,
+                                              const Sm90Shared<Tile>& shared, const Sm90Work& work,
+                                              Ring<Tile::STAGES>& ring) {
+  const auto first = static_cast<int>(work.batch * p.problem.m + work.row);
+  PatchSteps<Tile::BLOCK_K> walk(p.problem.patches, first);
+  for (int step = 0; step < work.steps; ++step) {
+    wait(shared.empty + ring.stage, ring.phase ^ 1);
+    Barrier* const full = shared.full + ring.stage;
+    arrive_expecting(full, Tile::STAGE_BYTES);
+    copy_pixels<2>(shared.lhs(ring.stage), &p.lhs_map, walk.place(), full);
+    fetch_rhs<Config>(p, shared, ring.stage, walk.place().channel, work.column, walk.tap(),
+                      Sm90Place<Tile>::rank());
+    ring.advance();
+    walk.advance();
   }
 }
 
@@ -87,16 +117,20 @@ __device__ __forceinline__ void produce(const Sm90Parameters<Problem>& p,
   Ring<Tile::STAGES> ring;
   for (int unit = Place::cluster(); unit < p.units.count; unit += Place::clusters()) {
     const Sm90Work work = locate_work<Tile>(p, p.units, unit);
-    int lhs_plane = 0, rhs_plane = 0;
-    if constexpr (ANY_BATCHES) {
-      lhs_plane = plane_batch(p.problem, work.batch, p.lhs_batch_steps);
-      rhs_plane = plane_batch(p.problem, work.batch, p.rhs_batch_steps);
-    }
-    for (int step = 0; step < work.steps; ++step) {
-      wait(shared.empty + ring.stage, ring.phase ^ 1);
-      fetch_stage<Config>(p, shared, ring.stage, (work.first_step + step) * Tile::BLOCK_K, work,
-                          lhs_plane, rhs_plane, Place::rank());
-      ring.advance();
+    if constexpr (ANY_PATCHES && Problem::HAS_PATCHES) {
+      fetch_patches<Config>(p, shared, work, ring);
+    } else {
+      int lhs_plane = 0, rhs_plane = 0;
+      if constexpr (ANY_BATCHES) {
+        lhs_plane = plane_batch(p.problem, work.batch, p.lhs_batch_steps);
+        rhs_plane = plane_batch(p.problem, work.batch, p.rhs_batch_steps);
+      }
+      for (int step = 0; step < work.steps; ++step) {
+        wait(shared.empty + ring.stage, ring.phase ^ 1);
+        fetch_stage<Config>(p, shared, ring.stage, (work.first_step + step) * Tile::BLOCK_K, work,
+                            lhs_plane, rhs_plane, Place::rank());
+        ring.advance();
+      }
     }
   }
 }

@@ -13,7 +13,7 @@ from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expres
 from kernelwright.schedule.families.elements import grow_elements, work_of
 from kernelwright.schedule.families.family import Description, Family, Work
 from kernelwright.schedule.gemm_configs import ranked_products
-from kernelwright.schedule.gemm_model import product_shape
+from kernelwright.schedule.gemm_model import product_shape, tensor_core_seconds
 from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops, kept_share
 from kernelwright.schedule.launches import labels, launched
 from kernelwright.schedule.legality import Library
@@ -49,10 +49,19 @@ def _ranked(
 ) -> tuple[Config, ...]:
     widest = max(it.dtype.itemsize for it in (output, *inputs) if isinstance(it, TensorType))
     shape = product_shape(anchor, inputs, output, triangle)
-    return tuple(config for _, config in ranked_products(shape, widest, machine))
+    ranked = (config for _, config in ranked_products(shape, widest, machine))
+    return tuple(it for it in ranked if anchor.patches is None or _takes_patches(it))
+
+
+def _takes_patches(config: Config) -> bool:
+    """Whether the variant brings them to where it multiplies."""
+    return isinstance(config, TensorCoreConfig) and config.feed.is_short and not config.transposed
 
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
+    assert isinstance(node.kind, Contract)
+    if node.kind.patches is not None:
+        return None
     reason = why_no_product(node, graph)
     if reason is None and library is Library.WHERE_FASTER:
         return why_the_library(node, graph, machine)
@@ -64,11 +73,19 @@ def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
     return _ranked(anchor, kernel.inputs, kernel.output, machine, kernel.triangle)
 
 
+def _seconds(kernel: Kernel, machine: Machine) -> float | None:
+    anchor, config = kernel.anchored(Contract), kernel.config
+    if not isinstance(config, TensorCoreConfig) or not config.feed.is_short:
+        return None
+    shape = product_shape(anchor, kernel.inputs, kernel.output, kernel.triangle)
+    return tensor_core_seconds(shape, config, machine)
+
+
 def _cost(kernel: Kernel) -> Work:
     factor = kernel.inputs[0]
     assert isinstance(factor, TensorType)
     products = round(
-        contraction_flops(kernel.anchored(Contract), kernel.inputs)
+        contraction_flops(kernel.anchored(Contract), kernel.inputs, kernel.output)
         * kept_share(kernel.triangle, kernel.output)
     )
     return Work(
@@ -119,5 +136,6 @@ GEMM = Family(
     describe=_describe,
     apart=_apart,
     at_any_size=_at_any_size,
+    seconds=_seconds,
     wants_whole_rows=_wants_whole_rows,
 )

@@ -1,0 +1,107 @@
+"""Child of test_places.py: 16-bit convolutions by place, from the graph to the emulator.
+
+Prints one JSON object: by sizes, the error of each result against float64 over that of PyTorch's
+own forward; which variants ran; findings of the emulator.
+"""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from kernelwright.capture import capture_module
+from kernelwright.codegen import emit_module
+from kernelwright.emulator import Session
+from kernelwright.ir.kinds import Contract
+from kernelwright.machine import H200
+from kernelwright.schedule import plan_graph
+from kernelwright.schedule.planning import OPEN
+
+
+class Layers(nn.Module):
+    """Convolutions of every form that a product of patches takes, each with something after it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(8, 24, 3, padding=1)
+        self.norm = nn.BatchNorm2d(24)
+        self.strided = nn.Conv2d(24, 80, 3, stride=(2, 3), padding=1, bias=False)
+        self.beside = nn.Conv2d(24, 80, 1, stride=(2, 3), bias=False)
+        self.wide = nn.Conv2d(80, 136, 3, padding=4, dilation=(4, 3))
+        self.narrow = nn.Conv2d(136, 8, 1, bias=False)
+        self.last = nn.Conv2d(8, 16, (1, 5), padding=(2, 2))
+
+    def forward(self, x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = F.relu(self.norm(self.first(x)))
+        # A residual that has a convolution of its own; a value for each channel of an image.
+        x = F.relu(self.strided(x) + self.beside(x))
+        y = F.silu(self.wide(x)) * scale[:, :, None, None]
+        z = self.narrow(F.max_pool2d(y, 3, 2, 1))
+        return self.last(z), y, z.mean((2, 3))
+
+
+def inputs(n: int, high: int, wide: int) -> tuple[Tensor, ...]:
+    return (torch.rand(n, 8, high, wide).bfloat16(), torch.rand(n, 136).bfloat16())
+
+
+def planned(module: nn.Module, given: tuple[Tensor, ...]) -> Any:
+    """The emitted forward, with all convolutions as products."""
+    chosen = replace(OPEN, by_place=True)
+    plan = plan_graph(capture_module(module, given), H200, choices=chosen).plan
+    assert not plan.left_to_pytorch
+    anchors = [it.anchor for it in plan.kernels if isinstance(it.anchor, Contract)]
+    assert sum(it.patches is not None for it in anchors) == 5 and len(anchors) == 6
+    namespace: dict[str, Any] = {}
+    exec(emit_module("layers", "self, x, scale", plan).source, namespace)
+    return namespace["ModelNew"].forward
+
+
+def errors(forward: Any, module: nn.Module, given: tuple[Tensor, ...]) -> list[float]:
+    """Root mean squares against float64, as parts of PyTorch's own."""
+    double = Layers().eval().double()
+    double.load_state_dict(module.state_dict())
+    exact = double(*(it.double() for it in given))
+    found = []
+    for ours, theirs, true in zip(forward(module, *given), module(*given), exact, strict=True):
+        assert ours.shape == true.shape and ours.dtype == theirs.dtype
+        fine = true.isfinite()
+        assert torch.equal(ours.isfinite(), theirs.isfinite())
+        ours, theirs, true = (it.double()[fine] for it in (ours, theirs, true))
+        own, usual = ((it - true).square().mean().sqrt() for it in (ours, theirs))
+        found.append((own / usual).item() if true.numel() else 0.0)
+    return found
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    module = Layers().eval().bfloat16()
+    module.norm.running_var.uniform_(0.5, 2)
+    given = inputs(3, 13, 19)
+    special = (given[0].clone(), given[1])
+    special[0][1, 2, 3, 4], special[0][2, 7, 0, 0] = torch.inf, torch.nan
+    # Channels last already; elements that are no neighbours; one past an aligned address.
+    last = given[0].to(memory_format=torch.channels_last)
+    apart = torch.stack([given[0], given[0]], -1).flatten(-2)[..., ::2]
+    between = torch.cat([given[0].new_zeros(1), given[0].flatten()])[1:].view(given[0].shape)
+    found: dict[str, list[float]] = {}
+    with Session(order_seed=1, multiprocessors=4) as session, torch.no_grad():
+        forward = planned(module, given)
+        for name, values in {
+            "captured": given,
+            "others": inputs(1, 5, 7),
+            "one place": inputs(2, 1, 3),
+            "none": inputs(0, 13, 19),
+            "special": special,
+            "channels last": (last, given[1]),
+            "apart": (apart, given[1]),
+            "between vectors": (between, given[1]),
+        }.items():
+            found[name] = errors(forward, module, values)
+    print(json.dumps({"errors": found, "findings": [str(it) for it in session.findings]}))
+
+
+if __name__ == "__main__":
+    main()
