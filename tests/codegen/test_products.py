@@ -68,8 +68,8 @@ class Joined(torch.nn.Module):
         return torch.relu((a @ b + column) * row)
 
 
-@pytest.mark.parametrize(("transposed", "mask"), [(False, 0b10), (True, 0b01)])
-def test_operands_of_rows_are_known(transposed: bool, mask: int) -> None:
+@pytest.mark.parametrize(("transposed", "masks"), [(False, "0x2, 0x1"), (True, "0x1, 0x2")])
+def test_operands_of_rows_and_columns_are_known(transposed: bool, masks: str) -> None:
     """Rows are those of the config's result, which a transposed one has for columns."""
     shapes = ((64, 96), (96, 80), (80,), (64, 1))
     arguments = tuple(torch.zeros(shape, dtype=torch.bfloat16) for shape in shapes)
@@ -77,7 +77,7 @@ def test_operands_of_rows_are_known(transposed: bool, mask: int) -> None:
     (kernel,) = plan.kernels
     config = replace(TENSOR_CORES, feed=Feed.TURNS, transposed=transposed)
     product = cuda_source(with_configs(plan, {kernel.name: config}))
-    assert f"BY_ROW = {mask:#x};" in product
+    assert f"JoiningMasks<{masks}, 0x0>;" in product
 
 
 @pytest.mark.parametrize("config", [TENSOR_CORES, THIN, SIMT], ids=["tensor", "thin", "simt"])

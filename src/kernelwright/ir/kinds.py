@@ -59,6 +59,11 @@ class Patches:
     padding: tuple[int, int]
     dilation: tuple[int, int]
 
+    @property
+    def are_pixels(self) -> bool:
+        """Whether each row is one pixel, and the next one its neighbour in memory."""
+        return self.taps == self.stride == (1, 1) and self.padding == (0, 0)
+
     def __str__(self) -> str:
         height, width = self.taps
         pairs = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}

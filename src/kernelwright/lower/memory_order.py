@@ -166,8 +166,7 @@ class MemoryOrder:
             padding=_pair(conv.padding),
             dilation=_pair(conv.dilation),
         )
-        same = patches.taps == patches.stride == (1, 1) and patches.padding == (0, 0)
-        kind = Contract("nhwk", "ok", "nhwo", None if same else patches)
+        kind = Contract("nhwk", "ok", "nhwo", patches)
         batch, _, *sides = node.tensor.shape
         shape = (batch, *sides, out_channels)
         made = self._nodes.step(node, f"{node.name}_by_place", kind, shape, (images, filters))

@@ -106,7 +106,7 @@ def product_shape(
     own = [letter for letter in found.batch if letter in found.right]
     chunk = 16 // lhs.dtype.itemsize
     k = sizes[found.k]
-    if anchor.patches is not None:
+    if anchor.patches is not None and not anchor.patches.are_pixels:
         # Each tap begins a step.
         taps, step = prod(anchor.patches.taps), TensorCoreConfig.BLOCK_K
         k = taps * ceil(k // taps / step) * step

@@ -27,7 +27,7 @@ COLUMNS = {
     Feed.CONVERT: (128, 64),
     Feed.INSIDE: (128,),
     Feed.DIRECT: (256, 192, 128, 64),
-    Feed.TURNS: (256, 192, 128),
+    Feed.TURNS: (256, 192, 128, 64),
 }
 """Columns of a tile: three accumulators of 256 columns do not fit the registers."""
 CLUSTERS = {

@@ -113,9 +113,9 @@ def test_product(build: Build, config: dict[str, object], sizes: tuple[int, int,
             id="bfloat16",
         ),
         pytest.param(
-            _DIRECT | {"ELEMENT": "__half", "CLUSTER_OF_TEST": 1, "BY_ROW_OF_TEST": 1},
+            _DIRECT | {"ELEMENT": "__half", "CLUSTER_OF_TEST": 1, "MASKS_OF_TEST": "1, 2, 4"},
             (150, 200, 40),
-            id="half, a row's value once",
+            id="half, what joins is known",
         ),
         pytest.param(
             _BUFFERED | {"INSTRUCTION": "Wgmma64F16", "STAGES_OF_TEST": 4, "TRANSPOSED_OF_TEST": 1},

@@ -102,7 +102,7 @@ def product_fields(kernel: Kernel) -> dict[str, object]:
 def _walk(kernel: Kernel) -> str | None:
     """`PatchWalk` of a convolution by place: W first."""
     patches = kernel.anchored(Contract).patches
-    if patches is None:
+    if patches is None or patches.are_pixels:
         return None
     pairs = (patches.taps, patches.stride, patches.padding, patches.dilation)
     return ", ".join(f"{{{across}, {down}}}" for down, across in pairs)
@@ -122,8 +122,8 @@ def _is_plain(kernel: Kernel) -> bool:
 
 
 def _has_patches(kernel: Kernel) -> bool:
-    """Whether it is a convolution, which no other variants compute."""
-    return kernel.anchored(Contract).patches is not None
+    """Whether its rows are patches, which no other variants read."""
+    return _walk(kernel) is not None
 
 
 def _has_small(kernel: Kernel) -> bool:
@@ -264,18 +264,19 @@ def _tensor_cores(config: TensorCoreConfig, kernel: Kernel) -> Tuned:
 
 
 def _masks(kernel: Kernel, config: TensorCoreConfig) -> str:
-    """The config's masks of operands with one value for a row of its result, or for a column: they
-    are read once."""
+    """The config's masks of what joins its result: by row, by column and by place."""
     product = product_of(kernel.anchored(Contract))
     joining = [kind for kind in kernel.inputs[2:] if isinstance(kind, TensorType)]
-    by_row = by_column = 0
+    by_row = by_column = by_place = 0
     for at, kind in enumerate(joining):
         sizes = (ONE, ONE, *product.joined(kind.rank).sizes(kind.shape))
         *batches, rows, columns = (*sizes[:-2], *sizes[-2:][:: -1 if config.transposed else 1])
+        # Of several batches each may have its own for a column.
+        is_shared = {*batches, rows} == {ONE}
         by_row |= (columns == ONE and rows != ONE) << at
-        # Of several batches each may have its own.
-        by_column |= (columns != ONE and {*batches, rows} == {ONE}) << at
-    return f"static constexpr unsigned BY_ROW = {by_row:#x}, BY_COLUMN = {by_column:#x};"
+        by_column |= (columns != ONE and is_shared) << at
+        by_place |= (columns != ONE and not is_shared) << at
+    return f"using Masks = JoiningMasks<{by_row:#x}, {by_column:#x}, {by_place:#x}>;"
 
 
 def _thin(config: ThinConfig) -> Tuned:

@@ -48,13 +48,21 @@ __device__ __forceinline__ Vector<T, WIDTH> load_inner_columns(const T* row,
   return load_constant_vector<WIDTH>(row + column);
 }
 
-// The same of what is not needed yet. WIDTH is 1 where all columns of a row have the same.
-template <class T, int WIDTH>
+// What is known of the extras where the text is compiled: a bit for each that has one value for a
+// row of the result, for a column, or else its own for each column of a row. There is none for
+// those that may have one value for all.
+template <unsigned ROW, unsigned COLUMN, unsigned PLACE>
+struct JoiningMasks {
+  static constexpr unsigned BY_ROW = ROW, BY_COLUMN = COLUMN, BY_PLACE = PLACE;
+};
+
+// WIDTH columns of what is not needed yet, of which `row` has one or all.
+template <class T, int WIDTH, bool HAS_COLUMNS>
 __device__ __forceinline__ Fetched<T, WIDTH> fetch_columns(const T* row,
                                                            const MatrixOperand& operand,
                                                            int column) {
   if constexpr (WIDTH == 1) return Fetched<T, 1>::of(row);
-  if constexpr (ANY_REPEATED) {
+  if constexpr (ANY_REPEATED && !HAS_COLUMNS) {
     if (operand.column_stride == 0) return Fetched<T, WIDTH>::repeated(row);
   }
   return Fetched<T, WIDTH>::of(row + column);
@@ -92,8 +100,8 @@ class GemmEpilogue {
   struct JoiningOf;
   template <size_t... I>
   struct JoiningOf<std::index_sequence<I...>> {
-    template <int WIDTH, unsigned BY_ROW>
-    using Of = Pack<Fetched<Extra, (BY_ROW >> I & 1) != 0 ? 1 : WIDTH>...>;
+    template <int WIDTH, class Masks>
+    using Of = Pack<Fetched<Extra, (Masks::BY_ROW >> I & 1) != 0 ? 1 : WIDTH>...>;
   };
 
   // For the first batch.
@@ -200,43 +208,33 @@ class GemmEpilogue {
     if constexpr (ANY_EXTRAS) ask_for(row, column, Indices());
   }
 
-  // The extras for these columns, for who loads them before there are sums. BY_ROW: a bit for each
-  // that is known to have one value for a row.
-  template <int WIDTH, unsigned BY_ROW>
-  using Joining = typename JoiningOf<std::index_sequence_for<Extra...>>::template Of<WIDTH, BY_ROW>;
-  template <int WIDTH, unsigned BY_ROW>
-  __device__ __forceinline__ Joining<WIDTH, BY_ROW> load_inside(const Place& place, int rows,
-                                                                int columns) const {
+  // WIDTH columns of the extras, for who loads them before there are sums.
+  template <int WIDTH, class Masks>
+  using Joining = typename JoiningOf<std::index_sequence_for<Extra...>>::template Of<WIDTH, Masks>;
+  // Those that all rows share, or the others.
+  template <int WIDTH, class Masks, bool SHARED>
+  __device__ __forceinline__ Joining<WIDTH, Masks> fetch(const Place& place, int rows,
+                                                         int columns) const {
     static_assert(WIDTH <= Problem::COLUMN_VECTOR, "only so many columns are known to be aligned");
-    return load_joining<WIDTH, BY_ROW>(place, rows, columns, Indices());
+    return fetch_joining<WIDTH, Masks, SHARED>(place, rows, columns, Indices());
   }
-  // The same, where `first` are those of these columns in another row. BY_COLUMN: a bit for each
-  // that is known to have one value for a column.
-  template <int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN>
-  __device__ __forceinline__ Joining<WIDTH, BY_ROW> load_below(const Joining<WIDTH, BY_ROW>& first,
-                                                               const Place& place, int rows,
-                                                               int columns) const {
-    return load_others<WIDTH, BY_ROW, BY_COLUMN>(first, place, rows, columns, Indices());
+  // Both together.
+  template <class Masks, class Joined>
+  __device__ __forceinline__ static Joined merged(const Joined& shared, const Joined& own) {
+    return merge_joining<Masks>(shared, own, Indices());
   }
-  // Bytes of a thread's registers that ROWS rows take.
-  template <int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN, int ROWS>
-  __host__ __device__ static constexpr int joining_bytes() {
-    return bytes_of_joining<WIDTH, BY_ROW, BY_COLUMN, ROWS>(Indices());
+  // Bytes of a thread's registers that the extras of a row take which no other row shares.
+  template <int WIDTH, class Masks>
+  __host__ __device__ static constexpr int own_bytes() {
+    return count_own_bytes<WIDTH, Masks>(Indices());
   }
 
   template <int WIDTH, class Joined>
   __device__ __forceinline__ void apply_inside(const Sums<WIDTH>& sums, const Joined& joining,
                                                const Place& place, int rows, int columns) const {
     const int64_t below = rows * problem_.operands[Problem::OUT].row_stride;
-    store_vector(place.out + below + columns, results_inside(sums, joining, place, rows, columns));
-  }
-
-  template <int WIDTH, class Joined>
-  __device__ __forceinline__ Vector<Out, WIDTH> results_inside(const Sums<WIDTH>& sums,
-                                                               const Joined& joining,
-                                                               const Place& place, int rows,
-                                                               int columns) const {
-    return joined_inside(sums, joining, place, rows, columns, Indices());
+    store_vector(place.out + below + columns,
+                 joined_inside(sums, joining, place, rows, columns, Indices()));
   }
 
  private:
@@ -317,38 +315,38 @@ class GemmEpilogue {
           : prefetch(get<I>(extras_) + offset(extras[I], row, column))),
      ...);
   }
-  template <int WIDTH, unsigned BY_ROW, size_t... I>
-  __device__ __forceinline__ Joining<WIDTH, BY_ROW> load_joining(const Place& place, int rows,
+  template <int WIDTH, class Masks, bool SHARED, size_t... I>
+  __device__ __forceinline__ Joining<WIDTH, Masks> fetch_joining(const Place& place, int rows,
                                                                  int columns,
                                                                  std::index_sequence<I...>) const {
-    const MatrixOperand* extras = problem_.operands + Problem::FIRST_EXTRA;
-    return {{{fetch_columns<Extra, (BY_ROW >> I & 1) != 0 ? 1 : WIDTH>(
-        get<I>(place.joining) + rows * extras[I].row_stride, extras[I], columns)}...}};
+    return {{{fetch_extra<I, Extra, WIDTH, Masks, SHARED>(place, rows, columns)}...}};
   }
-
-  template <int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN, size_t... I>
-  __device__ __forceinline__ Joining<WIDTH, BY_ROW> load_others(const Joining<WIDTH, BY_ROW>& first,
-                                                                const Place& place, int rows,
-                                                                int columns,
-                                                                std::index_sequence<I...>) const {
-    return {{{load_other<I, Extra, WIDTH, BY_ROW, BY_COLUMN>(first, place, rows, columns)}...}};
-  }
-  template <size_t I, class E, int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN, class Joined>
-  __device__ __forceinline__ auto load_other(const Joined& first, const Place& place, int rows,
-                                             int columns) const {
-    if constexpr ((BY_COLUMN >> I & 1) != 0) {
-      return get<I>(first);
+  template <size_t I, class E, int WIDTH, class Masks, bool SHARED>
+  __device__ __forceinline__ auto fetch_extra(const Place& place, int rows, int columns) const {
+    constexpr bool BY_ROW = (Masks::BY_ROW >> I & 1) != 0;
+    constexpr bool BY_COLUMN = (Masks::BY_COLUMN >> I & 1) != 0;
+    constexpr bool HAS_COLUMNS = BY_COLUMN || (Masks::BY_PLACE >> I & 1) != 0;
+    constexpr int COUNT = BY_ROW ? 1 : WIDTH;
+    if constexpr (SHARED != BY_COLUMN) {
+      return Fetched<E, COUNT>{};
     } else {
       const MatrixOperand& extra = problem_.operands[Problem::FIRST_EXTRA + I];
-      return fetch_columns<E, (BY_ROW >> I & 1) != 0 ? 1 : WIDTH>(
-          get<I>(place.joining) + rows * extra.row_stride, extra, columns);
+      const int64_t below = BY_COLUMN ? 0 : rows * extra.row_stride;
+      return fetch_columns<E, COUNT, HAS_COLUMNS>(get<I>(place.joining) + below, extra, columns);
     }
   }
-  template <int WIDTH, unsigned BY_ROW, unsigned BY_COLUMN, int ROWS, size_t... I>
-  __host__ __device__ static constexpr int bytes_of_joining(std::index_sequence<I...>) {
-    return (0 + ... +
-            (static_cast<int>(sizeof(Fetched < Extra, (BY_ROW >> I & 1) != 0 ? 1 : WIDTH >)) *
-             ((BY_COLUMN >> I & 1) != 0 ? 1 : ROWS)));
+  template <class Masks, class Joined, size_t... I>
+  __device__ __forceinline__ static Joined merge_joining(const Joined& shared, const Joined& own,
+                                                         std::index_sequence<I...>) {
+    return {{{get<I>((Masks::BY_COLUMN >> I & 1) != 0 ? shared : own)}...}};
+  }
+  template <int WIDTH, class Masks, size_t... I>
+  __host__ __device__ static constexpr int count_own_bytes(std::index_sequence<I...>) {
+    return (
+        0 + ... +
+        ((Masks::BY_COLUMN >> I & 1) != 0
+             ? 0
+             : static_cast<int>(sizeof(Fetched < Extra, (Masks::BY_ROW >> I & 1) ? 1 : WIDTH >))));
   }
 
   template <int WIDTH>

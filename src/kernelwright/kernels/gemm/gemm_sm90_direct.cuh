@@ -6,50 +6,59 @@
 // language model's scores of 50,257 words: they are stored in aligned accesses all the same.
 //
 // A config for such factors has
-//   BY_ROW     a bit for each operand that joins the result and has one value for each of its rows
-//   BY_COLUMN  the same of columns
+//   Masks  JoiningMasks of the operands that join the result
 
 #include "gemm_sm90_store.cuh"
 
-// A warp's rows of a part that lies inside the result, from `place` on. What joins 32 columns is
-// fetched while those before are stored, where registers have room for both.
-template <unsigned BY_ROW, unsigned BY_COLUMN, class Epilogue, int PARTS, int COUNT>
-__device__ __forceinline__ void store_inside(const Epilogue& epilogue,
-                                             const typename Epilogue::Place& place,
-                                             const float (&sums)[PARTS][COUNT], int part, int row,
-                                             RowBuffer& buffer) {
+// A warp's rows of a part, from `place` on, in vectors. What each row has of its own is fetched
+// while the 32 columns before are stored, where registers have room for both; what all rows share
+// is in the cache. IS_WHOLE: all rows and columns exist; a test for each would also keep apart what
+// is computed once for four rows.
+template <class Masks, bool IS_WHOLE, class Problem, class Epilogue, int PARTS, int COUNT>
+__device__ __forceinline__ void store_vectors(const Problem& problem, const Epilogue& epilogue,
+                                              const typename Epilogue::Place& place,
+                                              const float (&sums)[PARTS][COUNT], int part, int row,
+                                              RowBuffer& buffer) {
   constexpr int COLUMNS = RowBuffer::COLUMNS;
-  using Joining = typename Epilogue::template Joining<RUN, BY_ROW>;
-  constexpr bool IS_AHEAD =
-      2 * Epilogue::template joining_bytes<RUN, BY_ROW, BY_COLUMN, RUNS>() <= 128;
+  using Joining = typename Epilogue::template Joining<RUN, Masks>;
+  constexpr bool IS_AHEAD = 2 * RUNS * Epilogue::template own_bytes<RUN, Masks>() <= 128;
   const int lane = threadIdx.x % 32;
-  Joining joining[RUNS], next[RUNS];
+  // From this thread's first row and column on.
+  const int rows = static_cast<int>(problem.m) - place.row;
+  const int columns_left = static_cast<int>(problem.n) - place.column;
+  const auto exists = [&](int i, int columns) {
+    return IS_WHOLE || (i * RUN_ROWS < rows && columns < columns_left);
+  };
+  const int end = IS_WHOLE ? COUNT * 2 : min(COUNT * 2, columns_left + lane % 8 * RUN);
+  Joining own[RUNS], next[RUNS];
   const auto fetch = [&](Joining(&into)[RUNS], int columns) {
-    into[0] = epilogue.template load_inside<RUN, BY_ROW>(place, 0, columns);
 #pragma unroll
-    for (int i = 1; i < RUNS; ++i) {
-      into[i] = epilogue.template load_below<RUN, BY_ROW, BY_COLUMN>(into[0], place, i * RUN_ROWS,
-                                                                     columns);
+    for (int i = 0; i < RUNS; ++i) {
+      if (!exists(i, columns)) continue;
+      into[i] = epilogue.template fetch<RUN, Masks, false>(place, i * RUN_ROWS, columns);
     }
   };
   if (IS_AHEAD) fetch(next, 0);
 #pragma unroll 1
-  for (int columns = 0; columns < COUNT * 2; columns += COLUMNS) {
+  for (int columns = 0; columns < end; columns += COLUMNS) {
+    Joining shared = {};
+    if (exists(0, columns)) shared = epilogue.template fetch<RUN, Masks, true>(place, 0, columns);
     if constexpr (IS_AHEAD) {
 #pragma unroll
-      for (int i = 0; i < RUNS; ++i) joining[i] = next[i];
-      if (columns + COLUMNS < COUNT * 2) fetch(next, columns + COLUMNS);
+      for (int i = 0; i < RUNS; ++i) own[i] = next[i];
+      if (columns + COLUMNS < end) fetch(next, columns + COLUMNS);
     } else {
-      fetch(joining, columns);
+      fetch(own, columns);
     }
     __syncwarp();  // the rows before have been read
     buffer.take_from(sums, part, columns, row);
     __syncwarp();
 #pragma unroll
     for (int i = 0; i < RUNS; ++i) {
-      epilogue.apply_inside(
-          load_vector<RUN>(&buffer.numbers[lane / 8 + i * RUN_ROWS][lane % 8 * RUN]), joining[i],
-          place, i * RUN_ROWS, columns);
+      if (!exists(i, columns)) continue;
+      const auto run = load_vector<RUN>(&buffer.numbers[lane / 8 + i * RUN_ROWS][lane % 8 * RUN]);
+      const auto joining = epilogue.template merged<Masks>(shared, own[i]);
+      epilogue.apply_inside(run, joining, place, i * RUN_ROWS, columns);
     }
   }
 }
@@ -225,14 +234,19 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
   GemmEpilogue epilogue(problem);
   if constexpr (ANY_BATCHES) epilogue.select(work.batch);
   const int lane = threadIdx.x % 32;
-  const bool has_columns =
-      !ANY_EDGES || (work.column + COUNT * 2 <= problem.n && epilogue.has_vectors());
+  using Masks = typename Config::Masks;
+  const bool has_vectors = !ANY_EDGES || epilogue.has_vectors();
+  const bool has_columns = work.column + COUNT * 2 <= problem.n;
 #pragma unroll 1
   for (int part = 0; part < PARTS; ++part, first_row += 64) {
     if (first_row >= problem.m) return;
-    if (!ANY_EDGES || (has_columns && first_row + RowBuffer::ROWS <= problem.m)) {
+    if (has_vectors) {
       const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
-      store_inside<Config::BY_ROW, Config::BY_COLUMN>(epilogue, place, sums, part, row, buffer);
+      if (!ANY_EDGES || (has_columns && first_row + RowBuffer::ROWS <= problem.m)) {
+        store_vectors<Masks, true>(problem, epilogue, place, sums, part, row, buffer);
+      } else {
+        store_vectors<Masks, false>(problem, epilogue, place, sums, part, row, buffer);
+      }
       continue;
     }
     if constexpr (sizeof(typename Problem::Result) == 2) {

@@ -50,7 +50,8 @@ def _ranked(
     widest = max(it.dtype.itemsize for it in (output, *inputs) if isinstance(it, TensorType))
     shape = product_shape(anchor, inputs, output, triangle)
     ranked = (config for _, config in ranked_products(shape, widest, machine))
-    return tuple(it for it in ranked if anchor.patches is None or _takes_patches(it))
+    takes_all = anchor.patches is None or anchor.patches.are_pixels
+    return tuple(config for config in ranked if takes_all or _takes_patches(config))
 
 
 def _takes_patches(config: Config) -> bool:
@@ -61,6 +62,7 @@ def _takes_patches(config: Config) -> bool:
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
     assert isinstance(node.kind, Contract)
     if node.kind.patches is not None:
+        # Who computes a convolution was decided before it was one by place.
         return None
     reason = why_no_product(node, graph)
     if reason is None and library is Library.WHERE_FASTER:

@@ -18,9 +18,9 @@ struct Joined {
     return sum * row + column - at;
   }
 };
-// Bits of those with one value for a row of the config's result.
-#ifndef BY_ROW_OF_TEST
-#define BY_ROW_OF_TEST 0
+// What is known of these.
+#ifndef MASKS_OF_TEST
+#define MASKS_OF_TEST 0, 0, 0
 #endif
 #ifdef JOINS
 using Problem = Gemm<ELEMENT, RESULT, Joined, RESULT, RESULT, RESULT>;
@@ -42,7 +42,7 @@ struct Tuned {
   static constexpr bool TRANSPOSED = TRANSPOSED_OF_TEST;
   static constexpr Major LHS = Major::LHS_OF_TEST, RHS = Major::RHS_OF_TEST;
   static constexpr int64_t MIN_PRODUCTS = 0, LEAST_AHEAD = 0;
-  static constexpr unsigned BY_ROW = BY_ROW_OF_TEST;
+  using Masks = JoiningMasks<MASKS_OF_TEST>;
 };
 using TunedVariant = Sm90Variant<Tuned, Problem, GeneralVariant>;
 
