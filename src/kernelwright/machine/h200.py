@@ -72,7 +72,7 @@ _WARPGROUPS = WarpgroupRates(
     step_cycles=MappingProxyType(
         {(3, 64): 1000, (3, 128): 1550, (1, 64): 360, (1, 128): 560, (1, 192): 810, (1, 256): 1060}
     ),
-    many_narrow=1.45,
+    many_narrow=1.37,
     inside_step_cycles=3200,
     tile_cycles=3900,
     buffered_tile_cycles=1900,
@@ -93,10 +93,12 @@ _WARPGROUPS = WarpgroupRates(
     ahead_elements=400,
     buffered_k=512,
     turn_share=1.04,
-    turn_bytes=38.0,
+    turn_bytes=69.0,
+    turn_shared=1.56,
     cycle_products=2048,
-    turn_result_cycles=1500.0 / 128,
-    turn_begin_cycles=2000.0,
+    turn_result_cycles=8.0,
+    turn_extra=0.25,
+    turn_begin_cycles=2400.0,
     slice_k=256,
     least_products=1 << 24,
 )

@@ -189,7 +189,8 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     """Cycles of the multiprocessor with most tiles, where warpgroups take turns."""
     steps = ceil(shape.k / config.BLOCK_K)
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
-    return turn_cycles(config, steps, waves, warpgroup_rates(machine))
+    rates = warpgroup_rates(machine)
+    return turn_cycles(config, steps, waves, shape.n, shape.extras, rates)
 
 
 def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:
@@ -208,7 +209,8 @@ def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     end = rates.buffered_tile_cycles if buffered else rates.tile_cycles
     if shape.dtype is DType.F32 and shape.n * shape.dtype.itemsize % machine.limits.access_bytes:
         end = max(end, rates.unaligned_tile_cycles)
-    around = end * config.block_n / 128 * (rates.transposed if config.transposed else 1.0)
+    columns = config.block_n if config.transposed else min(config.block_n, shape.n)
+    around = end * columns / 128 * (rates.transposed if config.transposed else 1.0)
     around += rates.cluster_tile_cycles if config.cluster > 1 else 0
     # With few steps half of a block stores while the other half multiplies.
     few = not buffered and config.feed is not Feed.INSIDE and steps <= min(config.stages, 4)

@@ -7,15 +7,25 @@ _ROWS = 64
 """Rows of results that a warpgroup stores, one of each at a time."""
 
 
-def turn_cycles(config: TensorCoreConfig, steps: int, waves: int, rates: WarpgroupRates) -> float:
-    """Cycles of a multiprocessor for `waves` tiles of `steps` steps of K.
+def turn_cycles(
+    config: TensorCoreConfig,
+    steps: int,
+    waves: int,
+    columns: int,
+    extras: int,
+    rates: WarpgroupRates,
+) -> float:
+    """Cycles of a multiprocessor for `waves` tiles of `steps` steps of K and of so many `columns`.
 
-    A tile is stored while the next one is multiplied; the last one is not.
+    A tile is stored while the next one is multiplied; the last one is not. `extras`: tensors of the
+    result's size that join it.
     """
     results = config.block_m * config.block_n
     step = rates.turn_share * results * config.BLOCK_K / rates.cycle_products
     fetched = 2 * config.BLOCK_K * (config.block_m + config.block_n // config.cluster)
-    multiplying = steps * max(step, fetched / rates.turn_bytes)
-    storing = results / _ROWS * rates.turn_result_cycles
+    fetching = fetched / rates.turn_bytes * (rates.turn_shared if config.cluster > 1 else 1.0)
+    multiplying = steps * max(step, fetching)
+    of_row = rates.turn_result_cycles * (1.0 + rates.turn_extra * extras)
+    storing = config.block_m * min(columns, config.block_n) / _ROWS * of_row
     between = waves * max(multiplying, (multiplying + storing) / 2)
     return rates.turn_begin_cycles + between + storing

@@ -12,53 +12,60 @@
 
 // A warp's rows of a part, from `place` on, in vectors. What each row has of its own is fetched
 // while the 32 columns before are stored, where registers have room for both; what all rows share
-// is in the cache. IS_WHOLE: all rows and columns exist; a test for each would also keep apart what
-// is computed once for four rows.
-template <class Masks, bool IS_WHOLE, class Problem, class Epilogue, int PARTS, int COUNT>
-__device__ __forceinline__ void store_vectors(const Problem& problem, const Epilogue& epilogue,
-                                              const typename Epilogue::Place& place,
-                                              const float (&sums)[PARTS][COUNT], int part, int row,
-                                              RowBuffer& buffer) {
+// is in the cache. `rows` and `columns`, from the part's first ones on, are as many as exist.
+template <class Masks, class Epilogue, int PARTS, int COUNT>
+__device__ __forceinline__ void store_vectors(const Epilogue& epilogue,
+                                              const typename Epilogue::Place& place, int rows,
+                                              int columns, const float (&sums)[PARTS][COUNT],
+                                              int part, int row, RowBuffer& buffer) {
   constexpr int COLUMNS = RowBuffer::COLUMNS;
   using Joining = typename Epilogue::template Joining<RUN, Masks>;
-  constexpr bool IS_AHEAD = 2 * RUNS * Epilogue::template own_bytes<RUN, Masks>() <= 128;
-  const int lane = threadIdx.x % 32;
-  // From this thread's first row and column on.
-  const int rows = static_cast<int>(problem.m) - place.row;
-  const int columns_left = static_cast<int>(problem.n) - place.column;
-  const auto exists = [&](int i, int columns) {
-    return IS_WHOLE || (i * RUN_ROWS < rows && columns < columns_left);
-  };
-  const int end = IS_WHOLE ? COUNT * 2 : min(COUNT * 2, columns_left + lane % 8 * RUN);
-  Joining own[RUNS], next[RUNS];
-  const auto fetch = [&](Joining(&into)[RUNS], int columns) {
+  constexpr int OWN_BYTES = RUNS * Epilogue::template own_bytes<RUN, Masks>();
+  constexpr bool IS_AHEAD = 0 < OWN_BYTES && OWN_BYTES <= 64;
+  const int lane = threadIdx.x % 32, own_row = lane / 8, own_column = lane % 8 * RUN;
+  const int end = ANY_EDGES ? min(COUNT * 2, columns) : COUNT * 2;
+  const bool has_rows = !ANY_EDGES || rows >= RowBuffer::ROWS;
+  const auto has_columns = [&](int first) { return !ANY_EDGES || first + own_column < columns; };
+  const auto exists = [&](int i) { return own_row + i * RUN_ROWS < rows; };
+  Joining own[RUNS] = {}, next[RUNS] = {};
+  const auto fetch = [&](Joining(&into)[RUNS], int first) {
+    if (!has_columns(first)) return;
 #pragma unroll
     for (int i = 0; i < RUNS; ++i) {
-      if (!exists(i, columns)) continue;
-      into[i] = epilogue.template fetch<RUN, Masks, false>(place, i * RUN_ROWS, columns);
+      if (!has_rows && !exists(i)) continue;
+      into[i] = epilogue.template fetch<RUN, Masks, false>(place, i * RUN_ROWS, first);
     }
+  };
+  const auto store = [&](const Joining& shared, int i, int first) {
+    const auto run = load_vector<RUN>(&buffer.numbers[own_row + i * RUN_ROWS][own_column]);
+    const auto joining = epilogue.template merged<Masks>(shared, own[i]);
+    epilogue.apply_inside(run, joining, place, i * RUN_ROWS, first);
   };
   if (IS_AHEAD) fetch(next, 0);
 #pragma unroll 1
-  for (int columns = 0; columns < end; columns += COLUMNS) {
+  for (int first = 0; first < end; first += COLUMNS) {
     Joining shared = {};
-    if (exists(0, columns)) shared = epilogue.template fetch<RUN, Masks, true>(place, 0, columns);
+    if (has_columns(first)) shared = epilogue.template fetch<RUN, Masks, true>(place, 0, first);
     if constexpr (IS_AHEAD) {
 #pragma unroll
       for (int i = 0; i < RUNS; ++i) own[i] = next[i];
-      if (columns + COLUMNS < end) fetch(next, columns + COLUMNS);
-    } else {
-      fetch(own, columns);
+      if (first + COLUMNS < end) fetch(next, first + COLUMNS);
+    } else if constexpr (OWN_BYTES > 0) {
+      fetch(own, first);
     }
     __syncwarp();  // the rows before have been read
-    buffer.take_from(sums, part, columns, row);
+    buffer.take_from(sums, part, first, row);
     __syncwarp();
+    if (!has_columns(first)) continue;
+    // Without a test for each row, what all have in common is computed once.
+    if (has_rows) {
 #pragma unroll
-    for (int i = 0; i < RUNS; ++i) {
-      if (!exists(i, columns)) continue;
-      const auto run = load_vector<RUN>(&buffer.numbers[lane / 8 + i * RUN_ROWS][lane % 8 * RUN]);
-      const auto joining = epilogue.template merged<Masks>(shared, own[i]);
-      epilogue.apply_inside(run, joining, place, i * RUN_ROWS, columns);
+      for (int i = 0; i < RUNS; ++i) store(shared, i, first);
+    } else {
+#pragma unroll
+      for (int i = 0; i < RUNS; ++i) {
+        if (exists(i)) store(shared, i, first);
+      }
     }
   }
 }
@@ -236,17 +243,14 @@ __device__ __forceinline__ void store_direct(const Sm90Parameters<Problem>& p, c
   const int lane = threadIdx.x % 32;
   using Masks = typename Config::Masks;
   const bool has_vectors = !ANY_EDGES || epilogue.has_vectors();
-  const bool has_columns = work.column + COUNT * 2 <= problem.n;
+  const int columns = static_cast<int>(problem.n) - work.column;
 #pragma unroll 1
   for (int part = 0; part < PARTS; ++part, first_row += 64) {
     if (first_row >= problem.m) return;
     if (has_vectors) {
       const auto place = epilogue.place(first_row + lane / 8, work.column + lane % 8 * RUN);
-      if (!ANY_EDGES || (has_columns && first_row + RowBuffer::ROWS <= problem.m)) {
-        store_vectors<Masks, true>(problem, epilogue, place, sums, part, row, buffer);
-      } else {
-        store_vectors<Masks, false>(problem, epilogue, place, sums, part, row, buffer);
-      }
+      const int rows = static_cast<int>(problem.m) - first_row;
+      store_vectors<Masks>(epilogue, place, rows, columns, sums, part, row, buffer);
       continue;
     }
     if constexpr (sizeof(typename Problem::Result) == 2) {

@@ -89,8 +89,12 @@ class WarpgroupRates:
     for all of them."""
     cycle_products: int
     """16-bit multiplications of a multiprocessor's tensor cores in a cycle."""
+    turn_shared: float
+    """Factor on what it waits for them where the blocks of a cluster share some."""
     turn_result_cycles: float
     """Cycles in which a warpgroup stores 64 results then, one of each row."""
+    turn_extra: float
+    """Share of these cycles more for each tensor of the result's size that joins it."""
     turn_begin_cycles: float
     """Cycles until a block's first stages have come, which no tile before hides."""
     slice_k: int
