@@ -7,6 +7,7 @@ from kernelwright.ir.expr import has_coordinates, operations
 from kernelwright.ir.graph import Graph, Node
 from kernelwright.ir.kinds import (
     Concat,
+    Conv,
     Pointwise,
     Pooling,
     Project,
@@ -46,16 +47,33 @@ def placed(graph: Graph, convolutions: Collection[str]) -> dict[str, int]:
     users = graph.users()
     found: dict[str, int] = {}
 
+    kinds = {name: known[name].kind for name in convolutions}
+    products = {name for name, kind in kinds.items() if isinstance(kind, Conv) and kind.by_place}
+
     def is_joined_for(node: Node) -> bool:
-        """Whether only such convolutions read a concatenation, all of whose parts can be so."""
+        """Whether only such convolutions read a concatenation, all of whose parts can be so. For
+        products of patches other parts are turned, and steps may be computed before."""
         readers = [known[name] for name in users[node.name]]
         parts = [known[name] for name in node.inputs]
-        return (
-            bool(readers)
-            and node.name not in graph.results
-            and all(it.name in convolutions and it.inputs[0] == node.name for it in readers)
-            and all(it.name in found or _has_one_reader(it, users) for it in parts)
+        if not readers or node.name in graph.results:
+            return False
+        if products and any(it.name in found for it in parts):
+            return all(leads_to_products(it, node.name) for it in readers)
+        return all(it.name in convolutions and it.inputs[0] == node.name for it in readers) and all(
+            it.name in found or _has_one_reader(it, users) for it in parts
         )
+
+    def leads_to_products(node: Node, source: str) -> bool:
+        """Whether a reader of `source` is such a product, or a step before some, or else is computed
+        by place: totals, pooling, another concatenation."""
+        if node.name in products:
+            return node.inputs[0] == source
+        if isinstance(node.kind, Concat | Reduce | Window):
+            return True
+        is_step = isinstance(node.kind, Pointwise) and not has_coordinates(node.kind.expr)
+        if not is_step or node.tensor.shape != known[source].tensor.shape:
+            return False
+        return any(leads_to_products(known[it], node.name) for it in users[node.name])
 
     for node in graph.nodes:
         if isinstance(node.kind, Concat) and not is_joined_for(node):

@@ -126,6 +126,11 @@ def _wants_whole_rows(config: Config) -> bool:
     return isinstance(config, TensorCoreConfig) and config.feed is not Feed.SPLIT
 
 
+def _writes_anywhere(kernel: Kernel) -> bool:
+    """Whether rows may lie apart, as those of a part of a concatenation do."""
+    return isinstance(kernel.config, TensorCoreConfig) and kernel.config.feed.is_short
+
+
 GEMM = Family(
     name="gemm",
     nodes=(Contract,),
@@ -140,4 +145,5 @@ GEMM = Family(
     at_any_size=_at_any_size,
     seconds=_seconds,
     wants_whole_rows=_wants_whole_rows,
+    writes_anywhere=_writes_anywhere,
 )
