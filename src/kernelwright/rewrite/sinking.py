@@ -74,11 +74,15 @@ def _shows_anchor(around: Surroundings, view: Node) -> bool:
 
 def _may_follow(around: Surroundings, view: Node) -> bool:
     """Whether a step on what the view shows can join a product that it is of: that is not written
-    for another view of it."""
+    for another view of it. Rows that are only joined or cut lie as they did: then a step on them
+    may stand beside others."""
     others = around.has_views(view.name)
+    permuted = False
     while isinstance(view.kind, View):
         source = around.node(view.inputs[0])
-        others |= not around.is_read_only_as(source.name, view)
+        permuted |= isinstance(view.kind.map, Permute)
+        is_alone = around.is_read_only_as if permuted else around.is_seen_only_as
+        others |= not is_alone(source.name, view)
         view = source
     return not (others and around.is_from_product(view.name))
 
