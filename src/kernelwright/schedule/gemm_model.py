@@ -184,7 +184,7 @@ def _turn_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine
     """Cycles of the multiprocessor with most tiles, where warpgroups take turns."""
     steps = ceil(shape.k / config.BLOCK_K)
     waves = ceil(tensor_core_blocks(shape, config) / blocks_at_once(config, machine))
-    return turn_cycles(config, steps, waves, warpgroup_rates(machine))
+    return turn_cycles(config, steps, waves, shape.n, warpgroup_rates(machine))
 
 
 def _tile_cycles(shape: ProductShape, config: TensorCoreConfig, machine: Machine) -> float:

@@ -91,6 +91,8 @@ class WarpgroupRates:
     """16-bit multiplications of a multiprocessor's tensor cores in a cycle."""
     turn_result_cycles: float
     """Cycles in which a warpgroup stores 64 results then, one of each row."""
+    turn_shifted: float
+    """Factor on it for rows that begin between aligned runs of results."""
     turn_begin_cycles: float
     """Cycles until a block's first stages have come, which no tile before hides."""
     slice_k: int

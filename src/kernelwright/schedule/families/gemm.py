@@ -33,7 +33,7 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
         inputs=types,
         epilogue=expression,
         outputs=(output,),
-        config=_ranked(group.anchor.kind, types, output, machine, triangle)[0],
+        config=_ranked(group.anchor.kind, types, output, machine, triangle)[0][1],
         triangle=triangle,
         **labels(group.in_order(graph)),
     )
@@ -46,10 +46,11 @@ def _ranked(
     output: TensorType,
     machine: Machine,
     triangle: Triangle | None,
-) -> tuple[Config, ...]:
+) -> tuple[tuple[float, Config], ...]:
+    """Configurations with their modelled seconds, best first."""
     widest = max(it.dtype.itemsize for it in (output, *inputs) if isinstance(it, TensorType))
     shape = product_shape(anchor, inputs, output, triangle)
-    return tuple(config for _, config in ranked_products(shape, widest, machine))
+    return ranked_products(shape, widest, machine)
 
 
 def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> str | None:
@@ -60,6 +61,14 @@ def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> st
 
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    return tuple(config for _, config in _ranked_for(kernel, machine))
+
+
+def _seconds(kernel: Kernel, machine: Machine) -> float:
+    return _ranked_for(kernel, machine)[0][0]
+
+
+def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config], ...]:
     anchor = kernel.anchored(Contract)
     return _ranked(anchor, kernel.inputs, kernel.output, machine, kernel.triangle)
 
@@ -120,4 +129,5 @@ GEMM = Family(
     apart=_apart,
     at_any_size=_at_any_size,
     wants_whole_rows=_wants_whole_rows,
+    seconds=_seconds,
 )
