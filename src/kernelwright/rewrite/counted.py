@@ -6,12 +6,11 @@ from kernelwright.ir.calls import Argument, Record, Ref
 from kernelwright.ir.expr import Coordinate
 from kernelwright.ir.graph import Node
 from kernelwright.ir.kinds import Opaque, Pointwise, Reshape, Scan, Squeeze, Unsqueeze, View
+from kernelwright.ir.library_calls import INDEX
 from kernelwright.ir.sizes import ONE
 from kernelwright.ir.types import TensorType
 from kernelwright.rewrite.driver import Rule
 from kernelwright.rewrite.surroundings import Surroundings
-
-_INDEX = "aten.index.Tensor"
 
 
 def _counted_indices(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
@@ -19,7 +18,7 @@ def _counted_indices(around: Surroundings, node: Node) -> tuple[Node, ...] | Non
     # x goes, is element by element x. A copy that the caller could see, or of what may change,
     # stays one.
     call = node.origin if isinstance(node.kind, Opaque) else None
-    if call is None or call.target != _INDEX or call.kwargs:
+    if call is None or call.target != INDEX or call.kwargs:
         return None
     match call.args:
         case (Ref(name), Record("list", indices)):
