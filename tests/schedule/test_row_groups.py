@@ -208,6 +208,19 @@ def test_moments_of_a_reshape_are_of_what_was_reshaped() -> None:
     assert norm.anchor.shape == (Dim.static(8), Dim.static(2))
 
 
+def test_a_norm_of_each_head_is_one_kernel_behind_a_product() -> None:
+    def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        heads = functional.linear(x, y).view(2, 3, 2, 4)
+        return functional.rms_norm(heads, (4,)).transpose(1, 2) * 2
+
+    assert launches(plan_without_products(function, *SEQUENCES)) == [("rms_norm", "mul")]
+    ours = plan(function, *SEQUENCES)
+    assert launches(ours) == [("linear",), ("rms_norm", "mul")]
+    assert [step.kernel.output.dtype for step in ours.steps if isinstance(step, Launch)] == (
+        [DType.BF16] * 2
+    )
+
+
 def test_a_sum_with_an_earlier_product_is_an_epilogue_of_the_later_one() -> None:
     def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
         first = x @ y

@@ -14,6 +14,7 @@ from kernelwright.ir.kinds import (
     Diagonal,
     Expand,
     Flip,
+    Opaque,
     Permute,
     Pointwise,
     Reshape,
@@ -51,6 +52,7 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
             # Work on the rows of a reduction belongs to that, which the view stays in front of.
             and not around.is_reduced(view.name)
             and _may_follow(around, view)
+            and not _is_for_parts(around, node, view)
             # A copy would be of more bytes.
             and not (_may_copy(around, view) and widens(node, around.node))
         ):
@@ -85,6 +87,21 @@ def _may_follow(around: Surroundings, view: Node) -> bool:
         others |= not is_alone(source.name, view)
         view = source
     return not (others and around.is_from_product(view.name))
+
+
+def _is_for_parts(around: Surroundings, node: Node, view: Node) -> bool:
+    """Whether a step belongs to a reduction of parts of a product's rows, such as a norm of heads,
+    and would be a kernel between: the product is a call's or read by others, or it is widened."""
+    source = around.node(view.inputs[0])
+    if not isinstance(view.kind, View) or not isinstance(view.kind.map, Reshape):
+        return False
+    if not around.is_from_product(source.name) or not around.joins_reduction(node.name):
+        return False
+    pairs = regroup(view.tensor.shape, source.tensor.shape)
+    if not pairs or len(pairs[-1][0]) == 1:
+        return False  # Rows are whole.
+    alone = around.readers(view.name) == around.readers(source.name) == 1
+    return isinstance(source.kind, Opaque) or not alone or widens(node, around.node)
 
 
 def _before(
