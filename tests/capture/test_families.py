@@ -147,7 +147,8 @@ def _joins(x: torch.Tensor, place: torch.Tensor) -> tuple[torch.Tensor, ...]:
         *(F.one_hot(place, 7), x.repeat(2, 1, 3), x.tile(2), x.repeat_interleave(3, 1)),
         *(F.pixel_shuffle(x.reshape(4, -1, 2)[:, :4], 2), F.channel_shuffle(x, 2)),
         *(F.glu(x, 0), F.prelu(x, x[0, :, 0]), F.prelu(x, x[0, 0, :1])),
-        *(F.interpolate(x, scale_factor=2.0),),
+        *(F.interpolate(x, scale_factor=2.0), torch.diff(x, dim=0)),
+        *(torch.diff(place, prepend=place[:1] - 1), torch.diff(x, dim=1, append=x[:, :2])),
     )
 
 

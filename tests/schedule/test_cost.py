@@ -6,10 +6,13 @@ from types import MappingProxyType
 import pytest
 import torch
 
+from kernelwright.capture import capture_module
 from kernelwright.ir.anchors import Side, Triangle
 from kernelwright.ir.types import Dim, DType, TensorType
 from kernelwright.machine import H200
-from kernelwright.schedule.cost import Cost
+from kernelwright.schedule import Library, plan_graph
+from kernelwright.schedule.cost import Cost, cost_of_kernel
+from kernelwright.schedule.families import family_of
 from kernelwright.schedule.gemm_work import kept_share
 
 
@@ -32,3 +35,11 @@ def test_a_triangle_costs_what_it_keeps(rows: int, columns: int, diagonal: int) 
         share = kept_share(Triangle(kept=side, diagonal=diagonal), result)
         assert share == matrix.sum().item() / (rows * columns)
     assert kept_share(None, result) == 1.0
+
+
+def test_a_product_is_not_over_before_it_has_multiplied() -> None:
+    layer = torch.nn.Linear(512, 512, bias=False)
+    captured = capture_module(layer, (torch.ones(4096, 512),))
+    (kernel,) = plan_graph(captured, H200, Library.NEVER).plan.kernels
+    seconds = family_of(kernel).seconds(kernel, H200)
+    assert seconds is not None and seconds > cost_of_kernel(kernel).floor_seconds(H200)

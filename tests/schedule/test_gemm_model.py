@@ -111,6 +111,23 @@ def test_rows_that_are_not_aligned_are_split_before() -> None:
     assert list(tensor_core_configs(shape(8205, 2949, 5921, dtype=DType.F16), H200)) == []
 
 
+def test_rows_of_16_bits_that_begin_anywhere_take_longer_to_store() -> None:
+    """And the library takes kernels of older cards for them: GPT-2's scores of 50,257 words."""
+
+    def scores(words: int, k: int) -> ProductShape:
+        found = shape(4096, k, words, dtype=DType.BF16)
+        rows = Factor(elements=words * k, major=Major.K, is_aligned=True)
+        return replace(found, rhs=rows)
+
+    def ours(product: ProductShape) -> float:
+        return ranked_products(product, 2, H200)[0][0]
+
+    assert ours(scores(50257, 64)) > 1.2 * ours(scores(50256, 64))
+    whole = scores(50257, 768)
+    assert 2 * whole.products / ours(whole) < 0.9 * H200.flops["bf16"]
+    assert library_seconds(whole, H200) > 4 * ours(whole)
+
+
 def test_idle_warps_split_what_a_first_launch_leaves_time_for() -> None:
     ahead = replace(SPLIT, feed=Feed.AHEAD)
     half, quarter = shape(4096, 4096, 4096), shape(1024, 8192, 8192)

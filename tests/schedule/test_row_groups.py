@@ -8,10 +8,13 @@ from torch.nn import functional
 
 from kernelwright.capture import capture_module
 from kernelwright.ir.anchors import Extent
+from kernelwright.ir.kinds import Contract
 from kernelwright.ir.plan import Launch, Plan
+from kernelwright.ir.types import Dim, DType
 from kernelwright.lower.rematerialisation import with_cheap_copies
 from kernelwright.machine import H200
 from kernelwright.schedule import Library, plan_graph
+from kernelwright.schedule.planning import Choices
 
 
 class Function(nn.Module):
@@ -30,6 +33,14 @@ class Function(nn.Module):
 def plan(function: Callable[..., object], *args: torch.Tensor) -> Plan:
     captured = capture_module(Function(function), args)
     return plan_graph(captured, H200, Library.NEVER).plan
+
+
+def plan_without_products(function: Callable[..., object], *args: torch.Tensor) -> Plan:
+    """The plan of a function all of whose products are left to the library."""
+    captured = capture_module(Function(function), args)
+    calls = (node.part_of for node in captured.nodes if isinstance(node.kind, Contract))
+    left = {call.result: "left" for call in calls if call is not None}
+    return plan_graph(captured, H200, Library.NEVER, Choices(left=left)).plan
 
 
 def launches(result: Plan) -> list[tuple[str, ...]]:
@@ -149,6 +160,65 @@ def test_16_bits_become_float32_where_rows_are_read() -> None:
     both = plan(with_residual, x, y)
     assert launches(both)[:2] == [("matmul", "add"), ("rms_norm",)]
     assert sorted(it for step in launches(both)[2:] for it in step) == ["matmul", "mul"]
+
+
+SEQUENCES = tuple(it.bfloat16() for it in (torch.randn(2, 3, 8), torch.randn(8, 8)))
+
+
+def _of_rows(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """A layer that joins all dimensions but the last for its product, as GPT-2's do."""
+    return torch.addmm(weight[0], x.view(-1, 8), weight).view(x.shape)
+
+
+def test_residual_and_norm_between_products_of_joined_rows_are_one_kernel() -> None:
+    def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        total = _of_rows(x, y) + x
+        normed = functional.layer_norm(total, (8,))
+        again = _of_rows(normed, y) + total
+        return _of_rows(functional.layer_norm(again, (8,)), y)
+
+    result = plan_without_products(function, *SEQUENCES)
+    assert launches(result) == [("add", "layer_norm"), ("add", "layer_norm")]
+    first, second = (step.kernel for step in result.steps if isinstance(step, Launch))
+    assert [kind.rank for kind in (*first.inputs, *first.outputs)] == [2, 2, 2, 2]
+    assert len(second.outputs) == 1
+    assert not {DType.F32} & {kind.dtype for kind in (*first.outputs, *second.outputs)}
+
+
+def test_all_steps_on_a_product_of_joined_rows_are_one_kernel() -> None:
+    def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        found = _of_rows(x, y)
+        return _of_rows(0.5 * found * torch.tanh(found + found * found), y)
+
+    result = plan_without_products(function, *SEQUENCES)
+    assert launches(result) == [("mul", "add", "tanh", "mul")]
+
+
+def test_moments_of_a_reshape_are_of_what_was_reshaped() -> None:
+    def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        return functional.layer_norm((x @ y.mT).view(2, 2, 4), (4,))
+
+    (_, norm) = plan(function, *ROWS).kernels
+    assert norm.anchor.shape == (Dim.static(4), Dim.static(4))
+
+    def of_parts(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        return functional.layer_norm((x @ y.mT).view(8, 2), (2,))
+
+    (_, norm) = plan(of_parts, *ROWS).kernels
+    assert norm.anchor.shape == (Dim.static(8), Dim.static(2))
+
+
+def test_a_norm_of_each_head_is_one_kernel_behind_a_product() -> None:
+    def function(m: Function, x: torch.Tensor, y: torch.Tensor) -> object:
+        heads = functional.linear(x, y).view(2, 3, 2, 4)
+        return functional.rms_norm(heads, (4,)).transpose(1, 2) * 2
+
+    assert launches(plan_without_products(function, *SEQUENCES)) == [("rms_norm", "mul")]
+    ours = plan(function, *SEQUENCES)
+    assert launches(ours) == [("linear",), ("rms_norm", "mul")]
+    assert [step.kernel.output.dtype for step in ours.steps if isinstance(step, Launch)] == (
+        [DType.BF16] * 2
+    )
 
 
 def test_a_sum_with_an_earlier_product_is_an_epilogue_of_the_later_one() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import fx
 
+from kernelwright.capture.joins import beside
 from kernelwright.capture.making import ItemRule, Maker, NotMadeError, Part, Rule
 from kernelwright.capture.scope import op
 from kernelwright.ir.expr import Expr
@@ -155,13 +156,17 @@ def _meshgrid(m: Maker, used: frozenset[int]) -> dict[int, Part]:
 
 
 def _diff(m: Maker) -> Part:
-    """Each element less the one before it."""
+    """Each element less the one before it, of a tensor with what is put before and after it."""
     value, given = m.tensor(), m.call.arguments
-    if given["n"] != 1 or given["prepend"] is not None or given["append"] is not None:
+    rank = len(value.shape)
+    parts = [*m.given("prepend"), value, *m.given("append")]
+    alike = all(part.dtype is m.dtype and len(part.shape) == rank for part in parts)
+    if given["n"] != 1 or not alike:
         raise NotMadeError
-    dim = given["dim"] % len(value.shape)
+    dim = given["dim"] % rank
+    whole = value if len(parts) == 1 else beside(m, parts, dim)
     size = _sizes(m)[dim]
-    ends = [m.slice(value, dim, Dim.static(start), size) for start in (1, 0)]
+    ends = [m.slice(whole, dim, Dim.static(start), size) for start in (1, 0)]
     operation = "bitwise_xor" if m.dtype is DType.BOOL else "sub"
     return m.apply(lambda a, b: op(operation, a, b), *ends, dtype=m.dtype)
 

@@ -1,5 +1,6 @@
 """Tensors put side by side, around each other and picked apart by index."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from kernelwright.capture.making import Maker, NotMadeError, Part, Rule
@@ -8,7 +9,7 @@ from kernelwright.ir.calls import Argument, AtenCall, Record, Ref
 from kernelwright.ir.expr import Expr
 from kernelwright.ir.kinds import Concat, Gather, Pad
 from kernelwright.ir.library_calls import call_of_gather
-from kernelwright.ir.sizes import ONE
+from kernelwright.ir.sizes import ONE, total
 from kernelwright.ir.types import Dim, DType, TensorType
 
 
@@ -25,6 +26,16 @@ def _typed(m: Maker, kind: Concat | Pad | Gather, parts: list[Part], *rest: Argu
         case Gather(dim):
             origin = call_of_gather(parts[0].name, dim, parts[1].name)
     return Part(m.node(kind, result, parts, origin=origin), result)
+
+
+def beside(m: Maker, parts: Sequence[Part], dim: int) -> Part:
+    """Tensors of one type, of which a call's value is made, one after the other."""
+    first = parts[0]
+    size = total([part.shape[dim] for part in parts])
+    kind = TensorType(first.dtype, (*first.shape[:dim], size, *first.shape[dim + 1 :]))
+    refs: tuple[Argument, ...] = tuple(Ref(part.name) for part in parts)
+    origin = AtenCall("aten.cat.default", (Record("list", refs), dim))
+    return Part(m.node(Concat(dim), kind, parts, "cat", origin), kind)
 
 
 def _parts(m: Maker) -> list[Part]:

@@ -44,6 +44,9 @@ CLONE = "aten.clone.default"
 COPY_INTO = "aten.copy_.default"
 """Operator that gives a tensor, or a view of one, the elements of another."""
 
+INDEX = "aten.index.Tensor"
+"""Operator that picks elements by tensors of indices, copies of what it is given."""
+
 LINEAR = "aten.linear.default"
 """Operator of a product of rows with a matrix's rows, for an operand of any rank."""
 

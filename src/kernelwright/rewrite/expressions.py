@@ -83,6 +83,12 @@ def _minus_zero(call: Call) -> Expr | None:
     return call.args[0] if call.op == "sub" and positive else None
 
 
+def _plus_zero_of_integers(call: Call) -> Expr | None:
+    # n + 0 = n. (-0.0 + 0.0 is 0.0.)
+    is_integer = not (call.dtype.is_float or call.dtype.is_complex or call.dtype is DType.BOOL)
+    return call.args[0] if call.op == "add" and is_integer and _is(0, call.args[1]) else None
+
+
 def _to_the_one(call: Call) -> Expr | None:
     # pow(x, 1) = x by IEEE 754 (9.2.1).
     return call.args[0] if call.op == "pow" and _is(1, call.args[1]) else None
@@ -109,6 +115,7 @@ EXPRESSION_RULES: tuple[Row, ...] = (
     ("times one", _times_one),
     ("divided by one", _over_one),
     ("minus zero", _minus_zero),
+    ("integer plus zero", _plus_zero_of_integers),
     ("to the power one", _to_the_one),
     ("negated twice", _twice_negated),
     ("applied twice", _idempotent),

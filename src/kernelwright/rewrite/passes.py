@@ -6,6 +6,7 @@ from kernelwright.rewrite.averages import AVERAGE_RULES
 from kernelwright.rewrite.constants import CONSTANT_RULES
 from kernelwright.rewrite.convolution_sums import CONVOLUTION_SUM_RULES
 from kernelwright.rewrite.convolutions import CONVOLUTION_RULES
+from kernelwright.rewrite.counted import COUNTED_RULES
 from kernelwright.rewrite.driver import Applied, Rewritten, Rule, apply
 from kernelwright.rewrite.halves import HALF_RULES
 from kernelwright.rewrite.interleaved import INTERLEAVED_RULES
@@ -46,7 +47,7 @@ def _same_value(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
 
 PASSES: tuple[tuple[Rule, ...], ...] = (
     VIEW_RULES,
-    (*CONSTANT_RULES, *SIMPLIFYING_RULES, *VIEW_RULES),
+    (*CONSTANT_RULES, *SIMPLIFYING_RULES, *COUNTED_RULES, *VIEW_RULES),
     SCAN_RULES,
     (*HALF_RULES, *INTERLEAVED_RULES),
     SUM_RULES,

@@ -14,6 +14,7 @@ from kernelwright.ir.kinds import (
     Diagonal,
     Expand,
     Flip,
+    Opaque,
     Permute,
     Pointwise,
     Reshape,
@@ -51,6 +52,7 @@ def _sink(around: Surroundings, node: Node) -> tuple[Node, ...] | None:
             # Work on the rows of a reduction belongs to that, which the view stays in front of.
             and not around.is_reduced(view.name)
             and _may_follow(around, view)
+            and not _is_for_parts(around, node, view)
             # A copy would be of more bytes.
             and not (_may_copy(around, view) and widens(node, around.node))
         ):
@@ -74,13 +76,32 @@ def _shows_anchor(around: Surroundings, view: Node) -> bool:
 
 def _may_follow(around: Surroundings, view: Node) -> bool:
     """Whether a step on what the view shows can join a product that it is of: that is not written
-    for another view of it."""
+    for another view of it. Rows that are only joined or cut lie as they did: then a step on them
+    may stand beside others."""
     others = around.has_views(view.name)
+    permuted = False
     while isinstance(view.kind, View):
         source = around.node(view.inputs[0])
-        others |= not around.is_read_only_as(source.name, view)
+        permuted |= isinstance(view.kind.map, Permute)
+        is_alone = around.is_read_only_as if permuted else around.is_seen_only_as
+        others |= not is_alone(source.name, view)
         view = source
     return not (others and around.is_from_product(view.name))
+
+
+def _is_for_parts(around: Surroundings, node: Node, view: Node) -> bool:
+    """Whether a step belongs to a reduction of parts of a product's rows, such as a norm of heads,
+    and would be a kernel between: the product is a call's or read by others, or it is widened."""
+    source = around.node(view.inputs[0])
+    if not isinstance(view.kind, View) or not isinstance(view.kind.map, Reshape):
+        return False
+    if not around.is_from_product(source.name) or not around.joins_reduction(node.name):
+        return False
+    pairs = regroup(view.tensor.shape, source.tensor.shape)
+    if not pairs or len(pairs[-1][0]) == 1:
+        return False  # Rows are whole.
+    alone = around.readers(view.name) == around.readers(source.name) == 1
+    return isinstance(source.kind, Opaque) or not alone or widens(node, around.node)
 
 
 def _before(

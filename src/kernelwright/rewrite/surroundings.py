@@ -85,6 +85,11 @@ class Surroundings:
         readers = self._readers(name)
         return all(node.kind == view.kind and node.type == view.type for node in readers)
 
+    def is_seen_only_as(self, name: str, view: Node) -> bool:
+        """True if all views of the value are like this one, whatever else reads it."""
+        views = (node for node in self._readers(name) if isinstance(node.kind, View))
+        return all(node.kind == view.kind and node.type == view.type for node in views)
+
     def is_reduced(self, name: str) -> bool:
         """True if a reduction reads the value as it is."""
         return any(isinstance(node.kind, Reduce) for node in self._readers(name))

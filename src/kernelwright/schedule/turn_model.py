@@ -5,6 +5,8 @@ from kernelwright.machine import WarpgroupRates
 
 _ROWS = 64
 """Rows of results that a warpgroup stores, one of each at a time."""
+_RUN = 4
+"""Results that a lane stores at once: `RUN`, gemm_sm90_store.cuh."""
 
 
 def turn_cycles(
@@ -27,5 +29,6 @@ def turn_cycles(
     multiplying = steps * max(step, fetching)
     of_row = rates.turn_result_cycles * (1.0 + rates.turn_extra * extras)
     storing = config.block_m * min(columns, config.block_n) / _ROWS * of_row
+    storing *= rates.turn_shifted if columns % _RUN else 1.0
     between = waves * max(multiplying, (multiplying + storing) / 2)
     return rates.turn_begin_cycles + between + storing

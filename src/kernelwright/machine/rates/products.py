@@ -95,6 +95,8 @@ class WarpgroupRates:
     """Cycles in which a warpgroup stores 64 results then, one of each row."""
     turn_extra: float
     """Share of these cycles more for each tensor of the result's size that joins it."""
+    turn_shifted: float
+    """Factor on it for rows that begin between aligned runs of results."""
     turn_begin_cycles: float
     """Cycles until a block's first stages have come, which no tile before hides."""
     slice_k: int

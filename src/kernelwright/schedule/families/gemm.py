@@ -13,7 +13,7 @@ from kernelwright.schedule.element_groups import ElementGroup, inputs_and_expres
 from kernelwright.schedule.families.elements import grow_elements, work_of
 from kernelwright.schedule.families.family import Description, Family, Work
 from kernelwright.schedule.gemm_configs import ranked_products
-from kernelwright.schedule.gemm_model import product_shape, tensor_core_seconds
+from kernelwright.schedule.gemm_model import product_shape
 from kernelwright.schedule.gemm_work import PRODUCT_UNITS, contraction_flops, kept_share
 from kernelwright.schedule.launches import labels, launched
 from kernelwright.schedule.legality import Library
@@ -33,7 +33,7 @@ def _launch(group: ElementGroup, graph: Graph, machine: Machine) -> Launch:
         inputs=types,
         epilogue=expression,
         outputs=(output,),
-        config=_ranked(group.anchor.kind, types, output, machine, triangle)[0],
+        config=_ranked(group.anchor.kind, types, output, machine, triangle)[0][1],
         triangle=triangle,
         **labels(group.in_order(graph)),
     )
@@ -46,12 +46,14 @@ def _ranked(
     output: TensorType,
     machine: Machine,
     triangle: Triangle | None,
-) -> tuple[Config, ...]:
+) -> tuple[tuple[float, Config], ...]:
+    """Configurations with their modelled seconds, best first."""
     widest = max(it.dtype.itemsize for it in (output, *inputs) if isinstance(it, TensorType))
     shape = product_shape(anchor, inputs, output, triangle)
-    ranked = (config for _, config in ranked_products(shape, widest, machine))
-    takes_all = anchor.patches is None or anchor.patches.are_pixels
-    return tuple(config for config in ranked if takes_all or _takes_patches(config))
+    ranked = ranked_products(shape, widest, machine)
+    if anchor.patches is None or anchor.patches.are_pixels:
+        return ranked
+    return tuple(entry for entry in ranked if _takes_patches(entry[1]))
 
 
 def _takes_patches(config: Config) -> bool:
@@ -71,16 +73,16 @@ def _why_not(node: Node, graph: Graph, machine: Machine, library: Library) -> st
 
 
 def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
+    return tuple(config for _, config in _ranked_for(kernel, machine))
+
+
+def _seconds(kernel: Kernel, machine: Machine) -> float:
+    return _ranked_for(kernel, machine)[0][0]
+
+
+def _ranked_for(kernel: Kernel, machine: Machine) -> tuple[tuple[float, Config], ...]:
     anchor = kernel.anchored(Contract)
     return _ranked(anchor, kernel.inputs, kernel.output, machine, kernel.triangle)
-
-
-def _seconds(kernel: Kernel, machine: Machine) -> float | None:
-    anchor, config = kernel.anchored(Contract), kernel.config
-    if not isinstance(config, TensorCoreConfig) or not config.feed.is_short:
-        return None
-    shape = product_shape(anchor, kernel.inputs, kernel.output, kernel.triangle)
-    return tensor_core_seconds(shape, config, machine)
 
 
 def _cost(kernel: Kernel) -> Work:
