@@ -12,6 +12,7 @@ from kernelwright.ir.kinds import (
     Kind,
     Permute,
     Pointwise,
+    Pooling,
     Reshape,
     Squeeze,
     ViewMap,
@@ -154,6 +155,10 @@ class MemoryOrder:
     def pool(self, node: Node, window: Window) -> str:
         """The pooling in two dimensions and the channels; along a third of what is left."""
         (place,) = self.places[node.inputs[0]]
+        if window.op is Pooling.DOT:
+            taps = self._nodes.permuted(f"{node.name}_taps", node.inputs[1], (1, 2, 0), node)
+            by_channel = replace(_with_single(window), op=Pooling.DOT_LAST)
+            return self.like(node, by_channel, (place, taps))
         if len(window.size) == 2:
             return self.like(node, _with_single(window), (place,))
         deep, across = _depth_and_plane(window)

@@ -89,6 +89,9 @@ def _channels(node: Node, known: Mapping[str, Node], found: Mapping[str, int]) -
         case Window(op=Pooling.MAXIMUM | Pooling.SUM, size=size):
             dims = node.tensor.rank - 2
             return 1 if channels == 1 and len(size) == dims and dims in (2, 3) else None
+        case Window(op=Pooling.DOT, size=size):
+            is_image = len(size) == 2 == node.tensor.rank - 2
+            return 1 if is_image and channels == 1 and own == [node.inputs[0]] else None
         case Concat(dim=1):
             return 1 if all(found[name] == 1 for name in own) else None
         case View(Squeeze(dims)):

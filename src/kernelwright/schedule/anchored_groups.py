@@ -104,7 +104,7 @@ class _Growth:
     def _longest_before(self) -> int:
         """An element that is in several windows is computed for each of them."""
         match self._anchor.kind:
-            case Window(op=Pooling.DOT):
+            case Window(op=Pooling.DOT | Pooling.DOT_LAST):
                 return _CHEAP_ONCE
             case Window(size=size, stride=stride) if any(
                 of > step for of, step in zip(size, stride, strict=True)

@@ -52,7 +52,10 @@ __device__ __forceinline__ void window_any(const Problem& problem) {
         for (int k = columns.begin; k < columns.end; ++k) {
           from.column = columns.position(k);
           Value value = problem.pooled_at(offsets, from, typename Problem::BeforeIndices());
-          if constexpr (Problem::HAS_WEIGHTS) value *= problem.weight(offsets, i, j, k);
+          if constexpr (Problem::HAS_WEIGHTS) {
+            constexpr bool BY_CHANNEL = POOLING == Pooling::DOT_LAST;
+            value *= problem.weight(offsets, i, j, BY_CHANNEL ? at.column : k);
+          }
           row_total = pool<POOLING>(row_total, value);
         }
         total = pool<POOLING>(total, row_total);

@@ -1,0 +1,403 @@
+#pragma once
+// A thread at work on neighbouring channels (window_channel_parameters.cuh). It keeps their
+// weights, and the sums of those rows of the result that a row of the source is in, so that an
+// element is read and converted once for each row of the source. The next row is on its way while
+// the one before is multiplied.
+
+#include <cstring>
+
+#include "window_channel_parameters.cuh"
+
+// Elements as they are loaded. Short ones stay two in a register: taken apart, each would be chosen
+// by itself where it may be outside.
+template <class T, int VECTOR>
+struct ChannelAccess {
+  static constexpr bool IS_PAIRED = sizeof(T) == 2 && VECTOR % 2 == 0;
+  using Word = std::conditional_t<IS_PAIRED, unsigned, T>;
+  static constexpr int WORDS = IS_PAIRED ? VECTOR / 2 : VECTOR;
+
+  Vector<Word, WORDS> words;
+
+  __device__ __forceinline__ void load(const T* address) {
+    words = load_constant_vector<WORDS>(reinterpret_cast<const Word*>(address));
+  }
+  __device__ __forceinline__ void clear() { words = {}; }
+
+  // Element i, computed with. One of two numbers in a register is where float has it but for a
+  // shift or a mask, if they are bfloat16.
+  template <bool IS_UPPER_HALF>
+  __device__ __forceinline__ compute_t<T> value(int i) const {
+    if constexpr (IS_PAIRED) {
+      unsigned word = words.element[i / 2];
+      asm volatile("" : "+r"(word));
+      if constexpr (IS_UPPER_HALF) {
+        return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+      } else {
+        T pair[2];
+        memcpy(pair, &word, sizeof(word));
+        return widen(pair[i % 2]);
+      }
+    } else {
+      return widen(words.element[i]);
+    }
+  }
+};
+
+template <class Config, class Problem>
+struct WindowChannels {
+  using Parameters = ChannelParameters<Config, Problem>;
+  using Operation = typename Problem::Operation;
+  using Value = typename Problem::Value;
+  using Out = typename Problem::Out;
+  using Place = typename Problem::Place;
+  using Rows = typename Parameters::Rows;
+  using Columns = typename Parameters::Columns;
+  static constexpr int THREADS = Config::THREADS, VECTOR = Config::VECTOR;
+  static constexpr int OUTPUTS = Config::OUTPUTS, READS = Parameters::READS;
+  static constexpr int LANES = Parameters::LANES;
+  static constexpr int TAPS = Rows::SIZE * Columns::SIZE;
+  // Rows of the result before the newest of which a row of the source is in a window.
+  static constexpr int OLDER = (Rows::SPAN - 1) / Rows::STRIDE;
+  // Products of a row of the window. Where they are many, those for rows of the result that are
+  // another segment's are left out, which takes a branch.
+  static constexpr int PRODUCTS = Columns::SIZE * OUTPUTS * VECTOR;
+  static constexpr bool SKIPS = PRODUCTS >= 32;
+  // From one filter in shared memory to the next: lanes find theirs in different banks.
+  static constexpr int PITCH = TAPS | 1;
+  static_assert(VECTOR * LANES * PITCH * sizeof(Value) <= 48 << 10, "static shared memory");
+
+  template <class T>
+  struct SourceRow {
+    ChannelAccess<T, VECTOR> at[READS];
+  };
+  template <class T>
+  struct ResultRow {
+    ChannelAccess<T, VECTOR> at[OUTPUTS];
+  };
+  using Inputs = typename Problem::template BeforePack<SourceRow>;
+  using AfterInputs = typename Problem::template AfterPack<ResultRow>;
+  using Totals = Value[OUTPUTS][VECTOR];
+
+  const Parameters& parameters;
+  // Of the first element that the thread reads, or writes, of row 0 of its plane.
+  int64_t offsets[Problem::OPERANDS];
+  int plane, begin, end;  // rows of the result
+  int column, channel;    // of the result
+  int limit;              // end of the rows of the source
+  unsigned inside;        // a bit for each column that is read: whether the source has it
+  Value weights[Rows::SIZE][Columns::SIZE][VECTOR];
+  Totals totals[OLDER + 1];  // [m] is that of the row m before the newest
+
+  __device__ __forceinline__ explicit WindowChannels(const Parameters& parameters)
+      : parameters(parameters) {}
+
+  // Whether a window takes row `s` of those that it moves by.
+  __host__ __device__ static constexpr bool takes(int s) {
+    bool is = false;
+    for (int m = 0; m <= OLDER; ++m) is = is || tap_at(m * Rows::STRIDE + s) >= 0;
+    return is;
+  }
+  // Row of the window that stands there; -1: none.
+  __host__ __device__ static constexpr int tap_at(int position) {
+    const int tap = position / Rows::DILATION;
+    return position % Rows::DILATION == 0 && tap < Rows::SIZE ? tap : -1;
+  }
+  // From a row that is taken to the next one.
+  __host__ __device__ static constexpr int next_taken(int s) {
+    int next = Rows::STRIDE;
+    for (int later = Rows::STRIDE - 1; later > s; --later) {
+      if (takes(later)) next = later;
+    }
+    return next - s;
+  }
+  // Bit v: some window takes column v of those that are read.
+  __host__ __device__ static constexpr unsigned used_columns() {
+    unsigned used = 0;
+    for (int x = 0; x < OUTPUTS; ++x) {
+      for (int k = 0; k < Columns::SIZE; ++k) {
+        used |= 1u << (x * Columns::STRIDE + k * Columns::DILATION);
+      }
+    }
+    return used;
+  }
+  static constexpr unsigned USED = used_columns();
+
+  // Finds the thread's part; `tile`: of columns, in some segment of some plane.
+  __device__ __forceinline__ void start(uint32_t tile, int first_channel, bool is_active) {
+    const Problem& problem = parameters.problem;
+    const uint32_t segment = parameters.tiles.quotient(tile);
+    const uint32_t own_plane = parameters.segments.quotient(segment);
+    plane = static_cast<int>(own_plane);
+    channel = first_channel;
+    column = static_cast<int>(tile - segment * parameters.tiles.value()) * OUTPUTS;
+    begin = static_cast<int>(segment - own_plane * parameters.segments.value()) * parameters.steps;
+    end = is_active ? min(begin + parameters.steps, static_cast<int>(problem.result.depth)) : begin;
+    const int last = (end - 1) * Rows::STRIDE - Rows::PADDING + Rows::SPAN;
+    limit = is_active ? min(last, static_cast<int>(problem.source.depth)) : 0;
+    const int first = column * Columns::STRIDE - Columns::PADDING;
+    problem.locate(plane, offsets);
+#pragma unroll
+    for (int o = 0; o < Problem::WEIGHTS; ++o) {
+      const bool is_source = o > 0 && o < Problem::FIRST_AFTER;
+      offsets[o] += int64_t{is_source ? first : column} * parameters.across[o];
+      if (!Parameters::is_alike(o)) {
+        offsets[o] += VECTOR > 1 ? channel : channel * problem.strides[o].width;
+      }
+    }
+    inside = 0;
+#pragma unroll
+    for (int v = 0; v < READS; ++v) {
+      const auto at = static_cast<unsigned>(first + v);
+      if ((USED >> v & 1) != 0 && at < static_cast<unsigned>(problem.source.height)) {
+        inside |= 1u << v;
+      }
+    }
+#pragma unroll
+    for (int m = 0; m <= OLDER; ++m) clear(totals[m]);
+  }
+
+  // Copies the weights of the channels from `first` on, so many groups of them, for all threads of
+  // the block.
+  __device__ __forceinline__ void share_weights(Value* filters, int first, int groups) const {
+    const Problem& problem = parameters.problem;
+    const int rest = static_cast<int>(problem.result.width) - first;
+    const int count = min(groups * VECTOR, rest) * TAPS;
+#pragma unroll 4
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += THREADS) {
+      const int own = i / TAPS, tap = i % TAPS;
+      filters[(own % VECTOR * LANES + own / VECTOR) * PITCH + tap] =
+          problem.weight(offsets, tap / Columns::SIZE, tap % Columns::SIZE, first + own);
+    }
+  }
+  __device__ __forceinline__ void load_weights(const Value* filters, int group) {
+#pragma unroll
+    for (int i = 0; i < TAPS; ++i) {
+#pragma unroll
+      for (int c = 0; c < VECTOR; ++c) {
+        weights[i / Columns::SIZE][i % Columns::SIZE][c] = filters[(c * LANES + group) * PITCH + i];
+      }
+    }
+  }
+
+  template <class T, int OPERAND>
+  __device__ __forceinline__ void load_access(ChannelAccess<T, VECTOR>& access, int64_t row,
+                                              int at) const {
+    const T* const address = reinterpret_cast<const T*>(parameters.problem.data[OPERAND]) +
+                             offsets[OPERAND] + row * parameters.problem.strides[OPERAND].depth;
+    load_elements<Parameters::is_alike(OPERAND)>(access, address + at * parameters.across[OPERAND]);
+  }
+  template <bool IS_ALIKE, class T>
+  __device__ __forceinline__ static void load_elements(ChannelAccess<T, VECTOR>& access,
+                                                       const T* address) {
+    if constexpr (IS_ALIKE) {
+      Vector<T, VECTOR> all;
+      const T value = load_constant(address);
+#pragma unroll
+      for (int c = 0; c < VECTOR; ++c) all.element[c] = value;
+      memcpy(&access.words, &all, sizeof(all));
+    } else {
+      access.load(address);
+    }
+  }
+
+  // What the source has of a row; zeros beside it.
+  template <class T, int OPERAND>
+  __device__ __forceinline__ void load_row(SourceRow<T>& to, int row) const {
+    if ((inside & USED) == USED) {
+#pragma unroll
+      for (int v = 0; v < READS; ++v) {
+        if ((USED >> v & 1) != 0) load_access<T, OPERAND>(to.at[v], row, v);
+      }
+    } else {
+#pragma unroll
+      for (int v = 0; v < READS; ++v) {
+        to.at[v].clear();
+        if ((inside >> v & 1) != 0) load_access<T, OPERAND>(to.at[v], row, v);
+      }
+    }
+  }
+  template <class... Ts, size_t... AT>
+  __device__ __forceinline__ void load_rows(Pack<SourceRow<Ts>...>& to, int row,
+                                            std::index_sequence<AT...>) const {
+    (load_row<Ts, 1 + static_cast<int>(AT)>(get<AT>(to), row), ...);
+  }
+  __device__ __forceinline__ bool has_row(int row) const {
+    return static_cast<unsigned>(row) < static_cast<unsigned>(limit);
+  }
+  __device__ __forceinline__ void fetch(Inputs& inputs, int row) const {
+    if (has_row(row)) load_rows(inputs, row, typename Problem::BeforeIndices());
+  }
+
+  template <size_t... AT>
+  __device__ __forceinline__ Value pooled(const Inputs& inputs, int row, int v, int c,
+                                          std::index_sequence<AT...>) const {
+    if constexpr (Operation::IS_COPIED) {
+      return static_cast<Value>(get<0>(inputs).at[v].template value<Operation::IS_UPPER_HALF>(c));
+    } else {
+      const int first = column * Columns::STRIDE - Columns::PADDING;
+      const Place place{parameters.problem.plane_shape, plane, row, first + v, channel + c};
+      const Value value = parameters.problem.operation.prologue(
+          place, get<AT>(inputs).at[v].template value<false>(c)...);
+      return (inside >> v & 1) != 0 ? value : Value(0);
+    }
+  }
+  __device__ __forceinline__ void convert(Value (&values)[READS][VECTOR], const Inputs& inputs,
+                                          int row) const {
+#pragma unroll
+    for (int v = 0; v < READS; ++v) {
+#pragma unroll
+      for (int c = 0; c < VECTOR; ++c) {
+        if ((USED >> v & 1) != 0) {
+          values[v][c] = pooled(inputs, row, v, c, typename Problem::BeforeIndices());
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ static void clear(Totals& own) {
+#pragma unroll
+    for (int x = 0; x < OUTPUTS; ++x) {
+#pragma unroll
+      for (int c = 0; c < VECTOR; ++c) own[x][c] = Value(0);
+    }
+  }
+  // A row of the result is one step older.
+  __device__ __forceinline__ void age(int m) {
+    if (m == 0) {
+      clear(totals[0]);
+      return;
+    }
+#pragma unroll
+    for (int x = 0; x < OUTPUTS; ++x) {
+#pragma unroll
+      for (int c = 0; c < VECTOR; ++c) totals[m][x][c] = totals[m - 1][x][c];
+    }
+  }
+  __device__ __forceinline__ void multiply(Totals& own, int tap,
+                                           const Value (&values)[READS][VECTOR]) const {
+#pragma unroll
+    for (int k = 0; k < Columns::SIZE; ++k) {
+#pragma unroll
+      for (int x = 0; x < OUTPUTS; ++x) {
+#pragma unroll
+        for (int c = 0; c < VECTOR; ++c) {
+          own[x][c] += weights[tap][k][c] * values[x * Columns::STRIDE + k * Columns::DILATION][c];
+        }
+      }
+    }
+  }
+  // Takes row `s` of a step. With the first one all sums are a step older: what their products give
+  // goes to other registers, so that this costs nothing.
+  __device__ __forceinline__ void add(int s, int newest, bool is_there,
+                                      const Value (&values)[READS][VECTOR]) {
+    if (!is_there && s > 0) return;
+    if (!is_there) {
+#pragma unroll
+      for (int m = OLDER; m >= 0; --m) age(m);
+      return;
+    }
+#pragma unroll
+    for (int m = OLDER; m >= 0; --m) {
+      const int tap = tap_at(m * Rows::STRIDE + s);
+      if (s > 0 && tap < 0) continue;
+      const bool is_own =
+          static_cast<unsigned>(newest - m - begin) < static_cast<unsigned>(end - begin);
+      if (!SKIPS || is_own) {
+        if (s == 0) age(m);
+        if (tap >= 0) multiply(totals[m], tap, values);
+      }
+    }
+  }
+
+  template <class T, int OPERAND>
+  __device__ __forceinline__ void load_after(ResultRow<T>& to, int row, bool is_first) const {
+    if (Parameters::is_of_plane(OPERAND) != is_first) return;
+#pragma unroll
+    for (int x = 0; x < (Parameters::is_of_plane(OPERAND) ? 1 : OUTPUTS); ++x) {
+      if (is_first || is_column(x)) load_access<T, OPERAND>(to.at[x], row, x);
+    }
+  }
+  // `is_first`: what is for the whole plane; else what is for a row.
+  template <class... Ts, size_t... AT>
+  __device__ __forceinline__ void load_all_after(Pack<ResultRow<Ts>...>& to, int row, bool is_first,
+                                                 std::index_sequence<AT...>) const {
+    (load_after<Ts, Problem::FIRST_AFTER + static_cast<int>(AT)>(get<AT>(to), row, is_first), ...);
+  }
+  template <size_t... AT>
+  __device__ __forceinline__ Out result(const AfterInputs& after, int row, int x, int c,
+                                        std::index_sequence<AT...>) const {
+    const Place place{parameters.problem.plane_shape, plane, row, column + x, channel + c};
+    return narrow<Out>(parameters.problem.operation.epilogue(
+        place, totals[OLDER][x][c],
+        get<AT>(after)
+            .at[Parameters::is_of_plane(Problem::FIRST_AFTER + static_cast<int>(AT)) ? 0 : x]
+            .template value<false>(c)...));
+  }
+  __device__ __forceinline__ bool is_column(int x) const {
+    return column + x < static_cast<int>(parameters.problem.result.height);
+  }
+  __device__ __forceinline__ void write(AfterInputs& after, int row) const {
+    load_all_after(after, row, false, typename Problem::AfterIndices());
+    Out* const to = reinterpret_cast<Out*>(parameters.problem.data[0]) + offsets[0] +
+                    row * parameters.problem.strides[0].depth;
+#pragma unroll
+    for (int x = 0; x < OUTPUTS; ++x) {
+      Vector<Out, VECTOR> own;
+#pragma unroll
+      for (int c = 0; c < VECTOR; ++c) {
+        own.element[c] = result(after, row, x, c, typename Problem::AfterIndices());
+      }
+      if (is_column(x)) store_vector(to + x * parameters.across[0], own);
+    }
+  }
+
+  // Goes down the segment. Rows outside of the source add nothing: what is left out is whole steps
+  // of them. `inputs`: the first row, on its way.
+  __device__ __forceinline__ int first_step() const {
+    return max(begin, min(Rows::PADDING / Rows::STRIDE, begin + OLDER));
+  }
+  __device__ __forceinline__ void run(Inputs& inputs) {
+    AfterInputs after;
+    if (begin < end) load_all_after(after, 0, true, typename Problem::AfterIndices());
+#pragma unroll 1
+    for (int newest = first_step(); newest < end + OLDER; ++newest) {
+#pragma unroll
+      for (int s = 0; s < Rows::STRIDE; ++s) {
+        if (!takes(s)) continue;
+        const int row = newest * Rows::STRIDE + s - Rows::PADDING;
+        Value values[READS][VECTOR];
+        const bool is_there = has_row(row);
+        if (is_there) convert(values, inputs, row);
+        fetch(inputs, row + next_taken(s));
+        add(s, newest, is_there, values);
+      }
+      if (newest - OLDER >= begin) write(after, newest - OLDER);
+    }
+  }
+};
+
+template <class Config, class Problem>
+__device__ __forceinline__ void window_channels(
+    const ChannelParameters<Config, Problem>& parameters) {
+  wait_for_previous_kernel();
+  using Walker = WindowChannels<Config, Problem>;
+  constexpr int VECTOR = Config::VECTOR;
+  __shared__ typename Walker::Value filters[VECTOR * Walker::LANES * Walker::PITCH];
+  const uint32_t part = parameters.chunks.quotient(blockIdx.x);
+  const auto chunk = static_cast<int>(blockIdx.x - part * parameters.chunks.value());
+  const auto groups = static_cast<int>(parameters.groups.value());
+  const auto slot = static_cast<int>(parameters.groups.quotient(threadIdx.x));
+  const int group = static_cast<int>(threadIdx.x) - slot * groups;
+  const uint32_t tile = part * static_cast<uint32_t>(parameters.own) + static_cast<uint32_t>(slot);
+  const int first = chunk * groups * VECTOR, channel = first + group * VECTOR;
+  const bool is_active = slot < parameters.own && tile < parameters.count &&
+                         channel < static_cast<int>(parameters.problem.result.width);
+  Walker walker(parameters);
+  walker.start(is_active ? tile : 0, channel, is_active);
+  typename Walker::Inputs inputs;
+  walker.fetch(inputs, walker.first_step() * Walker::Rows::STRIDE - Walker::Rows::PADDING);
+  walker.share_weights(filters, first, groups);
+  __syncthreads();
+  walker.load_weights(filters, is_active ? group : 0);
+  walker.run(inputs);
+}
