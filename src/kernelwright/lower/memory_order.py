@@ -202,6 +202,10 @@ class MemoryOrder:
         computed with the reductions that they depend on."""
         types = {name: self._known[name].type for name in node.inputs}
         found = hoisted(node, types, fresh_name(f"{node.name}_part", self._nodes.taken))
+        read = {name for part in found.parts for name in part.inputs}
+        if node.name not in self._early and read.isdisjoint(self.places):
+            # Of parameters alone: no kernel of another value makes them, and a launch takes longer.
+            return Hoisted(parts=(), rest=node)
         channels = self._channels[node.name]
         for part in found.parts:
             # What is turned early reads totals of values in PyTorch's order, and so do its parts.

@@ -145,11 +145,16 @@ def _steps_on_totals(graph: Graph, channels: Mapping[str, int]) -> set[str]:
     for node in graph.nodes:
         if isinstance(node.kind, Reduce | Project) or (
             isinstance(node.kind, Pointwise)
-            and any(name in found and known[name].type == node.type for name in node.inputs)
+            and any(name in found and _same_shape(known[name], node) for name in node.inputs)
             and all(name in found for name in node.inputs if name in channels)
         ):
             found.add(node.name)
     return found & channels.keys()
+
+
+def _same_shape(one: Node, other: Node) -> bool:
+    is_pair = isinstance(one.type, TensorType) and isinstance(other.type, TensorType)
+    return is_pair and one.tensor.shape == other.tensor.shape
 
 
 def turned_early(

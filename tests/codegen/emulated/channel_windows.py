@@ -38,8 +38,8 @@ class Case:
     shapes: list[tuple[int, int, int, int]]
     dtype: DType = DType.F32
     scaled: bool = False
-    """What is convolved is one more than the source, times a number for each place: it is not zero
-    outside."""
+    """A number for each place is added to the source, and it is scaled by channel: it would not be
+    zero outside."""
     finished: bool = False
     """The result is scaled by channel and image, and a number for each place, and each element, is
     added."""
@@ -102,9 +102,10 @@ def kernel_of(case: Case) -> Kernel:
     if case.dtype is not wide:
         prologue = Call("cast", (prologue,), wide)
     if case.scaled:
-        types.append(TensorType(wide, (*source[:3], ONE)))
-        one_more = Call("add", (prologue, Call("cast", (Operand(1, wide),), wide)), wide)
-        prologue = Call("mul", (one_more, Operand(1, wide)), wide)
+        types += [TensorType(wide, (*source[:3], ONE)), TensorType(wide, (source[3],))]
+        prologue = Call(
+            "mul", (Call("add", (prologue, Operand(1, wide)), wide), Operand(2, wide)), wide
+        )
     read = len(types)
     epilogue: Expr = Accumulator(wide)
     if case.finished:
@@ -165,7 +166,7 @@ def draw(case: Case, shape: tuple[int, ...], layout: str) -> tuple[list[torch.Te
     lay = LAYOUTS[layout]
     inputs = [lay(x.to(kind))]
     if case.scaled:
-        inputs.append(torch.rand((*shape[:3], 1)))
+        inputs += [torch.rand((*shape[:3], 1)), torch.rand(channels)]
     if case.finished:
         inputs += [
             torch.rand(channels),
@@ -182,7 +183,7 @@ def exact(case: Case, inputs: list[torch.Tensor]) -> torch.Tensor:
     """The result in float64."""
     x, weights = inputs[0].double(), inputs[-1].double().permute(2, 0, 1).unsqueeze(1)
     if case.scaled:
-        x = (x + inputs[1]) * inputs[1]
+        x = (x + inputs[1]) * inputs[2]
     geometry = (case.stride, case.padding, case.dilation, len(weights))
     y = torch.nn.functional.conv2d(x.permute(0, 3, 1, 2), weights, None, *geometry)
     y = y.permute(0, 2, 3, 1)

@@ -155,16 +155,17 @@ def _repeated(kernel: Kernel, functor: Surroundings) -> str:
 
 
 def _alike(kernel: Kernel, functor: Surroundings) -> tuple[str, str]:
-    """A bit for each operand that has one element for all channels, which are last; and for each of
-    the epilogue that has one row and column."""
+    """A bit for each operand that has one element for all channels, which are last; and for each
+    that has one row and column, but for a source by itself, which has zeros around it."""
     tensors = [kind for kind in kernel.inputs if isinstance(kind, TensorType)]
     types = dict(zip(functor.tensors, tensors, strict=True))
-    first_after = len(functor.methods[0].tensors)
+    is_alone = len(functor.methods[0].tensors) == 1
     alike = of_plane = 0
     for at, name in enumerate(functor.operands):
         *plane, channels = types[name].shape[-3:] or (ONE,)
         alike |= (channels == ONE) << at + 1
-        of_plane |= (at >= first_after and all(dim == ONE for dim in plane)) << at + 1
+        is_source = at == 0 and is_alone
+        of_plane |= (not is_source and all(dim == ONE for dim in plane)) << at + 1
     return f"0x{alike:x}", f"0x{of_plane:x}"
 
 

@@ -182,8 +182,10 @@ struct Window<Operation_, Out_, Reads<Before...>, Reads<After...>, Reads<Weights
   __device__ __forceinline__ Value weight(const int64_t (&offsets)[OPERANDS], int depth, int row,
                                           int64_t column) const {
     const Extents& stride = strides[WEIGHTS];
-    const int64_t at =
-        offsets[WEIGHTS] + depth * stride.depth + row * stride.height + column * stride.width;
+    return weight_at(offsets[WEIGHTS] + depth * stride.depth + row * stride.height +
+                     column * stride.width);
+  }
+  __device__ __forceinline__ Value weight_at(int64_t at) const {
     return (static_cast<Value>(
                 widen(load_constant(reinterpret_cast<const Weights*>(data[WEIGHTS]) + at))),
             ...);

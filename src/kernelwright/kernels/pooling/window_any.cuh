@@ -53,8 +53,7 @@ __device__ __forceinline__ void window_any(const Problem& problem) {
           from.column = columns.position(k);
           Value value = problem.pooled_at(offsets, from, typename Problem::BeforeIndices());
           if constexpr (Problem::HAS_WEIGHTS) {
-            constexpr bool BY_CHANNEL = POOLING == Pooling::DOT_LAST;
-            value *= problem.weight(offsets, i, j, BY_CHANNEL ? at.column : k);
+            value *= problem.weight(offsets, i, j, POOLING == Pooling::DOT_LAST ? at.column : k);
           }
           row_total = pool<POOLING>(row_total, value);
         }

@@ -10,7 +10,8 @@
 //   OUTPUTS  columns of the result that a thread has
 //   STEPS    rows of the result of a segment, at most
 //   ALIKE    a bit for each operand (the result is 0) of which one element is for all channels
-//   PLANE    a bit for each operand of the epilogue of which one row and column is for all of them
+//   PLANE    a bit for each operand of which one row and column is for all of them; not for the one
+//            that is copied
 
 #include <algorithm>
 
@@ -34,20 +35,30 @@ struct ChannelParameters {
   static_assert(READS <= 32 && LANES <= THREADS, "a word has a bit for each of them");
 
   Problem problem;
-  // Elements from one column of an operand to the next.
-  int across[OPERANDS];
-  Divisor groups;    // threads of a chunk of channels
-  Divisor chunks;    // of all channels
-  Divisor tiles;     // groups of columns of a row
-  Divisor segments;  // of a plane
-  int own;           // tiles of a block
-  int steps;         // rows of a segment
-  uint32_t count;    // tiles
+  // Bytes from one column of an operand to the next, and from one row to the next.
+  int across[OPERANDS], down[OPERANDS];
+  Divisor groups;        // threads of a chunk of channels
+  Divisor chunks;        // of all channels
+  Divisor tiles;         // groups of columns of a row
+  Divisor segments;      // of a plane
+  int own;               // tiles of a block
+  int steps;             // rows of a segment
+  bool are_weights_run;  // one filter after the other
+  uint32_t count;        // tiles
 
   static ChannelParameters describe(const Problem& problem) {
     ChannelParameters it{problem};
     const Extents& result = problem.result;
-    for (int o = 0; o < OPERANDS; ++o) it.across[o] = static_cast<int>(problem.strides[o].height);
+    for (int o = 0; o < OPERANDS; ++o) {
+      const int64_t bytes = Problem::element_bytes(o);
+      it.across[o] = static_cast<int>(problem.strides[o].height * bytes);
+      it.down[o] = static_cast<int>(problem.strides[o].depth * bytes);
+    }
+    const Extents& stride = problem.strides[Problem::WEIGHTS];
+    constexpr int ROW = Columns::SIZE, TAPS = Rows::SIZE * ROW;
+    it.are_weights_run = (stride.height == 1 || ROW == 1) &&
+                         (stride.depth == ROW || Rows::SIZE == 1) &&
+                         (stride.width == TAPS || result.width == 1);
     const int groups = groups_of_chunk(static_cast<int>(result.width / VECTOR));
     it.groups = Divisor(static_cast<uint32_t>(groups));
     it.chunks = Divisor(static_cast<uint32_t>(divided(result.width, groups * VECTOR)));
@@ -106,11 +117,12 @@ struct ChannelParameters {
 
   static bool has_accesses(const Problem& problem, int o) {
     const Extents& stride = problem.strides[o];
-    bool is = stride.height < (int64_t{1} << 24);
+    constexpr int64_t FAR = int64_t{1} << 24;  // a thread's columns are in 31 bits
+    const int64_t bytes = Problem::element_bytes(o);
+    bool is = stride.height * bytes < FAR && stride.depth * bytes < FAR * 64;
     if (is_of_plane(o)) is = is && stride.height == 0 && stride.depth == 0;
     if (is_alike(o)) return is && stride.width == 0;
     if (VECTOR == 1) return is;
-    const int64_t bytes = Problem::element_bytes(o);
     const int64_t alignment = access_bytes(static_cast<int>(VECTOR * bytes));
     is = is && stride.width == 1 && reinterpret_cast<uintptr_t>(problem.data[o]) % alignment == 0 &&
          stride.height * bytes % alignment == 0 && stride.depth * bytes % alignment == 0;

@@ -18,8 +18,16 @@ struct ChannelAccess {
 
   Vector<Word, WORDS> words;
 
-  __device__ __forceinline__ void load(const T* address) {
+  __device__ __forceinline__ void load(const char* address) {
     words = load_constant_vector<WORDS>(reinterpret_cast<const Word*>(address));
+  }
+  // One element for all channels.
+  __device__ __forceinline__ void repeat(const char* address) {
+    Vector<T, VECTOR> all;
+    const T value = load_constant(reinterpret_cast<const T*>(address));
+#pragma unroll
+    for (int c = 0; c < VECTOR; ++c) all.element[c] = value;
+    memcpy(&words, &all, sizeof(all));
   }
   __device__ __forceinline__ void clear() { words = {}; }
 
@@ -27,16 +35,13 @@ struct ChannelAccess {
   // shift or a mask, if they are bfloat16.
   template <bool IS_UPPER_HALF>
   __device__ __forceinline__ compute_t<T> value(int i) const {
-    if constexpr (IS_PAIRED) {
-      unsigned word = words.element[i / 2];
-      asm volatile("" : "+r"(word));
-      if constexpr (IS_UPPER_HALF) {
-        return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
-      } else {
-        T pair[2];
-        memcpy(pair, &word, sizeof(word));
-        return widen(pair[i % 2]);
-      }
+    if constexpr (IS_PAIRED && IS_UPPER_HALF) {
+      const unsigned word = words.element[i / 2];
+      return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+    } else if constexpr (IS_PAIRED) {
+      T pair[2];
+      memcpy(pair, &words.element[i / 2], sizeof(pair));
+      return widen(pair[i % 2]);
     } else {
       return widen(words.element[i]);
     }
@@ -62,9 +67,12 @@ struct WindowChannels {
   // another segment's are left out, which takes a branch.
   static constexpr int PRODUCTS = Columns::SIZE * OUTPUTS * VECTOR;
   static constexpr bool SKIPS = PRODUCTS >= 32;
-  // From one filter in shared memory to the next: lanes find theirs in different banks.
-  static constexpr int PITCH = TAPS | 1;
-  static_assert(VECTOR * LANES * PITCH * sizeof(Value) <= 48 << 10, "static shared memory");
+  // Weights of a thread, and from those of one to those of the next in shared memory: a number of
+  // vectors that is odd, so that lanes find theirs in different banks.
+  static constexpr int WEIGHTS = TAPS * VECTOR, WIDE = MAX_ACCESS_BYTES / sizeof(Value);
+  static constexpr int VECTORS = (WEIGHTS + WIDE - 1) / WIDE | 1;
+  static constexpr int PITCH = VECTORS * WIDE;
+  static_assert(LANES * PITCH * sizeof(Value) <= 48 << 10, "static shared memory");
 
   template <class T>
   struct SourceRow {
@@ -78,9 +86,13 @@ struct WindowChannels {
   using AfterInputs = typename Problem::template AfterPack<ResultRow>;
   using Totals = Value[OUTPUTS][VECTOR];
 
+  // Whether the source has every row that a step takes.
+  static constexpr bool HAS_ROWS = Rows::STRIDE == 1 && Rows::PADDING <= OLDER;
+
   const Parameters& parameters;
-  // Of the first element that the thread reads, or writes, of row 0 of its plane.
-  int64_t offsets[Problem::OPERANDS];
+  // Addresses of the first element that the thread reads or writes of a row: of operands of the
+  // prologue in the next row that it asks for, of others in row 0.
+  char* at[Problem::WEIGHTS];
   int plane, begin, end;  // rows of the result
   int column, channel;    // of the result
   int limit;              // end of the rows of the source
@@ -102,7 +114,7 @@ struct WindowChannels {
     const int tap = position / Rows::DILATION;
     return position % Rows::DILATION == 0 && tap < Rows::SIZE ? tap : -1;
   }
-  // From a row that is taken to the next one.
+  // From a row that is taken to the next one; every step takes its first.
   __host__ __device__ static constexpr int next_taken(int s) {
     int next = Rows::STRIDE;
     for (int later = Rows::STRIDE - 1; later > s; --later) {
@@ -135,20 +147,24 @@ struct WindowChannels {
     const int last = (end - 1) * Rows::STRIDE - Rows::PADDING + Rows::SPAN;
     limit = is_active ? min(last, static_cast<int>(problem.source.depth)) : 0;
     const int first = column * Columns::STRIDE - Columns::PADDING;
+    const int row = first_step() * Rows::STRIDE - Rows::PADDING;
+    int64_t offsets[Problem::OPERANDS];
     problem.locate(plane, offsets);
 #pragma unroll
     for (int o = 0; o < Problem::WEIGHTS; ++o) {
       const bool is_source = o > 0 && o < Problem::FIRST_AFTER;
-      offsets[o] += int64_t{is_source ? first : column} * parameters.across[o];
       if (!Parameters::is_alike(o)) {
         offsets[o] += VECTOR > 1 ? channel : channel * problem.strides[o].width;
       }
+      at[o] = problem.data[o] + offsets[o] * Problem::element_bytes(o) +
+              int64_t{is_source ? first : column} * parameters.across[o];
+      if (is_source) at[o] += int64_t{row} * parameters.down[o];
     }
     inside = 0;
 #pragma unroll
     for (int v = 0; v < READS; ++v) {
-      const auto at = static_cast<unsigned>(first + v);
-      if ((USED >> v & 1) != 0 && at < static_cast<unsigned>(problem.source.height)) {
+      const auto place = static_cast<unsigned>(first + v);
+      if ((USED >> v & 1) != 0 && place < static_cast<unsigned>(problem.source.height)) {
         inside |= 1u << v;
       }
     }
@@ -164,68 +180,85 @@ struct WindowChannels {
     const int count = min(groups * VECTOR, rest) * TAPS;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < count; i += THREADS) {
-      const int own = i / TAPS, tap = i % TAPS;
-      filters[(own % VECTOR * LANES + own / VECTOR) * PITCH + tap] =
-          problem.weight(offsets, tap / Columns::SIZE, tap % Columns::SIZE, first + own);
+      int64_t at = int64_t{first} * TAPS + i;
+      if (!parameters.are_weights_run) {
+        const Extents& stride = problem.strides[Problem::WEIGHTS];
+        const int own = first + i / TAPS, tap = i % TAPS;
+        at = own * stride.width + tap / Columns::SIZE * stride.depth +
+             tap % Columns::SIZE * stride.height;
+      }
+      filters[i + i / WEIGHTS * (PITCH - WEIGHTS)] = problem.weight_at(at);
     }
   }
   __device__ __forceinline__ void load_weights(const Value* filters, int group) {
+    Vector<Value, WIDE> own[VECTORS];
 #pragma unroll
-    for (int i = 0; i < TAPS; ++i) {
+    for (int v = 0; v < VECTORS; ++v) {
+      const Value* const address = filters + group * PITCH + v * WIDE;
+      if (v * WIDE + WIDE <= WEIGHTS) own[v] = load_vector<WIDE>(address);
 #pragma unroll
-      for (int c = 0; c < VECTOR; ++c) {
-        weights[i / Columns::SIZE][i % Columns::SIZE][c] = filters[(c * LANES + group) * PITCH + i];
+      for (int e = 0; e < WEIGHTS % WIDE; ++e) {
+        if (v == WEIGHTS / WIDE) own[v].element[e] = address[e];
       }
+    }
+#pragma unroll
+    for (int i = 0; i < WEIGHTS; ++i) {
+      weights[i % TAPS / Columns::SIZE][i % TAPS % Columns::SIZE][i / TAPS] =
+          own[i / WIDE].element[i % WIDE];
     }
   }
 
-  template <class T, int OPERAND>
-  __device__ __forceinline__ void load_access(ChannelAccess<T, VECTOR>& access, int64_t row,
-                                              int at) const {
-    const T* const address = reinterpret_cast<const T*>(parameters.problem.data[OPERAND]) +
-                             offsets[OPERAND] + row * parameters.problem.strides[OPERAND].depth;
-    load_elements<Parameters::is_alike(OPERAND)>(access, address + at * parameters.across[OPERAND]);
-  }
-  template <bool IS_ALIKE, class T>
-  __device__ __forceinline__ static void load_elements(ChannelAccess<T, VECTOR>& access,
-                                                       const T* address) {
-    if constexpr (IS_ALIKE) {
-      Vector<T, VECTOR> all;
-      const T value = load_constant(address);
-#pragma unroll
-      for (int c = 0; c < VECTOR; ++c) all.element[c] = value;
-      memcpy(&access.words, &all, sizeof(all));
+  template <int OPERAND, class T>
+  __device__ __forceinline__ void load_access(ChannelAccess<T, VECTOR>& access, const char* row,
+                                              int x) const {
+    const char* const address = row + int64_t{x} * parameters.across[OPERAND];
+    if constexpr (Parameters::is_alike(OPERAND)) {
+      access.repeat(address);
     } else {
       access.load(address);
     }
   }
 
-  // What the source has of a row; zeros beside it.
-  template <class T, int OPERAND>
-  __device__ __forceinline__ void load_row(SourceRow<T>& to, int row) const {
-    if ((inside & USED) == USED) {
+  // What the source has of the next row; zeros beside it.
+  template <int OPERAND, class T>
+  __device__ __forceinline__ void load_row(SourceRow<T>& to, bool is_there) const {
+    if (Parameters::is_of_plane(OPERAND)) return;
+    if (is_there && (inside & USED) == USED) {
 #pragma unroll
       for (int v = 0; v < READS; ++v) {
-        if ((USED >> v & 1) != 0) load_access<T, OPERAND>(to.at[v], row, v);
+        if ((USED >> v & 1) != 0) load_access<OPERAND>(to.at[v], at[OPERAND], v);
       }
-    } else {
+    } else if (is_there || !HAS_ROWS) {
 #pragma unroll
       for (int v = 0; v < READS; ++v) {
         to.at[v].clear();
-        if ((inside >> v & 1) != 0) load_access<T, OPERAND>(to.at[v], row, v);
+        if (is_there && (inside >> v & 1) != 0) load_access<OPERAND>(to.at[v], at[OPERAND], v);
       }
     }
   }
   template <class... Ts, size_t... AT>
-  __device__ __forceinline__ void load_rows(Pack<SourceRow<Ts>...>& to, int row,
+  __device__ __forceinline__ void load_rows(Pack<SourceRow<Ts>...>& to, bool is_there,
                                             std::index_sequence<AT...>) const {
-    (load_row<Ts, 1 + static_cast<int>(AT)>(get<AT>(to), row), ...);
+    (load_row<1 + static_cast<int>(AT)>(get<AT>(to), is_there), ...);
+  }
+  // What the prologue reads for the whole plane.
+  template <int OPERAND, class T>
+  __device__ __forceinline__ void load_plane(SourceRow<T>& to) const {
+    if (Parameters::is_of_plane(OPERAND)) load_access<OPERAND>(to.at[0], at[OPERAND], 0);
+  }
+  template <class... Ts, size_t... AT>
+  __device__ __forceinline__ void load_planes(Pack<SourceRow<Ts>...>& to,
+                                              std::index_sequence<AT...>) const {
+    (load_plane<1 + static_cast<int>(AT)>(get<AT>(to)), ...);
   }
   __device__ __forceinline__ bool has_row(int row) const {
     return static_cast<unsigned>(row) < static_cast<unsigned>(limit);
   }
-  __device__ __forceinline__ void fetch(Inputs& inputs, int row) const {
-    if (has_row(row)) load_rows(inputs, row, typename Problem::BeforeIndices());
+  // Asks for a row, and goes on by so many.
+  __device__ __forceinline__ void fetch(Inputs& inputs, int row, int step) {
+    load_rows(inputs, has_row(row), typename Problem::BeforeIndices());
+#pragma unroll
+    for (int o = 1; o < Problem::FIRST_AFTER; ++o) at[o] += int64_t{step} * parameters.down[o];
   }
 
   template <size_t... AT>
@@ -237,8 +270,19 @@ struct WindowChannels {
       const int first = column * Columns::STRIDE - Columns::PADDING;
       const Place place{parameters.problem.plane_shape, plane, row, first + v, channel + c};
       const Value value = parameters.problem.operation.prologue(
-          place, get<AT>(inputs).at[v].template value<false>(c)...);
-      return (inside >> v & 1) != 0 ? value : Value(0);
+          place, get<AT>(inputs)
+                     .at[Parameters::is_of_plane(1 + static_cast<int>(AT)) ? 0 : v]
+                     .template value<false>(c)...);
+      return (inside >> v & 1) != 0 && (HAS_ROWS || has_row(row)) ? value : Value(0);
+    }
+  }
+  // What is converted before several branches would be converted in each of them.
+  __device__ __forceinline__ static void keep(Value& value) {
+    if constexpr (sizeof(Value) == sizeof(unsigned)) {
+      unsigned bits;
+      memcpy(&bits, &value, sizeof(bits));
+      asm volatile("" : "+r"(bits));
+      memcpy(&value, &bits, sizeof(bits));
     }
   }
   __device__ __forceinline__ void convert(Value (&values)[READS][VECTOR], const Inputs& inputs,
@@ -249,6 +293,7 @@ struct WindowChannels {
       for (int c = 0; c < VECTOR; ++c) {
         if ((USED >> v & 1) != 0) {
           values[v][c] = pooled(inputs, row, v, c, typename Problem::BeforeIndices());
+          if constexpr (SKIPS) keep(values[v][c]);
         }
       }
     }
@@ -288,14 +333,7 @@ struct WindowChannels {
   }
   // Takes row `s` of a step. With the first one all sums are a step older: what their products give
   // goes to other registers, so that this costs nothing.
-  __device__ __forceinline__ void add(int s, int newest, bool is_there,
-                                      const Value (&values)[READS][VECTOR]) {
-    if (!is_there && s > 0) return;
-    if (!is_there) {
-#pragma unroll
-      for (int m = OLDER; m >= 0; --m) age(m);
-      return;
-    }
+  __device__ __forceinline__ void add(int s, int newest, const Value (&values)[READS][VECTOR]) {
 #pragma unroll
     for (int m = OLDER; m >= 0; --m) {
       const int tap = tap_at(m * Rows::STRIDE + s);
@@ -309,19 +347,23 @@ struct WindowChannels {
     }
   }
 
-  template <class T, int OPERAND>
-  __device__ __forceinline__ void load_after(ResultRow<T>& to, int row, bool is_first) const {
-    if (Parameters::is_of_plane(OPERAND) != is_first) return;
+  // What the epilogue reads for the whole plane, or else for a row.
+  template <bool IS_FIRST, int OPERAND, class T>
+  __device__ __forceinline__ void load_after(ResultRow<T>& to, int row) const {
+    if constexpr (IS_FIRST && Parameters::is_of_plane(OPERAND)) {
+      load_access<OPERAND>(to.at[0], at[OPERAND], 0);
+    } else if constexpr (!IS_FIRST && !Parameters::is_of_plane(OPERAND)) {
+      const char* const own = at[OPERAND] + int64_t{row} * parameters.down[OPERAND];
 #pragma unroll
-    for (int x = 0; x < (Parameters::is_of_plane(OPERAND) ? 1 : OUTPUTS); ++x) {
-      if (is_first || is_column(x)) load_access<T, OPERAND>(to.at[x], row, x);
+      for (int x = 0; x < OUTPUTS; ++x) {
+        if (is_column(x)) load_access<OPERAND>(to.at[x], own, x);
+      }
     }
   }
-  // `is_first`: what is for the whole plane; else what is for a row.
-  template <class... Ts, size_t... AT>
-  __device__ __forceinline__ void load_all_after(Pack<ResultRow<Ts>...>& to, int row, bool is_first,
+  template <bool IS_FIRST, class... Ts, size_t... AT>
+  __device__ __forceinline__ void load_all_after(Pack<ResultRow<Ts>...>& to, int row,
                                                  std::index_sequence<AT...>) const {
-    (load_after<Ts, Problem::FIRST_AFTER + static_cast<int>(AT)>(get<AT>(to), row, is_first), ...);
+    (load_after<IS_FIRST, Problem::FIRST_AFTER + static_cast<int>(AT)>(get<AT>(to), row), ...);
   }
   template <size_t... AT>
   __device__ __forceinline__ Out result(const AfterInputs& after, int row, int x, int c,
@@ -336,10 +378,12 @@ struct WindowChannels {
   __device__ __forceinline__ bool is_column(int x) const {
     return column + x < static_cast<int>(parameters.problem.result.height);
   }
-  __device__ __forceinline__ void write(AfterInputs& after, int row) const {
-    load_all_after(after, row, false, typename Problem::AfterIndices());
-    Out* const to = reinterpret_cast<Out*>(parameters.problem.data[0]) + offsets[0] +
-                    row * parameters.problem.strides[0].depth;
+  // Writes what is the oldest after a step, if it is of the segment.
+  __device__ __forceinline__ void write(AfterInputs& after, int newest) const {
+    const int row = newest - OLDER;
+    if (row < begin) return;
+    load_all_after<false>(after, row, typename Problem::AfterIndices());
+    char* const to = at[0] + int64_t{row} * parameters.down[0];
 #pragma unroll
     for (int x = 0; x < OUTPUTS; ++x) {
       Vector<Out, VECTOR> own;
@@ -347,31 +391,44 @@ struct WindowChannels {
       for (int c = 0; c < VECTOR; ++c) {
         own.element[c] = result(after, row, x, c, typename Problem::AfterIndices());
       }
-      if (is_column(x)) store_vector(to + x * parameters.across[0], own);
+      if (is_column(x)) {
+        store_vector(reinterpret_cast<Out*>(to + int64_t{x} * parameters.across[0]), own);
+      }
     }
   }
 
-  // Goes down the segment. Rows outside of the source add nothing: what is left out is whole steps
-  // of them. `inputs`: the first row, on its way.
+  // Rows outside of the source add nothing: what is left out is whole steps of them.
   __device__ __forceinline__ int first_step() const {
     return max(begin, min(Rows::PADDING / Rows::STRIDE, begin + OLDER));
   }
+  __device__ __forceinline__ void fetch_first(Inputs& inputs) {
+    if (begin < end) load_planes(inputs, typename Problem::BeforeIndices());
+    fetch(inputs, first_step() * Rows::STRIDE - Rows::PADDING, next_taken(0));
+  }
+  // Goes down the segment. `inputs`: the first row, on its way.
   __device__ __forceinline__ void run(Inputs& inputs) {
     AfterInputs after;
-    if (begin < end) load_all_after(after, 0, true, typename Problem::AfterIndices());
+    if (begin < end) load_all_after<true>(after, 0, typename Problem::AfterIndices());
+    int newest = first_step();
+    const int last = min(end + OLDER, (limit - 1 + Rows::PADDING) / Rows::STRIDE + 1);
 #pragma unroll 1
-    for (int newest = first_step(); newest < end + OLDER; ++newest) {
+    for (; newest < last; ++newest) {
 #pragma unroll
       for (int s = 0; s < Rows::STRIDE; ++s) {
         if (!takes(s)) continue;
-        const int row = newest * Rows::STRIDE + s - Rows::PADDING;
+        const int row = newest * Rows::STRIDE + s - Rows::PADDING, next = s + next_taken(s);
         Value values[READS][VECTOR];
-        const bool is_there = has_row(row);
-        if (is_there) convert(values, inputs, row);
-        fetch(inputs, row + next_taken(s));
-        add(s, newest, is_there, values);
+        convert(values, inputs, row);
+        fetch(inputs, row + next_taken(s), next_taken(next % Rows::STRIDE));
+        add(s, newest, values);
       }
-      if (newest - OLDER >= begin) write(after, newest - OLDER);
+      write(after, newest);
+    }
+#pragma unroll 1
+    for (; newest < end + OLDER; ++newest) {
+#pragma unroll
+      for (int m = OLDER; m >= 0; --m) age(m);
+      write(after, newest);
     }
   }
 };
@@ -382,7 +439,7 @@ __device__ __forceinline__ void window_channels(
   wait_for_previous_kernel();
   using Walker = WindowChannels<Config, Problem>;
   constexpr int VECTOR = Config::VECTOR;
-  __shared__ typename Walker::Value filters[VECTOR * Walker::LANES * Walker::PITCH];
+  __shared__ __align__(16) typename Walker::Value filters[Walker::LANES * Walker::PITCH];
   const uint32_t part = parameters.chunks.quotient(blockIdx.x);
   const auto chunk = static_cast<int>(blockIdx.x - part * parameters.chunks.value());
   const auto groups = static_cast<int>(parameters.groups.value());
@@ -395,7 +452,7 @@ __device__ __forceinline__ void window_channels(
   Walker walker(parameters);
   walker.start(is_active ? tile : 0, channel, is_active);
   typename Walker::Inputs inputs;
-  walker.fetch(inputs, walker.first_step() * Walker::Rows::STRIDE - Walker::Rows::PADDING);
+  walker.fetch_first(inputs);
   walker.share_weights(filters, first, groups);
   __syncthreads();
   walker.load_weights(filters, is_active ? group : 0);

@@ -15,6 +15,7 @@ from kernelwright.schedule.families.around import apart_around, describe_around,
 from kernelwright.schedule.families.family import Description, Family, Work, computed
 from kernelwright.schedule.launches import labels, launched
 from kernelwright.schedule.window_bands import Bands
+from kernelwright.schedule.window_channels import Channels
 from kernelwright.schedule.window_configs import window_configs
 
 
@@ -50,9 +51,10 @@ def _configs(kernel: Kernel, machine: Machine) -> tuple[Config, ...]:
 
 def _seconds(kernel: Kernel, machine: Machine) -> float | None:
     pooled, config = kernel.anchored(PooledSource), kernel.configured(WindowConfig)
-    if config.way is not WindowWay.BANDS:
+    models = {WindowWay.BANDS: Bands, WindowWay.CHANNELS: Channels}
+    if config.way not in models:
         return None
-    bands = Bands(
+    modelled = models[config.way](
         window=pooled.window,
         output=kernel.output,
         tensors=tuple(kind for kind in kernel.inputs if isinstance(kind, TensorType)),
@@ -60,7 +62,7 @@ def _seconds(kernel: Kernel, machine: Machine) -> float | None:
         config=config,
         machine=machine,
     )
-    return bands.seconds
+    return modelled.seconds
 
 
 def _cost(kernel: Kernel) -> Work:
