@@ -280,6 +280,7 @@ _WINDOWS = WindowRates(
     band_width=128,
     band_beside=0.1,
     channel_seconds=3e-6,
+    channel_instruction=0.9e-9,
     channel_row_seconds=0.7e-6,
     channel_registers=232,
 )

@@ -31,11 +31,13 @@ _LANES = 32
 _WIDEST = 4
 """Bytes of an element: a register."""
 _TRIED = 6
-"""Configurations for the tuner."""
+"""Configurations for the tuner: the best ones that differ in what a thread has of a row."""
 _WARP_FLOPS = 64
 """FLOPs of one multiply-add of a warp."""
 _REGISTERS = 36
 """Registers of a thread for addresses and places."""
+_PARTS = 4
+"""Parts of a multiprocessor, each with a scheduler and registers."""
 _SKIPPED = 32
 """Products of a row of a window from which those of no result are left out."""
 _BRANCH, _ROW, _ACCESS, _WRITE = 3, 12, 4, 8
@@ -120,9 +122,8 @@ class Channels:
         issued = each * warps * instructions * _WARP_FLOPS * machine.sm_count
         issued /= machine.flops["fp32_simt"]
         waves = -(-each // resident)
-        alone = waves * max(
-            instructions * rates.band_instruction, self._rows() * rates.channel_row_seconds
-        )
+        waits = self._rows() * rates.channel_row_seconds
+        alone = waves * max(instructions * rates.channel_instruction, waits)
         size = (self.source.bytes_hint + self.output.bytes_hint) / machine.copy_bandwidth
         parts = (issued, alone, size)
         longest = max(parts)
@@ -223,7 +224,10 @@ def channel_configs(
         if output.shape[-1].hint % vector == 0 and _fits(case):
             found.append(_resident(case))
     found.sort(key=lambda case: case.seconds)
-    return tuple(dict.fromkeys(case.config for case in found))[:_TRIED]
+    best: dict[tuple[int, int], WindowConfig] = {}
+    for case in found:
+        best.setdefault((case.config.vector, case.config.outputs), case.config)
+    return tuple(best.values())[:_TRIED]
 
 
 def _fits(case: Channels) -> bool:
@@ -238,8 +242,12 @@ def _fits(case: Channels) -> bool:
 
 
 def _resident(case: Channels) -> Channels:
-    """With as many blocks of a multiprocessor as registers allow."""
-    registers = -(-case.registers // 8) * 8
-    blocks = case.machine.registers_per_sm // (case.config.threads * registers)
-    most = case.machine.limits.sm_threads // case.config.threads
+    """With as many blocks of a multiprocessor as registers allow, of which each of its parts has
+    its own."""
+    machine = case.machine
+    lanes = machine.limits.warp_threads
+    registers = -(-case.registers // 8) * 8 * lanes
+    warps = _PARTS * (machine.registers_per_sm // _PARTS // registers)
+    blocks = warps // (case.config.threads // lanes)
+    most = machine.limits.sm_threads // case.config.threads
     return replace(case, config=replace(case.config, blocks=max(1, min(blocks, most))))

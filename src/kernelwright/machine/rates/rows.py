@@ -75,6 +75,8 @@ class WindowRates:
     takes time all the same."""
     channel_seconds: float
     """Seconds of a launch of channels that are last before the first product and after the last."""
+    channel_instruction: float
+    """Seconds of an instruction of a warp by itself there."""
     channel_row_seconds: float
     """Seconds of a row that one thread waits for there, at least."""
     channel_registers: int
