@@ -105,9 +105,8 @@ class Channels:
     @property
     def blocks(self) -> int:
         """Blocks of the launch."""
-        images, height, width, _ = (dim.hint for dim in self.output.shape[-4:])
-        images = self.output.numel_hint // prod(dim.hint for dim in self.output.shape[-3:])
-        tiles = images * -(-height // self.config.steps) * -(-width // self.config.outputs)
+        *images, height, width, _ = (dim.hint for dim in self.output.shape)
+        tiles = prod(images) * -(-height // self.config.steps) * -(-width // self.config.outputs)
         own = self.config.threads // self.groups
         return -(-tiles // own) * -(-self._groups // self.groups)
 
