@@ -54,7 +54,7 @@ class Channels:
     """A configuration at the captured sizes."""
 
     window: Window
-    """Of rows, columns and channels."""
+    """The window, of rows, columns and channels."""
     output: TensorType
     tensors: tuple[TensorType, ...]
     """What is pooled first, the weights last."""
@@ -118,7 +118,9 @@ class Channels:
         each = -(-self.blocks // machine.sm_count)
         resident = min(each, self.config.blocks)
         instructions = self._instructions()
-        issued = each * warps * instructions * _WARP_FLOPS * machine.sm_count
+        # A scheduler has whole warps.
+        own = _PARTS * -(-each * warps // _PARTS)
+        issued = own * instructions * _WARP_FLOPS * machine.sm_count
         issued /= machine.flops["fp32_simt"]
         waves = -(-each // resident)
         waits = self._rows() * rates.channel_row_seconds
