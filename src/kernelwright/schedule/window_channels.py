@@ -34,7 +34,7 @@ _TRIED = 6
 """Configurations for the tuner: the best ones that differ in what a thread has of a row."""
 _WARP_FLOPS = 64
 """FLOPs of one multiply-add of a warp."""
-_REGISTERS = 36
+_REGISTERS = 42
 """Registers of a thread for addresses and places."""
 _PARTS = 4
 """Parts of a multiprocessor, each with a scheduler and registers."""

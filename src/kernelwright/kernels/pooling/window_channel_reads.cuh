@@ -40,10 +40,11 @@ struct ChannelReads {
 
   const Parameters& parameters;
   // Addresses of the first element that the thread reads or writes of a row: of operands of the
-  // prologue in the next row that it asks for, of others in row 0.
+  // prologue in the next row that it asks for, of others in the next one that it writes.
   char* at[Problem::WEIGHTS];
   int plane, begin, end;  // rows of the result
   int column, channel;    // of the result
+  int columns;            // of the result, from there on
   int limit;              // end of the rows of the source
   unsigned inside;        // a bit for each column that is read: whether the source has it
   Value weights[Rows::SIZE][Columns::SIZE][VECTOR];
@@ -90,6 +91,7 @@ struct ChannelReads {
     plane = static_cast<int>(own_plane);
     channel = first_channel;
     column = static_cast<int>(tile - segment * parameters.tiles.value()) * OUTPUTS;
+    columns = static_cast<int>(problem.result.height) - column;
     begin = static_cast<int>(segment - own_plane * parameters.segments.value()) * parameters.steps;
     end = is_active ? min(begin + parameters.steps, static_cast<int>(problem.result.depth)) : begin;
     const int last = (end - 1) * Rows::STRIDE - Rows::PADDING + Rows::SPAN;
@@ -106,7 +108,7 @@ struct ChannelReads {
       }
       at[o] = problem.data[o] + offsets[o] * Problem::element_bytes(o) +
               int64_t{is_source ? first : column} * parameters.across[o];
-      if (is_source) at[o] += int64_t{row} * parameters.down[o];
+      at[o] += int64_t{is_source ? row : begin} * parameters.down[o];
     }
     inside = 0;
 #pragma unroll

@@ -78,23 +78,22 @@ struct WindowChannels : ChannelReads<Config, Problem> {
     }
   }
 
-  // What the epilogue reads for the whole plane, or else for a row.
+  // What the epilogue reads for the whole plane, or else for the next row.
   template <bool IS_FIRST, int OPERAND, class T>
-  __device__ __forceinline__ void load_after(ResultRow<T>& to, int row) const {
+  __device__ __forceinline__ void load_after(ResultRow<T>& to) const {
     if constexpr (IS_FIRST && Parameters::is_of_plane(OPERAND)) {
       this->template load_access<OPERAND>(to.at[0], at[OPERAND], 0);
     } else if constexpr (!IS_FIRST && !Parameters::is_of_plane(OPERAND)) {
-      const char* const own = at[OPERAND] + int64_t{row} * parameters.down[OPERAND];
 #pragma unroll
       for (int x = 0; x < OUTPUTS; ++x) {
-        if (is_column(x)) this->template load_access<OPERAND>(to.at[x], own, x);
+        if (x < this->columns) this->template load_access<OPERAND>(to.at[x], at[OPERAND], x);
       }
     }
   }
   template <bool IS_FIRST, class... Ts, size_t... AT>
-  __device__ __forceinline__ void load_all_after(Pack<ResultRow<Ts>...>& to, int row,
+  __device__ __forceinline__ void load_all_after(Pack<ResultRow<Ts>...>& to,
                                                  std::index_sequence<AT...>) const {
-    (load_after<IS_FIRST, Problem::FIRST_AFTER + static_cast<int>(AT)>(get<AT>(to), row), ...);
+    (load_after<IS_FIRST, Problem::FIRST_AFTER + static_cast<int>(AT)>(get<AT>(to)), ...);
   }
   template <size_t... AT>
   __device__ __forceinline__ Out result(const AfterInputs& after, int row, int x, int c,
@@ -107,15 +106,12 @@ struct WindowChannels : ChannelReads<Config, Problem> {
             .at[Parameters::is_of_plane(Problem::FIRST_AFTER + static_cast<int>(AT)) ? 0 : x]
             .template value<false>(c)...));
   }
-  __device__ __forceinline__ bool is_column(int x) const {
-    return column + x < static_cast<int>(parameters.problem.result.height);
-  }
   // Writes what is the oldest after a step, if it is of the segment.
-  __device__ __forceinline__ void write(AfterInputs& after, int newest) const {
+  __device__ __forceinline__ void write(AfterInputs& after, int newest) {
     const int row = newest - OLDER;
     if (row < begin) return;
-    load_all_after<false>(after, row, typename Problem::AfterIndices());
-    char* const to = at[0] + int64_t{row} * parameters.down[0];
+    load_all_after<false>(after, typename Problem::AfterIndices());
+    char* to = at[0];
 #pragma unroll
     for (int x = 0; x < OUTPUTS; ++x) {
       Vector<Out, VECTOR> own;
@@ -123,16 +119,19 @@ struct WindowChannels : ChannelReads<Config, Problem> {
       for (int c = 0; c < VECTOR; ++c) {
         own.element[c] = result(after, row, x, c, typename Problem::AfterIndices());
       }
-      if (is_column(x)) {
-        store_vector(reinterpret_cast<Out*>(to + int64_t{x} * parameters.across[0]), own);
-      }
+      if (x < this->columns) store_vector(reinterpret_cast<Out*>(to), own);
+      to += parameters.across[0];
+    }
+#pragma unroll
+    for (int o = 0; o < Problem::WEIGHTS; ++o) {
+      if (o == 0 || o >= Problem::FIRST_AFTER) at[o] += parameters.down[o];
     }
   }
 
   // Goes down the segment. `inputs`: the first row, on its way.
   __device__ __forceinline__ void run(Inputs& inputs) {
     AfterInputs after;
-    if (begin < end) load_all_after<true>(after, 0, typename Problem::AfterIndices());
+    if (begin < end) load_all_after<true>(after, typename Problem::AfterIndices());
     int newest = this->first_step();
     const int last = min(end + OLDER, (this->limit - 1 + Rows::PADDING) / Rows::STRIDE + 1);
 #pragma unroll 1
